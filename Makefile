@@ -1,0 +1,46 @@
+# The one door: every target builds what it needs in .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.DEFAULT_GOAL := help
+.PHONY: help test check demo bench docs fmt clean
+
+help:  ## show this list
+	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip
+	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e . --group dev
+	@touch $(READY)
+
+test: $(READY)  ## run all tests, with the coverage gates
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest
+	$(BIN)/python scripts/coverage_gate.py
+
+check: $(READY)  ## lint, types, import contracts, generated docs, spelling
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/codespell
+
+demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
+	$(BIN)/python examples/demo.py
+
+bench: $(READY)  ## cost against a hand-written loop, in one interleaved run
+	$(BIN)/python bench/run.py
+
+docs: $(READY)  ## write the generated parts of the documentation
+	$(BIN)/python scripts/generate_docs.py
+
+fmt: $(READY)  ## format the code and sort the imports
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+clean:  ## remove everything that was built
+	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

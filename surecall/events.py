@@ -1,0 +1,316 @@
+"""Events: one small frozen value for each move of a run and each outcome.
+
+    run_start
+      (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
+         (tool_call_start  tool_call_end)* | fix_empty_final)*
+    final | run_failed
+
+A `Trace` is their list. It is all that replay needs, and all that a report reads.
+"""
+
+from collections.abc import Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from surecall.errors import Fault
+from surecall.types import JSON, Message, Reply, System, ToolCall, ToolResult, ToolSpec, Usage
+
+SCHEMA_VERSION = 1
+SAMPLE_CHARS = 200
+
+
+class Stamped(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True, kw_only=True):
+    """What every event carries: whose, which turn, when (UTC seconds), and allowed context."""
+
+    run_id: str
+    turn: int
+    at: float
+    context: dict[str, str] = {}
+
+
+class RunStarted(Stamped, frozen=True, tag="run_start", kw_only=True):
+    """A run began: everything that is needed to begin it again."""
+
+    model: str
+    config: JSON
+    options: JSON
+    tools: tuple[ToolSpec, ...]
+    system: System | None
+    messages: tuple[Message, ...]
+    start: int
+    version: str
+    schema_version: int = SCHEMA_VERSION
+
+
+class RequestStarted(Stamped, frozen=True, tag="llm_request_start", kw_only=True):
+    """A request is about to leave. `request_hash` is the SHA-256 of its body."""
+
+    tool_use_mode: str
+    tool_failure_policy: str
+    tools_enabled: bool
+    tool_choice: str | JSON | None
+    messages_count: int
+    tools_count: int
+    request_bytes: int
+    request_hash: str
+    attempt: int
+
+
+class RequestErred(Stamped, frozen=True, tag="llm_request_error", kw_only=True):
+    """A request failed. A retry may follow."""
+
+    fault: Fault
+    attempt: int
+    elapsed_ms: int
+
+
+class RequestRetried(Stamped, frozen=True, tag="llm_request_retry", kw_only=True):
+    """A failed request will be sent again after a wait, or again without tools."""
+
+    attempt: int
+    wait_s: float
+    tools_enabled: bool
+
+
+class RequestEnded(Stamped, frozen=True, tag="llm_request_end", kw_only=True):
+    """A reply was heard: as it came (`body`), and as it was read (`reply`)."""
+
+    reply: Reply
+    body: Any
+    request_hash: str
+    attempt: int
+    elapsed_ms: int
+    response_bytes: int
+    ignored_tool_calls: tuple[str, ...] = ()
+
+
+class CallStarted(Stamped, frozen=True, tag="tool_call_start", kw_only=True):
+    """A call is about to be answered. With a `problem` on it, it will not run."""
+
+    call: ToolCall
+
+
+class CallEnded(Stamped, frozen=True, tag="tool_call_end", kw_only=True):
+    """A call was answered."""
+
+    result: ToolResult
+    ok: bool
+    elapsed_ms: int
+    output_bytes: int
+    output_replaced: bool
+    error_codes: tuple[str, ...] = ()
+
+
+class EmptyFinalRetried(Stamped, frozen=True, tag="fix_empty_final", kw_only=True):
+    """The final answer was empty; it is asked for once more."""
+
+    disable_tools: bool
+    user_text_bytes: int
+
+
+class PolicyErred(Stamped, frozen=True, tag="policy_error", kw_only=True):
+    """The application's tool policy raised."""
+
+    stage: str
+    message: str
+    call_id: str | None = None
+    name: str | None = None
+
+
+class ObserverErred(Stamped, frozen=True, tag="observer_error", kw_only=True):
+    """An observer raised; it gets no further events of this run."""
+
+    observer: str
+    message: str
+
+
+class RunRefused(Stamped, frozen=True, tag="run_refused", kw_only=True):
+    """The loop was told that a request failed for good, or that time ran out."""
+
+    fault: Fault
+
+
+class RunEnded(Stamped, frozen=True, tag="final", kw_only=True):
+    """A run ended with an answer."""
+
+    text: str
+    stop_reason: str
+    usage: Usage
+    any_tool_calls_seen: bool
+    any_tool_success_seen: bool
+
+
+class RunStopped(Stamped, frozen=True, tag="run_failed", kw_only=True):
+    """A run ended without a usable answer."""
+
+    code: str
+    message: str
+    usage: Usage
+    details: JSON = {}
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RequestStarted
+    | RequestErred
+    | RequestRetried
+    | RequestEnded
+    | CallStarted
+    | CallEnded
+    | EmptyFinalRetried
+    | PolicyErred
+    | ObserverErred
+    | RunRefused
+    | RunEnded
+    | RunStopped
+)
+
+
+class Turn(msgspec.Struct, frozen=True):
+    """One turn at a glance: what was asked, what was said, what the calls came to."""
+
+    turn: int
+    request: RequestStarted | None
+    response: RequestEnded | None
+    tool_results: tuple[ToolResult, ...]
+
+    @property
+    def tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that were let through, in order."""
+        if self.response is None:
+            return ()
+        ignored = self.response.ignored_tool_calls
+        return tuple(call for call in self.response.reply.calls if call.id not in ignored)
+
+    @property
+    def ignored_tool_calls(self) -> tuple[ToolCall, ...]:
+        """The calls that were counted but not run."""
+        if self.response is None:
+            return ()
+        ignored = self.response.ignored_tool_calls
+        return tuple(call for call in self.response.reply.calls if call.id in ignored)
+
+    @property
+    def ignored_tool_calls_count(self) -> int:
+        """How many calls were counted but not run."""
+        return len(self.ignored_tool_calls)
+
+    @property
+    def usage(self) -> Usage | None:
+        """What the provider says the turn cost."""
+        return self.response.reply.usage if self.response else None
+
+    @property
+    def assistant_content_stripped(self) -> bool:
+        """Whether text stood beside calls (it is not sent back unless the config says so)."""
+        return bool(self.tool_calls and self.response and self.response.reply.text)
+
+    @property
+    def assistant_content_sample(self) -> str:
+        """The beginning of that text."""
+        return self.response.reply.text[:SAMPLE_CHARS] if self.response else ""
+
+
+class Trace:
+    """The events of one run, in order. `print(trace)` is meant to be read."""
+
+    def __init__(self, events: tuple[Event, ...]) -> None:
+        self.events = events
+
+    def __iter__(self) -> Iterator[Event]:
+        return iter(self.events)
+
+    def __len__(self) -> int:
+        return len(self.events)
+
+    def __getitem__(self, index: int) -> Event:
+        return self.events[index]
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Trace) and self.events == other.events
+
+    def __hash__(self) -> int:
+        return hash(tuple(type(event) for event in self.events))
+
+    def __repr__(self) -> str:
+        return f"<Trace of {len(self.turns)} turns, {len(self.events)} events>"
+
+    @property
+    def turns(self) -> tuple[Turn, ...]:
+        """The trace, turn by turn."""
+        requests: dict[int, RequestStarted] = {}
+        responses: dict[int, RequestEnded] = {}
+        results: dict[int, list[ToolResult]] = {}
+        for event in self.events:
+            match event:
+                case RequestStarted():
+                    requests[event.turn] = event
+                case RequestEnded():
+                    responses[event.turn] = event
+                case CallEnded():
+                    results.setdefault(event.turn, []).append(event.result)
+                case _:
+                    pass
+        return tuple(
+            Turn(turn, request, responses.get(turn), tuple(results.get(turn, ())))
+            for turn, request in requests.items()
+        )
+
+    def __str__(self) -> str:
+        return "\n".join(line for event in self.events if (line := render_event(event)))
+
+
+def render_event(event: Event) -> str:
+    """Write an event as one line for people; control characters are made visible."""
+    return safe_text(_sentence(event))
+
+
+def safe_text(text: str) -> str:
+    """Make text from a model safe for a terminal: no control or direction characters."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
+
+
+def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for each kind of event
+    match event:
+        case RunStarted():
+            return f"run {event.run_id[:8]} {event.model}, {len(event.tools)} tools"
+        case RequestStarted():
+            tools = f"{event.tools_count} tools" if event.tools_enabled else "no tools"
+            return f"[{event.turn}] → {event.messages_count} messages, {tools}"
+        case RequestErred():
+            return f"[{event.turn}] ✗ {event.fault}"
+        case RequestRetried():
+            return f"[{event.turn}] ↻ again in {event.wait_s:.1f} s"
+        case RequestEnded():
+            return f"[{event.turn}] ← {_said(event.reply)} ({event.elapsed_ms} ms)"
+        case CallStarted():
+            return ""
+        case CallEnded():
+            mark = "✓" if event.ok else "✗"
+            return f"[{event.turn}]   {mark} {event.result.name} {_short(event.result.content)}"
+        case EmptyFinalRetried():
+            return f"[{event.turn}] ↻ empty answer, asking for it once more"
+        case PolicyErred() | ObserverErred():
+            return f"[{event.turn}] ! {event.message}"
+        case RunRefused():
+            return ""
+        case RunEnded():
+            return f"done: {event.stop_reason}, {event.usage.total_tokens} tokens"
+        case RunStopped():
+            return f"failed: {event.code}: {event.message}"
+
+
+def _said(reply: Reply) -> str:
+    calls = ", ".join(
+        f"{call.name}({_short(msgspec.json.encode(call.arguments).decode())})"
+        for call in reply.calls
+    )
+    healed = f" [{', '.join(reply.fired)}]" if reply.fired else ""
+    return (calls or repr(_short(reply.text))) + healed
+
+
+def _short(text: str, limit: int = 100) -> str:
+    return text if len(text) <= limit else text[: limit - 1] + "…"

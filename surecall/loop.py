@@ -1,0 +1,46 @@
+"""The tool loop: a pure state machine. It decides; a driver acts.
+
+    next_move(run) ─► Ask  ─ the driver asks the model ─► heard(run, reply) ─┐
+        ▲                                       └ in vain ─► refused(run, fault) ─┤
+        │          ─► Call ─ the driver runs the tools ─► ran(run, results) ─┤
+        │          ─► Done | Fail                                            │
+        └────────────────────────────────────────────────────────────────────┘
+
+Nothing here does I/O, reads a clock or hides state, so the async, sync, replay and test drivers
+all run these same lines. What the words mean (when to stop, what counts) stands in `policy`.
+"""
+
+from collections.abc import Sequence
+
+from surecall.errors import Fault
+from surecall.policy import admit, halted, may_ask_without_tools, nudge, verdict, wants_nudge
+from surecall.state import Ask, Call, Fail, Move, Run
+from surecall.types import Assistant, Refusal, Reply, ToolResult
+
+
+def next_move(run: Run) -> Move:
+    """Say what must happen next, judging by the transcript alone."""
+    match run.last:
+        case Assistant() as said:
+            return Call(said.calls) if said.calls else verdict(run, said)
+        case Refusal(fault) as refusal if not may_ask_without_tools(run, refusal):
+            return Fail(fault.code, fault.message, fault=fault)
+        case _:
+            return halted(run) or Ask(run.plan)
+
+
+def heard(run: Run, reply: Reply) -> Run:
+    """Record a reply. An empty final answer is asked for once more."""
+    said = admit(run, reply)
+    run = run.plus(said)
+    return run.plus(nudge(run)) if wants_nudge(run, said) else run
+
+
+def ran(run: Run, results: Sequence[ToolResult]) -> Run:
+    """Record how the calls were answered."""
+    return run.plus(*results)
+
+
+def refused(run: Run, fault: Fault) -> Run:
+    """Record that a request failed for good, or that time ran out."""
+    return run.plus(Refusal(fault))

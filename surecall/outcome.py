@@ -1,0 +1,96 @@
+"""How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
+
+import msgspec
+
+from surecall.errors import ErrorCode, Fault, ProviderError, SurecallError
+from surecall.events import RequestEnded, Trace
+from surecall.state import Fail, Run
+from surecall.types import JSON, Assistant, Message, Usage
+
+_LIMITS = frozenset(
+    {
+        ErrorCode.DEADLINE_EXCEEDED,
+        ErrorCode.LOOP_DETECTED,
+        ErrorCode.MAX_TOOL_CALLS_EXCEEDED,
+        ErrorCode.MAX_TURNS_EXCEEDED,
+        ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED,
+    }
+)
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What a run came to, finished or not. `run` can be continued with `ToolLoopRunner.resume`."""
+
+    assistant_text: str
+    stop_reason: str
+    usage: Usage
+    trace: Trace
+    run: Run
+
+    @property
+    def history(self) -> list[Message]:
+        """The conversation, fit to be handed to the next run. The system text is not in it."""
+        return list(self.run.messages)
+
+    @property
+    def fired(self) -> tuple[str, ...]:
+        """The names of the repairs that were needed, in order, with repetitions."""
+        heard = (event for event in self.trace if isinstance(event, RequestEnded))
+        return tuple(name for event in heard for name in event.reply.fired)
+
+
+class RunFailed(SurecallError):
+    """A run ended without a usable answer. `result` holds everything up to that point."""
+
+    def __init__(self, fail: Fail, result: RunResult) -> None:
+        super().__init__(f"{fail.code}: {fail.message}")
+        self._fail = fail
+        self.result = result
+
+    @property
+    def code(self) -> ErrorCode:
+        """Why it ended."""
+        return self._fail.code
+
+    @property
+    def details(self) -> JSON:
+        """What else is known."""
+        return self._fail.details
+
+
+class ToolUseError(RunFailed):
+    """The model did not use the tools as the run demands."""
+
+
+class LimitExceeded(RunFailed):
+    """A guard stopped the run."""
+
+
+class RequestFailed(RunFailed, ProviderError):
+    """The endpoint failed in the middle of a run."""
+
+    def __init__(self, fail: Fail, fault: Fault, result: RunResult) -> None:
+        RunFailed.__init__(self, fail, result)
+        self.args = (str(fault),)
+        self.fault = fault
+
+
+def failure(fail: Fail, result: RunResult) -> RunFailed:
+    """Return the error for a failed run."""
+    if fail.code in _LIMITS:
+        return LimitExceeded(fail, result)
+    if fail.fault is not None and fail.code is not ErrorCode.POLICY_ERROR:
+        return RequestFailed(fail, fail.fault, result)
+    return ToolUseError(fail, result)
+
+
+def usage_of(trace: Trace) -> Usage:
+    """Add up what the provider reported for every reply."""
+    heard = (event.reply.usage for event in trace if isinstance(event, RequestEnded))
+    return sum((usage for usage in heard if usage is not None), Usage())
+
+
+def last_text(run: Run) -> str:
+    """Return the model's newest words, the best there is when a run fails."""
+    texts = [message.text for message in run.own if isinstance(message, Assistant)]
+    return texts[-1] if texts else ""

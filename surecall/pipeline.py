@@ -1,0 +1,191 @@
+"""The pipeline: a plan becomes a request body, an answer becomes a reply.
+
+    outbound   plan ─► messages and tools as JSON ─► transforms ─► bytes and their hash
+    inbound    body ─► envelope ─► message ─► calls ─► ids ─► names ─► arguments ─► validation
+
+Every step is tolerant and named; the names of those that changed something end up in
+`Reply.fired`. No vendor is mentioned here: quirks are transforms, chosen by the config.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from surecall.arguments import Arguments, read_arguments, truncated
+from surecall.capabilities import Capabilities
+from surecall.config import ToolCallingConfig
+from surecall.envelope import read_choice
+from surecall.errors import ConfigError, ErrorCode, Fault
+from surecall.history import Ids, ids_of
+from surecall.names import nearest
+from surecall.registry import Toolbox
+from surecall.transforms import MESSAGE, RESPONSE, TOOL, TOOL_CALL
+from surecall.types import JSON, Message, Plan, Problem, Reply, ToolCall, ToolSpec
+from surecall.wire import (
+    call_extra,
+    call_parts,
+    encode,
+    id_of,
+    message_extra,
+    parse_usage,
+    raw_calls,
+    render_message,
+    render_tool,
+    text_of,
+)
+
+SHORT_LIST = 12
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request, ready to be sent. `hash` is the SHA-256 of exactly these bytes."""
+
+    body: bytes
+    hash: str
+    messages_count: int
+    tools_count: int
+
+
+class Composer:
+    """Writes the requests of one run. What was written before is not written again.
+
+    A transcript only grows, and messages are frozen, so a message that stands where it stood in
+    the last plan has the same bytes. Without this, the n-th turn would pay for n turns.
+    """
+
+    def __init__(self, config: ToolCallingConfig) -> None:
+        self._config = config
+        self._style = config.wire_style
+        self._written: list[tuple[Message, msgspec.Raw | None]] = []
+        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+
+    def compose(self, plan: Plan) -> Request:
+        """Write one request."""
+        body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
+        if plan.tools:
+            body["tools"] = self._surface(plan.tools)
+            body["tool_choice"] = plan.tool_choice
+        if plan.response_format is not None:
+            body["response_format"] = plan.response_format
+        for key, value in plan.options.items():
+            if key not in self._config.unsupported_options:
+                body[key] = value
+        data = encode(body)
+        digest = hashlib.sha256(data).hexdigest()
+        return Request(data, digest, len(body["messages"]), len(plan.tools))
+
+    def _messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
+        written = self._written
+        for position, message in enumerate(messages):
+            if position < len(written) and written[position][0] is message:
+                continue
+            del written[position:]
+            written.append((message, self._message(message)))
+        del written[len(messages) :]
+        return [raw for _, raw in written if raw is not None]
+
+    def _message(self, message: Message) -> msgspec.Raw | None:
+        rendered = render_message(message, self._style)
+        if rendered is None:
+            return None
+        return msgspec.Raw(encode(MESSAGE.apply(self._config.message_transforms, rendered, [])))
+
+    def _surface(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        if self._tools[0] is not tools:
+            names = self._config.tool_transforms
+            rendered = [TOOL.apply(names, render_tool(spec), []) for spec in tools]
+            self._tools = (tools, msgspec.Raw(encode(rendered)))
+        return self._tools[1]
+
+
+def preflight(plan: Plan, capabilities: Capabilities | None) -> None:
+    """Refuse combinations that no endpoint, or not this one, can serve."""
+    if plan.tools and plan.response_format is not None:
+        raise ConfigError("tools and response_format cannot go into one request")
+    if plan.tools and capabilities is not None and not capabilities.tools:
+        raise ConfigError(f"{plan.model} does not support tools; set tool_use_mode to disabled")
+
+
+def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) -> Reply | Fault:
+    """Read a decoded answer: heal it, find the calls, judge them."""
+    choice = read_choice(body)
+    if isinstance(choice, Fault):
+        return choice
+    fired: list[str] = []
+    raw = choice.get("message")
+    message = RESPONSE.apply(
+        config.response_transforms, raw if isinstance(raw, dict) else {}, fired
+    )
+    finish_reason = _text(choice, "finish_reason")
+    ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
+    calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))
+    if finish_reason == "length":
+        calls = tuple(map(_cut_off, calls))
+    return Reply(
+        text_of(message.get("content")),
+        calls,
+        finish_reason,
+        parse_usage(body.get("usage")),
+        _text(body, "model"),
+        _text(body, "provider"),
+        _text(body, "id"),
+        tuple(fired),
+        message_extra(message),
+    )
+
+
+def _text(mapping: JSON, key: str) -> str | None:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _read_call(
+    raw: JSON, config: ToolCallingConfig, toolbox: Toolbox, ids: Ids, fired: list[str]
+) -> ToolCall:
+    raw = TOOL_CALL.apply(config.tool_call_transforms, raw, fired)
+    given = id_of(raw)
+    name, arguments = call_parts(raw)
+    call = judge_call(name, arguments, config, toolbox)
+    fired += call.repairs
+    return msgspec.structs.replace(call, id=ids.claim(given), extra=call_extra(raw))
+
+
+def judge_call(name: str, arguments: Any, config: ToolCallingConfig, toolbox: Toolbox) -> ToolCall:
+    """Resolve a name and read the arguments: a call that may run, or one with a problem."""
+    tool = toolbox.resolve(name)
+    read = read_arguments(arguments, config.max_tool_args_bytes)
+    problem = read.problem
+    if tool is None:
+        problem = _unknown_tool(name, toolbox)
+    elif (
+        problem is None
+        and config.validate_arguments
+        and (errors := tool.validate(read.value or {}))
+    ):
+        problem = Problem(ErrorCode.ARGUMENT_ERROR, "Fix the arguments: " + "; ".join(errors))
+    resolved = name if tool is None else tool.name
+    return ToolCall(
+        "",
+        resolved,
+        read.value or {},
+        problem,
+        repairs=read.repairs,
+        asked=name if name != resolved else None,
+        arguments_bytes=read.size,
+    )
+
+
+def _unknown_tool(name: str, toolbox: Toolbox) -> Problem:
+    names = [definition.name for definition in toolbox.definitions]
+    near = nearest(name, names)
+    known = names if len(names) <= SHORT_LIST else near
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    listed = f"Tools: {', '.join(known)}." if known else "Answer without it."
+    return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {name[:64]!r}. {hint}{listed}")
+
+
+def _cut_off(call: ToolCall) -> ToolCall:
+    """Refuse a call of a reply that hit the token limit, even if it looks complete."""
+    problem = truncated(Arguments(call.arguments, call.arguments_bytes)).problem
+    return msgspec.structs.replace(call, problem=problem)

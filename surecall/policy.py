@@ -1,0 +1,187 @@
+"""The rules of a run: which calls may run, when to stop, and what counts as an answer."""
+
+import msgspec
+
+from surecall.config import ToolFailurePolicy, ToolUseMode
+from surecall.errors import ErrorCode
+from surecall.state import Done, Fail, Run
+from surecall.types import Assistant, Problem, Refusal, Reply, ToolCall, User
+
+# A call that could never have run is the model's slip, not a failed tool.
+PROTOCOL_CODES = frozenset(
+    {
+        ErrorCode.TOOL_NOT_ALLOWED,
+        ErrorCode.TOOL_CALL_NOT_EXECUTED,
+        ErrorCode.REPEATED_CALL,
+        ErrorCode.TOOL_CALL_LIMIT,
+    }
+)
+
+
+def admit(run: Run, reply: Reply) -> Assistant:
+    """Turn a reply into the model's turn: calls beyond a limit are marked and will not run."""
+    if not run.offers_tools:
+        return Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
+    calls = tuple(_admit_call(run, *item) for item in enumerate(reply.calls))
+    return Assistant(reply.text, calls, (), reply.finish_reason, reply.extra)
+
+
+def _admit_call(run: Run, position: int, call: ToolCall) -> ToolCall:
+    config = run.config
+    if run.calls_per_turn is not None and position >= run.calls_per_turn:
+        message = "Only the first calls of a turn run. Make this call again if you still need it."
+        return _barred(call, ErrorCode.TOOL_CALL_NOT_EXECUTED, message)
+    if call.problem is not None:
+        return call
+    if sum(result.executed for result in run.results) + position >= config.max_total_tool_calls:
+        return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
+    times = streak(run, call) + 1
+    if times >= config.repeat_block_at:
+        message = (
+            f"You made this very call {times} times in a row. Use its result, or do otherwise."
+        )
+        return _barred(call, ErrorCode.REPEATED_CALL, message)
+    if times >= config.repeat_note_at:
+        note = f"You have made this very call {times} times in a row."
+        return msgspec.structs.replace(call, warnings=(*call.warnings, note))
+    return call
+
+
+def _barred(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:
+    return msgspec.structs.replace(call, problem=Problem(code, message))
+
+
+def streak(run: Run, call: ToolCall) -> int:
+    """Count the turns in a row, up to the newest, in which the same call was made."""
+    if any(spec.repeatable for spec in run.tools if spec.name == call.name):
+        return 0
+    count = 0
+    for message in reversed(run.own):
+        if isinstance(message, Assistant):
+            if not any(_same(call, earlier) for earlier in message.calls):
+                break
+            count += 1
+    return count
+
+
+def _same(call: ToolCall, other: ToolCall) -> bool:
+    return (
+        call.name == other.name
+        and call.arguments == other.arguments
+        and call.arguments_bytes == other.arguments_bytes
+        and not other.ignored
+    )
+
+
+def wants_nudge(run: Run, said: Assistant) -> bool:
+    """Whether an empty final answer is to be asked for once more."""
+    return (
+        run.config.fix_empty_final
+        and run.config.tool_use_mode is not ToolUseMode.DISABLED
+        and not said.calls
+        and not said.text.strip()
+        and run.called
+        and not run.nudged
+    )
+
+
+def nudge(run: Run) -> User:
+    """Return the request for the final answer."""
+    return User(run.config.fix_empty_final_user_text, nudge=True)
+
+
+def halted(run: Run) -> Fail | None:
+    """Say whether a limit forbids another request."""
+    config = run.config
+    if config.tool_use_mode is ToolUseMode.ENFORCED and not run.tools:
+        return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is on offer")
+    if run.turn >= config.max_turns:
+        return Fail(ErrorCode.MAX_TURNS_EXCEEDED, f"no final answer after {run.turn} turns")
+    codes = [code for result in run.results for code in result.error_codes]
+    if codes.count(ErrorCode.TOOL_NOT_ALLOWED) > config.max_unknown_tool_calls:
+        return Fail(
+            ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED, "the model keeps naming tools that do not exist"
+        )
+    if ErrorCode.TOOL_CALL_LIMIT in codes:
+        message = f"more than {config.max_total_tool_calls} tool calls in one run"
+        return Fail(ErrorCode.MAX_TOOL_CALLS_EXCEEDED, message)
+    for call in _newest_calls(run):
+        if streak(run, call) >= config.repeat_stop_at:
+            message = f"{call.name} was called with the same arguments again and again"
+            return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})
+    return None
+
+
+def _newest_calls(run: Run) -> tuple[ToolCall, ...]:
+    for message in reversed(run.own):
+        if isinstance(message, Assistant):
+            return message.calls
+    return ()
+
+
+def may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
+    """Whether a request that was refused because of its tools may go out again without them."""
+    refusals = sum(isinstance(message, Refusal) for message in run.tail)
+    return (
+        run.config.tool_use_mode is ToolUseMode.RELAXED
+        and refusal.fault.code is ErrorCode.NO_TOOL_USE_ENDPOINT
+        and refusals <= run.config.fallback_retry_count
+    )
+
+
+def verdict(run: Run, said: Assistant) -> Done | Fail:
+    """Judge a turn without calls: an answer, or the reason why it is none."""
+    if run.config.tool_use_mode is ToolUseMode.ENFORCED and (fail := _unmet(run)) is not None:
+        return fail
+    if said.text.strip():
+        cut = said.finish_reason in {"length", "content_filter"}
+        return Done(said.text, said.finish_reason or "" if cut else "final")
+    if not run.config.fix_empty_final:
+        return Done(said.text, "empty_final")
+    why = " (it was cut off by the token limit)" if said.finish_reason == "length" else ""
+    return Fail(ErrorCode.EMPTY_FINAL, f"the final answer is empty{why}")
+
+
+def _unmet(run: Run) -> Fail | None:
+    """Say what an enforced run still owes."""
+    if not run.called:
+        return Fail(ErrorCode.NO_TOOL_CALLS, "the model answered without calling any tool")
+    policy = run.config.tool_failure_policy
+    failed, superseded = failures(run)
+    details = {
+        "tool_failure_policy": policy.value,
+        "failed_tools": sorted({call.name for call in failed}),
+        "superseded_tools": sorted({call.name for call in superseded}),
+    }
+    if policy is ToolFailurePolicy.FATAL and failed:
+        names = ", ".join(details["failed_tools"])
+        return Fail(ErrorCode.TOOL_ERROR, f"tools failed and were not repaired: {names}", details)
+    if policy is ToolFailurePolicy.TOLERATED and not any(result.ok for result in run.results):
+        return Fail(ErrorCode.TOOL_ERROR, "no tool call succeeded", details)
+    return None
+
+
+def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
+    """Return the calls that failed for good, and those that a success made up for.
+
+    A success makes up for a failure when it came later from the same tool, or at any time from
+    the very same call.
+    """
+    results = {result.call_id: result for result in run.results}
+    pairs = [
+        (call, results[call.id])
+        for message in run.said
+        for call in message.calls
+        if call.id in results
+    ]
+    failed: list[ToolCall] = []
+    superseded: list[ToolCall] = []
+    for position, (call, result) in enumerate(pairs):
+        if result.ok or PROTOCOL_CODES.intersection(result.error_codes):
+            continue
+        redeemed = any(
+            other_result.ok and call.name == other.name and (at > position or _same(call, other))
+            for at, (other, other_result) in enumerate(pairs)
+        )
+        (superseded if redeemed else failed).append(call)
+    return failed, superseded

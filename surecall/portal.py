@@ -1,0 +1,68 @@
+"""A portal to asynchronous code for callers that block: one event loop in a thread of its own.
+
+It serves inside a running event loop and in notebooks, where a second loop in the same thread is
+forbidden, and it lets connections outlive a single call.
+"""
+
+import asyncio
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+CLOSING_S = 2.0
+
+
+class Portal:
+    """Runs coroutines on its own loop, inside `around`, until it is closed or forgotten."""
+
+    def __init__(self, around: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        self._loop = asyncio.new_event_loop()
+        stop = asyncio.Event()
+        thread = threading.Thread(
+            target=_serve, args=(self._loop, around, stop), name="surecall-portal", daemon=True
+        )
+        thread.start()
+        # Runs at the latest when the interpreter ends, so that connections are closed in order.
+        self._finalizer = weakref.finalize(self, _close, self._loop, thread, stop)
+
+    def call(self, work: Coroutine[Any, Any, T]) -> T:
+        """Run a coroutine and wait for it. An interrupt here cancels it there."""
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def close(self) -> None:
+        """Stop the loop and wait for its thread."""
+        self._finalizer()
+
+
+def _serve(
+    loop: asyncio.AbstractEventLoop,
+    around: Callable[[], AbstractAsyncContextManager[None]],
+    stop: asyncio.Event,
+) -> None:
+    async def serve() -> None:
+        async with around():
+            await stop.wait()
+
+    asyncio.set_event_loop(loop)
+    try:
+        loop.run_until_complete(serve())
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(loop.shutdown_asyncgens())
+        loop.close()
+
+
+def _close(loop: asyncio.AbstractEventLoop, thread: threading.Thread, stop: asyncio.Event) -> None:
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop.set)
+    if thread is not threading.current_thread():
+        thread.join(CLOSING_S)

@@ -1,0 +1,182 @@
+"""Presets: named functions from a config to a config. Composing them is calling them in turn.
+
+A preset changes only what it is about. `raw` is no preset at all; `baseline` is the default plus
+the provider; `production` adds what the catalog knows about the model.
+"""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+from surecall.capabilities import canonical_provider
+from surecall.catalog import ModelCatalog
+from surecall.config import (
+    FAMILIES,
+    ToolCallingConfig,
+    ToolUseMode,
+    deep_merge,
+    names_in,
+    union,
+)
+from surecall.errors import ConfigError
+from surecall.family import Family
+from surecall.types import JSON
+
+PRESET: Family[ToolCallingConfig] = Family("preset")
+RAW = ToolCallingConfig()
+
+NORMALISERS = (
+    "assistant_function_call_to_tool_calls",
+    "assistant_tool_calls_object_to_array",
+    "assistant_tool_calls_arguments_json_string_if_hash",
+)
+BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
+TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
+
+# What a provider does not accept, or does not want echoed. Everything else is the default.
+PROVIDER_CHANGES: dict[str, JSON] = {
+    "openai": {"echo_fields": ()},
+    "mistral": {"echo_fields": (), "echo_call_fields": False},
+    "groq": {"echo_fields": ()},
+    "fireworks": {"echo_fields": ("reasoning_content",)},
+    "gemini": {"unsupported_options": ("parallel_tool_calls",)},
+    "cerebras": {"unsupported_options": ("parallel_tool_calls",), "echo_fields": ()},
+}
+PROVIDER_WORKAROUNDS = {
+    "deepseek": "deepseek_openrouter_compat",
+    "gemini": "gemini_openrouter_compat",
+}
+
+
+@PRESET.register
+def default_tool_calling(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Read every common shape of a call, and ask for one call at a time."""
+    return openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
+
+
+@PRESET.register
+def deepseek_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send `reasoning_content` with every tool-call turn, as DeepSeek's thinking mode demands."""
+    name = "assistant_tool_calls_reasoning_content_empty_if_missing"
+    return config.but(message_transforms=union(config.message_transforms, (name,)))
+
+
+@PRESET.register
+def gemini_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Mark calls without a thought signature, so that Gemini does not refuse the history."""
+    name = "assistant_tool_calls_signature_skip_validator_if_missing"
+    return config.but(message_transforms=union(config.message_transforms, (name,)))
+
+
+@PRESET.register
+def content_tag_tool_call_fallback(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Read `<tool_call>` text from models that cannot emit structured calls."""
+    return config.but(response_transforms=union(config.response_transforms, (TAG_FALLBACK,)))
+
+
+@PRESET.register
+def tool_use_disabled(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Never send tools: the model is for chat only."""
+    return config.but(tool_use_mode=ToolUseMode.DISABLED)
+
+
+def openai_compatible_reliability(
+    config: ToolCallingConfig = RAW,
+    *,
+    parallel_tool_calls: bool | None = None,
+    enable_content_tag_fallback: bool = False,
+) -> ToolCallingConfig:
+    """Normalise replies; optionally read tags, and say whether calls may come in parallel."""
+    overrides = dict(config.request_overrides)
+    if parallel_tool_calls is not None:
+        overrides["parallel_tool_calls"] = parallel_tool_calls
+    config = config.but(
+        response_transforms=union(config.response_transforms, NORMALISERS),
+        tool_call_transforms=union(config.tool_call_transforms, (BLANK_ARGUMENTS,)),
+        request_overrides=overrides,
+    )
+    return content_tag_tool_call_fallback(config) if enable_content_tag_fallback else config
+
+
+def _parallel(config: ToolCallingConfig) -> bool:
+    return bool(config.request_overrides.get("parallel_tool_calls", False))
+
+
+def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Adapt to a provider, by any common spelling; an unknown one gets the safe defaults."""
+    name = canonical_provider(provider)
+    config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
+    if name in PROVIDER_WORKAROUNDS:
+        config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
+    return config.but(**PROVIDER_CHANGES.get(name, {}))
+
+
+def openrouter_routing(
+    config: ToolCallingConfig = RAW,
+    *,
+    route: str | None = None,
+    transforms: list[str] | None = None,
+    provider_only: list[str] | None = None,
+    provider_order: list[str] | None = None,
+    provider_ignore: list[str] | None = None,
+) -> ToolCallingConfig:
+    """Choose among OpenRouter's upstream providers."""
+    preferences = {"only": provider_only, "order": provider_order, "ignore": provider_ignore}
+    chosen = {key: value for key, value in preferences.items() if value}
+    routing: JSON = {"provider": chosen} if chosen else {}
+    if route:
+        routing["route"] = route
+    if transforms is not None:
+        routing["transforms"] = transforms
+    return config.but(request_overrides=deep_merge(config.request_overrides, routing))
+
+
+def tool_calling(config: ToolCallingConfig = RAW, **changes: Any) -> ToolCallingConfig:
+    """Change any settings, and only those."""
+    return config.but(**changes)
+
+
+def resolve(
+    *,
+    provider: str,
+    model: str = "",
+    strategy: Literal["raw", "baseline", "production"] = "production",
+    catalog: ModelCatalog | None = None,
+    config: ToolCallingConfig = RAW,
+) -> ToolCallingConfig:
+    """Return the recommended config for a model at a provider."""
+    match strategy:
+        case "raw":
+            return config
+        case "baseline":
+            return provider_defaults(provider, default_tool_calling(config))
+        case "production":
+            config = provider_defaults(provider, default_tool_calling(config))
+            for name in (catalog or ModelCatalog.builtin()).workarounds_for(model):
+                config = PRESET[name](config)
+            return config
+        case _:
+            raise ConfigError(f"unknown strategy {strategy!r}: use raw, baseline or production")
+
+
+_UNITED = (*FAMILIES, "tool_allowlist", "tool_denylist")
+
+
+def merge(*mappings: Mapping[str, Any]) -> JSON:
+    """Merge partial configurations in mapping form, left to right.
+
+    Request overrides merge deeply, name lists unite (an explicit empty list clears), everything
+    else is replaced. A null says nothing and changes nothing.
+    """
+    merged: JSON = {}
+    for mapping in mappings:
+        for key, value in mapping.items():
+            if value is None:
+                continue
+            if key == "request_overrides":
+                merged[key] = deep_merge(merged.get(key, {}), value)
+            elif key in _UNITED:
+                names = names_in(value) if isinstance(value, str) else list(value)
+                merged[key] = list(union(merged.get(key, ()), names)) if names else []
+            else:
+                merged[key] = value
+    return merged

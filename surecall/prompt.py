@@ -1,0 +1,187 @@
+"""PromptRunner: the single boundary of a request. One plan in, one reply out.
+
+    plan ─ compose ─► body ─ client.send ─► answer ─ inbound ─► reply
+                        └──── a fault ─ RetryPolicy.wait ─► again, or ProviderError
+
+It knows nothing of loops or tools that run. Every attempt, fault and wait is told to `emit`.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from surecall.capabilities import Capabilities, check_budget, estimate_tokens
+from surecall.config import ToolCallingConfig
+from surecall.envelope import fault_of
+from surecall.errors import ErrorCode, Fault, ProviderError
+from surecall.events import RequestErred, RequestRetried, RequestStarted
+from surecall.pipeline import Composer, Request, inbound, preflight
+from surecall.registry import Toolbox, ToolRegistry
+from surecall.retry import RetryPolicy
+from surecall.transport import Client
+from surecall.types import Answer, Plan, Reply
+from surecall.wire import decode
+
+MAX_QUOTE = 400
+
+
+class Emit(Protocol):
+    """How a request tells what happens to it."""
+
+    def __call__(self, kind: Any, turn: int, **fields: Any) -> None:
+        """Record one event."""
+
+
+def silent(kind: Any, turn: int, **fields: Any) -> None:
+    """Record nothing."""
+
+
+class Exchange(msgspec.Struct, frozen=True):
+    """One reply, with the answer it was read from."""
+
+    reply: Reply
+    body: Any
+    request_hash: str
+    attempt: int
+    elapsed_ms: int
+    response_bytes: int
+
+
+class PromptRunner:
+    """Sends single requests through a client, with the retry of passing faults."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        retry: RetryPolicy | None = None,
+        capabilities: Capabilities | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.client = client
+        self.retry = retry or RetryPolicy()
+        self.sleep = sleep
+        self.jitter = jitter
+        self._capabilities = capabilities
+
+    def conversation(
+        self,
+        config: ToolCallingConfig | None = None,
+        toolbox: Toolbox | None = None,
+        emit: Emit = silent,
+    ) -> "Conversation":
+        """Open a series of requests that share settings and grow one transcript."""
+        return Conversation(self, config or ToolCallingConfig(), toolbox or ToolRegistry(), emit)
+
+    async def ask(self, plan: Plan, config: ToolCallingConfig | None = None) -> Exchange:
+        """Send one plan on its own."""
+        return await self.conversation(config).ask(plan)
+
+    def check(self, plan: Plan, request: Request) -> None:
+        """Refuse what the endpoint is known not to serve, before it costs anything."""
+        preflight(plan, self._capabilities)
+        if self._capabilities is not None:
+            tokens = estimate_tokens(request.body.decode())
+            if (sentence := check_budget(tokens, self._capabilities)) is not None:
+                raise ProviderError(Fault(ErrorCode.CONTEXT_TOO_LONG, sentence))
+
+
+class Conversation:
+    """The requests of one run. It remembers what it has written, so a turn costs a turn."""
+
+    def __init__(
+        self, runner: PromptRunner, config: ToolCallingConfig, toolbox: Toolbox, emit: Emit
+    ) -> None:
+        self._runner = runner
+        self._config = config
+        self._toolbox = toolbox
+        self._emit = emit
+        self._composer = Composer(config)
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep connections open while the run lasts."""
+        return self._runner.client.opened()
+
+    async def ask(self, plan: Plan, turn: int = 0) -> Exchange:
+        """Send a plan and read the reply; passing faults are retried, others raised."""
+        runner = self._runner
+        request = self._composer.compose(plan)
+        runner.check(plan, request)
+        attempt = 0
+        while True:
+            attempt += 1
+            self._announce(plan, request, turn, attempt)
+            started = time.perf_counter()
+            outcome = await self._attempt(plan, request)
+            elapsed_ms = round((time.perf_counter() - started) * 1000)
+            if not isinstance(outcome, Fault):
+                reply, body, size = outcome
+                return Exchange(reply, body, request.hash, attempt, elapsed_ms, size)
+            self._emit(RequestErred, turn, fault=outcome, attempt=attempt, elapsed_ms=elapsed_ms)
+            wait = runner.retry.wait(outcome, attempt, runner.jitter())
+            if wait is None:
+                raise ProviderError(outcome)
+            tools = bool(plan.tools)
+            self._emit(RequestRetried, turn, attempt=attempt, wait_s=wait, tools_enabled=tools)
+            await runner.sleep(wait)
+
+    def _announce(self, plan: Plan, request: Request, turn: int, attempt: int) -> None:
+        self._emit(
+            RequestStarted,
+            turn,
+            tool_use_mode=self._config.tool_use_mode.value,
+            tool_failure_policy=self._config.tool_failure_policy.value,
+            tools_enabled=bool(plan.tools) and plan.tool_choice != "none",
+            tool_choice=plan.tool_choice,
+            messages_count=request.messages_count,
+            tools_count=request.tools_count,
+            request_bytes=len(request.body),
+            request_hash=request.hash,
+            attempt=attempt,
+        )
+
+    async def _attempt(self, plan: Plan, request: Request) -> tuple[Reply, Any, int] | Fault:
+        try:
+            answer = await self._runner.client.send(request.body)
+        except ProviderError as error:
+            return error.fault
+        body = read_body(answer)
+        if isinstance(body, Fault):
+            return body
+        reply = inbound(body, plan, self._config, self._toolbox)
+        return reply if isinstance(reply, Fault) else (reply, body, len(answer.body))
+
+
+def read_body(answer: Answer) -> Any:
+    """Decode an answer; a bad status or a body that is not JSON is a `Fault`."""
+    try:
+        body = decode(answer.body)
+    except ValueError:
+        body = None
+    if not 200 <= answer.status < 300:  # noqa: PLR2004  # the class of successes
+        text = answer.body[:MAX_QUOTE].decode("utf-8", "replace")
+        shown = text if body is None else body
+        return fault_of(shown, answer.status, answer.headers, time.time())
+    return _not_json(answer) if body is None else body
+
+
+def _not_json(answer: Answer) -> Fault:
+    text = " ".join(answer.body[:MAX_QUOTE].decode("utf-8", "replace").split())
+    if not text:
+        return Fault(ErrorCode.EMPTY_RESPONSE, "the answer is empty", answer.status, retryable=True)
+    # A page is what a wrong URL serves; anything else may be a body that was cut on its way.
+    page = text.startswith("<")
+    return Fault(
+        ErrorCode.DECODE_ERROR,
+        "the answer is an HTML page, not JSON" if page else f"the answer is not JSON: {text!r}",
+        answer.status,
+        hint="Check base_url and api_prefix." if page else None,
+        retryable=not page,
+        body=text,
+    )

@@ -1,0 +1,166 @@
+"""ToolLoopRunner: the drivers of the loop, asynchronous and synchronous.
+
+    async   await runner.run("…")
+    sync    runner.run_sync("…"), also inside a running event loop or a notebook
+
+Both run the same lines: the synchronous one hands the work to an event loop in a thread of its
+own, which it keeps, so that connections are reused from one run to the next.
+"""
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from surecall.capabilities import Capabilities
+from surecall.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
+from surecall.dispatch import Executor, ToolDispatcher, ToolPolicy
+from surecall.errors import ConfigError
+from surecall.history import legal_history
+from surecall.outcome import RunResult
+from surecall.portal import Portal
+from surecall.prompt import PromptRunner
+from surecall.registry import FilteredToolRegistry, Toolbox, ToolRegistry, check_surface
+from surecall.retry import RetryPolicy
+from surecall.session import Session
+from surecall.state import Run
+from surecall.trace import Observer, Recorder, allowed_context
+from surecall.transport import Client
+from surecall.types import System, ToolSpec, User
+from surecall.wire import parse_message
+
+
+class ToolLoopRunner:
+    """Runs conversations with tools: sends, reads, heals, runs tools, repeats, records."""
+
+    def __init__(  # noqa: PLR0913  # collaborators and settings, all by keyword
+        self,
+        *,
+        client: Client,
+        model: str,
+        registry: ToolRegistry | None = None,
+        config: ToolCallingConfig | None = None,
+        system: str = "",
+        executor: Executor | None = None,
+        llm_options_defaults: Mapping[str, Any] | None = None,
+        observers: Sequence[Observer] = (),
+        tool_policy: ToolPolicy | None = None,
+        retry: RetryPolicy | None = None,
+        capabilities: Capabilities | None = None,
+    ) -> None:
+        if not model.strip():
+            raise ConfigError("model is blank: name the model to ask")
+        self._model = model
+        self._config = config or ToolCallingConfig()
+        self._system = System(system) if system else None
+        self._executor = executor
+        self._observers = tuple(observers)
+        self._tool_policy = tool_policy
+        self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
+        self._registry = registry or ToolRegistry()
+        self._toolbox = _masked(self._registry, self._config)
+        defaults = llm_options_defaults or {}
+        check_options(defaults, "llm_options_defaults")
+        self._options = deep_merge(defaults, self._config.request_overrides)
+        self._portal: Portal | None = None
+        self._check_tools()
+
+    def _check_tools(self) -> None:
+        if self._config.tool_use_mode is ToolUseMode.DISABLED:
+            return
+        self._surface(self._toolbox)
+        for tool in self._toolbox.definitions:
+            if tool.handler is None and self._executor is None:
+                raise ConfigError(
+                    f"tool {tool.name!r} cannot run: give it a handler, or the runner an executor"
+                )
+
+    def _surface(self, toolbox: Toolbox) -> tuple[ToolSpec, ...]:
+        config = self._config
+        return check_surface(
+            toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
+        )
+
+    async def run(
+        self,
+        user_text: str | list[Any] = "",
+        *,
+        history: Iterable[Any] = (),
+        max_turns: int | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Answer a user: loop until there is a final answer, or raise `RunFailed`."""
+        config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
+        earlier = legal_history([parse_message(item) for item in history])
+        asked = () if isinstance(user_text, str) and not user_text.strip() else (User(user_text),)
+        if not earlier and not asked:
+            raise ConfigError("there is nothing to answer: no user text and no history")
+        run = Run(
+            run_id=uuid.uuid4().hex,
+            model=self._model,
+            config=config,
+            messages=(*earlier, *asked),
+            start=len(earlier),
+            system=self._system,
+            options=self._options,
+        )
+        return await self._session(run, on_event, context or {}).drive()
+
+    async def resume(
+        self,
+        run: Run,
+        *,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunResult:
+        """Continue a run from where it was written down."""
+        return await self._session(run, on_event, context or {}).drive()
+
+    def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
+        """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
+        if self._portal is None:
+            self._portal = Portal(self._prompt.client.opened)
+        return self._portal.call(self.run(user_text, **settings))
+
+    def close(self) -> None:
+        """Close what `run_sync` keeps open. Happens by itself when the program ends."""
+        if self._portal is not None:
+            self._portal.close()
+            self._portal = None
+
+    def _session(self, run: Run, on_event: Observer | None, context: Mapping[str, Any]) -> Session:
+        toolbox, policy_error = self._visible(run, context)
+        if run.config.tool_use_mode is not ToolUseMode.DISABLED:
+            run = msgspec.structs.replace(run, tools=self._surface(toolbox))
+        observers = self._observers if on_event is None else (*self._observers, on_event)
+        allowed = allowed_context(context, run.config.event_context_keys)
+        recorder = Recorder(run.run_id, observers, allowed)
+        dispatcher = ToolDispatcher(
+            toolbox,
+            run.config,
+            executor=self._executor,
+            policy=self._tool_policy,
+            context=context,
+        )
+        conversation = self._prompt.conversation(run.config, toolbox, recorder.emit)
+        return Session(run, conversation, dispatcher, recorder, policy_error)
+
+    def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:
+        """Let the application's policy hide tools from this run."""
+        if self._tool_policy is None:
+            return self._toolbox, None
+        tools = self._toolbox.definitions
+        try:
+            shown = [tool for tool in tools if self._tool_policy.visible(tool.spec, context)]
+        except Exception as error:  # noqa: BLE001  # a policy is foreign code
+            shown = list(tools) if run.config.policy_error_mode == "allow" else []
+            return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
+        return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
+
+
+def _masked(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:
+    if config.tool_allowlist is None and not config.tool_denylist:
+        return registry
+    return FilteredToolRegistry(registry, config.tool_allowlist, config.tool_denylist)

@@ -1,0 +1,191 @@
+"""One run, driven: each move of the loop is made to happen, timed and recorded."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+import msgspec
+
+from surecall.dispatch import PolicyBroken, ToolDispatcher
+from surecall.errors import ErrorCode, Fault, ProviderError
+from surecall.events import (
+    CallEnded,
+    CallStarted,
+    EmptyFinalRetried,
+    PolicyErred,
+    RequestEnded,
+    RequestRetried,
+    RunEnded,
+    RunRefused,
+    RunStarted,
+    RunStopped,
+)
+from surecall.loop import heard, next_move, ran, refused
+from surecall.outcome import RunResult, failure, last_text, usage_of
+from surecall.prompt import Conversation, Exchange
+from surecall.state import Ask, Call, Done, Fail, Run
+from surecall.trace import Recorder
+from surecall.types import Assistant, Plan, Problem, ToolCall, ToolResult, User
+from surecall.version import __version__
+
+
+class Session:
+    """The asynchronous driver of one run."""
+
+    def __init__(
+        self,
+        run: Run,
+        conversation: Conversation,
+        dispatcher: ToolDispatcher,
+        recorder: Recorder,
+        policy_error: Exception | None = None,
+    ) -> None:
+        self._start = run
+        self._conversation = conversation
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._policy_error = policy_error
+        self._deadline = 0.0
+
+    async def drive(self) -> RunResult:
+        """Run the loop to its end; return the result, or raise the error that carries it."""
+        run = self._begin(self._start)
+        async with self._conversation.opened():
+            while isinstance(move := next_move(run), Ask | Call):
+                match move:
+                    case Ask(plan):
+                        run = await self._ask(run, plan)
+                    case Call(calls):
+                        run = await self._call(run, calls)
+        return self._end(run, move)
+
+    def _begin(self, run: Run) -> Run:
+        self._deadline = time.monotonic() + run.config.run_deadline_s
+        self._recorder.emit(
+            RunStarted,
+            run.turn,
+            model=run.model,
+            config=run.config.to_mapping(),
+            options=run.options,
+            tools=run.tools,
+            system=run.system,
+            messages=run.messages,
+            start=run.start,
+            version=__version__,
+        )
+        self._dispatcher.on_policy_error = lambda error, call: self._policy_erred(run, error, call)
+        if self._policy_error is None:
+            return run
+        self._policy_erred(run, self._policy_error, None)
+        if run.config.policy_error_mode == "raise":
+            return self._refuse(run, _policy_fault(self._policy_error))
+        return run
+
+    async def _ask(self, run: Run, plan: Plan) -> Run:
+        left = self._deadline - time.monotonic()
+        clock = asyncio.timeout(max(left, 0.0))
+        try:
+            async with clock:
+                exchange = await self._conversation.ask(plan, run.turn)
+        except ProviderError as error:
+            return self._refuse(run, error.fault)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            seconds = run.config.run_deadline_s
+            message = f"the run took longer than {seconds:g} s"
+            return self._refuse(run, Fault(ErrorCode.DEADLINE_EXCEEDED, message))
+        after = heard(run, exchange.reply)
+        self._heard(run.turn, after, exchange)
+        return after
+
+    def _heard(self, turn: int, after: Run, exchange: Exchange) -> None:
+        said = next(item for item in reversed(after.messages) if isinstance(item, Assistant))
+        self._recorder.emit(
+            RequestEnded,
+            turn,
+            reply=exchange.reply,
+            body=exchange.body,
+            request_hash=exchange.request_hash,
+            attempt=exchange.attempt,
+            elapsed_ms=exchange.elapsed_ms,
+            response_bytes=exchange.response_bytes,
+            ignored_tool_calls=tuple(call.id for call in said.ignored),
+        )
+        if isinstance(after.last, User):
+            self._recorder.emit(
+                EmptyFinalRetried,
+                turn,
+                disable_tools=after.config.fix_empty_final_disable_tools,
+                user_text_bytes=len(after.config.fix_empty_final_user_text.encode()),
+            )
+
+    async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
+        try:
+            return ran(run, [await self._answer(run.turn - 1, call) for call in calls])
+        except PolicyBroken as broken:
+            return self._refuse(run, _policy_fault(broken.__cause__ or broken))
+
+    async def _answer(self, turn: int, call: ToolCall) -> ToolResult:
+        left = self._deadline - time.monotonic()
+        if left <= 0 and call.problem is None:
+            message = "There was no time left in this run. The tool did not run."
+            call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
+        self._recorder.emit(CallStarted, turn, call=call)
+        result = await self._dispatcher.answer(call, left)
+        self._recorder.emit(
+            CallEnded,
+            turn,
+            result=result,
+            ok=result.ok,
+            elapsed_ms=result.elapsed_ms,
+            output_bytes=len(result.content.encode()),
+            output_replaced=result.replaced,
+            error_codes=result.error_codes,
+        )
+        return result
+
+    def _refuse(self, run: Run, fault: Fault) -> Run:
+        self._recorder.emit(RunRefused, run.turn, fault=fault)
+        after = refused(run, fault)
+        if isinstance(next_move(after), Ask):
+            self._recorder.emit(
+                RequestRetried, run.turn, attempt=1, wait_s=0.0, tools_enabled=after.offers_tools
+            )
+        return after
+
+    def _policy_erred(self, run: Run, error: Exception, call: ToolCall | None) -> None:
+        self._recorder.emit(
+            PolicyErred,
+            run.turn,
+            stage="exposure" if call is None else "call",
+            message=f"the tool policy raised {type(error).__name__}: {error}"[:200],
+            call_id=call.id if call else None,
+            name=call.name if call else None,
+        )
+
+    def _end(self, run: Run, move: Done | Fail) -> RunResult:
+        usage = usage_of(self._recorder.trace)
+        turn = max(run.turn - 1, 0)
+        match move:
+            case Done(text, stop_reason):
+                self._recorder.emit(
+                    RunEnded,
+                    turn,
+                    text=text,
+                    stop_reason=stop_reason,
+                    usage=usage,
+                    any_tool_calls_seen=run.called,
+                    any_tool_success_seen=any(result.ok for result in run.results),
+                )
+                return RunResult(text, stop_reason, usage, self._recorder.trace, run)
+            case Fail(code, message, details):
+                self._recorder.emit(
+                    RunStopped, turn, code=code, message=message, usage=usage, details=details
+                )
+                result = RunResult(last_text(run), code, usage, self._recorder.trace, run)
+                raise failure(move, result)
+
+
+def _policy_fault(error: BaseException) -> Fault:
+    return Fault(ErrorCode.POLICY_ERROR, f"the tool policy raised {type(error).__name__}")

@@ -1,0 +1,162 @@
+"""The state of a run is its transcript; everything else here is derived from it.
+
+A `Run` is a value. It can be written down after any move and continued elsewhere. A `Move` is what
+must happen next; a driver makes it happen.
+"""
+
+from typing import Self, TypeAlias
+
+import msgspec
+
+from surecall.config import ToolCallingConfig, ToolUseMode
+from surecall.errors import ErrorCode, Fault
+from surecall.types import (
+    JSON,
+    Assistant,
+    Message,
+    Plan,
+    Refusal,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Ask the model."""
+
+    plan: Plan
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Answer these calls, in this order."""
+
+    calls: tuple[ToolCall, ...]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The run has its answer."""
+
+    text: str
+    stop_reason: str
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """The run has ended without a usable answer."""
+
+    code: ErrorCode
+    message: str
+    details: JSON = {}
+    fault: Fault | None = None
+
+
+Move: TypeAlias = Ask | Call | Done | Fail
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run: its settings and its transcript. Messages before `start` are earlier history."""
+
+    run_id: str
+    model: str
+    config: ToolCallingConfig
+    messages: tuple[Message, ...]
+    start: int = 0
+    system: System | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    options: JSON = {}
+
+    def plus(self, *messages: Message) -> "Run":
+        """Return the run with messages appended."""
+        return msgspec.structs.replace(self, messages=(*self.messages, *messages))
+
+    @property
+    def own(self) -> tuple[Message, ...]:
+        """The messages of this run."""
+        return self.messages[self.start :]
+
+    @property
+    def last(self) -> Message | None:
+        """The newest message of this run, if there is one yet."""
+        return self.messages[-1] if len(self.messages) > self.start else None
+
+    @property
+    def tail(self) -> tuple[Message, ...]:
+        """What came since the model last spoke."""
+        at = len(self.messages)
+        while at > self.start and not isinstance(self.messages[at - 1], Assistant):
+            at -= 1
+        return self.messages[at:]
+
+    @property
+    def said(self) -> list[Assistant]:
+        """The model's turns in this run."""
+        return [message for message in self.own if isinstance(message, Assistant)]
+
+    @property
+    def turn(self) -> int:
+        """How many turns the model has had."""
+        return len(self.said)
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """The answers to all calls of this run."""
+        return [message for message in self.own if isinstance(message, ToolResult)]
+
+    @property
+    def called(self) -> bool:
+        """Whether the model has made any call that counts."""
+        return any(message.calls for message in self.said)
+
+    @property
+    def nudged(self) -> bool:
+        """Whether an empty answer has been asked for again."""
+        return any(isinstance(message, User) and message.nudge for message in self.own)
+
+    @property
+    def offers_tools(self) -> bool:
+        """Whether calls are welcome in the coming turn."""
+        if self.config.tool_use_mode is ToolUseMode.DISABLED or not self.tools:
+            return False
+        off = self.config.fix_empty_final_disable_tools
+        return not any(
+            isinstance(message, Refusal) or (off and isinstance(message, User) and message.nudge)
+            for message in self.tail
+        )
+
+    @property
+    def calls_per_turn(self) -> int | None:
+        """How many calls of one turn may run; without parallel calls it is one."""
+        explicit = self.config.max_tool_calls_per_turn
+        if explicit is None and self.options.get("parallel_tool_calls") is False:
+            return 1
+        return explicit
+
+    @property
+    def plan(self) -> Plan:
+        """The next request."""
+        tools, choice = self._surface()
+        options = self.options
+        if not tools and "parallel_tool_calls" in options:
+            # OpenAI refuses the flag in a request without tools.
+            options = {key: options[key] for key in options if key != "parallel_tool_calls"}
+        messages = self.messages if self.system is None else (self.system, *self.messages)
+        return Plan(self.model, messages, tools, choice, options=options)
+
+    def _surface(self) -> tuple[tuple[ToolSpec, ...], str | JSON | None]:
+        if self.offers_tools:
+            return self.tools, self.config.tool_choice
+        # Some routes refuse tool messages in a request without tools: forbid instead of omit.
+        if self.config.tools_off_style == "tool_choice_none" and self.called:
+            return self.tools, "none"
+        return (), None
+
+    def to_json(self) -> bytes:
+        """Write the run down."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a run that was written down."""
+        return msgspec.json.decode(data, type=cls)

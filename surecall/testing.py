@@ -1,0 +1,337 @@
+"""Test doubles for programs that use surecall: a script stands in for the model.
+
+    ScriptedModel       in this process, no network: give it to a runner in place of a client
+    ScriptedProvider    a real HTTP server on 127.0.0.1, for what happens on the wire
+    RecordingObserver   keeps every event of a run
+
+A script is a list of answers, one per request. Plain answers are chat completion bodies, built
+with `says`, `calls` and `calls_many`; everything else is a `Scripted`, built with `failure`,
+`raw`, `hangs`, `hangs_up` and `cuts`. An item may also be a function that is given the decoded
+request and returns the answer.
+
+    model = ScriptedModel(calls("add", a=1, b=2), says("3"))
+
+`aiohttp` is imported inside functions only, so that a test without a server does not load it.
+"""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+
+import msgspec
+
+from surecall.errors import ErrorCode, Fault, ProviderError
+from surecall.types import JSON, Answer
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_T = TypeVar("_T")
+
+_JSON_TYPE = "application/json"
+_DEFAULT_ID = "call_1"
+_MAX_REQUEST_BYTES = 256 * 1024 * 1024
+_OF_THE_BODY = frozenset({"created", "error", "id", "model", "object", "provider", "usage"})
+_OF_THE_CHOICE = frozenset({"finish_reason", "index", "logprobs", "native_finish_reason"})
+
+
+class Scripted(msgspec.Struct, frozen=True):
+    """An answer that is more than a plain success: first the wait, then what is sent, if any.
+
+    `sent` counts the bytes of the body that go out before the connection is closed; None sends
+    them all. With `answers` false the connection is closed without a single byte.
+    """
+
+    status: int = 200
+    body: bytes = b""
+    headers: dict[str, str] = {}
+    wait: float = 0.0
+    answers: bool = True
+    sent: int | None = None
+
+
+Built: TypeAlias = JSON | Scripted
+Reaction: TypeAlias = Callable[[JSON], Built | Exception]
+Item: TypeAlias = Built | Exception | Reaction
+
+
+def says(text: str | None, **extra: Any) -> JSON:
+    """Build a final answer.
+
+    Extra fields land where the API keeps them: `usage`, `model`, `id` and `provider` in the body,
+    `finish_reason` in the choice, anything else (`reasoning`, `refusal`, …) in the message.
+    """
+    return _completion({"role": "assistant", "content": text}, "stop", extra)
+
+
+def calls(name: str, /, call_id: str = _DEFAULT_ID, **arguments: Any) -> JSON:
+    """Build a reply that calls one tool; the arguments are sent as JSON text."""
+    function = {"name": name, "arguments": _encoded(arguments).decode()}
+    return _calling([{"id": call_id, "type": "function", "function": function}])
+
+
+def calls_many(*replies: JSON) -> JSON:
+    """Merge several `calls(...)` into one reply.
+
+    Ids you chose stay; the others become `call_1`, `call_2`, … by position.
+    """
+    merged = [call for reply in replies for call in reply["choices"][0]["message"]["tool_calls"]]
+    taken = {call["id"] for call in merged} - {_DEFAULT_ID}
+    for position, call in enumerate(merged, start=1):
+        if call["id"] == _DEFAULT_ID:
+            merged[position - 1] = call | {"id": _free_id(position, taken)}
+            taken.add(merged[position - 1]["id"])
+    return _calling(merged)
+
+
+def failure(
+    status: int, body: JSON | str | bytes | None = None, headers: dict[str, str] | None = None
+) -> Scripted:
+    """Build an error answer; without a body it gets the error object OpenAI would send."""
+    if body is None:
+        body = _error(_phrase(status), code=None)
+    encoded = body.encode() if isinstance(body, str) else _encoded(body)
+    named = {name.lower(): value for name, value in (headers or {}).items()}
+    return Scripted(status, encoded, {"content-type": _JSON_TYPE} | named)
+
+
+def raw(body: bytes, status: int = 200, content_type: str = _JSON_TYPE) -> Scripted:
+    """Build an answer of exactly these bytes."""
+    return Scripted(status, body, {"content-type": content_type})
+
+
+def hangs(seconds: float) -> Scripted:
+    """Keep the client waiting for that long, then close the connection without an answer."""
+    return Scripted(wait=seconds, answers=False)
+
+
+def hangs_up() -> Scripted:
+    """Close the connection at once, without an answer."""
+    return Scripted(answers=False)
+
+
+def cuts(body: JSON | bytes, after: int) -> Scripted:
+    """Announce the whole body, send its first `after` bytes, then close the connection."""
+    return Scripted(body=_encoded(body), headers={"content-type": _JSON_TYPE}, sent=after)
+
+
+class ScriptedModel:
+    """A client that answers from a script, without a network.
+
+    `requests` holds the decoded body of every request. An exception in the script is raised;
+    `hangs`, `hangs_up` and `cuts` end in the same error that a real connection would give. A
+    request beyond the end of the script is an AssertionError.
+    """
+
+    def __init__(self, *script: Item) -> None:
+        self.requests: list[JSON] = []
+        self._script = script
+
+    async def send(self, body: bytes) -> Answer:
+        """Record the request and play the next item of the script."""
+        self.requests.append(msgspec.json.decode(body))
+        answer = _play(self._script, self.requests, repeat=False)
+        await asyncio.sleep(answer.wait)
+        if not answer.answers or answer.sent is not None:
+            message = "The scripted model closed the connection."
+            raise ProviderError(Fault(ErrorCode.CONNECTION_ERROR, message, retryable=True))
+        headers = {name.lower(): value for name, value in answer.headers.items()}
+        return Answer(answer.status, headers, answer.body)
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Do nothing: a script has no connections."""
+        return nullcontext()
+
+
+class ScriptedProvider:
+    """A real HTTP server on 127.0.0.1 that answers from a script.
+
+        with ScriptedProvider(calls("add", a=1), says("1")) as provider:
+            client = OpenAICompatible(provider.url)
+
+    It serves `POST /v1/chat/completions` and `GET /v1/models` from a thread of its own.
+    `requests` and `headers` hold what came in, in order; header names are in lower case. With
+    `api_key` set, any other key gets a 401 that uses up no item of the script. With `repeat`
+    the script starts over at its end. A request beyond the end, or a function of the script
+    that raises, is answered with a 500, and leaving the block raises what happened.
+    """
+
+    def __init__(self, *script: Item, api_key: str | None = None, repeat: bool = False) -> None:
+        self.url = ""
+        self.requests: list[JSON] = []
+        self.headers: list[dict[str, str]] = []
+        self._script = script
+        self._api_key = api_key
+        self._repeat = repeat
+        self._played: list[JSON] = []
+        self._problems: list[Exception] = []
+        self._stopping = asyncio.Event()
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            loop = asyncio.new_event_loop()
+            stack.callback(loop.close)
+            thread = threading.Thread(target=loop.run_forever, daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(loop.call_soon_threadsafe, loop.stop)
+            runner = _within(loop, self._start())
+            stack.callback(lambda: _within(loop, self._stop(runner)))
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._cleanup.close()
+        # A failing test has its own story to tell; ours would hide it.
+        if kind is None and self._problems:
+            raise self._problems[0]
+
+    async def _start(self) -> "web.AppRunner":
+        from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+
+        self._stopping = asyncio.Event()
+        app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/models", self._list_models)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
+        await runner.setup()
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        return runner
+
+    async def _stop(self, runner: "web.AppRunner") -> None:
+        self._stopping.set()
+        await runner.cleanup()
+
+    async def _complete(self, request: "web.Request") -> "web.StreamResponse":
+        try:
+            body = msgspec.json.decode(await request.read())
+        except msgspec.DecodeError as error:
+            return await self._answer(request, failure(400, _error(str(error), code=None)))
+        self.requests.append(body)
+        self.headers.append({name.lower(): value for name, value in request.headers.items()})
+        if not self._admits(request):
+            return await self._answer(request, _UNAUTHORIZED)
+        return await self._answer(request, self._next(body))
+
+    def _next(self, body: JSON) -> Scripted:
+        self._played.append(body)
+        try:
+            return _play(self._script, self._played, repeat=self._repeat)
+        except Exception as problem:  # noqa: BLE001 - the test's own code; raised again on leaving
+            self._problems.append(problem)
+            return failure(500, _error(str(problem), code="script"))
+
+    async def _list_models(self, request: "web.Request") -> "web.StreamResponse":
+        model = {"id": "scripted", "object": "model", "created": 0, "owned_by": "surecall"}
+        listing = raw(msgspec.json.encode({"object": "list", "data": [model]}))
+        return await self._answer(request, listing if self._admits(request) else _UNAUTHORIZED)
+
+    def _admits(self, request: "web.Request") -> bool:
+        if self._api_key is None:
+            return True
+        return request.headers.get("Authorization") == f"Bearer {self._api_key}"
+
+    async def _answer(self, request: "web.Request", answer: Scripted) -> "web.StreamResponse":
+        from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+
+        if answer.wait:
+            await self._rest(answer.wait)
+        if answer.answers and answer.sent is None:
+            return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        if answer.answers:
+            response.content_length = len(answer.body)
+            await response.prepare(request)
+            await response.write(answer.body[: answer.sent])
+        if request.transport is not None:
+            request.transport.close()
+        return response
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not beyond the end of the server."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({stopping}, timeout=seconds)
+        stopping.cancel()
+
+
+class RecordingObserver:
+    """An observer that keeps every event, for tests to look at."""
+
+    def __init__(self) -> None:
+        self.events: list[Any] = []
+
+    def __call__(self, event: object) -> None:
+        """Keep the event."""
+        self.events.append(event)
+
+    @property
+    def types(self) -> list[str]:
+        """The events' class names, in order."""
+        return [type(event).__name__ for event in self.events]
+
+
+def _play(script: tuple[Item, ...], requests: list[JSON], *, repeat: bool) -> Scripted:
+    """Return the answer to the last of the requests."""
+    turn = len(requests) - 1
+    if turn >= len(script) and not (repeat and script):
+        raise AssertionError(f"The script has {len(script)} answers, but {turn + 1} requests came.")
+    item = script[turn % len(script)]
+    built = item(requests[-1]) if callable(item) else item
+    if isinstance(built, Exception):
+        raise built
+    return built if isinstance(built, Scripted) else raw(msgspec.json.encode(built))
+
+
+def _within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine on the loop of another thread and wait for it."""
+    return asyncio.run_coroutine_threadsafe(work, loop).result()
+
+
+def _completion(message: JSON, finish_reason: str, extra: JSON) -> JSON:
+    """Wrap a message the way the API does, each extra field in its place."""
+    of_body = {key: value for key, value in extra.items() if key in _OF_THE_BODY}
+    of_choice = {key: value for key, value in extra.items() if key in _OF_THE_CHOICE}
+    rest = {key: extra[key] for key in extra if key not in _OF_THE_BODY | _OF_THE_CHOICE}
+    choice = {"index": 0, "message": message | rest, "finish_reason": finish_reason} | of_choice
+    return {
+        "id": "chatcmpl-scripted",
+        "object": "chat.completion",
+        "created": 0,
+        "model": "scripted",
+        "choices": [choice],
+        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
+    } | of_body
+
+
+def _calling(tool_calls: list[JSON]) -> JSON:
+    message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
+    return _completion(message, "tool_calls", {})
+
+
+def _free_id(position: int, taken: set[str]) -> str:
+    while f"call_{position}" in taken:
+        position += 1
+    return f"call_{position}"
+
+
+def _encoded(body: JSON | bytes) -> bytes:
+    return body if isinstance(body, bytes) else msgspec.json.encode(body)
+
+
+def _phrase(status: int) -> str:
+    known = {member.value: member.phrase for member in HTTPStatus}
+    return known.get(status, f"Status {status}")
+
+
+def _error(message: str, *, code: str | None) -> JSON:
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+_UNAUTHORIZED = failure(401, _error("Incorrect API key provided.", code="invalid_api_key"))

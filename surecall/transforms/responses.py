@@ -1,0 +1,66 @@
+"""Response transforms: heal the assistant message before anything else reads it."""
+
+from surecall.family import Family
+from surecall.transforms.tags import read_tags
+from surecall.types import JSON
+from surecall.wire import encode
+
+RESPONSE: Family[JSON] = Family("response transform")
+
+
+@RESPONSE.register
+def assistant_function_call_to_tool_calls(message: JSON) -> JSON:
+    """Lift the deprecated `function_call` object into a `tool_calls` array of one."""
+    if "function_call" not in message:
+        return message
+    rest = {key: value for key, value in message.items() if key != "function_call"}
+    legacy = message["function_call"]
+    match legacy:
+        case {"name": str(name)} if name.strip() and not message.get("tool_calls"):
+            function = {"name": name, "arguments": _as_text(legacy.get("arguments"))}
+            return rest | {"tool_calls": [{"type": "function", "function": function}]}
+        case _:
+            return rest
+
+
+@RESPONSE.register
+def assistant_tool_calls_object_to_array(message: JSON) -> JSON:
+    """Wrap a bare `tool_calls` object: some routes drop the array around a single call."""
+    calls = message.get("tool_calls")
+    return message | {"tool_calls": [calls]} if isinstance(calls, dict) else message
+
+
+@RESPONSE.register
+def assistant_tool_calls_arguments_json_string_if_hash(message: JSON) -> JSON:
+    """Serialise `arguments` that arrive as an object; the contract is JSON text."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    healed = [_with_text_arguments(call) for call in calls]
+    if all(after is before for after, before in zip(healed, calls, strict=True)):
+        return message
+    return message | {"tool_calls": healed}
+
+
+@RESPONSE.register
+def assistant_content_tool_call_tags_to_tool_calls(message: JSON) -> JSON:
+    """Read `<tool_call>` text from models that do not emit structured calls."""
+    content = message.get("content")
+    if message.get("tool_calls") or not isinstance(content, str):
+        return message
+    text, calls = read_tags(content)
+    if calls:
+        return message | {"content": text.strip(), "tool_calls": calls}
+    return message if text == content else message | {"content": text}
+
+
+def _with_text_arguments(call: object) -> object:
+    match call:
+        case {"function": {"arguments": dict() | list() as arguments} as function}:
+            return call | {"function": function | {"arguments": _as_text(arguments)}}  # type: ignore[operator]  # mypy cannot see that a mapping pattern matched a dict
+        case _:
+            return call
+
+
+def _as_text(arguments: object) -> object:
+    return encode(arguments).decode() if isinstance(arguments, dict | list) else arguments

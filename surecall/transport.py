@@ -1,0 +1,387 @@
+"""The transport: one request body goes out, one HTTP answer comes back.
+
+    send(body) ─► Answer           whatever its status: a 401, a 302 and a 500 are answers too
+               ─► ProviderError    no usable answer: refused, too slow, cut off, too large
+
+It does not retry, follow redirects, read JSON or judge a status; others do. Nothing it raises or
+prints carries a key. `aiohttp` is imported inside functions only, because `import surecall` must
+stay cheap for programs that never open a connection.
+"""
+
+import asyncio
+import io
+import math
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import TYPE_CHECKING, Protocol, Self
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from surecall.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.types import Answer, Secret
+
+if TYPE_CHECKING:
+    import aiohttp
+
+_ENDPOINT = "chat/completions"
+_CHUNK_BYTES = 64 * 1024
+_HEADERS = {
+    "Accept": "application/json",
+    "Accept-Encoding": "gzip, deflate",
+    "Content-Type": "application/json",
+    "User-Agent": "surecall",
+}
+
+
+class Client(Protocol):
+    """What the rest of the program needs of an endpoint."""
+
+    async def send(self, body: bytes) -> Answer:
+        """Send one chat completion request and return the answer, whatever its status."""
+        ...
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep connections open for as long as the block lasts."""
+        ...
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How long and how much an endpoint may take: seconds, decoded bytes, sockets."""
+
+    connect_s: float = 5.0
+    idle_s: float = 60.0
+    total_s: float = 600.0
+    max_response_bytes: int = 32 * 1024 * 1024
+    max_connections: int = 100
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            # Zero means "no limit" to aiohttp, and an infinite number overflows in it.
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ConfigError(f"limits.{name} must be a finite number above zero")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+class _Line:
+    """The session of one event loop, and how many still hold it."""
+
+    def __init__(self) -> None:
+        self.holders = 0
+        self.session: aiohttp.ClientSession | None = None
+
+
+class OpenAICompatible:
+    """A client for one endpoint that speaks the OpenAI chat completions protocol.
+
+    Inside `async with client:` connections are reused from run to run; without it, a run opens
+    and closes its own. One client may serve several event loops and threads at once.
+    """
+
+    def __init__(
+        self,
+        base_url: str,
+        api_key: str | Secret | None = None,
+        *,
+        api_prefix: str | None = "/v1",
+        headers: Mapping[str, str] | None = None,
+        limits: Limits = DEFAULT_LIMITS,
+    ) -> None:
+        self._base = _checked_url(base_url)
+        self._prefix = _checked_prefix(api_prefix)
+        self._headers = _checked_headers(headers or {})
+        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self.api_key = _checked_key(api_key)
+        self.limits = limits
+
+    def __repr__(self) -> str:
+        return f"OpenAICompatible({self._root!r})"
+
+    @property
+    def _root(self) -> str:
+        """Scheme, host, path and prefix: what is safe to show."""
+        path = self._base.path.rstrip("/").removesuffix(self._prefix)
+        return f"{self._base.scheme}://{self._base.netloc}{path}{self._prefix}"
+
+    @property
+    def _place(self) -> str:
+        """Host and port, the way error messages name the endpoint."""
+        default = 443 if self._base.scheme == "https" else 80
+        host = self._base.netloc.rstrip(":")
+        return host if self._base.port is not None else f"{host}:{default}"
+
+    def url(self, endpoint: str) -> str:
+        """Return the full address of `endpoint`; a base that ends with the prefix keeps one."""
+        query = f"?{self._base.query}" if self._base.query else ""
+        return f"{self._root}/{endpoint.lstrip('/')}{query}"
+
+    async def send(self, body: bytes) -> Answer:
+        """Post one chat completion request and return the answer, whatever its status."""
+        import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+        async with self:
+            try:
+                return await self._exchange(body)
+            except (aiohttp.ClientError, OSError, UnicodeError) as error:
+                fault = _fault(error, self._place, self.limits)
+        # Raised out here because `__context__` would keep the request, and with it the key.
+        raise ProviderError(fault)
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Keep this loop's connections open while the block lasts; blocks may overlap."""
+        async with self:
+            yield
+
+    async def __aenter__(self) -> Self:
+        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
+        line.holders += 1
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        loop = asyncio.get_running_loop()
+        line = self._lines[loop]
+        line.holders -= 1
+        if line.holders:
+            return
+        del self._lines[loop]
+        if line.session is not None:
+            await line.session.close()
+            # A transport reports its end one turn of the loop after it was closed.
+            await asyncio.sleep(0)
+
+    def _session(self) -> "aiohttp.ClientSession":
+        line = self._lines[asyncio.get_running_loop()]
+        if line.session is None:
+            line.session = self._new_session()
+        return line.session
+
+    def _new_session(self) -> "aiohttp.ClientSession":
+        import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+        return aiohttp.ClientSession(
+            connector=aiohttp.TCPConnector(limit=self.limits.max_connections),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            middlewares=(self._sign,),
+            timeout=aiohttp.ClientTimeout(
+                total=self.limits.total_s,
+                sock_connect=self.limits.connect_s,
+                sock_read=self.limits.idle_s,
+            ),
+            trust_env=True,
+        )
+
+    async def _sign(
+        self, request: "aiohttp.ClientRequest", handler: "aiohttp.ClientHandlerType"
+    ) -> "aiohttp.ClientResponse":
+        """Add the headers in the last step before the socket.
+
+        With `trust_env`, aiohttp also reads `.netrc`: it refuses a request that already has an
+        Authorization header, and sends a password nobody asked for with one that has none.
+        """
+        request.headers.pop("Authorization", None)
+        request.headers.update(_HEADERS)
+        if self.api_key is not None:
+            request.headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
+        request.headers.update({name: value.reveal() for name, value in self._headers.items()})
+        return await handler(request)
+
+    async def _exchange(self, body: bytes) -> Answer:
+        # aiohttp warns about large bodies unless they come as a file, which it sends in pieces.
+        post = self._session().post(
+            self.url(_ENDPOINT), data=io.BytesIO(body), allow_redirects=False
+        )
+        async with post as response:
+            received = await self._read(response.content)
+            return Answer(response.status, _plain(response.headers), received)
+
+    async def _read(self, content: "aiohttp.StreamReader") -> bytes:
+        # aiohttp inflates a compressed body only as fast as it is read, so the limit on what was
+        # read also bounds what a compressed bomb can allocate.
+        received = bytearray()
+        async for chunk in content.iter_chunked(_CHUNK_BYTES):
+            received += chunk
+            if len(received) > self.limits.max_response_bytes:
+                raise ProviderError(_too_large(self._place, self.limits))
+        return bytes(received)
+
+
+def _plain(headers: Mapping[str, str]) -> dict[str, str]:
+    """Join repeated headers, lower their names, and replace bytes that are not UTF-8."""
+    plain: dict[str, str] = {}
+    for name, value in headers.items():
+        key = name.lower()
+        text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        plain[key] = f"{plain[key]}, {text}" if key in plain else text
+    return plain
+
+
+def _checked_url(base_url: str) -> SplitResult:
+    """Split the address. Messages never quote it: it may hold a password."""
+    text = base_url.strip()
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError("base_url has a malformed host or port") from None
+    problems = {
+        "base_url must start with http:// or https://, as in http://localhost:8000": (
+            parts.scheme not in {"http", "https"}
+        ),
+        "base_url holds a user name or password; pass the key as api_key instead": (
+            "@" in parts.netloc
+        ),
+        "base_url names no host; write it as in http://localhost:8000": not host,
+        "base_url contains a space or a control character": not text.isprintable() or " " in text,
+        "base_url has a fragment (#…); leave it out": bool(parts.fragment),
+        f"base_url ends with /{_ENDPOINT}; leave that out, it is added to every request": (
+            parts.path.rstrip("/").endswith(f"/{_ENDPOINT}")
+        ),
+    }
+    for sentence, found in problems.items():
+        if found:
+            raise ConfigError(sentence)
+    return parts
+
+
+def _checked_prefix(api_prefix: str | None) -> str:
+    """Force one leading slash and no trailing one; nothing stays nothing."""
+    path = (api_prefix or "").strip().strip("/")
+    return f"/{path}" if path else ""
+
+
+def _checked_key(api_key: str | Secret | None) -> Secret | None:
+    """Wrap the key; refuse one that could not be sent. Messages never quote it."""
+    if api_key is None:
+        return None
+    secret = api_key if isinstance(api_key, Secret) else Secret(api_key)
+    text = secret.reveal()
+    if not text.strip():
+        raise ConfigError("api_key is blank; pass None if the endpoint needs no key")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ConfigError(
+            "api_key contains a space, line break, control or non-ASCII character; copy it again"
+        )
+    return secret
+
+
+def _checked_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
+    """Wrap the values, which may be keys; refuse what could break out of its line."""
+    for name, value in headers.items():
+        token = name.isascii() and name.isprintable() and not set(name) & set(" :")
+        if not (name and token):
+            raise ConfigError("a header name is empty or contains a space, colon or line break")
+        if not value.isprintable():
+            raise ConfigError(f"header {name!r} contains a line break or control character")
+    return {name: Secret(value) for name, value in headers.items()}
+
+
+def _fault(error: Exception, place: str, limits: Limits) -> Fault:
+    """Say in our own words what went wrong: the error's own may quote the request."""
+    kinds = (*_timeouts(place, limits), *_garbage(place), *_connection_faults(place))
+    return next(fault for kind, fault in kinds if isinstance(error, kind))
+
+
+def _timeouts(place: str, limits: Limits) -> tuple[tuple[type[Exception], Fault], ...]:
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    def late(message: str, hint: str) -> Fault:
+        return Fault(ErrorCode.TIMEOUT, message, hint=hint, retryable=True)
+
+    return (
+        (
+            aiohttp.ConnectionTimeoutError,
+            late(
+                f"Connect timeout: no connection to {place} within {limits.connect_s:g} s.",
+                "Check the URL and the network, or raise limits.connect_s.",
+            ),
+        ),
+        (
+            aiohttp.SocketTimeoutError,
+            late(
+                f"Idle timeout: {place} sent nothing for {limits.idle_s:g} s.",
+                "Raise limits.idle_s if the model needs longer to think.",
+            ),
+        ),
+        (
+            TimeoutError,
+            late(
+                f"Total timeout: no complete answer from {place} within {limits.total_s:g} s.",
+                "Raise limits.total_s if the model needs longer to answer.",
+            ),
+        ),
+    )
+
+
+def _garbage(place: str) -> tuple[tuple[type[Exception], Fault], ...]:
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    unreadable = Fault(
+        ErrorCode.DECODE_ERROR,
+        f"{place} sent an answer that is not HTTP, is compressed in an unknown way, or has headers "
+        "that are too large.",
+        hint="Check that the URL is that of an HTTP API.",
+    )
+    misspelt = Fault(
+        ErrorCode.CONNECTION_ERROR,
+        f"{place} is not a host name one can connect to.",
+        hint="Check the URL.",
+    )
+    return (
+        # The proxy's refusal is a response error too; it belongs to the connection's faults.
+        (aiohttp.ClientHttpProxyError, _proxy_fault(place)),
+        (aiohttp.ClientResponseError, unreadable),
+        (aiohttp.InvalidURL, misspelt),
+        (UnicodeError, misspelt),
+    )
+
+
+def _connection_faults(place: str) -> tuple[tuple[type[Exception], Fault], ...]:
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    def lost(message: str, hint: str) -> Fault:
+        return Fault(ErrorCode.CONNECTION_ERROR, message, hint=hint, retryable=True)
+
+    again = "Try again; if it stays, look at the server's log."
+    return (
+        (aiohttp.ClientProxyConnectionError, _proxy_fault(place)),
+        (
+            aiohttp.ClientConnectorDNSError,
+            lost(f"The host name of {place} cannot be resolved.", "Check the URL and the network."),
+        ),
+        (
+            aiohttp.ClientSSLError,
+            lost(
+                f"No TLS connection to {place}.",
+                "Check the certificate, and whether the URL should start with http://.",
+            ),
+        ),
+        (
+            aiohttp.ClientConnectorError,
+            lost(f"Cannot connect to {place}.", "Check the URL, and whether the server runs."),
+        ),
+        (
+            aiohttp.ClientPayloadError,
+            lost(f"{place} broke off its answer, or garbled it.", again),
+        ),
+        (Exception, lost(f"{place} closed the connection without an answer.", again)),
+    )
+
+
+def _proxy_fault(place: str) -> Fault:
+    return Fault(
+        ErrorCode.CONNECTION_ERROR,
+        f"The proxy for {place} cannot be reached, or refused the connection.",
+        hint="Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment.",
+        retryable=True,
+    )
+
+
+def _too_large(place: str, limits: Limits) -> Fault:
+    return Fault(
+        ErrorCode.RESPONSE_TOO_LARGE,
+        f"The answer of {place} exceeds {limits.max_response_bytes} bytes.",
+        hint="Raise limits.max_response_bytes if answers of that size are expected.",
+    )

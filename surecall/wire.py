@@ -1,0 +1,263 @@
+"""The wire: OpenAI's chat messages, written from our values and read into them.
+
+Writers emit only the documented form. Readers are tolerant: they take what is usable and never
+raise on shape. `render_message` and `parse_message` are a pair; so are `encode` and `decode`.
+"""
+
+import json
+from typing import Any
+
+import msgspec
+
+from surecall.arguments import read_arguments
+from surecall.errors import ConfigError
+from surecall.names import legal
+from surecall.types import (
+    JSON,
+    Assistant,
+    Message,
+    Refusal,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    User,
+)
+
+RESERVED_OPTIONS = frozenset(
+    {"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"}
+)
+_MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "function_call", "name"})
+_CALL_KEYS = frozenset({"id", "type", "function", "index"})
+_NO_LIMIT = 1 << 62
+
+
+class WireStyle(msgspec.Struct, frozen=True):
+    """What an endpoint wants to see of an assistant's earlier turns."""
+
+    keep_text_beside_calls: bool = False
+    echo_fields: tuple[str, ...] = ()
+    echo_call_fields: bool = True
+
+
+def encode(value: Any) -> bytes:
+    """Write JSON. Lone surrogates, which no strict server accepts, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(scrub(value))
+
+
+def decode(data: bytes) -> Any:
+    """Read JSON as servers really send it: a BOM, NaN, bad UTF-8 and lone surrogates pass.
+
+    A ValueError means that it is not JSON, however kindly one looks at it.
+    """
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+    try:
+        return scrub(json.loads(text, strict=False))
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+
+
+def scrub(value: Any) -> Any:
+    """Copy a JSON value with every lone surrogate replaced by U+FFFD."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list() | tuple():
+            return [scrub(item) for item in value]
+        case dict():
+            return {scrub(key): scrub(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def render_tool(spec: ToolSpec) -> JSON:
+    """Write a tool definition."""
+    function = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def render_message(message: Message, style: WireStyle) -> JSON | None:
+    """Write a message; None for what is never sent (refusals, blank assistant turns)."""
+    match message:
+        case System():
+            return {"role": "system", "content": message.text}
+        case User():
+            return {"role": "user", "content": message.content}
+        case Assistant():
+            return _render_assistant(message, style)
+        case ToolResult():
+            return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
+        case Refusal():
+            return None
+
+
+def _render_assistant(message: Assistant, style: WireStyle) -> JSON | None:
+    if not message.calls and not message.text.strip():
+        return None
+    # Text beside calls pollutes the history of weaker models, so it stays with us by default.
+    keep = style.keep_text_beside_calls or not message.calls
+    rendered: JSON = {"role": "assistant", "content": message.text if keep else ""}
+    if message.calls:
+        rendered["tool_calls"] = [_render_call(call, style) for call in message.calls]
+    for field in style.echo_fields:
+        if field in message.extra:
+            rendered[field] = message.extra[field]
+    return rendered
+
+
+def _render_call(call: ToolCall, style: WireStyle) -> JSON:
+    function = {"name": legal(call.name), "arguments": encode(call.arguments).decode()}
+    rendered: JSON = {"id": call.id, "type": "function", "function": function}
+    return call.extra | rendered if style.echo_call_fields else rendered
+
+
+def parse_message(item: Any) -> Message:
+    """Read a message of a caller's history, in our form or in OpenAI's."""
+    match item:
+        case System() | User() | Assistant() | ToolResult() | Refusal():
+            return item
+        case str():
+            return User(item)
+        case dict():
+            return _parse_mapping(item)
+        case _:
+            raise ConfigError(
+                f"a history item must be a message or a mapping, not {type(item).__name__}"
+            )
+
+
+def _parse_mapping(item: JSON) -> Message:
+    role = str(item.get("role") or "user")
+    content = item.get("content")
+    match role:
+        case "system" | "developer":
+            return System(text_of(content))
+        case "user":
+            return User(content if isinstance(content, list) else text_of(content))
+        case "assistant":
+            return _parse_assistant(item)
+        case "tool":
+            text = text_of(content)
+            name = str(item.get("name") or "")
+            call_id = str(item.get("tool_call_id") or "")
+            return ToolResult(call_id, name, _says_ok(text), text, executed=True)
+        case _:
+            raise ConfigError(f"unknown role {role!r} in the history")
+
+
+def _parse_assistant(item: JSON) -> Assistant:
+    calls = tuple(_parse_call(call) for call in raw_calls(item))
+    return Assistant(text_of(item.get("content")), calls, extra=message_extra(item))
+
+
+def _parse_call(call: JSON) -> ToolCall:
+    name, arguments = call_parts(call)
+    value = read_arguments(arguments, _NO_LIMIT).value
+    return ToolCall(id_of(call), name, value or {}, extra=call_extra(call))
+
+
+def _says_ok(text: str) -> bool:
+    # A foreign history has no envelopes; only one that plainly says `ok: false` failed.
+    try:
+        envelope = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return True
+    return not (isinstance(envelope, dict) and envelope.get("ok") is False)
+
+
+def raw_calls(message: JSON) -> list[JSON]:
+    """Return the call objects of a raw assistant message: mappings only, a lone one wrapped."""
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict):
+        calls = [calls]
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def id_of(call: JSON) -> str:
+    """Return a raw call's id, blank when there is none."""
+    given = call.get("id")
+    return str(given).strip() if isinstance(given, str | int) else ""
+
+
+def call_parts(call: JSON) -> tuple[str, Any]:
+    """Return a raw call's name as the model wrote it, and its arguments, untouched."""
+    function = call.get("function")
+    if not isinstance(function, dict):
+        function = {}
+    name = function.get("name")
+    return (name.strip() if isinstance(name, str) else ""), function.get("arguments")
+
+
+def call_extra(call: JSON) -> JSON:
+    """Return what a provider put into a call beside the documented keys (signatures)."""
+    return {key: value for key, value in call.items() if key not in _CALL_KEYS}
+
+
+def message_extra(message: JSON) -> JSON:
+    """Return what a provider put beside the documented keys of a message (reasoning)."""
+    return {
+        key: value
+        for key, value in message.items()
+        if key not in _MESSAGE_KEYS and value is not None
+    }
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a string, or the text parts joined."""
+    match content:
+        case str():
+            return content
+        case list():
+            return "".join(_part_text(part) for part in content)
+        case dict():
+            return _part_text(content)
+        case _:
+            return ""
+
+
+def _part_text(part: Any) -> str:
+    match part:
+        case str():
+            return part
+        case {"type": "text" | "output_text", "text": str(text)}:
+            return text
+        case {"type": _}:
+            return ""
+        case {"text": str(text)} | {"content": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def parse_usage(usage: Any) -> Usage | None:
+    """Read token counts and cost; None when the provider sent none."""
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    cost = usage.get("cost")
+    return Usage(
+        prompt,
+        completion,
+        _count(usage, "total_tokens") or prompt + completion,
+        _count(usage.get("prompt_tokens_details"), "cached_tokens"),
+        _count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+    )
+
+
+def _count(mapping: Any, key: str) -> int:
+    value = mapping.get(key) if isinstance(mapping, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0

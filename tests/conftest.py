@@ -1,0 +1,50 @@
+"""Rules for every test: no network beyond this machine, and the same examples on every run."""
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import settings
+
+settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
+settings.load_profile("ci")
+
+PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+# Not an OSError, or the code under test would take it for an endpoint that is down.
+class NetworkForbidden(RuntimeError):
+    """A test tried to leave the machine."""
+
+
+def _is_local(family: int, address: Any) -> bool:
+    if family == getattr(socket, "AF_UNIX", None):
+        return True
+    host = address[0]
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _guarded(connect: Callable[[socket.socket, Any], Any]) -> Callable[[socket.socket, Any], Any]:
+    def guard(self: socket.socket, address: Any) -> Any:
+        if not _is_local(self.family, address):
+            raise NetworkForbidden(f"tests may connect to loopback only, not to {address!r}")
+        return connect(self, address)
+
+    return guard
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _only_loopback() -> Iterator[None]:
+    """Refuse connections that leave the machine, also those through a configured proxy."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(socket.socket, "connect", _guarded(socket.socket.connect))
+        patch.setattr(socket.socket, "connect_ex", _guarded(socket.socket.connect_ex))
+        for name in PROXY_VARIABLES:
+            patch.delenv(name, raising=False)
+            patch.delenv(name.lower(), raising=False)
+        yield

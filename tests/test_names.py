@@ -1,0 +1,166 @@
+"""Tool names as models write them: which spellings count, and which must never match."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.names import fold, is_legal, legal, nearest, spellings
+
+LEGAL = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=64)
+KELVIN, LONG_S, FULLWIDTH_A = "\u212a", "\u017f", "\uff21"
+
+
+@pytest.mark.parametrize("name", ["a", "state_get", "State-Get2", "_", "-", "x" * 64])
+def test_letters_digits_underscore_and_hyphen_are_legal(name: str) -> None:
+    assert is_legal(name)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "",
+        "x" * 65,
+        "a\n",
+        " a",
+        "a b",
+        "a.b",
+        "a/b",
+        "a:b",
+        "é",
+        KELVIN,
+        FULLWIDTH_A,
+        "a\u200b",
+        "٣",
+    ],
+)
+def test_everything_else_is_illegal(name: str) -> None:
+    assert not is_legal(name)
+
+
+def test_folding_ignores_ascii_case_and_the_kind_of_separator() -> None:
+    assert fold("State-Get.ALL_9") == "state_get_all_9"
+
+
+@pytest.mark.parametrize(
+    ("name", "like"),
+    [(KELVIN, "k"), (LONG_S, "s"), (FULLWIDTH_A, "a"), ("a\u200b", "a"), ("É", "é"), ("İ", "i")],
+)
+def test_folding_leaves_letters_beyond_ascii_alone(name: str, like: str) -> None:
+    assert fold(name) == name
+    assert fold(name) != fold(like)
+
+
+@given(st.text())
+def test_folding_twice_is_folding_once_and_keeps_the_length(name: str) -> None:
+    assert fold(fold(name)) == fold(name)
+    assert len(fold(name)) == len(name)
+
+
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param("view", ("view",), id="clean"),
+        pytest.param(" view\r\n\t", ("view",), id="blanks"),
+        pytest.param("\u00a0view", ("\u00a0view",), id="blanks-beyond-ascii-stay"),
+        pytest.param("functions.view", ("functions.view", "view"), id="functions-dot"),
+        pytest.param("functions:view", ("functions:view", "view"), id="functions-colon"),
+        pytest.param("function.view", ("function.view", "view"), id="function"),
+        pytest.param("tools.view", ("tools.view", "view"), id="tools"),
+        pytest.param("tool.view", ("tool.view", "view"), id="tool"),
+        pytest.param("default_api.view", ("default_api.view", "view"), id="default-api-dot"),
+        pytest.param("default_api:view", ("default_api:view", "view"), id="default-api-colon"),
+        pytest.param("google:view", ("google:view", "view"), id="google"),
+        pytest.param("creating: view", ("creating: view", "view"), id="creating"),
+        pytest.param(
+            "view<|channel|>commentary", ("view<|channel|>commentary", "view"), id="control-token"
+        ),
+        pytest.param(
+            "functions.view <|a|><|b|>",
+            ("functions.view <|a|><|b|>", "view <|a|><|b|>", "functions.view", "view"),
+            id="prefix-and-control-token",
+        ),
+        pytest.param("functions.", ("functions.",), id="only-a-prefix"),
+        pytest.param("<|channel|>view", ("<|channel|>view",), id="only-a-control-token"),
+        pytest.param("Functions.view", ("Functions.view",), id="prefixes-are-exact"),
+        pytest.param(
+            "functions.functions.view",
+            ("functions.functions.view", "functions.view"),
+            id="one-prefix-only",
+        ),
+        pytest.param("tool:execute_terminal", ("tool:execute_terminal",), id="unknown-prefix"),
+        pytest.param(
+            "google:tool:shell:index:0",
+            ("google:tool:shell:index:0", "tool:shell:index:0"),
+            id="nothing-is-found-inside",
+        ),
+        pytest.param("", (), id="nothing"),
+        pytest.param(" \n", (), id="blank"),
+    ],
+)
+def test_spellings_are_the_text_and_then_the_text_without_known_noise(
+    asked: str, expected: tuple[str, ...]
+) -> None:
+    assert spellings(asked) == expected
+
+
+@given(LEGAL)
+def test_a_legal_name_has_one_spelling_and_stands_for_itself(name: str) -> None:
+    assert spellings(name) == (name,)
+    assert legal(name) == name
+
+
+@given(st.text())
+def test_spellings_are_distinct_parts_of_what_was_asked(asked: str) -> None:
+    found = spellings(asked)
+
+    assert len(set(found)) == len(found)
+    assert all(spelling and spelling in asked for spelling in found)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("a.b c/d:é", "a_b_c_d__"),
+        (" view\n", "view"),
+        ("x" * 100, "x" * 64),
+        ("", "unknown_tool"),
+        (" \t", "unknown_tool"),
+        ("read<arg_key>", "read_arg_key_"),
+    ],
+)
+def test_an_illegal_name_gets_a_legal_stand_in(name: str, expected: str) -> None:
+    assert legal(name) == expected
+
+
+@given(st.text(st.characters()))
+def test_every_stand_in_is_legal(name: str) -> None:
+    assert is_legal(legal(name))
+
+
+def test_the_nearest_names_come_best_first_and_as_they_are_registered() -> None:
+    names = ["State-Patch", "state_get", "state_set", "unrelated"]
+
+    assert nearest("state.gett", names) == ("state_get", "state_set", "State-Patch")
+    assert nearest("state.gett", names, limit=1) == ("state_get",)
+    assert nearest(" STATE_PATCHES", names)[0] == "State-Patch"
+
+
+def test_names_that_fold_alike_are_all_offered() -> None:
+    assert nearest("state_get", ["state.get", "State_Get"]) == ("state.get", "State_Get")
+
+
+def test_no_more_names_are_offered_than_wanted() -> None:
+    names = [f"tool_{n}" for n in range(9)]
+
+    assert [len(nearest("tool", names, limit)) for limit in (3, 1, 0, -1)] == [3, 1, 0, 0]
+
+
+@pytest.mark.parametrize("asked", ["", "zzz", "\ud800"])
+def test_nothing_is_offered_when_nothing_is_near(asked: str) -> None:
+    assert nearest(asked, ["state_get", "state_patch"]) == ()
+
+
+def test_only_the_beginning_of_an_endless_name_is_compared() -> None:
+    assert nearest("state_get" * 200_000, ["state_get_" * 6, "other"]) == ("state_get_" * 6,)

@@ -1,0 +1,30 @@
+"""Every promise has a test, and every claim has a promise."""
+
+import ast
+from pathlib import Path
+
+from tests.spec import SPEC
+
+
+def claims() -> dict[str, list[str]]:
+    """Collect `@proves(...)` from the sources of all tests."""
+    found: dict[str, list[str]] = {}
+    for path in sorted(Path(__file__).parent.glob("test_*.py")):
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if not isinstance(node, ast.FunctionDef) or not node.name.startswith("test_"):
+                continue
+            for decorator in node.decorator_list:
+                match decorator:
+                    case ast.Call(func=ast.Name(id="proves"), args=args):
+                        for arg in args:
+                            assert isinstance(arg, ast.Constant), path
+                            found.setdefault(str(arg.value), []).append(f"{path.name}::{node.name}")
+    return found
+
+
+def test_every_promise_is_proved_by_a_test() -> None:
+    assert sorted(SPEC.keys() - claims().keys()) == []
+
+
+def test_every_claim_is_a_promise() -> None:
+    assert sorted(claims().keys() - SPEC.keys()) == []

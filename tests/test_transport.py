@@ -1,0 +1,399 @@
+"""The transport against real sockets on this machine: raw servers, and the scripted provider."""
+
+import asyncio
+import gzip
+import socket
+import threading
+import traceback
+import tracemalloc
+from collections.abc import AsyncIterator, Coroutine
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.testing import ScriptedProvider, failure, says
+from surecall.transport import Limits, OpenAICompatible
+from surecall.types import Answer, Secret
+
+KEY = "sk-canary-4711"
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
+HURRIED = Limits(connect_s=0.15, idle_s=0.15, total_s=0.4, max_response_bytes=1_000_000)
+
+
+@dataclass
+class Served:
+    """What a raw server has seen: one head per request, one talk per connection."""
+
+    url: str = ""
+    heads: list[bytes] = field(default_factory=list, repr=False)
+    talks: list[asyncio.Future[None]] = field(default_factory=list)
+
+
+@asynccontextmanager
+async def served(*reply: bytes | float, stays: bool = True) -> AsyncIterator[Served]:
+    """Serve the same reply to every request; at the end, every client must have gone."""
+    wire = Served()
+
+    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(asyncio.IncompleteReadError, ConnectionError), closing(writer):
+            while stays or not wire.heads:
+                wire.heads.append(await reader.readuntil(b"\r\n\r\n"))
+                for part in reply:
+                    if isinstance(part, bytes):
+                        writer.write(part)
+                    else:
+                        await asyncio.sleep(part)
+                await reader.readexactly(2)
+        with suppress(ConnectionError):
+            await writer.wait_closed()
+
+    server = await asyncio.start_server(
+        lambda *streams: wire.talks.append(asyncio.ensure_future(talk(*streams))), "127.0.0.1", 0
+    )
+    wire.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    try:
+        yield wire
+    finally:
+        await asyncio.wait_for(asyncio.gather(*wire.talks), 0.5)
+        server.close()
+
+
+def sent(url: str, body: bytes = b"{}", **options: Any) -> Answer:
+    return asyncio.run(OpenAICompatible(url, KEY, **options).send(body))
+
+
+def fault_of(work: Coroutine[Any, Any, object]) -> Fault:
+    """Run something that must fail, and make sure that the failure tells no secret."""
+    with pytest.raises(ProviderError) as caught:
+        asyncio.run(work)
+    error = caught.value
+    told = traceback.TracebackException.from_exception(error, capture_locals=True).format()
+    assert KEY not in "".join([*told, *traceback.format_exception(error), repr(error)])
+    assert error.__context__ is None
+    assert error.__cause__ is None
+    return error.fault
+
+
+async def asked(*reply: bytes | float, scheme: str = "http") -> Answer:
+    async with served(*reply, stays=False) as wire:
+        url = wire.url.replace("http", scheme)
+        return await OpenAICompatible(url, KEY, limits=HURRIED).send(b"{}")
+
+
+@pytest.mark.parametrize(
+    ("base", "prefix", "url"),
+    [
+        ("http://example.com", "/v1", "http://example.com/v1/chat/completions"),
+        ("  http://example.com//  ", "/v1", "http://example.com/v1/chat/completions"),
+        ("http://example.com/v1", "/v1", "http://example.com/v1/chat/completions"),
+        ("http://example.com/v1//", "v1/", "http://example.com/v1/chat/completions"),
+        ("https://router.ai/api/v1", "/v1", "https://router.ai/api/v1/chat/completions"),
+        ("http://v1", "/v1", "http://v1/v1/chat/completions"),
+        ("http://example.com/xv1", "v1", "http://example.com/xv1/v1/chat/completions"),
+        ("http://example.com/beta", None, "http://example.com/beta/chat/completions"),
+        ("http://example.com/beta/", "  ", "http://example.com/beta/chat/completions"),
+        ("http://[::1]:8000", "a/b", "http://[::1]:8000/a/b/chat/completions"),
+        ("http://e.com/x?api-version=1", "", "http://e.com/x/chat/completions?api-version=1"),
+    ],
+)
+def test_an_address_is_base_prefix_endpoint(base: str, prefix: str | None, url: str) -> None:
+    client = OpenAICompatible(base, api_prefix=prefix)
+    assert client.url("chat/completions") == client.url("/chat/completions") == url
+
+
+@given(prefix=st.from_regex(r"(/[a-z0-9]{1,4}){1,3}", fullmatch=True), slashes=st.integers(0, 3))
+def test_a_prefix_is_never_doubled(prefix: str, slashes: int) -> None:
+    plain = OpenAICompatible("http://host", api_prefix=prefix)
+    given_twice = OpenAICompatible(f"http://host{prefix}{'/' * slashes}", api_prefix=prefix)
+    assert given_twice.url("models") == plain.url("models")
+
+
+@pytest.mark.parametrize(
+    ("base", "sentence"),
+    [
+        ("localhost:8000", "must start with http://"),
+        ("", "must start with http://"),
+        ("ftp://example.com", "must start with http://"),
+        ("http://", "names no host"),
+        ("http://:80/v1", "names no host"),
+        ("http://user:hunter2@host", "pass the key as api_key"),
+        ("http://host:hunter2", "malformed host or port"),
+        ("http://[::1", "malformed host or port"),
+        ("http://ho st", "space or a control character"),
+        ("http://host/\x00", "space or a control character"),
+        ("http://host/#hunter2", "fragment"),
+        ("http://host/v1/chat/completions/", "leave that out"),
+    ],
+)
+def test_a_bad_address_is_refused_and_not_quoted(base: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as caught:
+        OpenAICompatible(base)
+    assert "hunter2" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize("key", ["", " \n", f"{KEY}\n", f"{KEY}\r\nX: y", f"{KEY}\x00", f"{KEY}…"])
+def test_a_key_that_cannot_be_sent_is_refused_and_not_shown(key: str) -> None:
+    for given_key in (key, Secret(key)):
+        with pytest.raises(ConfigError, match="api_key") as caught:
+            OpenAICompatible("http://host", given_key)
+        assert KEY not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("X", f"{KEY}\r\nY: z"), ("X\nY", KEY), ("X Y", KEY), ("X:", KEY), ("", KEY)],
+)
+def test_a_header_cannot_break_out_of_its_line(name: str, value: str) -> None:
+    with pytest.raises(ConfigError, match="header") as caught:
+        OpenAICompatible("http://host", headers={name: value})
+    assert KEY not in str(caught.value)
+
+
+@pytest.mark.parametrize("field", Limits.__struct_fields__)
+@pytest.mark.parametrize("value", [0, -1, float("inf"), float("nan")])
+def test_a_limit_is_a_finite_number_above_zero(field: str, value: float) -> None:
+    with pytest.raises(ConfigError, match=f"limits.{field}"):
+        Limits(**{field: value})  # type: ignore[arg-type]  # one field at a time
+
+
+def test_neither_key_nor_headers_nor_query_are_printed() -> None:
+    client = OpenAICompatible("http://host/v1?token=hunter2", KEY, headers={"X-Key": "hunter2"})
+    assert repr(client) == "OpenAICompatible('http://host/v1')"
+    assert KEY not in str(vars(client)) + str(client)
+    assert "X-Key': Secret" in str(vars(client))
+
+
+def test_a_request_is_one_json_post_with_a_bearer_key() -> None:
+    with ScriptedProvider(says("hi"), api_key=KEY) as provider:
+        answer = sent(provider.url, body=b'{"model": "m"}')
+    assert answer.status == 200
+    assert b'"content":"hi"' in answer.body
+    assert provider.requests == [{"model": "m"}]
+    received = provider.headers[0]
+    assert received["content-type"] == received["accept"] == "application/json"
+
+
+@pytest.mark.parametrize("status", [201, 304, 400, 401, 404, 418, 429, 500, 503])
+def test_any_status_is_an_answer(status: int) -> None:
+    with ScriptedProvider(failure(status, b"why", {"Retry-After": "7"})) as provider:
+        answer = sent(provider.url)
+    assert (answer.status, answer.headers["retry-after"]) == (status, "7")
+    assert answer.body == (b"" if status == 304 else b"why")
+
+
+def test_headers_of_the_caller_win() -> None:
+    own = {"authorization": "Basic eA==", "ACCEPT": "*/*", "X-Title": "t"}
+    with ScriptedProvider(says("hi")) as provider:
+        sent(provider.url, headers=own)
+    received = provider.headers[0]
+    assert received["authorization"] == "Basic eA=="
+    assert (received["accept"], received["x-title"]) == ("*/*", "t")
+
+
+def test_response_headers_are_lower_case_joined_and_text() -> None:
+    head = b"HTTP/1.1 200 OK\r\nX-A: 1\r\nx-a: 2\r\nX-B: \xff\r\nContent-Length: 0\r\n\r\n"
+    answer = asyncio.run(asked(head))
+    assert answer.headers == {"x-a": "1, 2", "x-b": "\ufffd", "content-length": "0"}
+
+
+def test_a_request_of_two_megabytes_is_sent_whole() -> None:
+    with ScriptedProvider(says("hi")) as provider:
+        sent(provider.url, body=b'{"text": "%s"}' % (b"x" * 2_000_000))
+    assert len(provider.requests[0]["text"]) == 2_000_000
+
+
+def test_a_redirect_is_returned_and_not_followed() -> None:
+    async def main() -> tuple[Answer, int]:
+        async with served(OK) as elsewhere:
+            redirect = f"HTTP/1.1 307 Go\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
+            async with served(redirect.encode()) as wire:
+                answer = await OpenAICompatible(wire.url, KEY).send(b"{}")
+            return answer, len(elsewhere.talks)
+
+    answer, followed = asyncio.run(main())
+    assert (answer.status, followed) == (307, 0)
+
+
+def test_a_netrc_file_is_ignored(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    netrc = tmp_path / "netrc"
+    netrc.write_text("machine 127.0.0.1 login me password hunter2\n")
+    netrc.chmod(0o600)
+    monkeypatch.setenv("NETRC", str(netrc))
+    with ScriptedProvider(says("hi"), repeat=True) as provider:
+        sent(provider.url)
+        asyncio.run(OpenAICompatible(provider.url).send(b"{}"))
+    received = [headers.get("authorization") for headers in provider.headers]
+    assert received == [f"Bearer {KEY}", None]
+
+
+def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> list[bytes]:
+        async with served(OK) as proxy:
+            monkeypatch.setenv("http_proxy", proxy.url)
+            await OpenAICompatible("http://far.invalid").send(b"{}")
+        return proxy.heads
+
+    assert asyncio.run(main())[0].startswith(b"POST http://far.invalid/v1/chat/completions")
+
+
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", None])
+def test_a_bad_proxy_is_named(reply: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with served(reply or b"", stays=False) as proxy:
+            address = proxy.url if reply else "http://127.0.0.1:1"
+            monkeypatch.setenv("https_proxy", address.replace("//", f"//me:{KEY}@"))
+            await OpenAICompatible("https://far.invalid", KEY).send(b"{}")
+
+    fault = fault_of(main())
+    assert fault.code is ErrorCode.CONNECTION_ERROR
+    assert "proxy for far.invalid:443" in fault.message
+
+
+LENGTH_9 = b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n"
+ENDLESS = b"HTTP/1.1 200 OK\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+BOMB = ENDLESS.replace(b"OK", b"OK\r\nContent-Encoding: gzip") + gzip.compress(bytes(50_000_000))
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "told"),
+    [
+        ((), "CONNECTION_ERROR", "without an answer"),
+        ((LENGTH_9[:20],), "CONNECTION_ERROR", "without an answer"),
+        ((LENGTH_9 + b"\r\n{}",), "CONNECTION_ERROR", "broke off"),
+        ((CHUNKED + b"ff\r\nabc",), "CONNECTION_ERROR", "broke off"),
+        ((LENGTH_9 + b"Content-Encoding: gzip\r\n\r\nnot gzip!",), "CONNECTION_ERROR", "garbled"),
+        ((b"SSH-2.0-OpenSSH\r\n\r\n",), "DECODE_ERROR", "not HTTP"),
+        ((CHUNKED + b"zz\r\n",), "DECODE_ERROR", "not HTTP"),
+        ((LENGTH_9 + b"X: " + b"x" * 70_000 + b"\r\n\r\n",), "DECODE_ERROR", "too large"),
+        ((LENGTH_9 + b"X: y\r\n" * 3_000 + b"\r\n",), "DECODE_ERROR", "too large"),
+        ((0.3,), "TIMEOUT", "Idle timeout"),
+        ((LENGTH_9[:20], 0.3), "TIMEOUT", "Idle timeout"),
+        ((LENGTH_9 + b"\r\n{}", 0.3), "TIMEOUT", "Idle timeout"),
+        ((ENDLESS, *(b"x", 0.06) * 8), "TIMEOUT", "Total timeout"),
+        ((ENDLESS, b"x" * 1_000_001, 0.1), "RESPONSE_TOO_LARGE", "1000000 bytes"),
+        ((BOMB,), "RESPONSE_TOO_LARGE", "1000000 bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_without_a_usable_answer_there_is_a_fault(
+    reply: tuple[bytes | float, ...], code: str, told: str
+) -> None:
+    fault = fault_of(asked(*reply))
+    assert fault.code == code
+    assert told in fault.message
+    assert "127.0.0.1:" in fault.message
+    assert fault.hint
+    assert fault.retryable is (code in {"CONNECTION_ERROR", "TIMEOUT"})
+
+
+def test_a_compressed_bomb_is_not_unpacked() -> None:
+    tracemalloc.start()
+    with pytest.raises(ProviderError):
+        asyncio.run(asked(BOMB))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 10_000_000
+
+
+def test_a_body_of_exactly_the_limit_is_an_answer() -> None:
+    assert len(asyncio.run(asked(ENDLESS + b"x" * 1_000_000)).body) == 1_000_000
+
+
+def test_a_tls_handshake_that_never_ends_is_a_connect_timeout() -> None:
+    assert "Connect timeout" in fault_of(asked(OK, scheme="https")).message
+
+
+def test_an_endpoint_without_tls_is_named() -> None:
+    with ScriptedProvider() as provider:
+        client = OpenAICompatible(provider.url.replace("http", "https"), KEY, limits=HURRIED)
+        assert "No TLS" in fault_of(client.send(b"{}")).message
+
+
+@pytest.mark.parametrize(
+    ("place", "cause", "told"),
+    [
+        ("far.invalid", socket.gaierror(), "The host name of far.invalid:80 cannot be resolved."),
+        ("a..b", UnicodeError(), "a..b:80 is not a host name"),
+        ("127.0.0.1:1", None, "Cannot connect to 127.0.0.1:1. Check the URL, and whether the"),
+    ],
+)
+def test_an_endpoint_that_is_not_there_is_named(
+    place: str, cause: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=cause))
+    fault = fault_of(OpenAICompatible(f"http://{place}", KEY).send(b"{}"))
+    assert fault.code is ErrorCode.CONNECTION_ERROR
+    assert fault.retryable is (place != "a..b")
+    assert told in str(fault)
+
+
+def test_one_connection_serves_a_block_and_is_closed_with_it() -> None:
+    async def main() -> list[int]:
+        async with served(OK.replace(b"OK", b"OK\r\nSet-Cookie: a=b")) as wire:
+            client, seen = OpenAICompatible(wire.url), []
+            async with client.opened():
+                assert not wire.talks
+            async with client:
+                async with client.opened():
+                    await client.send(b"{}")
+                await client.send(b"{}")
+                seen += [len(wire.talks), wire.talks[0].done()]
+            await asyncio.gather(*wire.talks)
+            await client.send(b"{}")
+            await client.send(b"{}")
+            assert not any(b"cookie" in head.lower() for head in wire.heads)
+            return [*seen, len(wire.talks), len(client._lines)]
+
+    assert asyncio.run(main()) == [1, False, 3, 0]
+
+
+def test_overlapping_runs_of_a_loop_share_one_session() -> None:
+    async def run(client: OpenAICompatible, pause: float) -> object:
+        async with client.opened():
+            await client.send(b"{}")
+            session = client._session()
+            await asyncio.sleep(pause)
+            await client.send(b"{}")
+            return session
+
+    async def main() -> tuple[int, int]:
+        async with served(OK) as wire:
+            client = OpenAICompatible(wire.url)
+            sessions = await asyncio.gather(run(client, 0.0), run(client, 0.05))
+        return len(set(sessions)), len(wire.talks)
+
+    assert asyncio.run(main()) == (1, 2)
+
+
+def test_loops_in_several_threads_do_not_share_a_session() -> None:
+    meeting = threading.Barrier(2, timeout=2)
+
+    async def run(client: OpenAICompatible) -> object:
+        async with client.opened():
+            await client.send(b"{}")
+            meeting.wait()
+            await client.send(b"{}")
+            return client._session()
+
+    with ScriptedProvider(says("hi"), repeat=True) as provider, ThreadPoolExecutor() as pool:
+        client = OpenAICompatible(provider.url)
+        sessions = list(pool.map(lambda _: asyncio.run(run(client)), range(2)))
+    assert (len(set(sessions)), len(provider.requests), client._lines) == (2, 4, {})
+
+
+def test_a_cancelled_request_closes_its_socket() -> None:
+    async def main() -> None:
+        async with served(0.3) as wire:
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(OpenAICompatible(wire.url).send(b"{}"), 0.05)
+
+    asyncio.run(main())
