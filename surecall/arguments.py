@@ -143,7 +143,7 @@ def _value(text: str, fired: dict[str, None]) -> object:
 
 def _decoded(document: str, fired: dict[str, None]) -> object:
     try:
-        return _checked(_RELAXED.decode(document), document, fired)
+        return _checked(_RELAXED.raw_decode(document)[0], document, fired)
     except json.JSONDecodeError as error:
         raise unreadable(error.doc, error.pos) from None
 

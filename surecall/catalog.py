@@ -11,6 +11,7 @@ from typing import Final, Literal
 import msgspec
 
 from surecall.errors import ConfigError
+from surecall.family import suggest
 from surecall.select import (
     check_names,
     check_unique,
@@ -20,7 +21,6 @@ from surecall.select import (
     parse_entries,
     parse_tables,
     select,
-    suggest,
 )
 
 WORKAROUNDS: Final = (

@@ -3,9 +3,10 @@
 Every default stands here and nowhere else. Presets are functions from a config to a config.
 """
 
+import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
@@ -13,7 +14,10 @@ from surecall.errors import ConfigError
 from surecall.family import Family, canonical, unknown
 from surecall.transforms import MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
 from surecall.types import JSON
-from surecall.wire import RESERVED_OPTIONS, WireStyle
+from surecall.wire import RESERVED_OPTIONS, WireStyle, encode
+
+PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
+ToolsOffStyle: TypeAlias = Literal["omit", "tool_choice_none"]
 
 FINAL_ANSWER_REQUEST = "Please give your final answer now, as plain text."
 
@@ -42,13 +46,13 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     tool_allowlist: tuple[str, ...] | None = None
     tool_denylist: tuple[str, ...] = ()
     tool_choice: str | JSON = "auto"
-    policy_error_mode: Literal["deny", "allow", "raise"] = "deny"
+    policy_error_mode: PolicyErrorMode = "deny"
 
     # An empty final answer
     fix_empty_final: bool = True
     fix_empty_final_user_text: str = FINAL_ANSWER_REQUEST
     fix_empty_final_disable_tools: bool = True
-    tools_off_style: Literal["omit", "tool_choice_none"] = "omit"
+    tools_off_style: ToolsOffStyle = "omit"
 
     # Guards
     max_turns: int = 12
@@ -86,13 +90,12 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, while the caller still sees where it came from."""
-        for field, family in FAMILIES.items():
-            checked = family.check(getattr(self, field))
-            msgspec.structs.force_setattr(self, field, checked)
-        for field in _POSITIVE:
-            value = getattr(self, field)
-            if value is not None and not value > 0:
-                raise ConfigError(f"{field} must be positive, not {value!r}")
+        for name in _TYPES:
+            msgspec.structs.force_setattr(self, name, _checked(name, getattr(self, name)))
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{name} must be a positive number, not {value!r}")
         if self.fallback_retry_count < 0 or self.max_unknown_tool_calls < 0:
             raise ConfigError("fallback_retry_count and max_unknown_tool_calls cannot be negative")
         if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
@@ -125,15 +128,10 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         """Build a config from plain data; unknown keys, words and types are errors."""
         if not isinstance(mapping, Mapping):
             raise ConfigError(f"the configuration must be a mapping, not {type(mapping).__name__}")
-        plain: JSON = {}
-        for key, value in mapping.items():
+        for key in mapping:
             if key not in cls.__struct_fields__:
                 raise ConfigError(unknown("configuration key", str(key), cls.__struct_fields__))
-            plain[key] = _plain(key, value)
-        try:
-            return msgspec.convert(plain, cls, strict=True)
-        except msgspec.ValidationError as error:
-            raise ConfigError(f"bad configuration: {error}") from None
+        return cls(**{key: _plain(key, value) for key, value in mapping.items()})
 
 
 FAMILIES: dict[str, Family[JSON]] = {
@@ -155,7 +153,13 @@ _POSITIVE = (
     "max_tool_definitions_count",
     "max_tool_definitions_bytes",
 )
-_WORDS = ("tool_use_mode", "tool_failure_policy", "policy_error_mode", "tools_off_style")
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(ToolCallingConfig)}
+_WORDS: dict[str, tuple[str, ...]] = {
+    "tool_use_mode": tuple(ToolUseMode),
+    "tool_failure_policy": tuple(ToolFailurePolicy),
+    "policy_error_mode": get_args(PolicyErrorMode),
+    "tools_off_style": get_args(ToolsOffStyle),
+}
 _LISTS = (
     *FAMILIES,
     "tool_allowlist",
@@ -166,14 +170,28 @@ _LISTS = (
 )
 
 
+def _checked(name: str, value: Any) -> Any:
+    """Return a value in its field's own type; a wrong type, word or name is an error."""
+    words = _WORDS.get(name)
+    if words and value not in words:
+        raise ConfigError(unknown(name, str(value), words))
+    try:
+        converted = msgspec.convert(value, _TYPES[name])
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    family = FAMILIES.get(name)
+    return converted if family is None else family.check(converted)
+
+
 def _plain(key: str, value: Any) -> Any:
-    """Accept the seed's mapping forms: words in any case, lists as comma-separated text."""
+    """Accept how people write settings: words in any case, lists as comma-separated text."""
     if key in _WORDS and isinstance(value, str):
         return canonical(value)
     if key in _LISTS and isinstance(value, str):
         return names_in(value)
     if key in _LISTS and isinstance(value, list | tuple):
-        return [item.strip() if isinstance(item, str) else item for item in value]
+        stripped = (item.strip() if isinstance(item, str) else item for item in value)
+        return [item for item in stripped if item != ""]
     return value
 
 
@@ -192,6 +210,10 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
             f"{where} cannot set {', '.join(taken)}: the runner owns these keys. "
             "Use the runner's own parameters instead."
         )
+    try:
+        encode(dict(options))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
     parallel = options.get("parallel_tool_calls", False)
     if not isinstance(parallel, bool):
         raise ConfigError(f"{where}: parallel_tool_calls must be true or false, not {parallel!r}")

@@ -7,10 +7,8 @@ What a handler raises is told to the model without its internals; the trace keep
 """
 
 import asyncio
-import contextvars
 import functools
 import inspect
-import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
@@ -22,6 +20,7 @@ from surecall.errors import ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.pipeline import judge_call
 from surecall.registry import Toolbox, ToolDefinition, is_async_callable
 from surecall.results import failed, refusal, seal, success
+from surecall.threads import Threads
 from surecall.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
 
 MAX_MESSAGE = 500
@@ -54,7 +53,7 @@ class PolicyBroken(SurecallError):
 class ToolDispatcher:
     """Runs tools for one registry and one config."""
 
-    def __init__(
+    def __init__(  # collaborators, all but two by keyword
         self,
         toolbox: Toolbox,
         config: ToolCallingConfig,
@@ -62,6 +61,7 @@ class ToolDispatcher:
         executor: Executor | None = None,
         policy: ToolPolicy | None = None,
         context: Mapping[str, Any] | None = None,
+        threads: Threads | None = None,
     ) -> None:
         self._toolbox = toolbox
         self._config = config
@@ -69,6 +69,7 @@ class ToolDispatcher:
         self._wants_id = executor is not None and accepts_call_id(executor)
         self._policy = policy
         self._context = context or {}
+        self._threads = threads or Threads()
         self.on_policy_error: Callable[[Exception, ToolCall], None] = lambda _error, _call: None
 
     async def execute(self, name: str, arguments: Any, tool_call_id: str = "") -> ToolResult:
@@ -150,7 +151,7 @@ class ToolDispatcher:
         else:
             work = functools.partial(tool.handler, **tool.bind(call.arguments))
             is_async = tool.is_async
-        value = await work() if is_async else await in_thread(work)
+        value = await work() if is_async else await self._threads.run(work)
         return await value if inspect.isawaitable(value) else value
 
 
@@ -173,40 +174,3 @@ def accepts_call_id(executor: Executor) -> bool:
         item.name == "tool_call_id" or item.kind is inspect.Parameter.VAR_KEYWORD
         for item in parameters
     )
-
-
-async def in_thread(work: Callable[[], Any]) -> Any:
-    """Run blocking work in a thread of its own.
-
-    A daemon thread, because a tool that never returns must not keep the program from ending; the
-    pools of the standard library wait for their threads.
-    """
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-    context = contextvars.copy_context()
-
-    def deliver(error: Exception | None, value: Any) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(value)
-        else:
-            future.set_exception(error)
-
-    def work_and_deliver() -> None:
-        error: Exception | None = None
-        value = None
-        try:
-            value = context.run(work)
-        except (SystemExit, KeyboardInterrupt, StopIteration) as raised:
-            # A future cannot carry these, and a tool must not end the program.
-            error = RuntimeError(f"the tool raised {type(raised).__name__}: {raised}")
-        except Exception as raised:  # noqa: BLE001  # carried over to the event loop
-            error = raised
-        try:
-            loop.call_soon_threadsafe(deliver, error, value)
-        except RuntimeError:
-            return  # the loop ended before the tool did; nobody waits any more
-
-    threading.Thread(target=work_and_deliver, name="surecall-tool", daemon=True).start()
-    return await future

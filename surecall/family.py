@@ -12,6 +12,10 @@ from surecall.errors import ConfigError
 
 T = TypeVar("T")
 
+_COMPARED = 64
+_SUGGESTIONS = 3
+_LISTED = 30
+
 
 class Family(Generic[T]):
     """Named functions of one kind. Configurations store the names, never the functions."""
@@ -35,7 +39,7 @@ class Family(Generic[T]):
 
     def help(self, name: str) -> str:
         """Return the first sentence of a member's docstring."""
-        return (self._members[name].__doc__ or "").strip().split("\n", 1)[0]
+        return (self[name].__doc__ or "").strip().split("\n", 1)[0]
 
     def check(self, names: Iterable[str]) -> tuple[str, ...]:
         """Return the names in canonical spelling, each once; an unknown one is an error."""
@@ -67,7 +71,21 @@ def canonical(name: str) -> str:
 
 def unknown(kind: str, given: str, known: Iterable[str]) -> str:
     """Say that a name is unknown, and what may have been meant."""
-    known = sorted(known)
-    near = get_close_matches(canonical(given)[:64], known, n=1)
-    guess = f" Did you mean {near[0]!r}?" if near else f" Known: {', '.join(known)}."
-    return f"unknown {kind} {given!r}.{guess}"
+    return f'unknown {kind} "{given}"; {suggest(given, sorted(known))}'
+
+
+def suggest(word: str, candidates: Iterable[str], listed: Iterable[str] | None = None) -> str:
+    """Finish an error message: the nearest candidates, or failing that the `listed` ones."""
+    known = {canonical(name): name for name in candidates}
+    # Comparing takes quadratic time in the length.
+    near = get_close_matches(canonical(word)[:_COMPARED], known, n=_SUGGESTIONS)
+    if near:
+        return f"did you mean {_quoted(known[name] for name in near)}?"
+    names = list(known.values() if listed is None else listed)
+    if not names:
+        return "there is nothing to choose from"
+    return f"known: {_quoted(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}"
+
+
+def _quoted(names: Iterable[str]) -> str:
+    return ", ".join(f'"{name}"' for name in names)

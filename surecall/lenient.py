@@ -173,7 +173,7 @@ class _Rewriter:
             return _PYTHON_WORDS[word]
         # A word at the very end may be the beginning of a known one, cut off.
         known = word in _JSON_WORDS or word[:1] in _NUMERIC or self._at == len(self._text)
-        if not word or not known:
+        if not known:
             raise unreadable(self._text, start)
         return word
 

@@ -22,18 +22,22 @@ def admit(run: Run, reply: Reply) -> Assistant:
     """Turn a reply into the model's turn: calls beyond a limit are marked and will not run."""
     if not run.offers_tools:
         return Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
-    calls = tuple(_admit_call(run, *item) for item in enumerate(reply.calls))
-    return Assistant(reply.text, calls, (), reply.finish_reason, reply.extra)
+    calls: list[ToolCall] = []
+    for call in reply.calls:
+        calls.append(_admit_call(run, calls, call))
+    return Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra)
 
 
-def _admit_call(run: Run, position: int, call: ToolCall) -> ToolCall:
+def _admit_call(run: Run, before: list[ToolCall], call: ToolCall) -> ToolCall:
     config = run.config
-    if run.calls_per_turn is not None and position >= run.calls_per_turn:
+    if run.calls_per_turn is not None and len(before) >= run.calls_per_turn:
         message = "Only the first calls of a turn run. Make this call again if you still need it."
         return _barred(call, ErrorCode.TOOL_CALL_NOT_EXECUTED, message)
     if call.problem is not None:
         return call
-    if sum(result.executed for result in run.results) + position >= config.max_total_tool_calls:
+    used = sum(result.executed for result in run.results)
+    used += sum(earlier.problem is None for earlier in before)
+    if used >= config.max_total_tool_calls:
         return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
     times = streak(run, call) + 1
     if times >= config.repeat_block_at:
@@ -68,7 +72,8 @@ def _same(call: ToolCall, other: ToolCall) -> bool:
     return (
         call.name == other.name
         and call.arguments == other.arguments
-        and call.arguments_bytes == other.arguments_bytes
+        # What could not be read is empty here; its size tells one attempt from another.
+        and (call.arguments_bytes == other.arguments_bytes or bool(call.arguments))
         and not other.ignored
     )
 
@@ -97,7 +102,9 @@ def halted(run: Run) -> Fail | None:
         return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is on offer")
     if run.turn >= config.max_turns:
         return Fail(ErrorCode.MAX_TURNS_EXCEEDED, f"no final answer after {run.turn} turns")
-    codes = [code for result in run.results for code in result.error_codes]
+    # A tool that ran may use the same words in its own errors; they mean nothing here.
+    refusals = [result for result in run.results if not result.executed]
+    codes = [code for result in refusals for code in result.error_codes]
     if codes.count(ErrorCode.TOOL_NOT_ALLOWED) > config.max_unknown_tool_calls:
         return Fail(
             ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED, "the model keeps naming tools that do not exist"
@@ -177,7 +184,8 @@ def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
     failed: list[ToolCall] = []
     superseded: list[ToolCall] = []
     for position, (call, result) in enumerate(pairs):
-        if result.ok or PROTOCOL_CODES.intersection(result.error_codes):
+        slip = not result.executed and PROTOCOL_CODES.intersection(result.error_codes)
+        if result.ok or slip:
             continue
         redeemed = any(
             other_result.ok and call.name == other.name and (at > position or _same(call, other))

@@ -7,9 +7,11 @@ forbidden, and it lets connections outlive a single call.
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Collection, Coroutine
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
+
+from surecall.errors import ConfigError
 
 T = TypeVar("T")
 CLOSING_S = 2.0
@@ -21,15 +23,18 @@ class Portal:
     def __init__(self, around: Callable[[], AbstractAsyncContextManager[None]]) -> None:
         self._loop = asyncio.new_event_loop()
         stop = asyncio.Event()
-        thread = threading.Thread(
+        self._thread = threading.Thread(
             target=_serve, args=(self._loop, around, stop), name="surecall-portal", daemon=True
         )
-        thread.start()
+        self._thread.start()
         # Runs at the latest when the interpreter ends, so that connections are closed in order.
-        self._finalizer = weakref.finalize(self, _close, self._loop, thread, stop)
+        self._finalizer = weakref.finalize(self, _close, self._loop, self._thread, stop)
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and wait for it. An interrupt here cancels it there."""
+        if threading.current_thread() is self._thread:
+            work.close()
+            raise ConfigError("run_sync would wait for itself here: await run instead")
         future = asyncio.run_coroutine_threadsafe(work, self._loop)
         try:
             return future.result()
@@ -55,10 +60,16 @@ def _serve(
     try:
         loop.run_until_complete(serve())
     finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
+        loop.run_until_complete(_wind_up(asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())
         loop.close()
+
+
+async def _wind_up(tasks: Collection[asyncio.Task[Any]]) -> None:
+    """Cancel what is still at work, and let it close what it holds."""
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _close(loop: asyncio.AbstractEventLoop, thread: threading.Thread, stop: asyncio.Event) -> None:

@@ -5,21 +5,24 @@ the provider; `production` adds what the catalog knows about the model.
 """
 
 from collections.abc import Mapping
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias, get_args
 
-from surecall.capabilities import canonical_provider
+from surecall.capabilities import canonical_provider, capabilities_for
 from surecall.catalog import ModelCatalog
 from surecall.config import (
     FAMILIES,
     ToolCallingConfig,
     ToolUseMode,
+    check_options,
     deep_merge,
     names_in,
     union,
 )
 from surecall.errors import ConfigError
-from surecall.family import Family
+from surecall.family import Family, unknown
 from surecall.types import JSON
+
+Strategy: TypeAlias = Literal["raw", "baseline", "production"]
 
 PRESET: Family[ToolCallingConfig] = Family("preset")
 RAW = ToolCallingConfig()
@@ -32,14 +35,13 @@ NORMALISERS = (
 BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
 TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
 
-# What a provider does not accept, or does not want echoed. Everything else is the default.
+# What a provider does not want to see in earlier turns. Everything else is the default.
 PROVIDER_CHANGES: dict[str, JSON] = {
     "openai": {"echo_fields": ()},
     "mistral": {"echo_fields": (), "echo_call_fields": False},
     "groq": {"echo_fields": ()},
     "fireworks": {"echo_fields": ("reasoning_content",)},
-    "gemini": {"unsupported_options": ("parallel_tool_calls",)},
-    "cerebras": {"unsupported_options": ("parallel_tool_calls",), "echo_fields": ()},
+    "cerebras": {"echo_fields": ()},
 }
 PROVIDER_WORKAROUNDS = {
     "deepseek": "deepseek_openrouter_compat",
@@ -107,6 +109,9 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
     config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
     if name in PROVIDER_WORKAROUNDS:
         config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
+    if not capabilities_for(name).parallel_tool_calls:
+        unsupported = union(config.unsupported_options, ("parallel_tool_calls",))
+        config = config.but(unsupported_options=unsupported)
     return config.but(**PROVIDER_CHANGES.get(name, {}))
 
 
@@ -139,7 +144,7 @@ def resolve(
     *,
     provider: str,
     model: str = "",
-    strategy: Literal["raw", "baseline", "production"] = "production",
+    strategy: Strategy = "production",
     catalog: ModelCatalog | None = None,
     config: ToolCallingConfig = RAW,
 ) -> ToolCallingConfig:
@@ -155,7 +160,7 @@ def resolve(
                 config = PRESET[name](config)
             return config
         case _:
-            raise ConfigError(f"unknown strategy {strategy!r}: use raw, baseline or production")
+            raise ConfigError(unknown("strategy", str(strategy), get_args(Strategy)))
 
 
 _UNITED = (*FAMILIES, "tool_allowlist", "tool_denylist")
@@ -173,10 +178,19 @@ def merge(*mappings: Mapping[str, Any]) -> JSON:
             if value is None:
                 continue
             if key == "request_overrides":
+                check_options(value, key)
                 merged[key] = deep_merge(merged.get(key, {}), value)
             elif key in _UNITED:
-                names = names_in(value) if isinstance(value, str) else list(value)
+                names = _names(key, value)
                 merged[key] = list(union(merged.get(key, ()), names)) if names else []
             else:
                 merged[key] = value
     return merged
+
+
+def _names(key: str, value: Any) -> list[str]:
+    if isinstance(value, str):
+        return names_in(value)
+    if isinstance(value, list | tuple):
+        return list(value)
+    raise ConfigError(f"{key} must be a list of names, not {type(value).__name__}")

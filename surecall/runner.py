@@ -16,18 +16,20 @@ import msgspec
 from surecall.capabilities import Capabilities
 from surecall.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
 from surecall.dispatch import Executor, ToolDispatcher, ToolPolicy
-from surecall.errors import ConfigError
+from surecall.errors import ConfigError, ErrorCode
 from surecall.history import legal_history
+from surecall.loop import next_move
 from surecall.outcome import RunResult
 from surecall.portal import Portal
 from surecall.prompt import PromptRunner
 from surecall.registry import FilteredToolRegistry, Toolbox, ToolRegistry, check_surface
 from surecall.retry import RetryPolicy
 from surecall.session import Session
-from surecall.state import Run
+from surecall.state import Fail, Run
+from surecall.threads import Threads
 from surecall.trace import Observer, Recorder, allowed_context
 from surecall.transport import Client
-from surecall.types import System, ToolSpec, User
+from surecall.types import Refusal, System, ToolSpec, User
 from surecall.wire import parse_message
 
 
@@ -63,6 +65,7 @@ class ToolLoopRunner:
         defaults = llm_options_defaults or {}
         check_options(defaults, "llm_options_defaults")
         self._options = deep_merge(defaults, self._config.request_overrides)
+        self._threads = Threads()
         self._portal: Portal | None = None
         self._check_tools()
 
@@ -94,7 +97,8 @@ class ToolLoopRunner:
         """Answer a user: loop until there is a final answer, or raise `RunFailed`."""
         config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
         earlier = legal_history([parse_message(item) for item in history])
-        asked = () if isinstance(user_text, str) and not user_text.strip() else (User(user_text),)
+        words = user_text.strip() if isinstance(user_text, str) else user_text
+        asked = (User(user_text),) if words else ()
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
         run = Run(
@@ -115,8 +119,8 @@ class ToolLoopRunner:
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
-        """Continue a run from where it was written down."""
-        return await self._session(run, on_event, context or {}).drive()
+        """Continue a run from where it was written down; a request that failed is made again."""
+        return await self._session(_reopened(run), on_event, context or {}).drive()
 
     def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
@@ -143,6 +147,7 @@ class ToolLoopRunner:
             executor=self._executor,
             policy=self._tool_policy,
             context=context,
+            threads=self._threads,
         )
         conversation = self._prompt.conversation(run.config, toolbox, recorder.emit)
         return Session(run, conversation, dispatcher, recorder, policy_error)
@@ -158,6 +163,15 @@ class ToolLoopRunner:
             shown = list(tools) if run.config.policy_error_mode == "allow" else []
             return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
         return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
+
+
+def _reopened(run: Run) -> Run:
+    """Take back the fault that ended a run, unless it was the application's policy."""
+    match run.last, next_move(run):
+        case Refusal(fault), Fail() if fault.code is not ErrorCode.POLICY_ERROR:
+            return msgspec.structs.replace(run, messages=run.messages[:-1])
+        case _:
+            return run
 
 
 def _masked(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:

@@ -11,20 +11,17 @@ leaves nothing: neither ever turns into "everything" or into a run over no items
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from difflib import get_close_matches
 from typing import TypeVar
 
 import msgspec
 
 from surecall.errors import ConfigError
+from surecall.family import suggest, unknown
 from surecall.types import JSON
 
 T = TypeVar("T")
 
 EVERYTHING = frozenset({"*", "all", "full"})
-
-_SUGGESTIONS = 3
-_LISTED = 30
 
 
 def select(
@@ -73,18 +70,6 @@ def glob(pattern: str, text: str) -> bool:
     return True
 
 
-def suggest(word: str, candidates: Iterable[str], listed: Iterable[str] | None = None) -> str:
-    """Finish an error message: the nearest candidates, or failing that the `listed` ones."""
-    known = {name.casefold(): name for name in candidates}
-    near = get_close_matches(word.casefold(), known, n=_SUGGESTIONS)
-    if near:
-        return f"did you mean {_quoted(known[name] for name in near)}?"
-    names = list(known.values() if listed is None else listed)
-    if not names:
-        return "there is nothing to choose from"
-    return f"known: {_quoted(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}"
-
-
 def parse_tables(text: str, kinds: Iterable[str]) -> JSON:
     """Decode TOML whose top level holds nothing but the given arrays of tables."""
     # Loaded on demand: most programs never read a catalog, and importing it costs milliseconds.
@@ -97,7 +82,7 @@ def parse_tables(text: str, kinds: Iterable[str]) -> JSON:
     expected = tuple(kinds)
     for key in document:
         if key not in expected:
-            raise ConfigError(f'unknown table "{key}"; {suggest(key, expected)}')
+            raise ConfigError(unknown("table", key, expected))
     return document
 
 
@@ -160,7 +145,3 @@ def _parse_entry(table: object, label: str, shape: type[T]) -> T:
         return msgspec.convert(table, shape)
     except msgspec.ValidationError as problem:
         raise ConfigError(f"{label}{named}: {problem}") from problem
-
-
-def _quoted(names: Iterable[str]) -> str:
-    return ", ".join(f'"{name}"' for name in names)

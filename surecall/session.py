@@ -1,6 +1,7 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
 import asyncio
+import functools
 import time
 from collections.abc import Sequence
 
@@ -73,17 +74,18 @@ class Session:
             start=run.start,
             version=__version__,
         )
-        self._dispatcher.on_policy_error = lambda error, call: self._policy_erred(run, error, call)
         if self._policy_error is None:
             return run
-        self._policy_erred(run, self._policy_error, None)
+        self._policy_erred(run.turn, self._policy_error, None)
         if run.config.policy_error_mode == "raise":
             return self._refuse(run, _policy_fault(self._policy_error))
         return run
 
     async def _ask(self, run: Run, plan: Plan) -> Run:
         left = self._deadline - time.monotonic()
-        clock = asyncio.timeout(max(left, 0.0))
+        if left <= 0:
+            return self._refuse(run, _too_late(run))
+        clock = asyncio.timeout(left)
         try:
             async with clock:
                 exchange = await self._conversation.ask(plan, run.turn)
@@ -92,9 +94,7 @@ class Session:
         except TimeoutError:
             if not clock.expired():
                 raise
-            seconds = run.config.run_deadline_s
-            message = f"the run took longer than {seconds:g} s"
-            return self._refuse(run, Fault(ErrorCode.DEADLINE_EXCEEDED, message))
+            return self._refuse(run, _too_late(run))
         after = heard(run, exchange.reply)
         self._heard(run.turn, after, exchange)
         return after
@@ -132,6 +132,7 @@ class Session:
             message = "There was no time left in this run. The tool did not run."
             call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
         self._recorder.emit(CallStarted, turn, call=call)
+        self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
         result = await self._dispatcher.answer(call, left)
         self._recorder.emit(
             CallEnded,
@@ -154,10 +155,10 @@ class Session:
             )
         return after
 
-    def _policy_erred(self, run: Run, error: Exception, call: ToolCall | None) -> None:
+    def _policy_erred(self, turn: int, error: Exception, call: ToolCall | None) -> None:
         self._recorder.emit(
             PolicyErred,
-            run.turn,
+            turn,
             stage="exposure" if call is None else "call",
             message=f"the tool policy raised {type(error).__name__}: {error}"[:200],
             call_id=call.id if call else None,
@@ -185,6 +186,11 @@ class Session:
                 )
                 result = RunResult(last_text(run), code, usage, self._recorder.trace, run)
                 raise failure(move, result)
+
+
+def _too_late(run: Run) -> Fault:
+    message = f"the run took longer than {run.config.run_deadline_s:g} s"
+    return Fault(ErrorCode.DEADLINE_EXCEEDED, message)
 
 
 def _policy_fault(error: BaseException) -> Fault:

@@ -148,7 +148,9 @@ class Run(msgspec.Struct, frozen=True):
         if self.offers_tools:
             return self.tools, self.config.tool_choice
         # Some routes refuse tool messages in a request without tools: forbid instead of omit.
-        if self.config.tools_off_style == "tool_choice_none" and self.called:
+        # That is for the request for a final answer, not for a route that refused the tools.
+        forbids = self.config.tools_off_style == "tool_choice_none"
+        if forbids and self.called and isinstance(self.last, User):
             return self.tools, "none"
         return (), None
 

@@ -13,7 +13,7 @@ import io
 import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult, urlsplit
 
 import msgspec
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _ENDPOINT = "chat/completions"
 _CHUNK_BYTES = 64 * 1024
+_LARGE_BODY = 1024 * 1024
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "gzip, deflate",
@@ -65,12 +66,19 @@ class Limits(msgspec.Struct, frozen=True):
 DEFAULT_LIMITS = Limits()
 
 
-class _Line:
-    """The session of one event loop, and how many still hold it."""
+class _Line(NamedTuple):
+    """An open session, and the proxy that the environment names for it."""
+
+    session: "aiohttp.ClientSession"
+    proxy: str | None
+
+
+class _Held:
+    """The line of one event loop, and how many hold on to it."""
 
     def __init__(self) -> None:
         self.holders = 0
-        self.session: aiohttp.ClientSession | None = None
+        self.line: _Line | None = None
 
 
 class OpenAICompatible:
@@ -92,7 +100,8 @@ class OpenAICompatible:
         self._base = _checked_url(base_url)
         self._prefix = _checked_prefix(api_prefix)
         self._headers = _checked_headers(headers or {})
-        self._lines: dict[asyncio.AbstractEventLoop, _Line] = {}
+        self._lines: dict[asyncio.AbstractEventLoop, _Held] = {}
+        self._url = self.url(_ENDPOINT)
         self.api_key = _checked_key(api_key)
         self.limits = limits
 
@@ -136,62 +145,55 @@ class OpenAICompatible:
             yield
 
     async def __aenter__(self) -> Self:
-        line = self._lines.setdefault(asyncio.get_running_loop(), _Line())
-        line.holders += 1
+        self._lines.setdefault(asyncio.get_running_loop(), _Held()).holders += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
         loop = asyncio.get_running_loop()
-        line = self._lines[loop]
-        line.holders -= 1
-        if line.holders:
+        held = self._lines[loop]
+        held.holders -= 1
+        if held.holders:
             return
         del self._lines[loop]
-        if line.session is not None:
-            await line.session.close()
+        if held.line is not None:
+            await held.line.session.close()
             # A transport reports its end one turn of the loop after it was closed.
             await asyncio.sleep(0)
 
-    def _session(self) -> "aiohttp.ClientSession":
-        line = self._lines[asyncio.get_running_loop()]
-        if line.session is None:
-            line.session = self._new_session()
-        return line.session
+    def _line(self) -> _Line:
+        held = self._lines[asyncio.get_running_loop()]
+        if held.line is None:
+            held.line = _Line(self._new_session(), _proxy_for(self._base))
+        return held.line
 
     def _new_session(self) -> "aiohttp.ClientSession":
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
+        # Not `trust_env`: it reads `.netrc` and the proxies in a thread for every request, and
+        # sends a password nobody asked for. The proxies are looked up once, below.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self.limits.max_connections),
             cookie_jar=aiohttp.DummyCookieJar(),
-            middlewares=(self._sign,),
             timeout=aiohttp.ClientTimeout(
                 total=self.limits.total_s,
                 sock_connect=self.limits.connect_s,
                 sock_read=self.limits.idle_s,
             ),
-            trust_env=True,
         )
 
-    async def _sign(
-        self, request: "aiohttp.ClientRequest", handler: "aiohttp.ClientHandlerType"
-    ) -> "aiohttp.ClientResponse":
-        """Add the headers in the last step before the socket.
-
-        With `trust_env`, aiohttp also reads `.netrc`: it refuses a request that already has an
-        Authorization header, and sends a password nobody asked for with one that has none.
-        """
-        request.headers.pop("Authorization", None)
-        request.headers.update(_HEADERS)
+    def _signed(self) -> dict[str, str]:
+        """Return the headers of a request. The key leaves its wrapping here and nowhere else."""
+        headers = dict(_HEADERS)
         if self.api_key is not None:
-            request.headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
-        request.headers.update({name: value.reveal() for name, value in self._headers.items()})
-        return await handler(request)
+            headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
+        return headers | {name: value.reveal() for name, value in self._headers.items()}
 
     async def _exchange(self, body: bytes) -> Answer:
+        line = self._line()
         # aiohttp warns about large bodies unless they come as a file, which it sends in pieces.
-        post = self._session().post(
-            self.url(_ENDPOINT), data=io.BytesIO(body), allow_redirects=False
+        data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
+        post = line.session.post(
+            self._url, data=data, headers=self._signed(), proxy=line.proxy, allow_redirects=False
         )
         async with post as response:
             received = await self._read(response.content)
@@ -206,6 +208,15 @@ class OpenAICompatible:
             if len(received) > self.limits.max_response_bytes:
                 raise ProviderError(_too_large(self._place, self.limits))
         return bytes(received)
+
+
+def _proxy_for(base: SplitResult) -> str | None:
+    """Return the proxy that the environment names for an endpoint, if any."""
+    # Imported here for its cost, which programs without a connection should not pay.
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
+
+    proxy = getproxies().get(base.scheme)
+    return None if proxy is None or proxy_bypass(base.netloc) else proxy
 
 
 def _plain(headers: Mapping[str, str]) -> dict[str, str]:

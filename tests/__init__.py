@@ -1,0 +1,1 @@
+"""The tests. Not part of the installed package."""

@@ -103,6 +103,7 @@ def test_an_escaped_surrogate_pair_is_one_character_after_other_repairs() -> Non
         pytest.param('```JSON {"a":1}```', {"a": 1}, ["code_fence"], id="fence-on-one-line"),
         pytest.param('```\n{"a":"`b` ```"}\n```', {"a": "`b` ```"}, ["code_fence"], id="plain"),
         pytest.param("```json\n```", {}, ["code_fence"], id="fence-around-nothing"),
+        pytest.param("``````", {}, ["code_fence"], id="smallest-fence"),
         pytest.param('"{\\"a\\": 2}"', {"a": 2}, ["double_encoded"], id="double-encoded"),
         pytest.param(
             "{'a': True, 'b': [None, False, 1.5]}",
@@ -112,6 +113,8 @@ def test_an_escaped_surrogate_pair_is_one_character_after_other_repairs() -> Non
         ),
         pytest.param("{'a': 'x\\x41\\'\"'}", {"a": "xA'\""}, ["python_literals"], id="escapes"),
         pytest.param('{"a": "it\\\'s"}', {"a": "it's"}, ["python_literals"], id="apostrophe"),
+        pytest.param('{"a": True}', {"a": True}, ["python_literals"], id="python-word"),
+        pytest.param('{"a": "\u00a0 b",}', {"a": "\u00a0 b"}, ["trailing_commas"], id="nbsp"),
         pytest.param('{"a": [1, 2,], }', {"a": [1, 2]}, ["trailing_commas"], id="commas"),
         pytest.param('{"a": "x\ny\t"}', {"a": "x\ny\t"}, ["control_characters"], id="newline"),
         pytest.param('{"a": "x\\\ny"}', {"a": "x\\\ny"}, ["control_characters"], id="backslash"),
@@ -214,10 +217,12 @@ def test_a_lone_surrogate_in_an_object_is_replaced_in_keys_and_values() -> None:
         pytest.param('{"a": ' + "9" * 5000 + "}", "number", id="huge-integer"),
         pytest.param("{'a': -" + "9" * 641 + "}", "number", id="huge-negative-integer"),
         pytest.param({"a": 10**5000}, "number", id="huge-integer-object"),
+        pytest.param({"a": -(10**640)}, "number", id="huge-negative-integer-object"),
         pytest.param({"a": float("nan")}, "number", id="nan-object"),
         pytest.param('{"a":' * 65 + "1" + "}" * 65, "too_deep", id="deep"),
         pytest.param('{"a":' + "[" * 64 + "]" * 64 + ",}", "too_deep", id="deep-lists"),
         pytest.param('{"a":' * 5000 + "1" + "}" * 5000, "too_deep", id="deeper-than-the-stack"),
+        pytest.param("{'a':" * 5000 + "1" + "}" * 5000, "too_deep", id="deep-python"),
         pytest.param('{"p": "\\d+"}', "bad_escape", id="regular-expression"),
         pytest.param('{"p": "C:\\xab"}', "bad_escape", id="windows-path"),
         pytest.param("{'p': 'a\\/b'}", "bad_escape", id="slash-read-in-two-ways"),
@@ -258,6 +263,13 @@ def test_sixty_four_levels_are_not_too_deep() -> None:
     text = '{"a":' * 64 + "1" + "}" * 64
 
     assert value(text) == value(json.loads(text)) == value(text.replace("1}", "1,}"))
+    assert reason({"a": json.loads(text)}) == "too_deep"
+
+
+def test_lists_count_as_levels_too() -> None:
+    text = '{"a":' + "[" * 63 + "]" * 63 + "}"
+
+    assert value(text) == value(json.loads(text))
 
 
 def test_an_integer_of_640_digits_is_still_a_number() -> None:
@@ -311,6 +323,10 @@ def test_a_problem_names_the_key_in_its_data() -> None:
 )
 def test_at_most_eighty_characters_of_the_model_are_quoted(raw: str) -> None:
     assert max(message(raw).count(mark) for mark in "x19") in range(30, 81)
+
+
+def test_a_key_of_eighty_characters_is_quoted_whole() -> None:
+    assert f'The key "{"x" * 80}" has no value.' in message('{"' + "x" * 80 + '": ,}')
 
 
 # --- limits

@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.errors import ConfigError
+from surecall.family import suggest
 from surecall.select import (
     check_names,
     check_unique,
@@ -16,7 +17,6 @@ from surecall.select import (
     parse_entries,
     parse_tables,
     select,
-    suggest,
 )
 
 FRUIT = {

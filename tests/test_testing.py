@@ -34,6 +34,8 @@ from surecall.testing import (
 from surecall.transport import Client, OpenAICompatible
 from surecall.types import JSON, Answer
 
+POST = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: 2\r\n\r\n"
+
 
 def exchange(client: Client, *requests: JSON) -> list[Answer]:
     async def main() -> list[Answer]:
@@ -85,8 +87,9 @@ def test_merged_calls_are_numbered_by_position() -> None:
 
 
 def test_merging_keeps_chosen_ids_and_never_makes_a_second_of_one() -> None:
-    merged = calls_many(calls("a", call_id="call_2"), calls("b"), calls("c", call_id="mine"))
-    assert [call_id for call_id, _, _ in called(merged)] == ["call_2", "call_3", "mine"]
+    chosen, other = calls("a", call_id="call_2"), calls("d", call_id="mine")
+    merged = calls_many(chosen, calls("b"), calls("c"), other)
+    assert [call_id for call_id, _, _ in called(merged)] == ["call_2", "call_3", "call_4", "mine"]
 
 
 def test_merging_leaves_its_parts_alone() -> None:
@@ -192,9 +195,15 @@ def _raw_exchange(url: str, request: bytes) -> bytes:
 
 def test_a_request_that_is_not_json_gets_a_400() -> None:
     with ScriptedProvider() as provider:
-        head = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: 1\r\n\r\n"
-        assert b" 400 " in _raw_exchange(provider.url, head + b"{")
+        assert b" 400 " in _raw_exchange(provider.url, POST + b"{,")
     assert provider.requests == []
+
+
+def test_a_cut_answer_announces_its_whole_length() -> None:
+    with ScriptedProvider(cuts(b"0123456789", after=3)) as provider:
+        head, _, body = _raw_exchange(provider.url, POST + b"{}").partition(b"\r\n\r\n")
+    assert b"content-length: 10" in head.lower()
+    assert body == b"012"
 
 
 def test_a_repeated_script_starts_over() -> None:
@@ -229,9 +238,7 @@ def test_a_scripted_provider_stops_at_once_and_leaves_no_thread() -> None:
     with ScriptedProvider(hangs(30)) as provider:
         port = int(provider.url.rpartition(":")[2])
         hanging = socket.create_connection(("127.0.0.1", port))
-        hanging.sendall(
-            b"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n{}"
-        )
+        hanging.sendall(POST + b"{}")
         while not provider.requests:
             time.sleep(0.005)
     hanging.close()

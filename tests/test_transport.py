@@ -339,7 +339,7 @@ def test_an_endpoint_that_is_not_there_is_named(
 def test_one_connection_serves_a_block_and_is_closed_with_it() -> None:
     async def main() -> list[int]:
         async with served(OK.replace(b"OK", b"OK\r\nSet-Cookie: a=b")) as wire:
-            client, seen = OpenAICompatible(wire.url), []
+            client, seen = OpenAICompatible(wire.url.replace("127.0.0.1", "localhost")), []
             async with client.opened():
                 assert not wire.talks
             async with client:
@@ -360,7 +360,7 @@ def test_overlapping_runs_of_a_loop_share_one_session() -> None:
     async def run(client: OpenAICompatible, pause: float) -> object:
         async with client.opened():
             await client.send(b"{}")
-            session = client._session()
+            session = client._line().session
             await asyncio.sleep(pause)
             await client.send(b"{}")
             return session
@@ -382,7 +382,7 @@ def test_loops_in_several_threads_do_not_share_a_session() -> None:
             await client.send(b"{}")
             meeting.wait()
             await client.send(b"{}")
-            return client._session()
+            return client._line().session
 
     with ScriptedProvider(says("hi"), repeat=True) as provider, ThreadPoolExecutor() as pool:
         client = OpenAICompatible(provider.url)

@@ -29,7 +29,7 @@ def assistant_tool_calls_reasoning_content_empty_if_missing(message: JSON) -> JS
 def assistant_tool_calls_signature_skip_validator_if_missing(message: JSON) -> JSON:
     """Mark calls that carry no thought signature, so that Gemini does not refuse them."""
     calls = message.get("tool_calls")
-    if not calls:
+    if not isinstance(calls, list):
         return message
     marked = [_signed(call) for call in calls]
     if all(after is before for after, before in zip(marked, calls, strict=True)):
@@ -37,8 +37,8 @@ def assistant_tool_calls_signature_skip_validator_if_missing(message: JSON) -> J
     return message | {"tool_calls": marked}
 
 
-def _signed(call: JSON) -> JSON:
+def _signed(call: object) -> object:
     # Google's own place for a signature is `extra_content.google.thought_signature`.
-    if "signature" in call or "extra_content" in call:
+    if not isinstance(call, dict) or "signature" in call or "extra_content" in call:
         return call
     return call | {"signature": SKIP_SIGNATURE}

@@ -1,9 +1,10 @@
 """Response transforms: heal the assistant message before anything else reads it."""
 
+import json
+
 from surecall.family import Family
 from surecall.transforms.tags import read_tags
 from surecall.types import JSON
-from surecall.wire import encode
 
 RESPONSE: Family[JSON] = Family("response transform")
 
@@ -56,11 +57,20 @@ def assistant_content_tool_call_tags_to_tool_calls(message: JSON) -> JSON:
 
 def _with_text_arguments(call: object) -> object:
     match call:
-        case {"function": {"arguments": dict() | list() as arguments} as function}:
-            return call | {"function": function | {"arguments": _as_text(arguments)}}  # type: ignore[operator]  # mypy cannot see that a mapping pattern matched a dict
+        case {"function": {"arguments": arguments} as function}:
+            text = _as_text(arguments)
+            if text is arguments:
+                return call
+            return call | {"function": function | {"arguments": text}}  # type: ignore[operator]  # mypy cannot see that a mapping pattern matched a dict
         case _:
             return call
 
 
 def _as_text(arguments: object) -> object:
-    return encode(arguments).decode() if isinstance(arguments, dict | list) else arguments
+    """Write an object as JSON. What JSON cannot carry stays: the argument reader judges it."""
+    if not isinstance(arguments, dict | list):
+        return arguments
+    try:
+        return json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments

@@ -13,6 +13,7 @@ OPEN, CLOSE = "<tool_call>", "</tool_call>"
 # A payload that does not end makes the JSON reader run to the end of the text; many of them
 # would make it quadratic. That many failed payloads are looked at, the rest stays text.
 MAX_FAILURES = 32
+FENCE = 3
 
 _DECODER = json.JSONDecoder(strict=False)
 _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_.-")
@@ -20,64 +21,82 @@ _NAME_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ012
 
 def read_tags(content: str) -> tuple[str, list[JSON]]:
     """Return the text without the calls, and the calls in raw form."""
-    if OPEN not in content:
-        return content, []
     kept: list[str] = []
     calls: list[JSON] = []
-    position = failures = 0
-    for start in _Openers(content):
-        if start < position:
-            continue  # inside the payload of the call before
+    openers = _Openers(content)
+    copied = at = failures = 0
+    while (start := openers.after(at)) >= 0:
+        at = start + len(OPEN)
         if content[start - 1 : start] == "\\":
-            kept += [content[position : start - 1], "&lt;"]
-            position = start + 1
+            kept += [content[copied : start - 1], "&lt;"]
+            copied = start + 1
             continue
-        found = _read_payload(content, start + len(OPEN)) if failures < MAX_FAILURES else None
+        found = _read_payload(content, at) if failures < MAX_FAILURES else None
         if found is None:
             failures += 1
             continue
-        call, end = found
-        kept.append(content[position:start])
+        call, at = found
+        kept.append(content[copied:start])
         calls.append(call)
-        position = end
-    kept.append(content[position:])
+        copied = at
+    kept.append(content[copied:])
     return "".join(kept), calls
 
 
 class _Openers:
-    """The places of opening tags that do not stand in code."""
+    """Finds opening tags that do not stand in code, from left to right."""
 
     def __init__(self, text: str) -> None:
         self._text = text
+        self._next = text.find(OPEN)
+        self._code = _code_ends(text) if self._next >= 0 else {}
 
-    def __iter__(self) -> "_Openers":
-        self._at = 0
-        self._unclosed = len(self._text) + 1
-        return self
-
-    def __next__(self) -> int:
-        text = self._text
-        while (start := text.find(OPEN, self._at)) >= 0:
-            tick = text.find("`", self._at, start)
+    def after(self, at: int) -> int:
+        """Return the place of the next one, -1 when there is none."""
+        while (start := self._seek(at)) >= 0:
+            tick = self._text.find("`", at, start)
             if tick < 0:
-                self._at = start + len(OPEN)
                 return start
-            self._at = self._after_code(tick)
-        raise StopIteration
+            at = self._code[tick]
+        return -1
 
-    def _after_code(self, tick: int) -> int:
-        """Return the place after a code span; after its ticks, when it is never closed."""
-        end = tick
-        while self._text[end : end + 1] == "`":
+    def _seek(self, at: int) -> int:
+        # Kept from one code span to the next: searching anew each time would be quadratic.
+        if 0 <= self._next < at:
+            self._next = self._text.find(OPEN, at)
+        return self._next
+
+
+def _code_ends(text: str) -> dict[int, int]:
+    """Tell for each run of backticks where the code that it opens ends.
+
+    Inline code ends with exactly as many ticks, a fence with at least as many. A run that
+    nothing closes opens no code: only the run itself is passed over.
+    """
+    ends: dict[int, int] = {}
+    same: dict[int, int] = {}
+    wider: list[tuple[int, int]] = []
+    for start, end in reversed(_tick_runs(text)):
+        width = end - start
+        while wider and wider[-1][0] < width:
+            wider.pop()
+        fence_end = wider[-1][1] if wider else end
+        ends[start] = fence_end if width >= FENCE else same.get(width, end)
+        same[width] = end
+        wider.append((width, end))
+    return ends
+
+
+def _tick_runs(text: str) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    start = text.find("`")
+    while start >= 0:
+        end = start
+        while text[end : end + 1] == "`":
             end += 1
-        width = end - tick
-        if width >= self._unclosed:
-            return end
-        close = self._text.find("`" * width, end)
-        if close < 0:
-            self._unclosed = width
-            return end
-        return close + width
+        runs.append((start, end))
+        start = text.find("`", end)
+    return runs
 
 
 def _read_payload(text: str, start: int) -> tuple[JSON, int] | None:
@@ -94,7 +113,7 @@ def _read_payload(text: str, start: int) -> tuple[JSON, int] | None:
 def _read_named(text: str, start: int) -> tuple[JSON, int] | None:
     """Read `name` or `name {json}`."""
     end = start
-    while text[end : end + 1] in _NAME_CHARS and end < len(text):
+    while text[end : end + 1] in _NAME_CHARS:
         end += 1
     name, end = text[start:end], _skip_blank(text, end)
     if not name:

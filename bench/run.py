@@ -1,0 +1,196 @@
+"""What surecall costs: CPU per conversation against a hand-written loop, in one interleaved run.
+
+Both sides hold the same conversation with the same server, which runs in a process of its own, so
+the figures are the client's CPU alone. Rounds alternate, and the median of the rounds' ratios is
+printed with its range. Absolute times depend on the machine; the ratios are what to look at.
+"""
+
+import asyncio
+import json
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import aiohttp
+
+from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, presets, tool
+
+ROUNDS = 15
+SEQUENTIAL = 40
+CONCURRENT = 64
+LONG_TURNS = 40
+LONG_RUNS = 15
+IMPORTS = 9
+
+Conversation = Callable[[], Awaitable[object]]
+
+
+def weather(city: str, days: int = 1) -> dict[str, object]:
+    """Weather for a city."""
+    return {"city": city, "days": days, "sky": "clear"}
+
+
+SCHEMA = tool(weather).spec.parameters
+TOOLS = [
+    {
+        "type": "function",
+        "function": {
+            "name": "get_weather",
+            "description": "Weather for a city.",
+            "parameters": SCHEMA,
+        },
+    }
+]
+
+
+async def by_hand(session: aiohttp.ClientSession, url: str, model: str) -> str:
+    """Hold the conversation as one would write it down in five minutes, trusting everybody."""
+    messages: list[dict[str, object]] = [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "content": "Weather in Paris for 3 days?"},
+    ]
+    headers = {"Authorization": "Bearer none"}
+    while True:
+        body = {"model": model, "messages": messages, "tools": TOOLS, "tool_choice": "auto"}
+        async with session.post(url, json=body, headers=headers) as response:
+            message = (await response.json())["choices"][0]["message"]
+        messages.append(message)
+        if not message.get("tool_calls"):
+            return str(message["content"])
+        for call in message["tool_calls"]:
+            result = weather(**json.loads(call["function"]["arguments"]))
+            content = json.dumps(result)
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+
+def runner_for(client: OpenAICompatible, model: str, handler: Callable[..., object]) -> ToolLoopRunner:
+    """Set up surecall as the README does, with the presets on."""
+    return ToolLoopRunner(
+        client=client,
+        model=model,
+        registry=ToolRegistry([tool(name="get_weather")(handler)]),
+        config=presets.resolve(provider="openrouter", model=model).but(max_turns=LONG_TURNS + 2),
+        system="You are a helpful assistant.",
+    )
+
+
+async def cpu_of(conversation: Conversation, total: int, at_once: int) -> float:
+    """Return the CPU seconds of one conversation, averaged over many."""
+    started = time.process_time()
+    for _ in range(total // at_once):
+        await asyncio.gather(*(conversation() for _ in range(at_once)))
+    return (time.process_time() - started) / total
+
+
+async def compare(floor: Conversation, ours: Conversation, total: int, at_once: int) -> list[float]:
+    """Return the ratio of each round; the order of the two sides alternates."""
+    await cpu_of(floor, at_once, at_once)
+    await cpu_of(ours, at_once, at_once)
+    ratios = []
+    for number in range(ROUNDS):
+        pair = [(floor, 0), (ours, 1)]
+        times = [0.0, 0.0]
+        for side, slot in pair if number % 2 else pair[::-1]:
+            times[slot] = await cpu_of(side, total, at_once)
+        ratios.append(times[1] / times[0])
+    return ratios
+
+
+async def growth(client: OpenAICompatible) -> list[float]:
+    """Return, per long run, what turns 33 to 40 cost in relation to turns 2 to 9."""
+    marks: list[float] = []
+
+    def marked(city: str, days: int = 1) -> dict[str, object]:
+        """Weather for a city."""
+        marks.append(time.process_time())
+        return weather(city, days)
+
+    runner = runner_for(client, f"turns-{LONG_TURNS}", marked)
+    await runner.run("Weather everywhere?")
+    ratios = []
+    for _ in range(LONG_RUNS):
+        marks.clear()
+        await runner.run("Weather everywhere?")
+        ratios.append((marks[39] - marks[31]) / (marks[8] - marks[0]))
+    return ratios
+
+
+def import_cost() -> tuple[list[float], bool]:
+    """Return the CPU milliseconds of `import surecall`, and whether it loads aiohttp."""
+    code = (
+        "import time; t = time.process_time(); import surecall, sys; "
+        "print((time.process_time() - t) * 1000, 'aiohttp' in sys.modules)"
+    )
+    rows = [
+        subprocess.run(  # noqa: S603  # our own interpreter and code
+            [sys.executable, "-c", code], capture_output=True, text=True, check=True
+        ).stdout.split()
+        for _ in range(IMPORTS)
+    ]
+    return [float(row[0]) for row in rows], any(row[1] == "True" for row in rows)
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """Run the endpoint in another process."""
+    path = Path(__file__).with_name("server.py")
+    process = subprocess.Popen(  # noqa: S603  # our own interpreter and script
+        [sys.executable, str(path)], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None  # noqa: S101  # a pipe was asked for
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
+
+
+def show(name: str, values: list[float], bar: float, unit: str = "×") -> bool:
+    """Print one line; say whether the median is within the bar."""
+    median = statistics.median(values)
+    verdict = "ok" if median <= bar else "OVER"
+    spread = f"{min(values):.2f} to {max(values):.2f}, n={len(values)}"
+    print(f"{name:<52} {median:7.2f}{unit}  (bar {bar:g}{unit}; {spread})  {verdict}")
+    return median <= bar
+
+
+async def measure(base: str) -> list[bool]:
+    """Run all comparisons over HTTP."""
+    url, model = f"{base}/v1/chat/completions", "turns-2"
+    client = OpenAICompatible(base, "none")
+    connector = aiohttp.TCPConnector(limit=100)
+    async with client, aiohttp.ClientSession(connector=connector) as session:
+        runner = runner_for(client, model, weather)
+
+        def floor() -> Awaitable[object]:
+            return by_hand(session, url, model)
+
+        def ours() -> Awaitable[object]:
+            return runner.run("Weather in Paris for 3 days?")
+
+        alone = await compare(floor, ours, SEQUENTIAL, 1)
+        crowd = await compare(floor, ours, CONCURRENT * 2, CONCURRENT)
+        return [
+            show("CPU per 3-turn run, one at a time, against by hand", alone, 2.0),
+            show(f"CPU per 3-turn run, {CONCURRENT} at once, against by hand", crowd, 2.5),
+            show(f"turns 33-40 against turns 2-9 of {LONG_TURNS}", await growth(client), 1.3),
+        ]
+
+
+def main() -> int:
+    """Print the table; the exit code says whether every bar holds."""
+    with server() as base:
+        passed = asyncio.run(measure(base))
+    cost, loads_aiohttp = import_cost()
+    passed.append(show("CPU of `import surecall`", cost, 120.0, " ms"))
+    print(f"`import surecall` loads aiohttp: {'yes  OVER' if loads_aiohttp else 'no  ok'}")
+    return 0 if all(passed) and not loads_aiohttp else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
