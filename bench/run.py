@@ -67,7 +67,9 @@ async def by_hand(session: aiohttp.ClientSession, url: str, model: str) -> str:
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 
 
-def runner_for(client: OpenAICompatible, model: str, handler: Callable[..., object]) -> ToolLoopRunner:
+def runner_for(
+    client: OpenAICompatible, model: str, handler: Callable[..., object]
+) -> ToolLoopRunner:
     """Set up surecall as the README does, with the presets on."""
     return ToolLoopRunner(
         client=client,
@@ -150,7 +152,7 @@ def server() -> Iterator[str]:
         process.stdout.close()
 
 
-def show(name: str, values: list[float], bar: float, unit: str = "×") -> bool:
+def show(name: str, values: list[float], bar: float, unit: str = " x") -> bool:
     """Print one line; say whether the median is within the bar."""
     median = statistics.median(values)
     verdict = "ok" if median <= bar else "OVER"

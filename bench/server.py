@@ -5,6 +5,7 @@ in the request itself, so the server keeps no state.
 """
 
 import asyncio
+import contextlib
 import json
 
 CALL = {"name": "get_weather", "arguments": '{"city": "Paris", "days": 3}'}
@@ -57,7 +58,5 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    try:
+    with contextlib.suppress(KeyboardInterrupt):
         asyncio.run(main())
-    except KeyboardInterrupt:
-        pass

@@ -20,9 +20,9 @@ def get_weather(city: str, days: int = 1) -> dict[str, object]:
 fenced = calls("get_weather")
 fenced["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = FENCED
 busy = failure(429, {"error": {"message": "too many requests"}}, {"Retry-After": "0.1"})
-script = [calls("weather", city="Paris"), fenced, busy, says(""), says("Clear for 3 days.")]
+mistaken = calls("weather", city="Paris")
 
-with ScriptedProvider(*script) as provider:
+with ScriptedProvider(mistaken, fenced, busy, says(""), says("Clear for 3 days.")) as provider:
     runner = ToolLoopRunner(
         client=OpenAICompatible(base_url=provider.url),
         model=MODEL,

@@ -11,8 +11,9 @@ import msgspec
 
 from surecall.capabilities import PROVIDERS, capabilities_for
 from surecall.catalog import ModelCatalog
-from surecall.config import FAMILIES, HELP, ToolCallingConfig
+from surecall.config import FAMILIES
 from surecall.errors import ErrorCode
+from surecall.help import HELP
 from surecall.presets import PRESET, RAW
 from surecall.retry import RetryPolicy
 from surecall.sampling import SamplingCatalog
@@ -47,11 +48,11 @@ def defaults_of(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
 def sections() -> Iterable[str]:
     """Write the reference, section by section."""
     yield "# Reference\n\nGenerated from the code by `make docs`. Do not edit."
-    yield "## Settings of a run (`ToolCallingConfig`)"
     settings = RAW.to_mapping()
+    yield "## Settings of a run (`ToolCallingConfig`)"
     yield table(
         "setting | default | what it does",
-        ((f"`{key}`", code(settings[key]), HELP[key]) for key in ToolCallingConfig.__struct_fields__),
+        ((f"`{key}`", code(settings[key]), HELP[key]) for key in settings),
     )
     yield "## Limits of a connection (`Limits`)"
     yield table("limit | default", defaults_of(Limits))
@@ -60,30 +61,34 @@ def sections() -> Iterable[str]:
     yield "## Error codes"
     yield table("code | meaning", ((f"`{item}`", item.meaning) for item in ErrorCode))
     yield "## Presets"
-    rows = ((f"`{name}`", PRESET.help(name), changes(name)) for name in PRESET.names)
-    yield table("preset | what it does | what it changes", rows)
+    yield table(
+        "preset | what it does | what it changes",
+        ((f"`{name}`", PRESET.help(name), changes(name)) for name in PRESET.names),
+    )
     yield "## Transforms"
     for field, family in FAMILIES.items():
         yield f"### `{field}`"
-        yield table("name | what it does", ((f"`{name}`", family.help(name)) for name in family.names))
+        rows = [(f"`{name}`", family.help(name)) for name in family.names]
+        yield table("name | what it does", rows)
+    yield from catalogs()
+
+
+def catalogs() -> Iterable[str]:
+    """Write what is known about providers, models and sampling."""
     yield "## Providers"
     yield table("provider | what the endpoint takes", map(provider_row, PROVIDERS))
-    yield "## Models in the catalog"
     models = ModelCatalog.builtin().models
+    yield "## Models in the catalog"
     yield table(
         "model | workarounds | tags",
-        ((f"`{m.id}`", ", ".join(m.workarounds) or "–", ", ".join(m.tags)) for m in models),
+        ((f"`{m.id}`", ", ".join(m.workarounds) or "none", ", ".join(m.tags)) for m in models),
     )
+    profiles = SamplingCatalog.builtin().profiles
     yield "## Sampling profiles"
     yield table(
         "profile | applies to | options",
-        ((f"`{p.id}`", ", ".join(p.applies_to) or "all", code(p.options)) for p in profiles()),
+        ((f"`{p.id}`", ", ".join(p.applies_to) or "all", code(p.options)) for p in profiles),
     )
-
-
-def profiles() -> Iterable[object]:
-    """Return the built-in profiles."""
-    return SamplingCatalog.builtin().profiles
 
 
 def provider_row(name: str) -> tuple[str, str]:

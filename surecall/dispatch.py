@@ -22,8 +22,10 @@ from surecall.registry import Toolbox, ToolDefinition, is_async_callable
 from surecall.results import failed, refusal, seal, success
 from surecall.threads import Threads
 from surecall.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
+from surecall.wire import scrub
 
 MAX_MESSAGE = 500
+MAX_DETAIL = 2_000
 Executor: TypeAlias = Callable[..., Any]
 
 
@@ -80,22 +82,39 @@ class ToolDispatcher:
     async def answer(self, call: ToolCall, longest_s: float | None = None) -> ToolResult:
         """Answer a judged call, within its timeout and within `longest_s`."""
         started = time.perf_counter()
-        problem = call.problem or await self._authorized(call)
-        executed, detail = problem is None, None
-        if problem is not None:
-            envelope = refusal(call.name, problem)
-        else:
-            envelope, detail = await self._run(call, longest_s)
+        envelope, executed, detail = await self._answered(call, longest_s)
         result = seal(call, envelope, self._config, executed=executed)
         elapsed_ms = round((time.perf_counter() - started) * 1000)
         return msgspec.structs.replace(result, elapsed_ms=elapsed_ms, detail=detail)
 
-    async def _authorized(self, call: ToolCall) -> Problem | None:
+    async def _answered(
+        self, call: ToolCall, longest_s: float | None
+    ) -> tuple[JSON, bool, str | None]:
+        """Return the envelope, whether the tool ran, and what only the trace may know."""
+        if call.problem is not None:
+            return refusal(call.name, call.problem), False, None
+        tool = self._toolbox.resolve(call.name)
+        if tool is None:  # a call judged by another registry, or under another mask
+            problem = Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
+            return refusal(call.name, problem), False, None
+        function = self._executor if tool.handler is None else tool.handler
+        if function is None:
+            raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
+        objection = await self._authorized(call, longest_s)
+        if objection is not None:
+            return refusal(call.name, objection), False, None
+        limit = tool.timeout_s or self._config.tool_timeout_s
+        limit = limit if longest_s is None else min(limit, longest_s)
+        envelope, detail = await self._run(function, tool, call, limit)
+        return envelope, True, detail
+
+    async def _authorized(self, call: ToolCall, longest_s: float | None) -> Problem | None:
         if self._policy is None:
             return None
         try:
-            decided = self._policy.authorize(call, self._context)
-            decision = await decided if inspect.isawaitable(decided) else decided
+            async with asyncio.timeout(longest_s):
+                decided = self._policy.authorize(call, self._context)
+                decision = await decided if inspect.isawaitable(decided) else decided
             outcome, reason = decision.outcome, decision.reason
         except Exception as error:  # noqa: BLE001  # a policy is foreign code
             self.on_policy_error(error, call)
@@ -119,47 +138,52 @@ class ToolDispatcher:
             case "raise":
                 raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
 
-    async def _run(self, call: ToolCall, longest_s: float | None) -> tuple[JSON, str | None]:
-        """Run the tool; return its envelope, and what only the trace may know."""
-        tool = self._toolbox.resolve(call.name)
-        if tool is None:  # a call judged by another registry
-            problem = Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
-            return refusal(call.name, problem), None
-        limit = tool.timeout_s or self._config.tool_timeout_s
-        limit = limit if longest_s is None else min(limit, longest_s)
+    async def _run(
+        self, function: Executor, tool: ToolDefinition, call: ToolCall, limit: float
+    ) -> tuple[JSON, str | None]:
         clock = asyncio.timeout(limit)
         try:
             async with clock:
-                return success(call.name, await self._value(tool, call)), None
+                return success(call.name, await self._value(function, tool, call)), None
         except ToolError as error:
-            return failed(call.name, str(error.code), str(error)[:MAX_MESSAGE]), None
-        except TimeoutError as error:
+            return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE]), None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return _raised(call, error)  # nobody cancelled the run: it was the tool itself
+        except Exception as error:  # noqa: BLE001  # a tool is foreign code
             if clock.expired():
                 message = f"The tool did not finish within {limit:g} s. It may still be at work."
                 return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), None
             return _raised(call, error)
-        except Exception as error:  # noqa: BLE001  # a tool is foreign code
-            return _raised(call, error)
 
-    async def _value(self, tool: ToolDefinition, call: ToolCall) -> Any:
-        if tool.handler is None:
-            if self._executor is None:
-                raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
-            ids = {"tool_call_id": call.id} if self._wants_id else {}
-            work = functools.partial(self._executor, tool.name, call.arguments, **ids)
-            is_async = is_async_callable(self._executor)
+    async def _value(self, function: Executor, tool: ToolDefinition, call: ToolCall) -> Any:
+        # A copy: what a tool does to its arguments must not change the transcript.
+        arguments = msgspec.to_builtins(call.arguments)
+        if tool.handler is not None:
+            work = functools.partial(function, **tool.bind(arguments))
         else:
-            work = functools.partial(tool.handler, **tool.bind(call.arguments))
-            is_async = tool.is_async
-        value = await work() if is_async else await self._threads.run(work)
+            ids = {"tool_call_id": call.id} if self._wants_id else {}
+            work = functools.partial(function, tool.name, arguments, **ids)
+        value = await work() if is_async_callable(function) else await self._threads.run(work)
         return await value if inspect.isawaitable(value) else value
 
 
-def _raised(call: ToolCall, error: Exception) -> tuple[JSON, str]:
+def _words(error: BaseException) -> str:
+    """Return the text of an exception; its class is foreign code, and may be broken."""
+    try:
+        return str(scrub(str(error)))
+    except Exception:  # noqa: BLE001  # see above
+        return "(no message)"
+
+
+def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
     """Tell the model that a tool raised; a ValueError is taken to be about the arguments."""
-    detail = f"{type(error).__name__}: {error}"
+    words = _words(error)
+    detail = f"{type(error).__name__}: {words[:MAX_DETAIL]}"
     if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
-        return failed(call.name, ErrorCode.ARGUMENT_ERROR, str(error)[:MAX_MESSAGE]), detail
+        return failed(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
     message = "The tool itself failed. Go on without it, or try something else."
     return failed(call.name, ErrorCode.INTERNAL_ERROR, message), detail
 
@@ -171,6 +195,7 @@ def accepts_call_id(executor: Executor) -> bool:
     except (TypeError, ValueError):
         return False
     return any(
-        item.name == "tool_call_id" or item.kind is inspect.Parameter.VAR_KEYWORD
+        item.kind is item.VAR_KEYWORD
+        or (item.name == "tool_call_id" and item.kind is not item.POSITIONAL_ONLY)
         for item in parameters
     )

@@ -6,11 +6,13 @@ argument when it has nothing to do, so `apply` can tell which members fired.
 
 from collections.abc import Callable, Iterable
 from difflib import get_close_matches
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from surecall.errors import ConfigError
 
 T = TypeVar("T")
+# A member takes a T and returns a T; as a variable of its own it keeps its default argument.
+M = TypeVar("M", bound=Callable[..., Any])
 
 _COMPARED = 64
 _SUGGESTIONS = 3
@@ -24,7 +26,7 @@ class Family(Generic[T]):
         self.kind = kind
         self._members: dict[str, Callable[[T], T]] = {}
 
-    def register(self, member: Callable[[T], T]) -> Callable[[T], T]:
+    def register(self, member: M) -> M:
         """Add a function under its own name; a name is taken once and for all."""
         name = canonical(member.__name__)
         if name in self._members:

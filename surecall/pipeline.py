@@ -36,6 +36,7 @@ from surecall.wire import (
 )
 
 SHORT_LIST = 12
+CUT_OFF = frozenset({"length", "content_filter"})
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -120,7 +121,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))
-    if finish_reason == "length":
+    if finish_reason in CUT_OFF:
         calls = tuple(map(_cut_off, calls))
     return Reply(
         text_of(message.get("content")),
@@ -186,6 +187,6 @@ def _unknown_tool(name: str, toolbox: Toolbox) -> Problem:
 
 
 def _cut_off(call: ToolCall) -> ToolCall:
-    """Refuse a call of a reply that hit the token limit, even if it looks complete."""
+    """Refuse a call of a reply that did not reach its end, even if it looks complete."""
     problem = truncated(Arguments(call.arguments, call.arguments_bytes)).problem
     return msgspec.structs.replace(call, problem=problem)

@@ -6,30 +6,30 @@ What is sent to the model and what may run are the same object. The package itse
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Protocol, TypeAlias, overload
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, Required, TypeAlias, TypedDict, is_typeddict, overload
 
 import msgspec
 
-from surecall.errors import ConfigError
+from surecall.errors import ConfigError, ToolError
 from surecall.family import unknown
 from surecall.names import fold, is_legal, spellings
 from surecall.schema import bind_function, compile_schema, describe_function, portable, schema_of
+from surecall.signatures import converter
 from surecall.types import JSON, ToolSpec
 
 Handler: TypeAlias = Callable[..., Any]
-_MAPPING_KEYS = {
-    "name",
-    "description",
-    "parameters",
-    "handler",
-    "exposed_to_model",
-    "timeout_s",
-    "repeatable",
-}
+Bind: TypeAlias = Callable[[JSON], dict[str, Any]]
 
 
 class ToolDefinition:
-    """One tool: what the model sees, how arguments are checked, and what runs."""
+    """One tool: what the model sees, how arguments are checked, and what runs.
+
+    `parameters` is a JSON Schema, or a class that has one: a pydantic model, dataclass, TypedDict
+    or Struct. The handler is called with keyword arguments. With a schema they are the model's
+    JSON, converted to what the handler's own annotations ask for. With a class they are its
+    fields, as the class itself reads them: validated, converted, with its defaults filled in.
+    """
 
     def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword
         self,
@@ -47,11 +47,15 @@ class ToolDefinition:
                 f"illegal tool name {name!r}: use 1 to 64 letters, digits, '_' or '-' "
                 "(snake_case is understood best)"
             )
-        if timeout_s is not None and timeout_s <= 0:
+        if timeout_s is not None and not timeout_s > 0:
             raise ConfigError(f"tool {name!r}: timeout_s must be positive")
+        if handler is not None and not callable(handler):
+            raise ConfigError(f"tool {name!r}: the handler must be callable, not {handler!r:.80}")
         schema = portable(schema_of({} if parameters is None else parameters))
         self.spec = ToolSpec(name, description, schema, repeatable)
         self.handler = handler
+        # Prepared here, so that a handler that no model could call is the caller's error.
+        self.bind = dict if handler is None else _binding(parameters, handler)
         self.exposed_to_model = exposed_to_model
         self.timeout_s = timeout_s
 
@@ -65,16 +69,6 @@ class ToolDefinition:
         """Check arguments against the schema; compiled once."""
         return compile_schema(self.spec.parameters)
 
-    @functools.cached_property
-    def is_async(self) -> bool:
-        """Whether the handler is awaited; others run in a thread."""
-        return self.handler is not None and is_async_callable(self.handler)
-
-    @functools.cached_property
-    def bind(self) -> Callable[[JSON], dict[str, Any]]:
-        """Turn checked arguments into what the handler's signature asks for; prepared once."""
-        return bind_function(self.handler) if self.handler else dict
-
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler directly, as if it had never been made a tool."""
         if self.handler is None:
@@ -83,6 +77,34 @@ class ToolDefinition:
 
     def __repr__(self) -> str:
         return f"<ToolDefinition {self.name}>"
+
+
+def _binding(parameters: Any, handler: Handler) -> Bind:
+    """Return what turns checked arguments into the handler's keyword arguments."""
+    if not isinstance(parameters, type) or not _reads_itself(parameters):
+        return bind_function(handler)
+    read = converter(parameters) or dict
+
+    def bind(arguments: JSON) -> dict[str, Any]:
+        try:
+            return _fields(read(arguments))
+        except ValueError as problem:
+            raise ToolError(str(problem)) from problem
+
+    return bind
+
+
+def _reads_itself(kind: type[Any]) -> bool:
+    known = is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct)
+    return known or callable(getattr(kind, "model_validate", None))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    return dict(value)  # a TypedDict, or a pydantic model, which iterates over its fields
 
 
 @overload
@@ -132,18 +154,33 @@ def definition_of(item: Any) -> ToolDefinition:
             raise ConfigError(f"a tool must be a definition, mapping or function, not {item!r:.80}")
 
 
+class _Given(TypedDict, total=False):
+    """The keys that a mapping may have, and their types."""
+
+    name: Required[str]
+    description: str
+    parameters: Any
+    handler: Any
+    exposed_to_model: bool
+    timeout_s: float | None
+    repeatable: bool
+
+
 def _from_mapping(item: JSON) -> ToolDefinition:
-    if item.get("type") == "function" and isinstance(item.get("function"), Mapping):
-        item = {key: value for key, value in item["function"].items() if key != "strict"}
-    for key in item:
-        if key not in _MAPPING_KEYS:
-            raise ConfigError(unknown("tool definition key", str(key), _MAPPING_KEYS))
-    if not isinstance(item.get("name"), str):
-        raise ConfigError("a tool definition needs a name")
-    exposed = item.get("exposed_to_model", True)
-    if not isinstance(exposed, bool):
-        raise ConfigError("exposed_to_model must be true or false")
-    return ToolDefinition(**item)
+    if item.pop("type", "function") != "function":
+        raise ConfigError("a tool definition must be of type 'function'")
+    nested = item.pop("function", {})
+    item |= nested if isinstance(nested, Mapping) else {"function": nested}
+    given = {key: value for key, value in item.items() if key != "strict"}
+    for key in given:
+        if key not in _Given.__annotations__:
+            raise ConfigError(unknown("tool definition key", str(key), _Given.__annotations__))
+    if given.get("description", "") is None:
+        del given["description"]
+    try:
+        return ToolDefinition(**msgspec.convert(given, _Given))
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"bad tool definition {given.get('name')!r:.80}: {problem}") from None
 
 
 class Toolbox(Protocol):
@@ -251,7 +288,7 @@ def check_surface(toolbox: Toolbox, max_count: int, max_bytes: int) -> tuple[Too
 
 
 def is_async_callable(function: Callable[..., Any]) -> bool:
-    """Whether calling a function gives a coroutine, also through partials and objects."""
+    """Whether a function is awaited, also through partials and objects; others run in a thread."""
     while isinstance(function, functools.partial):
         function = function.func
     call = getattr(function, "__call__", None)  # noqa: B004  # it is the method that is wanted

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Mapping, Sequence
+from itertools import islice
 from typing import Any
 
 import msgspec
@@ -17,6 +18,8 @@ from surecall.wire import scrub
 MAX_DEPTH = 64
 MAX_NODES = 50_000
 PREVIEW_CHARS = 400
+PREVIEW_ITEMS = 10
+_ENVELOPE_KEYS = frozenset({"ok", "tool_name", "data", "warnings", "errors"})
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -27,7 +30,10 @@ class Measure(msgspec.Struct, frozen=True):
 
 
 def success(name: str, value: Any) -> JSON:
-    """Wrap what a tool returned. A mapping with an `ok` key is an envelope already."""
+    """Wrap what a tool returned. A mapping with an `ok` key is an envelope already.
+
+    Keys of such a mapping that no envelope has are kept, as part of its data.
+    """
     if isinstance(value, Mapping) and "ok" in value:
         return _normalised(name, value)
     return _envelope(name, ok=True, data=_data(value))
@@ -51,11 +57,12 @@ def _envelope(name: str, *, ok: bool, data: Any, errors: Sequence[JSON] = ()) ->
 def _normalised(name: str, value: Mapping[str, Any]) -> JSON:
     warnings = value.get("warnings")
     given = value.get("errors")
+    beside = {key: item for key, item in value.items() if key not in _ENVELOPE_KEYS}
     # Only a literal true is success: "yes" or 1 is a tool that did not mean to write an envelope.
     return {
         "ok": value["ok"] is True,
         "tool_name": str(value.get("tool_name") or name),
-        "data": _data(value.get("data")),
+        "data": beside | _data(value.get("data")),
         "warnings": list(warnings) if isinstance(warnings, list | tuple) else [],
         "errors": [
             _error(item) for item in (given if isinstance(given, list | tuple) else [given]) if item
@@ -70,7 +77,7 @@ def _error(item: Any) -> JSON:
     return {"code": "TOOL_FAILED", "message": str(item)}
 
 
-def _data(value: Any) -> Any:
+def _data(value: Any) -> JSON:
     if value is None:
         return {}
     return dict(value) if isinstance(value, Mapping) else {"value": value}
@@ -84,9 +91,8 @@ def seal(
         envelope = envelope | {"warnings": [*call.warnings, *envelope["warnings"]]}
     content, problem = _serialised(envelope, config)
     if problem is not None:
-        envelope = refusal(envelope["tool_name"], problem)
-        content, _ = _serialised(envelope, config.but(max_tool_output_bytes=_UNBOUNDED))
-        content = _fitted(content, envelope, problem, config)
+        envelope = _replacement(call, envelope, problem, executed=executed)
+        content = _fitted(envelope, config)
     return ToolResult(
         call.id,
         call.name,
@@ -94,29 +100,45 @@ def seal(
         content=content,
         executed=executed,
         replaced=problem is not None,
-        error_codes=tuple(str(error["code"]) for error in envelope["errors"]),
+        error_codes=tuple(scrub(error["code"]) for error in envelope["errors"]),
     )
-
-
-_UNBOUNDED = 1 << 62
 
 
 def _serialised(envelope: JSON, config: ToolCallingConfig) -> tuple[str, Problem | None]:
     """Return the text of an envelope, or the reason why it must be replaced."""
     limit = config.max_tool_output_bytes
     shaped = TOOL_RESULT.apply(config.tool_result_transforms, envelope, [])
-    measured = measure(shaped, limit)
-    if measured.reason is not None:
-        return "", _over(measured.reason, measured.estimated_bytes, limit, "")
     try:
-        data = to_json(shaped)
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        measured = measure(shaped, limit)
+        data = b"" if measured.reason else to_json(shaped)
+    except Exception as error:  # noqa: BLE001  # a tool's own classes are foreign code
         return "", _unserialisable(error)
-    if len(data) > limit:
-        return "", _over(
-            "MAX_BYTES", len(data), limit, data[:PREVIEW_CHARS].decode("utf-8", "ignore")
-        )
-    return data.decode(), None
+    if measured.reason is None and len(data) <= limit:
+        return data.decode(), None
+    size = max(len(data), measured.estimated_bytes)
+    preview = _preview(envelope["data"], min(PREVIEW_CHARS, limit // 4))
+    return "", _over(measured.reason or "MAX_BYTES", size, limit, preview)
+
+
+def _replacement(call: ToolCall, envelope: JSON, problem: Problem, *, executed: bool) -> JSON:
+    """Return what stands in for an envelope: a refusal stays one, an output is described."""
+    if envelope["errors"] and not (executed and envelope["data"]):
+        first = envelope["errors"][0]
+        return failed(call.name, first["code"], first["message"][:PREVIEW_CHARS])
+    return refusal(call.name, problem) | {"warnings": list(call.warnings)}
+
+
+def _fitted(envelope: JSON, config: ToolCallingConfig) -> str:
+    """Keep the replacement itself within the limit: each form is shorter than the one before."""
+    brief = {"executed": True} if envelope["data"] else {}
+    for form in (envelope, envelope | {"data": brief, "warnings": []}):
+        content, over = _serialised(form, config)
+        if over is None:
+            return content
+    codes = [{"code": error["code"]} for error in envelope["errors"]]
+    bare = to_json({"ok": False, "errors": codes})
+    # Below this no envelope is possible: a limit of a few bytes is broken rather than the JSON.
+    return bare.decode() if len(bare) <= config.max_tool_output_bytes else '{"ok":false}'
 
 
 def _unserialisable(error: Exception) -> Problem:
@@ -144,16 +166,27 @@ def _over(reason: str, size: int, limit: int, preview: str) -> Problem:
     )
 
 
-def _fitted(content: str, envelope: JSON, problem: Problem, config: ToolCallingConfig) -> str:
-    """Keep the replacement itself within the limit: first without preview, then bare."""
-    limit = config.max_tool_output_bytes
-    if len(content.encode()) <= limit:
-        return content
-    brief = Problem(problem.code, problem.message, {"executed": True})
-    text, over = _serialised(refusal(envelope["tool_name"], brief), config)
-    if over is None:
-        return text
-    return to_json({"ok": False, "errors": [{"code": problem.code}]}).decode()
+def _preview(value: Any, limit: int) -> str:
+    try:
+        return to_json(_glimpse(value)).decode()[:limit]
+    except Exception:  # noqa: BLE001  # a tool's own classes are foreign code
+        return ""
+
+
+def _glimpse(value: Any, depth: int = 3) -> Any:
+    """Copy the beginning of a value: few items, few levels, short texts."""
+    match value:
+        case str() | bytes():
+            return value[:PREVIEW_CHARS]
+        case Mapping() | list() | tuple() | set() | frozenset() if depth == 0:
+            return "…"
+        case Mapping():
+            pairs = islice(value.items(), PREVIEW_ITEMS)
+            return {_glimpse(key): _glimpse(item, depth - 1) for key, item in pairs}
+        case list() | tuple() | set() | frozenset():
+            return [_glimpse(item, depth - 1) for item in islice(value, PREVIEW_ITEMS)]
+        case _:
+            return value
 
 
 def to_json(value: Any) -> bytes:
@@ -170,6 +203,9 @@ def _plain(value: Any) -> Any:
         return dump(mode="json")
     if isinstance(value, Mapping):
         return dict(value)
+    for kind in (str, int, float):  # subclasses, such as marked-up text or a number of NumPy
+        if isinstance(value, kind):
+            return kind(value)
     raise TypeError(f"{type(value).__name__} cannot be written as JSON")
 
 
@@ -192,15 +228,16 @@ def measure(
         size += _own_size(item)
         if size > max_bytes:
             return Measure("STRING_TOO_LARGE" if isinstance(item, str) else "MAX_BYTES", size)
-        if isinstance(item, Mapping):
-            stack.extend((child, depth + 1) for child in item.values())
-        elif isinstance(item, list | tuple | set | frozenset):
-            stack.extend((child, depth + 1) for child in item)
+        if isinstance(item, Mapping | list | tuple | set | frozenset):
+            if len(item) > max_nodes - nodes:
+                return Measure("MAX_NODES", size)
+            children = item.values() if isinstance(item, Mapping) else item
+            stack.extend((child, depth + 1) for child in children)
     return Measure(None, size)
 
 
 def _own_size(item: Any) -> int:
-    if isinstance(item, str):
+    if isinstance(item, str | bytes | bytearray):
         return len(item)
     if isinstance(item, Mapping):
         return sum(len(key) for key in item if isinstance(key, str))
