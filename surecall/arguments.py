@@ -27,7 +27,7 @@ _BYTE_ORDER_MARK = "\ufeff"
 _KINDS = {list: "a list", str: "a string", bool: "a boolean"}
 
 
-class Arguments(msgspec.Struct, frozen=True):
+class Arguments(msgspec.Struct, frozen=True, gc=False):
     """The verdict: `value` is the object, or None when `problem` says why there is none."""
 
     value: JSON | None

@@ -27,6 +27,7 @@ from surecall.wire import scrub
 MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
 Executor: TypeAlias = Callable[..., Any]
+Work: TypeAlias = functools.partial[Any]
 
 
 class Decision(msgspec.Struct, frozen=True):
@@ -97,16 +98,28 @@ class ToolDispatcher:
         if tool is None:  # a call judged by another registry, or under another mask
             problem = Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
             return refusal(call.name, problem), False, None
-        function = self._executor if tool.handler is None else tool.handler
-        if function is None:
-            raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
+        try:
+            work = self._work(tool, call)
+        except ToolError as error:
+            return _told(call, error), False, None
         objection = await self._authorized(call, longest_s)
         if objection is not None:
             return refusal(call.name, objection), False, None
         limit = tool.timeout_s or self._config.tool_timeout_s
         limit = limit if longest_s is None else min(limit, longest_s)
-        envelope, detail = await self._run(function, tool, call, limit)
+        envelope, detail = await self._run(work, call, limit)
         return envelope, True, detail
+
+    def _work(self, tool: ToolDefinition, call: ToolCall) -> Work:
+        """Return what is to be called, with its arguments as it wants them."""
+        # A copy: what a tool does to its arguments must not change the transcript.
+        arguments = msgspec.to_builtins(call.arguments)
+        if tool.handler is not None:
+            return functools.partial(tool.handler, **tool.bind(arguments))
+        if self._executor is None:
+            raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
+        ids = {"tool_call_id": call.id} if self._wants_id else {}
+        return functools.partial(self._executor, tool.name, arguments, **ids)
 
     async def _authorized(self, call: ToolCall, longest_s: float | None) -> Problem | None:
         if self._policy is None:
@@ -138,15 +151,14 @@ class ToolDispatcher:
             case "raise":
                 raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
 
-    async def _run(
-        self, function: Executor, tool: ToolDefinition, call: ToolCall, limit: float
-    ) -> tuple[JSON, str | None]:
+    async def _run(self, work: Work, call: ToolCall, limit: float) -> tuple[JSON, str | None]:
+        """Run the tool; return its envelope, and what only the trace may know."""
         clock = asyncio.timeout(limit)
         try:
             async with clock:
-                return success(call.name, await self._value(function, tool, call)), None
+                return success(call.name, await self._value(work)), None
         except ToolError as error:
-            return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE]), None
+            return _told(call, error), None
         except asyncio.CancelledError as error:
             task = asyncio.current_task()
             if task is None or task.cancelling():
@@ -158,15 +170,8 @@ class ToolDispatcher:
                 return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), None
             return _raised(call, error)
 
-    async def _value(self, function: Executor, tool: ToolDefinition, call: ToolCall) -> Any:
-        # A copy: what a tool does to its arguments must not change the transcript.
-        arguments = msgspec.to_builtins(call.arguments)
-        if tool.handler is not None:
-            work = functools.partial(function, **tool.bind(arguments))
-        else:
-            ids = {"tool_call_id": call.id} if self._wants_id else {}
-            work = functools.partial(function, tool.name, arguments, **ids)
-        value = await work() if is_async_callable(function) else await self._threads.run(work)
+    async def _value(self, work: Work) -> Any:
+        value = await work() if is_async_callable(work) else await self._threads.run(work)
         return await value if inspect.isawaitable(value) else value
 
 
@@ -176,6 +181,11 @@ def _words(error: BaseException) -> str:
         return str(scrub(str(error)))
     except Exception:  # noqa: BLE001  # see above
         return "(no message)"
+
+
+def _told(call: ToolCall, error: ToolError) -> JSON:
+    """Tell the model what a tool has to say to it."""
+    return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE])
 
 
 def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:

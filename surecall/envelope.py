@@ -125,11 +125,8 @@ def find_error(body: Any) -> JSON | None:
 
 
 def _erred(body: JSON) -> bool:
-    if "error" in (body.get("object"), body.get("type")):
-        return True
     # Some servers send `"error": null`, `""`, `{}` or `false` beside a good answer.
-    error = body.get("error")
-    return bool(error) and (isinstance(error, dict | list | str) or not body.get("choices"))
+    return bool(body.get("error")) or "error" in (body.get("object"), body.get("type"))
 
 
 def _no_choice(body: Any) -> Fault:

@@ -20,7 +20,9 @@ SCHEMA_VERSION = 1
 SAMPLE_CHARS = 200
 
 
-class Stamped(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True, kw_only=True):
+class Stamped(
+    msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True, kw_only=True
+):
     """What every event carries: whose, which turn, when (UTC seconds), and allowed context."""
 
     run_id: str
@@ -29,7 +31,10 @@ class Stamped(msgspec.Struct, frozen=True, tag_field="type", omit_defaults=True,
     context: dict[str, str] = {}
 
 
-class RunStarted(Stamped, frozen=True, tag="run_start", kw_only=True):
+# Nothing is left out of this one: a version that is not written down cannot be refused later.
+class RunStarted(
+    Stamped, frozen=True, gc=False, tag="run_start", kw_only=True, omit_defaults=False
+):
     """A run began: everything that is needed to begin it again."""
 
     model: str
@@ -43,7 +48,7 @@ class RunStarted(Stamped, frozen=True, tag="run_start", kw_only=True):
     schema_version: int = SCHEMA_VERSION
 
 
-class RequestStarted(Stamped, frozen=True, tag="llm_request_start", kw_only=True):
+class RequestStarted(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
     """A request is about to leave. `request_hash` is the SHA-256 of its body."""
 
     tool_use_mode: str
@@ -57,7 +62,7 @@ class RequestStarted(Stamped, frozen=True, tag="llm_request_start", kw_only=True
     attempt: int
 
 
-class RequestErred(Stamped, frozen=True, tag="llm_request_error", kw_only=True):
+class RequestErred(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_only=True):
     """A request failed. A retry may follow."""
 
     fault: Fault
@@ -65,7 +70,7 @@ class RequestErred(Stamped, frozen=True, tag="llm_request_error", kw_only=True):
     elapsed_ms: int
 
 
-class RequestRetried(Stamped, frozen=True, tag="llm_request_retry", kw_only=True):
+class RequestRetried(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw_only=True):
     """A failed request will be sent again after a wait, or again without tools."""
 
     attempt: int
@@ -73,7 +78,7 @@ class RequestRetried(Stamped, frozen=True, tag="llm_request_retry", kw_only=True
     tools_enabled: bool
 
 
-class RequestEnded(Stamped, frozen=True, tag="llm_request_end", kw_only=True):
+class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
     """A reply was heard: as it came (`body`), and as it was read (`reply`)."""
 
     reply: Reply
@@ -85,13 +90,13 @@ class RequestEnded(Stamped, frozen=True, tag="llm_request_end", kw_only=True):
     ignored_tool_calls: tuple[str, ...] = ()
 
 
-class CallStarted(Stamped, frozen=True, tag="tool_call_start", kw_only=True):
+class CallStarted(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
     """A call is about to be answered. With a `problem` on it, it will not run."""
 
     call: ToolCall
 
 
-class CallEnded(Stamped, frozen=True, tag="tool_call_end", kw_only=True):
+class CallEnded(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_only=True):
     """A call was answered."""
 
     result: ToolResult
@@ -102,14 +107,14 @@ class CallEnded(Stamped, frozen=True, tag="tool_call_end", kw_only=True):
     error_codes: tuple[str, ...] = ()
 
 
-class EmptyFinalRetried(Stamped, frozen=True, tag="fix_empty_final", kw_only=True):
+class EmptyFinalRetried(Stamped, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
     """The final answer was empty; it is asked for once more."""
 
     disable_tools: bool
     user_text_bytes: int
 
 
-class PolicyErred(Stamped, frozen=True, tag="policy_error", kw_only=True):
+class PolicyErred(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
     """The application's tool policy raised."""
 
     stage: str
@@ -118,20 +123,20 @@ class PolicyErred(Stamped, frozen=True, tag="policy_error", kw_only=True):
     name: str | None = None
 
 
-class ObserverErred(Stamped, frozen=True, tag="observer_error", kw_only=True):
+class ObserverErred(Stamped, frozen=True, gc=False, tag="observer_error", kw_only=True):
     """An observer raised; it gets no further events of this run."""
 
     observer: str
     message: str
 
 
-class RunRefused(Stamped, frozen=True, tag="run_refused", kw_only=True):
+class RunRefused(Stamped, frozen=True, gc=False, tag="run_refused", kw_only=True):
     """The loop was told that a request failed for good, or that time ran out."""
 
     fault: Fault
 
 
-class RunEnded(Stamped, frozen=True, tag="final", kw_only=True):
+class RunEnded(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     """A run ended with an answer."""
 
     text: str
@@ -141,7 +146,7 @@ class RunEnded(Stamped, frozen=True, tag="final", kw_only=True):
     any_tool_success_seen: bool
 
 
-class RunStopped(Stamped, frozen=True, tag="run_failed", kw_only=True):
+class RunStopped(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):
     """A run ended without a usable answer."""
 
     code: str
@@ -228,7 +233,8 @@ class Trace:
         return self.events[index]
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Trace) and self.events == other.events
+        # By what would be written: a trace that was read back has lists where settings had tuples.
+        return isinstance(other, Trace) and _plain(self.events) == _plain(other.events)
 
     def __hash__(self) -> int:
         return hash(tuple(type(event) for event in self.events))
@@ -290,7 +296,8 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for 
             return ""
         case CallEnded():
             mark = "✓" if event.ok else "✗"
-            return f"[{event.turn}]   {mark} {event.result.name} {_short(event.result.content)}"
+            said = f"{_short(event.result.name)} {_short(event.result.content)}"
+            return f"[{event.turn}]   {mark} {said}"
         case EmptyFinalRetried():
             return f"[{event.turn}] ↻ empty answer, asking for it once more"
         case PolicyErred() | ObserverErred():
@@ -299,13 +306,25 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for 
             return ""
         case RunEnded():
             return f"done: {event.stop_reason}, {event.usage.total_tokens} tokens"
-        case RunStopped():
+        case RunStopped():  # pragma: no branch  # a closed union: mypy knows that there is no other
             return f"failed: {event.code}: {event.message}"
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case list() | tuple():
+            return [_plain(item) for item in value]
+        case dict():
+            return {key: _plain(item) for key, item in value.items()}
+        case msgspec.Struct():
+            return _plain(msgspec.to_builtins(value))
+        case _:
+            return value
 
 
 def _said(reply: Reply) -> str:
     calls = ", ".join(
-        f"{call.name}({_short(msgspec.json.encode(call.arguments).decode())})"
+        f"{_short(call.name)}({_short(msgspec.json.encode(call.arguments).decode())})"
         for call in reply.calls
     )
     healed = f" [{', '.join(reply.fired)}]" if reply.fired else ""

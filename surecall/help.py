@@ -10,15 +10,16 @@ HELP: dict[str, str] = {
     "tool_choice": "Sent as it is while tools are on offer.",
     "policy_error_mode": "What happens when the application's tool policy raises: `deny`, `allow` "
     "or `raise`.",
-    "fix_empty_final": "Ask once more when the answer after tool calls is empty; without it a blank "
-    "answer is returned, with the stop reason `empty_final`.",
+    "fix_empty_final": "Ask once more when the answer after tool calls is empty; without it a "
+    "blank answer is returned, with the stop reason `empty_final`.",
     "fix_empty_final_user_text": "The words of that request.",
     "fix_empty_final_disable_tools": "Whether that request goes out without tools.",
     "tools_off_style": "How tools are switched off for a turn: `omit` them, or send them with "
     "`tool_choice_none` for routes that refuse tool messages without tools.",
     "max_turns": "How many replies a run may take.",
     "max_tool_args_bytes": "Larger arguments are refused before the tool runs.",
-    "max_tool_output_bytes": "Larger results are replaced by a small failure that says the tool ran.",
+    "max_tool_output_bytes": "Larger results are replaced by a small failure, which says that the "
+    "tool ran.",
     "max_tool_calls_per_turn": "How many calls of one reply may run; null means all, or one where "
     "`parallel_tool_calls` is false.",
     "max_total_tool_calls": "How many calls may run in one run.",
@@ -33,10 +34,11 @@ HELP: dict[str, str] = {
     "validate_arguments": "Check arguments against the tool's schema before it runs.",
     "request_overrides": "Merged into every request body. Keys that the runner owns are refused.",
     "unsupported_options": "Options that are planned but not sent, for endpoints that refuse them.",
-    "fallback_retry_count": "In `relaxed` mode: how often a request that was refused because of its "
-    "tools is sent again without them.",
+    "fallback_retry_count": "In `relaxed` mode: how often a request that was refused because of "
+    "its tools is sent again without them.",
     "keep_text_beside_calls": "Send text that stood beside calls back to the model.",
-    "echo_fields": "Fields of an assistant message, such as reasoning, that are sent back as they came.",
+    "echo_fields": "Fields of an assistant message, such as reasoning, that are sent back as they "
+    "came.",
     "echo_call_fields": "Whether unknown fields of a call, such as signatures, are sent back.",
     "message_transforms": "Applied to each outgoing message, in order.",
     "tool_transforms": "Applied to each outgoing tool definition.",

@@ -10,6 +10,7 @@ import msgspec
 
 from surecall.errors import ErrorCode
 from surecall.types import Assistant, Message, ToolCall, ToolResult
+from surecall.wire import encode
 
 
 class Ids:
@@ -93,5 +94,5 @@ def unanswered(call: ToolCall) -> ToolResult:
         "making it again.",
     }
     envelope = {"ok": False, "tool_name": call.name, "data": {}, "warnings": [], "errors": [error]}
-    content = msgspec.json.encode(envelope).decode()
+    content = encode(envelope).decode()
     return ToolResult(call.id, call.name, ok=False, content=content, error_codes=(code,))

@@ -50,6 +50,8 @@ def spellings(asked: str) -> tuple[str, ...]:
 
 def legal(name: str) -> str:
     """Return a name that may stand in the history for one that may not."""
+    if is_legal(name):
+        return name
     name = name.strip(string.whitespace)[:MAX_LENGTH]
     return "".join(mark if mark in _LEGAL else "_" for mark in name) or STAND_IN
 

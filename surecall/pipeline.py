@@ -39,7 +39,7 @@ SHORT_LIST = 12
 CUT_OFF = frozenset({"length", "content_filter"})
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, frozen=True, gc=False):
     """A request, ready to be sent. `hash` is the SHA-256 of exactly these bytes."""
 
     body: bytes

@@ -82,7 +82,6 @@ def wants_nudge(run: Run, said: Assistant) -> bool:
     """Whether an empty final answer is to be asked for once more."""
     return (
         run.config.fix_empty_final
-        and run.config.tool_use_mode is not ToolUseMode.DISABLED
         and not said.calls
         and not said.text.strip()
         and run.called
@@ -141,8 +140,8 @@ def verdict(run: Run, said: Assistant) -> Done | Fail:
     if run.config.tool_use_mode is ToolUseMode.ENFORCED and (fail := _unmet(run)) is not None:
         return fail
     if said.text.strip():
-        cut = said.finish_reason in {"length", "content_filter"}
-        return Done(said.text, said.finish_reason or "" if cut else "final")
+        reason = said.finish_reason
+        return Done(said.text, reason if reason in {"length", "content_filter"} else "final")
     if not run.config.fix_empty_final:
         return Done(said.text, "empty_final")
     why = " (it was cut off by the token limit)" if said.finish_reason == "length" else ""
@@ -163,7 +162,7 @@ def _unmet(run: Run) -> Fail | None:
     if policy is ToolFailurePolicy.FATAL and failed:
         names = ", ".join(details["failed_tools"])
         return Fail(ErrorCode.TOOL_ERROR, f"tools failed and were not repaired: {names}", details)
-    if policy is ToolFailurePolicy.TOLERATED and not any(result.ok for result in run.results):
+    if not any(result.ok for result in run.results):
         return Fail(ErrorCode.TOOL_ERROR, "no tool call succeeded", details)
     return None
 

@@ -56,7 +56,6 @@ def _serve(
         async with around():
             await stop.wait()
 
-    asyncio.set_event_loop(loop)
     try:
         loop.run_until_complete(serve())
     finally:

@@ -23,6 +23,7 @@ from surecall.events import RequestErred, RequestRetried, RequestStarted
 from surecall.pipeline import Composer, Request, inbound, preflight
 from surecall.registry import Toolbox, ToolRegistry
 from surecall.retry import RetryPolicy
+from surecall.trace import Redactor
 from surecall.transport import Client
 from surecall.types import Answer, Plan, Reply
 from surecall.wire import decode
@@ -41,7 +42,7 @@ def silent(kind: Any, turn: int, **fields: Any) -> None:
     """Record nothing."""
 
 
-class Exchange(msgspec.Struct, frozen=True):
+class Exchange(msgspec.Struct, frozen=True, gc=False):
     """One reply, with the answer it was read from."""
 
     reply: Reply
@@ -69,6 +70,9 @@ class PromptRunner:
         self.sleep = sleep
         self.jitter = jitter
         self._capabilities = capabilities
+        key = getattr(client, "api_key", None)
+        self._redact_answer = Redactor(key, wary=False)
+        self._redact_fault = Redactor(key)
 
     def conversation(
         self,
@@ -82,6 +86,17 @@ class PromptRunner:
     async def ask(self, plan: Plan, config: ToolCallingConfig | None = None) -> Exchange:
         """Send one plan on its own."""
         return await self.conversation(config).ask(plan)
+
+    def read(self, answer: Answer) -> Any:
+        """Decode an answer; whatever it echoes, the client's key is not in what is returned."""
+        body = read_body(answer)
+        if isinstance(body, Fault) or not self._redact_answer.suspects(answer.body):
+            return body
+        return self._redact_answer.value(body)
+
+    def redacted(self, fault: Fault) -> Fault:
+        """Take keys out of what an endpoint says about a failure."""
+        return self._redact_fault.fault(fault)
 
     def check(self, plan: Plan, request: Request) -> None:
         """Refuse what the endpoint is known not to serve, before it costs anything."""
@@ -123,10 +138,11 @@ class Conversation:
             if not isinstance(outcome, Fault):
                 reply, body, size = outcome
                 return Exchange(reply, body, request.hash, attempt, elapsed_ms, size)
-            self._emit(RequestErred, turn, fault=outcome, attempt=attempt, elapsed_ms=elapsed_ms)
-            wait = runner.retry.wait(outcome, attempt, runner.jitter())
+            fault = runner.redacted(outcome)
+            self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
+            wait = runner.retry.wait(fault, attempt, runner.jitter())
             if wait is None:
-                raise ProviderError(outcome)
+                raise ProviderError(fault)
             tools = bool(plan.tools)
             self._emit(RequestRetried, turn, attempt=attempt, wait_s=wait, tools_enabled=tools)
             await runner.sleep(wait)
@@ -151,7 +167,7 @@ class Conversation:
             answer = await self._runner.client.send(request.body)
         except ProviderError as error:
             return error.fault
-        body = read_body(answer)
+        body = self._runner.read(answer)
         if isinstance(body, Fault):
             return body
         reply = inbound(body, plan, self._config, self._toolbox)
@@ -173,7 +189,7 @@ def read_body(answer: Answer) -> Any:
 
 def _not_json(answer: Answer) -> Fault:
     text = " ".join(answer.body[:MAX_QUOTE].decode("utf-8", "replace").split())
-    if not text:
+    if text in {"", "null"}:
         return Fault(ErrorCode.EMPTY_RESPONSE, "the answer is empty", answer.status, retryable=True)
     # A page is what a wrong URL serves; anything else may be a body that was cut on its way.
     page = text.startswith("<")

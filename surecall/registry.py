@@ -67,7 +67,10 @@ class ToolDefinition:
     @functools.cached_property
     def validate(self) -> Callable[[JSON], tuple[str, ...]]:
         """Check arguments against the schema; compiled once."""
-        return compile_schema(self.spec.parameters)
+        try:
+            return compile_schema(self.spec.parameters)
+        except ConfigError as problem:
+            raise ConfigError(f"tool {self.name!r}: {problem}") from problem
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler directly, as if it had never been made a tool."""
@@ -88,8 +91,10 @@ def _binding(parameters: Any, handler: Handler) -> Bind:
     def bind(arguments: JSON) -> dict[str, Any]:
         try:
             return _fields(read(arguments))
-        except ValueError as problem:
-            raise ToolError(str(problem)) from problem
+        except Exception as problem:
+            # Only errors about values are meant for the model; others may tell of our insides.
+            told = isinstance(problem, ValueError)
+            raise ToolError(str(problem) if told else "not acceptable") from problem
 
     return bind
 
@@ -222,6 +227,8 @@ class ToolRegistry:
 
     def find(self, asked: str) -> ToolDefinition | None:
         """Resolve a name to one registered tool, whether it may be called or not."""
+        if asked in self._by_name:
+            return self._by_name[asked]
         candidates = spellings(asked)
         for spelling in candidates:
             if spelling in self._by_name:
@@ -276,15 +283,16 @@ def _known(registry: ToolRegistry, names: Iterable[str]) -> frozenset[str]:
     return listed
 
 
-def check_surface(toolbox: Toolbox, max_count: int, max_bytes: int) -> tuple[ToolSpec, ...]:
-    """Return what is offered to the model, within the limits that providers set."""
+def check_surface(toolbox: Toolbox, max_count: int, max_bytes: int) -> None:
+    """Check what is offered to the model: sound schemas, within the limits that providers set."""
     specs = tuple(definition.spec for definition in toolbox.definitions)
     if len(specs) > max_count:
         raise ConfigError(f"{len(specs)} tools exceed max_tool_definitions_count={max_count}")
     size = len(msgspec.json.encode(specs))
     if size > max_bytes:
         raise ConfigError(f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}")
-    return specs
+    for definition in toolbox.definitions:
+        definition.validate({})  # compiles the schema; else a run would be the first to do it
 
 
 def is_async_callable(function: Callable[..., Any]) -> bool:

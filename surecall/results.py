@@ -3,7 +3,7 @@
 {"ok": bool, "tool_name": str, "data": {…}, "warnings": […], "errors": [{"code", "message"}]}
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
 
@@ -19,10 +19,11 @@ MAX_DEPTH = 64
 MAX_NODES = 50_000
 PREVIEW_CHARS = 400
 PREVIEW_ITEMS = 10
+_REST = "…"
 _ENVELOPE_KEYS = frozenset({"ok", "tool_name", "data", "warnings", "errors"})
 
 
-class Measure(msgspec.Struct, frozen=True):
+class Measure(msgspec.Struct, frozen=True, gc=False):
     """A cheap look at a value before it is serialised. `reason` says which limit it breaks."""
 
     reason: str | None
@@ -174,17 +175,19 @@ def _preview(value: Any, limit: int) -> str:
 
 
 def _glimpse(value: Any, depth: int = 3) -> Any:
-    """Copy the beginning of a value: few items, few levels, short texts."""
+    """Copy the beginning of a value: few items, few levels, short texts; `…` marks the rest."""
     match value:
         case str() | bytes():
             return value[:PREVIEW_CHARS]
         case Mapping() | list() | tuple() | set() | frozenset() if depth == 0:
-            return "…"
+            return _REST
         case Mapping():
             pairs = islice(value.items(), PREVIEW_ITEMS)
-            return {_glimpse(key): _glimpse(item, depth - 1) for key, item in pairs}
+            shown = {_glimpse(key): _glimpse(item, depth - 1) for key, item in pairs}
+            return shown | ({_REST: _REST} if len(value) > PREVIEW_ITEMS else {})
         case list() | tuple() | set() | frozenset():
-            return [_glimpse(item, depth - 1) for item in islice(value, PREVIEW_ITEMS)]
+            first = [_glimpse(item, depth - 1) for item in islice(value, PREVIEW_ITEMS)]
+            return first + [_REST] * (len(value) > PREVIEW_ITEMS)
         case _:
             return value
 
@@ -225,20 +228,26 @@ def measure(
             return Measure("MAX_DEPTH", size)
         if nodes > max_nodes:
             return Measure("MAX_NODES", size)
-        size += _own_size(item)
+        own_size, children = _taken_apart(item)
+        size += own_size
         if size > max_bytes:
             return Measure("STRING_TOO_LARGE" if isinstance(item, str) else "MAX_BYTES", size)
-        if isinstance(item, Mapping | list | tuple | set | frozenset):
-            if len(item) > max_nodes - nodes:
-                return Measure("MAX_NODES", size)
-            children = item.values() if isinstance(item, Mapping) else item
-            stack.extend((child, depth + 1) for child in children)
+        if len(children) > max_nodes - nodes:
+            return Measure("MAX_NODES", size)
+        stack.extend([(child, depth + 1) for child in children])
     return Measure(None, size)
 
 
-def _own_size(item: Any) -> int:
+def _taken_apart(item: Any) -> tuple[int, Collection[Any]]:
+    """Return the bytes of an item's own texts, and what is inside it."""
+    # Exact types first: the general tests cost more than the rest of the walk.
+    kind = type(item)
+    if kind is str:
+        return len(item), ()
+    if kind is int or kind is bool or kind is float or item is None:
+        return 0, ()
     if isinstance(item, str | bytes | bytearray):
-        return len(item)
+        return len(item), ()
     if isinstance(item, Mapping):
-        return sum(len(key) for key in item if isinstance(key, str))
-    return 0
+        return sum(len(key) for key in item if isinstance(key, str)), item.values()
+    return 0, item if isinstance(item, list | tuple | set | frozenset) else ()

@@ -7,6 +7,7 @@ Both run the same lines: the synchronous one hands the work to an event loop in 
 own, which it keeps, so that connections are reused from one run to the next.
 """
 
+import threading
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
@@ -29,7 +30,7 @@ from surecall.state import Fail, Run
 from surecall.threads import Threads
 from surecall.trace import Observer, Recorder, allowed_context
 from surecall.transport import Client
-from surecall.types import Refusal, System, ToolSpec, User
+from surecall.types import Refusal, System, User
 from surecall.wire import parse_message
 
 
@@ -53,7 +54,8 @@ class ToolLoopRunner:
     ) -> None:
         if not model.strip():
             raise ConfigError("model is blank: name the model to ask")
-        self._model = model
+        self.client = client
+        self.model = model
         self._config = config or ToolCallingConfig()
         self._system = System(system) if system else None
         self._executor = executor
@@ -67,23 +69,21 @@ class ToolLoopRunner:
         self._options = deep_merge(defaults, self._config.request_overrides)
         self._threads = Threads()
         self._portal: Portal | None = None
+        self._opening = threading.Lock()
         self._check_tools()
 
     def _check_tools(self) -> None:
         if self._config.tool_use_mode is ToolUseMode.DISABLED:
             return
-        self._surface(self._toolbox)
+        config = self._config
+        check_surface(
+            self._toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
+        )
         for tool in self._toolbox.definitions:
             if tool.handler is None and self._executor is None:
                 raise ConfigError(
                     f"tool {tool.name!r} cannot run: give it a handler, or the runner an executor"
                 )
-
-    def _surface(self, toolbox: Toolbox) -> tuple[ToolSpec, ...]:
-        config = self._config
-        return check_surface(
-            toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
-        )
 
     async def run(
         self,
@@ -103,7 +103,7 @@ class ToolLoopRunner:
             raise ConfigError("there is nothing to answer: no user text and no history")
         run = Run(
             run_id=uuid.uuid4().hex,
-            model=self._model,
+            model=self.model,
             config=config,
             messages=(*earlier, *asked),
             start=len(earlier),
@@ -124,9 +124,11 @@ class ToolLoopRunner:
 
     def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
-        if self._portal is None:
-            self._portal = Portal(self._prompt.client.opened)
-        return self._portal.call(self.run(user_text, **settings))
+        with self._opening:
+            if self._portal is None:
+                self._portal = Portal(self._prompt.client.opened)
+            portal = self._portal
+        return portal.call(self.run(user_text, **settings))
 
     def close(self) -> None:
         """Close what `run_sync` keeps open. Happens by itself when the program ends."""
@@ -137,7 +139,9 @@ class ToolLoopRunner:
     def _session(self, run: Run, on_event: Observer | None, context: Mapping[str, Any]) -> Session:
         toolbox, policy_error = self._visible(run, context)
         if run.config.tool_use_mode is not ToolUseMode.DISABLED:
-            run = msgspec.structs.replace(run, tools=self._surface(toolbox))
+            run = msgspec.structs.replace(
+                run, tools=tuple(tool.spec for tool in toolbox.definitions)
+            )
         observers = self._observers if on_event is None else (*self._observers, on_event)
         allowed = allowed_context(context, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed)

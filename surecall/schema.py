@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, TypeAlias, is_typeddict
 
 import msgspec
 
-from surecall.signatures import converter, dated, read_signature
 from surecall.errors import ConfigError, ToolError
+from surecall.signatures import converter, dated, read_signature
 from surecall.types import JSON
 
 if TYPE_CHECKING:

@@ -138,7 +138,7 @@ class Run(msgspec.Struct, frozen=True):
         """The next request."""
         tools, choice = self._surface()
         options = self.options
-        if not tools and "parallel_tool_calls" in options:
+        if not tools:
             # OpenAI refuses the flag in a request without tools.
             options = {key: options[key] for key in options if key != "parallel_tool_calls"}
         messages = self.messages if self.system is None else (self.system, *self.messages)

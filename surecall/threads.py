@@ -68,9 +68,9 @@ def _outcome(
 ) -> tuple[Exception | None, Any]:
     try:
         return None, context.run(work)
+    except StopIteration:  # a future cannot carry it
+        return RuntimeError("the tool raised StopIteration"), None
     except Exception as error:  # noqa: BLE001  # carried over to the event loop
-        if isinstance(error, StopIteration):  # a future cannot carry it
-            return RuntimeError(f"the tool raised StopIteration: {error}"), None
         return error, None
     except BaseException as error:  # noqa: BLE001  # a tool must not end the program
-        return RuntimeError(f"the tool raised {type(error).__name__}: {error}"), None
+        return RuntimeError(f"the tool raised {type(error).__name__}"), None

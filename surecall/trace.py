@@ -1,31 +1,44 @@
 """Recording: events are stamped, kept, handed to observers, and written as JSON lines.
 
-Secrets are taken out at the sink: whatever a provider echoes or a tool returns, a known key never
-reaches the disk.
+Secrets are taken out on the way to the disk: known keys in all the spellings in which they leak,
+pieces of them, and whatever looks like a key. A file from which something was taken out can be
+read and reported on, but not replayed.
 """
 
 import base64
 import logging
+import os
 import time
+import traceback
 import urllib.parse
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from surecall.errors import ConfigError
-from surecall.events import SCHEMA_VERSION, Event, ObserverErred, RunStarted, Trace
+from surecall.errors import ConfigError, Fault
+from surecall.events import SCHEMA_VERSION, Event, ObserverErred, RunStarted, Trace, safe_text
 from surecall.types import Secret
+from surecall.wire import encode
 
 Observer: TypeAlias = Callable[[Event], object]
-REDACTED = b"[redacted]"
+Secrets: TypeAlias = Secret | str | Iterable[Secret | str | None] | None
+REDACTED = "[redacted]"
 MAX_CONTEXT_BYTES = 200
+MAX_MESSAGE = 200
 # Shorter "secrets" would redact ordinary words.
 MIN_SECRET_CHARS = 6
+FRAGMENT_CHARS = 8
+# An unknown token must be this long to be taken for a key.
+MIN_KEY_CHARS = 16
 
 _log = logging.getLogger("surecall")
 _DECODER = msgspec.json.Decoder(Event)
+_BEARER = ("Bearer", "bearer", "BEARER")
+_WORD = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_")
+_UNRESERVED = _WORD | frozenset(".~")
+_TOKEN = _UNRESERVED | frozenset("+/=")
 E_ = TypeVar("E_", bound=Event)
 
 
@@ -46,17 +59,23 @@ class Recorder:
             run_id=self._run_id, turn=turn, at=time.time(), context=self._context, **fields
         )
         self.events.append(event)
-        for observer in tuple(self._observers):
+        failed: list[tuple[Observer, Exception]] = []
+        for observer in self._observers:
             try:
                 observer(event)
             except Exception as error:  # noqa: BLE001  # an observer is foreign code
-                self._dismiss(observer, turn, error)
+                failed.append((observer, error))
+        # All of them go before the first is reported: the report is an event, too.
+        for observer, _ in failed:
+            self._observers.remove(observer)
+        for observer, reason in failed:
+            self._report(observer, turn, reason)
 
-    def _dismiss(self, observer: Observer, turn: int, error: Exception) -> None:
-        self._observers.remove(observer)
+    def _report(self, observer: Observer, turn: int, error: Exception) -> None:
         name = getattr(observer, "__qualname__", type(observer).__qualname__)
-        message = f"observer {name} raised {type(error).__name__}: {error}"
-        _log.warning("%s; it gets no further events of this run", message)
+        said = "".join(traceback.format_exception_only(error)).strip()
+        message = f"observer {name} raised {said}"[:MAX_MESSAGE]
+        _log.warning("%s; it gets no further events of this run", safe_text(message))
         self.emit(ObserverErred, turn, observer=name, message=message)
 
     @property
@@ -69,79 +88,229 @@ def allowed_context(context: Mapping[str, Any], keys: Iterable[str]) -> dict[str
     """Keep only the keys that the config lets into events, as short text."""
     allowed = {key: str(context[key]) for key in keys if key in context}
     return {
-        key: text.encode()[:MAX_CONTEXT_BYTES].decode("utf-8", "ignore")
+        key: text.encode("utf-8", "replace")[:MAX_CONTEXT_BYTES].decode("utf-8", "ignore")
         for key, text in allowed.items()
     }
 
 
 class Redactor:
-    """Takes known secrets out of bytes, in the spellings in which they leak."""
+    """Takes secrets out of text, in the spellings in which they leak.
 
-    def __init__(self, secrets: Iterable[Secret | str]) -> None:
-        self._needles = sorted(
-            {needle for secret in secrets for needle in _spellings(secret)}, key=len, reverse=True
+    With `wary`, pieces of the secrets go too, and so does whatever looks like a key. What a model
+    says to a user is not a place for that; files and error messages are.
+    """
+
+    def __init__(self, secrets: Secrets = (), *, wary: bool = True) -> None:
+        known = list(_known(secrets))
+        spelt = {spelling for text in known for spelling in _spellings(text)}
+        self._needles = sorted(spelt, key=len, reverse=True)
+        self._fragments = sorted(
+            {piece for text in known for piece in _pieces(text)} if wary else ()
+        )
+        self._wary = wary
+        marks = (*self._needles, *self._fragments, *(("sk-", *_BEARER) if wary else ()))
+        self._marks = [mark.encode("utf-8", "replace") for mark in marks]
+
+    def suspects(self, data: bytes) -> bool:
+        """Whether there may be something to take out; a quick look at bytes."""
+        return any(mark in data for mark in self._marks)
+
+    def value(self, value: Any) -> Any:
+        """Copy a JSON value without the secrets in its texts and keys."""
+        match value:
+            case str():
+                return self.text(value)
+            case list() | tuple():
+                return [self.value(item) for item in value]
+            case dict():
+                return {self.text(key): self.value(item) for key, item in value.items()}
+            case _:
+                return value
+
+    def fault(self, fault: Fault) -> Fault:
+        """Copy a fault without the secrets that an endpoint echoed."""
+        words = (fault.message, fault.body, fault.hint, fault.provider)
+        message, body, hint, provider = (word and self.text(word) for word in words)
+        return msgspec.structs.replace(
+            fault, message=message, body=body, hint=hint, provider=provider
         )
 
-    def __call__(self, data: bytes) -> bytes:
-        """Return the bytes without the secrets."""
+    def text(self, text: str) -> str:
+        """Return the text without the secrets."""
         for needle in self._needles:
-            data = data.replace(needle, REDACTED)
-        return data
+            text = text.replace(needle, REDACTED)
+        if self._wary:
+            text = _without(text, [*self._found(text), *_bearers(text), *_keys(text)])
+        return text
+
+    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+        for piece in self._fragments:
+            at = text.find(piece)
+            while at >= 0:
+                yield at, at + len(piece)
+                at = text.find(piece, at + len(piece))
 
 
-def _spellings(secret: Secret | str) -> Iterable[bytes]:
-    text = secret.reveal() if isinstance(secret, Secret) else secret
-    if len(text) < MIN_SECRET_CHARS:
-        return ()
-    raw = text.encode()
-    return (
-        raw,
-        msgspec.json.encode(text)[1:-1],
-        base64.b64encode(raw).rstrip(b"="),
-        urllib.parse.quote(text, safe="").encode(),
-        raw.hex().encode(),
-    )
+def _known(secrets: Secrets) -> Iterator[str]:
+    given = (secrets,) if secrets is None or isinstance(secrets, Secret | str) else secrets
+    for secret in given:
+        text = secret.reveal() if isinstance(secret, Secret) else secret or ""
+        if len(text) >= MIN_SECRET_CHARS:
+            yield text
+
+
+def _spellings(text: str) -> Iterator[str]:
+    raw = text.encode("utf-8", "replace")
+    yield from (raw.hex(), raw.hex().upper(), urllib.parse.quote(raw, safe=""))
+    yield "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02x}" for byte in raw)
+    for digits in ("04x", "04X"):
+        yield "".join(char if char in _WORD else f"\\u{ord(char):{digits}}" for char in text)
+    yield from _escapes(text)
+    yield from _escapes(text.replace("/", "\\/"))
+    for shift in range(3):
+        # Inside a longer text, base64 depends on where in a group of three bytes the key begins;
+        # the characters at both ends also depend on its neighbours, so they are left out.
+        whole = base64.b64encode(bytes(shift) + raw).decode().rstrip("=")
+        loose = (shift + len(raw)) % 3
+        kept = whole[(0, 2, 3)[shift] : len(whole) - bool(loose)]
+        yield from (kept, kept.replace("+", "-").replace("/", "_"))
+
+
+def _escapes(text: str) -> Iterator[str]:
+    # JSON in JSON in JSON: a call's arguments, in a tool's result, in an event.
+    for _ in range(3):
+        yield text
+        text = encode(text)[1:-1].decode()
+
+
+def _pieces(text: str) -> Iterator[str]:
+    for at in range(len(text) - FRAGMENT_CHARS + 1):
+        if _telling(piece := text[at : at + FRAGMENT_CHARS]):
+            yield piece
+
+
+def _telling(text: str) -> bool:
+    """Whether a text looks made by a machine. Words of a language must not be taken for keys."""
+    capitals = sum(char.isupper() for char in text[1:])
+    return any(char.isdigit() for char in text) or 0 < capitals < len(text) - 1
+
+
+def _bearers(text: str) -> Iterator[tuple[int, int]]:
+    """Find the tokens after the word Bearer."""
+    for word in _BEARER:
+        at = text.find(word)
+        while at >= 0:
+            start = _end(text, at + len(word), frozenset(" \t:"))
+            end = _end(text, start, _TOKEN)
+            if start > at + len(word) and _is_key(text[start:end], FRAGMENT_CHARS):
+                yield start, end
+            at = text.find(word, end)
+
+
+def _keys(text: str) -> Iterator[tuple[int, int]]:
+    """Find tokens that begin like the keys of most providers."""
+    at = text.find("sk-")
+    while at >= 0:
+        end = _end(text, at, _WORD)
+        if (not at or text[at - 1] not in _WORD) and _is_key(text[at:end], MIN_KEY_CHARS):
+            yield at, end
+        at = text.find("sk-", end)
+
+
+def _is_key(token: str, shortest: int) -> bool:
+    return len(token) >= shortest and (_telling(token) or len(token) > 2 * MIN_KEY_CHARS)
+
+
+def _end(text: str, at: int, alphabet: frozenset[str]) -> int:
+    while at < len(text) and text[at] in alphabet:
+        at += 1
+    return at
+
+
+def _without(text: str, spans: list[tuple[int, int]]) -> str:
+    """Cut out the spans, which may overlap, and leave a mark for each stretch."""
+    kept: list[str] = []
+    position = 0
+    for start, end in sorted(spans):
+        if start > position or not kept:
+            kept += [text[position:start], REDACTED]
+        position = max(position, end)
+    return "".join((*kept, text[position:]))
 
 
 class JsonlSink:
-    """An observer that appends each event to a file as one JSON line, as it happens."""
+    """An observer that appends each event to a file as one JSON line, as it happens.
 
-    def __init__(self, path: str | Path, secrets: Iterable[Secret | str] = ()) -> None:
+    Give it the key, as in `JsonlSink(path, client.api_key)`, or several: whatever a tool returns
+    then, a known key never reaches the disk. Only the owner may read a file that it creates.
+    """
+
+    def __init__(self, path: str | Path, secrets: Secrets = ()) -> None:
         self._path = Path(path)
-        self._redact = Redactor(secrets)
+        self._redactor = Redactor(secrets)
 
     def __call__(self, event: Event) -> None:
         """Write one event."""
-        with self._path.open("ab") as file:
-            file.write(self._redact(msgspec.json.encode(event)) + b"\n")
+        _write(self._path, "ab", _line(event, self._redactor))
 
 
-def save_trace(trace: Trace, path: str | Path, secrets: Iterable[Secret | str] = ()) -> None:
+def save_trace(trace: Trace, path: str | Path, secrets: Secrets = ()) -> None:
     """Write a whole trace as JSON lines, replacing the file."""
-    redact = Redactor(secrets)
-    lines = [redact(msgspec.json.encode(event)) + b"\n" for event in trace]
-    Path(path).write_bytes(b"".join(lines))
+    redactor = Redactor(secrets)
+    _write(Path(path), "wb", b"".join(_line(event, redactor) for event in trace))
 
 
-def load_trace(path: str | Path) -> Trace:
-    """Read a trace back. A torn last line, as a crash leaves it, is left out."""
+def _line(event: Event, redactor: Redactor) -> bytes:
+    plain = msgspec.to_builtins(event)
+    line = encode(plain)
+    return (encode(redactor.value(plain)) if redactor.suspects(line) else line) + b"\n"
+
+
+def _write(path: Path, mode: str, data: bytes) -> None:
+    def private(name: str, flags: int) -> int:
+        return os.open(name, flags, 0o600)
+
+    with open(path, mode, opener=private) as file:  # Path.open takes no opener
+        file.write(data)
+
+
+class _Version(msgspec.Struct):
+    schema_version: int = SCHEMA_VERSION
+
+
+_VERSION = msgspec.json.Decoder(_Version)
+
+
+def load_trace(path: str | Path, run_id: str | None = None) -> Trace:
+    """Read a run back. A torn last line, as a crash leaves it, is left out.
+
+    A file that one sink wrote for several runs needs the `run_id` of the one that is meant.
+    """
+    events = _events(path)
+    runs = list(dict.fromkeys(event.run_id for event in events))
+    if run_id is None and len(runs) > 1:
+        raise ConfigError(f"{path} holds {len(runs)} runs; pass run_id: {', '.join(runs[:9])}")
+    chosen = tuple(event for event in events if run_id in {None, event.run_id})
+    if not chosen or not isinstance(chosen[0], RunStarted):
+        raise ConfigError(f"{path}: a trace begins with run_start")
+    return Trace(chosen)
+
+
+def _events(path: str | Path) -> list[Event]:
     lines = Path(path).read_bytes().split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
         try:
-            events.append(_DECODER.decode(line))
-        except (msgspec.MsgspecError, ValueError) as error:
+            newer = _VERSION.decode(line).schema_version > SCHEMA_VERSION
+            event = None if newer else _DECODER.decode(line)
+        except (ValueError, RecursionError) as error:
             if number == len(lines):
                 break
-            raise ConfigError(f"{path}, line {number}: not an event ({error})") from None
-    _check_version(events, path)
-    return Trace(tuple(events))
-
-
-def _check_version(events: list[Event], path: str | Path) -> None:
-    if not events or not isinstance(events[0], RunStarted):
-        raise ConfigError(f"{path}: a trace begins with run_start")
-    if events[0].schema_version > SCHEMA_VERSION:
-        raise ConfigError(f"{path}: written by a newer version; update surecall to read it")
+            reason = safe_text(str(error)[:MAX_MESSAGE])
+            raise ConfigError(f"{path}, line {number}: not an event ({reason})") from None
+        if event is None:
+            raise ConfigError(f"{path}: written by a newer version; update surecall to read it")
+        events.append(event)
+    return events

@@ -37,7 +37,7 @@ class Secret:
         raise TypeError("a Secret is not serialised")
 
 
-class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
+class Problem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Why a call cannot run, in the words the model will read."""
 
     code: ErrorCode
@@ -45,7 +45,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     data: JSON = {}
 
 
-class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One call, read and judged: `arguments` are parsed; a `problem` means it must not run."""
 
     id: str
@@ -64,20 +64,22 @@ class ToolCall(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.problem is not None and self.problem.code is ErrorCode.TOOL_CALL_NOT_EXECUTED
 
 
-class System(msgspec.Struct, frozen=True, tag_field="role", tag="system"):
+class System(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="system"):
     """Instructions from the application."""
 
     text: str
 
 
-class User(msgspec.Struct, frozen=True, tag_field="role", tag="user", omit_defaults=True):
+class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", omit_defaults=True):
     """What the user said, or (`nudge`) what the loop said in the user's place."""
 
     content: str | list[Any]
     nudge: bool = False
 
 
-class Assistant(msgspec.Struct, frozen=True, tag_field="role", tag="assistant", omit_defaults=True):
+class Assistant(
+    msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="assistant", omit_defaults=True
+):
     """What the model said. `dropped` calls came when no tools were on offer."""
 
     text: str
@@ -92,7 +94,9 @@ class Assistant(msgspec.Struct, frozen=True, tag_field="role", tag="assistant", 
         return (*(call for call in self.calls if call.ignored), *self.dropped)
 
 
-class ToolResult(msgspec.Struct, frozen=True, tag_field="role", tag="tool", omit_defaults=True):
+class ToolResult(
+    msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="tool", omit_defaults=True
+):
     """The answer to one call. `content` is the envelope as the model sees it."""
 
     call_id: str
@@ -112,7 +116,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag_field="role", tag="tool", omit
         return decoded
 
 
-class Refusal(msgspec.Struct, frozen=True, tag_field="role", tag="refusal"):
+class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="refusal"):
     """A request that failed for good. Part of the transcript, never sent."""
 
     fault: Fault
@@ -121,7 +125,7 @@ class Refusal(msgspec.Struct, frozen=True, tag_field="role", tag="refusal"):
 Message: TypeAlias = System | User | Assistant | ToolResult | Refusal
 
 
-class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
+class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model sees it, plus what the loop must know about it."""
 
     name: str
@@ -130,7 +134,7 @@ class ToolSpec(msgspec.Struct, frozen=True, omit_defaults=True):
     repeatable: bool = False
 
 
-class Plan(msgspec.Struct, frozen=True):
+class Plan(msgspec.Struct, frozen=True, gc=False):
     """Everything one request is made of, before it becomes bytes."""
 
     model: str
@@ -141,7 +145,7 @@ class Plan(msgspec.Struct, frozen=True):
     options: JSON = {}
 
 
-class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
+class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """Tokens and money, of one reply or of a whole run."""
 
     prompt_tokens: int = 0
@@ -164,7 +168,7 @@ class Usage(msgspec.Struct, frozen=True, omit_defaults=True):
         )
 
 
-class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
+class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One answer of the model, healed and judged."""
 
     text: str = ""
@@ -178,7 +182,7 @@ class Reply(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: JSON = {}
 
 
-class Answer(msgspec.Struct, frozen=True):
+class Answer(msgspec.Struct, frozen=True, gc=False):
     """What came back over HTTP, untouched. Header names are in lower case."""
 
     status: int

@@ -5,6 +5,8 @@ raise on shape. `render_message` and `parse_message` are a pair; so are `encode`
 """
 
 import json
+import math
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -31,6 +33,8 @@ RESERVED_OPTIONS = frozenset(
 _MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "function_call", "name"})
 _CALL_KEYS = frozenset({"id", "type", "function", "index"})
 _NO_LIMIT = 1 << 62
+# Deeper answers could be read, but not be written again: every step between needs some stack.
+MAX_DEPTH = 128
 
 
 class WireStyle(msgspec.Struct, frozen=True):
@@ -52,8 +56,30 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Read JSON as servers really send it: a BOM, NaN, bad UTF-8 and lone surrogates pass.
 
-    A ValueError means that it is not JSON, however kindly one looks at it.
+    A ValueError means that it is not JSON, however kindly one looks at it, or nested too deeply.
     """
+    value = _decoded(data)
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
+        raise ValueError("JSON nested too deeply")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _decoded(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
@@ -100,7 +126,7 @@ def render_message(message: Message, style: WireStyle) -> JSON | None:
             return _render_assistant(message, style)
         case ToolResult():
             return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
-        case Refusal():
+        case Refusal():  # pragma: no branch  # a closed union: mypy knows that there is no other
             return None
 
 
@@ -152,7 +178,7 @@ def _parse_mapping(item: JSON) -> Message:
         case "tool":
             text = text_of(content)
             name = str(item.get("name") or "")
-            call_id = str(item.get("tool_call_id") or "")
+            call_id = _id(item.get("tool_call_id"))
             return ToolResult(call_id, name, _says_ok(text), text, executed=True)
         case _:
             raise ConfigError(f"unknown role {role!r} in the history")
@@ -188,8 +214,12 @@ def raw_calls(message: JSON) -> list[JSON]:
 
 def id_of(call: JSON) -> str:
     """Return a raw call's id, blank when there is none."""
-    given = call.get("id")
-    return str(given).strip() if isinstance(given, str | int) else ""
+    return _id(call.get("id"))
+
+
+def _id(given: Any) -> str:
+    # Two ids that differ only in lone surrogates would be the same one on the wire.
+    return str(scrub(str(given))).strip() if isinstance(given, str | int) else ""
 
 
 def call_parts(call: JSON) -> tuple[str, Any]:
@@ -247,17 +277,25 @@ def parse_usage(usage: Any) -> Usage | None:
     if not isinstance(usage, dict):
         return None
     prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
-    cost = usage.get("cost")
     return Usage(
         prompt,
         completion,
         _count(usage, "total_tokens") or prompt + completion,
         _count(usage.get("prompt_tokens_details"), "cached_tokens"),
         _count(usage.get("completion_tokens_details"), "reasoning_tokens"),
-        float(cost) if isinstance(cost, int | float) and not isinstance(cost, bool) else None,
+        _money(usage.get("cost")),
     )
 
 
 def _count(mapping: Any, key: str) -> int:
     value = mapping.get(key) if isinstance(mapping, dict) else None
     return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _money(value: Any) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    try:
+        return float(value) if math.isfinite(value) else None
+    except OverflowError:
+        return None

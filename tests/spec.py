@@ -180,7 +180,7 @@ SPEC: dict[str, str] = {
     "G2": "Unknown tools are bounded over the whole run.",
     "G3": "A run can be written down after any move and continued elsewhere.",
     "G4": "replay gives the same run, or names the first divergence.",
-    "G5": "Keys appear in no event, error, trace file or repr.",
+    "G5": "A key that an endpoint echoes is in no event or error; a known key in no file or repr.",
     "G6": "run_sync works inside a running event loop.",
     "G7": "Every history that is sent answers each call once, with unique ids and JSON arguments.",
     "G8": "No reader raises on any JSON value.",

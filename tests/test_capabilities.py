@@ -13,6 +13,7 @@ from surecall.capabilities import (
     estimate_tokens,
 )
 from surecall.errors import ConfigError
+from tests.spec import proves
 
 
 @pytest.mark.parametrize(
@@ -41,6 +42,7 @@ from surecall.errors import ConfigError
         ("vLLM", "vllm"),
     ],
 )
+@proves("C114")
 def test_a_provider_has_one_name_and_many_spellings(spelling: str, name: str) -> None:
     assert canonical_provider(spelling) == name
 
@@ -87,6 +89,7 @@ def test_an_unknown_provider_is_trusted_with_little() -> None:
         ("volcengine", "object", True),
     ],
 )
+@proves("C114")
 def test_a_known_provider_can_do_what_the_table_says(
     provider: str, formats: str, *, parallel: bool
 ) -> None:
@@ -113,6 +116,7 @@ def test_a_known_provider_can_do_what_the_table_says(
         ("minimax/minimax-m2-hermes", "", True),
     ],
 )
+@proves("C114")
 def test_a_routed_model_may_be_able_to_do_less(
     provider: str, model: str, formats: str, *, tools: bool
 ) -> None:
@@ -180,6 +184,7 @@ def test_the_reserve_may_fill_the_window_or_stand_alone() -> None:
     assert check_budget(10**9, Capabilities(reserved_response_tokens=5)) is None
 
 
+@proves("C115")
 def test_a_prompt_beyond_the_window_is_described_in_a_sentence() -> None:
     narrow = Capabilities(context_window_tokens=10, reserved_response_tokens=2)
 

@@ -126,7 +126,8 @@ def test_calls_beyond_the_total_do_not_run_and_end_the_run() -> None:
 
 
 def test_exactly_the_total_is_fine() -> None:
-    assert Counter().run(ScriptedModel(THREE, says("6")), max_total_tool_calls=3).usage
+    result = Counter().run(ScriptedModel(THREE, says("6")), max_total_tool_calls=3)
+    assert result.assistant_text == "6"
 
 
 def test_calls_that_could_not_run_do_not_use_up_the_total() -> None:
@@ -199,6 +200,11 @@ def test_unreadable_arguments_of_another_length_are_another_attempt() -> None:
     assert result.assistant_text == "sorry"
 
 
+def test_a_call_without_arguments_can_be_repeated_too() -> None:
+    result = Counter().run(ScriptedModel(*[calls("fail")] * 3, says("sorry")))
+    assert codes(result)[1:] == [("INTERNAL_ERROR",), ("REPEATED_CALL",)]
+
+
 def test_a_call_that_never_can_run_is_a_loop_too() -> None:
     limit = stopped(Counter(), *[calls("count", f"c{turn}", n="one") for turn in range(9)])
     assert limit.code is ErrorCode.LOOP_DETECTED
@@ -226,7 +232,6 @@ def test_a_slow_tool_is_told_to_the_model_and_the_run_goes_on() -> None:
     [
         pytest.param((hangs(9),), id="slow-model"),
         pytest.param((calls("slow"), says("never")), id="slow-tool"),
-        pytest.param((calls_many(calls("slow"), calls("count", n=1)),), id="no-time-left"),
     ],
 )
 def test_a_slow_run_is_stopped_at_its_deadline(script: tuple[Item, ...]) -> None:
@@ -237,7 +242,16 @@ def test_a_slow_run_is_stopped_at_its_deadline(script: tuple[Item, ...]) -> None
     assert counter.ran == []
     (refused,) = [event for event in limit.result.trace if isinstance(event, RunRefused)]
     assert refused.fault.code is ErrorCode.DEADLINE_EXCEEDED
-    assert all(item.error_codes == ("TOOL_TIMEOUT",) for item in limit.result.run.results)
+
+
+def test_no_tool_is_started_after_the_deadline() -> None:
+    late = calls_many(calls("slow"), calls("count", n=1), calls("nope"))
+    limit = stopped(Counter(), late, run_deadline_s=0.05)
+    slow, count, nope = limit.result.run.results
+    assert (slow.executed, slow.error_codes) == (True, ("TOOL_TIMEOUT",))
+    assert (count.executed, count.error_codes) == (False, ("TOOL_TIMEOUT",))
+    assert "did not run" in count.content
+    assert nope.error_codes == ("TOOL_NOT_ALLOWED",)
 
 
 def test_no_request_leaves_after_the_deadline() -> None:
@@ -253,3 +267,8 @@ def test_a_tool_that_slept_well_within_its_time_is_fine() -> None:
     (ended,) = [event for event in result.trace if isinstance(event, CallEnded)]
     assert ended.ok
     assert ended.elapsed_ms >= 10
+
+
+def test_a_clients_own_timeout_is_not_taken_for_the_deadline() -> None:
+    with pytest.raises(TimeoutError, match="mine"):
+        Counter().run(ScriptedModel(TimeoutError("mine")))

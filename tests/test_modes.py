@@ -160,8 +160,15 @@ def test_an_unknown_tool_does_not_poison_an_enforced_and_fatal_run() -> None:
     assert result.run.results[0].error_codes == ("TOOL_NOT_ALLOWED",)
 
 
-def test_an_unknown_tool_alone_is_no_success_either() -> None:
-    assert fails(calls("delete"), says("done"), **TOLERATED).code is ErrorCode.TOOL_ERROR
+@pytest.mark.parametrize("settings", [ENFORCED, TOLERATED])
+def test_an_unknown_tool_alone_is_no_success_either(settings: JSON) -> None:
+    assert fails(calls("delete"), says("done"), **settings).code is ErrorCode.TOOL_ERROR
+
+
+@pytest.mark.parametrize("wrong", [{}, {"value": 7}])
+def test_a_call_that_did_not_run_for_its_arguments_is_a_failure(wrong: JSON) -> None:
+    script = (calls("patch", **wrong), calls("get"), says("done"))
+    assert fails(*script, **ENFORCED).details["failed_tools"] == ["patch"]
 
 
 def test_a_tool_that_ran_cannot_excuse_itself_with_our_words() -> None:
@@ -186,7 +193,7 @@ def test_relaxed_with_a_budget_asks_again_without_the_tools_that_were_refused() 
     assert second.keys() == {"model", "messages"}
     assert second["messages"] == first["messages"]
     (retried,) = [event for event in result.trace if isinstance(event, RequestRetried)]
-    assert not retried.tools_enabled
+    assert (retried.attempt, retried.wait_s, retried.tools_enabled) == (1, 0.0, False)
 
 
 def test_a_refused_tool_list_is_left_out_in_either_style_of_doing_without() -> None:
@@ -242,6 +249,14 @@ def test_without_tools_none_are_sent() -> None:
     assert model.requests[0].keys() == {"model", "messages"}
 
 
+def test_calls_of_tools_that_nobody_offered_are_dropped() -> None:
+    eager = calls("rm")
+    eager["choices"][0]["message"]["content"] = "hello"
+    result = run(ScriptedModel(eager), tool_allowlist=[])
+    assert (result.assistant_text, result.run.results) == ("hello", [])
+    assert result.trace.turns[0].ignored_tool_calls_count == 1
+
+
 @proves("I14")
 def test_enforced_without_tools_fails_before_any_request() -> None:
     model = ScriptedModel()
@@ -249,6 +264,7 @@ def test_enforced_without_tools_fails_before_any_request() -> None:
         run(model, **ENFORCED, tool_allowlist=[])
     assert failed.value.code is ErrorCode.NO_TOOL_CALLS
     assert model.requests == []
+    assert failed.value.result.trace[-1].turn == 0
 
 
 @proves("C74", "I5")

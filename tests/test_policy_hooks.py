@@ -147,10 +147,10 @@ def test_a_policy_that_raises_can_end_the_run() -> None:
     assert len(errors(failed.value.result)) == 1
 
 
-def test_the_event_of_a_policy_error_tells_the_turn() -> None:
+def test_the_event_of_a_policy_error_is_short_and_tells_the_turn() -> None:
     script = (calls("nope"), calls("buy", item="tea"), says("ok"))
-    result, _ = Market().run(Warden(OSError("no database")), *script)
-    assert [event.turn for event in errors(result)] == [1]
+    result, _ = Market().run(Warden(OSError("no database" * 99)), *script)
+    assert [(event.turn, len(event.message)) for event in errors(result)] == [(1, 200)]
 
 
 def test_a_run_that_a_policy_ended_is_not_taken_up_again() -> None:
@@ -221,6 +221,16 @@ def test_context_is_shortened_to_two_hundred_bytes() -> None:
         Warden(Decision("allow")), context=context, event_context_keys=["user"]
     )
     assert result.trace[0].context == {"user": "é" * 100}
+
+
+def test_a_resumed_run_has_its_own_context() -> None:
+    config = ToolCallingConfig(event_context_keys=("user",))
+    runner = ToolLoopRunner(client=ScriptedModel(says("hi")), model="m", config=config)
+    run = asyncio.run(runner.run("hi", context={"user": "kim"})).run
+    assert asyncio.run(runner.resume(run, context={"user": "lee"})).trace[0].context == {
+        "user": "lee"
+    }
+    assert asyncio.run(runner.resume(run)).trace[0].context == {}
 
 
 def test_two_runs_have_two_ids() -> None:

@@ -1,4 +1,4 @@
-"""Blocking callers: run_sync in a loop, beside other runs, interrupted, and at the program's end."""
+"""Blocking callers: run_sync in a loop, beside other runs, interrupted, at the program's end."""
 
 import asyncio
 import contextvars
@@ -8,7 +8,7 @@ import sys
 import textwrap
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import nullcontext
 from pathlib import Path
@@ -22,8 +22,17 @@ from surecall.outcome import LimitExceeded
 from surecall.portal import Portal
 from surecall.registry import ToolRegistry
 from surecall.runner import ToolLoopRunner
-from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, hangs, says
+from surecall.testing import (
+    Item,
+    Scripted,
+    ScriptedModel,
+    ScriptedProvider,
+    calls,
+    hangs,
+    says,
+)
 from surecall.transport import OpenAICompatible
+from surecall.types import JSON
 from tests.spec import proves
 
 if TYPE_CHECKING:
@@ -158,48 +167,32 @@ def test_threads_may_share_a_runner() -> None:
         model="m",
     )
     with ThreadPoolExecutor(8) as pool:
-        texts = list(
-            pool.map(lambda text: runner.run_sync(text).assistant_text, map(str, range(16)))
-        )
+        results = list(pool.map(runner.run_sync, map(str, range(16))))
     runner.close()
-    assert texts == [str(number) for number in range(16)]
+    assert [result.assistant_text for result in results] == [str(item) for item in range(16)]
 
 
-def test_two_runners_run_at_once() -> None:
-    barrier = asyncio.Barrier(2)
-
-    async def meet() -> str:
-        """Wait for the other run."""
-        async with asyncio.timeout(5):
-            await barrier.wait()
-        return "met"
-
-    async def main() -> list[str]:
-        runners = [runner_of(calls("meet"), says(name), tools=(meet,)) for name in "ab"]
-        results = await asyncio.gather(*(runner.run("hi") for runner in runners))
-        assert all(result.run.results[0].ok for result in results)
-        return [result.assistant_text for result in results]
-
-    assert asyncio.run(main()) == ["a", "b"]
-
-
-async def started(run: Coroutine[Any, Any, Any], seen: Callable[[], bool]) -> asyncio.Task[Any]:
-    """Start a run and wait until something has been seen of it."""
-    task = asyncio.create_task(run)
+async def cancel(run: Coroutine[Any, Any, Any], arrived: asyncio.Event) -> None:
+    """Start a run, and cancel it once it has arrived somewhere."""
     async with asyncio.timeout(5):
-        while not seen():
-            await asyncio.sleep(0.005)
-    return task
+        task = asyncio.create_task(run)
+        await arrived.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
 
 
 def test_a_cancelled_run_leaves_no_task_behind() -> None:
     async def main() -> None:
-        with ScriptedProvider(hangs(30)) as provider:
+        loop, arrived = asyncio.get_running_loop(), asyncio.Event()
+
+        def answer(_: JSON) -> Scripted:
+            loop.call_soon_threadsafe(arrived.set)
+            return hangs(30)
+
+        with ScriptedProvider(answer) as provider:
             runner = ToolLoopRunner(client=OpenAICompatible(provider.url), model="m")
-            task = await started(runner.run("hi"), lambda: bool(provider.requests))
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
+            await cancel(runner.run("hi"), arrived)
             assert asyncio.all_tasks() == {asyncio.current_task()}
 
     asyncio.run(main())
@@ -220,9 +213,7 @@ def test_a_cancelled_run_closes_its_connection() -> None:
         async with asyncio.timeout(5), await asyncio.start_server(serve, "127.0.0.1") as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             runner = ToolLoopRunner(client=OpenAICompatible(url), model="m")
-            task = await started(runner.run("hi"), arrived.is_set)
-            assert not closed.is_set()
-            task.cancel()
+            await cancel(runner.run("hi"), arrived)
             await closed.wait()
 
     asyncio.run(main())
@@ -231,31 +222,31 @@ def test_a_cancelled_run_closes_its_connection() -> None:
 def test_a_run_is_cancelled_in_the_middle_of_a_tool() -> None:
     ended = []
 
-    async def wait() -> None:
-        """Wait for long."""
-        ended.append("begun")
-        try:
-            await asyncio.sleep(30)
-        finally:
-            ended.append("cancelled")
-
     async def main() -> None:
+        arrived = asyncio.Event()
+
+        async def wait() -> None:
+            """Wait for long."""
+            arrived.set()
+            try:
+                await asyncio.sleep(30)
+            finally:
+                ended.append("cancelled")
+
         runner = runner_of(calls("wait"), says("never"), tools=(wait,))
-        task = await started(runner.run("hi"), lambda: bool(ended))
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancel(runner.run("hi"), arrived)
 
     asyncio.run(main())
-    assert ended == ["begun", "cancelled"]
+    assert ended == ["cancelled"]
 
 
 def test_closing_cancels_what_is_at_work_and_lets_it_tidy_up() -> None:
     steps: list[str] = []
+    begun = threading.Event()
     portal = Portal(nullcontext)
 
     async def work() -> None:
-        steps.append("begun")
+        begun.set()
         try:
             await asyncio.sleep(30)
         finally:
@@ -265,12 +256,31 @@ def test_closing_cancels_what_is_at_work_and_lets_it_tidy_up() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(portal.call, work())
-        while not steps:
-            time.sleep(0.005)
+        begun.wait(5)
         portal.close()
         with pytest.raises(CancelledError):
             waiting.result(5)
-    assert steps == ["begun", "tidied"]
+    assert steps == ["tidied"]
+
+
+def test_closing_ends_generators_that_were_left_in_the_middle() -> None:
+    steps: list[str] = []
+    kept: list[object] = []
+
+    async def numbers() -> AsyncIterator[int]:
+        try:
+            yield 1
+        finally:
+            steps.append("ended")
+
+    async def work() -> int:
+        kept.append(generator := numbers())
+        return await anext(generator)
+
+    portal = Portal(nullcontext)
+    assert portal.call(work()) == 1
+    portal.close()
+    assert steps == ["ended"]
 
 
 def test_work_on_the_portals_own_loop_cannot_wait_for_it() -> None:
@@ -282,6 +292,17 @@ def test_work_on_the_portals_own_loop_cannot_wait_for_it() -> None:
     with pytest.raises(ConfigError, match="wait for itself"):
         portal.call(work())
     portal.close()
+
+
+def test_a_portal_that_is_closed_from_its_own_loop_does_not_wait_for_itself() -> None:
+    portal = Portal(nullcontext)
+
+    async def work() -> float:
+        before = time.monotonic()
+        portal.close()
+        return time.monotonic() - before
+
+    assert portal.call(work()) < 1
 
 
 @proves("G12")
@@ -311,7 +332,35 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
     assert time.monotonic() - started_at < 5
 
 
-def test_an_interrupt_ends_the_wait_and_the_request() -> None:
+def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:
+    ended = python(
+        """
+        import asyncio, signal, threading
+        from surecall import ToolLoopRunner, ToolRegistry
+        from surecall.testing import ScriptedModel, calls
+
+        main, cancelled = threading.main_thread().ident, threading.Event()
+
+        async def wait() -> None:
+            "Be interrupted."
+            try:
+                signal.pthread_kill(main, signal.SIGINT)
+                await asyncio.sleep(30)
+            finally:
+                cancelled.set()
+
+        model = ScriptedModel(calls("wait"))
+        runner = ToolLoopRunner(client=model, model="m", registry=ToolRegistry([wait]))
+        try:
+            runner.run_sync("hi")
+        except KeyboardInterrupt:
+            print("interrupted", cancelled.wait(5))
+        """
+    )
+    assert (ended.stdout, ended.stderr, ended.returncode) == ("interrupted True\n", "", 0)
+
+
+def test_a_request_on_its_way_at_the_end_of_the_program_is_no_noise() -> None:
     ended = python(
         """
         import signal, threading

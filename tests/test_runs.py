@@ -156,6 +156,7 @@ def test_every_observer_sees_every_event_of_the_run() -> None:
     assert ended.ok
     assert isinstance(ended.elapsed_ms, int)
     assert ended.output_bytes == len(ended.result.content)
+    assert [event.turn for event in result.trace] == [0, 0, 0, 0, 0, 1, 1, 1]
 
 
 @proves("C7")
@@ -269,10 +270,12 @@ def test_a_run_that_failed_on_the_wire_can_be_resumed() -> None:
     runner = shop.runner(ScriptedModel(calls("look"), failure(500), says("3")))
     with pytest.raises(RequestFailed) as failed:
         asyncio.run(runner.run("hi"))
-    result = asyncio.run(runner.resume(failed.value.result.run))
+    seen = RecordingObserver()
+    result = asyncio.run(runner.resume(failed.value.result.run, on_event=seen))
     assert result.assistant_text == "3"
     assert len(shop.ran) == 1
     assert result.run.run_id == failed.value.result.run.run_id
+    assert seen.events == list(result.trace)
 
 
 def test_resuming_a_finished_run_asks_nothing() -> None:
@@ -366,3 +369,25 @@ def test_a_trace_begins_with_all_that_is_needed_to_begin_again() -> None:
     assert (started.messages, started.start) == ((User("hi"), User("hi")), 1)
     assert [spec.name for spec in started.tools] == ["add", "look"]
     assert ToolCallingConfig.from_mapping(started.config) == ToolCallingConfig()
+
+
+def test_two_runners_run_at_once() -> None:
+    async def main() -> list[RunResult]:
+        barrier = asyncio.Barrier(2)
+
+        async def meet() -> str:
+            """Wait for the other run."""
+            async with asyncio.timeout(5):
+                await barrier.wait()
+            return "met"
+
+        models = [ScriptedModel(calls("meet"), says(name)) for name in "ab"]
+        box = ToolRegistry([meet])
+        runners = [ToolLoopRunner(client=model, model="m", registry=box) for model in models]
+        return await asyncio.gather(*(runner.run("hi") for runner in runners))
+
+    results = asyncio.run(main())
+    assert [(item.assistant_text, item.run.results[0].ok) for item in results] == [
+        ("a", True),
+        ("b", True),
+    ]

@@ -18,6 +18,7 @@ from surecall.select import (
     parse_tables,
     select,
 )
+from tests.spec import proves
 
 FRUIT = {
     "apple/red:sweet": ("apple", "round"),
@@ -58,6 +59,7 @@ def test_a_filter_picks_by_name_and_keeps_the_order_of_the_items(
     assert pick(expression) == expected.split()
 
 
+@proves("I25")
 @pytest.mark.parametrize("word", ["all", "FULL", "*"])
 def test_everything_can_be_asked_for_and_exclusions_still_apply(word: str) -> None:
     assert pick(word) == list(FRUIT)
@@ -65,6 +67,7 @@ def test_everything_can_be_asked_for_and_exclusions_still_apply(word: str) -> No
     assert pick(f"!apple,{word}") == ["pear/long", "lemon/yellow"]
 
 
+@proves("I25")
 @pytest.mark.parametrize("expression", ["", "  ", ",", " , ,"])
 def test_an_empty_filter_is_an_error_and_never_everything(expression: str) -> None:
     with pytest.raises(ConfigError, match="the filter is empty; write `all`"):

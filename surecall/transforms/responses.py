@@ -56,14 +56,13 @@ def assistant_content_tool_call_tags_to_tool_calls(message: JSON) -> JSON:
 
 
 def _with_text_arguments(call: object) -> object:
-    match call:
-        case {"function": {"arguments": arguments} as function}:
-            text = _as_text(arguments)
-            if text is arguments:
-                return call
-            return call | {"function": function | {"arguments": text}}  # type: ignore[operator]  # mypy cannot see that a mapping pattern matched a dict
-        case _:
-            return call
+    function = call.get("function") if isinstance(call, dict) else None
+    if not isinstance(call, dict) or not isinstance(function, dict) or "arguments" not in function:
+        return call
+    text = _as_text(function["arguments"])
+    if text is function["arguments"]:
+        return call
+    return call | {"function": function | {"arguments": text}}
 
 
 def _as_text(arguments: object) -> object:

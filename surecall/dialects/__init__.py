@@ -1,0 +1,11 @@
+"""Tool calls that a model wrote as text, in any of the dialects that open models use.
+
+`recover` needs no model name: the marks in the text say which dialect it is. `WRITERS` is the
+inverse, one writer per dialect.
+"""
+
+from surecall.dialects.engine import recover
+from surecall.dialects.found import Found, PassedOver, Recovered
+from surecall.dialects.openers import first_opener
+
+__all__ = ["Found", "PassedOver", "Recovered", "first_opener", "recover"]

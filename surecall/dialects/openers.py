@@ -1,0 +1,158 @@
+"""Finding openers: a quick no for plain text, then all of them from left to right."""
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from surecall.dialects.grammar_c import dsml_prefix
+from surecall.dialects.source import Source
+from surecall.dialects.spelling import (
+    BARS,
+    CLOSERS,
+    DSML,
+    FRAMES,
+    OPENERS,
+    ORPHANS,
+    STRIPPED_FINAL,
+    THINKING,
+    THOUGHTS_END,
+    Opener,
+)
+from surecall.types import ToolSpec
+
+_MAX_TAG = 64
+_PEEK = 4
+_PLAIN_STARTS = ("`", "=", "◁")
+_MARKS = (
+    *(opener for opener in OPENERS if not opener.weak),
+    *(Opener(stem, "", kind="think") for stem in THINKING),
+    *(Opener(stem, "", kind="thought") for stem in THOUGHTS_END),
+    Opener(STRIPPED_FINAL, "", kind="final"),
+)
+_WEAK_MARKS = tuple(opener for opener in OPENERS if opener.weak)
+_STEMS = tuple(mark.stem for mark in _MARKS)
+# Every mark has one of these characters, and these after it, or is looked for as a whole.
+_ANCHORS = "<["
+_WHOLE = tuple(stem for stem in (*_STEMS, *ORPHANS, *FRAMES) if not set(stem) & set(_ANCHORS))
+_PEEKS = frozenset(
+    stem[place : place + _PEEK]
+    for stem in (*_STEMS, *ORPHANS, *FRAMES)
+    for place, mark in enumerate(stem)
+    if mark in _ANCHORS and len(stem) >= place + _PEEK
+)
+_FUNCTOOLS = "ools["
+_BAR_STARTS = tuple(f"<{bar}" for bar in BARS if bar != "|") + ("< |", "< ｜", "< ‖", "<|D", "<||")
+
+
+def is_marked(text: str, tools: Sequence[ToolSpec] = ()) -> bool:
+    """Say quickly whether there may be anything to recover; `tools` for calls without a mark."""
+    return (
+        any(_peeks(text, anchor) for anchor in _ANCHORS)
+        or any(stem[0] in text and stem in text for stem in _WHOLE)
+        or (("{" in text or "[" in text or "<" in text)
+        and any(tool.name in text for tool in tools))
+    )
+
+
+def _peeks(text: str, anchor: str) -> bool:
+    at = text.find(anchor)
+    while at >= 0:
+        if text[at : at + _PEEK] in _PEEKS or text.startswith(_BAR_STARTS, at):
+            return True
+        if anchor == "[" and text.startswith(_FUNCTOOLS, at - 4):
+            return True
+        at = text.find(anchor, at + 1)
+    return False
+
+
+class Openers:
+    """All marks of a text in order; each spelling is searched for only while it occurs."""
+
+    def __init__(self, source: Source, *, weak: bool) -> None:
+        self._text = source.text
+        marks: list[Opener] = [*_MARKS, *(_WEAK_MARKS if weak else ())]
+        if weak:
+            tags = (f"<{name}>" for name in source.tools.specs)
+            marks += (Opener(tag, "C13", kind="tool", plain=True, weak=True) for tag in tags)
+        self._marks = marks
+        self._heap = [
+            (place, -len(mark.stem), index)
+            for index, mark in enumerate(marks)
+            if (place := self._text.find(mark.stem)) >= 0
+        ]
+        heapq.heapify(self._heap)
+
+    def after(self, at: int) -> tuple[int, Opener] | None:
+        """Return the first mark at or after `at`; of two that begin together, the longer."""
+        heap = self._heap
+        while heap and heap[0][0] < at:
+            _, length, index = heap[0]
+            place = self._text.find(self._marks[index].stem, at)
+            if place < 0:
+                heapq.heappop(heap)
+            else:
+                heapq.heapreplace(heap, (place, length, index))
+        return (heap[0][0], self._marks[heap[0][2]]) if heap else None
+
+
+def first_opener(text: str, start: int = 0) -> int:
+    """Return the earliest place that is, or with more text may become, an opener; -1 if none.
+
+    Text before that place can be shown while a reply is still being streamed.
+    """
+    places = [place for stem in _STEMS if (place := text.find(stem, start)) >= 0]
+    marked = text.find(DSML, start)
+    if marked >= 0:
+        places.append(max(start, text.rfind("<", start, marked)))
+    longest = max(map(len, _STEMS))
+    for at in range(max(start, len(text) - longest), len(text)):
+        tail = text[at:]
+        bare = tail[1:].strip(BARS + " ")
+        if any(stem.startswith(tail) for stem in _STEMS) or (
+            tail[0] == "<" and tail[1:2] in (*BARS, " ") and DSML.startswith(bare)
+        ):
+            places.append(at)
+            break
+    return min(places, default=-1)
+
+
+def closer_at(source: Source, at: int) -> int:
+    """Return the end of the closing mark that stands here, or -1."""
+    text = source.text
+    if text.startswith(CLOSERS, at) or (
+        text.startswith("</", at) and dsml_prefix(text, at) is not None
+    ):
+        closer = next((mark for mark in CLOSERS if text.startswith(mark, at)), "</")
+        if closer[-1] in ">]":
+            return at + len(closer)
+        end = text.find(">", at + len(closer), at + _MAX_TAG)
+        return end + 1 if end >= 0 else -1
+    rest = text[at : at + _MAX_TAG]
+    cut = 1 < len(rest) < _MAX_TAG and any(mark.startswith(rest) for mark in CLOSERS)
+    return len(text) if cut else -1
+
+
+def after_closers(source: Source, at: int) -> int:
+    """Pass over all closing marks that follow, also over one that is cut off."""
+    while (end := closer_at(source, source.blanks(at))) >= 0:
+        at = end
+    return at
+
+
+def trailing_orphans(text: str) -> int:
+    """Return where the closing marks begin that end a text without belonging to a call."""
+    end = len(text.rstrip())
+    while True:
+        kept = text[:end]
+        mark = next((mark for mark in _LAST if kept.endswith(mark)), None)
+        if mark is None:
+            return end
+        end = len(kept[: -len(mark)].rstrip())
+
+
+def _whole_orphans() -> Iterable[str]:
+    for mark in (*CLOSERS, "</tool_call>", "</tool_calls>"):
+        if mark.startswith(ORPHANS) and mark[-1] in ">]":
+            yield mark
+
+
+_LAST = tuple(dict.fromkeys((*_whole_orphans(), *FRAMES)))

@@ -1,0 +1,214 @@
+"""The spellings of every dialect, as data: openers, closers, separators, reasoning marks.
+
+A row id names a dialect: A is JSON in an envelope, B a name and then an object, C tagged
+parameters, D Python calls. An opener gives the row that its envelope belongs to; the body that
+follows decides the grammar, so a model that mixes two dialects is still read.
+"""
+
+import msgspec
+
+
+class Opener(msgspec.Struct, frozen=True):
+    """One spelling: what it opens, and how much it takes to believe it.
+
+    `wrap` opens an envelope, `head` a call with tagged parameters, `back` stands behind the name,
+    `frame` a harmony message. A `plain` one can be part of prose; a `weak` one needs a known tool.
+    """
+
+    stem: str
+    row: str
+    kind: str = "wrap"
+    plain: bool = False
+    weak: bool = False
+
+
+LEAD = "]<]minimax[>["
+DSML = "DSML"
+BARS = "|｜‖"
+ANTML = "antml:"
+
+OPENERS = (
+    Opener("<tool_call", "A1", plain=True),
+    Opener("<|tool_call|>", "A2"),
+    Opener("<function_call", "A3", plain=True),
+    Opener("<longcat_tool_call>", "A4"),
+    Opener("<TOOLCALL>", "A6", plain=True),
+    Opener("[TOOL_CALLS]", "A7"),
+    Opener("functools[", "A8", plain=True),
+    Opener("<|python_tag|>", "A9"),
+    Opener("<|tools_prefix|>", "A10"),
+    Opener("<|START_ACTION|>", "A11"),
+    Opener("Action:", "A12", plain=True, weak=True),
+    Opener("<|action_start|>", "A13"),
+    Opener("<|plugin|>", "A13"),
+    Opener("<|message_sep|>", "A14"),
+    Opener("function call<|role_sep|>", "A14"),
+    Opener("<|function_call|>", "A14"),
+    Opener("<|message_model|>", "A15"),
+    Opener("<|content_invoke_tool_json|>", "A15"),
+    Opener("<dots_function_call>", "A16"),
+    Opener("<tools>", "A17", plain=True, weak=True),
+    Opener("[TOOL_REQUEST]", "A17", plain=True, weak=True),
+    Opener("function_call:", "A17", plain=True, weak=True),
+    Opener("<｜tool▁calls▁begin｜>", "B2"),
+    Opener("<｜tool▁call▁begin｜>", "B2"),
+    Opener("<|tool_calls_section_begin|>", "B3"),
+    Opener("<|tool_call_section_begin|>", "B3"),
+    Opener("<|tool_call_begin|>", "B3"),
+    Opener("<|tool_call_argument_begin|>", "B3", kind="back"),
+    Opener("<|start|>", "B5", kind="frame"),
+    Opener("<|channel|>", "B5", kind="frame"),
+    Opener("to=functions.", "B5", kind="stripped"),
+    Opener("<|tool_call:begin|>", "B6"),
+    Opener(">>>", "B8", plain=True, weak=True),
+    Opener("<start_function_call>", "B9"),
+    Opener("<|tool_call>", "B10"),
+    Opener("<function=", "C1", kind="head", plain=True),
+    Opener("<parameter=", "C1", kind="back", plain=True),
+    Opener("<seed:tool_call>", "C2"),
+    Opener("<minimax:tool_call>", "C3"),
+    Opener("<invoke", "C4", kind="head", plain=True),
+    Opener("< invoke", "C4", kind="head", plain=True),
+    Opener(f"<{ANTML}invoke", "C4", kind="head", plain=True),
+    Opener(f"<{ANTML}function_calls>", "C4", plain=True),
+    Opener(DSML, "C5", kind="dsml"),
+    Opener("<atem:invoke", "C6", kind="head"),
+    Opener("<atem:function_calls>", "C6"),
+    Opener("<｜tool_calls_begin｜>", "C7"),
+    Opener("<｜tool_call_begin｜>", "C7"),
+    Opener("function<｜tool_sep｜>", "C7"),
+    Opener("<steptml:invoke", "C7", kind="head"),
+    Opener("<function name=", "C8", kind="head", plain=True),
+    Opener("<functionname=", "C8", kind="head", plain=True),
+    Opener("<arg_key", "C9", kind="back", plain=True),
+    Opener("<|open|>tools<|sep|>", "C11"),
+    Opener("<|open|>call", "C11", kind="head"),
+    Opener(LEAD, "C12"),
+    Opener("<tool_use>", "C13", plain=True, weak=True),
+    Opener("tool_use>", "C13", plain=True, weak=True),
+    Opener("<function>", "C13", plain=True, weak=True),
+    Opener("<|python_start|>", "D2"),
+    Opener("<|tool_call_start|>", "D3"),
+    Opener("```tool_code", "D6", plain=True),
+)
+
+# Tags whose name goes on: which names count, and the row of each.
+TAG_NAMES = {
+    "tool_call": "A1",
+    "tool_calls": "A5",
+    "function_call": "A3",
+    "function_calls": "C4",
+}
+
+# The row of a body in an envelope of another row; an envelope that is not listed gives its own.
+ROWS = {
+    "json": {"C4": "A5", "C2": "A1", "C3": "A5", "C5": "A5", "C9": "A1", "C11": "A5", "C12": "A1"},
+    "function": {"C2": "C2"},
+    "function json": {},
+    "named": {"A1": "B11", "A5": "B11", "A7": "B4", "A9": "B11", "C4": "B11", "A14": "B2"},
+    "python": {"A1": "B11", "A9": "D5", "C4": "D4", "D2": "D2", "D3": "D3", "D6": "D6"},
+    "keys": {"A5": "C10"},
+}
+DEFAULT_ROWS = {"function": "C1", "function json": "B7", "python": "D1", "keys": "C9"}
+# Objects of these rows may hold unquoted text.
+BARE_ROWS = frozenset({"B9", "B10"})
+
+# Between the pieces of a header. The name stands after the first two, an id after the third.
+NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
+ID_MARK = "[CALL_ID]"
+SEPARATORS = (
+    *NAME_MARKS,
+    ID_MARK,
+    "[ARGS]",
+    "<|tool_call_argument_begin|>",
+    "<|tool_call:args|>",
+    "<|constrain|>",
+    "<|message|>",
+)
+
+CLOSERS = (
+    "</tool_call",
+    "</function_call",
+    "</function>",
+    "</invoke>",
+    "</longcat_tool_call>",
+    "</TOOLCALL>",
+    "</dots_function_call>",
+    "</seed:tool_call>",
+    "</minimax:tool_call>",
+    "</tools>",
+    "</tool_use>",
+    "</atem:function_calls>",
+    "</atem:invoke>",
+    "</steptml:invoke>",
+    f"</{ANTML}function_calls>",
+    f"</{ANTML}invoke>",
+    "</parameter>",
+    "</arg_value>",
+    "</arg_key>",
+    f"{LEAD}</",
+    "[/TOOL_CALLS]",
+    "[END_TOOL_REQUEST]",
+    "<|tools_suffix|>",
+    "<|END_ACTION|>",
+    "<|action_end|>",
+    "<|end_message|>",
+    "<|python_end|>",
+    "<|tool_call_end|>",
+    "<|tool_calls_section_end|>",
+    "<|tool_call_section_end|>",
+    "<｜tool▁call▁end｜>",
+    "<｜tool▁calls▁end｜>",
+    "<｜tool_call_end｜>",
+    "<｜tool_calls_end｜>",
+    "<|tool_call:end|>",
+    "<end_function_call>",
+    "<tool_call|>",
+    "<turn|>",
+    "<|close|>call<|sep|>",
+    "<|close|>tools<|sep|>",
+    "<|call|>",
+    "<|end|>",
+    "<|return|>",
+    "<|eom|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+)
+# Closers that are the whole of what a text may lose when no call stands before them.
+ORPHANS = ("</tool_call", "[/TOOL_CALLS]", "<|tool_call", "<｜tool", "<|call|>", "<|return|>")
+
+# Around the answer itself; taken away where they begin or end a text.
+FRAMES = (
+    "<|START_RESPONSE|>",
+    "<|END_RESPONSE|>",
+    "<|START_TEXT|>",
+    "<|END_TEXT|>",
+    "<|open|>response<|sep|>",
+    "<|close|>response<|sep|>",
+    "[END FINAL RESPONSE]",
+)
+
+THINKING = {
+    "<think>": "</think>",
+    "<thinking>": "</thinking>",
+    "<seed:think>": "</seed:think>",
+    "<mm:think>": "</mm:think>",
+    "[THINK]": "[/THINK]",
+    "◁think▷": "◁/think▷",
+    "<|channel>thought": "<channel|>",
+    "<|START_THINKING|>": "<|END_THINKING|>",
+    "<|open|>think<|sep|>": "<|close|>think<|sep|>",
+}
+THOUGHTS_END = (*THINKING.values(), "[BEGIN FINAL RESPONSE]")
+
+# Harmony: how messages end, who is no tool of ours, and what is left when tokens are stripped.
+MESSAGE = "<|message|>"
+MESSAGE_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>", "<|eom|>")
+BUILT_IN = ("assistant", "user", "self", "python", "browser", "container")
+STRIPPED_FINAL = "assistantfinal"
+STRIPPED_LEADS = ("commentary", "analysis", "assistant", "final")

@@ -1,0 +1,92 @@
+"""One request and its answer: what a plan becomes on the wire, and what a body becomes."""
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.capabilities import Capabilities
+from surecall.config import ToolCallingConfig
+from surecall.errors import ConfigError, ErrorCode, Fault
+from surecall.pipeline import Composer, inbound
+from surecall.prompt import PromptRunner
+from surecall.registry import ToolRegistry
+from surecall.testing import ScriptedModel, says
+from surecall.types import Message, Plan, Refusal, Reply, System, ToolSpec, Usage, User
+
+
+def read(body: Any) -> Reply | Fault:
+    return inbound(body, Plan("m", ()), ToolCallingConfig(), ToolRegistry())
+
+
+def test_an_answer_without_choices_is_a_fault() -> None:
+    heard = read({"choices": []})
+    assert isinstance(heard, Fault)
+    assert heard.code is ErrorCode.EMPTY_RESPONSE
+
+
+def test_what_stands_beside_the_message_is_read_where_it_is_text() -> None:
+    choice = {"message": {"content": "hi"}, "finish_reason": "stop"}
+    usage = {"prompt_tokens": 3, "completion_tokens": 4}
+    body = {"choices": [choice], "model": "m1", "provider": "p", "id": "r", "usage": usage}
+
+    assert read(body) == Reply("hi", (), "stop", Usage(3, 4, 7), "m1", "p", "r")
+    assert read({"choices": [{"finish_reason": 5}], "id": 7}) == Reply()
+
+
+TOOLS = (ToolSpec("a", "first", {"type": "object"}), ToolSpec("b", "", {"type": "object"}))
+TOOLSETS = [(), TOOLS, TOOLS[:1]]
+MESSAGES: list[Message] = [
+    System("be brief"),
+    User("one"),
+    User("two"),
+    Refusal(Fault(ErrorCode.TIMEOUT, "late")),
+]
+
+
+@given(st.lists(st.lists(st.sampled_from(MESSAGES), max_size=5), max_size=6))
+def test_what_was_written_before_never_changes_what_is_written_now(
+    turns: list[list[Message]],
+) -> None:
+    remembers = Composer(ToolCallingConfig())
+    for messages in turns:
+        plan = Plan("m", tuple(messages), TOOLSETS[len(messages) % 3], "auto")
+        assert remembers.compose(plan) == Composer(ToolCallingConfig()).compose(plan)
+
+
+def test_a_request_has_what_its_plan_says() -> None:
+    config = ToolCallingConfig(unsupported_options=("seed",))
+    plan = Plan("m", (*MESSAGES,), TOOLS, "auto", None, {"seed": 1, "temperature": 0.5})
+    request = Composer(config).compose(plan)
+    body = json.loads(request.body)
+
+    assert list(body) == ["model", "messages", "tools", "tool_choice", "temperature"]
+    assert (request.messages_count, request.tools_count) == (3, 2)
+    assert [item["role"] for item in body["messages"]] == ["system", "user", "user"]
+
+
+@pytest.mark.parametrize(
+    ("plan", "capabilities"),
+    [
+        (Plan("m", (User("x"),), TOOLS, "auto", {"type": "json_object"}), None),
+        (Plan("m", (User("x"),), TOOLS, "auto"), Capabilities(tools=False)),
+    ],
+)
+def test_what_no_endpoint_serves_is_refused_before_it_is_sent(
+    plan: Plan, capabilities: Capabilities | None
+) -> None:
+    model = ScriptedModel()
+    with pytest.raises(ConfigError):
+        asyncio.run(PromptRunner(model, capabilities=capabilities).ask(plan))
+    assert model.requests == []
+
+
+def test_a_response_format_without_tools_is_sent() -> None:
+    model = ScriptedModel(says("{}"))
+    plan = Plan("m", (User("x"),), response_format={"type": "json_object"})
+    asyncio.run(PromptRunner(model, capabilities=Capabilities()).ask(plan))
+
+    assert model.requests[0]["response_format"] == {"type": "json_object"}

@@ -1,0 +1,1 @@
+"""User code that is type-checked only."""
