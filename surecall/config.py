@@ -189,7 +189,7 @@ def _plain(key: str, value: Any) -> Any:
         return canonical(value)
     if key in _LISTS and isinstance(value, str):
         return names_in(value)
-    if key in _LISTS and isinstance(value, list | tuple):
+    if isinstance(value, list | tuple):
         stripped = (item.strip() if isinstance(item, str) else item for item in value)
         return [item for item in stripped if item != ""]
     return value

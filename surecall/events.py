@@ -76,6 +76,7 @@ class RequestRetried(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw
     attempt: int
     wait_s: float
     tools_enabled: bool
+    dropped: str | None = None
 
 
 class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
@@ -88,6 +89,7 @@ class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_onl
     elapsed_ms: int
     response_bytes: int
     ignored_tool_calls: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
 
 
 class CallStarted(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
@@ -289,7 +291,8 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for 
         case RequestErred():
             return f"[{event.turn}] ✗ {event.fault}"
         case RequestRetried():
-            return f"[{event.turn}] ↻ again in {event.wait_s:.1f} s"
+            how = f"without {event.dropped}" if event.dropped else f"in {event.wait_s:.1f} s"
+            return f"[{event.turn}] ↻ again {how}"
         case RequestEnded():
             return f"[{event.turn}] ← {_said(event.reply)} ({event.elapsed_ms} ms)"
         case CallStarted():

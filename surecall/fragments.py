@@ -17,6 +17,7 @@ from surecall.wire import encode
 _CALL_KEYS = frozenset({"id", "index", "function", "name", "arguments"})
 _GROWING_KEYS = ("text", "summary")
 _WHOLE_KEYS = ("type", "index", "id", "signature", "data")
+_VOID = (None, "")
 _MERGE_DEPTH = 3
 _PAD = "…"
 _UNWRITABLE = "\ufffd"
@@ -161,10 +162,7 @@ class Arguments:
         return known.length > len(value) or not value.startswith(known.joined())
 
     def continues(self, value: Any) -> bool:
-        """Whether a fragment does not look like the beginning of other arguments.
-
-        Blank text does not: as a call of its own it would run without arguments.
-        """
+        """Whether a fragment may be the middle of these arguments, as blank text may."""
         return isinstance(value, str) and not value.lstrip().startswith("{") and self.open
 
     def value(self) -> Any:
@@ -205,11 +203,7 @@ def read_fragment(raw: JSON) -> Fragment:
         str(given).strip() if isinstance(given, str | int) else "",
         name if isinstance(name, str) and name.strip() else "",
         function.get("arguments"),
-        {
-            key: value
-            for key, value in raw.items()
-            if key not in _CALL_KEYS and value not in (None, "")
-        },
+        {key: item for key, item in raw.items() if key not in _CALL_KEYS and item not in _VOID},
     )
 
 
@@ -254,7 +248,8 @@ class Calls:
             call.id = call.id or fragment.id
         call.name = self.joined_name(call.name, fragment.name)
         call.arguments.add(fragment.arguments)
-        call.extra = merged(call.extra, fragment.extra)
+        if fragment.extra:
+            call.extra = merged(call.extra, fragment.extra)
         self._active = call
         return call
 
@@ -287,6 +282,8 @@ class Calls:
 
     def _opens(self, call: Call, fragment: Fragment) -> bool:
         """Whether a fragment starts another call, although it points to this one."""
+        if fragment.index is not None and not (fragment.id or fragment.name):
+            return False
         is_own_id = fragment.id in {"", call.id} or self._by_id.get(fragment.id) is call
         is_other_id = call.id != "" and not is_own_id
         is_own_index = fragment.index is None or self._by_index.get(fragment.index) is call
@@ -358,7 +355,7 @@ class _Detail:
             if key in _GROWING_KEYS and isinstance(value, str):
                 self._texts.setdefault(key, Text()).append(value)
                 added += value
-            elif value not in (None, ""):
+            elif value not in _VOID:
                 self._fields[key] = value
         return mended(added)
 

@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from surecall.adapt import applied, lesson_of
 from surecall.capabilities import Capabilities, check_budget, estimate_tokens
 from surecall.config import ToolCallingConfig
 from surecall.envelope import fault_of
@@ -51,6 +52,7 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     attempt: int
     elapsed_ms: int
     response_bytes: int
+    lessons: tuple[str, ...] = ()
 
 
 class PromptRunner:
@@ -69,6 +71,8 @@ class PromptRunner:
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
         self.jitter = jitter
+        # What the endpoint was found to refuse, by model. A client that keeps it shares it.
+        self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
         self._capabilities = capabilities
         key = getattr(client, "api_key", None)
         self._redact_answer = Redactor(key, wary=False)
@@ -126,9 +130,11 @@ class Conversation:
     async def ask(self, plan: Plan, turn: int = 0) -> Exchange:
         """Send a plan and read the reply; passing faults are retried, others raised."""
         runner = self._runner
+        lessons = runner.lessons.get(plan.model, ())
+        plan = applied(plan, lessons)
         request = self._composer.compose(plan)
         runner.check(plan, request)
-        attempt = 0
+        attempt = learned = 0
         while True:
             attempt += 1
             self._announce(plan, request, turn, attempt)
@@ -137,15 +143,35 @@ class Conversation:
             elapsed_ms = round((time.perf_counter() - started) * 1000)
             if not isinstance(outcome, Fault):
                 reply, body, size = outcome
-                return Exchange(reply, body, request.hash, attempt, elapsed_ms, size)
+                return Exchange(reply, body, request.hash, attempt, elapsed_ms, size, lessons)
             fault = runner.redacted(outcome)
             self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
-            wait = runner.retry.wait(fault, attempt, runner.jitter())
+            lesson = lesson_of(fault, plan)
+            if lesson is not None:
+                learned += 1
+                lessons = (*lessons, lesson)
+                runner.lessons[plan.model] = lessons
+                plan = applied(plan, lessons)
+                request = self._composer.compose(plan)
+                self._retry(plan, turn, attempt, 0.0, lesson)
+                continue
+            wait = runner.retry.wait(fault, attempt - learned, runner.jitter())
             if wait is None:
                 raise ProviderError(fault)
-            tools = bool(plan.tools)
-            self._emit(RequestRetried, turn, attempt=attempt, wait_s=wait, tools_enabled=tools)
+            self._retry(plan, turn, attempt, wait)
             await runner.sleep(wait)
+
+    def _retry(
+        self, plan: Plan, turn: int, attempt: int, wait_s: float, dropped: str | None = None
+    ) -> None:
+        self._emit(
+            RequestRetried,
+            turn,
+            attempt=attempt,
+            wait_s=wait_s,
+            tools_enabled=bool(plan.tools),
+            dropped=dropped,
+        )
 
     def _announce(self, plan: Plan, request: Request, turn: int, attempt: int) -> None:
         self._emit(

@@ -7,6 +7,7 @@ with what was read then. Either the same run comes out, or the first divergence 
 from collections import deque
 from typing import TypeVar
 
+from surecall.adapt import applied
 from surecall.config import ToolCallingConfig
 from surecall.errors import ReplayDiverged
 from surecall.events import (
@@ -23,7 +24,7 @@ from surecall.outcome import RunResult, last_text, usage_of
 from surecall.pipeline import Composer, inbound
 from surecall.registry import ToolDefinition, ToolRegistry
 from surecall.state import Ask, Call, Done, Fail, Run
-from surecall.types import Plan, ToolCall, ToolSpec
+from surecall.types import Plan, ToolCall, ToolResult, ToolSpec
 
 _Recorded = RequestEnded | CallEnded | RunRefused | RunEnded | RunStopped
 T = TypeVar("T", RequestEnded, CallEnded, RunRefused, RunEnded, RunStopped)
@@ -70,6 +71,7 @@ class _Replay:
 
     def _ask(self, run: Run, plan: Plan) -> Run:
         recorded = self._take(run, RequestEnded)
+        plan = applied(plan, recorded.lessons)
         if self._composer.compose(plan).hash != recorded.request_hash:
             raise ReplayDiverged(run.turn, "the request differs from the recorded one")
         if (reply := inbound(recorded.body, plan, self._config, self._registry)) != recorded.reply:
@@ -80,10 +82,10 @@ class _Replay:
         return heard(run, recorded.reply)
 
     def _call(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
-        results = []
+        results: list[ToolResult] = []
         for call in calls:
             if isinstance(self._next(run), RunRefused):
-                return refused(run, self._take(run, RunRefused).fault)
+                return refused(ran(run, results), self._take(run, RunRefused).fault)
             result = self._take(run, CallEnded).result
             if result.call_id != call.id:
                 raise ReplayDiverged(

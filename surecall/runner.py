@@ -31,7 +31,7 @@ from surecall.threads import Threads
 from surecall.trace import Observer, Recorder, allowed_context
 from surecall.transport import Client
 from surecall.types import Refusal, System, User
-from surecall.wire import parse_message
+from surecall.wire import encodable, parse_message
 
 
 class ToolLoopRunner:
@@ -57,7 +57,7 @@ class ToolLoopRunner:
         self.client = client
         self.model = model
         self._config = config or ToolCallingConfig()
-        self._system = System(system) if system else None
+        self._system = System(encodable(system)) if system else None
         self._executor = executor
         self._observers = tuple(observers)
         self._tool_policy = tool_policy
@@ -98,7 +98,7 @@ class ToolLoopRunner:
         config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
         earlier = legal_history([parse_message(item) for item in history])
         words = user_text.strip() if isinstance(user_text, str) else user_text
-        asked = (User(user_text),) if words else ()
+        asked = (User(encodable(user_text)),) if words else ()
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
         run = Run(

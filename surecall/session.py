@@ -110,6 +110,7 @@ class Session:
             attempt=exchange.attempt,
             elapsed_ms=exchange.elapsed_ms,
             response_bytes=exchange.response_bytes,
+            lessons=exchange.lessons,
             ignored_tool_calls=tuple(call.id for call in said.ignored),
         )
         if isinstance(after.last, User):
@@ -121,10 +122,14 @@ class Session:
             )
 
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
+        results: list[ToolResult] = []
         try:
-            return ran(run, [await self._answer(run.turn - 1, call) for call in calls])
+            for call in calls:
+                results.append(await self._answer(run.turn - 1, call))  # noqa: PERF401  # kept when a later one raises
         except PolicyBroken as broken:
-            return self._refuse(run, _policy_fault(broken.__cause__ or broken))
+            # What has run by now has run; the transcript must say so.
+            return self._refuse(ran(run, results), _policy_fault(broken.__cause__ or broken))
+        return ran(run, results)
 
     async def _answer(self, turn: int, call: ToolCall) -> ToolResult:
         left = self._deadline - time.monotonic()

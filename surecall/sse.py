@@ -61,7 +61,8 @@ class SseDecoder:
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take the next bytes; return the events that are complete now."""
         self._total += len(chunk)
-        _check(self._total, self._max_total, "bytes in one stream")
+        if self._total > self._max_total:
+            raise _too_large(self._max_total, "bytes in one stream")
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
@@ -72,7 +73,8 @@ class SseDecoder:
         rest = b"" if chunk.endswith(_BREAKS) else lines.pop()
         events = [event for line in lines if (event := self._end_line(line)) is not None]
         self._line += rest
-        _check(self._size + len(self._line), self._max_event, "bytes in one event")
+        if self._size + len(self._line) > self._max_event:
+            raise _too_large(self._max_event, "bytes in one event")
         return events
 
     def close(self) -> list[SseEvent]:
@@ -91,7 +93,8 @@ class SseDecoder:
         if self._first:
             self._first = False
             line = line.removeprefix(_BYTE_ORDER_MARK)
-        _check(self._size + len(line), self._max_event, "bytes in one event")
+        if self._size + len(line) > self._max_event:
+            raise _too_large(self._max_event, "bytes in one event")
         if not line:
             return self._dispatch()
         self._field(line)
@@ -115,7 +118,8 @@ class SseDecoder:
         if not data:
             return None
         self._count += 1
-        _check(self._count, self._max_events, "events in one stream")
+        if self._count > self._max_events:
+            raise _too_large(self._max_events, "events in one stream")
         return SseEvent("\n".join(data), event or "message", self._id)
 
 
@@ -123,7 +127,6 @@ def _text(value: bytes) -> str:
     return value.removeprefix(b" ").decode("utf-8", "replace")
 
 
-def _check(amount: int, limit: int, what: str) -> None:
-    if amount > limit:
-        message = f"The streamed answer has more than {limit} {what}."
-        raise ProviderError(Fault(ErrorCode.RESPONSE_TOO_LARGE, message))
+def _too_large(limit: int, what: str) -> ProviderError:
+    message = f"The streamed answer has more than {limit} {what}."
+    return ProviderError(Fault(ErrorCode.RESPONSE_TOO_LARGE, message))

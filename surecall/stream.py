@@ -26,9 +26,9 @@ MAX_QUOTE = 2_000
 _DONE = "[DONE]"
 _ERROR_STATUSES = frozenset(map(str, range(400, 600)))
 _HEAD_KEYS = ("id", "model", "provider", "created", "system_fingerprint", "service_tier")
-_TEXT_KEYS = ("content", "reasoning_content", "reasoning", "refusal")
+_TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
 _DETAILS = "reasoning_details"
-_MESSAGE_KEYS = frozenset({*_TEXT_KEYS, _DETAILS, "role", "tool_calls", "function_call"})
+_MESSAGE_KEYS = _TEXT_KEYS | {_DETAILS, "role", "tool_calls", "function_call"}
 # A reply that was cut off stays so, whatever a later chunk says.
 _LASTING_REASONS = frozenset({"length", "content_filter", "error"})
 
@@ -129,16 +129,16 @@ class Assembler:
         for key in _HEAD_KEYS:
             if chunk.get(key) and key not in self._head:
                 self._head[key] = chunk[key]
-        self._add_usage(chunk)
-        self._add_usage(chunk.get("x_groq"))
+        self._add_usage(chunk.get("usage"))
+        if isinstance(groq := chunk.get("x_groq"), dict):
+            self._add_usage(groq.get("usage"))
         choices = chunk.get("choices")
         if not isinstance(choices, list):
             return []
         return [delta for choice in choices for delta in self._add_choice(choice)]
 
-    def _add_usage(self, holder: Any) -> None:
-        usage = holder.get("usage") if isinstance(holder, dict) else None
-        if isinstance(usage, dict) and usage:
+    def _add_usage(self, usage: Any) -> None:
+        if usage and isinstance(usage, dict):
             self._usage = usage
 
     def _add_choice(self, choice: Any) -> list[Delta]:
@@ -147,7 +147,7 @@ class Assembler:
         if _holds_error(choice):
             self._fault = self._judge(choice)
             return []
-        self._add_usage(choice)
+        self._add_usage(choice.get("usage"))
         self._note_reason(choice)
         delta, whole = choice.get("delta"), choice.get("message")
         deltas: list[Delta] = []
@@ -277,7 +277,9 @@ class _Message:
 
 def _texts(message: JSON) -> dict[str, str]:
     """Return the texts of a message by their keys; parts of the content go where they belong."""
-    texts = {key: text for key in _TEXT_KEYS if isinstance(text := message.get(key), str)}
+    texts = {
+        key: text for key, text in message.items() if key in _TEXT_KEYS and isinstance(text, str)
+    }
     content = message.get("content")
     if isinstance(content, list | dict):
         texts["content"] = text_of(content)

@@ -103,6 +103,7 @@ class OpenAICompatible:
         self._lines: dict[asyncio.AbstractEventLoop, _Held] = {}
         self._url = self.url(_ENDPOINT)
         self.api_key = _checked_key(api_key)
+        self.lessons: dict[str, tuple[str, ...]] = {}
         self.limits = limits
 
     def __repr__(self) -> str:

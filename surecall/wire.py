@@ -92,6 +92,15 @@ def _decoded(data: bytes) -> Any:
         raise ValueError("JSON nested too deeply") from None
 
 
+def encodable(value: Any) -> Any:
+    """Return a JSON value that can be written; nearly always the very same."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return scrub(value)
+    return value
+
+
 def scrub(value: Any) -> Any:
     """Copy a JSON value with every lone surrogate replaced by U+FFFD."""
     match value:
@@ -156,9 +165,9 @@ def parse_message(item: Any) -> Message:
         case System() | User() | Assistant() | ToolResult() | Refusal():
             return item
         case str():
-            return User(item)
+            return User(encodable(item))
         case dict():
-            return _parse_mapping(item)
+            return _parse_mapping(encodable(item))
         case _:
             raise ConfigError(
                 f"a history item must be a message or a mapping, not {type(item).__name__}"

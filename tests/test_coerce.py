@@ -248,6 +248,8 @@ def test_the_first_items_may_have_schemas_of_their_own() -> None:
     schema = tool({"prefixItems": [STRING, True, BOOLEAN], "items": INTEGER})
     before, after = ["1", "1", "true", "1", "1"], ["1", "1", True, 1, 1]
     assert_becomes({"x": before}, schema, {"x": after}, "boolean_from_text", "number_from_text")
+    pair = tool({"prefixItems": [INTEGER]})
+    assert_becomes({"x": ["1", "1"]}, pair, {"x": [1, "1"]}, "number_from_text")
     either = {"type": ["string", "integer"]}
     both = {"prefixItems": [STRING], "items": either, "allOf": [{"prefixItems": [{}, INTEGER]}]}
     assert_becomes({"x": ["1", "1", "1"]}, tool(both), {"x": ["1", 1, "1"]}, "number_from_text")

@@ -110,7 +110,7 @@ NONSENSE = st.recursive(
 
 
 @given(OBJECTS | VALUES | JSON_VALUES, SCHEMAS | NONSENSE)
-@settings(max_examples=500)
+@settings(max_examples=300)
 def test_nothing_raises_nothing_is_mutated_and_a_second_time_changes_nothing(
     value: Any, schema: Any
 ) -> None:
@@ -127,7 +127,7 @@ def test_nothing_raises_nothing_is_mutated_and_a_second_time_changes_nothing(
 
 
 @given(st.lists(OBJECTS | VALUES, min_size=1, max_size=8), SCHEMAS)
-@settings(max_examples=300)
+@settings(max_examples=200)
 def test_what_the_schema_accepts_keeps_its_value(values: list[Any], schema: JSON) -> None:
     try:
         accepts = jsonschema_rs.validator_for(schema, validate_formats=True).is_valid
@@ -324,7 +324,7 @@ def test_references_that_double_are_followed_once() -> None:
     assert_becomes({"x": "1"}, doubling("allOf", tool(INTEGER)), {"x": 1}, "number_from_text")
 
 
-@pytest.mark.parametrize("value", [{"x": "1"}, {"x": 1}, {"x": "1" * 100_000}])
+@pytest.mark.parametrize("value", [{"x": "1"}, {"x": 1}])
 def test_alternatives_that_double_are_given_up(value: JSON) -> None:
     fit = coercer(doubling("anyOf", tool(INTEGER)))
     began = time.process_time()

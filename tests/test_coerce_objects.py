@@ -228,7 +228,17 @@ def test_an_alternative_that_refuses_an_empty_text_does_not_count() -> None:
     )
 
 
-@pytest.mark.parametrize("other", [OBJECT, {}, True, {"properties": {"n": STRING}}])
+@pytest.mark.parametrize(
+    "other",
+    [
+        OBJECT,
+        {},
+        True,
+        {"properties": {"n": STRING}},
+        {"properties": {"n": STRING}, "additionalProperties": False},
+        any_of({"required": ["y"]}, OBJECT),
+    ],
+)
 def test_what_one_alternative_accepts_is_left_alone(other: Any) -> None:
     assert_stays({"x": {"n": "1"}}, tool(any_of(POINT, other)))
 
@@ -301,6 +311,13 @@ def test_a_reference_to_nothing_known_demands_nothing(pointer: Any) -> None:
 @pytest.mark.parametrize("key", ["allOf", "anyOf"])
 def test_a_schema_that_only_refers_to_itself_demands_nothing(key: str) -> None:
     assert_stays({"x": "1"}, {key: [{"$ref": "#"}, {"$ref": "#", "title": "again"}]})
+
+
+def test_a_definition_that_only_refers_to_itself_demands_nothing() -> None:
+    reference = {"$ref": "#/$defs/loop"}
+    schema = tool(reference, required=False) | {"$defs": {"loop": any_of(reference)}}
+    assert_stays({"x": ""}, schema)
+    assert_stays({"x": None}, schema)
 
 
 def test_what_stands_beside_a_reference_counts_too() -> None:

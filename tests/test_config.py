@@ -97,9 +97,60 @@ def test_no_settings_are_the_defaults() -> None:
     assert ToolCallingConfig.from_mapping({}) == DEFAULT == DEFAULT.but()
 
 
+DEFAULTS = {
+    "tool_use_mode": "relaxed",
+    "tool_failure_policy": "fatal",
+    "tool_allowlist": None,
+    "tool_denylist": (),
+    "tool_choice": "auto",
+    "policy_error_mode": "deny",
+    "fix_empty_final": True,
+    "fix_empty_final_user_text": "Please give your final answer now, as plain text.",
+    "fix_empty_final_disable_tools": True,
+    "tools_off_style": "omit",
+    "max_turns": 12,
+    "max_tool_args_bytes": 200_000,
+    "max_tool_output_bytes": 200_000,
+    "max_tool_calls_per_turn": None,
+    "max_total_tool_calls": 100,
+    "max_unknown_tool_calls": 3,
+    "repeat_note_at": 2,
+    "repeat_block_at": 3,
+    "repeat_stop_at": 6,
+    "tool_timeout_s": 60.0,
+    "run_deadline_s": 600.0,
+    "max_tool_definitions_count": 128,
+    "max_tool_definitions_bytes": 200_000,
+    "validate_arguments": True,
+    "request_overrides": {},
+    "unsupported_options": (),
+    "fallback_retry_count": 0,
+    "keep_text_beside_calls": False,
+    "echo_fields": ("reasoning_content", "reasoning_details"),
+    "echo_call_fields": True,
+    "message_transforms": (),
+    "tool_transforms": (),
+    "response_transforms": (),
+    "tool_call_transforms": (),
+    "tool_result_transforms": (),
+    "event_context_keys": (),
+}
+
+
+def test_the_defaults_are_these() -> None:
+    assert DEFAULT.to_mapping() == DEFAULTS
+
+
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         DEFAULT.max_turns = 3  # type: ignore[misc]  # the point of the test
+
+
+def test_settings_have_names_and_there_are_no_others() -> None:
+    with pytest.raises(TypeError):
+        ToolCallingConfig(ToolUseMode.RELAXED)  # type: ignore[call-arg]  # the point of the test
+    with pytest.raises(msgspec.ValidationError, match="unknown field `max_turn`"):
+        msgspec.json.decode(b'{"max_turn": 3}', type=ToolCallingConfig)
 
 
 @pytest.mark.parametrize(

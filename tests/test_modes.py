@@ -179,7 +179,7 @@ def test_a_tool_that_ran_cannot_excuse_itself_with_our_words() -> None:
     model = ScriptedModel(calls("clever"), says("done"))
     with pytest.raises(ToolUseError) as failed:
         asyncio.run(runner(model, clever, **ENFORCED).run("hi"))
-    assert failed.value.code is ErrorCode.TOOL_ERROR
+    assert failed.value.details["failed_tools"] == ["clever"]
 
 
 @proves("C65")

@@ -12,6 +12,7 @@ from surecall.errors import ErrorCode
 from surecall.events import PolicyErred
 from surecall.outcome import RunResult, ToolUseError
 from surecall.registry import ToolRegistry
+from surecall.replay import replay
 from surecall.runner import ToolLoopRunner
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.types import ToolCall, ToolResult, ToolSpec
@@ -145,6 +146,20 @@ def test_a_policy_that_raises_can_end_the_run() -> None:
     assert "OSError" in str(failed.value)
     assert market.bought == []
     assert len(errors(failed.value.result)) == 1
+
+
+def test_what_ran_before_a_policy_broke_stays_in_the_transcript() -> None:
+    class Fickle(Warden):
+        async def later(self) -> Decision:
+            return Decision("allow") if len(self.asked) == 1 else await super().later()
+
+    market = Market()
+    both = calls_many(calls("buy", item="tea"), calls("look"))
+    with pytest.raises(ToolUseError) as failed:
+        market.run(Fickle(OSError("no database")), both, policy_error_mode="raise")
+    assert market.bought == ["tea"]
+    assert answer_of(failed.value.result).ok
+    assert replay(failed.value.result.trace).run == failed.value.result.run
 
 
 def test_the_event_of_a_policy_error_is_short_and_tells_the_turn() -> None:

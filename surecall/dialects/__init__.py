@@ -7,5 +7,14 @@ inverse, one writer per dialect.
 from surecall.dialects.engine import recover
 from surecall.dialects.found import Found, PassedOver, Recovered
 from surecall.dialects.openers import first_opener
+from surecall.dialects.writing import WEAK_ROWS, WRITERS
 
-__all__ = ["Found", "PassedOver", "Recovered", "first_opener", "recover"]
+__all__ = [
+    "WEAK_ROWS",
+    "WRITERS",
+    "Found",
+    "PassedOver",
+    "Recovered",
+    "first_opener",
+    "recover",
+]

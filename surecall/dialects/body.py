@@ -30,6 +30,7 @@ class Envelope:
         self.row = ""
         self.id: str | None = None
         self.fenced = False
+        self.led = False
         while (step := self._step(source, at)) is not None:
             at = source.blanks(step)
         self.end = self._fence(source, at)
@@ -41,6 +42,7 @@ class Envelope:
             return None
         if opener.kind == "dsml" and head_at(source, at):
             return None
+        self.led = self.led or opener.stem == LEAD
         end, row = self._tag(source, at, opener)
         if end is not None and (not self.row or self.row == "C12"):
             self.row = row
@@ -179,7 +181,7 @@ def _row(kind: str, row: str) -> str:
 
 
 def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
-    if made_of == "tags":
+    if made_of == "tags" or envelope.led:
         return "C12"
     if style == "C1":
         return _row("function json" if made_of == "json" else "function", envelope.row)

@@ -32,6 +32,8 @@ from surecall.dialects.weak import may_begin, read_tool_tag, read_unmarked, sect
 from surecall.types import ToolSpec
 
 _SNIPPET = 60
+# So many broken calls in a text are looked at; after that many more, the rest of it stays text.
+_REFUSAL_COST = 20_000
 _ANYWHERE = "function_call:"
 _STRIPPED_START = "analysis"
 
@@ -138,6 +140,7 @@ class _Scan:
             if place >= self._followed:
                 self._pass_over(place, refusal.reason)
             self._followed = max(self._followed, refusal.at)
+            self._source.pay(_REFUSAL_COST)
             return after
 
     def _read(self, place: int, opener: Opener) -> Section:
@@ -215,6 +218,7 @@ class _Scan:
             if self._text[place] in "{[":
                 self._pass_over(place, refusal.reason)
             self._line = self._end_of_line(max(refusal.at, place))
+            self._source.pay(_REFUSAL_COST)
             return place
 
     def _ending_line(self, found: Section) -> Section:

@@ -17,6 +17,8 @@ from surecall.dialects.values import decoded, read_value, typed
 from surecall.types import JSON, ToolSpec
 
 _MAX_TAG = 400
+# A tag inside a value costs as much time as searching this many characters.
+_TAG_COST = 2_000
 _SEP = "<|sep|>"
 _WRAPPED = ("arguments", "input", "parameters", "properties")
 _CDATA = ("<![CDATA[", "]]>")
@@ -297,10 +299,12 @@ class Body:
                 if self._goes_on(at):
                     return own, at, False
                 last = own
+                source.pay(_TAG_COST)
             elif self._is_missing_its_end(other):
                 return (last if last >= 0 else other), other, False
             else:
                 at = other + 1
+                source.pay(_TAG_COST)
 
     def _goes_on(self, at: int) -> bool:
         """Whether a call can go on, or end, after a closing tag."""

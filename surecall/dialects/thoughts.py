@@ -7,6 +7,9 @@ import msgspec
 from surecall.dialects.found import Found, PassedOver, Recovered
 
 
+MAX_PASSED_OVER = 64
+
+
 class _Taken(msgspec.Struct, frozen=True):
     """The calls of one section, and the stretch of text that they came from."""
 
@@ -51,7 +54,8 @@ class Pieces:
 
     def pass_over(self, passed: PassedOver) -> None:
         """Remember what was not taken for a call."""
-        self._passed.append(passed)
+        if len(self._passed) < MAX_PASSED_OVER:
+            self._passed.append(passed)
 
     def open_thought(self, start: int, inside: int) -> None:
         """Begin a block of reasoning."""
@@ -61,11 +65,15 @@ class Pieces:
         """End the block of reasoning; without one that was opened, all so far was reasoning."""
         start, inside = since or self._open or (0, 0)
         self._open = None
-        self._thoughts = [thought for thought in self._thoughts if thought[0] < start]
+        while self._thoughts and self._thoughts[-1][0] >= start:
+            self._thoughts.pop()
         self._thoughts.append((start, inside, stop, end))
-        self._drafts += (taken for taken in self._taken if taken.start >= start)
-        self._taken = [taken for taken in self._taken if taken.start < start]
-        self._cuts = [cut for cut in self._cuts if cut[0] < start]
+        drafts = []
+        while self._taken and self._taken[-1].start >= start:
+            drafts.append(self._taken.pop())
+        self._drafts += reversed(drafts)
+        while self._cuts and self._cuts[-1][0] >= start:
+            self._cuts.pop()
 
     def recovered(self, *, keep_reasoning: bool) -> Recovered:
         """Put together what is left."""

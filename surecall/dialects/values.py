@@ -20,6 +20,7 @@ _SCALARS = ("integer", "number", "boolean")
 # Reading in Python is that much slower than searching, and a failed reading is paid in full.
 _LOOSE_COST = 24
 _STRICT_COST = 4
+_DEEP_COST = 50_000
 
 
 class Value(msgspec.Struct, frozen=True):
@@ -57,8 +58,10 @@ def read_value(source: Source, at: int, *, bare: bool = False) -> Value:
     except json.JSONDecodeError as error:
         # An unterminated string is reported where it begins, after a look at all that follows.
         reached = len(text) if error.msg.startswith("Unterminated") else error.pos
-        source.pay(_STRICT_COST * (reached - at))
+        # The error itself counts the lines of the whole text before it.
+        source.pay(_STRICT_COST * (reached - at) + error.pos)
     except RecursionError:
+        source.pay(_DEEP_COST)
         raise NotACall("the JSON is nested too deeply", at) from None
     except (ValueError, _Twice):
         source.pay(_STRICT_COST * (len(text) - at))

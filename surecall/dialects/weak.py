@@ -82,6 +82,6 @@ def _read_named(source: Source, at: int) -> Section:
     prefix = next((prefix for prefix in _NAMED_ROWS if asked.startswith(prefix)), "")
     if known(source.tools, asked.removeprefix(prefix)) is None:
         raise NotACall(f"no tool is called {asked[:40]!r}", at + len(asked))
-    row = _NAMED_ROWS.get(prefix, "B10" if '<|"|>' in source.text else "A17")
+    row = _NAMED_ROWS.get(prefix, "B10" if source.find('<|"|>', at) >= 0 else "A17")
     call, _ = read_named(source, at, row)
     return section(source, "B11" if row == "A17" else row, [call], call.end, at)

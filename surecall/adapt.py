@@ -1,0 +1,48 @@
+"""What an endpoint's refusal teaches: leave out the option it names, ask more softly for a call.
+
+A lesson is the name of what to leave out. It is learned from one refused request, applied to the
+same request at once, and remembered for the endpoint, so that nobody pays for it twice.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from surecall.errors import Fault
+from surecall.types import Plan
+
+# Options that change how calls are asked for, not what is answered: safe to leave out.
+DROPPABLE = ("parallel_tool_calls",)
+TOOL_CHOICE = "tool_choice"
+SOFT_CHOICES = ("auto", "none", None)
+REFUSALS = frozenset({400, 404, 422})
+
+
+def lesson_of(fault: Fault, plan: Plan) -> str | None:
+    """Return what a refusal says should be left out of this plan, if it is something we may."""
+    if fault.status not in REFUSALS:
+        return None
+    for option in DROPPABLE:
+        if option in plan.options and option in fault.message:
+            return option
+    if plan.tools and plan.tool_choice not in SOFT_CHOICES and names_tool_choice(fault.message):
+        return TOOL_CHOICE
+    return None
+
+
+def names_tool_choice(message: str) -> bool:
+    """Whether an error is about a call being demanded. Vendors spell it with `_` or a blank."""
+    text = message.lower()
+    return "tool_choice" in text or "tool choice" in text
+
+
+def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
+    """Return the plan without what the endpoint is known to refuse; the same one if all is well."""
+    for lesson in lessons:
+        if lesson == TOOL_CHOICE:
+            if plan.tools and plan.tool_choice not in SOFT_CHOICES:
+                plan = msgspec.structs.replace(plan, tool_choice="auto")
+        elif lesson in plan.options:
+            options = {key: value for key, value in plan.options.items() if key != lesson}
+            plan = msgspec.structs.replace(plan, options=options)
+    return plan

@@ -1,0 +1,133 @@
+"""Laws of the text dialects: what is written can be read, and reading never raises or drags.
+
+What a dialect cannot express is listed in `LIMITS`; everything else must come back as it was.
+"""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.dialects import WEAK_ROWS, WRITERS, first_opener, recover
+from surecall.dialects.openers import is_marked
+from surecall.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
+from surecall.types import JSON, ToolCall, ToolSpec
+
+LIMITS = {
+    "all": "text that begins or ends with blanks, or that holds marks of its own",
+    "C": "a value with its closing tag, then only blanks, then another tag of the call",
+    "C12": "a namespace token in a value; an object whose keys are not declared",
+    "C13": "a value with its closing tag right before a tag; an object of undeclared keys",
+    "B9": "the quote token in a value; a key that is not a word",
+    "B10": "the quote token in a value; a key that is not a word",
+    "D": "an argument whose name is not a word",
+    "ids": "most dialects have none",
+}
+RAW = frozenset({"C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11"})
+NESTED = frozenset({"C12", "C13"})
+COMPACT = frozenset({"B9", "B10"})
+QUOTES = ('<|"|>', "<escape>")
+WITH_IDS = frozenset({"A7", "A11", "B4", "B6"})
+
+NOTE = ToolSpec(
+    "note",
+    "Write a note.",
+    {
+        "type": "object",
+        "properties": {
+            "text": {"type": "string"},
+            "title": {"type": ["string", "null"]},
+            "count": {"type": "integer"},
+            "ratio": {"type": "number"},
+            "flag": {"type": "boolean"},
+            "items": {"type": "array", "items": {"type": "string"}},
+            "meta": {
+                "type": "object",
+                "properties": {"k": {"type": "string"}, "n": {"type": "integer"}},
+            },
+        },
+    },
+)
+PING = ToolSpec("ping-2", "Say nothing.", {"type": "object", "properties": {}})
+TOOLS = (NOTE, PING)
+
+PIECES = (
+    *("'", '"', "\\", "\n", "\r\n", "\t", "`", "```", "{", "}", "[", "]", "(", ")", ",", ":", "=", ";"),
+    *("</tool_call>.", "</parameter>.", "</function>.", "</invoke>.", "</arg_value>.", "</param>."),
+    *("<tool_call>.", "<think>", "</think>", "<b>", "</b>.", "&amp;", "&lt;", "<|x|>", "[TOOL_CALLS]."),
+    *("<function=.", "<parameter=none>.", "é", "東京", "😀", " ", "None", "0", "name", "\\n", "\x00"),
+)
+STRINGS = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map("".join)
+WORDS = st.from_regex(r"[a-z][a-z_]{0,5}", fullmatch=True)
+NUMBERS = st.floats(allow_nan=False, allow_infinity=False)
+TEXTS = st.sampled_from(
+    ["", "Well.", "I'll look.\n\nTwo things:", "So `x < y`, and {a} = [b].", "Größe: 3 µm — 東京"]
+)
+
+
+def values(keys: st.SearchStrategy[str], strings: st.SearchStrategy[str]) -> Any:
+    """Any JSON, with keys and strings of a kind."""
+    scalars = st.none() | st.booleans() | st.integers(-(2**63), 2**63) | NUMBERS | strings
+    return st.recursive(
+        scalars,
+        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+        max_leaves=6,
+    )
+
+
+def expressible(row: str, text: str) -> bool:
+    """Whether a dialect can carry this text as a value, by the list above."""
+    if row in COMPACT:
+        return not any(quote in text for quote in QUOTES)
+    if row == "C12":
+        return LEAD not in text
+    return row != "C13" or "</" not in text
+
+
+def calls(row: str) -> st.SearchStrategy[list[ToolCall]]:
+    """Calls of the kind that a dialect can express."""
+    strings = STRINGS.filter(lambda text: expressible(row, text))
+    free = row not in NESTED
+    keys = WORDS if row in COMPACT else STRINGS
+    meta = st.fixed_dictionaries({}, optional={"k": strings, "n": st.integers()})
+    arguments: st.SearchStrategy[JSON] = st.fixed_dictionaries(
+        {},
+        optional={
+            "text": strings,
+            "count": st.integers(-(10**15), 10**15),
+            "ratio": NUMBERS.filter(lambda number: number != int(number)),
+            "flag": st.booleans(),
+            "items": st.lists(values(keys, strings) if free else strings, max_size=3),
+            "meta": st.dictionaries(keys, values(keys, strings), max_size=3) if free else meta,
+        },
+    )
+    note = arguments.map(lambda found: ToolCall("", "note", found))
+    ping = st.just(ToolCall("", "ping-2", {}))
+    several = st.lists(note | ping, min_size=1, max_size=3)
+    return several.map(
+        lambda found: [
+            ToolCall(f"call{index:05}", call.name, call.arguments)
+            for index, call in enumerate(found)
+        ]
+    )
+
+
+@pytest.mark.parametrize("row", WRITERS)
+@given(data=st.data())
+def test_what_a_dialect_writes_is_read_back_without_being_told_the_dialect(
+    row: str, data: st.DataObject
+) -> None:
+    written, text = data.draw(calls(row)), data.draw(TEXTS)
+
+    found = recover(WRITERS[row](written, text), TOOLS, weak=row in WEAK_ROWS)
+
+    read = [(call.name, call.arguments) for call in found.calls]
+    assert read == [(call.name, call.arguments) for call in written]
+    assert found.text == text
+    assert {(call.dialect, call.grammar, call.truncated) for call in found.calls} == {
+        (row, row[0], False)
+    }
+    if row in WITH_IDS:
+        assert [call.id for call in found.calls] == [call.id for call in written]
