@@ -26,6 +26,7 @@ from surecall.select import (
 WORKAROUNDS: Final = (
     "deepseek_openrouter_compat",
     "gemini_openrouter_compat",
+    "mistral_compat",
     "content_tag_tool_call_fallback",
     "tool_use_disabled",
 )

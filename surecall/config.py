@@ -77,6 +77,9 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     keep_text_beside_calls: bool = False
     echo_fields: tuple[str, ...] = ("reasoning_content", "reasoning_details")
     echo_call_fields: bool = True
+    short_call_ids: bool = False
+    name_tool_messages: bool = False
+    bridge_user_after_tool: bool = False
 
     # Transforms, by name
     message_transforms: tuple[str, ...] = ()
@@ -109,7 +112,13 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     @property
     def wire_style(self) -> WireStyle:
         """How earlier assistant turns are written."""
-        return WireStyle(self.keep_text_beside_calls, self.echo_fields, self.echo_call_fields)
+        return WireStyle(
+            self.keep_text_beside_calls,
+            self.echo_fields,
+            self.echo_call_fields,
+            self.short_call_ids,
+            self.name_tool_messages,
+        )
 
     def but(self, **changes: Any) -> "ToolCallingConfig":
         """Return a copy with some fields changed, checked like any other config."""

@@ -133,7 +133,7 @@ class Arguments:
         if self._limit is None or self.size + len(data) <= self._limit:
             self._text.append(text)
             self.size += len(data)
-        elif not self.too_large:
+        else:
             self._text.append(data[: self._limit + 1 - self.size].decode("utf-8", "ignore"))
             self.size = self._limit + 1
 
@@ -290,19 +290,14 @@ class Calls:
         is_renamed = fragment.name != "" and not self._is_name_of(call, fragment.name)
         if fragment.id and is_own_id and is_own_index:
             return is_renamed and call.arguments.closed
-        if fragment.name and call.name:
-            if is_other_id and not is_renamed:
-                return not call.arguments.continues(fragment.arguments)
-        elif fragment.index is not None and not is_other_id:
-            return False
+        if is_other_id and fragment.name == call.name != "":
+            return not call.arguments.continues(fragment.arguments)
         return is_renamed or call.arguments.restarts(fragment.arguments)
 
     def _is_name_of(self, call: Call, name: str) -> bool:
         """Whether a name is the call's own: again, the rest of it, or a longer start of it."""
-        if name == call.name or not call.name:
+        if name == call.name:
             return True
-        if call.arguments.size:
-            return False
         both_known = {name, call.name} <= self._names
         is_longer = name.startswith(call.name) and not both_known
         return is_longer or self._is_known_start(call.name + name)

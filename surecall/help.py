@@ -40,6 +40,10 @@ HELP: dict[str, str] = {
     "echo_fields": "Fields of an assistant message, such as reasoning, that are sent back as they "
     "came.",
     "echo_call_fields": "Whether unknown fields of a call, such as signatures, are sent back.",
+    "short_call_ids": "Send call ids of nine letters and digits, the only ones Mistral accepts.",
+    "name_tool_messages": "Send the tool's name with each tool message, which Gemini demands.",
+    "bridge_user_after_tool": "Put a short assistant message between a tool message and a user "
+    "message, for endpoints that refuse that order.",
     "message_transforms": "Applied to each outgoing message, in order.",
     "tool_transforms": "Applied to each outgoing tool definition.",
     "response_transforms": "Applied to each incoming assistant message.",

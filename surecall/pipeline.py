@@ -21,7 +21,17 @@ from surecall.history import Ids, ids_of
 from surecall.names import nearest
 from surecall.registry import Toolbox
 from surecall.transforms import MESSAGE, RESPONSE, TOOL, TOOL_CALL
-from surecall.types import JSON, Message, Plan, Problem, Reply, ToolCall, ToolSpec
+from surecall.types import (
+    JSON,
+    Message,
+    Plan,
+    Problem,
+    Reply,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
 from surecall.wire import (
     call_extra,
     call_parts,
@@ -36,6 +46,7 @@ from surecall.wire import (
 )
 
 SHORT_LIST = 12
+BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
 CUT_OFF = frozenset({"length", "content_filter"})
 
 
@@ -84,7 +95,22 @@ class Composer:
             del written[position:]
             written.append((message, self._message(message)))
         del written[len(messages) :]
+        if self._config.bridge_user_after_tool:
+            return self._bridged()
         return [raw for _, raw in written if raw is not None]
+
+    def _bridged(self) -> list[msgspec.Raw]:
+        """Put an assistant's word between a tool's result and what the user says next."""
+        rendered: list[msgspec.Raw] = []
+        after_tool = False
+        for message, raw in self._written:
+            if raw is None:
+                continue
+            if after_tool and isinstance(message, User):
+                rendered.append(BRIDGE)
+            rendered.append(raw)
+            after_tool = isinstance(message, ToolResult)
+        return rendered
 
     def _message(self, message: Message) -> msgspec.Raw | None:
         rendered = render_message(message, self._style)

@@ -39,11 +39,13 @@ TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
 PROVIDER_CHANGES: dict[str, JSON] = {
     "openai": {"echo_fields": ()},
     "mistral": {"echo_fields": (), "echo_call_fields": False},
+    "gemini": {"name_tool_messages": True},
     "groq": {"echo_fields": ()},
     "fireworks": {"echo_fields": ("reasoning_content",)},
     "cerebras": {"echo_fields": ()},
 }
 PROVIDER_WORKAROUNDS = {
+    "mistral": "mistral_compat",
     "deepseek": "deepseek_openrouter_compat",
     "gemini": "gemini_openrouter_compat",
 }
@@ -67,6 +69,12 @@ def gemini_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConf
     """Mark calls without a thought signature, so that Gemini does not refuse the history."""
     name = "assistant_tool_calls_signature_skip_validator_if_missing"
     return config.but(message_transforms=union(config.message_transforms, (name,)))
+
+
+@PRESET.register
+def mistral_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send short call ids and named tool messages, and no user message right after a tool's."""
+    return config.but(short_call_ids=True, name_tool_messages=True, bridge_user_after_tool=True)
 
 
 @PRESET.register

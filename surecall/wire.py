@@ -4,8 +4,10 @@ Writers emit only the documented form. Readers are tolerant: they take what is u
 raise on shape. `render_message` and `parse_message` are a pair; so are `encode` and `decode`.
 """
 
+import hashlib
 import json
 import math
+import string
 from collections.abc import Iterable
 from typing import Any
 
@@ -33,6 +35,8 @@ RESERVED_OPTIONS = frozenset(
 _MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "function_call", "name"})
 _CALL_KEYS = frozenset({"id", "type", "function", "index"})
 _NO_LIMIT = 1 << 62
+_DIGITS = string.digits + string.ascii_letters
+SHORT_ID = 9
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
 
@@ -43,6 +47,8 @@ class WireStyle(msgspec.Struct, frozen=True):
     keep_text_beside_calls: bool = False
     echo_fields: tuple[str, ...] = ()
     echo_call_fields: bool = True
+    short_call_ids: bool = False
+    name_tool_messages: bool = False
 
 
 def encode(value: Any) -> bytes:
@@ -134,9 +140,15 @@ def render_message(message: Message, style: WireStyle) -> JSON | None:
         case Assistant():
             return _render_assistant(message, style)
         case ToolResult():
-            return {"role": "tool", "tool_call_id": message.call_id, "content": message.content}
+            return _render_result(message, style)
         case Refusal():  # pragma: no branch  # a closed union: mypy knows that there is no other
             return None
+
+
+def _render_result(message: ToolResult, style: WireStyle) -> JSON:
+    call_id = short_id(message.call_id) if style.short_call_ids else message.call_id
+    rendered: JSON = {"role": "tool", "tool_call_id": call_id, "content": message.content}
+    return rendered | {"name": legal(message.name)} if style.name_tool_messages else rendered
 
 
 def _render_assistant(message: Assistant, style: WireStyle) -> JSON | None:
@@ -155,8 +167,21 @@ def _render_assistant(message: Assistant, style: WireStyle) -> JSON | None:
 
 def _render_call(call: ToolCall, style: WireStyle) -> JSON:
     function = {"name": legal(call.name), "arguments": encode(call.arguments).decode()}
-    rendered: JSON = {"id": call.id, "type": "function", "function": function}
+    call_id = short_id(call.id) if style.short_call_ids else call.id
+    rendered: JSON = {"id": call_id, "type": "function", "function": function}
     return call.extra | rendered if style.echo_call_fields else rendered
+
+
+def short_id(call_id: str) -> str:
+    """Return an id of nine letters and digits; one that is so already stays as it is."""
+    if len(call_id) == SHORT_ID and call_id.isascii() and call_id.isalnum():
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
+    digits = []
+    for _ in range(SHORT_ID):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
 
 
 def parse_message(item: Any) -> Message:

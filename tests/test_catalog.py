@@ -52,7 +52,8 @@ def test_everything_a_packaged_entry_names_exists_and_fits(model: CatalogModel) 
 
 
 def test_every_workaround_is_put_to_use() -> None:
-    assert {name for model in BUILTIN.models for name in model.workarounds} == set(WORKAROUNDS)
+    entries = (*BUILTIN.models, *BUILTIN.rules)
+    assert {name for entry in entries for name in entry.workarounds} == set(WORKAROUNDS)
 
 
 @pytest.mark.parametrize(

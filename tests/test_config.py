@@ -128,6 +128,9 @@ DEFAULTS = {
     "keep_text_beside_calls": False,
     "echo_fields": ("reasoning_content", "reasoning_details"),
     "echo_call_fields": True,
+    "short_call_ids": False,
+    "name_tool_messages": False,
+    "bridge_user_after_tool": False,
     "message_transforms": (),
     "tool_transforms": (),
     "response_transforms": (),
@@ -179,7 +182,7 @@ def test_what_is_no_setting_is_refused_in_one_sentence(mapping: Any, sentence: s
 
 
 def test_a_key_that_is_no_text_is_refused_too() -> None:
-    assert refusal({3: 4}).startswith('unknown configuration key "3"; known: "echo_call_fields", ')
+    assert refusal({3: 4}).startswith('unknown configuration key "3"; known: "bridge_user_after_tool", ')
 
 
 @proves("C69")

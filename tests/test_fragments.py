@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from surecall.arguments import read_arguments
-from surecall.errors import ErrorCode
+from surecall.errors import ErrorCode, Fault
 from surecall.fragments import Arguments, Text
+from surecall.sse import SseEvent
 from surecall.types import JSON
-from tests.streams import END, body_of, call_chunk, calls_of, chunk, fragment, pairs_of
+from tests.streams import END, assembled, body_of, call_chunk, calls_of, chunk, fragment, pairs_of
 
 A, B = '{"a":1}', '{"b":2}'
 
@@ -94,8 +95,11 @@ def test_the_size_is_that_of_the_merged_value() -> None:
 
 
 def test_a_call_that_was_too_large_is_no_reason_to_call_the_stream_cut() -> None:
-    begun = call_chunk(fragment('{"a":"' + "x" * 99, index=0, name="f"))
-    assert body_of(begun, END, max_arguments_bytes=20)["choices"]
+    begun = json.dumps(call_chunk(fragment('{"a":"' + "x" * 99, index=0, name="f")))
+    events = [SseEvent(begun), SseEvent("[DONE]")]
+
+    assert isinstance(assembled(events, max_arguments_bytes=20)[0], dict)
+    assert isinstance(assembled(events)[0], Fault)
 
 
 @pytest.mark.parametrize(
@@ -111,6 +115,14 @@ def test_a_call_that_was_too_large_is_no_reason_to_call_the_stream_cut() -> None
                 fragment("1", index=0, id="y", name="f"),
                 fragment("", index=0, id="z", name="f"),
                 fragment("}", index=0, id="y", name="f"),
+            ],
+            [A],
+        ),
+        (
+            [
+                fragment('{"a":', index=0, id="x", name="f"),
+                fragment("1}", index=0, id="y"),
+                fragment("", index=0, id="y", name="f"),
             ],
             [A],
         ),
@@ -163,7 +175,11 @@ def test_a_fragment_finds_its_call(fragments: list[Any], expected: list[Any]) ->
          [("read_file", A)]),
         ([fragment("", index=0, name="f"), fragment(A, index=0, name=" ")], [("f", A)]),
         ([fragment("", index=0, name=7), fragment(A, index=0, name="f")], [("f", A)]),
+        ([fragment('{"a":', index=0, name="wri"), fragment("1}", index=0, name="te")],
+         [("write", A)]),
         ([fragment(A), fragment("", name="f", id="x")], [("f", A)]),
+        ([fragment(A, index=0), fragment(B, index=0, name="f")], [("", A), ("f", B)]),
+        ([fragment(A, index=0), fragment(A, index=0, name="f", id="x")], [("f", A)]),
         ([fragment(A, id="x"), fragment("", index=0, id="y", name="f")], [("", A), ("f", "")]),
     ],
 )  # fmt: skip

@@ -45,6 +45,7 @@ ABOUT = {
     "default_tool_calling": {"response_transforms", "tool_call_transforms", "request_overrides"},
     "deepseek_openrouter_compat": {"message_transforms"},
     "gemini_openrouter_compat": {"message_transforms"},
+    "mistral_compat": {"short_call_ids", "name_tool_messages", "bridge_user_after_tool"},
     "content_tag_tool_call_fallback": {"response_transforms"},
     "tool_use_disabled": {"tool_use_mode"},
 }
@@ -53,6 +54,7 @@ PROVIDER_FIELDS = ABOUT["default_tool_calling"] | {
     "unsupported_options",
     "echo_fields",
     "echo_call_fields",
+    *ABOUT["mistral_compat"],
 }
 
 

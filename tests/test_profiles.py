@@ -1,0 +1,103 @@
+"""Wire profiles: what particular endpoints demand of a history, and get."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from surecall import ToolCallingConfig, ToolLoopRunner, ToolRegistry, presets, replay, tool
+from surecall.testing import Item, ScriptedModel, calls, calls_many, says
+from surecall.wire import short_id
+
+
+@tool
+async def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+def messages_sent(config: ToolCallingConfig, *script: Item, **settings: Any) -> list[Any]:
+    """Run a script and return the messages of the last request."""
+    model = ScriptedModel(*script)
+    runner = ToolLoopRunner(
+        client=model, model="m", registry=ToolRegistry([ping]), config=config, **settings
+    )
+    result = asyncio.run(runner.run("Go."))
+    assert replay(result.trace).run == result.run
+    sent: list[Any] = model.requests[-1]["messages"]
+    return sent
+
+
+MISTRAL = presets.provider_defaults("mistral")
+
+
+def test_mistral_gets_ids_of_nine_letters_and_digits_that_match() -> None:
+    _, said, result = messages_sent(MISTRAL, calls("ping", "call_abc-1"), says("ok"))
+
+    (call,) = said["tool_calls"]
+    assert len(call["id"]) == 9
+    assert call["id"].isalnum()
+    assert result["tool_call_id"] == call["id"]
+    assert result["name"] == "ping"
+
+
+def test_an_id_that_mistral_made_itself_stays_and_a_repeated_one_does_not() -> None:
+    script = (calls("ping", "Ab3dEf6hI"), calls("ping", "Ab3dEf6hI"), says("ok"))
+    sent = messages_sent(MISTRAL, *script)
+
+    ids = [call["id"] for message in sent for call in message.get("tool_calls", ())]
+    assert ids[0] == "Ab3dEf6hI"
+    assert len(set(ids)) == 2
+    assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == ids
+
+
+def test_mistral_never_sees_a_user_right_after_a_tool() -> None:
+    sent = messages_sent(MISTRAL, calls("ping"), says(""), says("ok"))
+
+    roles = [message["role"] for message in sent]
+    assert roles == ["user", "assistant", "tool", "assistant", "user"]
+    assert sent[3]["content"]
+
+
+def test_others_get_ids_and_order_as_they_are() -> None:
+    config = presets.provider_defaults("openai")
+    sent = messages_sent(config, calls("ping", "call_abc-1"), says(""), says("ok"))
+
+    assert [message["role"] for message in sent] == ["user", "assistant", "tool", "user"]
+    assert sent[2]["tool_call_id"] == "call_abc-1"
+    assert "name" not in sent[2]
+
+
+def test_gemini_gets_the_name_of_the_tool_with_its_result() -> None:
+    sent = messages_sent(presets.provider_defaults("gemini"), calls("ping"), says("ok"))
+
+    assert sent[2]["name"] == "ping"
+
+
+def test_mistral_behind_a_router_is_known_by_its_model() -> None:
+    config = presets.resolve(provider="openrouter", model="mistralai/mistral-small-3.2")
+
+    assert config.short_call_ids
+
+
+def test_native_ids_of_kimi_are_kept() -> None:
+    config = presets.resolve(provider="openrouter", model="moonshotai/kimi-k2.5")
+    two = calls_many(calls("ping", "functions.ping:0"), calls("ping", "functions.ping:1"))
+    sent = messages_sent(config.but(max_tool_calls_per_turn=2), two, says("ok"))
+
+    assert [message["tool_call_id"] for message in sent[2:]] == [
+        "functions.ping:0",
+        "functions.ping:1",
+    ]
+
+
+@pytest.mark.parametrize("given", ["", "x", "call_123", "äöüäöüäöü", "\ud83c", "1234567890"])
+def test_a_short_id_is_short_whatever_was_given(given: str) -> None:
+    assert len(short_id(given)) == 9
+    assert short_id(given).isascii()
+    assert short_id(given).isalnum()
+    assert short_id(given) == short_id(given)
+
+
+def test_different_ids_stay_different() -> None:
+    assert len({short_id(f"call_{number}") for number in range(2000)}) == 2000
