@@ -154,7 +154,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         """Render as one line: code, status, message, then what to do."""
         status = f" (HTTP {self.status})" if self.status else ""
         provider = f" [{self.provider}]" if self.provider else ""
-        hint = f" {self.hint}" if self.hint else ""
+        stop = "" if self.message.endswith((".", "!", "?")) else "."
+        hint = f"{stop} {self.hint}" if self.hint else ""
         return f"{self.code}{status}{provider}: {self.message}{hint}"
 
 

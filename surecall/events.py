@@ -284,10 +284,10 @@ def safe_text(text: str) -> str:
 def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for each kind of event
     match event:
         case RunStarted():
-            return f"run {event.run_id[:8]} {event.model}, {len(event.tools)} tools"
+            return f"run {event.run_id[:8]} {event.model}, {_count(len(event.tools), 'tool')}"
         case RequestStarted():
-            tools = f"{event.tools_count} tools" if event.tools_enabled else "no tools"
-            return f"[{event.turn}] → {event.messages_count} messages, {tools}"
+            tools = _count(event.tools_count, "tool") if event.tools_enabled else "no tools"
+            return f"[{event.turn}] → {_count(event.messages_count, 'message')}, {tools}"
         case RequestErred():
             return f"[{event.turn}] ✗ {event.fault}"
         case RequestRetried():
@@ -299,8 +299,7 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for 
             return ""
         case CallEnded():
             mark = "✓" if event.ok else "✗"
-            said = f"{_short(event.result.name)} {_short(event.result.content)}"
-            return f"[{event.turn}]   {mark} {said}"
+            return f"[{event.turn}]   {mark} {_short(event.result.name)} {_came_to(event.result)}"
         case EmptyFinalRetried():
             return f"[{event.turn}] ↻ empty answer, asking for it once more"
         case PolicyErred() | ObserverErred():
@@ -332,6 +331,25 @@ def _said(reply: Reply) -> str:
     )
     healed = f" [{', '.join(reply.fired)}]" if reply.fired else ""
     return (calls or repr(_short(reply.text))) + healed
+
+
+def _came_to(result: ToolResult) -> str:
+    """Say what a call came to: its data, or its errors."""
+    try:
+        envelope = msgspec.json.decode(result.content)
+    except (ValueError, RecursionError):  # from a foreign history, or made by hand
+        return _short(result.content)
+    match envelope:
+        case {"ok": True, "data": data}:
+            return _short(msgspec.json.encode(data).decode())
+        case {"ok": False, "errors": [{"code": code, "message": message}, *_]}:
+            return _short(f"{code}: {message}")
+        case _:
+            return _short(result.content)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _short(text: str, limit: int = 100) -> str:

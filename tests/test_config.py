@@ -97,7 +97,7 @@ def test_no_settings_are_the_defaults() -> None:
     assert ToolCallingConfig.from_mapping({}) == DEFAULT == DEFAULT.but()
 
 
-DEFAULTS = {
+DEFAULTS: JSON = {
     "tool_use_mode": "relaxed",
     "tool_failure_policy": "fatal",
     "tool_allowlist": None,

@@ -29,6 +29,7 @@ RAW = frozenset({"C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C
 NESTED = frozenset({"C12", "C13"})
 COMPACT = frozenset({"B9", "B10"})
 QUOTES = ('<|"|>', "<escape>")
+UNTYPED = frozenset(WRITERS) - NESTED - COMPACT
 WITH_IDS = frozenset({"A7", "A11", "B4", "B6"})
 
 NOTE = ToolSpec(
@@ -90,7 +91,7 @@ def calls(row: str) -> st.SearchStrategy[list[ToolCall]]:
     """Calls of the kind that a dialect can express."""
     strings = STRINGS.filter(lambda text: expressible(row, text))
     free = row not in NESTED
-    keys = WORDS if row in COMPACT else STRINGS
+    keys = WORDS.filter(lambda word: len(word) > 1) if row in COMPACT else STRINGS
     meta = st.fixed_dictionaries({}, optional={"k": strings, "n": st.integers()})
     arguments: st.SearchStrategy[JSON] = st.fixed_dictionaries(
         {},
@@ -99,7 +100,7 @@ def calls(row: str) -> st.SearchStrategy[list[ToolCall]]:
             "count": st.integers(-(10**15), 10**15),
             "ratio": NUMBERS.filter(lambda number: number != int(number)),
             "flag": st.booleans(),
-            "items": st.lists(values(keys, strings) if free else strings, max_size=3),
+            "items": st.lists(values(keys, strings) if row in UNTYPED else strings, max_size=3),
             "meta": st.dictionaries(keys, values(keys, strings), max_size=3) if free else meta,
         },
     )

@@ -155,20 +155,19 @@ def test_a_trace_tells_the_story_of_a_run() -> None:
     script = (failure(503), calls("look", place="nowhere"), calls("look", place="home"), says(""))
     result = ran(*script, says("done"))
     story = [line.partition(" (")[0] for line in str(result.trace).splitlines()]
-    assert story[0] == f"run {result.run.run_id[:8]} m, 1 tools"
+    assert story[0] == f"run {result.run.run_id[:8]} m, 1 tool"
     assert story[1:8] == [
-        "[0] → 1 messages, 1 tools",
+        "[0] → 1 message, 1 tool",
         "[0] ✗ UPSTREAM_5XX",
         "[0] ↻ again in 0.0 s",
-        "[0] → 1 messages, 1 tools",
+        "[0] → 1 message, 1 tool",
         '[0] ← look({"place":"nowhere"})',
-        story[6],
-        "[1] → 3 messages, 1 tools",
+        "[0]   ✗ look ARGUMENT_ERROR: there is no such place",
+        "[1] → 3 messages, 1 tool",
     ]
-    assert story[6].startswith('[0]   ✗ look {"ok":false')
-    assert story[9].startswith('[1]   ✓ look {"ok":true')
+    assert story[9].startswith("[1]   ✓ look {")
     assert story[10:] == [
-        "[2] → 5 messages, 1 tools",
+        "[2] → 5 messages, 1 tool",
         "[2] ← ''",
         "[2] ↻ empty answer, asking for it once more",
         "[3] → 6 messages, no tools",
@@ -306,3 +305,19 @@ def test_a_policy_that_ends_the_run_is_no_fault_of_the_endpoint() -> None:
 )
 def test_the_newest_words_are_the_best_there_is(messages: Any, text: str) -> None:
     assert last_text(Run("r", "m", ToolCallingConfig(), messages)) == text
+
+
+@pytest.mark.parametrize("content", ["It is warm.", "{", '{"ok": "maybe"}', "[1]"])
+def test_the_result_of_a_foreign_history_is_printed_as_it_is(content: str) -> None:
+    result = ToolResult("c", "look", ok=True, content=content)
+    event = CallEnded(
+        run_id="r",
+        turn=0,
+        at=0.0,
+        result=result,
+        ok=True,
+        elapsed_ms=0,
+        output_bytes=0,
+        output_replaced=False,
+    )
+    assert render_event(event) == f"[0]   ✓ look {content}"
