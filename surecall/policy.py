@@ -23,20 +23,20 @@ def admit(run: Run, reply: Reply) -> Assistant:
     if not run.offers_tools:
         return Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
     calls: list[ToolCall] = []
-    for call in reply.calls:
-        calls.append(_admit_call(run, calls, call))
+    used = sum(result.executed for result in run.results) if reply.calls else 0
+    for position, call in enumerate(reply.calls):
+        calls.append(_admit_call(run, position, used, call))
+        used += calls[-1].problem is None
     return Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra)
 
 
-def _admit_call(run: Run, before: list[ToolCall], call: ToolCall) -> ToolCall:
+def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:
     config = run.config
-    if run.calls_per_turn is not None and len(before) >= run.calls_per_turn:
+    if run.calls_per_turn is not None and position >= run.calls_per_turn:
         message = "Only the first calls of a turn run. Make this call again if you still need it."
         return _barred(call, ErrorCode.TOOL_CALL_NOT_EXECUTED, message)
     if call.problem is not None:
         return call
-    used = sum(result.executed for result in run.results)
-    used += sum(earlier.problem is None for earlier in before)
     if used >= config.max_total_tool_calls:
         return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
     times = streak(run, call) + 1
@@ -111,7 +111,8 @@ def halted(run: Run) -> Fail | None:
     if ErrorCode.TOOL_CALL_LIMIT in codes:
         message = f"more than {config.max_total_tool_calls} tool calls in one run"
         return Fail(ErrorCode.MAX_TOOL_CALLS_EXCEEDED, message)
-    for call in _newest_calls(run):
+    # Nobody means more calls in one turn than may run in all; comparing them all would not end.
+    for call in _newest_calls(run)[: config.max_total_tool_calls]:
         if streak(run, call) >= config.repeat_stop_at:
             message = f"{call.name} was called with the same arguments again and again"
             return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})

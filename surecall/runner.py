@@ -7,8 +7,8 @@ Both run the same lines: the synchronous one hands the work to an event loop in 
 own, which it keeps, so that connections are reused from one run to the next.
 """
 
+import os
 import threading
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -102,7 +102,7 @@ class ToolLoopRunner:
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
         run = Run(
-            run_id=uuid.uuid4().hex,
+            run_id=os.urandom(16).hex(),
             model=self.model,
             config=config,
             messages=(*earlier, *asked),
