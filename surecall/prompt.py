@@ -17,7 +17,7 @@ import msgspec
 
 from surecall.adapt import applied, lesson_of
 from surecall.capabilities import Capabilities, check_budget, estimate_tokens
-from surecall.config import ToolCallingConfig
+from surecall.config import ToolCallingConfig, union
 from surecall.envelope import fault_of
 from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.events import RequestErred, RequestRetried, RequestStarted
@@ -73,6 +73,9 @@ class PromptRunner:
         self.jitter = jitter
         # What the endpoint was found to refuse, by model. A client that keeps it shares it.
         self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
+        # What it is known to refuse beforehand.
+        parallel = capabilities is None or capabilities.parallel_tool_calls
+        self.known = () if parallel else ("parallel_tool_calls",)
         self._capabilities = capabilities
         key = getattr(client, "api_key", None)
         self._redact_answer = Redactor(key, wary=False)
@@ -130,7 +133,7 @@ class Conversation:
     async def ask(self, plan: Plan, turn: int = 0) -> Exchange:
         """Send a plan and read the reply; passing faults are retried, others raised."""
         runner = self._runner
-        lessons = runner.lessons.get(plan.model, ())
+        lessons = union(runner.known, runner.lessons.get(plan.model, ()))
         plan = applied(plan, lessons)
         request = self._composer.compose(plan)
         runner.check(plan, request)

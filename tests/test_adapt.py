@@ -13,6 +13,7 @@ from surecall import (
     ToolCallingConfig,
     ToolLoopRunner,
     ToolRegistry,
+    capabilities_for,
     presets,
     replay,
     tool,
@@ -22,6 +23,7 @@ from surecall.errors import ErrorCode
 from surecall.events import RequestRetried
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.types import Plan, ToolSpec
+from tests.spec import proves
 
 
 @tool
@@ -134,3 +136,20 @@ def test_a_lesson_changes_only_the_plans_it_is_about() -> None:
     assert applied(plain, ("tool_choice", "parallel_tool_calls")) is plain
     assert applied(PLAN, ("tool_choice",)).tool_choice == "auto"
     assert applied(PLAN, ("parallel_tool_calls",)).options == {}
+
+
+@proves("C85")
+def test_what_the_capabilities_deny_is_planned_but_not_sent() -> None:
+    model = ScriptedModel(calls("ping"), says("ok"))
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        registry=ToolRegistry([ping]),
+        config=CONFIG,
+        capabilities=capabilities_for("acme"),
+    )
+    result = asyncio.run(runner.run("Go."))
+
+    assert all("parallel_tool_calls" not in request for request in model.requests)
+    assert result.run.options == {"parallel_tool_calls": False}
+    assert replay(result.trace).run == result.run
