@@ -1,6 +1,6 @@
-"""Writes `docs/reference.md` from the code: codes, settings, presets, transforms, catalogs.
+"""Writes `docs/reference.md` and `docs/drift.md` from the code and the corpus.
 
-With `--check` it only compares, so that the reference cannot fall behind.
+With `--check` it only compares, so that neither can fall behind.
 """
 
 import sys
@@ -12,14 +12,17 @@ import msgspec
 from surecall.capabilities import PROVIDERS, capabilities_for
 from surecall.catalog import ModelCatalog
 from surecall.config import FAMILIES
+from surecall.endpoint import Limits
 from surecall.errors import ErrorCode
 from surecall.help import HELP
 from surecall.presets import PRESET, RAW
 from surecall.retry import RetryPolicy
 from surecall.sampling import SamplingCatalog
-from surecall.transport import Limits
+from surecall.simulator.faults import DRIFTS, Drift
+from surecall.simulator.faults import FAMILIES as KINDS
 
-TARGET = Path(__file__).parent.parent / "docs" / "reference.md"
+ROOT = Path(__file__).parent.parent
+CORPUS = ROOT / "tests" / "corpus" / "replies"
 
 
 def table(head: str, rows: Iterable[Iterable[object]]) -> str:
@@ -97,16 +100,62 @@ def provider_row(name: str) -> tuple[str, str]:
     return f"`{name}`", ", ".join(key for key, value in known.items() if value is True)
 
 
+def drifts() -> Iterable[str]:
+    """Write the table of drifts: what bends a reply, and what becomes of it."""
+    yield "# Drift\n\nGenerated from the code and the corpus by `make docs`. Do not edit."
+    yield (
+        "Each row is a pair: a fault that the simulator can make (`bend(id, reply)`), and what the "
+        "pipeline does about it under the default preset. A cure leaves its name in `Reply.fired`. "
+        "Every row is proved by the laws in `tests/test_drift.py`, in pairs in "
+        "`tests/test_drift_pairs.py` and in whole runs in `tests/test_drift_runs.py`; the cases "
+        "are files in `tests/corpus/replies`."
+    )
+    cases = corpus()
+    for family in KINDS:
+        yield f"## {family.capitalize()}"
+        rows = [drift_row(drift, cases) for drift in DRIFTS.values() if drift.family == family]
+        yield table("drift | source | shape | behaviour | cure | cases", rows)
+
+
+def corpus() -> list[tuple[str, str]]:
+    """List the cases of the corpus: source and id."""
+    found = [msgspec.json.decode(path.read_bytes()) for path in sorted(CORPUS.glob("*.json"))]
+    return [(case["source"], case["id"]) for case in found]
+
+
+def drift_row(drift: Drift, cases: list[tuple[str, str]]) -> tuple[str, ...]:
+    """Say what one drift is and what becomes of it."""
+    cures = ", ".join(f"`{name}`" for name in drift.cures) or "none needed"
+    named = ", ".join(f"`{name}`" for source, name in cases if source in drift.sources)
+    cure = cures if drift.outcome == "cured" or drift.cures else ""
+    return f"`{drift.id}`", ", ".join(drift.sources), drift.summary, behaviour(drift), cure, named
+
+
+def behaviour(drift: Drift) -> str:
+    """Say what becomes of a drift."""
+    kind, _, preset = drift.outcome.partition(":")
+    match kind:
+        case "cured":
+            return "read as the clean reply"
+        case "retried":
+            return "asked for again"
+        case "opt_in":
+            return f"cured by the preset `{preset}` only"
+        case _:
+            return f"refused: `{drift.outcome}`"
+
+
 def main() -> int:
-    """Write the reference, or say that it is out of date."""
-    text = "\n\n".join(sections()) + "\n"
-    if "--check" not in sys.argv:
-        TARGET.write_text(text, "utf-8")
-        return 0
-    if TARGET.exists() and TARGET.read_text("utf-8") == text:
-        return 0
-    print("docs/reference.md is out of date: run `make docs`", file=sys.stderr)
-    return 1
+    """Write the documents, or say which is out of date."""
+    stale = 0
+    for name, parts in {"reference.md": sections(), "drift.md": drifts()}.items():
+        target, text = ROOT / "docs" / name, "\n\n".join(parts) + "\n"
+        if "--check" not in sys.argv:
+            target.write_text(text, "utf-8")
+        elif not target.exists() or target.read_text("utf-8") != text:
+            print(f"docs/{name} is out of date: run `make docs`", file=sys.stderr)
+            stale = 1
+    return stale
 
 
 if __name__ == "__main__":

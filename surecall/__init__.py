@@ -5,6 +5,7 @@ from surecall.capabilities import Capabilities, capabilities_for
 from surecall.catalog import ModelCatalog
 from surecall.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
 from surecall.dispatch import Decision, ToolDispatcher, ToolPolicy
+from surecall.endpoint import Limits
 from surecall.errors import (
     ConfigError,
     ErrorCode,
@@ -18,13 +19,13 @@ from surecall.events import Event, Trace
 from surecall.outcome import LimitExceeded, RequestFailed, RunFailed, RunResult, ToolUseError
 from surecall.prompt import PromptRunner
 from surecall.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
-from surecall.replay import replay
+from surecall.replay import replay, run_of
 from surecall.retry import RetryPolicy
 from surecall.runner import ToolLoopRunner
 from surecall.sampling import SamplingCatalog
 from surecall.state import Run
 from surecall.trace import JsonlSink, load_trace, save_trace
-from surecall.transport import Limits, OpenAICompatible
+from surecall.transport import OpenAICompatible
 from surecall.types import Plan, Secret
 from surecall.version import __version__
 
@@ -69,6 +70,7 @@ __all__ = [
     "load_trace",
     "presets",
     "replay",
+    "run_of",
     "save_trace",
     "tool",
 ]

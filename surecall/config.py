@@ -12,7 +12,8 @@ import msgspec
 
 from surecall.errors import ConfigError
 from surecall.family import Family, canonical, unknown
-from surecall.transforms import MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
+from surecall.textcalls import TextCalls
+from surecall.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
 from surecall.types import JSON
 from surecall.wire import RESERVED_OPTIONS, WireStyle, encode
 
@@ -70,6 +71,12 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_tool_definitions_bytes: int = 200_000
     validate_arguments: bool = True
 
+    # Reading
+    text_calls: TextCalls = "off"
+    coerce_arguments: bool = False
+    decode_html_entities: bool = False
+    stringify_containers: bool = False
+
     # The request
     request_overrides: JSON = {}
     unsupported_options: tuple[str, ...] = ()
@@ -84,6 +91,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     # Transforms, by name
     message_transforms: tuple[str, ...] = ()
     tool_transforms: tuple[str, ...] = ()
+    body_transforms: tuple[str, ...] = ()
     response_transforms: tuple[str, ...] = ()
     tool_call_transforms: tuple[str, ...] = ()
     tool_result_transforms: tuple[str, ...] = ()
@@ -146,6 +154,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 FAMILIES: dict[str, Family[JSON]] = {
     "message_transforms": MESSAGE,
     "tool_transforms": TOOL,
+    "body_transforms": BODY,
     "response_transforms": RESPONSE,
     "tool_call_transforms": TOOL_CALL,
     "tool_result_transforms": TOOL_RESULT,

@@ -9,6 +9,7 @@ What a handler raises is told to the model without its internals; the trace keep
 import asyncio
 import functools
 import inspect
+import json
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
@@ -26,6 +27,8 @@ from surecall.wire import scrub
 
 MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
+# These are ValueErrors by descent only; their words are not for the model.
+_NOT_ABOUT_ARGUMENTS = (UnicodeError, json.JSONDecodeError, SurecallError)
 Executor: TypeAlias = Callable[..., Any]
 Work: TypeAlias = functools.partial[Any]
 
@@ -126,7 +129,7 @@ class ToolDispatcher:
             return None
         try:
             async with asyncio.timeout(longest_s):
-                decided = self._policy.authorize(call, self._context)
+                decided = self._policy.authorize(call.private(), self._context)
                 decision = await decided if inspect.isawaitable(decided) else decided
             outcome, reason = decision.outcome, decision.reason
         except Exception as error:  # noqa: BLE001  # a policy is foreign code
@@ -164,7 +167,9 @@ class ToolDispatcher:
             if task is None or task.cancelling():
                 raise
             return _raised(call, error)  # nobody cancelled the run: it was the tool itself
-        except Exception as error:  # noqa: BLE001  # a tool is foreign code
+        except GeneratorExit:  # this coroutine is being thrown away
+            raise
+        except BaseException as error:  # noqa: BLE001  # a tool is foreign code
             if clock.expired():
                 message = f"The tool did not finish within {limit:g} s. It may still be at work."
                 return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), None
@@ -192,7 +197,7 @@ def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
     """Tell the model that a tool raised; a ValueError is taken to be about the arguments."""
     words = _words(error)
     detail = f"{type(error).__name__}: {words[:MAX_DETAIL]}"
-    if isinstance(error, ValueError) and not isinstance(error, UnicodeError):
+    if isinstance(error, ValueError) and not isinstance(error, _NOT_ABOUT_ARGUMENTS):
         return failed(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
     message = "The tool itself failed. Go on without it, or try something else."
     return failed(call.name, ErrorCode.INTERNAL_ERROR, message), detail

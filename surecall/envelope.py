@@ -235,6 +235,9 @@ def _by_status(status: int | None) -> tuple[ErrorCode, bool, str | None]:
 def refuses_tools(message: str) -> bool:
     """Whether an error is about tools as such, not about one bad message."""
     text = message.lower()
+    # Complaints about one definition or one message name it; those about tools as such do not.
+    if any(word in text for word in ("tools[", "tool_call_id", "parameters", "tool_choice")):
+        return False
     about_tools = "tool" in text or "function call" in text
     return about_tools and any(word in text for word in ("support", "--enable", "not enabled"))
 

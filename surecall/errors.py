@@ -15,7 +15,7 @@ same list; what the *caller* or the endpoint did wrong is an exception.
 """
 
 from enum import StrEnum
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -156,7 +156,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         provider = f" [{self.provider}]" if self.provider else ""
         stop = "" if self.message.endswith((".", "!", "?")) else "."
         hint = f"{stop} {self.hint}" if self.hint else ""
-        return f"{self.code}{status}{provider}: {self.message}{hint}"
+        wait = f" It asks to wait {self.retry_after:g} s." if self.retry_after else ""
+        return f"{self.code}{status}{provider}: {self.message}{hint}{wait}"
 
 
 class SurecallError(Exception):
@@ -182,6 +183,9 @@ class ProviderError(SurecallError):
         super().__init__(str(fault))
         self.fault = fault
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.fault,)
+
     @property
     def code(self) -> ErrorCode:
         """The fault's code."""
@@ -204,3 +208,7 @@ class ReplayDiverged(SurecallError):
     def __init__(self, turn: int, message: str) -> None:
         super().__init__(f"turn {turn}: {message}")
         self.turn = turn
+        self._message = message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self.turn, self._message)

@@ -187,7 +187,7 @@ class Turn(msgspec.Struct, frozen=True):
         """The calls that were let through, in order."""
         if self.response is None:
             return ()
-        ignored = self.response.ignored_tool_calls
+        ignored = frozenset(self.response.ignored_tool_calls)
         return tuple(call for call in self.response.reply.calls if call.id not in ignored)
 
     @property
@@ -195,7 +195,7 @@ class Turn(msgspec.Struct, frozen=True):
         """The calls that were counted but not run."""
         if self.response is None:
             return ()
-        ignored = self.response.ignored_tool_calls
+        ignored = frozenset(self.response.ignored_tool_calls)
         return tuple(call for call in self.response.reply.calls if call.id in ignored)
 
     @property

@@ -6,13 +6,13 @@ anew with every piece. The rules here never drop a piece; where two readings are
 take the one that ends in unreadable arguments, which nobody runs, rather than in a wrong call.
 """
 
+import json
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
 
 from surecall.types import JSON
-from surecall.wire import encode
 
 _CALL_KEYS = frozenset({"id", "index", "function", "name", "arguments"})
 _GROWING_KEYS = ("text", "summary")
@@ -378,7 +378,8 @@ def mended(text: str) -> str:
 def written(value: Any) -> str:
     """Write JSON; what cannot be written becomes text that no reader takes for arguments."""
     try:
-        return encode(value).decode()
+        # Not `msgspec`, which writes NaN as null: the reader must see it to refuse it.
+        return mended(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
     except (ValueError, RecursionError):
         return _UNWRITABLE
 

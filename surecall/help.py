@@ -32,6 +32,14 @@ HELP: dict[str, str] = {
     "max_tool_definitions_count": "How many tools may be offered.",
     "max_tool_definitions_bytes": "How large their definitions may be together.",
     "validate_arguments": "Check arguments against the tool's schema before it runs.",
+    "text_calls": "Whether calls that came as text are read: `marked` believes marks that mean "
+    "nothing else, `any` also naked JSON and the like, for known tools.",
+    "coerce_arguments": "Fit arguments to the tool's schema before they are checked, where that "
+    'loses nothing: `"2"` becomes 2 for an integer, a null for an optional is dropped.',
+    "decode_html_entities": "Read `&amp;` and its kind in arguments as the characters they stand "
+    "for, before anything checks them. Wrong for tools that take HTML.",
+    "stringify_containers": "Write an object or a list as JSON text where the schema wants a "
+    "string.",
     "request_overrides": "Merged into every request body. Keys that the runner owns are refused.",
     "unsupported_options": "Options that are planned but not sent, for endpoints that refuse them.",
     "fallback_retry_count": "In `relaxed` mode: how often a request that was refused because of "
@@ -46,6 +54,7 @@ HELP: dict[str, str] = {
     "message, for endpoints that refuse that order.",
     "message_transforms": "Applied to each outgoing message, in order.",
     "tool_transforms": "Applied to each outgoing tool definition.",
+    "body_transforms": "Applied to each incoming answer as a whole.",
     "response_transforms": "Applied to each incoming assistant message.",
     "tool_call_transforms": "Applied to each incoming call.",
     "tool_result_transforms": "Applied to each tool result before it is sent.",

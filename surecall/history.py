@@ -19,6 +19,7 @@ class Ids:
     def __init__(self, taken: Iterable[str] = ()) -> None:
         self._taken = set(taken)
         self._copies: dict[str, int] = {}
+        self._minted = 0
 
     def claim(self, wanted: str) -> str:
         """Return the wanted id if it is free, else a variant; a blank one is minted."""
@@ -30,10 +31,10 @@ class Ids:
         return free
 
     def _mint(self) -> str:
-        number = len(self._taken) + 1
-        while f"tc_{number}" in self._taken:
-            number += 1
-        return f"tc_{number}"
+        self._minted = max(self._minted, len(self._taken)) + 1
+        while f"tc_{self._minted}" in self._taken:
+            self._minted += 1
+        return f"tc_{self._minted}"
 
 
 def ids_of(messages: Iterable[Message]) -> Ids:

@@ -1,5 +1,7 @@
 """How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
 
+from typing import Any
+
 import msgspec
 
 from surecall.errors import ErrorCode, Fault, ProviderError, SurecallError
@@ -47,6 +49,10 @@ class RunFailed(SurecallError):
         self._fail = fail
         self.result = result
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes: the arguments of an exception are not its message here."""
+        return type(self), (self._fail, self.result)
+
     @property
     def code(self) -> ErrorCode:
         """Why it ended."""
@@ -73,6 +79,9 @@ class RequestFailed(RunFailed, ProviderError):
         RunFailed.__init__(self, fail, result)
         self.args = (str(fault),)
         self.fault = fault
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._fail, self.fault, self.result)
 
 
 def failure(fail: Fail, result: RunResult) -> RunFailed:

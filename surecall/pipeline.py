@@ -19,8 +19,11 @@ from surecall.envelope import read_choice
 from surecall.errors import ConfigError, ErrorCode, Fault
 from surecall.history import Ids, ids_of
 from surecall.names import nearest
-from surecall.registry import Toolbox
-from surecall.transforms import MESSAGE, RESPONSE, TOOL, TOOL_CALL
+from surecall.registry import Toolbox, ToolDefinition
+from surecall.rewrites import with_texts, without_entities
+from surecall.textcalls import with_text_calls
+from surecall.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL
+from surecall.transforms.bodies import failed_generation_to_message
 from surecall.types import (
     JSON,
     Message,
@@ -46,6 +49,7 @@ from surecall.wire import (
 )
 
 SHORT_LIST = 12
+FAILED_GENERATION = failed_generation_to_message.__name__
 BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
 CUT_OFF = frozenset({"length", "content_filter"})
 
@@ -136,17 +140,24 @@ def preflight(plan: Plan, capabilities: Capabilities | None) -> None:
 
 def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) -> Reply | Fault:
     """Read a decoded answer: heal it, find the calls, judge them."""
+    fired: list[str] = []
+    if isinstance(body, dict):
+        body = BODY.apply(config.body_transforms, body, fired)
     choice = read_choice(body)
     if isinstance(choice, Fault):
         return choice
-    fired: list[str] = []
     raw = choice.get("message")
     message = RESPONSE.apply(
         config.response_transforms, raw if isinstance(raw, dict) else {}, fired
     )
+    salvaged = FAILED_GENERATION in fired
+    message = with_text_calls(message, plan.tools, "any" if salvaged else config.text_calls, fired)
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))
+    if salvaged and not calls:
+        sentence = "the provider could not read what the model wrote"
+        return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
     if finish_reason in CUT_OFF:
         calls = tuple(map(_cut_off, calls))
     return Reply(
@@ -182,25 +193,36 @@ def judge_call(name: str, arguments: Any, config: ToolCallingConfig, toolbox: To
     """Resolve a name and read the arguments: a call that may run, or one with a problem."""
     tool = toolbox.resolve(name)
     read = read_arguments(arguments, config.max_tool_args_bytes)
-    problem = read.problem
+    value, problem, steps = read.value or {}, read.problem, list(read.repairs)
     if tool is None:
         problem = _unknown_tool(name, toolbox)
-    elif (
-        problem is None
-        and config.validate_arguments
-        and (errors := tool.validate(read.value or {}))
-    ):
-        problem = Problem(ErrorCode.ARGUMENT_ERROR, "Fix the arguments: " + "; ".join(errors))
+    elif problem is None:
+        value = _fitted(value, tool, config, steps)
+        if config.validate_arguments and (errors := tool.validate(value)):
+            problem = Problem(ErrorCode.ARGUMENT_ERROR, "Fix the arguments: " + "; ".join(errors))
     resolved = name if tool is None else tool.name
     return ToolCall(
         "",
         resolved,
-        read.value or {},
+        value,
         problem,
-        repairs=read.repairs,
+        repairs=tuple(steps),
         asked=name if name != resolved else None,
         arguments_bytes=read.size,
     )
+
+
+def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig, steps: list[str]) -> JSON:
+    """Make arguments what the tool expects, where the config allows it and nothing is lost."""
+    if config.decode_html_entities:
+        value = without_entities(value, steps)
+    if config.coerce_arguments:
+        coerced = tool.coerce(value)
+        steps += coerced.steps
+        value = coerced.value
+    if config.stringify_containers:
+        value = with_texts(value, tool.spec.parameters, steps)
+    return value
 
 
 def _unknown_tool(name: str, toolbox: Toolbox) -> Problem:

@@ -181,15 +181,16 @@ def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
         for call in message.calls
         if call.id in results
     ]
+    last_success = {call.name: at for at, (call, result) in enumerate(pairs) if result.ok}
+    done = [call for call, result in pairs if result.ok]
     failed: list[ToolCall] = []
     superseded: list[ToolCall] = []
     for position, (call, result) in enumerate(pairs):
         slip = not result.executed and PROTOCOL_CODES.intersection(result.error_codes)
         if result.ok or slip:
             continue
-        redeemed = any(
-            other_result.ok and call.name == other.name and (at > position or _same(call, other))
-            for at, (other, other_result) in enumerate(pairs)
+        redeemed = last_success.get(call.name, -1) > position or any(
+            _same(call, other) for other in done
         )
         (superseded if redeemed else failed).append(call)
     return failed, superseded

@@ -5,9 +5,11 @@ forbidden, and it lets connections outlive a single call.
 """
 
 import asyncio
+import os
 import threading
 import weakref
 from collections.abc import Callable, Collection, Coroutine
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from typing import Any, TypeVar
 
@@ -21,14 +23,25 @@ class Portal:
     """Runs coroutines on its own loop, inside `around`, until it is closed or forgotten."""
 
     def __init__(self, around: Callable[[], AbstractAsyncContextManager[None]]) -> None:
+        self._process = os.getpid()
         self._loop = asyncio.new_event_loop()
         stop = asyncio.Event()
+        opened: Future[None] = Future()
         self._thread = threading.Thread(
-            target=_serve, args=(self._loop, around, stop), name="surecall-portal", daemon=True
+            target=_serve,
+            args=(self._loop, around, stop, opened),
+            name="surecall-portal",
+            daemon=True,
         )
         self._thread.start()
+        opened.result()
         # Runs at the latest when the interpreter ends, so that connections are closed in order.
         self._finalizer = weakref.finalize(self, _close, self._loop, self._thread, stop)
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still serve: a fork, or a tool that ended its thread, leaves it dead."""
+        return self._process == os.getpid() and self._thread.is_alive()
 
     def call(self, work: Coroutine[Any, Any, T]) -> T:
         """Run a coroutine and wait for it. An interrupt here cancels it there."""
@@ -51,13 +64,18 @@ def _serve(
     loop: asyncio.AbstractEventLoop,
     around: Callable[[], AbstractAsyncContextManager[None]],
     stop: asyncio.Event,
+    opened: "Future[None]",
 ) -> None:
     async def serve() -> None:
         async with around():
+            opened.set_result(None)
             await stop.wait()
 
     try:
         loop.run_until_complete(serve())
+    except Exception as error:  # noqa: BLE001  # told to whoever opened the portal
+        if not opened.done():
+            opened.set_exception(error)
     finally:
         loop.run_until_complete(_wind_up(asyncio.all_tasks(loop)))
         loop.run_until_complete(loop.shutdown_asyncgens())

@@ -5,9 +5,10 @@ the provider; `production` adds what the catalog knows about the model.
 """
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
-from surecall.capabilities import canonical_provider, capabilities_for
+from surecall.capabilities import PROVIDERS, canonical_provider, capabilities_for
 from surecall.catalog import ModelCatalog
 from surecall.config import (
     FAMILIES,
@@ -24,13 +25,22 @@ from surecall.types import JSON
 
 Strategy: TypeAlias = Literal["raw", "baseline", "production"]
 
+LOOKS_LIKE = 0.85
 PRESET: Family[ToolCallingConfig] = Family("preset")
 RAW = ToolCallingConfig()
 
+BODIES = ("response_body_unwrapped", "failed_generation_to_message")
+# In this order: the list of calls first, then each call, then its arguments.
 NORMALISERS = (
+    "assistant_tool_calls_json_text_to_array",
     "assistant_function_call_to_tool_calls",
     "assistant_tool_calls_object_to_array",
+    "assistant_tool_calls_flat_to_function",
+    "assistant_tool_calls_parallel_expanded",
+    "assistant_tool_calls_name_tags_to_arguments",
+    "assistant_tool_calls_blank_dropped",
     "assistant_tool_calls_arguments_json_string_if_hash",
+    "assistant_content_parts_to_text",
 )
 BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
 TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
@@ -79,8 +89,21 @@ def mistral_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
 
 @PRESET.register
 def content_tag_tool_call_fallback(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Read `<tool_call>` text from models that cannot emit structured calls."""
-    return config.but(response_transforms=union(config.response_transforms, (TAG_FALLBACK,)))
+    """Read calls from the text of models that cannot emit structured ones, in every dialect."""
+    transforms = union(config.response_transforms, (TAG_FALLBACK,))
+    return config.but(response_transforms=transforms, text_calls="any")
+
+
+@PRESET.register
+def decode_html_entities(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Read `&amp;` in arguments as `&`, for models that escape what they write (Grok)."""
+    return config.but(decode_html_entities=True)
+
+
+@PRESET.register
+def stringify_containers(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Write an object as JSON text where the schema wants a string."""
+    return config.but(stringify_containers=True)
 
 
 @PRESET.register
@@ -100,6 +123,9 @@ def openai_compatible_reliability(
     if parallel_tool_calls is not None:
         overrides["parallel_tool_calls"] = parallel_tool_calls
     config = config.but(
+        coerce_arguments=True,
+        text_calls="marked" if config.text_calls == "off" else config.text_calls,
+        body_transforms=union(config.body_transforms, BODIES),
         response_transforms=union(config.response_transforms, NORMALISERS),
         tool_call_transforms=union(config.tool_call_transforms, (BLANK_ARGUMENTS,)),
         request_overrides=overrides,
@@ -113,7 +139,7 @@ def _parallel(config: ToolCallingConfig) -> bool:
 
 def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     """Adapt to a provider, by any common spelling; an unknown one gets the safe defaults."""
-    name = canonical_provider(provider)
+    name = _known_or_new(canonical_provider(provider))
     config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
     if name in PROVIDER_WORKAROUNDS:
         config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
@@ -121,6 +147,17 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
         unsupported = union(config.unsupported_options, ("parallel_tool_calls",))
         config = config.but(unsupported_options=unsupported)
     return config.but(**PROVIDER_CHANGES.get(name, {}))
+
+
+def _known_or_new(name: str) -> str:
+    """Refuse what looks like a slip of the pen; a provider nobody knows is welcome."""
+    known = (*PROVIDERS, *PROVIDER_CHANGES)
+    if name not in known and (near := get_close_matches(name, known, n=1, cutoff=LOOKS_LIKE)):
+        raise ConfigError(
+            f'unknown provider "{name}"; did you mean "{near[0]}"? '
+            'For an endpoint of your own, pass provider="custom".'
+        )
+    return name
 
 
 def openrouter_routing(

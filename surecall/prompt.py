@@ -7,6 +7,7 @@ It knows nothing of loops or tools that run. Every attempt, fault and wait is to
 """
 
 import asyncio
+import math
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -25,6 +26,7 @@ from surecall.pipeline import Composer, Request, inbound, preflight
 from surecall.registry import Toolbox, ToolRegistry
 from surecall.retry import RetryPolicy
 from surecall.trace import Redactor
+from surecall.transforms.bodies import failed_generation
 from surecall.transport import Client
 from surecall.types import Answer, Plan, Reply
 from surecall.wire import decode
@@ -77,7 +79,7 @@ class PromptRunner:
         parallel = capabilities is None or capabilities.parallel_tool_calls
         self.known = () if parallel else ("parallel_tool_calls",)
         self._capabilities = capabilities
-        key = getattr(client, "api_key", None)
+        key = getattr(client, "secrets", None) or getattr(client, "api_key", None)
         self._redact_answer = Redactor(key, wary=False)
         self._redact_fault = Redactor(key)
 
@@ -130,7 +132,7 @@ class Conversation:
         """Keep connections open while the run lasts."""
         return self._runner.client.opened()
 
-    async def ask(self, plan: Plan, turn: int = 0) -> Exchange:
+    async def ask(self, plan: Plan, turn: int = 0, longest_s: float = math.inf) -> Exchange:
         """Send a plan and read the reply; passing faults are retried, others raised."""
         runner = self._runner
         lessons = union(runner.known, runner.lessons.get(plan.model, ()))
@@ -138,6 +140,7 @@ class Conversation:
         request = self._composer.compose(plan)
         runner.check(plan, request)
         attempt = learned = 0
+        began = time.perf_counter()
         while True:
             attempt += 1
             self._announce(plan, request, turn, attempt)
@@ -159,7 +162,7 @@ class Conversation:
                 self._retry(plan, turn, attempt, 0.0, lesson)
                 continue
             wait = runner.retry.wait(fault, attempt - learned, runner.jitter())
-            if wait is None:
+            if wait is None or time.perf_counter() - began + wait >= longest_s:
                 raise ProviderError(fault)
             self._retry(plan, turn, attempt, wait)
             await runner.sleep(wait)
@@ -196,6 +199,9 @@ class Conversation:
             answer = await self._runner.client.send(request.body)
         except ProviderError as error:
             return error.fault
+        except OSError as error:  # of a client that is not ours
+            message = f"the client raised {type(error).__name__}"
+            return Fault(ErrorCode.CONNECTION_ERROR, message, retryable=True)
         body = self._runner.read(answer)
         if isinstance(body, Fault):
             return body
@@ -209,6 +215,8 @@ def read_body(answer: Answer) -> Any:
         body = decode(answer.body)
     except ValueError:
         body = None
+    if failed_generation(body) is not None:
+        return body  # an error about what the model wrote, not about what we asked
     if not 200 <= answer.status < 300:  # noqa: PLR2004  # the class of successes
         text = answer.body[:MAX_QUOTE].decode("utf-8", "replace")
         shown = text if body is None else body

@@ -11,6 +11,7 @@ from typing import Any, Protocol, Required, TypeAlias, TypedDict, is_typeddict, 
 
 import msgspec
 
+from surecall.coerce import Coerced, coercer
 from surecall.errors import ConfigError, ToolError
 from surecall.family import unknown
 from surecall.names import fold, is_legal, spellings
@@ -71,6 +72,11 @@ class ToolDefinition:
             return compile_schema(self.spec.parameters)
         except ConfigError as problem:
             raise ConfigError(f"tool {self.name!r}: {problem}") from problem
+
+    @functools.cached_property
+    def coerce(self) -> Callable[[JSON], Coerced]:
+        """Fit arguments to the schema, without loss; prepared once."""
+        return coercer(self.spec.parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler directly, as if it had never been made a tool."""

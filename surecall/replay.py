@@ -35,6 +35,14 @@ def replay(trace: Trace) -> RunResult:
     return _Replay(trace).drive()
 
 
+def run_of(trace: Trace) -> Run:
+    """Return the run up to the last complete move of a recording, be it cut by a crash.
+
+    `ToolLoopRunner.resume` takes it from there. Calls without a recorded result run again.
+    """
+    return _Replay(trace).gather()
+
+
 class _Replay:
     def __init__(self, trace: Trace) -> None:
         if not len(trace) or not isinstance(trace[0], RunStarted):
@@ -59,15 +67,29 @@ class _Replay:
     def drive(self) -> RunResult:
         run = self._run
         while isinstance(move := next_move(run), Ask | Call):
-            if isinstance(self._next(run), RunRefused):
-                run = refused(run, self._take(run, RunRefused).fault)
-                continue
-            match move:
-                case Ask(plan):
-                    run = self._ask(run, plan)
-                case Call(calls):
-                    run = self._call(run, calls)
-        return self._end(run, move)
+            run = self._step(run, move)
+        result = self._end(run, move)
+        if self._events:
+            raise ReplayDiverged(run.turn, "the recording goes on after the run has ended")
+        return result
+
+    def gather(self) -> Run:
+        run = self._run
+        while isinstance(move := next_move(run), Ask | Call):
+            due = len(move.calls) if isinstance(move, Call) else 1
+            if len(self._events) < due and not any(isinstance(e, RunRefused) for e in self._events):
+                break
+            run = self._step(run, move)
+        return run
+
+    def _step(self, run: Run, move: Ask | Call) -> Run:
+        if isinstance(self._next(run), RunRefused):
+            return refused(run, self._take(run, RunRefused).fault)
+        match move:
+            case Ask(plan):
+                return self._ask(run, plan)
+            case Call(calls):
+                return self._call(run, calls)
 
     def _ask(self, run: Run, plan: Plan) -> Run:
         recorded = self._take(run, RequestEnded)

@@ -10,7 +10,7 @@ own, which it keeps, so that connections are reused from one run to the next.
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 
@@ -23,14 +23,20 @@ from surecall.loop import next_move
 from surecall.outcome import RunResult
 from surecall.portal import Portal
 from surecall.prompt import PromptRunner
-from surecall.registry import FilteredToolRegistry, Toolbox, ToolRegistry, check_surface
+from surecall.registry import (
+    FilteredToolRegistry,
+    Toolbox,
+    ToolRegistry,
+    check_surface,
+    is_async_callable,
+)
 from surecall.retry import RetryPolicy
 from surecall.session import Session
 from surecall.state import Fail, Run
 from surecall.threads import Threads
 from surecall.trace import Observer, Recorder, allowed_context
 from surecall.transport import Client
-from surecall.types import Refusal, System, User
+from surecall.types import Message, Refusal, System, User
 from surecall.wire import encodable, parse_message
 
 
@@ -42,8 +48,8 @@ class ToolLoopRunner:
         *,
         client: Client,
         model: str,
-        registry: ToolRegistry | None = None,
-        config: ToolCallingConfig | None = None,
+        registry: ToolRegistry | Iterable[Any] | None = None,
+        config: ToolCallingConfig | Mapping[str, Any] | None = None,
         system: str = "",
         executor: Executor | None = None,
         llm_options_defaults: Mapping[str, Any] | None = None,
@@ -52,17 +58,16 @@ class ToolLoopRunner:
         retry: RetryPolicy | None = None,
         capabilities: Capabilities | None = None,
     ) -> None:
-        if not model.strip():
-            raise ConfigError("model is blank: name the model to ask")
         self.client = client
-        self.model = model
-        self._config = config or ToolCallingConfig()
+        self.model = _checked_model(model)
+        self._config = _checked_config(config)
         self._system = System(encodable(system)) if system else None
         self._executor = executor
-        self._observers = tuple(observers)
+        self._observers = tuple(map(_checked_observer, observers))
         self._tool_policy = tool_policy
         self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
-        self._registry = registry or ToolRegistry()
+        tools = () if registry is None else registry
+        self._registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
         self._toolbox = _masked(self._registry, self._config)
         defaults = llm_options_defaults or {}
         check_options(defaults, "llm_options_defaults")
@@ -96,9 +101,8 @@ class ToolLoopRunner:
     ) -> RunResult:
         """Answer a user: loop until there is a final answer, or raise `RunFailed`."""
         config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
-        earlier = legal_history([parse_message(item) for item in history])
-        words = user_text.strip() if isinstance(user_text, str) else user_text
-        asked = (User(encodable(user_text)),) if words else ()
+        earlier = legal_history(_checked_history(history))
+        asked = _checked_words(user_text)
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
         run = Run(
@@ -124,11 +128,17 @@ class ToolLoopRunner:
 
     def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
+        return self._opened_portal().call(self.run(user_text, **settings))
+
+    def resume_sync(self, run: Run, **settings: Any) -> RunResult:
+        """Do the same as `resume`, blocking."""
+        return self._opened_portal().call(self.resume(run, **settings))
+
+    def _opened_portal(self) -> Portal:
         with self._opening:
-            if self._portal is None:
+            if self._portal is None or not self._portal.alive:
                 self._portal = Portal(self._prompt.client.opened)
-            portal = self._portal
-        return portal.call(self.run(user_text, **settings))
+            return self._portal
 
     def close(self) -> None:
         """Close what `run_sync` keeps open. Happens by itself when the program ends."""
@@ -138,11 +148,9 @@ class ToolLoopRunner:
 
     def _session(self, run: Run, on_event: Observer | None, context: Mapping[str, Any]) -> Session:
         toolbox, policy_error = self._visible(run, context)
-        if run.config.tool_use_mode is not ToolUseMode.DISABLED:
-            run = msgspec.structs.replace(
-                run, tools=tuple(tool.spec for tool in toolbox.definitions)
-            )
-        observers = self._observers if on_event is None else (*self._observers, on_event)
+        run = msgspec.structs.replace(run, tools=tuple(tool.spec for tool in toolbox.definitions))
+        extra = () if on_event is None else (_checked_observer(on_event),)
+        observers = (*self._observers, *extra)
         allowed = allowed_context(context, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed)
         dispatcher = ToolDispatcher(
@@ -157,7 +165,9 @@ class ToolLoopRunner:
         return Session(run, conversation, dispatcher, recorder, policy_error)
 
     def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:
-        """Let the application's policy hide tools from this run."""
+        """Let the mode, and the application's policy, hide tools from this run."""
+        if run.config.tool_use_mode is ToolUseMode.DISABLED:
+            return ToolRegistry(), None
         if self._tool_policy is None:
             return self._toolbox, None
         tools = self._toolbox.definitions
@@ -167,6 +177,37 @@ class ToolLoopRunner:
             shown = list(tools) if run.config.policy_error_mode == "allow" else []
             return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
         return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
+
+
+def _checked_model(model: Any) -> str:
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError("model is blank: name the model to ask")
+    return model
+
+
+def _checked_config(config: Any) -> ToolCallingConfig:
+    if config is None or isinstance(config, ToolCallingConfig):
+        return config or ToolCallingConfig()
+    return ToolCallingConfig.from_mapping(config)
+
+
+def _checked_observer(observer: Any) -> Observer:
+    if not callable(observer) or is_async_callable(observer):
+        raise ConfigError("an observer is a plain function of one event; it is not awaited")
+    return cast("Observer", observer)
+
+
+def _checked_history(history: Any) -> list[Message]:
+    if isinstance(history, str | bytes | Mapping | RunResult) or not isinstance(history, Iterable):
+        raise ConfigError("history must be a list of messages, such as result.history")
+    return [parse_message(item) for item in history]
+
+
+def _checked_words(user_text: Any) -> tuple[User, ...]:
+    if not isinstance(user_text, str | list):
+        raise ConfigError(f"the user's words must be text, not {type(user_text).__name__}")
+    words = user_text.strip() if isinstance(user_text, str) else user_text
+    return (User(encodable(user_text)),) if words else ()
 
 
 def _reopened(run: Run) -> Run:

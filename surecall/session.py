@@ -25,7 +25,7 @@ from surecall.loop import heard, next_move, ran, refused
 from surecall.outcome import RunResult, failure, last_text, usage_of
 from surecall.prompt import Conversation, Exchange
 from surecall.state import Ask, Call, Done, Fail, Run
-from surecall.trace import Recorder
+from surecall.trace import Recorder, plain_words
 from surecall.types import Assistant, Plan, Problem, ToolCall, ToolResult, User
 from surecall.version import __version__
 
@@ -88,14 +88,16 @@ class Session:
         clock = asyncio.timeout(left)
         try:
             async with clock:
-                exchange = await self._conversation.ask(plan, run.turn)
+                exchange = await self._conversation.ask(plan, run.turn, left)
         except ProviderError as error:
             return self._refuse(run, error.fault)
         except TimeoutError:
             if not clock.expired():
                 raise
             return self._refuse(run, _too_late(run))
-        after = heard(run, exchange.reply)
+        # Observers get the reply itself; the transcript keeps a copy that they cannot reach.
+        calls = tuple(call.private() for call in exchange.reply.calls)
+        after = heard(run, msgspec.structs.replace(exchange.reply, calls=calls))
         self._heard(run.turn, after, exchange)
         return after
 
@@ -136,7 +138,7 @@ class Session:
         if left <= 0 and call.problem is None:
             message = "There was no time left in this run. The tool did not run."
             call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
-        self._recorder.emit(CallStarted, turn, call=call)
+        self._recorder.emit(CallStarted, turn, call=call.private())
         self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
         result = await self._dispatcher.answer(call, left)
         self._recorder.emit(
@@ -165,7 +167,7 @@ class Session:
             PolicyErred,
             turn,
             stage="exposure" if call is None else "call",
-            message=f"the tool policy raised {type(error).__name__}: {error}"[:200],
+            message=f"the tool policy raised {type(error).__name__}: {plain_words(error)}"[:200],
             call_id=call.id if call else None,
             name=call.name if call else None,
         )

@@ -312,7 +312,8 @@ def plain_fault(holder: JSON) -> Fault:
         case _:
             kind = ErrorCode.PROVIDER_ERROR
             retryable = status is None or status == HTTPStatus.REQUEST_TIMEOUT
-    message = words if isinstance(words, str) else "The provider reports an error in the stream."
+    unknown = "The provider reports an error in the stream."
+    message = mended(words) if isinstance(words, str) else unknown
     body = written(holder)[:MAX_QUOTE]
     return Fault(kind, message[:MAX_QUOTE], status, retryable=retryable, body=body)
 

@@ -6,6 +6,7 @@ never returns would keep the program alive. These threads are daemons. An idle o
 
 import asyncio
 import contextvars
+import os
 import threading
 from collections.abc import Callable
 from queue import Empty, SimpleQueue
@@ -18,6 +19,10 @@ class Threads:
     """A pool that grows with the work that blocks at the same time, and shrinks again."""
 
     def __init__(self) -> None:
+        self._start_anew()
+
+    def _start_anew(self) -> None:
+        self._process = os.getpid()
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._idle = threading.Semaphore(0)
 
@@ -46,6 +51,8 @@ class Threads:
         return await future
 
     def _submit(self, job: Callable[[], None]) -> None:
+        if self._process != os.getpid():  # a fork has the pool's books, but not its threads
+            self._start_anew()
         if not self._idle.acquire(blocking=False):
             threading.Thread(target=self._serve, name="surecall-tool", daemon=True).start()
         self._jobs.put(job)
@@ -63,9 +70,7 @@ class Threads:
             self._idle.release()
 
 
-def _outcome(
-    context: contextvars.Context, work: Callable[[], Any]
-) -> tuple[Exception | None, Any]:
+def _outcome(context: contextvars.Context, work: Callable[[], Any]) -> tuple[Exception | None, Any]:
     try:
         return None, context.run(work)
     except StopIteration:  # a future cannot carry it

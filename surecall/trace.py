@@ -7,6 +7,7 @@ read and reported on, but not replayed.
 
 import base64
 import logging
+import math
 import os
 import time
 import traceback
@@ -18,7 +19,15 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from surecall.errors import ConfigError, Fault
-from surecall.events import SCHEMA_VERSION, Event, ObserverErred, RunStarted, Trace, safe_text
+from surecall.events import (
+    SCHEMA_VERSION,
+    Event,
+    ObserverErred,
+    RequestEnded,
+    RunStarted,
+    Trace,
+    safe_text,
+)
 from surecall.types import Secret
 from surecall.wire import encode
 
@@ -84,9 +93,17 @@ class Recorder:
         return Trace(tuple(self.events))
 
 
+def plain_words(value: Any) -> str:
+    """Return a foreign value as text; its class may be broken."""
+    try:
+        return str(value)
+    except Exception:  # noqa: BLE001  # see above
+        return f"({type(value).__name__})"
+
+
 def allowed_context(context: Mapping[str, Any], keys: Iterable[str]) -> dict[str, str]:
     """Keep only the keys that the config lets into events, as short text."""
-    allowed = {key: str(context[key]) for key in keys if key in context}
+    allowed = {key: plain_words(context[key]) for key in keys if key in context}
     return {
         key: text.encode("utf-8", "replace")[:MAX_CONTEXT_BYTES].decode("utf-8", "ignore")
         for key, text in allowed.items()
@@ -251,7 +268,19 @@ class JsonlSink:
 
     def __call__(self, event: Event) -> None:
         """Write one event."""
-        _write(self._path, "ab", _line(event, self._redactor))
+        line = _line(event, self._redactor)
+        if isinstance(event, RunStarted) and _is_torn(self._path):
+            line = b"\n" + line  # a crash left half a line; it must not swallow this one
+        _write(self._path, "ab", line)
+
+
+def _is_torn(path: Path) -> bool:
+    try:
+        with path.open("rb") as file:
+            file.seek(-1, os.SEEK_END)
+            return file.read(1) != b"\n"
+    except OSError:  # no such file, or an empty one
+        return False
 
 
 def save_trace(trace: Trace, path: str | Path, secrets: Secrets = ()) -> None:
@@ -262,8 +291,23 @@ def save_trace(trace: Trace, path: str | Path, secrets: Secrets = ()) -> None:
 
 def _line(event: Event, redactor: Redactor) -> bytes:
     plain = msgspec.to_builtins(event)
+    if isinstance(event, RequestEnded):
+        plain = _writable(plain)
     line = encode(plain)
     return (encode(redactor.value(plain)) if redactor.suspects(line) else line) + b"\n"
+
+
+def _writable(value: Any) -> Any:
+    """Write NaN and the infinities, which some servers send, as text; JSON would lose them."""
+    match value:
+        case float() if not math.isfinite(value):
+            return str(value)
+        case list() | tuple():
+            return [_writable(item) for item in value]
+        case dict():
+            return {key: _writable(item) for key, item in value.items()}
+        case _:
+            return value
 
 
 def _write(path: Path, mode: str, data: bytes) -> None:
@@ -282,18 +326,25 @@ _VERSION = msgspec.json.Decoder(_Version)
 
 
 def load_trace(path: str | Path, run_id: str | None = None) -> Trace:
-    """Read a run back. A torn last line, as a crash leaves it, is left out.
+    """Read a run back. A torn line, as a crash leaves it, is left out.
 
-    A file that one sink wrote for several runs needs the `run_id` of the one that is meant.
+    A file that one sink wrote for several runs needs the `run_id` of the one that is meant. Of a
+    run that was resumed, the newest part is read; it begins with the transcript so far.
     """
     events = _events(path)
     runs = list(dict.fromkeys(event.run_id for event in events))
     if run_id is None and len(runs) > 1:
         raise ConfigError(f"{path} holds {len(runs)} runs; pass run_id: {', '.join(runs[:9])}")
     chosen = tuple(event for event in events if run_id in {None, event.run_id})
-    if not chosen or not isinstance(chosen[0], RunStarted):
+    starts = [at for at, event in enumerate(chosen) if isinstance(event, RunStarted)]
+    if not starts or starts[0] != 0:
         raise ConfigError(f"{path}: a trace begins with run_start")
-    return Trace(chosen)
+    return Trace(chosen[starts[-1] :])
+
+
+def _may_be_torn(lines: list[bytes], number: int) -> bool:
+    """Whether a crash may have cut a line: nothing follows it, or the next run does."""
+    return number == len(lines) or lines[number].startswith(b'{"type":"run_start"')
 
 
 def _events(path: str | Path) -> list[Event]:
@@ -306,8 +357,8 @@ def _events(path: str | Path) -> list[Event]:
             newer = _VERSION.decode(line).schema_version > SCHEMA_VERSION
             event = None if newer else _DECODER.decode(line)
         except (ValueError, RecursionError) as error:
-            if number == len(lines):
-                break
+            if _may_be_torn(lines, number):
+                continue
             reason = safe_text(str(error)[:MAX_MESSAGE])
             raise ConfigError(f"{path}, line {number}: not an event ({reason})") from None
         if event is None:

@@ -10,21 +10,26 @@ stay cheap for programs that never open a connection.
 
 import asyncio
 import io
-import math
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
-from urllib.parse import SplitResult, urlsplit
+from urllib.parse import SplitResult
 
-import msgspec
-
-from surecall.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.endpoint import (
+    DEFAULT_LIMITS,
+    ENDPOINT,
+    Limits,
+    checked_headers,
+    checked_key,
+    checked_prefix,
+    checked_url,
+)
+from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.types import Answer, Secret
 
 if TYPE_CHECKING:
     import aiohttp
 
-_ENDPOINT = "chat/completions"
 _CHUNK_BYTES = 64 * 1024
 _LARGE_BODY = 1024 * 1024
 _HEADERS = {
@@ -45,25 +50,6 @@ class Client(Protocol):
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open for as long as the block lasts."""
         ...
-
-
-class Limits(msgspec.Struct, frozen=True):
-    """How long and how much an endpoint may take: seconds, decoded bytes, sockets."""
-
-    connect_s: float = 5.0
-    idle_s: float = 60.0
-    total_s: float = 600.0
-    max_response_bytes: int = 32 * 1024 * 1024
-    max_connections: int = 100
-
-    def __post_init__(self) -> None:
-        for name in self.__struct_fields__:
-            # Zero means "no limit" to aiohttp, and an infinite number overflows in it.
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ConfigError(f"limits.{name} must be a finite number above zero")
-
-
-DEFAULT_LIMITS = Limits()
 
 
 class _Line(NamedTuple):
@@ -97,17 +83,23 @@ class OpenAICompatible:
         headers: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._base = _checked_url(base_url)
-        self._prefix = _checked_prefix(api_prefix)
-        self._headers = _checked_headers(headers or {})
+        self._base = checked_url(base_url)
+        self._prefix = checked_prefix(api_prefix)
+        self._headers = checked_headers(headers or {})
         self._lines: dict[asyncio.AbstractEventLoop, _Held] = {}
-        self._url = self.url(_ENDPOINT)
-        self.api_key = _checked_key(api_key)
+        self._url = self.url(ENDPOINT)
+        self.api_key = checked_key(api_key)
         self.lessons: dict[str, tuple[str, ...]] = {}
         self.limits = limits
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._root!r})"
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not be shown: the key, and the values of the caller's own headers."""
+        key = () if self.api_key is None else (self.api_key,)
+        return (*key, *self._headers.values())
 
     @property
     def _root(self) -> str:
@@ -228,66 +220,6 @@ def _plain(headers: Mapping[str, str]) -> dict[str, str]:
         text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         plain[key] = f"{plain[key]}, {text}" if key in plain else text
     return plain
-
-
-def _checked_url(base_url: str) -> SplitResult:
-    """Split the address. Messages never quote it: it may hold a password."""
-    text = base_url.strip()
-    try:
-        parts = urlsplit(text)
-        host, _ = parts.hostname, parts.port
-    except ValueError:
-        raise ConfigError("base_url has a malformed host or port") from None
-    problems = {
-        "base_url must start with http:// or https://, as in http://localhost:8000": (
-            parts.scheme not in {"http", "https"}
-        ),
-        "base_url holds a user name or password; pass the key as api_key instead": (
-            "@" in parts.netloc
-        ),
-        "base_url names no host; write it as in http://localhost:8000": not host,
-        "base_url contains a space or a control character": not text.isprintable() or " " in text,
-        "base_url has a fragment (#…); leave it out": bool(parts.fragment),
-        f"base_url ends with /{_ENDPOINT}; leave that out, it is added to every request": (
-            parts.path.rstrip("/").endswith(f"/{_ENDPOINT}")
-        ),
-    }
-    for sentence, found in problems.items():
-        if found:
-            raise ConfigError(sentence)
-    return parts
-
-
-def _checked_prefix(api_prefix: str | None) -> str:
-    """Force one leading slash and no trailing one; nothing stays nothing."""
-    path = (api_prefix or "").strip().strip("/")
-    return f"/{path}" if path else ""
-
-
-def _checked_key(api_key: str | Secret | None) -> Secret | None:
-    """Wrap the key; refuse one that could not be sent. Messages never quote it."""
-    if api_key is None:
-        return None
-    secret = api_key if isinstance(api_key, Secret) else Secret(api_key)
-    text = secret.reveal()
-    if not text.strip():
-        raise ConfigError("api_key is blank; pass None if the endpoint needs no key")
-    if not (text.isascii() and text.isprintable()) or " " in text:
-        raise ConfigError(
-            "api_key contains a space, line break, control or non-ASCII character; copy it again"
-        )
-    return secret
-
-
-def _checked_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
-    """Wrap the values, which may be keys; refuse what could break out of its line."""
-    for name, value in headers.items():
-        token = name.isascii() and name.isprintable() and not set(name) & set(" :")
-        if not (name and token):
-            raise ConfigError("a header name is empty or contains a space, colon or line break")
-        if not value.isprintable():
-            raise ConfigError(f"header {name!r} contains a line break or control character")
-    return {name: Secret(value) for name, value in headers.items()}
 
 
 def _fault(error: Exception, place: str, limits: Limits) -> Fault:

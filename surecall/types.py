@@ -58,6 +58,10 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     arguments_bytes: int = 0
     extra: JSON = {}
 
+    def private(self) -> "ToolCall":
+        """Return the same call with arguments of its own, for eyes that might change them."""
+        return msgspec.structs.replace(self, arguments=msgspec.to_builtins(self.arguments))
+
     @property
     def ignored(self) -> bool:
         """Whether this call was one too many in its turn."""

@@ -122,6 +122,9 @@ DEFAULTS: JSON = {
     "max_tool_definitions_count": 128,
     "max_tool_definitions_bytes": 200_000,
     "validate_arguments": True,
+    "coerce_arguments": False,
+    "decode_html_entities": False,
+    "stringify_containers": False,
     "request_overrides": {},
     "unsupported_options": (),
     "fallback_retry_count": 0,
@@ -133,6 +136,7 @@ DEFAULTS: JSON = {
     "bridge_user_after_tool": False,
     "message_transforms": (),
     "tool_transforms": (),
+    "body_transforms": (),
     "response_transforms": (),
     "tool_call_transforms": (),
     "tool_result_transforms": (),
@@ -182,7 +186,7 @@ def test_what_is_no_setting_is_refused_in_one_sentence(mapping: Any, sentence: s
 
 
 def test_a_key_that_is_no_text_is_refused_too() -> None:
-    assert refusal({3: 4}).startswith('unknown configuration key "3"; known: "bridge_user_after_tool", ')
+    assert refusal({3: 4}).startswith('unknown configuration key "3"; known: "')
 
 
 @proves("C69")

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (the wide bars are what models write)
 """Laws of the text dialects: what is written can be read, and reading never raises or drags.
 
 What a dialect cannot express is listed in `LIMITS`; everything else must come back as it was.
@@ -7,7 +8,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surecall.dialects import WEAK_ROWS, WRITERS, first_opener, recover
@@ -17,7 +18,8 @@ from surecall.types import JSON, ToolCall, ToolSpec
 
 LIMITS = {
     "all": "text that begins or ends with blanks, or that holds marks of its own",
-    "C": "a value with its closing tag, then only blanks, then another tag of the call",
+    "C": "a value with its closing tag, then only blanks, then another tag of the call; "
+    "or with the call's closing tag, then a line break or a tag, and then a call's opening tag",
     "C12": "a namespace token in a value; an object whose keys are not declared",
     "C13": "a value with its closing tag right before a tag; an object of undeclared keys",
     "B9": "the quote token in a value; a key that is not a word",
@@ -55,10 +57,51 @@ PING = ToolSpec("ping-2", "Say nothing.", {"type": "object", "properties": {}})
 TOOLS = (NOTE, PING)
 
 PIECES = (
-    *("'", '"', "\\", "\n", "\r\n", "\t", "`", "```", "{", "}", "[", "]", "(", ")", ",", ":", "=", ";"),
+    *(
+        "'",
+        '"',
+        "\\",
+        "\n",
+        "\r\n",
+        "\t",
+        "`",
+        "```",
+        "{",
+        "}",
+        "[",
+        "]",
+        "(",
+        ")",
+        ",",
+        ":",
+        "=",
+        ";",
+    ),
     *("</tool_call>.", "</parameter>.", "</function>.", "</invoke>.", "</arg_value>.", "</param>."),
-    *("<tool_call>.", "<think>", "</think>", "<b>", "</b>.", "&amp;", "&lt;", "<|x|>", "[TOOL_CALLS]."),
-    *("<function=.", "<parameter=none>.", "é", "東京", "😀", " ", "None", "0", "name", "\\n", "\x00"),
+    *(
+        "<tool_call>.",
+        "<think>",
+        "</think>",
+        "<b>",
+        "</b>.",
+        "&amp;",
+        "&lt;",
+        "<|x|>",
+        "[TOOL_CALLS].",
+    ),
+    *(
+        "<function=.",
+        "<parameter=none>.",
+        "é",
+        "東京",
+        "😀",
+        " ",
+        "None",
+        "0",
+        "name",
+        "\\n",
+        "\x00",
+    ),
 )
 STRINGS = st.lists(st.sampled_from(PIECES) | st.text(max_size=6), max_size=8).map("".join)
 WORDS = st.from_regex(r"[a-z][a-z_]{0,5}", fullmatch=True)
@@ -88,7 +131,7 @@ def expressible(row: str, text: str) -> bool:
 
 
 def calls(row: str) -> st.SearchStrategy[list[ToolCall]]:
-    """Calls of the kind that a dialect can express."""
+    """Make calls of the kind that a dialect can express."""
     strings = STRINGS.filter(lambda text: expressible(row, text))
     free = row not in NESTED
     keys = WORDS.filter(lambda word: len(word) > 1) if row in COMPACT else STRINGS
@@ -116,6 +159,8 @@ def calls(row: str) -> st.SearchStrategy[list[ToolCall]]:
 
 
 @pytest.mark.parametrize("row", WRITERS)
+# The first draw of a text builds tables of all characters, which a busy machine is slow at.
+@settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_what_a_dialect_writes_is_read_back_without_being_told_the_dialect(
     row: str, data: st.DataObject
@@ -132,3 +177,159 @@ def test_what_a_dialect_writes_is_read_back_without_being_told_the_dialect(
     }
     if row in WITH_IDS:
         assert [call.id for call in found.calls] == [call.id for call in written]
+
+
+MARKS = (
+    *(opener.stem for opener in OPENERS),
+    *THINKING,
+    *THINKING.values(),
+    *CLOSERS,
+    *FRAMES,
+    "assistantfinal",
+)
+FRAGMENTS = (
+    *MARKS,
+    *('{"name": "note", "arguments": {"text": "x"}}', "note", "ping-2", "(text='x')", "{text:x}"),
+    *(
+        "<text>",
+        "</text>",
+        ">",
+        "</",
+        " name=",
+        '"note"',
+        "note>",
+        "text>",
+        "\n",
+        " ",
+        "`",
+        "```",
+        "\\",
+    ),
+    *("{", "}", "[", "]", "'", '"', ",", ":", "|", "DSML", "json", "functions.note:0", "to=note"),
+)
+
+
+@given(st.lists(st.sampled_from(FRAGMENTS) | st.text(max_size=4), max_size=24).map("".join))
+def test_any_text_is_read_without_raising_and_nothing_is_invented(text: str) -> None:
+    for weak in (False, True):
+        found = recover(text, TOOLS, weak=weak)
+
+        assert all(0 <= call.start < call.end <= len(text) for call in found.calls)
+        assert all(call.name in text or call.name in ("note", "ping-2") for call in found.calls)
+        if weak and not found.calls:
+            assert not recover(text, TOOLS).calls
+
+
+@given(st.text(st.characters(exclude_characters="<>[]{}`=◁"), max_size=200))
+def test_text_without_marks_comes_back_as_it_was(text: str) -> None:
+    if "assistantfinal" not in text:
+        assert recover(text, TOOLS, weak=True).text == text
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *(opener.stem for opener in OPENERS if not opener.weak and opener.kind != "dsml"),
+        *THINKING,
+        *THINKING.values(),
+        *FRAMES,
+        *(
+            "[/TOOL_CALLS]",
+            "</tool_call",
+            "<｜DSML｜",
+            "<|DSML|",
+            "< | DSML | ",
+            "<‖DSML‖",
+            "<｜｜DSML",
+        ),
+        *(mark for mark in CLOSERS if mark.startswith(ORPHANS)),
+    ],
+)
+def test_no_mark_slips_through_the_quick_look(mark: str) -> None:
+    assert is_marked(f"Some words {mark} and {{more}}> of_them, N.")
+
+
+@given(st.sampled_from([o.stem for o in OPENERS if not o.weak and o.kind != "dsml"]), st.data())
+def test_an_opener_is_held_back_from_its_first_character_on(stem: str, data: st.DataObject) -> None:
+    text = "Some words, "
+    length = data.draw(st.integers(1, len(stem)))
+
+    assert first_opener(text + stem[:length]) == len(text)
+    assert first_opener(f"{text}{stem} and more") == len(text)
+
+
+CALL = '<tool_call>{"name": "note", "arguments": {"text": "x"}}</tool_call>'
+FAMILIES = (
+    *("<tool_call>", "<tool_call>{", '<tool_call>{"a":"', '<tool_call>{"a":[', "<tool_call>note {"),
+    *(
+        "`<tool_call>",
+        "\\<tool_call>",
+        "`a``b```c<tool_call>",
+        "```\n<tool_call>\n",
+        '"<tool_call>',
+    ),
+    *("<function=note>", "<function=note><parameter=text>", "<function=note><parameter=text>x"),
+    *(
+        "<parameter=text>",
+        '<invoke name="note"><parameter name="text">',
+        "</parameter>",
+        "</tool_call>",
+    ),
+    *("<tool_call>note<arg_key>text</arg_key><arg_value>", "note<arg_key>", "[TOOL_CALLS]note"),
+    *("[TOOL_CALLS]note{", "<|tool_call_begin|>functions.note:0<|tool_call_argument_begin|>{"),
+    *("<|channel|>", "<|channel|>commentary to=note<|message|>", "<|channel|>analysis<|message|>"),
+    *("to=functions.note {", "<think>", "\n</think>\n", f"<think>{CALL}</think>", "assistantfinal"),
+    *('<｜DSML｜invoke name="note">', '< | DSML | invoke name="note"><x>', "<|DSML|", "DSML"),
+    *("<|tool_call>call:note{a:b,", "<|tool_call_start|>[note(a=", "functools[{", "<|python_tag|>"),
+    *(
+        LEAD,
+        f'{LEAD}<invoke name="note">{LEAD}<a>',
+        '<|open|>call tool="note"<|sep|>',
+        "<note><text>",
+    ),
+    *(
+        "\n{",
+        "\n[",
+        '\n{"a":',
+        "\nnote{",
+        '\nnote{"',
+        "\nfunctions.note:0{",
+        ">>>note\n",
+        "\n\n",
+        "{",
+    ),
+    *(
+        "<tool_call>{'a':'b','",
+        '<tool_call>{"a":1,"a":2,',
+        '<tool_call>{"a":NaN,',
+        "<tool_call>note([",
+    ),
+    *("```tool_code\nprint(note(", "Action:\n```json\n", '"', "\\", CALL, f"{CALL} x "),
+)
+
+
+def seconds_for(text: str) -> float:
+    started = time.process_time()
+    recover(text, TOOLS, weak=True)
+    return time.process_time() - started
+
+
+@pytest.mark.parametrize("unit", FAMILIES)
+def test_a_hundred_kilobytes_of_the_same_are_read_in_a_moment(unit: str) -> None:
+    inside = '<tool_call>{"name": "note", "arguments": {"text": "'
+
+    many = unit * (100_000 // len(unit))
+    for text in (many + CALL, many + " and", inside + many, f"```\n{many}"):
+        assert seconds_for(text) < 3
+
+
+def test_a_plain_answer_costs_next_to_nothing() -> None:
+    text = ("A plain answer, with a [link](https://example.org), and x = 1 in `code`.\n" * 40)[
+        :2048
+    ]
+    recover(text, TOOLS)
+
+    started = time.process_time()
+    for _ in range(2000):
+        recover(text, TOOLS)
+    assert (time.process_time() - started) / 2000 < 50e-6

@@ -43,6 +43,8 @@ def merged(*values: Any, limit: int | None = None) -> Any:
         (('{"a":', 1, True, [2]), '{"a":1true[2]'),
         (('{"a":"\ud83d', '\ude00"}'), '{"a":"😀"}'),
         (('{"a":"\ud83d"}',), '{"a":"\ufffd"}'),
+        (({"a": "\ud83d"}, {"a": "\ud83d\ude00"}, "!"), '{"a":"😀"}!'),
+        (({"a": float("nan")}, "!"), '{"a":NaN}!'),
     ],
 )
 def test_arguments_are_merged(values: tuple[Any, ...], expected: Any) -> None:
@@ -53,6 +55,7 @@ def test_an_equal_piece_is_dropped_only_after_a_cumulative_one_or_the_end() -> N
     assert merged("1", "1", "0") == "110"
     assert merged('{"a', '{"a":"b', '{"a":"b', 'c"}') == '{"a":"bc"}'
     assert merged('{"a":"\\"', '{"a":"\\"') == '{"a":"\\"{"a":"\\"'
+    assert merged('{"a":"\\"}"}', '{"a":"\\"}"}') == '{"a":"\\"}"}'
 
 
 def test_a_value_that_cannot_be_written_is_refused_by_the_reader() -> None:
@@ -167,16 +170,18 @@ def test_a_fragment_finds_its_call(fragments: list[Any], expected: list[Any]) ->
         ([fragment('{"a', id="0", name="f"), fragment('":1}', id="0", name="g")], [("g", A)]),
         ([fragment("", index=0, name="read"), fragment(A, index=0, name="read_file")],
          [("read", ""), ("read_file", A)]),
-        ([fragment("", index=0, name="wri"), fragment(A, index=0, name="write")], [("write", A)]),
-        ([fragment("", index=0, name="wri"), fragment(A, index=0, name="te")], [("write", A)]),
-        ([fragment(A, index=0, name="wri"), fragment(B, index=0, name="te")],
-         [("wri", A), ("te", B)]),
+        ([fragment("", index=0, name="over"), fragment(A, index=0, name="overwrite")],
+         [("overwrite", A)]),
+        ([fragment("", index=0, name="over"), fragment(A, index=0, name="write")],
+         [("overwrite", A)]),
+        ([fragment(A, index=0, name="over"), fragment(B, index=0, name="write")],
+         [("over", A), ("write", B)]),
         ([fragment("", index=0, name="read"), fragment(A, index=0, name="_file")],
          [("read_file", A)]),
         ([fragment("", index=0, name="f"), fragment(A, index=0, name=" ")], [("f", A)]),
         ([fragment("", index=0, name=7), fragment(A, index=0, name="f")], [("f", A)]),
-        ([fragment('{"a":', index=0, name="wri"), fragment("1}", index=0, name="te")],
-         [("write", A)]),
+        ([fragment('{"a":', index=0, name="over"), fragment("1}", index=0, name="write")],
+         [("overwrite", A)]),
         ([fragment(A), fragment("", name="f", id="x")], [("f", A)]),
         ([fragment(A, index=0), fragment(B, index=0, name="f")], [("", A), ("f", B)]),
         ([fragment(A, index=0), fragment(A, index=0, name="f", id="x")], [("f", A)]),
@@ -186,7 +191,13 @@ def test_a_fragment_finds_its_call(fragments: list[Any], expected: list[Any]) ->
 def test_a_name_is_joined_only_into_one_that_is_known(
     fragments: list[JSON], expected: list[tuple[str, Any]]
 ) -> None:
-    assert pairs_of(*fragments, known_names=["read", "read_file", "write"]) == expected
+    assert pairs_of(*fragments, known_names=["read", "read_file", "overwrite"]) == expected
+
+
+def test_a_name_that_is_repeated_is_not_joined_into_a_longer_one() -> None:
+    repeated = [fragment("", index=0, name="go"), fragment(A, index=0, name="go")]
+
+    assert pairs_of(*repeated, known_names=["go", "gogo"]) == [("go", A)]
 
 
 def test_interleaved_calls_of_one_id_are_told_apart_by_index() -> None:
@@ -249,23 +260,23 @@ def test_a_piece_shorter_than_the_whole_is_never_compared() -> None:
 def seconds(size: int, **keys: Any) -> float:
     text = json.dumps({"t": "x}" * (size // 2)})
     pieces = [fragment(text[at : at + 16], index=0, **keys) for at in range(0, len(text), 16)]
-    started = time.perf_counter()
+    started = time.process_time()
     ((_, arguments),) = pairs_of(fragment("", index=0, name="f"), *pieces)
     assert arguments == text
-    return time.perf_counter() - started
+    return time.process_time() - started
 
 
 @pytest.mark.parametrize("keys", [{}, {"name": "f"}, {"name": "f", "id": "x"}])
 def test_the_time_for_small_pieces_grows_with_their_number(keys: JSON) -> None:
-    small = min(seconds(64 * 1024, **keys) for _ in range(2))
+    small, large = (min(seconds(size * 1024, **keys) for _ in range(2)) for size in (32, 256))
 
-    assert seconds(512 * 1024, **keys) < 8 * 4 * small + 0.05
+    assert large < 8 * 2.5 * small
 
 
 def test_cumulative_arguments_cost_no_more_than_their_bytes() -> None:
     text = json.dumps({"t": "x" * 20_000})
     pieces = [fragment(text[:at], index=0, name="f") for at in range(16, len(text), 16)]
-    started = time.perf_counter()
+    started = time.process_time()
 
     assert pairs_of(*pieces, fragment(text, index=0, name="f")) == [("f", text)]
-    assert time.perf_counter() - started < 5
+    assert time.process_time() - started < 5

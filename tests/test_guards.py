@@ -9,8 +9,9 @@ import pytest
 from surecall.config import ToolCallingConfig
 from surecall.errors import ErrorCode
 from surecall.events import CallEnded, RunRefused
-from surecall.outcome import LimitExceeded, RunResult
+from surecall.outcome import LimitExceeded, RequestFailed, RunResult
 from surecall.registry import ToolRegistry, tool
+from surecall.retry import RetryPolicy
 from surecall.runner import ToolLoopRunner
 from surecall.testing import Item, ScriptedModel, calls, calls_many, hangs, says
 from surecall.types import JSON
@@ -270,5 +271,10 @@ def test_a_tool_that_slept_well_within_its_time_is_fine() -> None:
 
 
 def test_a_clients_own_timeout_is_not_taken_for_the_deadline() -> None:
-    with pytest.raises(TimeoutError, match="mine"):
-        Counter().run(ScriptedModel(TimeoutError("mine")))
+    runner = ToolLoopRunner(
+        client=ScriptedModel(TimeoutError("mine")), model="m", retry=RetryPolicy(attempts=1)
+    )
+    with pytest.raises(RequestFailed) as failed:
+        asyncio.run(runner.run("hi"))
+    assert failed.value.code is ErrorCode.CONNECTION_ERROR
+    assert "TimeoutError" in str(failed.value)

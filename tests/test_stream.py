@@ -192,6 +192,10 @@ def test_the_head_is_that_of_the_first_chunk_that_has_one() -> None:
     assert "usage" not in body
 
 
+def test_an_empty_usage_does_not_erase_one() -> None:
+    assert body_of(chunk({}, "stop", usage={"x": 1}), {"usage": {}})["usage"] == {"x": 1}
+
+
 def test_a_reply_that_was_cut_off_stays_cut_off() -> None:
     choices = body_of(chunk({"content": "a"}, "length"), chunk({}, "stop"))["choices"]
 
@@ -231,10 +235,13 @@ def test_nothing_follows_the_end() -> None:
 
 
 def test_nothing_follows_an_error_in_the_same_event() -> None:
-    chunks = [chunk({"content": "a"}), {"error": "boom"}, chunk({"content": "b"}, "stop")]
+    chunks = [chunk({"content": "a"}), {"error": "boom"}, {"error": "bang"}, chunk({}, "stop")]
     failed = {"choices": [{"error": "boom"}, {"delta": {"content": "b"}}]}
+    outcome, deltas = assembled([SseEvent(json.dumps(chunks))])
 
-    assert assembled([SseEvent(json.dumps(chunks))])[1] == [TextDelta("a")]
+    assert isinstance(outcome, Fault)
+    assert outcome.message == "boom"
+    assert deltas == [TextDelta("a")]
     assert assembled([SseEvent(json.dumps(failed))])[1] == []
 
 
@@ -273,6 +280,13 @@ def test_an_error_is_read_by_its_status(
     assert json.loads(fault.body) == holder
 
 
+def test_an_error_with_half_a_character_can_be_written_down() -> None:
+    fault = plain_fault({"error": {"message": "a\ud83d"}})
+
+    assert fault.message == "a\ufffd"
+    assert json.loads(fault.body.encode()) == {"error": {"message": "a\ufffd"}}
+
+
 @pytest.mark.parametrize("data", ['{"message":"boom","code":500}', "boom", "[]", "null"])
 def test_an_event_named_error_is_one(data: str) -> None:
     assembler = Assembler()
@@ -302,19 +316,19 @@ def test_more_calls_than_anyone_makes_are_refused() -> None:
 
 def test_a_whole_message_after_deltas_is_not_said_twice() -> None:
     details = [{"type": "reasoning.text", "text": "Hm", "index": 0}]
-    said = {"content": "Hel", "reasoning": "Hm", "reasoning_details": details, "images": [1]}
+    said = {"content": "Good", "reasoning": "Hm", "reasoning_details": details, "images": [1]}
     outcome, deltas = assembled(
         SseEvent(json.dumps(each))
         for each in (
             chunk(said),
-            whole(said | {"content": "Hello"}),
+            whole(said | {"content": "Goodbye"}),
             whole({"content": "Bye"}, "stop"),
         )
     )
 
     assert isinstance(outcome, dict)
-    assert outcome["choices"][0]["message"] == said | {"role": "assistant", "content": "Hello"}
-    assert deltas == [ReasoningDelta("Hm"), TextDelta("Hel"), TextDelta("lo")]
+    assert outcome["choices"][0]["message"] == said | {"role": "assistant", "content": "Goodbye"}
+    assert deltas == [ReasoningDelta("Hm"), TextDelta("Good"), TextDelta("bye")]
 
 
 def test_a_delta_beats_the_message_beside_it() -> None:
@@ -373,3 +387,6 @@ def test_a_detail_without_a_type_belongs_to_the_last() -> None:
     assert message["reasoning_details"] == [
         {"type": "reasoning.text", "text": "a", "signature": "s", "index": 1}
     ]
+    indexed = {"type": "reasoning.text", "text": "a", "index": 0}
+    message = message_of({"reasoning_details": [indexed, {"signature": "s"}]})
+    assert message["reasoning_details"] == [indexed | {"signature": "s"}]

@@ -113,7 +113,14 @@ def test_a_tag_in_code_is_text_and_comes_back_unchanged(text: str) -> None:
 
 @proves("C93")
 @pytest.mark.parametrize(
-    "text", [f"`a` {CALL} `b`", f"It`s {CALL}", f"```\nx\n```\n{CALL}", f"``` {CALL} `` `"]
+    "text",
+    [
+        f"`a` {CALL} `b`",
+        f"It`s {CALL}",
+        f"```\nx\n```\n{CALL}",
+        f"``` {CALL} `` `",
+        f"{CALL} `{SECOND}`",
+    ],
 )
 def test_a_tag_beside_code_is_a_call(text: str) -> None:
     assert read(text) == [("add", {"a": 1, "b": 2})]

@@ -18,9 +18,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surecall.endpoint import Limits
 from surecall.errors import ConfigError, ErrorCode, Fault, ProviderError
 from surecall.testing import ScriptedProvider, failure, says
-from surecall.transport import Limits, OpenAICompatible
+from surecall.transport import OpenAICompatible
 from surecall.types import Answer, Secret
 
 KEY = "sk-canary-4711"

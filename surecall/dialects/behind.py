@@ -16,9 +16,9 @@ _MANGLED = "<name>"
 def read_behind(source: Source, place: int, opener: Opener, floor: int) -> Section:
     """Read a call whose name stands before its opener; only a known tool is believed."""
     text = source.text
-    stop = len(text[:place].rstrip()) if place - floor < _LOOK_BACK else place
-    if text.endswith(_STRAY, floor, stop):
-        stop = len(text[: stop - len(_STRAY)].rstrip())
+    floor = max(floor, place - _LOOK_BACK)
+    before = text[floor:place].rstrip().removesuffix(_STRAY).rstrip()
+    stop = floor + len(before)
     start = source.name_before(stop, floor)
     asked = text[start:stop]
     spec = known(source.tools, asked) if asked else None
@@ -29,8 +29,8 @@ def read_behind(source: Source, place: int, opener: Opener, floor: int) -> Secti
     if opener.stem == "<arg_key":
         call = read_keys(source, start, spec.name, place)
     elif opener.stem == "<parameter=":
-        arguments, end, cut = Body(source, FUNCTION, spec).read(place)
-        call = Draft(spec.name, arguments, start, end, None, cut)
+        values, end, cut = Body(source, FUNCTION, spec).read(place)
+        call = Draft(spec.name, values, start, end, None, cut)
     else:
         value = read_value(source, source.blanks(place + len(opener.stem)))
         arguments = text[start : value.end] if value.twice else value.value

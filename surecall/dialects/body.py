@@ -12,6 +12,8 @@ from surecall.dialects.spelling import DEFAULT_ROWS, LEAD, OPENERS, ROWS, TAG_NA
 from surecall.dialects.values import decoded, typed
 
 _MAX_TAG = 200
+# Without a limit, a long row of openers would be gone through once for each of them.
+_MAX_ENVELOPES = 8
 _FENCE = "```"
 # The name that follows this one is told again by the object.
 _NAMED = "<|message_model|>"
@@ -31,7 +33,10 @@ class Envelope:
         self.id: str | None = None
         self.fenced = False
         self.led = False
-        while (step := self._step(source, at)) is not None:
+        for _ in range(_MAX_ENVELOPES):
+            step = self._step(source, at)
+            if step is None:
+                break
             at = source.blanks(step)
         self.end = self._fence(source, at)
 
@@ -98,7 +103,9 @@ def read_section(source: Source, at: int) -> Section:
     calls, end, row = _read(source, body, envelope)
     if envelope.id and len(calls) == 1:
         (call,) = calls
-        calls = [Draft(call.name, call.arguments, call.start, call.end, envelope.id, call.truncated)]
+        calls = [
+            Draft(call.name, call.arguments, call.start, call.end, envelope.id, call.truncated)
+        ]
     if envelope.fenced and source.text.startswith(_FENCE, source.blanks(end)):
         end = source.blanks(end) + len(_FENCE)
     return Section(row=row, calls=tuple(calls), end=end, body=body)

@@ -59,9 +59,7 @@ class _Reader:
         shape = resolved(schema, self._root)
         pairs: list[tuple[str, Any]] = []
         while tag := named_tag(self._source, at):
-            key, start, lead = tag
-            if lead != self._lead:
-                break
+            key, start, _ = tag
             value, at, cut = self._child(key, start, _inner(shape, key), depth)
             pairs.append((key, value))
             if cut:

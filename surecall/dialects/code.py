@@ -1,6 +1,7 @@
 """Where code stands in a text: fenced, or between backticks on one line. Code is never a call."""
 
 from surecall.dialects.source import BLANKS
+from surecall.dialects.spelling import QUOTATION_MARKS
 
 FENCE = "```"
 _INDENT = frozenset(BLANKS + ">")
@@ -14,8 +15,6 @@ class Code:
         self._text = text
         self._at = 0
         self._line_end = -1
-        # Up to where there is known to be no run of so many backticks.
-        self._none_until = [0, 0, 0, 0]
 
     def jump(self, at: int) -> None:
         """Go on from here: what lies before has been read as something else."""
@@ -43,15 +42,13 @@ class Code:
         if self._line_end < at:
             found = text.find("\n", at)
             self._line_end = found if found >= 0 else len(text)
-        if at < self._none_until[width]:
-            return at
         close = text.find("`" * width, at, self._line_end)
         while close >= 0:
             found = run(text, close)
             if min(found, len(FENCE)) == width:
                 return close + found
             close = text.find("`" * width, close + found, self._line_end)
-        self._none_until[width] = self._line_end
+        # No run of this width is left on the line, so this search is not made again.
         return at
 
 
@@ -65,17 +62,22 @@ def run(text: str, at: int) -> int:
 
 def starts_line(text: str, at: int) -> bool:
     """Whether nothing but blanks and quotation marks stands before this on its line."""
-    start = text.rfind("\n", max(0, at - _LOOK_BACK), at) + 1
-    return (start > 0 or at <= _LOOK_BACK) and _INDENT.issuperset(text[start:at])
+    return _INDENT.issuperset(_line_before(text, at))
+
+
+def _line_before(text: str, at: int) -> str:
+    """Return the line up to here, or the last part of a long one, which is never blank."""
+    floor = max(0, at - _LOOK_BACK)
+    start = text.rfind("\n", floor, at) + 1
+    return text[start:at] if start or not floor else f"…{text[floor:at]}"
 
 
 def is_quoted(text: str, at: int) -> bool:
     """Whether this stands behind a quotation mark, or in a quoted line."""
-    if text[at - 1 : at] in ('"', "'", "“", "‘", "«", "„") and at:
+    if text[max(0, at - 1) : at] in QUOTATION_MARKS:
         return True
-    start = text.rfind("\n", max(0, at - _LOOK_BACK), at) + 1
-    line = text[start:at].lstrip()
-    return (start > 0 or at <= _LOOK_BACK) and line.startswith(">") and line[:3] != ">>>"
+    line = _line_before(text, at).lstrip()
+    return line.startswith(">") and not line.startswith(">>>")
 
 
 def fence_end(text: str, tick: int, width: int) -> int:
@@ -83,9 +85,10 @@ def fence_end(text: str, tick: int, width: int) -> int:
     close = text.find("`" * width, tick + width)
     while close >= 0:
         end = close + run(text, close)
-        line = text.find("\n", end)
-        rest = text[end : line if line >= 0 else None]
-        if not rest.strip() and starts_line(text, close):
-            return end
+        if starts_line(text, close):
+            line = text.find("\n", end)
+            rest = text[end : line if line >= 0 else None]
+            if not rest.strip():
+                return end
         close = text.find("`" * width, end)
     return len(text)

@@ -84,18 +84,17 @@ class _Scan:
     def _run(self) -> None:
         at = 0
         while True:
-            opener = self._openers.after(at)
-            line = self._next_line(at, opener[0] if opener else len(self._text))
-            place = line if line is not None else (opener[0] if opener else -1)
-            if place < 0:
+            place, opener = self._openers.after(at) or (len(self._text), None)
+            line = self._next_line(at, place)
+            if line is not None:
+                place, opener = line, None
+            elif opener is None:
                 return
             hidden = self._code.end_around(place)
             if hidden is not None:
                 at = max(hidden, place + 1)
-            elif line is not None:
-                at = self._unmarked(place)
-            elif opener:
-                at = self._handle(place, opener[1])
+            else:
+                at = self._handle(place, opener) if opener else self._unmarked(place)
 
     def _next_line(self, at: int, limit: int) -> int | None:
         """Return the next place before `limit` where a call without a mark may begin."""
@@ -107,8 +106,7 @@ class _Scan:
             self._line = place
             if may_begin(self._source, place):
                 return place
-            found = self._text.find("\n", place)
-            self._line = found + 1 if found >= 0 else len(self._text)
+            self._line = self._end_of_line(place)
         return None
 
     def _handle(self, place: int, opener: Opener) -> int:
@@ -128,6 +126,7 @@ class _Scan:
 
     def _escape(self, place: int) -> None:
         """Show an escaped tag as what it means."""
+        self._pass_over(place, "it is escaped")
         if self._text[place] == "<":
             self.pieces.cut(place - 1, place + 1, "&lt;")
 
@@ -188,7 +187,7 @@ class _Scan:
         text = self._text
         inside = text[stop : stop + 2].lstrip(" ")
         if end == stop and inside[:1].isalnum():
-            return True
+            return not (self._weak and may_begin(self._source, self._source.blanks(end)))
         after = text[end : end + 2].lstrip(" ")
         return after[:1].isalpha() and not starts_line(text, start) and start > self.pieces.end
 
@@ -206,12 +205,7 @@ class _Scan:
         return end
 
     def _unmarked(self, place: int) -> int:
-        if is_quoted(self._text, place):
-            self._line = self._end_of_line(place)
-            return place
-        return self._try_unmarked(place)
-
-    def _try_unmarked(self, place: int) -> int:
+        """Take what begins here without a mark; its own lines are not looked at again."""
         try:
             return self._take(place, self._ending_line(read_unmarked(self._source, place)))
         except NotACall as refusal:
@@ -255,10 +249,11 @@ class _Scan:
 
     def _think(self, place: int, opener: Opener) -> int:
         after = place + len(opener.stem)
-        first = not self._text[self.pieces.end : place].strip()
-        closed = self._source.find(THINKING[opener.stem], after) >= 0
-        if not self.pieces.thinking and (first or (closed and starts_line(self._text, place))):
-            self.pieces.open_thought(place, after)
+        if not self.pieces.thinking:
+            first = self._source.blanks(self.pieces.end) == place
+            closed = self._source.find(THINKING[opener.stem], after) >= 0
+            if first or (closed and starts_line(self._text, place)):
+                self.pieces.open_thought(place, after)
         return after
 
     def _thought(self, place: int, opener: Opener) -> int:
@@ -305,13 +300,12 @@ class _Scan:
             self.pieces.cut(begin, begin + len(frame))
         end = trailing_orphans(self._text)
         last = len(self._text.rstrip())
-        if end < last and self._code.end_around(end) is None:
+        orphaned = end < last and not self.pieces.only_refused
+        if orphaned and self._code.end_around(end) is None:
             self.pieces.cut(end, last)
 
     def _pass_over(self, place: int, reason: str) -> None:
-        self.pieces.pass_over(
-            PassedOver(place, self._text[place : place + _SNIPPET], reason)
-        )
+        self.pieces.pass_over(PassedOver(place, self._text[place : place + _SNIPPET], reason))
 
 
 def _found(call: Draft, row: str) -> Found:

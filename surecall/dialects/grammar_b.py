@@ -7,6 +7,7 @@ from surecall.dialects.source import Source, Tools, is_name
 from surecall.dialects.spelling import (
     BARE_ROWS,
     CLOSERS,
+    HEADER_ENDS,
     ID_MARK,
     NAME_MARKS,
     SEPARATORS,
@@ -114,13 +115,10 @@ def _object(source: Source, at: int, row: str, *, strong: bool) -> Value:
         return read_value(source, at, bare=row in BARE_ROWS)
     except NotACall as refusal:
         # The header leaves no doubt that this is a call, so the model is told about its JSON.
-        end = min((place for mark in _ENDS if (place := source.find(mark, at)) >= 0), default=-1)
+        end = source.first(HEADER_ENDS, at)
         if not strong or end < 0:
             raise refusal from None
         return Value(source.text[at:end].strip(), end)
-
-
-_ENDS = ("<|tool_call_end|>", "<｜tool▁call▁end｜>", "<|tool_call:end|>", "<|call|>", "<tool_call|>")
 
 
 def _in_brackets(source: Source, at: int, *, bare: bool) -> Value:

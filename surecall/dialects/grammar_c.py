@@ -255,9 +255,9 @@ class Body:
         """Unwrap a sole parameter that is not declared and holds all the others."""
         if len(self._values) == 1:
             ((key, value),) = self._values.items()
-            inner = decoded(value) if isinstance(value, str) else value
-            wraps = key in _WRAPPED and key not in self._schemas and isinstance(inner, dict)
-            if wraps and inner.keys() <= self._schemas.keys():
+            inner: JSON | str = decoded(value) if isinstance(value, str) else value
+            wraps = key in _WRAPPED and key not in self._schemas
+            if wraps and isinstance(inner, dict) and inner.keys() <= self._schemas.keys():
                 return inner
         return self._values
 
@@ -320,16 +320,21 @@ class Body:
         if self._text.startswith(style.call_end, at):
             own = source.first(style.parameter_end, at)
             call = source.first(style.call, at)
-            return own < 0 or (0 <= call < own)
+            after = tag_after(source, at, style)
+            ends = self._text[after : after + 1] in ("", "\n", "<")
+            return own < 0 or (0 <= call < own and ends)
+        if style is KEYS:
+            return self._text.find("<arg_value", at, at + _MAX_TAG) >= 0
         try:
-            key = self._key(at)[0] if style is not KEYS else ""
+            key = self._key(at)[0]
         except NotACall:
             return False
-        declared = key in self._schemas if self._known and key else True
+        declared = key in self._schemas if self._known else True
         at_start = self._text[at - 1] in "\n>"
         return declared and at_start and key not in self._values
 
     def store(self, key: str, raw: str, hint: str | None) -> None:
+        """Keep a value under its key, with the type that is declared or hinted at."""
         if key in self._values:
             raise NotACall(f"the parameter {key[:40]!r} comes twice", 0)
         if raw.startswith(_CDATA[0]) and raw.endswith(_CDATA[1]):
@@ -341,8 +346,7 @@ class Body:
         elif hint and hint != "string":
             self._values[key] = typed(raw, None, self._root)
         else:
-            schema = self._schemas.get(key, {} if self._known and hint else None)
-            self._values[key] = typed(raw, schema, self._root)
+            self._values[key] = typed(raw, self._schemas.get(key), self._root)
 
     def _trimmed(self, raw: str) -> str:
         """Take off the line breaks of the format, and no blank more: indentation is data."""

@@ -17,8 +17,9 @@ def is_call(source: Source, at: int) -> bool:
 
 
 def read_calls(source: Source, at: int) -> tuple[list[Draft], int]:
-    """Read calls in a list, or one after another."""
-    text, calls = source.text, []
+    """Read calls in a list, or one after another; the first one is known to begin here."""
+    text = source.text
+    calls: list[Draft] = []
     listed = text.startswith("[", at)
     at = source.blanks(at + 1) if listed else at
     end = at
@@ -33,8 +34,6 @@ def read_calls(source: Source, at: int) -> tuple[list[Draft], int]:
         end = call.end
         at = source.blanks(end)
         at = source.blanks(at + 1) if text.startswith(",", at) else at
-    if not calls:
-        raise NotACall("no call follows", at)
     if listed and text.startswith("]", at):
         end = at + 1
     return calls, end

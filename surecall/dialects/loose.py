@@ -12,10 +12,14 @@ from surecall.lenient import MAX_DEPTH, Unusable, too_deep, unreadable
 _BLANK = " \t\n\r"
 _QUOTES = ('<|"|>', "<escape>", '"""', "'''", '"', "'")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
+# The arguments of a call: they have names, unlike the items of a tuple.
+_CALL = "=)"
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _WORDS |= {"True": True, "False": False, "None": None}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
 _LITERAL = frozenset("\"'\\/")
+_HEX_WIDTHS = {"u": 4, "x": 2, "U": 8}
+_LAST_CHARACTER = 0x10FFFF
 _HEX = frozenset("0123456789abcdefABCDEF")
 _WORD_MARKS = frozenset("_-.+$")
 _MAX_WORD = 640
@@ -25,7 +29,9 @@ _KEY_LIMIT = 128
 class Loose:
     """A place in a text, moving on with each value that is read."""
 
-    def __init__(self, text: str, at: int, *, stops: tuple[str, ...] = (), bare: bool = False):
+    def __init__(
+        self, text: str, at: int, *, stops: tuple[str, ...] = (), bare: bool = False
+    ) -> None:
         self.text = text
         self.at = at
         self.cut = False
@@ -53,9 +59,9 @@ class Loose:
         self.at += 1
         while not self._closed(")"):
             if self._key_at(self.at):
-                self._pair(named, ")")
+                self._pair(named, _CALL)
             else:
-                unnamed.append(self.value(")"))
+                unnamed.append(self.value(_CALL))
             self._comma(")")
         return named, unnamed
 
@@ -176,13 +182,13 @@ class Loose:
     def _escape(self, at: int, parts: list[str]) -> int:
         """Read what follows a backslash; one that escapes nothing is itself text."""
         mark = self.text[at : at + 1]
-        width = {"u": 4, "x": 2}.get(mark, 0)
+        width = _HEX_WIDTHS.get(mark, 0)
         digits = self.text[at + 1 : at + 1 + width]
         if mark in _ESCAPES:
             parts.append(_ESCAPES[mark])
         elif mark in _LITERAL:
             parts.append(mark)
-        elif width and len(digits) == width and _HEX.issuperset(digits):
+        elif width and _is_character(digits, width):
             parts.append(chr(int(digits, 16)))
             return at + 1 + width
         else:
@@ -197,10 +203,12 @@ class Loose:
             return True
         if closing == ":":
             return mark in ":="
-        if mark == "," and closing in ("}", ")"):
+        if mark == "," and closing in ("}", _CALL):
             after = self._after_blanks(at + 1)
-            return self.text[after : after + 1] in ("", closing) or self._key_at(after)
-        return mark == closing or (mark == "," and closing == "]")
+            next_mark = self.text[after : after + 1]
+            unnamed = closing == _CALL and next_mark in ("'", '"')
+            return unnamed or next_mark in ("", closing) or self._key_at(after)
+        return mark == closing[-1:] or (mark == "," and closing in ("]", ")"))
 
     def _key_at(self, at: int) -> bool:
         """Whether `key:` or `key=` stands here."""
@@ -241,15 +249,20 @@ class Loose:
     def _bare_end(self, closing: str) -> int:
         """Find the end of an unquoted text: the bracket, or the comma before the next key."""
         at = self.at
-        while at < len(self.text) and self.text[at] != closing:
+        while at < len(self.text) and self.text[at] != closing[-1:]:
             if self.text[at] == "<" and self.text.startswith(self._stops, at):
                 break
             if self.text[at] == "," and (
-                closing == "]" or self._key_at(self._after_blanks(at + 1))
+                closing in ("]", ")") or self._key_at(self._after_blanks(at + 1))
             ):
                 break
             at += 1
         return at
+
+
+def _is_character(digits: str, width: int) -> bool:
+    whole = len(digits) == width and _HEX.issuperset(digits)
+    return whole and int(digits, 16) <= _LAST_CHARACTER
 
 
 def _number(word: str, *, exact: bool) -> int | float | None:

@@ -158,11 +158,13 @@ def trailing_orphans(text: str) -> int:
     """Return where the closing marks begin that end a text without belonging to a call."""
     end = len(text.rstrip())
     while True:
-        kept = text[:end]
-        mark = next((mark for mark in _LAST if kept.endswith(mark)), None)
-        if mark is None:
+        mark = next((mark for mark in _LAST if text.endswith(mark, 0, end)), None)
+        # After a blank it is the last word of a sentence about it.
+        if mark is None or text.endswith(f" {mark}", 0, end):
             return end
-        end = len(kept[: -len(mark)].rstrip())
+        end -= len(mark)
+        while text[end - 1 : end].isspace():
+            end -= 1
 
 
 def _whole_orphans() -> Iterable[str]:

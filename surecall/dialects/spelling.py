@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (the wide bars and quotation marks are what models write)
 """The spellings of every dialect, as data: openers, closers, separators, reasoning marks.
 
 A row id names a dialect: A is JSON in an envelope, B a name and then an object, C tagged
@@ -25,6 +26,7 @@ class Opener(msgspec.Struct, frozen=True):
 LEAD = "]<]minimax[>["
 DSML = "DSML"
 BARS = "|｜‖"
+QUOTATION_MARKS = ('"', "'", "“", "‘", "«", "„")
 ANTML = "antml:"
 
 OPENERS = (
@@ -124,6 +126,15 @@ SEPARATORS = (
     "<|tool_call:args|>",
     "<|constrain|>",
     "<|message|>",
+)
+
+# What ends a call with such a header, whatever its object is like.
+HEADER_ENDS = (
+    "<|tool_call_end|>",
+    "<｜tool▁call▁end｜>",
+    "<|tool_call:end|>",
+    "<|call|>",
+    "<tool_call|>",
 )
 
 CLOSERS = (

@@ -1,11 +1,10 @@
 """What has been taken out of a text so far: calls, marks and reasoning, put together at the end."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 import msgspec
 
 from surecall.dialects.found import Found, PassedOver, Recovered
-
 
 MAX_PASSED_OVER = 64
 
@@ -34,6 +33,11 @@ class Pieces:
     def thinking(self) -> bool:
         """Whether a block of reasoning is open."""
         return self._open is not None
+
+    @property
+    def only_refused(self) -> bool:
+        """Whether marks of calls are left in the text, and none led to a call."""
+        return bool(self._passed) and not self._taken
 
     @property
     def end(self) -> int:
@@ -84,7 +88,7 @@ class Pieces:
         text = self._rest(keep_reasoning=False)
         if not self._taken and not text.strip():
             self._taken = self._last_drafts()
-        reasoning = "\n".join(self._outside(inside, stop) for _, inside, stop, _ in self._thoughts)
+        reasoning = "\n".join(self._reasoning())
         return Recovered(
             text=self._rest(keep_reasoning=True) if keep_reasoning else text,
             calls=tuple(call for taken in self._taken for call in taken.calls),
@@ -103,10 +107,13 @@ class Pieces:
             stop = taken.start
         return found
 
-    def _outside(self, start: int, stop: int) -> str:
-        """Return a stretch of reasoning without the calls that were taken from it."""
-        taken = [(one.start, one.end, "") for one in self._taken if start <= one.start < stop]
-        return _without(self._text, sorted(taken), start, stop)
+    def _reasoning(self) -> Iterator[str]:
+        """List the stretches of reasoning; calls can have been taken from the last one only."""
+        for _, inside, stop, _ in self._thoughts[:-1]:
+            yield self._text[inside:stop]
+        for _, inside, stop, _ in self._thoughts[-1:]:
+            taken = [(one.start, one.end, "") for one in self._taken if inside <= one.start < stop]
+            yield _without(self._text, taken, inside, stop)
 
     def _rest(self, *, keep_reasoning: bool) -> str:
         cuts = [*self._cuts, *((taken.start, taken.end, "") for taken in self._taken)]

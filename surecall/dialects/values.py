@@ -236,5 +236,5 @@ _CASTS = {
     "boolean": _boolean,
     "object": _container(dict, "{"),
     "array": _container(list, "["),
-    "string": lambda text, _: _NOTHING,
+    "string": lambda _text, _wanted: _NOTHING,
 }

@@ -43,7 +43,8 @@ def read_unmarked(source: Source, at: int) -> Section:
 
 def read_tool_tag(source: Source, at: int, name: str) -> Section:
     """Read `<tool><key>value</key></tool>`."""
-    closing, values, end, cut = f"</{name}>", {}, at + len(name) + 2, False
+    closing, end, cut = f"</{name}>", at + len(name) + 2, False
+    values: JSON = {}
     if not source.text.startswith(closing, source.blanks(end)):
         values, end, cut = read_children(source, end, "", source.tools.specs[name])
     after = source.blanks(end)

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (the wide bars and quotation marks are what models write)
 """The inverse of reading: every dialect as a writer of calls, by row id.
 
 A writer takes calls and the text before them, and returns what a model of that dialect would have
@@ -97,7 +98,8 @@ def _dsml(call: ToolCall) -> str:
 
 def _param(call: ToolCall) -> str:
     parameters = "".join(
-        f'<param name="{key}">{_lines(_raw(value))}</param>' for key, value in call.arguments.items()
+        f'<param name="{key}">{_lines(_raw(value))}</param>'
+        for key, value in call.arguments.items()
     )
     return f'<function name="{call.name}">{parameters}</function>'
 
@@ -229,21 +231,27 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         "A7": _all(_mistral),
         "A8": _listed("functools", ""),
         "A9": _all(
-            lambda calls: "<|python_tag|>"
-            + "; ".join(_object(call, arguments="parameters") for call in calls)
+            lambda calls: (
+                "<|python_tag|>"
+                + "; ".join(_object(call, arguments="parameters") for call in calls)
+            )
         ),
         "A10": _all(
-            lambda calls: "<|tools_prefix|>"
-            + _json([{call.name: call.arguments} for call in calls])
-            + "<|tools_suffix|>"
+            lambda calls: (
+                "<|tools_prefix|>"
+                + _json([{call.name: call.arguments} for call in calls])
+                + "<|tools_suffix|>"
+            )
         ),
         "A11": _all(_cohere),
         "A12": _all(lambda calls: f"Action:\n{_json_fence(calls)}"),
         "A13": _wrapped("<|action_start|><|plugin|>\n", "<|action_end|>", "parameters"),
         "A14": _wrapped("<|message_sep|>\n\nfunction call<|role_sep|>\n", ""),
         "A15": _each(
-            lambda call: f"<|message_model|>{call.name}<|content_invoke_tool_json|>"
-            f"{_object(call, arguments='args')}<|end_message|>"
+            lambda call: (
+                f"<|message_model|>{call.name}<|content_invoke_tool_json|>"
+                f"{_object(call, arguments='args')}<|end_message|>"
+            )
         ),
         "A16": _wrapped("<dots_function_call>", "</dots_function_call>"),
         "A17": _wrapped("", ""),
@@ -262,18 +270,24 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
             "<|call|>",
         ),
         "B6": _each(
-            lambda call: f"<|tool_call:begin|>{call.id}<|tool_call:name|>{call.name}"
-            f"<|tool_call:args|>{_json(call.arguments)}<|tool_call:end|>"
+            lambda call: (
+                f"<|tool_call:begin|>{call.id}<|tool_call:name|>{call.name}"
+                f"<|tool_call:args|>{_json(call.arguments)}<|tool_call:end|>"
+            )
         ),
         "B7": _headed("<function=", ">", "</function>"),
         "B8": _headed(">>>", "\n", ""),
         "B9": _each(
-            lambda call: f"<start_function_call>call:{call.name}"
-            f"{_compact('<escape>', call.arguments)}<end_function_call>"
+            lambda call: (
+                f"<start_function_call>call:{call.name}"
+                f"{_compact('<escape>', call.arguments)}<end_function_call>"
+            )
         ),
         "B10": _each(
-            lambda call: f"<|tool_call>call:{call.name}"
-            f"{_compact('<|' + chr(34) + '|>', call.arguments)}<tool_call|>"
+            lambda call: (
+                f"<|tool_call>call:{call.name}"
+                f"{_compact('<|' + chr(34) + '|>', call.arguments)}<tool_call|>"
+            )
         ),
         "B11": _headed("<tool_call>", "\n", "</tool_call>"),
         "C1": _block("<tool_call>\n", _function, "\n</tool_call>"),
@@ -284,22 +298,28 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ),
         "C5": _within("<｜DSML｜tool_calls>\n", _dsml, "\n</｜DSML｜tool_calls>"),
         "C6": _each(
-            lambda call: f"<|start|>assistant to={call.name}<|message|><atem:function_calls>\n"
-            f"{_invoke('atem:', call)}\n</atem:function_calls><|eom|>"
+            lambda call: (
+                f"<|start|>assistant to={call.name}<|message|><atem:function_calls>\n"
+                f"{_invoke('atem:', call)}\n</atem:function_calls><|eom|>"
+            )
         ),
         "C7": _within(
             "<｜tool_calls_begin｜>",
-            lambda call: "<｜tool_call_begin｜>function<｜tool_sep｜>"
-            f"{_invoke('steptml:', call)}<｜tool_call_end｜>",
+            lambda call: (
+                "<｜tool_call_begin｜>function<｜tool_sep｜>"
+                f"{_invoke('steptml:', call)}<｜tool_call_end｜>"
+            ),
             "<｜tool_calls_end｜>",
         ),
         "C8": _each(_param),
         "C9": _block("<tool_call>", _keys, "</tool_call>"),
         "C10": _within(
             "<tool_calls>",
-            lambda call: "<tool_call>"
-            + _keys(call, "").replace(call.name, f"{call.name}<tool_sep>", 1)
-            + "</tool_call>",
+            lambda call: (
+                "<tool_call>"
+                + _keys(call, "").replace(call.name, f"{call.name}<tool_sep>", 1)
+                + "</tool_call>"
+            ),
             "</tool_calls>",
         ),
         "C11": _within("<|open|>tools<|sep|>", _xtml, "<|close|>tools<|sep|>"),
@@ -313,9 +333,11 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ),
         "D5": _block("<|python_tag|>", lambda call: _python(call).replace("(", ".call(", 1), ""),
         "D6": _all(
-            lambda calls: "```tool_code\n"
-            + "\n".join(f"print(default_api.{_python(call)})" for call in calls)
-            + "\n```"
+            lambda calls: (
+                "```tool_code\n"
+                + "\n".join(f"print(default_api.{_python(call)})" for call in calls)
+                + "\n```"
+            )
         ),
     }
 )

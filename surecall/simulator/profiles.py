@@ -88,6 +88,16 @@ _ALL: Final = (
         refused_choices=("named",),
         words={"option_refused": "{found}: property '{found}' is unsupported"},
     ),
+    Profile(
+        name="no-parallel",
+        summary="refuses `parallel_tool_calls`, as some reasoning models do behind any provider",
+        refused_options=("parallel_tool_calls",),
+    ),
+    Profile(
+        name="no-required",
+        summary="refuses to be forced to call a tool",
+        refused_choices=("required", "named"),
+    ),
 )
 PROFILES: Final[dict[str, Profile]] = {profile.name: profile for profile in _ALL}
 _ORDER_RULES = frozenset({"user_after_tool", "unanswered", "answered_twice", "orphan"})

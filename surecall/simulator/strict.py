@@ -320,10 +320,9 @@ def _signature_rules(call: JSON, where: str, profile: Profile) -> Iterator[Viola
     found: Any = call
     for key in ("extra_content", "google", "thought_signature"):
         found = found.get(key) if isinstance(found, dict) else None
-    foreign = not str(call.get("id")).startswith("function-call-")
     if not isinstance(found, str) or not found:
         yield profile.violation("signature_missing", where)
-    elif not _is_signature(found) and not (foreign and found == SIGNATURE_PLACEHOLDER):
+    elif not _is_signature(found) and found != SIGNATURE_PLACEHOLDER:
         yield profile.violation("signature_corrupt", where)
 
 

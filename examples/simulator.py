@@ -1,0 +1,33 @@
+"""The misbehaving provider, in this process: three personas, one agent, the same right answer.
+
+Start it for agents of any other kind with `surecall sim`, and see `surecall sim --list`.
+"""
+
+from surecall import OpenAICompatible, RetryPolicy, ToolLoopRunner, ToolRegistry, presets, tool
+from surecall.simulator.server import Simulator
+
+
+@tool
+def get_weather(city: str, days: int) -> str:
+    """Weather for a city."""
+    return f"{city}: clear for {days} days"
+
+
+answers = []
+with Simulator(seed=1) as simulator:
+    for persona in ("sim/clean", "sim/like-local-server", "sim/html-502"):
+        runner = ToolLoopRunner(
+            client=OpenAICompatible(simulator.url),
+            model=persona,
+            registry=ToolRegistry([get_weather]),
+            config=presets.resolve(provider="openrouter", model=persona),
+            retry=RetryPolicy(first_wait_s=0.05),
+        )
+        result = runner.run_sync("What is the weather in Paris for 3 days?")
+        runner.close()
+        answers.append(result.assistant_text)
+        print(f"{persona:22} {len(simulator.requests)} requests so far; {result.assistant_text}")
+
+print("what a strict provider would have refused:", list(simulator.violations))
+assert all("Paris: clear for 3 days" in answer for answer in answers)
+assert not simulator.violations

@@ -1,0 +1,183 @@
+"""Many seeded conversations against the simulator's mixed personas, over real HTTP, judged.
+
+    python scripts/soak.py --runs 10000 --seed 0
+
+Three things must never happen: a tool runs with arguments that nobody meant or once too often; a
+run ends well without the work done; a request goes out that a strict provider refuses.
+"""
+
+import argparse
+import asyncio
+import sys
+import time
+from collections import Counter
+from collections.abc import Sequence
+
+import msgspec
+
+from surecall import (
+    Limits,
+    OpenAICompatible,
+    RetryPolicy,
+    RunFailed,
+    RunResult,
+    ToolCallingConfig,
+    ToolDefinition,
+    ToolLoopRunner,
+    ToolRegistry,
+    presets,
+)
+from surecall.simulator.intent import DONE, NOTE, SETTINGS
+from surecall.simulator.persona import Persona
+from surecall.simulator.personas import PERSONAS, preset_wanted
+from surecall.simulator.server import Simulator
+from surecall.types import JSON
+
+CONCURRENT = 16
+QUICK = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
+LIMITS = Limits(idle_s=2.0)
+OP = {"op": "set", "path": "/draft/foo", "value": "bar"}
+EXTRAS = {"note": NOTE, "settings": SETTINGS, "retries": 3, "dry_run": False}
+ASKED = "Please set the draft. workspace_id={} retries=3 dry_run=no"
+TEXT = {"type": "string"}
+GET = {"type": "object", "properties": {"workspace_id": TEXT}, "required": ["workspace_id"]}
+PATCH = {
+    "type": "object",
+    "properties": {
+        "workspace_id": TEXT,
+        "request_id": TEXT,
+        "ops": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"op": TEXT, "path": TEXT, "value": TEXT},
+                "required": ["op", "path"],
+            },
+        },
+        "note": TEXT,
+        "retries": {"type": "integer"},
+        "dry_run": {"type": "boolean"},
+        "settings": TEXT,
+        "limit": {"type": "integer"},
+    },
+    "required": ["workspace_id", "request_id", "ops"],
+}
+
+
+class Trial(msgspec.Struct, frozen=True):
+    """One conversation: what ran, in order, and how it ended."""
+
+    workspace: str
+    ran: list[tuple[str, JSON]]
+    result: RunResult
+    code: str = ""
+
+    @property
+    def meant(self) -> list[tuple[str, JSON]]:
+        """What should have run."""
+        patch = {"workspace_id": self.workspace, "request_id": "r1", "ops": [OP]} | EXTRAS
+        return [("state_get", {"workspace_id": self.workspace}), ("state_patch", patch)]
+
+    @property
+    def right(self) -> bool:
+        """Whether everything ran that should, once, and the answer is the right one."""
+        return not self.code and self.ran == self.meant and self.result.assistant_text == DONE
+
+    @property
+    def wrong(self) -> bool:
+        """Whether anything ran that nobody meant, or once too often."""
+        counts = Counter(name for name, _ in self.ran)
+        return (
+            any(item not in self.meant for item in self.ran) or max(counts.values(), default=0) > 1
+        )
+
+    @property
+    def silent(self) -> bool:
+        """Whether the run ended well, but the work is not done."""
+        return not self.code and not self.right
+
+
+def config_for(persona: Persona) -> ToolCallingConfig:
+    """Return the recommended config for a persona, with the preset it needs, if it needs one."""
+    config = presets.resolve(provider=persona.provider, model=persona.imitates)
+    wanted = preset_wanted(persona)
+    if wanted is not None:
+        config = presets.PRESET[wanted](config)
+    return config.but(tool_use_mode="enforced")
+
+
+async def trial(
+    client: OpenAICompatible, persona: Persona, workspace: str, config: ToolCallingConfig
+) -> Trial:
+    """Hold one conversation."""
+    ran: list[tuple[str, JSON]] = []
+
+    async def state_get(**arguments: object) -> JSON:
+        ran.append(("state_get", arguments))
+        return {"draft": {}}
+
+    async def state_patch(**arguments: object) -> JSON:
+        ran.append(("state_patch", arguments))
+        return {"applied": 1}
+
+    tools = [
+        ToolDefinition("state_get", "Read.", parameters=GET, handler=state_get),
+        ToolDefinition("state_patch", "Change.", parameters=PATCH, handler=state_patch),
+    ]
+    runner = ToolLoopRunner(
+        client=client, model=persona.id, registry=ToolRegistry(tools), config=config, retry=QUICK
+    )
+    try:
+        result = await runner.run(ASKED.format(workspace))
+    except RunFailed as failure:
+        return Trial(workspace, ran, failure.result, failure.code)
+    return Trial(workspace, ran, result)
+
+
+async def soak(url: str, runs: int, personas: Sequence[Persona]) -> list[tuple[Persona, Trial]]:
+    """Hold many conversations, some at the same time."""
+    gate = asyncio.Semaphore(CONCURRENT)
+    configs = {persona.id: config_for(persona) for persona in personas}
+
+    async def one(number: int) -> tuple[Persona, Trial]:
+        persona = personas[number % len(personas)]
+        async with gate:
+            held = await trial(client, persona, f"ws_{number}", configs[persona.id])
+        return persona, held
+
+    client = OpenAICompatible(url, limits=LIMITS)
+    async with client:
+        return await asyncio.gather(*map(one, range(runs)))
+
+
+def mixed() -> list[Persona]:
+    """Return the mixed personas."""
+    return [persona for persona in PERSONAS.values() if persona.kind == "mixed"]
+
+
+def main() -> int:
+    """Soak, print the figures, fail when one that must be zero is not."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=1000)
+    parser.add_argument("--seed", type=int, default=0)
+    chosen = parser.parse_args()
+    started = time.perf_counter()
+    with Simulator(seed=chosen.seed) as simulator:
+        held = asyncio.run(soak(simulator.url, chosen.runs, mixed()))
+        poisoned = list(simulator.violations)
+    elapsed = time.perf_counter() - started
+    wrong = [item for item in held if item[1].wrong]
+    silent = [item for item in held if item[1].silent]
+    healed = sum(bool(one.result.fired) for _, one in held)
+    print(f"{len(held)} runs in {elapsed:.1f} s, {sum(one.right for _, one in held)} right")
+    print(f"wrong executions {len(wrong)}, silent ends {len(silent)}, poisoned {len(poisoned)}")
+    print(f"runs in which something was healed: {healed}")
+    print("typed failures:", dict(Counter((p.id, one.code) for p, one in held if one.code)))
+    for persona, one in (*wrong[:5], *silent[:5]):
+        print(persona.id, one.workspace, one.ran, one.code, repr(one.result.assistant_text))
+    print(*poisoned[:5], sep="\n")
+    return int(bool(wrong or silent or poisoned))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

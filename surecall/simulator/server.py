@@ -1,0 +1,301 @@
+"""The simulator's server: an OpenAI-compatible provider on loopback that plays personas.
+
+    with Simulator(seed=7) as simulator:
+        client = OpenAICompatible(simulator.url)
+
+It serves `POST /v1/chat/completions` and `GET /v1/models`; `GET /health`; and what was wrong in
+the requests at `GET /violations` (`DELETE` forgets it). The `model` of a request names the
+persona. `aiohttp` is imported inside functions only, so that a list of personas does not load it.
+"""
+
+import asyncio
+import gzip
+import ipaddress
+import socket
+import struct
+import threading
+from collections import Counter, OrderedDict, deque
+from collections.abc import Callable, Coroutine
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+import msgspec
+
+from surecall.errors import ConfigError
+from surecall.simulator.persona import RETRIED, Persona, Said, outcome_of, say
+from surecall.simulator.personas import PERSONAS, find, no_persona
+from surecall.simulator.profiles import PROFILES, refusal
+from surecall.simulator.scenes import SCENES, Scene
+from surecall.simulator.strict import Violation, check
+from surecall.types import JSON
+from surecall.version import __version__
+
+if TYPE_CHECKING:
+    from aiohttp import web
+
+_T = TypeVar("_T")
+LOOPBACK = "127.0.0.1"
+_MAX_REQUEST_BYTES = 64 * 1024 * 1024
+_KEPT = 10_000
+_LONGEST_SILENCE_S = 600.0
+_JSON = {"Content-Type": "application/json"}
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """A violation, with the persona whose rules were broken and the number of the request."""
+
+    persona: str
+    request: int
+    rule: str
+    where: str
+    message: str
+
+
+Report = Callable[[Seen], None]
+
+
+class Simulator:
+    """A provider that misbehaves on purpose, served from a thread of its own.
+
+    `requests` and `violations` hold what came in and what was wrong with it, the newest ten
+    thousand of each; `faults` counts what was played. `default` names the persona for models that
+    the simulator does not know; without it they are answered with a 404. Anything but loopback is
+    refused unless `anywhere` says that it is meant: whoever reaches the port can use the server.
+    """
+
+    def __init__(
+        self,
+        *,
+        seed: int = 0,
+        default: str | None = None,
+        host: str = LOOPBACK,
+        port: int = 0,
+        anywhere: bool = False,
+        report: Report | None = None,
+    ) -> None:
+        if not anywhere and not is_loopback(host):
+            raise ConfigError(f"{host} is not loopback; say `anywhere` if the network may use it")
+        if default is not None and find(default) is None:
+            raise ConfigError(no_persona(default))
+        self.url = ""
+        self.seed = seed
+        self.requests: deque[JSON] = deque(maxlen=_KEPT)
+        self.violations: deque[Seen] = deque(maxlen=_KEPT)
+        self.faults: Counter[str] = Counter()
+        self._count = 0
+        self._default = default
+        self._address = (host, port)
+        self._report = report
+        self._played: OrderedDict[str, None] = OrderedDict()
+        self._stopping = asyncio.Event()
+        self._cleanup = ExitStack()
+
+    def __enter__(self) -> Self:
+        with ExitStack() as stack:
+            loop = asyncio.new_event_loop()
+            stack.callback(loop.close)
+            thread = threading.Thread(target=loop.run_forever, daemon=True)
+            thread.start()
+            stack.callback(thread.join)
+            stack.callback(loop.call_soon_threadsafe, loop.stop)
+            runner = _within(loop, self.start())
+            stack.callback(lambda: _within(loop, self.stop(runner)))
+            self._cleanup = stack.pop_all()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._cleanup.close()
+
+    async def start(self) -> "web.AppRunner":
+        """Listen, in the running event loop."""
+        from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+
+        self._stopping = asyncio.Event()
+        app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
+        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_get("/v1/models", self._models)
+        app.router.add_get("/health", self._health)
+        app.router.add_get("/violations", self._list_violations)
+        app.router.add_delete("/violations", self._forget_violations)
+        runner = web.AppRunner(
+            app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True
+        )
+        await runner.setup()
+        try:
+            await web.TCPSite(runner, *self._address).start()
+        except OSError:
+            await runner.cleanup()
+            raise
+        host, port = runner.addresses[0][:2]
+        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        return runner
+
+    async def stop(self, runner: "web.AppRunner") -> None:
+        """Stop listening; whoever still waits for an answer is hung up on."""
+        self._stopping.set()
+        await runner.cleanup()
+
+    async def _complete(self, request: "web.Request") -> "web.StreamResponse":
+        body = _decoded(await request.read())
+        if isinstance(body, str):
+            return _answer(400, _error(body, None))
+        self._count += 1
+        self.requests.append(body)
+        persona = find(str(body.get("model"))) or find(self._default or "")
+        if persona is None:
+            return _answer(404, _error(no_persona(str(body.get("model"))[:64]), "model_not_found"))
+        if body.get("stream"):
+            return _answer(400, _error("This simulator does not stream yet.", "stream"))
+        profile = PROFILES[persona.profile]
+        if found := check(body, profile):
+            self._note(persona, found)
+            return _answer(*refusal(profile, found[0]))
+        said = self._said(persona, body)
+        if said.fault in SCENES:
+            return await self._play(request, SCENES[said.fault], said.body)
+        return _answer(status_of(said.body), said.body)
+
+    def _note(self, persona: Persona, found: list[Violation]) -> None:
+        for violation in found:
+            fields = msgspec.structs.asdict(violation)
+            seen = Seen(persona.id, self._count, **fields)
+            self.violations.append(seen)
+            if self._report is not None:
+                self._report(seen)
+
+    def _said(self, persona: Persona, body: JSON) -> Said:
+        """Let the persona answer; a fault that a retry cures is played once in each place."""
+        place = _place(persona, body)
+        spare = place in self._played
+        said = say(persona, body, self.seed, spare=spare)
+        self._played.pop(place, None)
+        self.faults[said.fault] += said.fault != ""
+        if said.fault and not spare and outcome_of(said.fault) == RETRIED:
+            self._played[place] = None
+            while len(self._played) > _KEPT:
+                self._played.popitem(last=False)
+        return said
+
+    async def _play(self, request: "web.Request", scene: Scene, body: Any) -> "web.StreamResponse":
+        from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+
+        await self._rest(_LONGEST_SILENCE_S if scene.ending == "hang" else scene.wait_s)
+        if scene.ending:
+            _hang_up(request, reset=scene.ending == "reset")
+            return web.Response(status=500)
+        status = 200 if scene.status is None else scene.status
+        data = _encoded(body if scene.status is None else scene.body)
+        headers = _JSON | scene.headers
+        if scene.gzip:
+            data, headers = gzip.compress(data), headers | {"Content-Encoding": "gzip"}
+        response = web.StreamResponse(status=status, headers=headers)
+        response.content_length = len(data)
+        await response.prepare(request)
+        await _send(response, data[: int(len(data) * scene.sends)], scene.pieces)
+        if scene.sends < 1:
+            _hang_up(request, reset=False)
+        return response
+
+    async def _rest(self, seconds: float) -> None:
+        """Wait, but not beyond the end of the server."""
+        stopping = asyncio.ensure_future(self._stopping.wait())
+        await asyncio.wait({stopping}, timeout=seconds)
+        stopping.cancel()
+
+    async def _models(self, _: "web.Request") -> "web.StreamResponse":
+        models = [
+            {
+                "id": persona.id,
+                "object": "model",
+                "created": 0,
+                "owned_by": "surecall-simulator",
+                "description": persona.summary,
+            }
+            for persona in PERSONAS.values()
+        ]
+        return _answer(200, {"object": "list", "data": models})
+
+    async def _health(self, _: "web.Request") -> "web.StreamResponse":
+        state = {"status": "ok", "version": __version__, "seed": self.seed}
+        counts = {"personas": len(PERSONAS), "requests": self._count, "faults": +self.faults}
+        return _answer(200, state | counts)
+
+    async def _list_violations(self, _: "web.Request") -> "web.StreamResponse":
+        return _answer(200, {"violations": list(self.violations)})
+
+    async def _forget_violations(self, _: "web.Request") -> "web.StreamResponse":
+        count = len(self.violations)
+        self.violations.clear()
+        return _answer(200, {"deleted": count})
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only programs of this machine can reach a server on this host."""
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def status_of(body: Any) -> int:
+    """Return the HTTP status of a reply: Groq reports its model's slips with a 400."""
+    match body:
+        case {"error": {"code": "tool_use_failed"}}:
+            return 400
+        case _:
+            return 200
+
+
+def _place(persona: Persona, body: JSON) -> str:
+    """Name the point that a conversation has reached: a retry, however worded, is the same."""
+    messages = [item for item in body.get("messages", ()) if isinstance(item, dict)]
+    first = next((item for item in messages if item.get("role") == "user"), {})
+    results = sum(item.get("role") == "tool" for item in messages)
+    return f"{persona.id}\0{results}\0{hash(str(first.get('content')))}"
+
+
+def _decoded(data: bytes) -> JSON | str:
+    """Read a request as strictly as a real server: the object, or what is wrong with it."""
+    try:
+        body = msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+        return f"The request body is not valid JSON: {problem}"
+    return body if isinstance(body, dict) else "The request body must be a JSON object."
+
+
+def _encoded(body: Any) -> bytes:
+    return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+
+
+def _answer(status: int, body: Any) -> "web.Response":
+    from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+
+    return web.Response(status=status, body=_encoded(body), headers=_JSON)
+
+
+def _error(message: str, code: str | None) -> JSON:
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+async def _send(response: "web.StreamResponse", data: bytes, pieces: int) -> None:
+    size = max(1, -(-len(data) // pieces))
+    for start in range(0, len(data), size):
+        await response.write(data[start : start + size])
+        await asyncio.sleep(0)
+
+
+def _hang_up(request: "web.Request", *, reset: bool) -> None:
+    transport = request.transport
+    if transport is None:  # pragma: no cover  # a client that left has cancelled us already
+        return
+    if reset:
+        # Lingering for no time makes the kernel send a reset instead of a polite end.
+        linger = struct.pack("ii", 1, 0)
+        transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
+    transport.close()
+
+
+def _within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
+    """Run a coroutine on the loop of another thread and wait for it."""
+    return asyncio.run_coroutine_threadsafe(work, loop).result()

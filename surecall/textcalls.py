@@ -1,0 +1,65 @@
+"""Calls that came as text: found in the content, and put where calls belong.
+
+The text itself says which dialect it is (see `dialects`). What is found passes the same resolver,
+mask, size guard and validation as any other call. Only the model's own words of this turn are
+looked at, never tool output or what a user wrote.
+"""
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from surecall.dialects import Found, Recovered, recover
+from surecall.types import JSON, ToolSpec
+from surecall.wire import raw_calls, text_of
+
+TextCalls: TypeAlias = Literal["off", "marked", "any"]
+# A call that was cut off must not run, however well its beginning reads.
+CUT_OFF = "{"
+THINKING = "thinking_kept_apart"
+_THOUGHTS = ("reasoning_content", "reasoning")
+
+
+def with_text_calls(
+    message: JSON, tools: Sequence[ToolSpec], mode: TextCalls, fired: list[str]
+) -> JSON:
+    """Return a raw message with the calls of its text lifted out, or the very same one."""
+    if mode == "off" or raw_calls(message):
+        return message
+    weak = mode == "any"
+    content = text_of(message.get("content"))
+    if not content.strip():
+        return _from_thoughts(message, tools, fired, weak=weak)
+    found = recover(content, tools, weak=weak)
+    if found.calls:
+        return _lifted(message, found, found.calls, fired)
+    if not found.reasoning or not found.text.strip():
+        return message
+    fired.append(THINKING)
+    return {"reasoning_content": found.reasoning} | message | {"content": found.text}
+
+
+def _from_thoughts(
+    message: JSON, tools: Sequence[ToolSpec], fired: list[str], *, weak: bool
+) -> JSON:
+    """Take a call out of the reasoning when it is all there is; the last one is the decision."""
+    for field in _THOUGHTS:
+        thoughts = message.get(field)
+        if isinstance(thoughts, str) and thoughts.strip() and tools:
+            found = recover(thoughts, tools, weak=weak)
+            whole = [call for call in found.calls if not call.truncated]
+            if whole:
+                return _lifted(message, Recovered(""), whole[-1:], fired)
+    return message
+
+
+def _lifted(message: JSON, found: Recovered, calls: Sequence[Found], fired: list[str]) -> JSON:
+    fired += dict.fromkeys(f"text_call_{call.dialect}" for call in calls)
+    thoughts = {"reasoning_content": found.reasoning} if found.reasoning else {}
+    lifted = {"content": found.text, "tool_calls": [_raw(call) for call in calls]}
+    return thoughts | message | lifted
+
+
+def _raw(call: Found) -> JSON:
+    arguments = CUT_OFF if call.truncated else call.arguments
+    raw: JSON = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
+    return raw | {"id": call.id} if call.id else raw

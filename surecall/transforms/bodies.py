@@ -1,0 +1,39 @@
+"""Body transforms: find the completion in an answer that was put into another envelope."""
+
+from typing import Any
+
+from surecall.family import Family
+from surecall.types import JSON
+
+BODY: Family[JSON] = Family("body transform")
+
+_WRAPPERS = ("data", "result", "response")
+
+
+@BODY.register
+def response_body_unwrapped(body: JSON) -> JSON:
+    """Take a completion out of `{"data": …}`, in which some gateways wrap it."""
+    if "choices" in body or body.get("error"):
+        return body
+    for key in _WRAPPERS:
+        inner = body.get(key)
+        if isinstance(inner, dict) and isinstance(inner.get("choices"), list):
+            return inner
+    return body
+
+
+@BODY.register
+def failed_generation_to_message(body: JSON) -> JSON:
+    """Read what the model wrote out of Groq's error about it: the generation failed, not we."""
+    generation = failed_generation(body)
+    if generation is None:
+        return body
+    message = {"role": "assistant", "content": generation}
+    return {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+
+def failed_generation(body: Any) -> str | None:
+    """Return the text that a provider could not read as a call, if an error carries one."""
+    error = body.get("error") if isinstance(body, dict) else None
+    text = error.get("failed_generation") if isinstance(error, dict) else None
+    return text if isinstance(text, str) and text.strip() else None

@@ -1,0 +1,237 @@
+"""The simulator over real HTTP: its doors, its strictness, and every persona against our runner."""
+
+import asyncio
+import contextlib
+import http.client
+import json
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from scripts.soak import config_for, mixed, soak, trial
+from surecall import (
+    ConfigError,
+    Limits,
+    OpenAICompatible,
+    ToolDefinition,
+    ToolLoopRunner,
+    ToolRegistry,
+)
+from surecall.simulator.persona import RETRIED, Persona
+from surecall.simulator.personas import PERSONAS, REPAIRABLE, preset_wanted
+from surecall.simulator.server import Seen, Simulator, is_loopback
+from surecall.types import JSON
+
+ASKED: JSON = {"role": "user", "content": "Hello!"}
+BOUND_S = 5.0
+# What a client must know about an endpoint that no provider name tells.
+SETTINGS: dict[str, JSON] = {
+    "sim/strict-bedrock": {"message_transforms": ["assistant_tool_calls_content_null_if_blank"]},
+    "sim/strict-no-required": {"tool_choice": "required"},
+}
+# Faults of empty arguments, which the state tools never have; they have a test of their own.
+IDLE = {"sim/arguments_blank", "sim/arguments_null"}
+# Endpoints that refuse an option are asked once with it, and then never again.
+TEACHERS = {"sim/strict-no-parallel", "sim/strict-no-required"}
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with Simulator(seed=11) as running:
+        yield running
+
+
+def fetch(url: str, body: Any = None, method: str = "GET") -> tuple[int, Any]:
+    data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
+    where = urlsplit(url)
+    line = http.client.HTTPConnection(where.hostname or "", where.port, timeout=BOUND_S)
+    with contextlib.closing(line):
+        line.request(method if data is None else "POST", where.path, data)
+        answer = line.getresponse()
+        return answer.status, json.loads(answer.read())
+
+
+def ask(simulator: Simulator, **body: Any) -> tuple[int, Any]:
+    return fetch(f"{simulator.url}/v1/chat/completions", {"messages": [ASKED]} | body)
+
+
+def test_health_and_models_answer(simulator: Simulator) -> None:
+    status, health = fetch(f"{simulator.url}/health")
+    assert (status, health["status"], health["seed"]) == (200, "ok", 11)
+    _, listed = fetch(f"{simulator.url}/v1/models")
+    assert [model["id"] for model in listed["data"]] == list(PERSONAS)
+
+
+def test_a_violation_is_refused_in_the_providers_words_and_can_be_listed_and_forgotten() -> None:
+    turn = {"role": "assistant", "content": "Hi.", "tool_calls": []}
+    with Simulator() as simulator:
+        status, body = ask(simulator, model="sim/strict-mistral", messages=[ASKED, turn])
+        _, listed = fetch(f"{simulator.url}/violations")
+        _, deleted = fetch(f"{simulator.url}/violations", method="DELETE")
+
+    assert (status, body["object"]) == (400, "error")
+    (seen,) = listed["violations"]
+    assert (seen["persona"], seen["rule"], seen["request"]) == (
+        "sim/strict-mistral",
+        "calls_empty",
+        1,
+    )
+    assert seen["message"] == body["message"]
+    assert (deleted, list(simulator.violations)) == ({"deleted": 1}, [])
+
+
+def test_violations_are_told_at_once_and_old_memories_are_dropped() -> None:
+    told: list[Seen] = []
+    with Simulator(report=told.append) as simulator:
+        simulator._played.update(dict.fromkeys(map(str, range(10_000))))
+        assert ask(simulator, model="sim/choices_missing")[1].get("choices") in (None, [])
+        assert ask(simulator, model="sim/clean", messages=[])[0] == 400
+    assert [seen.rule for seen in told] == ["messages_empty"]
+    assert len(simulator._played) == 10_000
+
+
+def test_an_unknown_model_is_a_404_with_a_suggestion_unless_there_is_a_default() -> None:
+    with Simulator(default="clean") as friendly, Simulator() as plain:
+        assert ask(friendly, model="gpt-9")[0] == 200
+        status, body = ask(plain, model="sim/cleanx")
+    assert (status, body["error"]["code"]) == (404, "model_not_found")
+    assert '"sim/clean"' in body["error"]["message"]
+
+
+@pytest.mark.parametrize("data", [b"{", b"[1]", b'{"a": "\\ud83c"}', b"\xff", b"[" * 100_000, b""])
+def test_a_body_that_is_no_json_object_is_a_400(simulator: Simulator, data: bytes) -> None:
+    status, body = fetch(f"{simulator.url}/v1/chat/completions", data)
+    assert status == 400
+    assert "JSON" in body["error"]["message"]
+
+
+def test_streaming_is_refused_plainly(simulator: Simulator) -> None:
+    status, body = ask(simulator, model="sim/clean", stream=True)
+    assert status == 400
+    assert "stream" in body["error"]["message"]
+
+
+def test_two_servers_with_one_seed_give_the_same_replies() -> None:
+    with Simulator(seed=3) as first, Simulator(seed=3) as second, Simulator(seed=4) as third:
+        replies = [ask(server, model="sim/clean") for server in (first, second, third)]
+    assert replies[0] == replies[1] != replies[2]
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.168.1.5", "example.org"])  # noqa: S104  # it is refused
+def test_only_loopback_is_bound_unless_asked(host: str) -> None:
+    with pytest.raises(ConfigError, match="not loopback"):
+        Simulator(host=host)
+    assert Simulator(host=host, anywhere=True).url == ""
+
+
+def test_loopback_has_several_names() -> None:
+    assert all(map(is_loopback, ("localhost", "127.0.0.1", "127.9.9.9", "::1")))
+    assert not is_loopback("local host")
+
+
+def test_an_unknown_default_persona_is_refused_before_anything_listens() -> None:
+    with pytest.raises(ConfigError, match="did you mean"):
+        Simulator(default="sim/cleanx")
+
+
+def test_it_listens_on_ipv6_and_says_so_when_a_port_is_taken() -> None:
+    with Simulator(host="::1") as simulator:
+        assert fetch(f"{simulator.url}/health")[0] == 200
+        with socket.socket() as holder:
+            holder.bind(("127.0.0.1", 0))
+            holder.listen()
+            with pytest.raises(OSError, match="address already in use"):
+                Simulator(port=holder.getsockname()[1]).__enter__()
+
+
+async def held(simulator: Simulator, persona: Persona, **limits: float) -> Any:
+    config = config_for(persona)
+    given = dict(SETTINGS.get(persona.id, {}))
+    given["message_transforms"] = (*config.message_transforms, *given.get("message_transforms", ()))
+    client = OpenAICompatible(simulator.url, limits=Limits(idle_s=limits.get("idle_s", BOUND_S)))
+    async with client:
+        return await trial(client, persona, f"ws_{persona.id}", config.but(**given))
+
+
+def alone() -> list[Persona]:
+    return [persona for persona in PERSONAS.values() if persona.kind != "mixed"]
+
+
+@pytest.mark.parametrize("persona", alone(), ids=lambda persona: persona.id)
+def test_a_persona_ends_as_documented(simulator: Simulator, persona: Persona) -> None:
+    simulator.violations.clear()
+    before, started = len(simulator.requests), time.perf_counter()
+    one = asyncio.run(held(simulator, persona, idle_s=0.3))
+
+    assert time.perf_counter() - started < BOUND_S
+    codes = {code for result in one.result.run.results for code in result.error_codes}
+    if persona.outcome in {"cured", RETRIED} or preset_wanted(persona) is not None:
+        assert (one.code, one.ran, one.result.assistant_text) == ("", one.meant, "Done.")
+    elif persona.outcome in REPAIRABLE:
+        assert (one.code, one.ran, one.result.assistant_text) == ("", one.meant, "Done.")
+        assert persona.outcome in codes
+    else:
+        assert (one.code, one.ran) == (persona.outcome, [])
+    assert all(simulator.faults[fault] for fault, _ in persona.faults) or persona.id in IDLE
+    if persona.id in TEACHERS:
+        assert len(simulator.violations) == 1
+    else:
+        assert list(simulator.violations) == []
+    if persona.outcome == "cured" and persona.id not in TEACHERS:
+        assert len(simulator.requests) - before == 3
+
+
+@pytest.mark.parametrize("persona", sorted(IDLE))
+def test_blank_arguments_of_a_tool_without_parameters_are_read(
+    simulator: Simulator, persona: str
+) -> None:
+    ran: list[str] = []
+    ping = ToolDefinition("ping", "Ping the server.", handler=lambda: ran.append("ping"))
+    runner = ToolLoopRunner(
+        client=OpenAICompatible(simulator.url), model=persona, registry=ToolRegistry([ping])
+    )
+    answer = asyncio.run(runner.run("Please ping the server.")).assistant_text
+    assert (ran, answer[:5]) == (["ping"], "Done.")
+    assert simulator.faults[persona.removeprefix("sim/")]
+
+
+def test_mixed_personas_are_healed_without_a_wrong_run_a_silent_end_or_a_poisoned_history() -> None:
+    with Simulator(seed=5) as simulator:
+        held = asyncio.run(soak(simulator.url, 300, mixed()))
+        assert list(simulator.violations) == []
+    assert [(p.id, one.ran) for p, one in held if one.wrong] == []
+    assert [(p.id, one.ran) for p, one in held if one.silent] == []
+    assert {one.code for _, one in held} <= {"", "NO_TOOL_CALLS"}
+    assert sum(bool(one.result.fired) for _, one in held) > 30
+
+
+def left_waiting(simulator: Simulator) -> socket.socket:
+    """Ask a persona that never answers, and return the open connection."""
+    where = urlsplit(simulator.url)
+    body = json.dumps({"model": "sim/silent", "messages": [ASKED]}).encode()
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    before = len(simulator.requests)
+    line = socket.create_connection((where.hostname or "", where.port or 0))
+    line.sendall(head.encode() + body)
+    while len(simulator.requests) == before:
+        time.sleep(0.01)
+    return line
+
+
+def test_a_client_that_leaves_a_silent_persona_does_not_disturb_the_server() -> None:
+    with Simulator() as simulator:
+        left_waiting(simulator).close()
+        assert fetch(f"{simulator.url}/health")[0] == 200
+
+
+def test_leaving_the_block_ends_a_silence() -> None:
+    started = time.perf_counter()
+    with Simulator() as simulator:
+        line = left_waiting(simulator)
+    assert line.recv(1) == b""
+    line.close()
+    assert time.perf_counter() - started < BOUND_S

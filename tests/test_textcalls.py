@@ -1,0 +1,160 @@
+"""Calls that came as text are read, judged and run like any others."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from surecall import (
+    ErrorCode,
+    RequestFailed,
+    RetryPolicy,
+    RunResult,
+    ToolCallingConfig,
+    ToolLoopRunner,
+    presets,
+    replay,
+)
+from surecall.testing import Item, ScriptedModel, failure, says
+
+DEFAULT = presets.default_tool_calling()
+FALLBACK = presets.content_tag_tool_call_fallback(DEFAULT)
+
+
+class Weather:
+    """One tool, and what it was asked."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, int]] = []
+
+    def get_weather(self, city: str, days: int = 1) -> str:
+        """Weather for a city."""
+        self.asked.append((city, days))
+        return "clear"
+
+    def run(self, config: ToolCallingConfig, *script: Item, **settings: Any) -> RunResult:
+        model = ScriptedModel(*script)
+        runner = ToolLoopRunner(
+            client=model,
+            model="m",
+            registry=[self.get_weather],
+            config=config,
+            retry=RetryPolicy(attempts=2, first_wait_s=0.001),
+            **settings,
+        )
+        result = asyncio.run(runner.run("Weather?"))
+        assert replay(result.trace).run == result.run
+        return result
+
+
+OBJECT = '{"city": "Paris", "days": 3}'
+MARKED = [
+    f'<tool_call>{{"name": "get_weather", "arguments": {OBJECT}}}</tool_call>',
+    "<function=get_weather><parameter=city>Paris</parameter>"
+    "<parameter=days>3</parameter></function>",
+    f"[TOOL_CALLS]get_weather[ARGS]{OBJECT}",
+    "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+    f"<|tool_call_argument_begin|>{OBJECT}<|tool_call_end|><|tool_calls_section_end|>",
+    "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value>"
+    "<arg_key>days</arg_key><arg_value>3</arg_value></tool_call>",
+    '<minimax:tool_call><invoke name="get_weather"><parameter name="city">Paris</parameter>'
+    '<parameter name="days">3</parameter></invoke></minimax:tool_call>',
+    f'<think>Hm.</think><tool_call>{{"name": "get_weather", "arguments": {OBJECT}}}',
+]
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_marked_calls_are_read_by_default_without_knowing_the_model(text: str) -> None:
+    weather = Weather()
+    result = weather.run(DEFAULT, says(text), says("Clear."))
+
+    assert weather.asked == [("Paris", 3)]
+    assert result.assistant_text == "Clear."
+    assert any(name.startswith("text_call_") for name in result.fired)
+
+
+@pytest.mark.parametrize("text", MARKED)
+def test_raw_takes_text_for_text(text: str) -> None:
+    weather = Weather()
+
+    assert weather.run(ToolCallingConfig(), says(text)).assistant_text == text
+    assert weather.asked == []
+
+
+NAKED = [
+    '{"name": "get_weather", "arguments": {"city": "Paris", "days": 3}}',
+    '[get_weather(city="Paris", days=3)]',
+]
+
+
+@pytest.mark.parametrize("text", NAKED)
+def test_naked_calls_need_the_fallback_preset(text: str) -> None:
+    cautious, bold = Weather(), Weather()
+    cautious.run(DEFAULT, says(text))
+    bold.run(FALLBACK, says(text), says("Clear."))
+
+    assert (cautious.asked, bold.asked) == ([], [("Paris", 3)])
+
+
+def test_a_call_that_was_cut_off_never_runs() -> None:
+    weather = Weather()
+    cut = '<tool_call>{"name": "get_weather", "arguments": {"city": "Par'
+    result = weather.run(DEFAULT, says(cut), says("Sorry."))
+
+    assert weather.asked == []
+    assert result.run.results[0].error_codes == (ErrorCode.ARGUMENTS_JSON_PARSE_ERROR,)
+
+
+def test_thoughts_are_kept_out_of_the_answer() -> None:
+    result = Weather().run(DEFAULT, says("<think>Easy.</think>It is clear."))
+
+    assert result.assistant_text == "It is clear."
+    assert "thinking_kept_apart" in result.fired
+
+
+@pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
+def test_a_call_inside_the_reasoning_counts_when_there_is_nothing_else(field: str) -> None:
+    weather = Weather()
+    weather.run(DEFAULT, says("", **{field: MARKED[0]}), says("Clear."))
+    weather.run(DEFAULT, says("It is clear.", **{field: MARKED[0]}))
+
+    assert weather.asked == [("Paris", 3)]
+
+
+def test_a_blank_reply_with_plain_thoughts_has_no_calls() -> None:
+    script = (says(MARKED[0]), says("", reasoning="Let me see."), says("Clear."))
+
+    assert Weather().run(DEFAULT, *script).assistant_text == "Clear."
+
+
+def test_talk_about_calls_stays_talk() -> None:
+    text = "Write `<tool_call>{...}</tool_call>` to call a tool."
+
+    assert Weather().run(FALLBACK, says(text)).assistant_text == text
+
+
+def groq(generation: str) -> Item:
+    error = {"code": "tool_use_failed", "message": "Failed.", "failed_generation": generation}
+    return failure(400, {"error": error})
+
+
+def test_a_failed_generation_is_read_as_what_the_model_wrote() -> None:
+    weather = Weather()
+    result = weather.run(DEFAULT, groq(NAKED[0]), says("Clear."))
+
+    assert weather.asked == [("Paris", 3)]
+    assert result.fired[0] == "failed_generation_to_message"
+
+
+def test_a_failed_generation_without_a_call_is_asked_for_again() -> None:
+    assert Weather().run(DEFAULT, groq("Well."), says("Clear.")).assistant_text == "Clear."
+
+    with pytest.raises(RequestFailed) as failed:
+        Weather().run(DEFAULT, groq("Well."), groq("Well."))
+    assert failed.value.code is ErrorCode.MALFORMED_CALL
+
+
+def test_raw_takes_a_failed_generation_for_an_error() -> None:
+    with pytest.raises(RequestFailed) as failed:
+        Weather().run(ToolCallingConfig(), groq(NAKED[0]), groq(NAKED[0]))
+    assert failed.value.code is ErrorCode.MALFORMED_CALL
