@@ -17,8 +17,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 test: $(READY)  ## run all tests, with the coverage gates
-	$(BIN)/coverage erase
-	$(BIN)/coverage run -m pytest
+	$(BIN)/pytest -n auto --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 
 check: $(READY)  ## lint, types, import contracts, generated docs, spelling

@@ -122,6 +122,7 @@ DEFAULTS: JSON = {
     "max_tool_definitions_count": 128,
     "max_tool_definitions_bytes": 200_000,
     "validate_arguments": True,
+    "text_calls": "off",
     "coerce_arguments": False,
     "decode_html_entities": False,
     "stringify_containers": False,

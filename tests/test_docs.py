@@ -6,6 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from surecall.config import ToolCallingConfig
+from surecall.help import HELP
 from surecall.testing import ScriptedProvider, calls, says
 
 ROOT = Path(__file__).parent.parent
@@ -53,3 +55,7 @@ def test_relative_links_lead_somewhere(name: str) -> None:
     local = [target.split("#")[0] for target in targets if not target.startswith("http")]
 
     assert [target for target in local if not (ROOT / target).exists()] == []
+
+
+def test_every_setting_is_explained() -> None:
+    assert tuple(HELP) == ToolCallingConfig.__struct_fields__

@@ -132,8 +132,8 @@ def test_run_sync_inside_an_asynchronous_tool_is_refused_instead_of_waiting_fore
     runner = runner_of(calls("nested"), says("done"), tools=(nested,))
     result = runner.run_sync("hi")
     runner.close()
-    assert result.run.results[0].error_codes == ("ARGUMENT_ERROR",)
-    assert "await run" in result.run.results[0].content
+    assert result.run.results[0].error_codes == ("INTERNAL_ERROR",)
+    assert "await run" in (result.run.results[0].detail or "")
 
 
 def test_run_sync_inside_a_synchronous_tool_works() -> None:

@@ -36,13 +36,14 @@ NORMALISERS = presets.NORMALISERS
 BLANK = ("assistant_tool_calls_arguments_blank_to_empty_object",)
 REASONING = "assistant_tool_calls_reasoning_content_empty_if_missing"
 SIGNATURE = "assistant_tool_calls_signature_skip_validator_if_missing"
-READING = {"body_transforms", "coerce_arguments", "response_transforms", "tool_call_transforms"}
+READING = {"body_transforms", "response_transforms", "tool_call_transforms"}
+READING |= {"coerce_arguments", "text_calls"}
 ABOUT = {
     "default_tool_calling": READING | {"request_overrides"},
     "deepseek_openrouter_compat": {"message_transforms"},
     "gemini_openrouter_compat": {"message_transforms"},
     "mistral_compat": {"short_call_ids", "name_tool_messages", "bridge_user_after_tool"},
-    "content_tag_tool_call_fallback": {"response_transforms"},
+    "content_tag_tool_call_fallback": {"response_transforms", "text_calls"},
     "decode_html_entities": {"decode_html_entities"},
     "stringify_containers": {"stringify_containers"},
     "tool_use_disabled": {"tool_use_mode"},
@@ -160,8 +161,9 @@ def test_openrouter_and_openai_are_asked_for_one_call_at_a_time(provider: str) -
 def test_the_tag_preset_adds_exactly_the_tag_transform() -> None:
     config = presets.content_tag_tool_call_fallback()
 
-    assert changed(RAW, config) == {"response_transforms"}
+    assert changed(RAW, config) == {"response_transforms", "text_calls"}
     assert config.response_transforms == (TAGS,)
+    assert config.text_calls == "any"
 
 
 @proves("C107")
@@ -201,7 +203,7 @@ def test_production_adds_what_the_catalog_knows_about_a_model(
     production = resolve(provider="openrouter", model=model)
 
     assert getattr(production, field) == expected
-    assert changed(baseline, production) == {field}
+    assert changed(baseline, production) - {"text_calls"} == {field}
 
 
 def test_production_with_a_catalog_of_ones_own_asks_no_other() -> None:

@@ -5,7 +5,15 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig, ToolLoopRunner, ToolRegistry, presets, replay, tool
+from surecall import (
+    ConfigError,
+    ToolCallingConfig,
+    ToolLoopRunner,
+    ToolRegistry,
+    presets,
+    replay,
+    tool,
+)
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.wire import short_id
 
@@ -101,3 +109,14 @@ def test_a_short_id_is_short_whatever_was_given(given: str) -> None:
 
 def test_different_ids_stay_different() -> None:
     assert len({short_id(f"call_{number}") for number in range(2000)}) == 2000
+
+
+@pytest.mark.parametrize("name", ["mistrall", "openroutr", "Deep-Seek2"])
+def test_a_slip_of_the_pen_in_a_provider_is_pointed_out(name: str) -> None:
+    with pytest.raises(ConfigError, match="did you mean"):
+        presets.resolve(provider=name)
+
+
+@pytest.mark.parametrize("name", ["custom", "acme", "my-own-server", ""])
+def test_a_provider_nobody_knows_gets_the_safe_defaults(name: str) -> None:
+    assert presets.resolve(provider=name).coerce_arguments

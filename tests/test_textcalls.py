@@ -48,18 +48,22 @@ class Weather:
 
 
 OBJECT = '{"city": "Paris", "days": 3}'
+KIMI = "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
+KIMI += f"<|tool_call_argument_begin|>{OBJECT}<|tool_call_end|><|tool_calls_section_end|>"
+QWEN = "<function=get_weather><parameter=city>Paris</parameter>"
+QWEN += "<parameter=days>3</parameter></function>"
+GLM = "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value>"
+GLM += "<arg_key>days</arg_key><arg_value>3</arg_value></tool_call>"
+MINIMAX = '<minimax:tool_call><invoke name="get_weather"><parameter name="city">Paris</parameter>'
+MINIMAX += '<parameter name="days">3</parameter></invoke></minimax:tool_call>'
 MARKED = [
     f'<tool_call>{{"name": "get_weather", "arguments": {OBJECT}}}</tool_call>',
-    "<function=get_weather><parameter=city>Paris</parameter>"
-    "<parameter=days>3</parameter></function>",
     f"[TOOL_CALLS]get_weather[ARGS]{OBJECT}",
-    "<|tool_calls_section_begin|><|tool_call_begin|>functions.get_weather:0"
-    f"<|tool_call_argument_begin|>{OBJECT}<|tool_call_end|><|tool_calls_section_end|>",
-    "<tool_call>get_weather<arg_key>city</arg_key><arg_value>Paris</arg_value>"
-    "<arg_key>days</arg_key><arg_value>3</arg_value></tool_call>",
-    '<minimax:tool_call><invoke name="get_weather"><parameter name="city">Paris</parameter>'
-    '<parameter name="days">3</parameter></invoke></minimax:tool_call>',
     f'<think>Hm.</think><tool_call>{{"name": "get_weather", "arguments": {OBJECT}}}',
+    KIMI,
+    QWEN,
+    GLM,
+    MINIMAX,
 ]
 
 
