@@ -10,7 +10,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import click
 
@@ -117,6 +117,42 @@ def sim(
     except OSError as error:
         return _complain(_cannot_listen(host, port, error), FAILED)
     return 0
+
+
+@cli.command()
+@click.argument("file", type=click.File("rb"))
+@click.option("--tools", type=click.File("rb"), help="JSON list of the tools that were offered.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
+def explain(*, file: BinaryIO, tools: BinaryIO | None, as_json: bool) -> int:
+    """Explain a raw response, or a text, in FILE (or - for standard input).
+
+    Tells which calls are in it, what was healed, and why something is not taken for a call.
+    """
+    import msgspec  # noqa: PLC0415  # `--help` stays fast
+
+    from surecall.explain import explain as explained  # noqa: PLC0415  # `--help` stays fast
+    from surecall.explain import render  # noqa: PLC0415  # `--help` stays fast
+
+    explanation = explained(file.read(), _tools_in(tools))
+    if as_json:
+        click.echo(msgspec.json.encode(explanation).decode())
+    else:
+        click.echo("\n".join(map(safe_text, render(explanation).split("\n"))))
+    return 0
+
+
+def _tools_in(file: BinaryIO | None) -> list[Any]:
+    from surecall.wire import decode  # noqa: PLC0415  # `--help` stays fast
+
+    if file is None:
+        return []
+    try:
+        tools = decode(file.read())
+    except ValueError:
+        raise ConfigError("--tools is not JSON") from None
+    if not isinstance(tools, list):
+        raise ConfigError("--tools must be a JSON list of tool definitions")
+    return tools
 
 
 def _list_personas() -> int:

@@ -34,7 +34,7 @@ def test_without_a_command_and_with_help_it_says_what_it_can_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert (cli.main([]), cli.main(["--help"])) == (0, 0)
-    assert capsys.readouterr().out.count("sim  Serve a provider") == 2
+    assert capsys.readouterr().out.count("Serve a provider that misbehaves") == 2
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:

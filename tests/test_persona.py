@@ -242,7 +242,8 @@ def test_a_persona_is_found_with_and_without_its_prefix_and_a_typo_is_answered()
     assert find("clean") is find("sim/clean") is CLEAN
     assert find("gpt-9") is None
     assert no_persona("cleanx").startswith('unknown persona "sim/cleanx"; did you mean "sim/clean"')
-    assert preset_wanted(PERSONAS["sim/tags"]) == "content_tag_tool_call_fallback"
+    assert preset_wanted(PERSONAS["sim/tags"]) is None
+    assert preset_wanted(PERSONAS["sim/dialect-a17"]) == "content_tag_tool_call_fallback"
     assert (CLEAN.outcome, preset_wanted(CLEAN)) == (CURED, None)
 
 

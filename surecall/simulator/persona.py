@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.dialects import WEAK_ROWS, WRITERS
 from surecall.errors import ErrorCode
 from surecall.simulator.faults import DRIFTS, bend
 from surecall.simulator.intent import DONE, Intent, next_intent
 from surecall.simulator.profiles import PROFILES
 from surecall.simulator.scenes import SCENES
 from surecall.simulator.strict import NINE, calls_of, signature
-from surecall.types import JSON
+from surecall.types import JSON, ToolCall
 from surecall.wire import encode
 
 CURED, RETRIED, OPT_IN = "cured", "retried", "opt_in:"
@@ -41,14 +42,23 @@ LAZY = Habit("lazy", "answers at once and calls nothing", ErrorCode.NO_TOOL_CALL
 TAGS = Habit(
     "tags",
     "writes calls as <tool_call> text instead of structured calls",
-    f"{OPT_IN}content_tag_tool_call_fallback",
+    CURED,
 )
 REFUSED = Habit(
     "failed-generation",
     "400 tool_use_failed with the call as text in `failed_generation`, as Groq answers",
-    RETRIED,
+    CURED,
 )
-HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, REFUSED)}
+# Every text dialect that has a writer, by the row of its grammar: `dialect-a1` and so on.
+DIALECTS: Final = {f"dialect-{row.lower()}": row for row in WRITERS}
+HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, REFUSED)} | {
+    name: Habit(
+        name,
+        f"writes calls as text, in dialect {row}",
+        f"{OPT_IN}content_tag_tool_call_fallback" if row in WEAK_ROWS else CURED,
+    )
+    for name, row in DIALECTS.items()
+}
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
@@ -130,6 +140,8 @@ def _bent(fault: str, body: JSON, request: JSON, intent: Intent, key: str) -> An
     if fault in (TAGS.id, REFUSED.id):
         written = _as_tags if fault == TAGS.id else _as_failed_generation
         return written(body, intent) if intent.tool else body
+    if fault in DIALECTS:
+        return _as_dialect(body, intent, DIALECTS[fault]) if intent.tool else body
     tools = request.get("tools")
     known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     return bend(fault, body, _number(key, "bend"), known)
@@ -138,6 +150,12 @@ def _bent(fault: str, body: JSON, request: JSON, intent: Intent, key: str) -> An
 def _as_tags(body: JSON, intent: Intent) -> JSON:
     call = encode({"name": intent.tool, "arguments": intent.arguments}).decode()
     return _text_body(body, f"<tool_call>\n{call}\n</tool_call>")
+
+
+def _as_dialect(body: JSON, intent: Intent, row: str) -> JSON:
+    tool = intent.tool or ""
+    call = ToolCall(f"{_number(tool, row) % 10**9:09}", tool, intent.arguments)
+    return _text_body(body, WRITERS[row]((call,), ""))
 
 
 def _as_failed_generation(_body: JSON, intent: Intent) -> JSON:

@@ -28,8 +28,15 @@ def failed_generation_to_message(body: JSON) -> JSON:
     generation = failed_generation(body)
     if generation is None:
         return body
-    message = {"role": "assistant", "content": generation}
+    message = {"role": "assistant", "content": _header_closed(generation)}
     return {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+
+def _header_closed(text: str) -> str:
+    # Llama on Groq writes `<function=f{…}</function>`: the tag of the dialect, but for its `>`.
+    head, brace, rest = text.partition("{")
+    is_open = head.lstrip().startswith("<function=") and ">" not in head
+    return f"{head}>{brace}{rest}" if brace and is_open else text
 
 
 def failed_generation(body: Any) -> str | None:

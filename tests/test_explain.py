@@ -1,0 +1,99 @@
+"""`surecall explain`: paste what a provider sent, and be told what became of it."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from surecall.cli import main
+from surecall.explain import explain, render
+from surecall.testing import calls, says
+
+TOOL = {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}
+TAGGED = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
+
+
+def test_a_text_is_read_in_its_dialect() -> None:
+    told = explain(f"Sure.\n{TAGGED}".encode())
+
+    assert told.kind == "text"
+    assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
+    assert told.text.strip() == "Sure."
+
+
+def test_a_response_is_read_as_a_run_would_read_it() -> None:
+    body = calls("Get-Weather", city="Paris")
+    body["choices"][0]["message"]["tool_calls"] = body["choices"][0]["message"]["tool_calls"][0]
+    told = explain(json.dumps(body).encode(), [TOOL])
+
+    assert told.kind == "response"
+    assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
+    assert "assistant_tool_calls_object_to_array" in told.steps
+
+
+def test_what_would_not_run_says_why() -> None:
+    told = explain(json.dumps(calls("get_weather", city=5)).encode(), [TOOL])
+
+    assert "ARGUMENT_ERROR" in told.calls[0]["problem"]
+    assert "would not run" in render(told)
+
+
+def test_what_was_repaired_is_named() -> None:
+    body = calls("get_weather")
+    function = body["choices"][0]["message"]["tool_calls"][0]["function"]
+    function["arguments"] = '{"city": "Paris",}'
+
+    assert explain(json.dumps(body).encode()).calls[0]["repairs"] == ["trailing_commas"]
+
+
+def test_an_error_body_is_a_fault() -> None:
+    told = explain(b'{"error": {"code": 429, "message": "slow down"}}')
+
+    assert told.fault.startswith("RATE_LIMIT (HTTP 429): slow down")
+    assert "fault: RATE_LIMIT" in render(told)
+
+
+def test_what_looks_like_a_call_and_is_none_gets_a_reason() -> None:
+    told = explain(b"<tool_call>{broken}</tool_call>")
+
+    assert told.calls == ()
+    assert told.passed_over[0]["reason"]
+    assert "not a call, at" in render(told)
+
+
+@pytest.mark.parametrize("body", [says(""), {"choices": [{"message": 5}]}])
+def test_an_empty_reply_is_called_empty(body: object) -> None:
+    assert explain(json.dumps(body).encode()).fault == "the reply is empty"
+
+
+def test_plain_words_are_plain_words() -> None:
+    assert "nothing that looks like one" in render(explain(b"Hello."))
+
+
+def test_the_command_reads_a_file_and_prints_for_people_or_machines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path, tools = tmp_path / "reply.txt", tmp_path / "tools.json"
+    path.write_text(TAGGED + "\x1b[2J")
+    tools.write_text(json.dumps([TOOL]))
+
+    assert main(["explain", str(path)]) == 0
+    assert 'call: get_weather {"city":"Paris"}' in capsys.readouterr().out
+    assert main(["explain", str(path), "--tools", str(tools), "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["calls"][0]["name"] == "get_weather"
+
+
+@pytest.mark.parametrize("text", ["{", "{}"])
+def test_tools_that_are_none_are_refused_in_one_line(
+    text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "tools.json"
+    path.write_text(text)
+
+    assert main(["explain", str(path), "--tools", str(path)]) == 2
+    assert capsys.readouterr().err.startswith("surecall: --tools")
+
+
+def test_a_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "no/such/file"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
