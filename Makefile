@@ -3,6 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
 .PHONY: help test check demo bench docs fmt clean
@@ -17,7 +18,7 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 test: $(READY)  ## run all tests, with the coverage gates
-	$(BIN)/pytest -n auto --cov=surecall --cov-branch --cov-report=
+	$(BIN)/pytest -n $(JOBS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 
 check: $(READY)  ## lint, types, import contracts, generated docs, spelling

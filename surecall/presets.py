@@ -43,6 +43,7 @@ NORMALISERS = (
     "assistant_content_parts_to_text",
 )
 BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
+CONTENT_NULL = "assistant_tool_calls_content_null_if_blank"
 TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
 
 # What a provider does not want to see in earlier turns. Everything else is the default.
@@ -141,6 +142,10 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
     """Adapt to a provider, by any common spelling; an unknown one gets the safe defaults."""
     name = _known_or_new(canonical_provider(provider))
     config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
+    if name == "openrouter":
+        # Some hosts behind it refuse a blank text beside calls; null is understood by all.
+        transforms = union(config.message_transforms, (CONTENT_NULL,))
+        config = config.but(message_transforms=transforms)
     if name in PROVIDER_WORKAROUNDS:
         config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
     if not capabilities_for(name).parallel_tool_calls:

@@ -34,6 +34,7 @@ UNUSUAL = ToolCallingConfig.from_mapping(
 TAGS = "assistant_content_tool_call_tags_to_tool_calls"
 NORMALISERS = presets.NORMALISERS
 BLANK = ("assistant_tool_calls_arguments_blank_to_empty_object",)
+NULL = "assistant_tool_calls_content_null_if_blank"
 REASONING = "assistant_tool_calls_reasoning_content_empty_if_missing"
 SIGNATURE = "assistant_tool_calls_signature_skip_validator_if_missing"
 READING = {"body_transforms", "response_transforms", "tool_call_transforms"}
@@ -189,10 +190,10 @@ def test_the_reliability_preset_can_say_whether_calls_come_in_parallel(*, parall
     ("model", "field", "expected"),
     [
         ("minimax/minimax-m2-her", "tool_use_mode", ToolUseMode.DISABLED),
-        ("deepseek/deepseek-v3.2:nitro", "message_transforms", (REASONING,)),
-        ("deepseek/deepseek-v9", "message_transforms", (REASONING,)),
-        ("google/gemini-3-pro-preview", "message_transforms", (SIGNATURE,)),
-        ("google/gemini-9", "message_transforms", (SIGNATURE,)),
+        ("deepseek/deepseek-v3.2:nitro", "message_transforms", (NULL, REASONING)),
+        ("deepseek/deepseek-v9", "message_transforms", (NULL, REASONING)),
+        ("google/gemini-3-pro-preview", "message_transforms", (NULL, SIGNATURE)),
+        ("google/gemini-9", "message_transforms", (NULL, SIGNATURE)),
         ("qwen/qwen3-235b-a22b-2507", "response_transforms", (*NORMALISERS, TAGS)),
     ],
 )
@@ -270,7 +271,7 @@ def test_an_unknown_provider_gets_the_default_without_the_flag_it_may_not_take()
         ("cerebras", (), True, ()),
         ("deepseek", RAW.echo_fields, True, (REASONING,)),
         ("gemini", RAW.echo_fields, True, (SIGNATURE,)),
-        ("openrouter", RAW.echo_fields, True, ()),
+        ("openrouter", RAW.echo_fields, True, (NULL,)),
     ],
 )
 def test_a_provider_sees_of_earlier_turns_what_it_accepts(
