@@ -1,6 +1,7 @@
 """Rules for every test: no network beyond this machine, and the same examples on every run."""
 
 import ipaddress
+import signal
 import socket
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -10,6 +11,11 @@ from hypothesis import settings
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("ci")
+
+# A shell starts background jobs with interrupts ignored, and children would inherit that: the
+# tests that interrupt a program would wait for ever.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
