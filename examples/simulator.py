@@ -15,12 +15,16 @@ def get_weather(city: str, days: int) -> str:
 
 answers = []
 with Simulator(seed=1) as simulator:
-    for persona in ("sim/clean", "sim/like-local-server", "sim/html-502"):
+    for persona, provider in (
+        ("sim/clean", "openrouter"),
+        ("sim/like-local-server", "ollama"),
+        ("sim/html-502", "openrouter"),
+    ):
         runner = ToolLoopRunner(
             client=OpenAICompatible(simulator.url),
             model=persona,
             registry=ToolRegistry([get_weather]),
-            config=presets.resolve(provider="openrouter", model=persona),
+            config=presets.resolve(provider=provider, model=persona),
             retry=RetryPolicy(first_wait_s=0.05),
         )
         result = runner.run_sync("What is the weather in Paris for 3 days?")

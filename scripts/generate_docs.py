@@ -115,12 +115,23 @@ def drifts() -> Iterable[str]:
         yield f"## {family.capitalize()}"
         rows = [drift_row(drift, cases) for drift in DRIFTS.values() if drift.family == family]
         yield table("drift | source | shape | behaviour | cure | cases", rows)
+    yield "## Histories, endpoints and whole runs"
+    yield table("source | shape | behaviour | tests", conversation_rows())
 
 
 def corpus() -> list[tuple[str, str]]:
     """List the cases of the corpus: source and id."""
     found = [msgspec.json.decode(path.read_bytes()) for path in sorted(CORPUS.glob("*.json"))]
     return [(case["source"], case["id"]) for case in found]
+
+
+def conversation_rows() -> list[tuple[str, ...]]:
+    """List what is no shape of one reply, but of a history, an endpoint or a whole run."""
+    rows = msgspec.json.decode((CORPUS.parent / "conversations.json").read_bytes())
+    return [
+        (row["source"], row["shape"], row["behaviour"], ", ".join(f"`{t}`" for t in row["tests"]))
+        for row in rows
+    ]
 
 
 def drift_row(drift: Drift, cases: list[tuple[str, str]]) -> tuple[str, ...]:

@@ -165,7 +165,7 @@ def _known_or_new(name: str) -> str:
     return name
 
 
-def openrouter_routing(
+def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
     config: ToolCallingConfig = RAW,
     *,
     route: str | None = None,
@@ -173,9 +173,15 @@ def openrouter_routing(
     provider_only: list[str] | None = None,
     provider_order: list[str] | None = None,
     provider_ignore: list[str] | None = None,
+    require_parameters: bool = False,
 ) -> ToolCallingConfig:
-    """Choose among OpenRouter's upstream providers."""
-    preferences = {"only": provider_only, "order": provider_order, "ignore": provider_ignore}
+    """Choose among OpenRouter's upstream providers, by name or by what they honour."""
+    preferences = {
+        "only": provider_only,
+        "order": provider_order,
+        "ignore": provider_ignore,
+        "require_parameters": require_parameters,
+    }
     chosen = {key: value for key, value in preferences.items() if value}
     routing: JSON = {"provider": chosen} if chosen else {}
     if route:

@@ -103,3 +103,18 @@ def test_every_source_in_scope_has_a_fault() -> None:
     assert {source for drift in DRIFTS.values() for source in drift.sources} == (
         IN_SCOPE - ELSEWHERE.keys()
     )
+
+
+CONVERSATIONS: list[JSON] = json.loads((FOLDER.parent / "conversations.json").read_text("utf-8"))
+# What is no shape of one reply, but of a history, an endpoint or a whole run.
+BEYOND_ONE_REPLY = {
+    f"D{number}" for number in (63, *range(65, 68), *range(92, 101), *range(105, 110))
+}
+
+
+def test_every_drift_beyond_a_single_reply_names_the_tests_that_prove_it() -> None:
+    assert {row["source"] for row in CONVERSATIONS} == BEYOND_ONE_REPLY
+    for row in CONVERSATIONS:
+        for name in row["tests"]:
+            file, _, function = name.partition("::")
+            assert f"def {function}(" in (FOLDER.parents[1] / file).read_text("utf-8"), name

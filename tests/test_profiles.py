@@ -120,3 +120,56 @@ def test_a_slip_of_the_pen_in_a_provider_is_pointed_out(name: str) -> None:
 @pytest.mark.parametrize("name", ["custom", "acme", "my-own-server", ""])
 def test_a_provider_nobody_knows_gets_the_safe_defaults(name: str) -> None:
     assert presets.resolve(provider=name).coerce_arguments
+
+
+def test_a_garbled_id_of_kimi_is_kept_and_does_no_harm() -> None:
+    config = presets.resolve(provider="openrouter", model="moonshotai/kimi-k2.5")
+    sent = messages_sent(config, calls("ping", "functionsexec5"), says("ok"))
+
+    assert sent[1]["tool_calls"][0]["id"] == sent[2]["tool_call_id"] == "functionsexec5"
+
+
+def test_a_thought_signature_goes_back_on_its_call() -> None:
+    signed = calls("ping")
+    extra = {"google": {"thought_signature": "A+/=\u00e9"}}
+    signed["choices"][0]["message"]["tool_calls"][0]["extra_content"] = extra
+    sent = messages_sent(presets.provider_defaults("gemini"), signed, says("ok"))
+
+    assert sent[1]["tool_calls"][0]["extra_content"] == extra
+
+
+def test_who_served_a_reply_is_recorded() -> None:
+    served = says("ok") | {"provider": "Google AI Studio", "model": "gemini-x", "id": "gen-1"}
+    runner = ToolLoopRunner(client=ScriptedModel(served), model="m")
+    (turn,) = asyncio.run(runner.run("Go.")).trace.turns
+
+    assert turn.response is not None
+    reply = turn.response.reply
+    assert (reply.provider, reply.model, reply.response_id) == (
+        "Google AI Studio",
+        "gemini-x",
+        "gen-1",
+    )
+
+
+def test_openrouter_gets_null_beside_calls() -> None:
+    sent = messages_sent(presets.provider_defaults("openrouter"), calls("ping"), says("ok"))
+
+    assert sent[1]["content"] is None
+
+
+def test_a_router_can_be_held_to_the_parameters() -> None:
+    config = presets.openrouter_routing(require_parameters=True)
+
+    assert config.request_overrides == {"provider": {"require_parameters": True}}
+
+
+def test_a_tool_that_returns_nothing_is_answered() -> None:
+    async def void() -> None:
+        """Do something."""
+
+    model = ScriptedModel(calls("void"), says("ok"))
+    runner = ToolLoopRunner(client=model, model="m", registry=[void])
+    (answer,) = asyncio.run(runner.run("Go.")).run.results
+
+    assert (answer.ok, answer.envelope["data"]) == (True, {})
