@@ -32,8 +32,9 @@ check: $(READY)  ## lint, types, import contracts, generated docs, spelling
 demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
 	$(BIN)/python examples/demo.py
 
-bench: $(READY)  ## cost against a hand-written loop, in one interleaved run
+bench: $(READY)  ## cost against a hand-written loop, and growth with the size of hostile input
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/linear.py
 
 docs: $(READY)  ## write the generated parts of the documentation
 	$(BIN)/python scripts/generate_docs.py

@@ -53,7 +53,14 @@ TOOLS = [
 ]
 
 
-async def by_hand(session: aiohttp.ClientSession, url: str, model: str) -> str:
+async def weather_in_thread(city: str, days: int = 1) -> dict[str, object]:
+    """Run the blocking tool as one would by hand, without blocking everybody else."""
+    return await asyncio.to_thread(weather, city, days)
+
+
+async def by_hand(
+    session: aiohttp.ClientSession, url: str, model: str, handler: Callable[..., Awaitable[object]]
+) -> str:
     """Hold the conversation as one would write it down in five minutes, trusting everybody."""
     messages: list[dict[str, object]] = [
         {"role": "system", "content": "You are a helpful assistant."},
@@ -68,7 +75,7 @@ async def by_hand(session: aiohttp.ClientSession, url: str, model: str) -> str:
         if not message.get("tool_calls"):
             return str(message["content"])
         for call in message["tool_calls"]:
-            result = await weather_async(**json.loads(call["function"]["arguments"]))
+            result = await handler(**json.loads(call["function"]["arguments"]))
             content = json.dumps(result)
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 
@@ -173,14 +180,14 @@ async def measure(base: str) -> list[bool]:
     client = OpenAICompatible(base, "none")
     connector = aiohttp.TCPConnector(limit=100)
     async with client, aiohttp.ClientSession(connector=connector) as session:
-
-        def floor() -> Awaitable[object]:
-            return by_hand(session, url, model)
-
         passed = []
-        # A blocking tool runs in a thread, with a timeout; by hand it just blocks the event loop.
-        for kind, handler in (("async", weather_async), ("blocking", weather)):
-            runner = runner_for(client, model, handler)
+        kinds: tuple[tuple[str, Callable[..., Awaitable[object]], Callable[..., object]], ...] = (
+            ("async", weather_async, weather_async),
+            ("blocking", weather_in_thread, weather),
+        )
+        for kind, by_hand_tool, our_tool in kinds:
+            floor = functools.partial(by_hand, session, url, model, by_hand_tool)
+            runner = runner_for(client, model, our_tool)
             ours = functools.partial(runner.run, "Weather in Paris for 3 days?")
             alone = await compare(floor, ours, SEQUENTIAL, 1)
             passed.append(show(f"CPU per run, one at a time, {kind} tool", alone, 2.0))

@@ -17,6 +17,7 @@ from surecall.wire import scrub
 
 MAX_DEPTH = 64
 MAX_NODES = 50_000
+SMALL_ITEMS = 32
 PREVIEW_CHARS = 400
 PREVIEW_ITEMS = 10
 _REST = "…"
@@ -110,7 +111,7 @@ def _serialised(envelope: JSON, config: ToolCallingConfig) -> tuple[str, Problem
     limit = config.max_tool_output_bytes
     shaped = TOOL_RESULT.apply(config.tool_result_transforms, envelope, [])
     try:
-        measured = measure(shaped, limit)
+        measured = _SMALL if _is_small(shaped.get("data")) else measure(shaped, limit)
         data = b"" if measured.reason else to_json(shaped)
     except Exception as error:  # noqa: BLE001  # a tool's own classes are foreign code
         return "", _unserialisable(error)
@@ -119,6 +120,19 @@ def _serialised(envelope: JSON, config: ToolCallingConfig) -> tuple[str, Problem
     size = max(len(data), measured.estimated_bytes)
     preview = _preview(envelope["data"], min(PREVIEW_CHARS, limit // 4))
     return "", _over(measured.reason or "MAX_BYTES", size, limit, preview)
+
+
+_SMALL = Measure(None, 0)
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def _is_small(data: Any) -> bool:
+    """Whether a result is a few plain values, as most are: then there is nothing to measure."""
+    return (
+        type(data) is dict
+        and len(data) <= SMALL_ITEMS
+        and all(type(value) in _SCALARS for value in data.values())
+    )
 
 
 def _replacement(call: ToolCall, envelope: JSON, problem: Problem, *, executed: bool) -> JSON:

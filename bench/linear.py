@@ -1,0 +1,91 @@
+"""Whether every reader of model output takes time in proportion to what it reads.
+
+For each reader and each hostile family of texts: CPU time at n, 2n, 4n … bytes, the best of five.
+Printed is the largest growth per doubling; 2 is exactly linear. Small times are noise and skipped.
+"""
+
+import itertools
+import sys
+import time
+from collections.abc import Callable
+
+from surecall.arguments import read_arguments
+from surecall.coerce import coercer
+from surecall.dialects import recover
+from surecall.envelope import fault_of, read_choice
+from surecall.transforms.tags import read_tags
+from surecall.types import ToolSpec
+from surecall.wire import decode, text_of
+
+SIZES = [1 << 19, 1 << 20, 1 << 21, 1 << 22]
+BAR = 2.3
+NOISE_S = 0.02
+REPEATS = 5
+TOOLS = (ToolSpec("f", "", {"type": "object", "properties": {"a": {"type": "string"}}}),)
+COERCE = coercer(
+    {"type": "object", "properties": {"a": {"type": "array"}, "b": {"type": "integer"}}}
+)
+
+FAMILIES: dict[str, Callable[[int], str]] = {
+    "unclosed tags": lambda n: "<tool_call>" * (n // 11),
+    "unclosed calls": lambda n: '<tool_call>{"name":"f","arguments":{"a":"' * (n // 41),
+    "fences": lambda n: "```json\n" * (n // 8),
+    "fence blanks": lambda n: "```json" + " " * n,
+    "brackets": lambda n: "[" * n,
+    "objects": lambda n: '{"a":' * (n // 5),
+    "quotes": lambda n: '"' * n,
+    "backslashes": lambda n: '{"a":"' + "\\" * n,
+    "commas": lambda n: "{" + "," * n,
+    "ticks": lambda n: "` `` " * (n // 5),
+    "digits": lambda n: '{"a":' + "1" * n + "}",
+    "keys": lambda n: "{" + '"a":1,' * (n // 6) + "}",
+    "text": lambda n: '{"a":"' + "x" * n + '"}',
+    "python": lambda n: "{'a': [" + "True, " * (n // 6) + "]}",
+}
+READERS: dict[str, Callable[[str], object]] = {
+    "arguments": lambda text: read_arguments(text, 1 << 30),
+    "dialects": lambda text: recover(text, TOOLS, weak=True),
+    "tags": read_tags,
+    "coercion": lambda text: COERCE({"a": text, "b": text}),
+    "answers": lambda text: _answer(text.encode()),
+    "error bodies": lambda text: fault_of({"error": {"message": text}}, 400, {}, 0.0),
+    "content parts": lambda text: text_of([{"type": "text", "text": text}]),
+}
+
+
+def _answer(data: bytes) -> object:
+    try:
+        return read_choice(decode(data))
+    except ValueError:
+        return None
+
+
+def cost(reader: Callable[[str], object], text: str) -> float:
+    """Return the best CPU time of five."""
+    times = []
+    for _ in range(REPEATS):
+        started = time.process_time()
+        reader(text)
+        times.append(time.process_time() - started)
+    return min(times)
+
+
+def main() -> int:
+    """Print the worst growth of each reader; fail when one is over the bar."""
+    worst_of_all = 0.0
+    for name, reader in READERS.items():
+        worst, where, slowest = 0.0, "", 0.0
+        for family, make in FAMILIES.items():
+            costs = [cost(reader, make(size)) for size in SIZES]
+            slowest = max(slowest, costs[-1])
+            for before, after in itertools.pairwise(costs):
+                if before > NOISE_S and after / before > worst:
+                    worst, where = after / before, family
+        worst_of_all = max(worst_of_all, worst)
+        said = f"x{worst:.2f} per doubling ({where})" if where else "too quick to tell"
+        print(f"{name:14} {said:48} slowest at 4 MiB {slowest * 1000:7.0f} ms")
+    return int(worst_of_all > BAR)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
