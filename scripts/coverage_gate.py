@@ -6,6 +6,7 @@ import sys
 import coverage
 
 EDGE = (
+    "surecall/background.py",
     "surecall/dispatch.py",
     "surecall/portal.py",
     "surecall/prompt.py",

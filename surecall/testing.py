@@ -15,21 +15,20 @@ request and returns the answer.
 """
 
 import asyncio
-import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
+from surecall.background import in_background
 from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.types import JSON, Answer
 
 if TYPE_CHECKING:
     from aiohttp import web
 
-_T = TypeVar("_T")
 
 _JSON_TYPE = "application/json"
 _DEFAULT_ID = "call_1"
@@ -172,16 +171,7 @@ class ScriptedProvider:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            loop = asyncio.new_event_loop()
-            stack.callback(loop.close)
-            thread = threading.Thread(target=loop.run_forever, daemon=True)
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(loop.call_soon_threadsafe, loop.stop)
-            runner = _within(loop, self._start())
-            stack.callback(lambda: _within(loop, self._stop(runner)))
-            self._cleanup = stack.pop_all()
+        self._cleanup = in_background(self._start, self._stop)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -286,11 +276,6 @@ def _play(script: tuple[Item, ...], requests: list[JSON], *, repeat: bool) -> Sc
     if isinstance(built, Exception):
         raise built
     return built if isinstance(built, Scripted) else raw(msgspec.json.encode(built))
-
-
-def _within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the loop of another thread and wait for it."""
-    return asyncio.run_coroutine_threadsafe(work, loop).result()
 
 
 def _completion(message: JSON, finish_reason: str, extra: JSON) -> JSON:

@@ -13,14 +13,14 @@ import gzip
 import ipaddress
 import socket
 import struct
-import threading
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextlib import ExitStack
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
+from surecall.background import in_background
 from surecall.errors import ConfigError
 from surecall.simulator.persona import RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas import PERSONAS, find, no_persona
@@ -33,7 +33,6 @@ from surecall.version import __version__
 if TYPE_CHECKING:
     from aiohttp import web
 
-_T = TypeVar("_T")
 LOOPBACK = "127.0.0.1"
 _MAX_REQUEST_BYTES = 64 * 1024 * 1024
 _KEPT = 10_000
@@ -91,16 +90,7 @@ class Simulator:
         self._cleanup = ExitStack()
 
     def __enter__(self) -> Self:
-        with ExitStack() as stack:
-            loop = asyncio.new_event_loop()
-            stack.callback(loop.close)
-            thread = threading.Thread(target=loop.run_forever, daemon=True)
-            thread.start()
-            stack.callback(thread.join)
-            stack.callback(loop.call_soon_threadsafe, loop.stop)
-            runner = _within(loop, self.start())
-            stack.callback(lambda: _within(loop, self.stop(runner)))
-            self._cleanup = stack.pop_all()
+        self._cleanup = in_background(self.start, self.stop)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -294,8 +284,3 @@ def _hang_up(request: "web.Request", *, reset: bool) -> None:
         linger = struct.pack("ii", 1, 0)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     transport.close()
-
-
-def _within(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, _T]) -> _T:
-    """Run a coroutine on the loop of another thread and wait for it."""
-    return asyncio.run_coroutine_threadsafe(work, loop).result()
