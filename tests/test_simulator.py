@@ -21,6 +21,7 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
+from surecall.presets import Strategy
 from surecall.simulator.persona import RETRIED, Persona
 from surecall.simulator.personas import PERSONAS, REPAIRABLE, preset_wanted
 from surecall.simulator.server import Seen, Simulator, is_loopback
@@ -235,3 +236,17 @@ def test_leaving_the_block_ends_a_silence() -> None:
     assert line.recv(1) == b""
     line.close()
     assert time.perf_counter() - started < BOUND_S
+
+
+def test_the_strategies_differ_and_the_trace_says_what_earned_it() -> None:
+    right: dict[str, int] = {}
+    strategies: tuple[Strategy, ...] = ("raw", "baseline", "production")
+    for strategy in strategies:
+        with Simulator(seed=3) as simulator:
+            held = asyncio.run(soak(simulator.url, 200, mixed(), strategy))
+        right[strategy] = sum(one.right for _, one in held)
+        steps = {name for _, one in held for name in one.result.fired}
+        # The base reader repairs arguments; the shapes around them need a preset.
+        assert any(name.startswith("assistant_") for name in steps) == (strategy != "raw")
+
+    assert right["raw"] < right["baseline"] <= right["production"]
