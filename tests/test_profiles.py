@@ -173,3 +173,11 @@ def test_a_tool_that_returns_nothing_is_answered() -> None:
     (answer,) = asyncio.run(runner.run("Go.")).run.results
 
     assert (answer.ok, answer.envelope["data"]) == (True, {})
+
+
+def test_a_call_without_a_signature_is_marked_where_routers_and_google_look() -> None:
+    sent = messages_sent(presets.provider_defaults("gemini"), calls("ping"), says("ok"))
+
+    (call,) = sent[1]["tool_calls"]
+    mark = "skip_thought_signature_validator"
+    assert call["signature"] == call["extra_content"]["google"]["thought_signature"] == mark

@@ -38,7 +38,8 @@ def assistant_tool_calls_signature_skip_validator_if_missing(message: JSON) -> J
 
 
 def _signed(call: object) -> object:
-    # Google's own place for a signature is `extra_content.google.thought_signature`.
     if not isinstance(call, dict) or "signature" in call or "extra_content" in call:
         return call
-    return call | {"signature": SKIP_SIGNATURE}
+    # Routers look at `signature`, Google's own endpoint at `extra_content`.
+    google = {"google": {"thought_signature": SKIP_SIGNATURE}}
+    return call | {"signature": SKIP_SIGNATURE, "extra_content": google}
