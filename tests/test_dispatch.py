@@ -148,7 +148,7 @@ def test_a_tool_in_its_thread_cannot_end_the_program(error: BaseException) -> No
     assert result.assistant_text == "done"
     assert result.run.results[0].error_codes == (ErrorCode.INTERNAL_ERROR,)
     assert type(error).__name__ in str(result.run.results[0].detail)
-    assert time.monotonic() - started < 5
+    assert time.monotonic() - started < 20
 
 
 def test_a_tool_that_cancels_something_of_its_own_does_not_cancel_the_run() -> None:

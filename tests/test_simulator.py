@@ -28,7 +28,7 @@ from surecall.simulator.server import Seen, Simulator, is_loopback
 from surecall.types import JSON
 
 ASKED: JSON = {"role": "user", "content": "Hello!"}
-BOUND_S = 5.0
+BOUND_S = 30.0
 # What a client must know about an endpoint that no provider name tells.
 SETTINGS: dict[str, JSON] = {
     "sim/strict-bedrock": {"message_transforms": ["assistant_tool_calls_content_null_if_blank"]},
