@@ -270,7 +270,7 @@ def seconds(size: int, **keys: Any) -> float:
 def test_the_time_for_small_pieces_grows_with_their_number(keys: JSON) -> None:
     small, large = (min(seconds(size * 1024, **keys) for _ in range(2)) for size in (32, 256))
 
-    assert large < 8 * 2.5 * small
+    assert large < 8 * 4 * small
 
 
 def test_cumulative_arguments_cost_no_more_than_their_bytes() -> None:
