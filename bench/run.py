@@ -18,7 +18,7 @@ from pathlib import Path
 
 import aiohttp
 
-from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, presets, tool
+from surecall import OpenAICompatible, RunResult, ToolLoopRunner, ToolRegistry, presets, tool
 
 ROUNDS = 31
 SEQUENTIAL = 20
@@ -101,8 +101,18 @@ async def cpu_of(conversation: Conversation, total: int, at_once: int) -> float:
     return (time.process_time() - started) / total
 
 
+def check(by_hand_answer: object, result: object) -> None:
+    """Refuse to time two conversations that are not the same, or that came to nothing."""
+    if not isinstance(result, RunResult) or result.assistant_text != by_hand_answer:
+        raise SystemExit("the two sides gave different answers")
+    data = [item.envelope["data"] for item in result.run.results]
+    if data != [weather(f"City {number}", 3) for number in range(2)]:
+        raise SystemExit(f"the tools came to something else: {data}")
+
+
 async def compare(floor: Conversation, ours: Conversation, total: int, at_once: int) -> list[float]:
     """Return the ratio of each round; the order of the two sides alternates."""
+    check(await floor(), await ours())
     await cpu_of(floor, at_once, at_once)
     await cpu_of(ours, at_once, at_once)
     ratios = []
