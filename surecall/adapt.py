@@ -9,10 +9,13 @@ from collections.abc import Iterable
 import msgspec
 
 from surecall.errors import Fault
-from surecall.types import Plan
+from surecall.types import JSON, Plan
 
+STREAM = "stream"
+# How a streamed answer is asked for.
+STREAMED: JSON = {STREAM: True, "stream_options": {"include_usage": True}}
 # Options that change how calls are asked for, not what is answered: safe to leave out.
-DROPPABLE = ("parallel_tool_calls",)
+DROPPABLE = ("parallel_tool_calls", "stream_options")
 TOOL_CHOICE = "tool_choice"
 SOFT_CHOICES = ("auto", "none", None)
 REFUSALS = frozenset({400, 404, 422})
@@ -25,6 +28,8 @@ def lesson_of(fault: Fault, plan: Plan) -> str | None:
     for option in DROPPABLE:
         if option in plan.options and option in fault.message:
             return option
+    if STREAM in plan.options and names_streaming(fault.message):
+        return STREAM
     if plan.tools and plan.tool_choice not in SOFT_CHOICES and names_tool_choice(fault.message):
         return TOOL_CHOICE
     return None
@@ -36,6 +41,12 @@ def names_tool_choice(message: str) -> bool:
     return "tool_choice" in text or "tool choice" in text
 
 
+def names_streaming(message: str) -> bool:
+    """Whether an error is about the answer being streamed, and not about something upstream."""
+    words = "".join(char if char.isalnum() else " " for char in message.lower()).split()
+    return not {"stream", "streaming", "streamed"}.isdisjoint(words)
+
+
 def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
     """Return the plan without what the endpoint is known to refuse; the same one if all is well."""
     for lesson in lessons:
@@ -43,6 +54,13 @@ def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
             if plan.tools and plan.tool_choice not in SOFT_CHOICES:
                 plan = msgspec.structs.replace(plan, tool_choice="auto")
         elif lesson in plan.options:
-            options = {key: value for key, value in plan.options.items() if key != lesson}
+            # Its options are refused without `stream` itself.
+            left_out = STREAMED.keys() if lesson == STREAM else {lesson}
+            options = {key: value for key, value in plan.options.items() if key not in left_out}
             plan = msgspec.structs.replace(plan, options=options)
     return plan
+
+
+def with_stream(plan: Plan) -> Plan:
+    """Return the plan with its answer asked for as a stream."""
+    return msgspec.structs.replace(plan, options=plan.options | STREAMED)

@@ -60,6 +60,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_tool_args_bytes: int = 200_000
     max_tool_output_bytes: int = 200_000
     max_tool_calls_per_turn: int | None = None
+    max_concurrent_tools: int = 8
     max_total_tool_calls: int = 100
     max_unknown_tool_calls: int = 3
     repeat_note_at: int = 2
@@ -164,6 +165,7 @@ _POSITIVE = (
     "max_tool_args_bytes",
     "max_tool_output_bytes",
     "max_tool_calls_per_turn",
+    "max_concurrent_tools",
     "max_total_tool_calls",
     "repeat_note_at",
     "tool_timeout_s",

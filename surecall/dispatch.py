@@ -78,6 +78,11 @@ class ToolDispatcher:
         self._threads = threads or Threads()
         self.on_policy_error: Callable[[Exception, ToolCall], None] = lambda _error, _call: None
 
+    def is_serial(self, call: ToolCall) -> bool:
+        """Whether a call must not run beside another one of its kind."""
+        tool = self._toolbox.resolve(call.name)
+        return tool is not None and tool.serial
+
     async def execute(self, name: str, arguments: Any, tool_call_id: str = "") -> ToolResult:
         """Answer a call that has not been judged yet: any name, any arguments."""
         call = judge_call(name.strip(), arguments, self._config, self._toolbox)

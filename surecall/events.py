@@ -8,6 +8,7 @@
 A `Trace` is their list. It is all that replay needs, and all that a report reads.
 """
 
+import hashlib
 from collections.abc import Iterator
 from typing import Any, TypeAlias
 
@@ -18,6 +19,7 @@ from surecall.types import JSON, Message, Reply, System, ToolCall, ToolResult, T
 
 SCHEMA_VERSION = 1
 SAMPLE_CHARS = 200
+_TIMES = frozenset({"run_id", "at", "elapsed_ms"})
 
 
 class Stamped(
@@ -90,6 +92,7 @@ class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_onl
     response_bytes: int
     ignored_tool_calls: tuple[str, ...] = ()
     lessons: tuple[str, ...] = ()
+    streamed: bool = False
 
 
 class CallStarted(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
@@ -245,6 +248,12 @@ class Trace:
         return f"<Trace of {len(self.turns)} turns, {len(self.events)} events>"
 
     @property
+    def digest(self) -> str:
+        """The SHA-256 of what happened, whenever it happened and however long it took."""
+        plain = [_timeless(msgspec.to_builtins(event)) for event in self.events]
+        return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
+
+    @property
     def turns(self) -> tuple[Turn, ...]:
         """The trace, turn by turn."""
         requests: dict[int, RequestStarted] = {}
@@ -320,6 +329,16 @@ def _plain(value: Any) -> Any:
             return {key: _plain(item) for key, item in value.items()}
         case msgspec.Struct():
             return _plain(msgspec.to_builtins(value))
+        case _:
+            return value
+
+
+def _timeless(value: Any) -> Any:
+    match value:
+        case dict():
+            return {key: _timeless(item) for key, item in value.items() if key not in _TIMES}
+        case list() | tuple():
+            return [_timeless(item) for item in value]
         case _:
             return value
 

@@ -47,9 +47,7 @@ class Text:
         A piece shorter than the whole is never compared, so this is linear, and an ending that
         repeats itself (`100` and `00`) is not mistaken for a repetition.
         """
-        if not 0 < self.length <= len(piece):
-            return piece
-        if not piece.startswith(self.joined()):
+        if not 0 < self.length <= len(piece) or not piece.startswith(self.joined()):
             return piece
         if len(piece) > self.length:
             self._cumulative = True
@@ -61,11 +59,8 @@ class _Scan:
     """Where in JSON a text stands. Every piece is read once, however often one asks."""
 
     def __init__(self) -> None:
-        self._seen = 0
-        self._depth = 0
-        self._quoted = False
-        self._escaped = False
-        self.has_begun = False
+        self._seen = self._depth = 0
+        self._quoted = self._escaped = self.has_begun = False
 
     def is_open(self, pieces: list[str]) -> bool:
         """Whether an object, list or string has not ended yet."""
@@ -106,15 +101,14 @@ class Arguments:
     def add(self, value: Any) -> None:
         """Take a fragment, or an object that replaces what was there."""
         match value:
-            case None:
-                pass
             case str():
                 self._add_text(value)
+            case dict() if value:
+                self._object = value
+                self.size = len(written(value).encode())
             # An empty object only announces that the arguments begin.
-            case dict():
-                if value:
-                    self._object = value
-                    self.size = len(written(value).encode())
+            case None | dict():
+                pass
             case _:
                 self._add_text(written(value))
 
@@ -210,12 +204,19 @@ def read_fragment(raw: JSON) -> Fragment:
 class Call:
     """One call, as far as it has arrived."""
 
-    def __init__(self, position: int, limit: int | None = None) -> None:
+    def __init__(self, position: int, limit: int | None = None, twin: "Call | None" = None) -> None:
         self.position = position
         self.id = ""
-        self.name = ""
+        self.name: str = "" if twin is None else twin.name
         self.arguments = Arguments(limit)
         self.extra: JSON = {"type": "function"}
+        self.named_again = False
+        self._twin = twin
+
+    @property
+    def is_echo(self) -> bool:
+        """Whether it only repeats the call before it, piece by piece."""
+        return self._twin is not None and self.arguments.value() == self._twin.arguments.value()
 
     def render(self) -> JSON:
         """Write the call the way a plain answer has it; without an id if none came."""
@@ -239,8 +240,11 @@ class Calls:
         """Give a fragment to the call it belongs to; it was number `position` of its chunk."""
         call = self._candidate(fragment, position, siblings)
         if call is None or self._opens(call, fragment):
-            call = Call(len(self.all), self._limit)
+            twin = call if call is not None and call.named_again and not fragment.name else None
+            call = Call(len(self.all), self._limit, twin)
             self.all.append(call)
+        elif fragment.name == call.name != "" and self._may_be_twin(call, fragment):
+            call.named_again = True
         if fragment.index is not None:
             self._by_index[fragment.index] = call
         if fragment.id:
@@ -283,7 +287,7 @@ class Calls:
     def _opens(self, call: Call, fragment: Fragment) -> bool:
         """Whether a fragment starts another call, although it points to this one."""
         if fragment.index is not None and not (fragment.id or fragment.name):
-            return False
+            return call.named_again and call.arguments.restarts(fragment.arguments)
         is_own_id = fragment.id in {"", call.id} or self._by_id.get(fragment.id) is call
         is_other_id = call.id != "" and not is_own_id
         is_own_index = fragment.index is None or self._by_index.get(fragment.index) is call
@@ -293,6 +297,12 @@ class Calls:
         if is_other_id and fragment.name == call.name != "":
             return not call.arguments.continues(fragment.arguments)
         return is_renamed or call.arguments.restarts(fragment.arguments)
+
+    def _may_be_twin(self, call: Call, fragment: Fragment) -> bool:
+        """Whether a name that comes again, alone, may announce another call of the same tool."""
+        is_moved = fragment.index is not None and self._by_index.get(fragment.index) is not call
+        is_alone = not fragment.arguments and call.arguments.closed
+        return is_alone and (is_moved or not fragment.id)
 
     def _is_name_of(self, call: Call, name: str) -> bool:
         """Whether a name is the call's own: again, the rest of it, or a longer start of it."""
@@ -344,7 +354,6 @@ class _Detail:
         return not (is_signed and any(raw.get(key) for key in _GROWING_KEYS))
 
     def add(self, raw: JSON) -> str:
-        """Merge a detail; return the text it added."""
         added = ""
         for key, value in raw.items():
             if key in _GROWING_KEYS and isinstance(value, str):
@@ -355,7 +364,6 @@ class _Detail:
         return mended(added)
 
     def render(self) -> JSON:
-        """Write the detail."""
         return self._fields | {key: mended(text.joined()) for key, text in self._texts.items()}
 
 

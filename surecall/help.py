@@ -22,6 +22,8 @@ HELP: dict[str, str] = {
     "tool ran.",
     "max_tool_calls_per_turn": "How many calls of one reply may run; null means all, or one where "
     "`parallel_tool_calls` is false.",
+    "max_concurrent_tools": "How many tools may run at the same time, where "
+    "`parallel_tool_calls` is true; otherwise calls run one after the other.",
     "max_total_tool_calls": "How many calls may run in one run.",
     "max_unknown_tool_calls": "How many calls of tools that do not exist a run survives.",
     "repeat_note_at": "The same call this often in a row runs, with a note to the model.",

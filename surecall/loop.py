@@ -20,9 +20,11 @@ from surecall.types import Assistant, Refusal, Reply, ToolResult
 
 def next_move(run: Run) -> Move:
     """Say what must happen next, judging by the transcript alone."""
+    if run.due:
+        return Call(run.due)
     match run.last:
         case Assistant() as said:
-            return Call(said.calls) if said.calls else verdict(run, said)
+            return verdict(run, said)
         case Refusal(fault) as refusal if not may_ask_without_tools(run, refusal):
             return Fail(fault.code, fault.message, fault=fault)
         case _:
@@ -37,8 +39,8 @@ def heard(run: Run, reply: Reply) -> Run:
 
 
 def ran(run: Run, results: Sequence[ToolResult]) -> Run:
-    """Record how the calls were answered."""
-    return run.plus(*results)
+    """Record how calls were answered; in the transcript, answers stand in the order of calls."""
+    return run.answered(results)
 
 
 def refused(run: Run, fault: Fault) -> Run:

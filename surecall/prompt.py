@@ -1,9 +1,12 @@
 """PromptRunner: the single boundary of a request. One plan in, one reply out.
 
-    plan ─ compose ─► body ─ client.send ─► answer ─ inbound ─► reply
+    plan ─ compose ─► body ─ client.send ───────────────────► answer ─ inbound ─► reply
+                        │    client.stream ─► deltas, shown ────┘ assembled
                         └──── a fault ─ RetryPolicy.wait ─► again, or ProviderError
 
-It knows nothing of loops or tools that run. Every attempt, fault and wait is told to `emit`.
+It knows nothing of loops or tools that run. Every attempt, fault and wait is told to `emit`. What
+is shown of an answer that is still arriving goes to `show`; a reply is read the same way whether
+it was streamed or not.
 """
 
 import asyncio
@@ -12,24 +15,29 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
-from surecall.adapt import applied, lesson_of
+from surecall.adapt import STREAM, applied, lesson_of, with_stream
 from surecall.capabilities import Capabilities, check_budget, estimate_tokens
 from surecall.config import ToolCallingConfig, union
+from surecall.display import Display, Show
+from surecall.endpoint import DEFAULT_LIMITS
 from surecall.envelope import fault_of
 from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.events import RequestErred, RequestRetried, RequestStarted
+from surecall.holdback import Holdback
+from surecall.listening import Listener
 from surecall.pipeline import Composer, Request, inbound, preflight
 from surecall.registry import Toolbox, ToolRegistry
 from surecall.retry import RetryPolicy
+from surecall.stream import Assembler
 from surecall.trace import Redactor
 from surecall.transforms.bodies import failed_generation
-from surecall.transport import Client
-from surecall.types import Answer, Plan, Reply
-from surecall.wire import decode
+from surecall.transport import Client, Incoming
+from surecall.types import JSON, Answer, Plan, Reply
+from surecall.wire import decode, encode
 
 MAX_QUOTE = 400
 
@@ -55,6 +63,14 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
     elapsed_ms: int
     response_bytes: int
     lessons: tuple[str, ...] = ()
+    streamed: bool = False
+
+
+class _Received(NamedTuple):
+    """A decoded answer and how many bytes it took."""
+
+    body: Any | Fault
+    size: int
 
 
 class PromptRunner:
@@ -76,8 +92,9 @@ class PromptRunner:
         # What the endpoint was found to refuse, by model. A client that keeps it shares it.
         self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
         # What it is known to refuse beforehand.
-        parallel = capabilities is None or capabilities.parallel_tool_calls
-        self.known = () if parallel else ("parallel_tool_calls",)
+        can = capabilities or Capabilities(parallel_tool_calls=True)
+        refused = {"parallel_tool_calls": not can.parallel_tool_calls, STREAM: not can.streaming}
+        self.known = tuple(option for option, is_refused in refused.items() if is_refused)
         self._capabilities = capabilities
         key = getattr(client, "secrets", None) or getattr(client, "api_key", None)
         self._redact_answer = Redactor(key, wary=False)
@@ -92,9 +109,13 @@ class PromptRunner:
         """Open a series of requests that share settings and grow one transcript."""
         return Conversation(self, config or ToolCallingConfig(), toolbox or ToolRegistry(), emit)
 
-    async def ask(self, plan: Plan, config: ToolCallingConfig | None = None) -> Exchange:
-        """Send one plan on its own."""
-        return await self.conversation(config).ask(plan)
+    async def ask(
+        self, plan: Plan, config: ToolCallingConfig | None = None, show: Show | None = None
+    ) -> Exchange:
+        """Send one plan on its own; with `show`, the answer is streamed."""
+        conversation = self.conversation(config)
+        conversation.show = show
+        return await conversation.ask(plan)
 
     def read(self, answer: Answer) -> Any:
         """Decode an answer; whatever it echoes, the client's key is not in what is returned."""
@@ -102,6 +123,12 @@ class PromptRunner:
         if isinstance(body, Fault) or not self._redact_answer.suspects(answer.body):
             return body
         return self._redact_answer.value(body)
+
+    def assembled(self, body: JSON) -> Any:
+        """Do the same for an answer that was put together from a stream."""
+        return (
+            self._redact_answer.value(body) if self._redact_answer.suspects(encode(body)) else body
+        )
 
     def redacted(self, fault: Fault) -> Fault:
         """Take keys out of what an endpoint says about a failure."""
@@ -117,7 +144,12 @@ class PromptRunner:
 
 
 class Conversation:
-    """The requests of one run. It remembers what it has written, so a turn costs a turn."""
+    """The requests of one run. It remembers what it has written, so a turn costs a turn.
+
+    Where `show` is set, answers are streamed and what may be shown of them goes there.
+    """
+
+    show: Show | None = None
 
     def __init__(
         self, runner: PromptRunner, config: ToolCallingConfig, toolbox: Toolbox, emit: Emit
@@ -135,8 +167,9 @@ class Conversation:
     async def ask(self, plan: Plan, turn: int = 0, longest_s: float = math.inf) -> Exchange:
         """Send a plan and read the reply; passing faults are retried, others raised."""
         runner = self._runner
+        streamed = self.show is not None
         lessons = union(runner.known, runner.lessons.get(plan.model, ()))
-        plan = applied(plan, lessons)
+        plan = applied(with_stream(plan) if streamed else plan, lessons)
         request = self._composer.compose(plan)
         runner.check(plan, request)
         attempt = learned = 0
@@ -149,7 +182,9 @@ class Conversation:
             elapsed_ms = round((time.perf_counter() - started) * 1000)
             if not isinstance(outcome, Fault):
                 reply, body, size = outcome
-                return Exchange(reply, body, request.hash, attempt, elapsed_ms, size, lessons)
+                return Exchange(
+                    reply, body, request.hash, attempt, elapsed_ms, size, lessons, streamed
+                )
             fault = runner.redacted(outcome)
             self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
             lesson = lesson_of(fault, plan)
@@ -195,18 +230,71 @@ class Conversation:
         )
 
     async def _attempt(self, plan: Plan, request: Request) -> tuple[Reply, Any, int] | Fault:
+        display = None if self.show is None else self._display(self.show, plan)
+        outcome: tuple[Reply, Any, int] | Fault
+        received = await self._received(plan, request, display)
+        if isinstance(received, Fault):
+            outcome = received
+        else:
+            body, size = received
+            reply = inbound(body, plan, self._config, self._toolbox)
+            outcome = reply if isinstance(reply, Fault) else (reply, body, size)
+        if display is not None:
+            display.close(outcome if isinstance(outcome, Fault) else outcome[0])
+        return outcome
+
+    def _display(self, show: Show, plan: Plan) -> Display:
+        names = [tool.name for tool in plan.tools]
+        return Display(show, Holdback(self._config.text_calls, names))
+
+    async def _received(
+        self, plan: Plan, request: Request, display: Display | None
+    ) -> _Received | Fault:
+        # A client that is not ours need not know how to stream.
+        stream = getattr(self._runner.client, "stream", None) if STREAM in plan.options else None
         try:
-            answer = await self._runner.client.send(request.body)
+            if stream is None or display is None:
+                answer = await self._runner.client.send(request.body)
+                received = _Received(self._runner.read(answer), len(answer.body))
+            else:
+                received = await self._listened(stream(request.body), plan, display)
         except ProviderError as error:
             return error.fault
         except OSError as error:  # of a client that is not ours
             message = f"the client raised {type(error).__name__}"
             return Fault(ErrorCode.CONNECTION_ERROR, message, retryable=True)
-        body = self._runner.read(answer)
-        if isinstance(body, Fault):
-            return body
-        reply = inbound(body, plan, self._config, self._toolbox)
-        return reply if isinstance(reply, Fault) else (reply, body, len(answer.body))
+        return received.body if isinstance(received.body, Fault) else received
+
+    async def _listened(
+        self, opening: AbstractAsyncContextManager[Incoming], plan: Plan, display: Display
+    ) -> _Received:
+        """Read an answer while it arrives, and show what may be shown."""
+        limits = getattr(self._runner.client, "limits", DEFAULT_LIMITS)
+        names = [tool.name for tool in plan.tools]
+        assembler = Assembler(names, self._config.max_tool_args_bytes, _judged)
+        async with opening as incoming:
+            is_plain = not is_success(incoming.status)
+            listener = Listener(assembler, limits.max_response_bytes, is_plain=is_plain)
+            async for chunk in incoming.chunks:
+                for delta in listener.feed(chunk):
+                    display.feed(delta)
+                if listener.ended:
+                    break
+        body = listener.finish()
+        if isinstance(body, bytes):
+            body = self._runner.read(Answer(incoming.status, incoming.headers, body))
+        elif not isinstance(body, Fault):
+            body = self._runner.assembled(body)
+        return _Received(body, listener.size)
+
+
+def _judged(holder: JSON) -> Fault:
+    return fault_of(holder, None, {}, time.time())
+
+
+def is_success(status: int) -> bool:
+    """Whether a status is of the class of successes."""
+    return 200 <= status < 300  # noqa: PLR2004  # see above
 
 
 def read_body(answer: Answer) -> Any:
@@ -217,7 +305,7 @@ def read_body(answer: Answer) -> Any:
         body = None
     if failed_generation(body) is not None:
         return body  # an error about what the model wrote, not about what we asked
-    if not 200 <= answer.status < 300:  # noqa: PLR2004  # the class of successes
+    if not is_success(answer.status):
         text = answer.body[:MAX_QUOTE].decode("utf-8", "replace")
         shown = text if body is None else body
         return fault_of(shown, answer.status, answer.headers, time.time())

@@ -30,6 +30,9 @@ class ToolDefinition:
     or Struct. The handler is called with keyword arguments. With a schema they are the model's
     JSON, converted to what the handler's own annotations ask for. With a class they are its
     fields, as the class itself reads them: validated, converted, with its defaults filled in.
+
+    `repeatable` tools may be called again and again with the same arguments. `serial` ones never
+    run beside another serial one, even where calls run in parallel.
     """
 
     def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword
@@ -42,6 +45,7 @@ class ToolDefinition:
         exposed_to_model: bool = True,
         timeout_s: float | None = None,
         repeatable: bool = False,
+        serial: bool = False,
     ) -> None:
         if not is_legal(name):
             raise ConfigError(
@@ -59,6 +63,7 @@ class ToolDefinition:
         self.bind = dict if handler is None else _binding(parameters, handler)
         self.exposed_to_model = exposed_to_model
         self.timeout_s = timeout_s
+        self.serial = serial
 
     @property
     def name(self) -> str:
@@ -128,6 +133,7 @@ def tool(
     exposed_to_model: bool = True,
     timeout_s: float | None = None,
     repeatable: bool = False,
+    serial: bool = False,
 ) -> Callable[[Handler], ToolDefinition]: ...
 def tool(
     function: Handler | None = None,
@@ -175,6 +181,7 @@ class _Given(TypedDict, total=False):
     exposed_to_model: bool
     timeout_s: float | None
     repeatable: bool
+    serial: bool
 
 
 def _from_mapping(item: JSON) -> ToolDefinition:

@@ -7,7 +7,7 @@ with what was read then. Either the same run comes out, or the first divergence 
 from collections import deque
 from typing import TypeVar
 
-from surecall.adapt import applied
+from surecall.adapt import applied, with_stream
 from surecall.config import ToolCallingConfig
 from surecall.errors import ReplayDiverged
 from surecall.events import (
@@ -24,7 +24,7 @@ from surecall.outcome import RunResult, last_text, usage_of
 from surecall.pipeline import Composer, inbound
 from surecall.registry import ToolDefinition, ToolRegistry
 from surecall.state import Ask, Call, Done, Fail, Run
-from surecall.types import Plan, ToolCall, ToolResult, ToolSpec
+from surecall.types import Plan, ToolCall, ToolSpec
 
 _Recorded = RequestEnded | CallEnded | RunRefused | RunEnded | RunStopped
 T = TypeVar("T", RequestEnded, CallEnded, RunRefused, RunEnded, RunStopped)
@@ -75,10 +75,7 @@ class _Replay:
 
     def gather(self) -> Run:
         run = self._run
-        while isinstance(move := next_move(run), Ask | Call):
-            due = len(move.calls) if isinstance(move, Call) else 1
-            if len(self._events) < due and not any(isinstance(e, RunRefused) for e in self._events):
-                break
+        while self._events and isinstance(move := next_move(run), Ask | Call):
             run = self._step(run, move)
         return run
 
@@ -93,7 +90,7 @@ class _Replay:
 
     def _ask(self, run: Run, plan: Plan) -> Run:
         recorded = self._take(run, RequestEnded)
-        plan = applied(plan, recorded.lessons)
+        plan = applied(with_stream(plan) if recorded.streamed else plan, recorded.lessons)
         if self._composer.compose(plan).hash != recorded.request_hash:
             raise ReplayDiverged(run.turn, "the request differs from the recorded one")
         if (reply := inbound(recorded.body, plan, self._config, self._registry)) != recorded.reply:
@@ -104,17 +101,12 @@ class _Replay:
         return heard(run, recorded.reply)
 
     def _call(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
-        results: list[ToolResult] = []
-        for call in calls:
-            if isinstance(self._next(run), RunRefused):
-                return refused(ran(run, results), self._take(run, RunRefused).fault)
-            result = self._take(run, CallEnded).result
-            if result.call_id != call.id:
-                raise ReplayDiverged(
-                    run.turn, f"call {call.id!r} is due, recorded is {result.call_id!r}"
-                )
-            results.append(result)
-        return ran(run, results)
+        """Take the next result; of calls that ran at the same time, any may have been first."""
+        result = self._take(run, CallEnded).result
+        if result.call_id not in {call.id for call in calls}:
+            due = ", ".join(repr(call.id) for call in calls)
+            raise ReplayDiverged(run.turn, f"call {due} is due, recorded is {result.call_id!r}")
+        return ran(run, [result])
 
     def _end(self, run: Run, move: Done | Fail) -> RunResult:
         usage = usage_of(self._trace)

@@ -1,10 +1,11 @@
 """ToolLoopRunner: the drivers of the loop, asynchronous and synchronous.
 
-    async   await runner.run("…")
-    sync    runner.run_sync("…"), also inside a running event loop or a notebook
+    async   await runner.run("…")        async for event in runner.stream("…")
+    sync    runner.run_sync("…")         for event in runner.stream_sync("…")
 
-Both run the same lines: the synchronous one hands the work to an event loop in a thread of its
-own, which it keeps, so that connections are reused from one run to the next.
+All run the same lines: the synchronous ones hand the work to an event loop in a thread of its own,
+which is kept, so that connections are reused from one run to the next. They also work inside a
+running event loop or a notebook.
 """
 
 import os
@@ -19,6 +20,7 @@ from surecall.config import ToolCallingConfig, ToolUseMode, check_options, deep_
 from surecall.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.errors import ConfigError, ErrorCode
 from surecall.history import legal_history
+from surecall.live import BlockingRunStream, RunStream, Watch
 from surecall.loop import next_move
 from surecall.outcome import RunResult
 from surecall.portal import Portal
@@ -100,12 +102,31 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Answer a user: loop until there is a final answer, or raise `RunFailed`."""
+        run = self._new_run(user_text, history, max_turns)
+        return await self._session(run, on_event, context).drive()
+
+    def stream(
+        self,
+        user_text: str | list[Any] = "",
+        *,
+        history: Iterable[Any] = (),
+        max_turns: int | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunStream:
+        """Do the same as `run`, watched: iterate over what happens and the text as it comes."""
+        run = self._new_run(user_text, history, max_turns)
+        return RunStream(lambda watch: self._session(run, on_event, context, watch))
+
+    def _new_run(
+        self, user_text: str | list[Any], history: Iterable[Any], max_turns: int | None
+    ) -> Run:
         config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
         earlier = legal_history(_checked_history(history))
         asked = _checked_words(user_text)
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
-        run = Run(
+        return Run(
             run_id=os.urandom(16).hex(),
             model=self.model,
             config=config,
@@ -114,7 +135,6 @@ class ToolLoopRunner:
             system=self._system,
             options=self._options,
         )
-        return await self._session(run, on_event, context or {}).drive()
 
     async def resume(
         self,
@@ -124,7 +144,18 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Continue a run from where it was written down; a request that failed is made again."""
-        return await self._session(_reopened(run), on_event, context or {}).drive()
+        return await self._session(_reopened(run), on_event, context).drive()
+
+    def stream_resumed(
+        self,
+        run: Run,
+        *,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunStream:
+        """Do the same as `resume`, watched."""
+        again = _reopened(run)
+        return RunStream(lambda watch: self._session(again, on_event, context, watch))
 
     def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
@@ -133,6 +164,10 @@ class ToolLoopRunner:
     def resume_sync(self, run: Run, **settings: Any) -> RunResult:
         """Do the same as `resume`, blocking."""
         return self._opened_portal().call(self.resume(run, **settings))
+
+    def stream_sync(self, user_text: str | list[Any] = "", **settings: Any) -> BlockingRunStream:
+        """Do the same as `stream`, blocking."""
+        return BlockingRunStream(self.stream(user_text, **settings), self._opened_portal())
 
     def _opened_portal(self) -> Portal:
         with self._opening:
@@ -146,11 +181,18 @@ class ToolLoopRunner:
             self._portal.close()
             self._portal = None
 
-    def _session(self, run: Run, on_event: Observer | None, context: Mapping[str, Any]) -> Session:
+    def _session(
+        self,
+        run: Run,
+        on_event: Observer | None,
+        context: Mapping[str, Any] | None,
+        watch: Watch | None = None,
+    ) -> Session:
+        context = context or {}
         toolbox, policy_error = self._visible(run, context)
         run = msgspec.structs.replace(run, tools=tuple(tool.spec for tool in toolbox.definitions))
         extra = () if on_event is None else (_checked_observer(on_event),)
-        observers = (*self._observers, *extra)
+        observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
         allowed = allowed_context(context, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed)
         dispatcher = ToolDispatcher(
@@ -162,6 +204,7 @@ class ToolLoopRunner:
             threads=self._threads,
         )
         conversation = self._prompt.conversation(run.config, toolbox, recorder.emit)
+        conversation.show = watch
         return Session(run, conversation, dispatcher, recorder, policy_error)
 
     def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:

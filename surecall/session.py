@@ -31,7 +31,7 @@ from surecall.version import __version__
 
 
 class Session:
-    """The asynchronous driver of one run."""
+    """The asynchronous driver of one run. `run` is how far it has come, also when it is stopped."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Session:
         recorder: Recorder,
         policy_error: Exception | None = None,
     ) -> None:
-        self._start = run
+        self.run = run
         self._conversation = conversation
         self._dispatcher = dispatcher
         self._recorder = recorder
@@ -50,15 +50,15 @@ class Session:
 
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
-        run = self._begin(self._start)
+        self.run = self._begin(self.run)
         async with self._conversation.opened():
-            while isinstance(move := next_move(run), Ask | Call):
+            while isinstance(move := next_move(self.run), Ask | Call):
                 match move:
                     case Ask(plan):
-                        run = await self._ask(run, plan)
+                        self.run = await self._ask(self.run, plan)
                     case Call(calls):
-                        run = await self._call(run, calls)
-        return self._end(run, move)
+                        self.run = await self._call(self.run, calls)
+        return self._end(self.run, move)
 
     def _begin(self, run: Run) -> Run:
         self._deadline = time.monotonic() + run.config.run_deadline_s
@@ -113,6 +113,7 @@ class Session:
             elapsed_ms=exchange.elapsed_ms,
             response_bytes=exchange.response_bytes,
             lessons=exchange.lessons,
+            streamed=exchange.streamed,
             ignored_tool_calls=tuple(call.id for call in said.ignored),
         )
         if isinstance(after.last, User):
@@ -126,12 +127,46 @@ class Session:
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
         results: list[ToolResult] = []
         try:
-            for call in calls:
-                results.append(await self._answer(run.turn - 1, call))  # noqa: PERF401  # kept when a later one raises
+            await self._answer_all(run, calls, results)
         except PolicyBroken as broken:
-            # What has run by now has run; the transcript must say so.
             return self._refuse(ran(run, results), _policy_fault(broken.__cause__ or broken))
-        return ran(run, results)
+        finally:
+            # What has run by now has run, even if this is cancelled; the transcript must say so.
+            self.run = ran(run, results)
+        return self.run
+
+    async def _answer_all(
+        self, run: Run, calls: Sequence[ToolCall], results: list[ToolResult]
+    ) -> None:
+        """Answer calls in lanes: those in one lane one after the other, the lanes at once."""
+        gate = asyncio.Semaphore(run.concurrency)
+
+        async def work(lane: Sequence[ToolCall]) -> None:
+            for call in lane:
+                async with gate:
+                    results.append(await self._answer(run.turn - 1, call))
+
+        lanes = self._lanes(calls) if run.concurrency > 1 else [calls]
+        if len(lanes) == 1:
+            await work(lanes[0])
+            return
+        # Every lane comes to its end, whatever happens in the others.
+        outcomes = await asyncio.gather(*map(work, lanes), return_exceptions=True)
+        for error in filter(None, outcomes):
+            raise error
+
+    def _lanes(self, calls: Sequence[ToolCall]) -> list[Sequence[ToolCall]]:
+        """Give every call a lane of its own; those that must not meet share one."""
+        lanes: list[Sequence[ToolCall]] = []
+        shared: list[ToolCall] = []
+        for call in calls:
+            if not self._dispatcher.is_serial(call):
+                lanes.append((call,))
+                continue
+            if not shared:
+                lanes.append(shared)
+            shared.append(call)
+        return lanes
 
     async def _answer(self, turn: int, call: ToolCall) -> ToolResult:
         left = self._deadline - time.monotonic()

@@ -62,7 +62,7 @@ class SseDecoder:
         """Take the next bytes; return the events that are complete now."""
         self._total += len(chunk)
         if self._total > self._max_total:
-            raise _too_large(self._max_total, "bytes in one stream")
+            raise too_large(self._max_total, "bytes in one stream")
         if self._after_cr and chunk:
             chunk = chunk.removeprefix(b"\n")
             self._after_cr = False
@@ -74,7 +74,7 @@ class SseDecoder:
         events = [event for line in lines if (event := self._end_line(line)) is not None]
         self._line += rest
         if self._size + len(self._line) > self._max_event:
-            raise _too_large(self._max_event, "bytes in one event")
+            raise too_large(self._max_event, "bytes in one event")
         return events
 
     def close(self) -> list[SseEvent]:
@@ -94,7 +94,7 @@ class SseDecoder:
             self._first = False
             line = line.removeprefix(_BYTE_ORDER_MARK)
         if self._size + len(line) > self._max_event:
-            raise _too_large(self._max_event, "bytes in one event")
+            raise too_large(self._max_event, "bytes in one event")
         if not line:
             return self._dispatch()
         self._field(line)
@@ -119,7 +119,7 @@ class SseDecoder:
             return None
         self._count += 1
         if self._count > self._max_events:
-            raise _too_large(self._max_events, "events in one stream")
+            raise too_large(self._max_events, "events in one stream")
         return SseEvent("\n".join(data), event or "message", self._id)
 
 
@@ -127,6 +127,7 @@ def _text(value: bytes) -> str:
     return value.removeprefix(b" ").decode("utf-8", "replace")
 
 
-def _too_large(limit: int, what: str) -> ProviderError:
+def too_large(limit: int, what: str) -> ProviderError:
+    """Say that a streamed answer goes beyond a limit."""
     message = f"The streamed answer has more than {limit} {what}."
     return ProviderError(Fault(ErrorCode.RESPONSE_TOO_LARGE, message))

@@ -4,6 +4,7 @@ A `Run` is a value. It can be written down after any move and continued elsewher
 must happen next; a driver makes it happen.
 """
 
+from collections.abc import Sequence
 from typing import Self, TypeAlias
 
 import msgspec
@@ -71,6 +72,14 @@ class Run(msgspec.Struct, frozen=True):
         """Return the run with messages appended."""
         return msgspec.structs.replace(self, messages=(*self.messages, *messages))
 
+    def answered(self, results: Sequence[ToolResult]) -> "Run":
+        """Return the run with calls of the last turn answered, in the order of the calls."""
+        said = len(self.messages) - len(self.tail)
+        order = {call.id: place for place, call in enumerate(self._last_calls)}
+        answers = [item for item in self.tail if isinstance(item, ToolResult)]
+        answers = sorted((*answers, *results), key=lambda result: order[result.call_id])
+        return msgspec.structs.replace(self, messages=(*self.messages[:said], *answers))
+
     @property
     def own(self) -> tuple[Message, ...]:
         """The messages of this run."""
@@ -88,6 +97,21 @@ class Run(msgspec.Struct, frozen=True):
         while at > self.start and not isinstance(self.messages[at - 1], Assistant):
             at -= 1
         return self.messages[at:]
+
+    @property
+    def due(self) -> tuple[ToolCall, ...]:
+        """The calls of the last turn that wait for an answer; a refusal ends the wait."""
+        tail = self.tail
+        if any(not isinstance(item, ToolResult) for item in tail):
+            return ()
+        answered = {item.call_id for item in tail if isinstance(item, ToolResult)}
+        return tuple(call for call in self._last_calls if call.id not in answered)
+
+    @property
+    def _last_calls(self) -> tuple[ToolCall, ...]:
+        at = len(self.messages) - len(self.tail)
+        said = self.messages[at - 1] if at > self.start else None
+        return said.calls if isinstance(said, Assistant) else ()
 
     @property
     def said(self) -> list[Assistant]:
@@ -132,6 +156,12 @@ class Run(msgspec.Struct, frozen=True):
         if explicit is None and self.options.get("parallel_tool_calls") is False:
             return 1
         return explicit
+
+    @property
+    def concurrency(self) -> int:
+        """How many tools may run at the same time; one, unless parallel calls were asked for."""
+        parallel = self.options.get("parallel_tool_calls") is True
+        return self.config.max_concurrent_tools if parallel else 1
 
     @property
     def plan(self) -> Plan:

@@ -16,7 +16,17 @@ from typing import Any, TypeAlias
 import msgspec
 
 from surecall.errors import ErrorCode, Fault
-from surecall.fragments import Call, Calls, Details, Text, mended, merged, read_fragment, written
+from surecall.fragments import (
+    Arguments,
+    Call,
+    Calls,
+    Details,
+    Text,
+    mended,
+    merged,
+    read_fragment,
+    written,
+)
 from surecall.types import JSON
 from surecall.wire import text_of
 
@@ -183,6 +193,8 @@ class _Message:
     def __init__(self, known_names: Iterable[str], limit: int | None) -> None:
         self._calls = Calls(known_names, limit)
         self._legacy = Call(0, limit)
+        # Calls that come as JSON text; who reads the body also reads them.
+        self._spelt = Arguments()
         self._texts: dict[str, Text] = {}
         self._streamed: set[str] = set()
         self._halves: dict[str, str] = {}
@@ -197,7 +209,7 @@ class _Message:
     def is_open(self) -> bool:
         """Whether a call stops in the middle of its arguments."""
         arguments = [call.arguments for call in (*self._calls.all, self._legacy)]
-        return any(each.open and not each.too_large for each in arguments)
+        return any(each.open and not each.too_large for each in (*arguments, self._spelt))
 
     def add(self, message: JSON, *, is_whole: bool = False) -> list[Delta]:
         """Take a delta, or a message that may repeat what deltas have said (`is_whole`)."""
@@ -220,7 +232,10 @@ class _Message:
         if self._details is not None:
             message[_DETAILS] = self._details.render()
         if self._calls.all:
-            message["tool_calls"] = [call.render() for call in self._calls.all]
+            calls = [call.render() for call in self._calls.all if not call.is_echo]
+            message["tool_calls"] = calls
+        elif self._spelt.size:
+            message["tool_calls"] = self._spelt.value()
         if self._legacy.name or self._legacy.arguments.size:
             message["function_call"] = self._legacy.render()["function"]
         return message
@@ -259,6 +274,8 @@ class _Message:
 
     def _add_calls(self, message: JSON) -> list[Delta]:
         raw = message.get("tool_calls")
+        if isinstance(raw, str):
+            self._spelt.add(raw)
         items = [raw] if isinstance(raw, dict) else raw if isinstance(raw, list) else []
         fragments = [read_fragment(item) for item in items if isinstance(item, dict)]
         touched = [

@@ -5,9 +5,9 @@
     RecordingObserver   keeps every event of a run
 
 A script is a list of answers, one per request. Plain answers are chat completion bodies, built
-with `says`, `calls` and `calls_many`; everything else is a `Scripted`, built with `failure`,
-`raw`, `hangs`, `hangs_up` and `cuts`. An item may also be a function that is given the decoded
-request and returns the answer.
+with `says`, `calls` and `calls_many`; everything else is a `Scripted`, built with `streams`,
+`failure`, `raw`, `hangs`, `hangs_up` and `cuts`. An item may also be a function that is given the
+decoded request and returns the answer.
 
     model = ScriptedModel(calls("add", a=1, b=2), says("3"))
 
@@ -15,8 +15,8 @@ request and returns the answer.
 """
 
 import asyncio
-from collections.abc import Callable
-from contextlib import AbstractAsyncContextManager, ExitStack, nullcontext
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, nullcontext
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
@@ -24,6 +24,8 @@ import msgspec
 
 from surecall.background import in_background
 from surecall.errors import ErrorCode, Fault, ProviderError
+from surecall.simulator.streaming import events_of, frames_of
+from surecall.transport import Incoming
 from surecall.types import JSON, Answer
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 
 
 _JSON_TYPE = "application/json"
+_EVENTS = {"content-type": "text/event-stream"}
 _DEFAULT_ID = "call_1"
 _MAX_REQUEST_BYTES = 256 * 1024 * 1024
 _OF_THE_BODY = frozenset({"created", "error", "id", "model", "object", "provider", "usage"})
@@ -41,7 +44,8 @@ class Scripted(msgspec.Struct, frozen=True):
     """An answer that is more than a plain success: first the wait, then what is sent, if any.
 
     `sent` counts the bytes of the body that go out before the connection is closed; None sends
-    them all. With `answers` false the connection is closed without a single byte.
+    them all. With `answers` false the connection is closed without a single byte. `piece_bytes`
+    sends the body in pieces of that size.
     """
 
     status: int = 200
@@ -50,6 +54,14 @@ class Scripted(msgspec.Struct, frozen=True):
     wait: float = 0.0
     answers: bool = True
     sent: int | None = None
+    piece_bytes: int | None = None
+
+    @property
+    def pieces(self) -> list[bytes]:
+        """What goes out, piece by piece."""
+        going = self.body[: self.sent]
+        size = self.piece_bytes or max(len(going), 1)
+        return [going[at : at + size] for at in range(0, len(going), size)]
 
 
 Built: TypeAlias = JSON | Scripted
@@ -84,6 +96,16 @@ def calls_many(*replies: JSON) -> JSON:
             merged[position - 1] = call | {"id": _free_id(position, taken)}
             taken.add(merged[position - 1]["id"])
     return _calling(merged)
+
+
+def streams(reply: JSON, piece_bytes: int | None = None, after: int | None = None) -> Scripted:
+    """Stream a reply as server-sent events, the way OpenAI does.
+
+    The bytes go out in pieces of `piece_bytes`; with `after`, the connection is closed when that
+    many have been sent.
+    """
+    body = b"".join(frames_of(events_of(reply, usage=True)))
+    return Scripted(body=body, headers=_EVENTS, sent=after, piece_bytes=piece_bytes)
 
 
 def failure(
@@ -131,18 +153,37 @@ class ScriptedModel:
 
     async def send(self, body: bytes) -> Answer:
         """Record the request and play the next item of the script."""
+        async with self.stream(body) as incoming:
+            received = b"".join([piece async for piece in incoming.chunks])
+        return Answer(incoming.status, incoming.headers, received)
+
+    @asynccontextmanager
+    async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
+        """Do the same, and hand the answer over piece by piece."""
         self.requests.append(msgspec.json.decode(body))
         answer = _play(self._script, self.requests, repeat=False)
         await asyncio.sleep(answer.wait)
-        if not answer.answers or answer.sent is not None:
-            message = "The scripted model closed the connection."
-            raise ProviderError(Fault(ErrorCode.CONNECTION_ERROR, message, retryable=True))
+        if not answer.answers:
+            raise _closed()
         headers = {name.lower(): value for name, value in answer.headers.items()}
-        return Answer(answer.status, headers, answer.body)
+        yield Incoming(answer.status, headers, _spoken(answer))
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Do nothing: a script has no connections."""
         return nullcontext()
+
+
+async def _spoken(answer: Scripted) -> AsyncIterator[bytes]:
+    for piece in answer.pieces:
+        yield piece
+        await asyncio.sleep(0)
+    if answer.sent is not None:
+        raise _closed()
+
+
+def _closed() -> ProviderError:
+    message = "The scripted model closed the connection."
+    return ProviderError(Fault(ErrorCode.CONNECTION_ERROR, message, retryable=True))
 
 
 class ScriptedProvider:
@@ -232,14 +273,16 @@ class ScriptedProvider:
 
         if answer.wait:
             await self._rest(answer.wait)
-        if answer.answers and answer.sent is None:
+        if answer.answers and answer.sent is None and answer.piece_bytes is None:
             return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
         if answer.answers:
             response.content_length = len(answer.body)
             await response.prepare(request)
-            await response.write(answer.body[: answer.sent])
-        if request.transport is not None:
+            for piece in answer.pieces:
+                await response.write(piece)
+        whole = answer.answers and answer.sent is None
+        if request.transport is not None and not whole:
             request.transport.close()
         return response
 

@@ -1,7 +1,8 @@
 """The transport: one request body goes out, one HTTP answer comes back.
 
-    send(body) ─► Answer           whatever its status: a 401, a 302 and a 500 are answers too
-               ─► ProviderError    no usable answer: refused, too slow, cut off, too large
+    send(body)   ─► Answer           whatever its status: a 401, a 302 and a 500 are answers too
+    stream(body) ─► Incoming         the same, with a body that is still on its way
+                 ─► ProviderError    no usable answer: refused, too slow, cut off, too large
 
 It does not retry, follow redirects, read JSON or judge a status; others do. Nothing it raises or
 prints carries a key. `aiohttp` is imported inside functions only, because `import surecall` must
@@ -24,7 +25,8 @@ from surecall.endpoint import (
     checked_prefix,
     checked_url,
 )
-from surecall.errors import ErrorCode, Fault, ProviderError
+from surecall.errors import ProviderError
+from surecall.outages import fault_of_error, too_large
 from surecall.types import Answer, Secret
 
 if TYPE_CHECKING:
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
 
 _CHUNK_BYTES = 64 * 1024
 _LARGE_BODY = 1024 * 1024
+_LINGER_S = 0.1
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "gzip, deflate",
@@ -49,6 +52,22 @@ class Client(Protocol):
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open for as long as the block lasts."""
+        ...
+
+
+class Incoming(NamedTuple):
+    """An answer whose body is still on its way. Reading it may raise `ProviderError`."""
+
+    status: int
+    headers: dict[str, str]
+    chunks: AsyncIterator[bytes]
+
+
+class StreamingClient(Client, Protocol):
+    """A client that can also hand over an answer piece by piece."""
+
+    def stream(self, body: bytes) -> AbstractAsyncContextManager[Incoming]:
+        """Send one request; leaving the block closes what was not read to its end."""
         ...
 
 
@@ -127,7 +146,7 @@ class OpenAICompatible:
             try:
                 return await self._exchange(body)
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                fault = _fault(error, self._place, self.limits)
+                fault = fault_of_error(error, self._place, self.limits)
         # Raised out here because `__context__` would keep the request, and with it the key.
         raise ProviderError(fault)
 
@@ -181,14 +200,50 @@ class OpenAICompatible:
             headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
         return headers | {name: value.reveal() for name, value in self._headers.items()}
 
-    async def _exchange(self, body: bytes) -> Answer:
+    @asynccontextmanager
+    async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
+        """Post one request and hand over the answer as it arrives."""
+        async with self:
+            response = await self._begun(body)
+            try:
+                chunks = self._chunks(response.content)
+                yield Incoming(response.status, _plain(response.headers), chunks)
+                await _lingered(response.content)
+            finally:
+                # After its end the connection is back in the pool, and this does nothing.
+                response.close()
+
+    async def _begun(self, body: bytes) -> "aiohttp.ClientResponse":
+        import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+        try:
+            return await self._post(body)
+        except (aiohttp.ClientError, OSError, UnicodeError) as error:
+            fault = fault_of_error(error, self._place, self.limits)
+        raise ProviderError(fault)
+
+    async def _chunks(self, content: "aiohttp.StreamReader") -> AsyncIterator[bytes]:
+        import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+        fault = None
+        try:
+            while chunk := await content.readany():
+                yield chunk
+        except (aiohttp.ClientError, OSError) as error:
+            fault = fault_of_error(error, self._place, self.limits)
+        if fault is not None:
+            raise ProviderError(fault)
+
+    def _post(self, body: bytes) -> "aiohttp.client._RequestContextManager":
         line = self._line()
         # aiohttp warns about large bodies unless they come as a file, which it sends in pieces.
         data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
-        post = line.session.post(
+        return line.session.post(
             self._url, data=data, headers=self._signed(), proxy=line.proxy, allow_redirects=False
         )
-        async with post as response:
+
+    async def _exchange(self, body: bytes) -> Answer:
+        async with self._post(body) as response:
             received = await self._read(response.content)
             return Answer(response.status, _plain(response.headers), received)
 
@@ -199,8 +254,23 @@ class OpenAICompatible:
         async for chunk in content.iter_chunked(_CHUNK_BYTES):
             received += chunk
             if len(received) > self.limits.max_response_bytes:
-                raise ProviderError(_too_large(self._place, self.limits))
+                raise ProviderError(too_large(self._place, self.limits))
         return bytes(received)
+
+
+async def _lingered(content: "aiohttp.StreamReader") -> None:
+    """Wait a moment for the end of a body that has said all it had to say.
+
+    A connection whose body has ended serves the next request; any other has to be closed.
+    """
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    try:
+        async with asyncio.timeout(_LINGER_S):
+            while not content.at_eof():
+                await content.readany()
+    except (TimeoutError, aiohttp.ClientError, OSError):
+        return
 
 
 def _proxy_for(base: SplitResult) -> str | None:
@@ -220,112 +290,3 @@ def _plain(headers: Mapping[str, str]) -> dict[str, str]:
         text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
         plain[key] = f"{plain[key]}, {text}" if key in plain else text
     return plain
-
-
-def _fault(error: Exception, place: str, limits: Limits) -> Fault:
-    """Say in our own words what went wrong: the error's own may quote the request."""
-    kinds = (*_timeouts(place, limits), *_garbage(place), *_connection_faults(place))
-    return next(fault for kind, fault in kinds if isinstance(error, kind))
-
-
-def _timeouts(place: str, limits: Limits) -> tuple[tuple[type[Exception], Fault], ...]:
-    import aiohttp  # noqa: PLC0415 - see the module's first lines
-
-    def late(message: str, hint: str) -> Fault:
-        return Fault(ErrorCode.TIMEOUT, message, hint=hint, retryable=True)
-
-    return (
-        (
-            aiohttp.ConnectionTimeoutError,
-            late(
-                f"Connect timeout: no connection to {place} within {limits.connect_s:g} s.",
-                "Check the URL and the network, or raise limits.connect_s.",
-            ),
-        ),
-        (
-            aiohttp.SocketTimeoutError,
-            late(
-                f"Idle timeout: {place} sent nothing for {limits.idle_s:g} s.",
-                "Raise limits.idle_s if the model needs longer to think.",
-            ),
-        ),
-        (
-            TimeoutError,
-            late(
-                f"Total timeout: no complete answer from {place} within {limits.total_s:g} s.",
-                "Raise limits.total_s if the model needs longer to answer.",
-            ),
-        ),
-    )
-
-
-def _garbage(place: str) -> tuple[tuple[type[Exception], Fault], ...]:
-    import aiohttp  # noqa: PLC0415 - see the module's first lines
-
-    unreadable = Fault(
-        ErrorCode.DECODE_ERROR,
-        f"{place} sent an answer that is not HTTP, is compressed in an unknown way, or has headers "
-        "that are too large.",
-        hint="Check that the URL is that of an HTTP API.",
-    )
-    misspelt = Fault(
-        ErrorCode.CONNECTION_ERROR,
-        f"{place} is not a host name one can connect to.",
-        hint="Check the URL.",
-    )
-    return (
-        # The proxy's refusal is a response error too; it belongs to the connection's faults.
-        (aiohttp.ClientHttpProxyError, _proxy_fault(place)),
-        (aiohttp.ClientResponseError, unreadable),
-        (aiohttp.InvalidURL, misspelt),
-        (UnicodeError, misspelt),
-    )
-
-
-def _connection_faults(place: str) -> tuple[tuple[type[Exception], Fault], ...]:
-    import aiohttp  # noqa: PLC0415 - see the module's first lines
-
-    def lost(message: str, hint: str) -> Fault:
-        return Fault(ErrorCode.CONNECTION_ERROR, message, hint=hint, retryable=True)
-
-    again = "Try again; if it stays, look at the server's log."
-    return (
-        (aiohttp.ClientProxyConnectionError, _proxy_fault(place)),
-        (
-            aiohttp.ClientConnectorDNSError,
-            lost(f"The host name of {place} cannot be resolved.", "Check the URL and the network."),
-        ),
-        (
-            aiohttp.ClientSSLError,
-            lost(
-                f"No TLS connection to {place}.",
-                "Check the certificate, and whether the URL should start with http://.",
-            ),
-        ),
-        (
-            aiohttp.ClientConnectorError,
-            lost(f"Cannot connect to {place}.", "Check the URL, and whether the server runs."),
-        ),
-        (
-            aiohttp.ClientPayloadError,
-            lost(f"{place} broke off its answer, or garbled it.", again),
-        ),
-        (Exception, lost(f"{place} closed the connection without an answer.", again)),
-    )
-
-
-def _proxy_fault(place: str) -> Fault:
-    return Fault(
-        ErrorCode.CONNECTION_ERROR,
-        f"The proxy for {place} cannot be reached, or refused the connection.",
-        hint="Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment.",
-        retryable=True,
-    )
-
-
-def _too_large(place: str, limits: Limits) -> Fault:
-    return Fault(
-        ErrorCode.RESPONSE_TOO_LARGE,
-        f"The answer of {place} exceeds {limits.max_response_bytes} bytes.",
-        hint="Raise limits.max_response_bytes if answers of that size are expected.",
-    )

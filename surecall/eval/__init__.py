@@ -1,0 +1,1 @@
+"""The evaluation harness: model × sampling profile × strategy × scenario × trial, judged."""

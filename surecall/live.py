@@ -1,0 +1,123 @@
+"""A run that is watched while it goes: an iterator of what happens, and of the text as it comes.
+
+    async for event in runner.stream("…"):      for event in runner.stream_sync("…"):
+
+The run goes on by itself; whoever watches cannot hold it up. Leaving the loop, or being cancelled
+in it, ends the run at once and closes its connection. How far it had come is in `run`, and
+`resume` takes it from there. A run that fails raises its error after the last event.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import suppress
+from typing import Self, TypeAlias
+
+from surecall.display import CallAnnounced, TextWithdrawn
+from surecall.errors import SurecallError
+from surecall.events import Event
+from surecall.outcome import RunResult
+from surecall.portal import Portal
+from surecall.session import Session
+from surecall.state import Run
+from surecall.stream import ReasoningDelta, TextDelta
+
+LiveEvent: TypeAlias = TextDelta | ReasoningDelta | TextWithdrawn | CallAnnounced | Event
+Watch: TypeAlias = Callable[[LiveEvent], None]
+
+
+class RunStream:
+    """One run, watched. It begins when its first event is asked for, and can be watched once."""
+
+    def __init__(self, session: Callable[[Watch], Session]) -> None:
+        self._ready: list[LiveEvent] = []
+        self._news = asyncio.Event()
+        self._session = session(self._put)
+        self._task: asyncio.Task[RunResult] | None = None
+
+    @property
+    def run(self) -> Run:
+        """How far the run has come."""
+        return self._session.run
+
+    @property
+    def result(self) -> RunResult:
+        """What the run came to, once it has ended; of a run that failed, its error is raised."""
+        if self._task is None or not self._task.done() or self._task.cancelled():
+            raise SurecallError("this run has no result: it was not watched to its end")
+        return self._task.result()
+
+    async def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        try:
+            while batch := await self.batch():
+                for event in batch:
+                    yield event
+        finally:
+            await self.aclose()
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def batch(self) -> list[LiveEvent]:
+        """Wait for news; return all there is. Nothing means that the run has ended well."""
+        if self._task is None:
+            self._task = asyncio.create_task(self._session.drive())
+            self._task.add_done_callback(lambda _: self._news.set())
+        while not self._ready and not self._task.done():
+            self._news.clear()
+            await self._news.wait()
+        ready, self._ready = self._ready, []
+        return ready or self._ended(self._task)
+
+    async def aclose(self) -> None:
+        """End the run, if it is still going, and wait until it has let go of everything."""
+        if self._task is not None and not self._task.done():
+            self._task.cancel()
+            with suppress(asyncio.CancelledError, SurecallError):
+                await self._task
+
+    def _put(self, event: LiveEvent) -> None:
+        self._ready.append(event)
+        self._news.set()
+
+    def _ended(self, task: asyncio.Task[RunResult]) -> list[LiveEvent]:
+        if not task.cancelled():
+            task.result()
+        return []
+
+
+class BlockingRunStream:
+    """The same for code that blocks; the run itself goes on in the runner's own thread."""
+
+    def __init__(self, stream: RunStream, portal: Portal) -> None:
+        self._stream = stream
+        self._portal = portal
+
+    @property
+    def run(self) -> Run:
+        """How far the run has come."""
+        return self._stream.run
+
+    @property
+    def result(self) -> RunResult:
+        """What the run came to, once it has ended; of a run that failed, its error is raised."""
+        return self._stream.result
+
+    def __iter__(self) -> Iterator[LiveEvent]:
+        try:
+            while batch := self._portal.call(self._stream.batch()):
+                yield from batch
+        finally:
+            self.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the run, if it is still going, and wait until it has let go of everything."""
+        self._portal.call(self._stream.aclose())

@@ -1,0 +1,409 @@
+"""Parallel calls: at once and bounded, answered in order, and none brings down another."""
+
+import asyncio
+import threading
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from surecall import (
+    Decision,
+    ErrorCode,
+    RunFailed,
+    RunResult,
+    ToolLoopRunner,
+    ToolRegistry,
+    replay,
+    run_of,
+    tool,
+)
+from surecall.events import CallEnded, CallStarted, Trace
+from surecall.history import legal_history
+from surecall.loop import next_move
+from surecall.state import Call, Done
+from surecall.testing import ScriptedModel, calls, calls_many, says
+from surecall.types import JSON, ToolCall
+
+PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
+
+
+def many(name: str, count: int, **arguments: Any) -> JSON:
+    return calls_many(*(calls(name, number=number, **arguments) for number in range(count)))
+
+
+@tool(name="sleep", timeout_s=0.01, repeatable=True)
+async def SLEEP() -> None:  # noqa: N802  # a tool, like the others below
+    """Sleep for longer than anybody waits."""
+    await asyncio.sleep(60)
+
+
+class Gauge:
+    """Counts how many are inside at the same time."""
+
+    def __init__(self) -> None:
+        self.now = 0
+        self.most = 0
+        self._lock = threading.Lock()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self.now += 1
+            self.most = max(self.most, self.now)
+
+    def __exit__(self, *_: object) -> None:
+        with self._lock:
+            self.now -= 1
+
+
+def runner_of(model: ScriptedModel, *tools: Any, **config: Any) -> ToolLoopRunner:
+    registry = ToolRegistry(tools)
+    return ToolLoopRunner(client=model, model="m", registry=registry, config=PARALLEL | config)
+
+
+def answers(result: RunResult) -> list[Any]:
+    return [item.envelope["data"]["value"] for item in result.run.results]
+
+
+def numbered(result: RunResult) -> list[str]:
+    return [item.call_id for item in result.run.results]
+
+
+def test_ten_calls_of_one_turn_run_at_the_same_time() -> None:
+    gauge = Gauge()
+    together = asyncio.Barrier(10)
+
+    @tool
+    async def wait(number: int) -> int:
+        """Wait for all the others."""
+        with gauge:
+            await asyncio.wait_for(together.wait(), 10)
+        return number
+
+    model = ScriptedModel(many("wait", 10), says("Done."))
+    result = runner_of(model, wait, max_concurrent_tools=10).run_sync("Go.")
+
+    assert gauge.most == 10
+    assert answers(result) == list(range(10))
+
+
+def test_blocking_tools_run_in_threads_of_their_own() -> None:
+    together = threading.Barrier(5)
+
+    @tool
+    def wait(number: int) -> int:
+        """Wait for all the others."""
+        together.wait(10)
+        return number
+
+    result = runner_of(ScriptedModel(many("wait", 5), says("Done.")), wait).run_sync("Go.")
+
+    assert answers(result) == list(range(5))
+
+
+@pytest.mark.parametrize("bound", [1, 2, 3])
+def test_no_more_run_at_once_than_the_config_says(bound: int) -> None:
+    gauge = Gauge()
+
+    @tool
+    async def work(number: int) -> int:
+        """Work for a moment."""
+        with gauge:
+            await asyncio.sleep(0.005)
+        return number
+
+    model = ScriptedModel(many("work", 7), says("Done."))
+    runner_of(model, work, max_concurrent_tools=bound).run_sync("Go.")
+
+    assert gauge.most == bound
+
+
+@pytest.mark.parametrize("overrides", [{}, {"parallel_tool_calls": False}])
+def test_without_the_wish_for_parallel_calls_they_run_one_after_the_other(overrides: JSON) -> None:
+    gauge = Gauge()
+
+    @tool
+    async def work(number: int) -> int:
+        """Work for a moment."""
+        with gauge:
+            await asyncio.sleep(0.001)
+        return number
+
+    model = ScriptedModel(many("work", 4), says("Done."))
+    config = {"request_overrides": overrides, "max_tool_calls_per_turn": 4}
+    ToolLoopRunner(client=model, model="m", registry=[work], config=config).run_sync("Go.")
+
+    assert gauge.most == 1
+
+
+def test_serial_tools_never_meet_each_other_but_run_beside_the_rest() -> None:
+    serial, together = Gauge(), asyncio.Barrier(2)
+    order: list[int] = []
+
+    async def change(number: int) -> int:
+        with serial:
+            order.append(number)
+            if number == 0:
+                await asyncio.wait_for(together.wait(), 10)
+            await asyncio.sleep(0)
+        return number
+
+    @tool(serial=True)
+    async def write(number: int) -> int:
+        """Write."""
+        return await change(number)
+
+    @tool(serial=True)
+    async def erase(number: int) -> int:
+        """Erase."""
+        return await change(number)
+
+    @tool
+    async def read(number: int) -> int:
+        """Read."""
+        await asyncio.wait_for(together.wait(), 10)
+        return number
+
+    reply = calls_many(
+        calls("write", number=0),
+        calls("read", number=9),
+        calls("erase", number=1),
+        calls("write", number=2),
+    )
+    result = runner_of(ScriptedModel(reply, says("Done.")), write, erase, read).run_sync("Go.")
+
+    assert serial.most == 1
+    assert order == [0, 1, 2]
+    assert answers(result) == [0, 9, 1, 2]
+
+
+def test_a_tool_that_fails_or_takes_too_long_leaves_the_others_alone() -> None:
+    @tool
+    async def work(number: int) -> int:
+        """Work."""
+        if number == 0:
+            raise RuntimeError
+        await asyncio.sleep(0.03)
+        return number
+
+    reply = calls_many(calls("sleep"), many("work", 3))
+    result = runner_of(ScriptedModel(reply, says("Done.")), work, SLEEP).run_sync("Go.")
+
+    codes = [item.error_codes for item in result.run.results]
+    assert codes == [(ErrorCode.TOOL_TIMEOUT,), (ErrorCode.INTERNAL_ERROR,), (), ()]
+
+
+def test_each_call_has_its_own_time() -> None:
+    @tool(timeout_s=1.0)
+    async def work(number: int) -> int:
+        """Work."""
+        await asyncio.sleep(0.4)
+        return number
+
+    model = ScriptedModel(many("work", 6), says("Done."))
+    result = runner_of(model, work, max_concurrent_tools=2).run_sync("Go.")
+
+    assert all(item.ok for item in result.run.results)
+
+
+def test_a_policy_that_breaks_ends_the_run_after_the_others_have_finished() -> None:
+    class Policy:
+        def visible(self, *_: object) -> bool:
+            return True
+
+        async def authorize(self, call: ToolCall, _context: object) -> Decision:
+            if call.arguments["number"] == 0:
+                raise LookupError
+            return Decision("allow")
+
+    finished: list[int] = []
+
+    @tool
+    async def work(number: int) -> int:
+        """Work."""
+        await asyncio.sleep(0.01)
+        finished.append(number)
+        return number
+
+    runner = ToolLoopRunner(
+        client=ScriptedModel(many("work", 3)),
+        model="m",
+        registry=[work],
+        config=PARALLEL | {"policy_error_mode": "raise"},
+        tool_policy=Policy(),
+    )
+    with pytest.raises(RunFailed) as failed:
+        runner.run_sync("Go.")
+
+    assert failed.value.code is ErrorCode.POLICY_ERROR
+    assert sorted(finished) == [1, 2]
+    assert numbered(failed.value.result) == ["call_2", "call_3"]
+    assert replay(failed.value.result.trace).run == failed.value.result.run
+
+
+def test_a_parallel_run_is_replayed_whatever_was_first() -> None:
+    @tool
+    async def work(number: int) -> int:
+        """Work, the later the shorter."""
+        await asyncio.sleep(0.01 * (3 - number))
+        return number
+
+    result = runner_of(ScriptedModel(many("work", 3), says("Done.")), work).run_sync("Go.")
+    ended = [event.result.call_id for event in result.trace if isinstance(event, CallEnded)]
+
+    assert ended == ["call_3", "call_2", "call_1"]
+    assert numbered(result) == ["call_1", "call_2", "call_3"]
+    assert replay(result.trace).run == result.run
+
+
+def test_calls_that_were_answered_before_a_crash_do_not_run_again() -> None:
+    ran: list[int] = []
+
+    @tool
+    async def work(number: int) -> int:
+        """Work."""
+        await asyncio.sleep(0.01 * (2 - number))
+        ran.append(number)
+        return number
+
+    result = runner_of(ScriptedModel(many("work", 2), says("Done.")), work).run_sync("Go.")
+    events = list(result.trace)
+    first = next(at for at, event in enumerate(events) if isinstance(event, CallEnded))
+    crashed = run_of(Trace(tuple(events[: first + 1])))
+    ran.clear()
+    resumed = runner_of(ScriptedModel(says("Done.")), work).resume_sync(crashed)
+
+    assert ran == [0]
+    assert numbered(resumed) == ["call_1", "call_2"]
+
+
+def test_cancelling_reaches_every_call_and_keeps_what_is_done() -> None:
+    async def cancel() -> tuple[list[str], Any]:
+        seen: list[str] = []
+        started = asyncio.Event()
+
+        @tool
+        async def work(number: int) -> int:
+            """Work."""
+            if number == 0:
+                return number
+            try:
+                if number == 2:
+                    started.set()
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                seen.append(f"cancelled {number}")
+                raise
+            return number
+
+        stream = runner_of(ScriptedModel(many("work", 3)), work).stream("Go.")
+
+        async def watch() -> None:
+            async for _ in stream:
+                pass
+
+        task = asyncio.create_task(watch())
+        await started.wait()
+        await asyncio.sleep(0.01)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return sorted(seen), stream.run
+
+    seen, run = asyncio.run(cancel())
+
+    assert seen == ["cancelled 1", "cancelled 2"]
+    assert [item.call_id for item in run.results] == ["call_1"]
+    move = next_move(run)
+    assert isinstance(move, Call)
+    assert [call.id for call in move.calls] == ["call_2", "call_3"]
+
+
+class Task(msgspec.Struct, frozen=True):
+    delay_ms: int
+    fate: str
+    serial: bool
+
+
+TASKS = st.lists(
+    st.builds(
+        Task,
+        delay_ms=st.integers(0, 4),
+        fate=st.sampled_from(["fine", "raises", "late", "unknown"]),
+        serial=st.booleans(),
+    ),
+    min_size=1,
+    max_size=8,
+)
+
+
+async def _work(number: int, delay_ms: int, fate: str) -> int:
+    """Work as told."""
+    await asyncio.sleep(delay_ms / 1000)
+    if fate == "raises":
+        raise KeyError(number)
+    return number
+
+
+def _reply(tasks: list[Task]) -> JSON:
+    def one(number: int, task: Task) -> JSON:
+        if task.fate == "late":
+            return calls("sleep")
+        name = "missing" if task.fate == "unknown" else "serial" if task.serial else "free"
+        return calls(name, number=number, delay_ms=task.delay_ms, fate=task.fate)
+
+    return calls_many(*(one(number, task) for number, task in enumerate(tasks)))
+
+
+FREE = tool(name="free")(_work)
+SERIAL = tool(name="serial", serial=True)(_work)
+
+
+@given(TASKS, st.integers(1, 9))
+@settings(max_examples=60)
+def test_order_and_history_are_right_whatever_the_calls_do(tasks: list[Task], bound: int) -> None:
+    model = ScriptedModel(_reply(tasks), says("Done."))
+    config = {"max_concurrent_tools": bound, "max_unknown_tool_calls": 99}
+    result = runner_of(model, FREE, SERIAL, SLEEP, **config).run_sync("Go.")
+
+    assert isinstance(next_move(result.run), Done)
+    assert numbered(result) == [f"call_{number}" for number in range(1, len(tasks) + 1)]
+    assert [item.ok for item in result.run.results] == [task.fate == "fine" for task in tasks]
+    assert legal_history(result.run.messages) == result.run.messages
+    sent = [message for message in model.requests[1]["messages"] if message["role"] == "tool"]
+    assert [message["tool_call_id"] for message in sent] == numbered(result)
+    assert replay(result.trace).run == result.run
+    started = sum(isinstance(event, CallStarted) for event in result.trace)
+    assert started == len(tasks)
+
+
+@given(TASKS, st.integers(1, 9), st.integers(0, 12))
+@settings(max_examples=40)
+def test_a_parallel_turn_cancelled_at_any_moment_can_be_gone_on_with(
+    tasks: list[Task], bound: int, after_ms: int
+) -> None:
+    async def cancelled() -> Any:
+        config = {"max_concurrent_tools": bound, "max_unknown_tool_calls": 99}
+        model = ScriptedModel(_reply(tasks), says("Done."))
+        stream = runner_of(model, FREE, SERIAL, SLEEP, **config).stream("Go.")
+
+        async def watch() -> None:
+            async for _ in stream:
+                pass
+
+        task = asyncio.create_task(watch())
+        await asyncio.sleep(after_ms / 1000)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return stream.run
+
+    run = asyncio.run(cancelled())
+    asked = ScriptedModel(*([_reply(tasks)] if run.turn == 0 else []), says("Done."))
+    config = {"max_concurrent_tools": bound, "max_unknown_tool_calls": 99}
+    before = {item.call_id for item in run.results}
+    resumed = runner_of(asked, FREE, SERIAL, SLEEP, **config).resume_sync(run)
+
+    again = {event.call.id for event in resumed.trace if isinstance(event, CallStarted)}
+    assert not before & again
+    assert numbered(resumed) == [f"call_{number}" for number in range(1, len(tasks) + 1)]
