@@ -80,6 +80,38 @@ async def by_hand(
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
 
 
+async def by_hand_streamed(session: aiohttp.ClientSession, url: str, model: str) -> str:
+    """Hold the same conversation with streamed answers, as trustingly."""
+    messages: list[dict[str, object]] = [
+        {"role": "system", "content": "You are a helpful assistant."},
+        {"role": "user", "content": "Weather in Paris for 3 days?"},
+    ]
+    headers = {"Authorization": "Bearer none"}
+    while True:
+        body = {"model": model, "messages": messages, "tools": TOOLS, "tool_choice": "auto"}
+        body |= {"stream": True, "stream_options": {"include_usage": True}}
+        text, calls = "", {}
+        async with session.post(url, json=body, headers=headers) as response:
+            async for line in response.content:
+                if not line.startswith(b"data: ") or line == b"data: [DONE]\n":
+                    continue
+                for choice in json.loads(line[6:])["choices"]:
+                    text += choice["delta"].get("content") or ""
+                    for part in choice["delta"].get("tool_calls", ()):
+                        if part["index"] not in calls:
+                            calls[part["index"]] = part
+                        else:
+                            function = calls[part["index"]]["function"]
+                            function["arguments"] += part["function"]["arguments"]
+        if not calls:
+            return text
+        messages.append({"role": "assistant", "content": None, "tool_calls": list(calls.values())})
+        for call in calls.values():
+            result = await weather_async(**json.loads(call["function"]["arguments"]))
+            content = json.dumps(result)
+            messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+
 def runner_for(
     client: OpenAICompatible, model: str, handler: Callable[..., object]
 ) -> ToolLoopRunner:
@@ -123,6 +155,14 @@ async def compare(floor: Conversation, ours: Conversation, total: int, at_once: 
             times[slot] = await cpu_of(side, total, at_once)
         ratios.append(times[1] / times[0])
     return ratios
+
+
+async def watched(runner: ToolLoopRunner) -> RunResult:
+    """Hold a conversation as a stream, and look at every event."""
+    stream = runner.stream("Weather in Paris for 3 days?")
+    async for _ in stream:
+        pass
+    return stream.result
 
 
 async def growth(client: OpenAICompatible) -> list[float]:
@@ -203,6 +243,12 @@ async def measure(base: str) -> list[bool]:
             passed.append(show(f"CPU per run, one at a time, {kind} tool", alone, 2.0))
             crowd = await compare(floor, ours, CONCURRENT, CONCURRENT)
             passed.append(show(f"CPU per run, {CONCURRENT} at once, {kind} tool", crowd, 2.5))
+        by_stream = functools.partial(by_hand_streamed, session, url, model)
+        runner = runner_for(client, model, weather_async)
+        streams = await compare(by_stream, functools.partial(watched, runner), SEQUENTIAL, 1)
+        passed.append(show("CPU per streamed run, one at a time", streams, 2.0))
+        crowd = await compare(by_stream, functools.partial(watched, runner), CONCURRENT, CONCURRENT)
+        passed.append(show(f"CPU per streamed run, {CONCURRENT} at once", crowd, 2.0))
         late = await growth(client)
         return [*passed, show(f"turns 33-40 against turns 2-9 of {LONG_TURNS}", late, 1.3)]
 

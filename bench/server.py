@@ -9,30 +9,63 @@ import contextlib
 import json
 
 CALL = {"name": "get_weather", "arguments": '{"city": "Paris", "days": 3}'}
+ANSWER = "It will be clear in Paris for three days, with a light wind from the west. " * 4
 USAGE = {"prompt_tokens": 120, "completion_tokens": 12, "total_tokens": 132}
+HEAD = {"id": "chatcmpl-1", "created": 0, "model": "bench", "system_fingerprint": "fp_1"}
 
 
-def reply(body: bytes) -> bytes:
-    """Answer one request: another call, or the final text."""
+def reply(body: bytes) -> tuple[dict[str, object], str]:
+    """Answer one request: another call, or the final text; and why it stops there."""
     done = body.count(b'"tool_call_id"')
     wanted = int(body.split(b"turns-", 1)[1].split(b'"', 1)[0])
-    if done < wanted:
-        # Different arguments each time: real conversations do not repeat themselves.
-        function = CALL | {"arguments": json.dumps({"city": f"City {done}", "days": 3})}
-        call = {"id": f"call_{done}", "type": "function", "function": function}
-        message = {"role": "assistant", "content": None, "tool_calls": [call]}
-        finish = "tool_calls"
-    else:
-        message, finish = {"role": "assistant", "content": "It will be clear in Paris."}, "stop"
+    if done >= wanted:
+        return {"role": "assistant", "content": ANSWER}, "stop"
+    # Different arguments each time: real conversations do not repeat themselves.
+    function = CALL | {"arguments": json.dumps({"city": f"City {done}", "days": 3})}
+    call = {"id": f"call_{done}", "type": "function", "function": function}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
+
+
+def plain(message: dict[str, object], finish: str) -> bytes:
+    """Write an answer in one piece."""
     choice = {"index": 0, "message": message, "finish_reason": finish}
-    answer = {
-        "id": "chatcmpl-1",
-        "object": "chat.completion",
-        "model": "bench",
-        "choices": [choice],
-        "usage": USAGE,
-    }
-    return json.dumps(answer).encode()
+    answer = HEAD | {"object": "chat.completion", "choices": [choice], "usage": USAGE}
+    data = json.dumps(answer).encode()
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
+    return head + str(len(data)).encode() + b"\r\n\r\n" + data
+
+
+def streamed(message: dict[str, object], finish: str) -> list[bytes]:
+    """Write an answer as events of about a token each, the way OpenAI does."""
+    deltas: list[dict[str, object]] = [{"role": "assistant", "content": ""}]
+    calls = message.get("tool_calls")
+    if isinstance(calls, list):
+        function = calls[0]["function"]
+        first = calls[0] | {"index": 0, "function": function | {"arguments": ""}}
+        deltas.append({"tool_calls": [first]})
+        rest = [{"index": 0, "function": {"arguments": x}} for x in pieces(function["arguments"])]
+        deltas += ({"tool_calls": [fragment]} for fragment in rest)
+    else:
+        deltas += ({"content": piece} for piece in pieces(str(message["content"])))
+    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices.append({"index": 0, "delta": {}, "finish_reason": finish})
+    head = HEAD | {"object": "chat.completion.chunk"}
+    events = [head | {"choices": [choice]} for choice in choices]
+    events.append(head | {"choices": [], "usage": USAGE})
+    blocks = [f"data: {json.dumps(event)}\n\n".encode() for event in events]
+    chunks = [chunk(block) for block in (*blocks, b"data: [DONE]\n\n", b"")]
+    kind = b"Content-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\n"
+    return [b"HTTP/1.1 200 OK\r\n" + kind, *chunks]
+
+
+def pieces(text: str) -> list[str]:
+    """Cut a text into pieces of four characters."""
+    return [text[at : at + 4] for at in range(0, len(text), 4)]
+
+
+def chunk(block: bytes) -> bytes:
+    """Frame one chunk of HTTP/1.1."""
+    return f"{len(block):x}\r\n".encode() + block + b"\r\n"
 
 
 async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -41,10 +74,15 @@ async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamW
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
             length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
-            data = reply(await reader.readexactly(length))
-            head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: "
-            writer.write(head + str(len(data)).encode() + b"\r\n\r\n" + data)
-            await writer.drain()
+            body = await reader.readexactly(length)
+            message, finish = reply(body)
+            if b'"stream"' not in body:
+                writer.write(plain(message, finish))
+                await writer.drain()
+                continue
+            for part in streamed(message, finish):
+                writer.write(part)
+                await asyncio.sleep(0)  # each event leaves on its own
     except (asyncio.IncompleteReadError, ConnectionResetError):
         writer.close()
 

@@ -142,8 +142,11 @@ SPEC: dict[str, str] = {
     "C106": "OpenRouter and OpenAI presets set parallel_tool_calls to false.",
     "C107": "The tag preset adds exactly the tag transform; the reliability preset can add it.",
     # Transport
+    "C108": "A request can be streamed: deltas, then the full text, finish reason and usage.",
+    "C109": "The final turn after tools is streamed as it is generated, and generated only once.",
     "C110": "URLs are joined without doubling /v1.",
     "C111": "A bad status is an error with status, message and body.",
+    "C112": "Streams are read however they are cut; where streaming is refused, it is left out.",
     "C113": "Content in parts is joined; token counts are read.",
     "C114": "Capabilities are known per provider and model, whatever the spelling.",
     "C115": "A prompt beyond the context window is refused before it is sent.",
@@ -189,5 +192,3 @@ SPEC: dict[str, str] = {
     "G11": "Retries follow a table: attempts, backoff, Retry-After in three forms up to 120 s.",
     "G12": "A tool that never returns does not keep the program from ending.",
 }
-
-# Where these belong: C108, C109 and C112 are about streaming, which is not part of this version.

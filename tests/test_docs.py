@@ -8,7 +8,7 @@ import pytest
 
 from surecall.config import ToolCallingConfig
 from surecall.help import HELP
-from surecall.testing import ScriptedProvider, calls, says
+from surecall.testing import Item, ScriptedProvider, calls, says, streams
 
 ROOT = Path(__file__).parent.parent
 
@@ -22,13 +22,16 @@ def test_the_python_of_the_readme_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = python_blocks((ROOT / "README.md").read_text("utf-8"))
-    script = [calls("get_weather", city="Paris", days=3), says("Clear for 3 days.")] * 2
+    script: list[Item] = [calls("get_weather", city="Paris", days=3), says("Clear for 3 days.")] * 2
+    script += [streams(calls("get_weather", city="Rome")), streams(says("Clear in Rome, too."))]
     with ScriptedProvider(*script) as provider:
         code = "\n".join(blocks).replace("http://127.0.0.1:8000", provider.url)
         space: dict[str, object] = {"__name__": "readme"}
         exec(compile(code.replace('"…"', '"a-key"'), "README.md", "exec"), space)  # noqa: S102  # the README is ours
 
-    assert "Clear for 3 days." in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "Clear for 3 days." in shown
+    assert "Clear in Rome, too." in shown
     assert (tmp_path / "run.jsonl").stat().st_size > 0
 
 

@@ -103,7 +103,7 @@ def script(*replies: Item, piece_bytes: int = PIECE) -> list[Item]:
     return [streams(item, piece_bytes) if isinstance(item, dict) else item for item in replies]
 
 
-@proves("C108", "C112")
+@proves("C109")
 def test_text_is_shown_as_it_comes_and_the_result_is_that_of_a_plain_run() -> None:
     replies = (calls("add", a=1, b=2), says("The sum of both numbers is three."))
     with ScriptedProvider(*script(*replies)) as provider:
@@ -127,6 +127,7 @@ def test_events_come_in_the_order_in_which_things_happen() -> None:
     assert isinstance(events[0], RunStarted)
 
 
+@proves("C112")
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_stream_gives_one_trace_however_it_is_cut(name: str) -> None:
     stream, _ = recorded(name)
@@ -447,6 +448,7 @@ def test_a_server_that_stays_silent_in_mid_stream_runs_into_the_deadline() -> No
     assert client.open == 0
 
 
+@proves("C108")
 def test_a_single_request_is_streamed_without_a_loop() -> None:
     pieces: list[str] = []
 
