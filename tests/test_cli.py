@@ -13,10 +13,12 @@ import tomllib
 from pathlib import Path
 from urllib.parse import urlsplit
 
+import click
 import pytest
 
 import surecall
 from surecall import cli
+from surecall.cli import sim
 from surecall.simulator.personas import PERSONAS
 from surecall.simulator.server import Seen, Simulator
 
@@ -51,6 +53,15 @@ def test_it_is_the_script_of_the_project_and_the_main_of_the_package(
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("surecall", run_name="__main__")
     assert (ended.value.code, capsys.readouterr().err) == (0, "")
+
+
+def test_the_list_of_commands_says_what_the_commands_say() -> None:
+    context = click.Context(cli.cli)
+    for name, sentence in cli.COMMANDS.items():
+        command = cli.cli.get_command(context, name)
+        assert command is not None
+        assert command.help is not None
+        assert " ".join(command.help.split("\n\n")[0].split()) == sentence
 
 
 def test_help_loads_neither_the_simulator_nor_an_http_library() -> None:
@@ -141,7 +152,7 @@ def test_it_serves_and_ends_quietly_on_an_interrupt() -> None:
 def test_a_violation_is_printed_without_the_control_characters_it_may_hold(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    cli._report(Seen("sim/clean", 1, "field_unknown", "messages[0]", "bad \x1b[2J\nname"))
+    sim._report(Seen("sim/clean", 1, "field_unknown", "messages[0]", "bad \x1b[2J\nname"))
     assert capsys.readouterr().err == "violation: sim/clean messages[0]: bad \\x1b[2J\\nname\n"
 
 
@@ -164,7 +175,7 @@ def test_what_ends_a_command_from_outside_is_an_exit_code(
     def ended() -> int:
         raise problem
 
-    monkeypatch.setattr(cli, "_list_personas", ended)
+    monkeypatch.setattr(sim, "_list_personas", ended)
     assert cli.main(["sim", "--list"]) == code
 
 
@@ -177,14 +188,21 @@ def test_the_end_of_the_server_is_the_end_of_the_command(
         if problem is not None:
             raise problem
 
-    monkeypatch.setattr(cli, "_serve", served)
+    monkeypatch.setattr(sim, "_serve", served)
     assert cli.main(["sim", "--port", "0"]) == code
 
 
 def test_the_address_is_announced_and_given_back(capsys: pytest.CaptureFixture[str]) -> None:
     simulator = Simulator(seed=4)
-    with pytest.raises(TimeoutError):
-        asyncio.run(asyncio.wait_for(cli._serve(simulator), 0.2))
+
+    async def serve_until_announced() -> None:
+        serving = asyncio.create_task(sim._serve(simulator))
+        while not simulator.url:
+            await asyncio.sleep(0.005)
+        serving.cancel()
+        await asyncio.gather(serving, return_exceptions=True)
+
+    asyncio.run(serve_until_announced())
     announced = f"surecall simulator on {simulator.url}/v1 ({len(PERSONAS)} personas, seed 4)"
     assert capsys.readouterr().out.startswith(announced)
 

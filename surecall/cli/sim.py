@@ -1,0 +1,97 @@
+"""`surecall sim`: the provider that misbehaves on purpose, on a port of this machine."""
+
+import asyncio
+import errno
+
+import click
+
+from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, complain
+from surecall.events import safe_text
+from surecall.simulator.personas import PERSONAS
+from surecall.simulator.server import Seen, Simulator
+
+_PORT = 8089
+_MAX_PORT = 65_535
+_MAX_SEED = 2**63 - 1
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
+@click.option(
+    "--port",
+    type=WholeNumber(0, _MAX_PORT),
+    default=_PORT,
+    show_default=True,
+    help="Port to listen on; 0 picks a free one.",
+)
+@click.option(
+    "--seed",
+    type=WholeNumber(0, _MAX_SEED),
+    default=0,
+    show_default=True,
+    help="The same seed and the same requests give the same replies.",
+)
+@click.option("--persona-default", metavar="NAME", help="Persona for models with other names.")
+@click.option("--anywhere", is_flag=True, help="Allow an address that other machines can reach.")
+@click.option("--list", "listing", is_flag=True, help="List the personas and their faults.")
+def command(
+    *,
+    host: str,
+    port: int,
+    seed: int,
+    persona_default: str | None,
+    anywhere: bool,
+    listing: bool,
+) -> int:
+    """Serve a provider that misbehaves on purpose, to test an agent against.
+
+    The model of a request names the persona that answers: sim/clean, or one with a fault.
+    """
+    if listing:
+        return _list_personas()
+    simulator = Simulator(
+        seed=seed,
+        default=persona_default,
+        host=host,
+        port=port,
+        anywhere=anywhere,
+        report=_report,
+    )
+    try:
+        asyncio.run(_serve(simulator))
+    except KeyboardInterrupt:
+        # Further up click would print an empty line for it.
+        return INTERRUPTED
+    except OSError as error:
+        return complain(_cannot_listen(host, port, error), FAILED)
+    return 0
+
+
+def _list_personas() -> int:
+    width = max(map(len, PERSONAS))
+    for persona in PERSONAS.values():
+        source = f" [{', '.join(persona.sources)}]" if persona.sources else ""
+        line = f"{persona.id:<{width}}  {persona.outcome:<8}  {persona.summary}{source}"
+        click.echo(safe_text(line))
+    return 0
+
+
+async def _serve(simulator: Simulator) -> None:
+    runner = await simulator.start()
+    try:
+        personas = f"{len(PERSONAS)} personas, seed {simulator.seed}"
+        click.echo(f"surecall simulator on {simulator.url}/v1 ({personas}); Ctrl-C ends it")
+        await asyncio.Event().wait()
+    finally:
+        await simulator.stop(runner)
+
+
+def _report(seen: Seen) -> None:
+    """Tell at once what was wrong in a request. Its words come from outside."""
+    click.echo(safe_text(f"violation: {seen.persona} {seen.where}: {seen.message}"), err=True)
+
+
+def _cannot_listen(host: str, port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} on {host} is taken; choose another one with --port"
+    return f"cannot listen on {host}, port {port}: {error.strerror or error}"
