@@ -19,7 +19,19 @@ STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]
 def heard(pieces: list[bytes], **given: Any) -> tuple[Any, list[Delta]]:
     listener = Listener(Assembler(**given))
     deltas = [delta for piece in pieces for delta in listener.feed(piece)]
-    return listener.finish(), deltas
+    return listener.finish(), joined(deltas)
+
+
+def joined(deltas: list[Delta]) -> list[Delta]:
+    """Join texts that follow each other; where they are cut is the network's business."""
+    together: list[Delta] = []
+    for delta in deltas:
+        last = together[-1] if together else None
+        if isinstance(delta, TextDelta) and isinstance(last, TextDelta):
+            together[-1] = TextDelta(last.text + delta.text)
+        else:
+            together.append(delta)
+    return together
 
 
 def split(data: bytes, *places: int) -> list[bytes]:

@@ -110,12 +110,16 @@ def test_text_is_shown_as_it_comes_and_the_result_is_that_of_a_plain_run() -> No
         events = watched(OpenAICompatible(provider.url))
     plain = runner_of(ScriptedModel(*replies)).run_sync("1 + 2?")
 
-    texts = [event.text for event in events if isinstance(event, TextDelta)]
-    assert len(texts) > 1
-    assert "".join(texts) == plain.assistant_text
+    assert shown(events) == plain.assistant_text
     assert isinstance(events[-1], RunEnded)
     assert [request["stream"] for request in provider.requests] == [True, True]
     assert events[-1].usage.total_tokens == 4
+
+
+def test_text_is_shown_before_all_of_it_is_there() -> None:
+    events = watched(ScriptedModel(*script(says("The sum of both numbers is three."))))
+
+    assert sum(isinstance(event, TextDelta) for event in events) > 1
 
 
 def test_events_come_in_the_order_in_which_things_happen() -> None:
