@@ -13,20 +13,18 @@ all run these same lines. What the words mean (when to stop, what counts) stands
 from collections.abc import Sequence
 
 from surecall.errors import Fault
-from surecall.policy import admit, halted, may_ask_without_tools, nudge, verdict, wants_nudge
-from surecall.state import Ask, Call, Fail, Move, Run
+from surecall.policy import admit, halted, nudge, verdict, wants_nudge
+from surecall.state import Ask, Call, Move, Run
 from surecall.types import Assistant, Refusal, Reply, ToolResult
 
 
 def next_move(run: Run) -> Move:
     """Say what must happen next, judging by the transcript alone."""
-    if run.due:
-        return Call(run.due)
-    match run.last:
+    match run.due or run.last:
+        case tuple() as calls:
+            return Call(calls)
         case Assistant() as said:
             return verdict(run, said)
-        case Refusal(fault) as refusal if not may_ask_without_tools(run, refusal):
-            return Fail(fault.code, fault.message, fault=fault)
         case _:
             return halted(run) or Ask(run.plan)
 

@@ -95,7 +95,14 @@ def nudge(run: Run) -> User:
 
 
 def halted(run: Run) -> Fail | None:
-    """Say whether a limit forbids another request."""
+    """Say whether another request is out of the question: one failed for good, or a limit."""
+    if isinstance(run.last, Refusal) and not _may_ask_without_tools(run, run.last):
+        fault = run.last.fault
+        return Fail(fault.code, fault.message, fault=fault)
+    return _limit(run)
+
+
+def _limit(run: Run) -> Fail | None:
     config = run.config
     if config.tool_use_mode is ToolUseMode.ENFORCED and not run.tools:
         return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is on offer")
@@ -126,7 +133,7 @@ def _newest_calls(run: Run) -> tuple[ToolCall, ...]:
     return ()
 
 
-def may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
+def _may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
     """Whether a request that was refused because of its tools may go out again without them."""
     refusals = sum(isinstance(message, Refusal) for message in run.tail)
     return (

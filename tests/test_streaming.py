@@ -2,26 +2,19 @@
 
 import asyncio
 import random
-from collections import deque
 from collections.abc import Callable
-from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
 from surecall import (
     Capabilities,
-    ConfigError,
     ErrorCode,
     OpenAICompatible,
     Plan,
     PromptRunner,
     RetryPolicy,
     RunFailed,
-    SurecallError,
-    ToolCallingConfig,
-    ToolLoopRunner,
-    presets,
     replay,
     run_of,
 )
@@ -36,10 +29,8 @@ from surecall.events import (
     Stamped,
     Trace,
 )
-from surecall.live import LiveEvent, RunStream
 from surecall.stream import ReasoningDelta, TextDelta
 from surecall.testing import (
-    Item,
     Scripted,
     ScriptedModel,
     ScriptedProvider,
@@ -52,55 +43,10 @@ from surecall.testing import (
     says,
     streams,
 )
-from surecall.transport import Client, Incoming
 from surecall.types import ToolResult, User
 from tests.spec import proves
 from tests.streams import RECORDED, recorded
-
-QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
-HEALING = presets.default_tool_calling()
-PIECE = 7
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
-
-
-def runner_of(client: Client, **settings: Any) -> ToolLoopRunner:
-    given: dict[str, Any] = {"config": HEALING, "registry": [add], "retry": QUICK}
-    return ToolLoopRunner(client=client, model="m", **given | settings)
-
-
-def watched(client: Client, **settings: Any) -> list[LiveEvent]:
-    """Watch a run to its end; a run that fails has told so in its last event."""
-
-    async def watch() -> list[LiveEvent]:
-        events: list[LiveEvent] = []
-        try:
-            async for event in runner_of(client, **settings).stream("1 + 2?"):
-                events.append(event)  # noqa: PERF401  # kept when the run fails
-        except RunFailed:
-            assert isinstance(events[-1], RunStopped)
-        return events
-
-    return asyncio.run(watch())
-
-
-def shown(events: list[LiveEvent]) -> str:
-    """Return what a screen shows in the end."""
-    text = ""
-    for event in events:
-        if isinstance(event, TextWithdrawn):
-            assert text.endswith(event.text)
-            text = text.removesuffix(event.text)
-        elif isinstance(event, TextDelta):
-            text += event.text
-    return text
-
-
-def script(*replies: Item, piece_bytes: int = PIECE) -> list[Item]:
-    return [streams(item, piece_bytes) if isinstance(item, dict) else item for item in replies]
+from tests.watching import HEALING, PIECE, runner_of, script, shown, watched
 
 
 @proves("C109")
@@ -308,125 +254,6 @@ def test_a_streamed_run_is_replayed_and_read_back_like_any_other() -> None:
     assert run_of(stream.result.trace) == stream.result.run
 
 
-def test_a_failed_run_raises_after_its_last_event() -> None:
-    stream = runner_of(ScriptedModel(failure(401))).stream_sync("1 + 2?")
-    seen: list[LiveEvent] = []
-
-    with pytest.raises(RunFailed):
-        deque(map(seen.append, stream), maxlen=0)
-    assert isinstance(seen[-1], RunStopped)
-    with pytest.raises(RunFailed):
-        _ = stream.result
-
-
-def test_a_mistake_in_the_call_is_told_before_anything_begins() -> None:
-    with pytest.raises(ConfigError):
-        runner_of(ScriptedModel()).stream("")
-
-
-def test_a_result_is_not_there_before_the_end() -> None:
-    stream = runner_of(ScriptedModel(says("3"))).stream_sync("1 + 2?")
-
-    with pytest.raises(SurecallError):
-        _ = stream.result
-    with stream:
-        assert stream.run.turn == 0
-    with pytest.raises(SurecallError):
-        _ = stream.result
-
-
-class _Stalling:
-    """A client that counts the answers being read, and never comes to the end of a long one."""
-
-    def __init__(self, model: ScriptedModel, longest: int) -> None:
-        self._model = model
-        self._longest = longest
-        self.open = 0
-        self.send = model.send
-        self.opened = model.opened
-
-    @asynccontextmanager
-    async def stream(self, body: bytes) -> Any:
-        self.open += 1
-        try:
-            async with self._model.stream(body) as incoming:
-                chunks = self._chunks(incoming)
-                yield Incoming(incoming.status, incoming.headers, chunks)
-        finally:
-            self.open -= 1
-
-    async def _chunks(self, incoming: Incoming) -> Any:
-        sent = 0
-        async for chunk in incoming.chunks:
-            sent += len(chunk)
-            if sent > self._longest:
-                await asyncio.sleep(60)
-            yield chunk
-
-
-async def left(stream: RunStream, leaving: str) -> None:
-    """Watch until there is text, and leave in one of three ways."""
-    has_text = asyncio.Event()
-
-    async def watch() -> None:
-        async for event in stream:
-            if isinstance(event, TextDelta):
-                has_text.set()
-                if leaving == "break":
-                    break
-
-    task = asyncio.create_task(watch())
-    await has_text.wait()
-    if leaving == "cancel":
-        task.cancel()
-    if leaving == "aclose":
-        await stream.aclose()
-    await asyncio.gather(task, return_exceptions=True)
-    # A loop that was left is closed by the event loop, a few turns later.
-    for _ in range(20):
-        await asyncio.sleep(0)
-
-
-@pytest.mark.parametrize("leaving", ["break", "cancel", "aclose"])
-def test_whoever_leaves_ends_the_run_closes_its_connection_and_can_go_on_later(
-    leaving: str,
-) -> None:
-    long = says("A long answer of many words. " * 40)
-    client = _Stalling(ScriptedModel(*script(calls("add", a=1, b=2), long)), longest=3000)
-    stream = runner_of(client).stream("1 + 2?")
-    asyncio.run(left(stream, leaving))
-
-    assert client.open == 0
-    assert isinstance(stream.run.last, ToolResult)
-    resumed = runner_of(ScriptedModel(says("3")))
-    assert resumed.resume_sync(stream.run).assistant_text == "3"
-
-
-def test_a_stopped_run_can_be_continued_as_a_stream() -> None:
-    model = ScriptedModel(calls("add", a=1, b=2), failure(401))
-    with pytest.raises(RunFailed) as failed:
-        runner_of(model).run_sync("1 + 2?")
-
-    async def watch() -> str:
-        stream = runner_of(ScriptedModel(*script(says("3")))).stream_resumed(
-            failed.value.result.run
-        )
-        async with stream:
-            return shown([event async for event in stream])
-
-    assert asyncio.run(watch()) == "3"
-
-
-def test_leaving_a_blocking_stream_ends_the_run() -> None:
-    client = _Stalling(ScriptedModel(*script(says("A long answer. " * 99))), longest=3000)
-    runner = runner_of(client)
-    for event in runner.stream_sync("1 + 2?"):
-        if isinstance(event, TextDelta):
-            break
-
-    assert client.open == 0
-
-
 def test_the_connection_of_one_turn_serves_the_next() -> None:
     with ScriptedProvider(*script(calls("add", a=1, b=2), says("3"))) as provider:
         client = OpenAICompatible(provider.url)
@@ -440,16 +267,6 @@ def test_the_connection_of_one_turn_serves_the_next() -> None:
                 return sum(len(idle) for idle in connector._conns.values())
 
         assert asyncio.run(connections()) == 1
-
-
-def test_a_server_that_stays_silent_in_mid_stream_runs_into_the_deadline() -> None:
-    client = _Stalling(ScriptedModel(*script(says("A long answer. " * 99))), longest=3000)
-    config = ToolCallingConfig(run_deadline_s=0.2)
-    events = watched(client, config=config)
-
-    assert isinstance(events[-1], RunStopped)
-    assert events[-1].code == ErrorCode.DEADLINE_EXCEEDED
-    assert client.open == 0
 
 
 @proves("C108")
