@@ -7,7 +7,18 @@ import coverage
 
 EDGE = (
     "surecall/background.py",
+    "surecall/cli/*",
     "surecall/dispatch.py",
+    "surecall/eval/database.py",
+    "surecall/eval/harness.py",
+    "surecall/eval/limiter.py",
+    "surecall/eval/plugins.py",
+    "surecall/eval/render_files.py",
+    "surecall/eval/rundirs.py",
+    "surecall/eval/store.py",
+    "surecall/eval/trial_run.py",
+    "surecall/live.py",
+    "surecall/outages.py",
     "surecall/portal.py",
     "surecall/prompt.py",
     "surecall/replay.py",

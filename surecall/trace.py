@@ -285,8 +285,13 @@ def _is_torn(path: Path) -> bool:
 
 def save_trace(trace: Trace, path: str | Path, secrets: Secrets = ()) -> None:
     """Write a whole trace as JSON lines, replacing the file."""
+    _write(Path(path), "wb", dump_trace(trace, secrets))
+
+
+def dump_trace(trace: Trace, secrets: Secrets = ()) -> bytes:
+    """Return a whole trace as JSON lines."""
     redactor = Redactor(secrets)
-    _write(Path(path), "wb", b"".join(_line(event, redactor) for event in trace))
+    return b"".join(_line(event, redactor) for event in trace)
 
 
 def _line(event: Event, redactor: Redactor) -> bytes:
@@ -331,7 +336,12 @@ def load_trace(path: str | Path, run_id: str | None = None) -> Trace:
     A file that one sink wrote for several runs needs the `run_id` of the one that is meant. Of a
     run that was resumed, the newest part is read; it begins with the transcript so far.
     """
-    events = _events(path)
+    return parse_trace(Path(path).read_bytes(), run_id, str(path))
+
+
+def parse_trace(data: bytes, run_id: str | None = None, path: str = "the trace") -> Trace:
+    """Do the same for bytes; `path` is what errors call them."""
+    events = _events(data, path)
     runs = list(dict.fromkeys(event.run_id for event in events))
     if run_id is None and len(runs) > 1:
         raise ConfigError(f"{path} holds {len(runs)} runs; pass run_id: {', '.join(runs[:9])}")
@@ -347,8 +357,8 @@ def _may_be_torn(lines: list[bytes], number: int) -> bool:
     return number == len(lines) or lines[number].startswith(b'{"type":"run_start"')
 
 
-def _events(path: str | Path) -> list[Event]:
-    lines = Path(path).read_bytes().split(b"\n")
+def _events(data: bytes, path: str) -> list[Event]:
+    lines = data.split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines, 1):
         if not line.strip():

@@ -247,7 +247,7 @@ def test_a_slow_run_is_stopped_at_its_deadline(script: tuple[Item, ...]) -> None
 
 def test_no_tool_is_started_after_the_deadline() -> None:
     late = calls_many(calls("slow"), calls("count", n=1), calls("nope"))
-    limit = stopped(Counter(), late, run_deadline_s=0.05)
+    limit = stopped(Counter(), late, run_deadline_s=1.0)
     slow, count, nope = limit.result.run.results
     assert (slow.executed, slow.error_codes) == (True, ("TOOL_TIMEOUT",))
     assert (count.executed, count.error_codes) == (False, ("TOOL_TIMEOUT",))
@@ -258,7 +258,7 @@ def test_no_tool_is_started_after_the_deadline() -> None:
 def test_no_request_leaves_after_the_deadline() -> None:
     model = ScriptedModel(calls("slow"), says("never"))
     with pytest.raises(LimitExceeded) as limit:
-        Counter().run(model, run_deadline_s=0.05)
+        Counter().run(model, run_deadline_s=1.0)
     assert len(model.requests) == 1
     assert limit.value.result.stop_reason == "DEADLINE_EXCEEDED"
 

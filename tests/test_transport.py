@@ -63,7 +63,7 @@ async def served(*reply: bytes | float, stays: bool = True) -> AsyncIterator[Ser
     try:
         yield wire
     finally:
-        await asyncio.wait_for(asyncio.gather(*wire.talks), 0.5)
+        await asyncio.wait_for(asyncio.gather(*wire.talks), 5)
         server.close()
 
 
