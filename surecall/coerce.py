@@ -55,7 +55,7 @@ class Coerced(msgspec.Struct, frozen=True):
 
 def coercer(schema: JSON) -> Callable[[JSON], Coerced]:
     """Prepare a schema once. The function returned never raises and never mutates."""
-    shape = _Shapes(schema).of([schema])
+    shape = Shapes(schema).of([schema])
 
     def fit(value: JSON) -> Coerced:
         if shape is None:
@@ -80,39 +80,39 @@ def coerce(value: JSON, schema: JSON) -> Coerced:
 # Shapes
 
 
-class _Shape(msgspec.Struct):
+class Shape(msgspec.Struct):
     """What one place demands: all that `$ref`, `allOf` and their siblings say of it, merged."""
 
     kinds: frozenset[str] = _ALL_KINDS
     texts: frozenset[str] | None = None  # the only texts that an `enum` or `const` allows
     refuses_empty: bool = False
     settled: frozenset[type] = frozenset()  # values of these types need no change
-    properties: dict[str, Optional["_Shape"]] = {}
+    properties: dict[str, Optional["Shape"]] = {}
     required: frozenset[str] = frozenset()
-    rest: Optional["_Shape"] = None  # of the properties that are not declared
+    rest: Optional["Shape"] = None  # of the properties that are not declared
     allowed: frozenset[str] | None = None  # the only properties that may be there
-    prefix: list[Optional["_Shape"]] = []
-    items: Optional["_Shape"] = None
-    groups: list[list["_Shape"]] = []  # the alternatives of each `anyOf` and `oneOf`
+    prefix: list[Optional["Shape"]] = []
+    items: Optional["Shape"] = None
+    groups: list[list["Shape"]] = []  # the alternatives of each `anyOf` and `oneOf`
     names: frozenset[str] = frozenset()  # the properties declared here and in alternatives
 
 
-class _Shapes:
+class Shapes:
     """The shapes of one schema. A place that comes again, as in a loop, has the same shape."""
 
     def __init__(self, root: Any) -> None:
         self._root = root
         self._left = _MAX_SCHEMA_NODES
-        self._known: dict[frozenset[int], _Shape] = {}
+        self._known: dict[frozenset[int], Shape] = {}
 
-    def of(self, schemas: Iterable[Any], depth: int = 0) -> _Shape | None:
+    def of(self, schemas: Iterable[Any], depth: int = 0) -> Shape | None:
         """Return what these schemas demand together, or None if they allow everything."""
         parts = self._parts(schemas) if depth < _MAX_DEPTH else []
         if not parts:
             return None
         key = frozenset(map(id, parts))
         if key not in self._known:
-            shape = self._known[key] = _Shape()
+            shape = self._known[key] = Shape()
             self._add_groups(shape, parts, depth + 1)
             _add_scalars(shape, parts)
             self._add_properties(shape, parts, depth + 1)
@@ -139,13 +139,13 @@ class _Shapes:
             node = node.get(key) if isinstance(node, dict) else None
         return node
 
-    def _add_groups(self, shape: _Shape, parts: list[JSON], depth: int) -> None:
+    def _add_groups(self, shape: Shape, parts: list[JSON], depth: int) -> None:
         for group in (_get(part, key, list) for part in parts for key in ("anyOf", "oneOf")):
             branches = [branch for schema in group if (branch := self.of([schema], depth))]
             if branches and len(branches) == len(group):
                 shape.groups.append(branches)
 
-    def _add_properties(self, shape: _Shape, parts: list[JSON], depth: int) -> None:
+    def _add_properties(self, shape: Shape, parts: list[JSON], depth: int) -> None:
         named: dict[str, list[Any]] = {}
         rest = []
         for part in parts:
@@ -164,7 +164,7 @@ class _Shapes:
         inner = (branch.names for group in shape.groups for branch in group)
         shape.names = frozenset(named).union(*inner)
 
-    def _add_items(self, shape: _Shape, parts: list[JSON], depth: int) -> None:
+    def _add_items(self, shape: Shape, parts: list[JSON], depth: int) -> None:
         columns = [(_get(part, "prefixItems", list), part.get("items")) for part in parts]
         for at in range(max(len(prefix) for prefix, _ in columns)):
             row = (prefix[at] if at < len(prefix) else items for prefix, items in columns)
@@ -172,7 +172,7 @@ class _Shapes:
         shape.items = self.of([items for _, items in columns], depth)
 
 
-def _add_scalars(shape: _Shape, parts: list[JSON]) -> None:
+def _add_scalars(shape: Shape, parts: list[JSON]) -> None:
     kinds = [frozenset().union(*(branch.kinds for branch in group)) for group in shape.groups]
     for part in parts:
         kinds.append(_declared(part.get("type")))
@@ -251,7 +251,7 @@ class _Fitting(msgspec.Struct):
     steps: list[str] = []
     left: int = _MAX_VISITS
 
-    def fit(self, shape: _Shape, value: Any, depth: int) -> Any:
+    def fit(self, shape: Shape, value: Any, depth: int) -> Any:
         """Change what the shape rejects and what has one reading that it allows."""
         self._spend(1)
         if isinstance(value, str) and "string" not in shape.kinds:
@@ -270,7 +270,7 @@ class _Fitting(msgspec.Struct):
             value = self._branch(group, value, depth + 1)
         return value
 
-    def unwrapped(self, shape: _Shape, value: Any) -> Any:
+    def unwrapped(self, shape: Shape, value: Any) -> Any:
         """Take off a sole key that is not the tool's and only says "these are the arguments"."""
         sole = isinstance(value, dict) and len(value) == 1
         if not sole or not value.keys() <= _WRAPPERS - shape.names:
@@ -318,7 +318,7 @@ class _Fitting(msgspec.Struct):
         exact = whole and abs(value) < _INEXACT
         return self._took("integer_from_float", int(value)) if exact else value
 
-    def _object(self, shape: _Shape, value: JSON, depth: int) -> JSON:
+    def _object(self, shape: Shape, value: JSON, depth: int) -> JSON:
         changed: JSON = {}
         for name, item in value.items():
             child = shape.properties.get(name, shape.rest)
@@ -335,7 +335,7 @@ class _Fitting(msgspec.Struct):
         items = ((name, changed.get(name, item)) for name, item in value.items())
         return {name: item for name, item in items if item is not _GONE}
 
-    def _array(self, shape: _Shape, value: list[Any], depth: int) -> list[Any]:
+    def _array(self, shape: Shape, value: list[Any], depth: int) -> list[Any]:
         if shape.items is None and not shape.prefix:
             return value
         fitted = [
@@ -344,7 +344,7 @@ class _Fitting(msgspec.Struct):
         ]
         return value if all(map(is_, fitted, value)) else fitted
 
-    def _branch(self, group: list[_Shape], value: Any, depth: int) -> Any:
+    def _branch(self, group: list[Shape], value: Any, depth: int) -> Any:
         """Fit a container to the one alternative that it can be meant for."""
         able = [branch for branch in group if _kind(value) in branch.kinds]
         if len(able) == 1:
@@ -363,7 +363,7 @@ class _Fitting(msgspec.Struct):
         self.steps += found[0][1]
         return found[0][0]
 
-    def _rejects(self, shape: _Shape | None, value: Any, depth: int) -> bool:
+    def _rejects(self, shape: Shape | None, value: Any, depth: int) -> bool:
         """Whether the value surely breaks the schema that the shape was made from."""
         self._spend(1)
         if shape is None or depth > _MAX_DEPTH:
@@ -379,7 +379,7 @@ class _Fitting(msgspec.Struct):
         )
 
 
-def _rejects_itself(shape: _Shape, value: Any) -> bool:
+def _rejects_itself(shape: Shape, value: Any) -> bool:
     if isinstance(value, dict):
         closed = shape.allowed is not None and not value.keys() <= shape.allowed
         return closed or not shape.required <= value.keys()
@@ -388,7 +388,7 @@ def _rejects_itself(shape: _Shape, value: Any) -> bool:
     return isinstance(value, str) and shape.texts is not None and value not in shape.texts
 
 
-def _places(shape: _Shape, value: Any) -> Iterator[tuple[_Shape | None, Any]]:
+def _places(shape: Shape, value: Any) -> Iterator[tuple[Shape | None, Any]]:
     if isinstance(value, dict):
         children = (shape.properties.get(name, shape.rest) for name in value)
         return zip(children, value.values(), strict=True)

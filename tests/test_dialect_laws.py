@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from surecall.dialects import WEAK_ROWS, WRITERS, first_opener, recover
-from surecall.dialects.openers import is_marked
+from surecall.dialects.marks import is_marked
 from surecall.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
 from surecall.types import JSON, ToolCall, ToolSpec
 

@@ -218,7 +218,7 @@ def test_fragments_that_say_nothing_open_no_call() -> None:
     message = body_of(chunk({"tool_calls": [*blank, None, "x"]}), END)["choices"][0]["message"]
 
     assert "tool_calls" not in message
-    assert "tool_calls" not in body_of(chunk({"tool_calls": "x"}), END)["choices"][0]["message"]
+    assert "tool_calls" not in body_of(chunk({"tool_calls": ""}), END)["choices"][0]["message"]
 
 
 def test_what_stands_beside_a_call_is_kept_on_it() -> None:

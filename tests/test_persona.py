@@ -5,9 +5,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.simulator.clues import Clues, arguments_for
+from surecall.simulator.clues import Clues, Orders, arguments_for, orders_of
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.intent import DONE, GIVEN_UP, next_intent
+from surecall.simulator.intent import DONE, GIVEN_UP, MANNERS, mannered, next_intent
 from surecall.simulator.persona import CURED, HABITS, RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas import PERSONAS, find, no_persona, preset_wanted
 from surecall.simulator.profiles import PROFILES
@@ -92,7 +92,7 @@ def test_a_question_that_needs_no_tool_is_answered_without_one() -> None:
 def test_a_forced_call_is_made(choice: Any, name: str) -> None:
     asked = {"role": "user", "content": "Hello!"}
     body = request(asked, tools=[WEATHER, function("ping")], tool_choice=choice)
-    assert next_intent(body).tool == name
+    assert [call.tool for call in next_intent(body).calls] == [name]
 
 
 def test_without_tools_the_persona_only_talks() -> None:
@@ -151,7 +151,7 @@ def test_a_note_is_no_new_task_but_a_question_after_an_answer_is_one() -> None:
     assert next_intent(request(*messages, note, tools=STATE)).text == DONE
     assert next_intent(request(*messages, bridge, note, tools=STATE)).text == DONE
     again = next_intent(request(*messages, answer, ASKED, tools=STATE))
-    assert again.tool == "state_get"
+    assert [call.tool for call in again.calls] == ["state_get"]
 
 
 def test_odd_requests_do_not_make_a_persona_raise() -> None:
@@ -220,12 +220,12 @@ def test_habits_and_scenes_play_where_they_apply() -> None:
     assert say(limited, later, 0).fault == ""
 
 
-def test_there_is_a_persona_for_every_drift_profile_scene_and_habit() -> None:
-    wanted = [*DRIFTS, *SCENES, *HABITS, *(f"strict-{name}" for name in PROFILES)]
+def test_there_is_a_persona_for_every_drift_profile_scene_habit_and_manner() -> None:
+    wanted = [*DRIFTS, *SCENES, *HABITS, *MANNERS, *(f"strict-{name}" for name in PROFILES)]
     assert {f"sim/{name}" for name in wanted} | {"sim/clean"} == {
         name for name in PERSONAS if not name.startswith("sim/like-")
     }
-    assert all(outcome_of(name) for name in (*DRIFTS, *SCENES, *HABITS))
+    assert all(outcome_of(name) for name in (*DRIFTS, *SCENES, *HABITS, *MANNERS))
     with pytest.raises(KeyError):
         outcome_of("unheard-of")
 
@@ -235,7 +235,9 @@ def test_likenesses_say_that_they_are_simulations_and_leave_room_for_clean_repli
     assert len(likenesses) >= 12
     for persona in likenesses:
         assert "simulation" in persona.summary
-        assert 0 < sum(rate for _, rate in persona.faults) < 1
+        assert persona.faults
+        # Manners are drawn for themselves; all other faults share one draw.
+        assert sum(rate for fault, rate in persona.faults if fault not in MANNERS) < 1
 
 
 def test_a_persona_is_found_with_and_without_its_prefix_and_a_typo_is_answered() -> None:
@@ -302,3 +304,97 @@ def test_optional_parameters_that_nobody_named_and_schemas_that_are_none_stay_em
 def test_a_schema_that_never_ends_is_cut_off() -> None:
     deep: JSON = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
     assert msgspec.json.encode(arguments_for(deep, Clues(""))).count(b"{") < 12
+
+
+def told(*sentences: str) -> JSON:
+    return {"role": "system", "content": "\n".join(sentences)}
+
+
+LONG, BOTH = "Set it to a text of at least 300 characters.", "Make two calls at once."
+
+
+@pytest.mark.parametrize(
+    ("text", "orders"),
+    [
+        ("Be kind.", Orders(given=True)),
+        (LONG, Orders(given=True, length=300)),
+        ("At least 3 words, at least 5 characters more.", Orders(given=True, length=5)),
+        ("It has at least 300", Orders(given=True)),
+        (BOTH, Orders(given=True, at_once=True)),
+        ("One fails on purpose: `/a/b`.", Orders(given=True, wrong_path="/a/b")),
+        ("Be kind. Omit x.", Orders(given=True, omitted=frozenset({"Omit", "x"}))),
+    ],
+)
+def test_orders_are_read_from_the_instructions(text: str, orders: Orders) -> None:
+    assert (orders_of([told(text), ASKED]), orders_of([ASKED])) == (orders, Orders())
+
+
+def wanted(*messages: JSON, **options: Any) -> list[tuple[str, Any]]:
+    intent = next_intent(request(*messages, ASKED, tools=STATE, **options))
+    return [(call.tool, call.arguments.get("ops")) for call in intent.calls]
+
+
+def test_two_calls_go_out_at_once_where_they_may() -> None:
+    op = {"op": "set", "path": "/draft/foo", "value": "bar"}
+    assert wanted(told(BOTH)) == [("state_get", None), ("state_patch", [op])]
+    assert wanted(told(BOTH), parallel_tool_calls=False) == [("state_get", None)]
+    failing = told(BOTH, "It fails on purpose: /a/b")
+    assert wanted(failing)[1] == ("state_patch", [op | {"path": "/a/b"}])
+
+
+def test_a_long_value_comes_first_and_a_short_one_when_it_is_too_large() -> None:
+    def sizes(*contents: str) -> list[int]:
+        messages, found = [told(LONG), ASKED], []
+        for content in ('{"ok":true}', *contents, "-"):
+            message = message_of(say(CLEAN, request(*messages, tools=STATE), 0))
+            for call in message.get("tool_calls", ()):
+                values = msgspec.json.decode(call["function"]["arguments"])
+                found += [len(op["value"]) for op in values.get("ops", ())]
+                answer = {"role": "tool", "tool_call_id": call["id"], "content": content}
+                messages += [message, answer]
+        return found
+
+    large = '{"ok":false,"errors":[{"code":"ARGUMENTS_TOO_LARGE"}]}'
+    assert sizes(large, '{"ok":true}') == [300, 3]
+    assert sizes('{"ok":true}', '{"ok":true}') == [300, 3]
+    assert sizes("Error: no", large, '{"ok":true}') == [300, 300, 3]
+
+
+def test_an_optional_parameter_is_left_out_when_the_instructions_say_so() -> None:
+    note = function("note", text=TEXT, tag=TEXT)
+    note["function"]["parameters"]["required"] = ["text"]
+    asked = {"role": "user", "content": "Write a note: text=a tag=b"}
+    body = request(told("Never pass tag."), asked, tools=[note])
+    assert [call.arguments for call in next_intent(body).calls] == [{"text": "a"}]
+
+
+@pytest.mark.parametrize("name", MANNERS)
+def test_a_manner_does_not_show_without_instructions(name: str) -> None:
+    for body in (request(ASKED), request(ASKED, tools=STATE)):
+        plain = next_intent(body)
+        assert mannered(name, plain, body) is plain
+
+
+def test_a_manner_leaves_alone_what_it_is_not_about() -> None:
+    chat, work = (request(told("x"), ASKED, tools=tools) for tools in (None, STATE))
+    for name in ("apologetic", "premature", "stubborn", "shortcut", "sloppy", "forgetful"):
+        assert mannered(name, next_intent(chat), chat) == next_intent(chat)
+    for name in ("chatty-final", "talkative", "premature", "stubborn", "mute", "cut-final"):
+        assert mannered(name, next_intent(work), work) == next_intent(work)
+
+
+def test_a_manner_holds_for_a_conversation_and_variants_of_it_draw_the_same() -> None:
+    persona = Persona(id="sim/x", kind="mixed", summary="", faults=(("chatty-final", 0.5),))
+
+    def faults(variant: str, **options: Any) -> list[str]:
+        users = [{"role": "user", "content": f"Go, ws_{n}{variant}"} for n in range(40)]
+        return [say(persona, request(told("x"), user, **options), 0).fault for user in users]
+
+    assert 5 < faults("").count("chatty-final") < 35
+    assert faults("~a") == faults("~b", temperature=1) == faults("")
+
+
+def test_a_route_without_tools_refuses_them_as_a_router_does() -> None:
+    error = say(PERSONAS["sim/no-tools"], request(ASKED, tools=STATE), 0).body["error"]
+    assert (error["code"], "support tool use" in error["message"]) == (404, True)
+    assert say(PERSONAS["sim/no-tools"], request(ASKED), 0).fault == ""

@@ -24,6 +24,7 @@ from surecall import (
 from surecall.presets import Strategy
 from surecall.simulator.persona import RETRIED, Persona
 from surecall.simulator.personas import PERSONAS, REPAIRABLE, preset_wanted
+from surecall.simulator.scenes import SCENES
 from surecall.simulator.server import Seen, Simulator, is_loopback
 from surecall.types import JSON
 
@@ -110,12 +111,6 @@ def test_a_body_that_is_no_json_object_is_a_400(simulator: Simulator, data: byte
     assert "JSON" in body["error"]["message"]
 
 
-def test_streaming_is_refused_plainly(simulator: Simulator) -> None:
-    status, body = ask(simulator, model="sim/clean", stream=True)
-    assert status == 400
-    assert "stream" in body["error"]["message"]
-
-
 def test_two_servers_with_one_seed_give_the_same_replies() -> None:
     with Simulator(seed=3) as first, Simulator(seed=3) as second, Simulator(seed=4) as third:
         replies = [ask(server, model="sim/clean") for server in (first, second, third)]
@@ -159,7 +154,16 @@ async def held(simulator: Simulator, persona: Persona, **limits: float) -> Any:
 
 
 def alone() -> list[Persona]:
-    return [persona for persona in PERSONAS.values() if persona.kind != "mixed"]
+    """Return the personas with one fault or none that these plain runs can meet."""
+    return [
+        persona
+        for persona in PERSONAS.values()
+        if persona.kind not in {"mixed", "manner"} and not streams_only(persona)
+    ]
+
+
+def streams_only(persona: Persona) -> bool:
+    return any(fault in SCENES and SCENES[fault].only_streams for fault, _ in persona.faults)
 
 
 @pytest.mark.parametrize("persona", alone(), ids=lambda persona: persona.id)

@@ -13,12 +13,13 @@ from typing import Final
 
 import click
 
-from surecall.cli.common import FAILED, INTERRUPTED, WRONG_USAGE, complain
+from surecall.cli.common import FAILED, INTERRUPTED, NOTHING, WRONG_USAGE, complain
 from surecall.errors import ConfigError
 from surecall.version import __version__
 
 # Name and first sentence, so that `--help` need not import them; a test compares.
 COMMANDS: Final = {
+    "eval": "Measure models: run scenarios many times, and tell which model to use and why.",
     "explain": "Explain a raw response, or a text, in FILE (or - for standard input).",
     "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",
 }
@@ -64,7 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         return complain(error.format_message(), error.exit_code)
     except ConfigError as error:
-        return complain(str(error), WRONG_USAGE)
+        nothing = type(error).__name__ == "NothingSelected"  # not imported: `--help` stays fast
+        return complain(str(error), NOTHING if nothing else WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:

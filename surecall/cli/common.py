@@ -15,5 +15,15 @@ class WholeNumber(click.IntRange):
 
 def complain(message: str, code: int) -> int:
     """Say in one line on standard error what is wrong, and return the exit code."""
-    click.echo(f"surecall: {safe_text(' '.join(message.split()))}", err=True)
+    note(f"surecall: {' '.join(message.split())}")
     return code
+
+
+def note(line: str) -> None:
+    """Say something beside the data, on standard error. Its words may come from anywhere."""
+    click.echo(safe_text(line), err=True)
+
+
+def say(text: str) -> None:
+    """Print lines on standard output, each made safe for a terminal."""
+    click.echo("\n".join(map(safe_text, text.split("\n"))))

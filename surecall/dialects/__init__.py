@@ -6,7 +6,7 @@ inverse, one writer per dialect.
 
 from surecall.dialects.engine import recover
 from surecall.dialects.found import Found, PassedOver, Recovered
-from surecall.dialects.openers import first_opener
+from surecall.dialects.marks import first_opener
 from surecall.dialects.writing import WEAK_ROWS, WRITERS
 
 __all__ = [

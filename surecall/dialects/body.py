@@ -1,140 +1,116 @@
 """From an opener to its calls: pass over the envelopes, then let the body choose the grammar."""
 
+import msgspec
+
+from surecall.dialects import spelling
 from surecall.dialects.children import after_lead, named_tag, read_children
-from surecall.dialects.found import Draft, NotACall, Section
-from surecall.dialects.grammar_a import read_objects
-from surecall.dialects.grammar_b import read_named
-from surecall.dialects.grammar_c import Head, dsml_prefix, head_at, read_tagged
-from surecall.dialects.grammar_c_keys import keys_follow, read_keys
-from surecall.dialects.grammar_d import is_call, read_calls
-from surecall.dialects.source import Source
-from surecall.dialects.spelling import DEFAULT_ROWS, LEAD, OPENERS, ROWS, TAG_NAMES, Opener
-from surecall.dialects.values import decoded, typed
+from surecall.dialects.found import Found, NotACall, Section, no_tool
+from surecall.dialects.named import after_fence, is_call, read_calls, read_named
+from surecall.dialects.objects import calls_of, read_objects
+from surecall.dialects.source import MAX_NAME, Source, shape_of
+from surecall.dialects.tagged import (
+    Body,
+    dsml_prefix,
+    head_at,
+    parameters_follow,
+    read_tagged,
+)
+from surecall.dialects.values import decoded, read_value
 
 _MAX_TAG = 200
 # Without a limit, a long row of openers would be gone through once for each of them.
 _MAX_ENVELOPES = 8
-_FENCE = "```"
-# The name that follows this one is told again by the object.
-_NAMED = "<|message_model|>"
-_BY_START: dict[str, list[Opener]] = {}
-for _opener in OPENERS:
+_BY_START: dict[str, list[spelling.Opener]] = {}
+for _opener in spelling.OPENERS:
     _BY_START.setdefault(_opener.stem[:2], []).append(_opener)
-
-_CHILD_NAMES = ("name", "tool_name", "function")
-_CHILD_ARGUMENTS = ("arguments", "parameters", "args", "input")
+_DSML = next(opener for opener in spelling.OPENERS if opener.stem == spelling.DSML)
 
 
-class Envelope:
+class Envelope(msgspec.Struct):
     """The envelopes around a body: the row of the outermost, and what its tag says."""
 
-    def __init__(self, source: Source, at: int) -> None:
-        self.row = ""
-        self.id: str | None = None
-        self.fenced = False
-        self.led = False
-        for _ in range(_MAX_ENVELOPES):
-            step = self._step(source, at)
-            if step is None:
-                break
-            at = source.blanks(step)
-        self.end = self._fence(source, at)
-
-    def _step(self, source: Source, at: int) -> int | None:
-        """Return the end of the envelope's mark that stands here, None if there is none."""
-        opener = opener_at(source, at)
-        if opener is None or opener.kind not in ("wrap", "dsml"):
-            return None
-        if opener.kind == "dsml" and head_at(source, at):
-            return None
-        self.led = self.led or opener.stem == LEAD
-        end, row = self._tag(source, at, opener)
-        if end is not None and (not self.row or self.row == "C12"):
-            self.row = row
-        return end
-
-    def _tag(self, source: Source, at: int, opener: Opener) -> tuple[int | None, str]:
-        text, end = source.text, at + len(opener.stem)
-        if opener.kind == "dsml":
-            end = text.find(">", at, at + _MAX_TAG)
-            return (None if end < 0 else end + 1), opener.row
-        if opener.stem == _NAMED:
-            end += len(source.name(end))
-        if opener.stem.endswith("s["):
-            return end - 1, opener.row
-        if opener.stem[0] != "<" or opener.stem[-1] == ">":
-            return end, opener.row
-        end = text.find(">", at, at + _MAX_TAG)
-        name, _, attributes = text[at + 1 : end].partition(" ")
-        row = TAG_NAMES.get(name.partition(":")[0])
-        if end < 0 or row is None or "<" in attributes:
-            return None, opener.row
-        _, named, value = attributes.partition("id=")
-        self.id = value.strip("\"' ") if named else None
-        return end + 1, row
-
-    def _fence(self, source: Source, at: int) -> int:
-        """Pass over a code fence between an envelope and its JSON."""
-        self.fenced = self.row == "D6" or source.text.startswith(_FENCE, at)
-        if not source.text.startswith(_FENCE, at):
-            return at
-        after = source.blanks(at + len(_FENCE))
-        after += len("json") if source.text.startswith("json", after) else 0
-        return source.blanks(after)
+    end: int
+    row: str = ""
+    id: str | None = None
+    led: bool = False
 
 
-def opener_at(source: Source, at: int) -> Opener | None:
-    """Return the opener that stands here."""
+def _opener_at(source: Source, at: int) -> spelling.Opener | None:
     for opener in _BY_START.get(source.text[at : at + 2], ()):
-        if source.text.startswith(opener.stem, at):
+        if source.at(opener.stem, at):
             return opener
-    return _DSML if dsml_prefix(source.text, at) is not None else None
+    return _DSML if source.at("<", at) and dsml_prefix(source.text, at) != spelling.DSML else None
 
 
-_DSML = next(opener for opener in OPENERS if opener.kind == "dsml")
+def _read_envelope(source: Source, at: int) -> Envelope:
+    envelope = Envelope(at)
+    for _ in range(_MAX_ENVELOPES):
+        opener = _opener_at(source, envelope.end)
+        is_head = opener is _DSML and head_at(source, envelope.end) is not None
+        if opener is None or opener.kind not in ("wrap", "dsml") or is_head:
+            break
+        before = envelope.row
+        if not _enter(source, envelope, opener):
+            break
+        envelope.led = envelope.led or opener.stem == spelling.LEAD
+        envelope.row = before if before not in ("", "C12") else envelope.row
+        envelope.end = source.blanks(envelope.end)
+    return envelope
+
+
+def _enter(source: Source, envelope: Envelope, opener: spelling.Opener) -> bool:
+    """Go through one opening mark; a tag whose name goes on must be a known one."""
+    at, stem = envelope.end, opener.stem
+    is_open = stem[0] == "<" and stem[-1] != ">"
+    if not is_open and opener is not _DSML:
+        envelope.end = at + len(stem) - opener.inside
+        # The name that follows this one is told again by the object.
+        envelope.end += len(source.name(envelope.end)) if stem == "<|message_model|>" else 0
+        envelope.row = opener.row
+        return True
+    end = source.text.find(">", at, at + _MAX_TAG)
+    name, _, attributes = source.text[at + 1 : end].partition(" ")
+    row = opener.row if opener is _DSML else spelling.TAG_NAMES.get(name.partition(":")[0])
+    if end < 0 or row is None or "<" in attributes:
+        return False
+    _, named, value = attributes.partition("id=")
+    envelope.end, envelope.row = end + 1, row
+    envelope.id = value.strip("\"' ") if named else envelope.id
+    return True
 
 
 def read_section(source: Source, at: int) -> Section:
     """Read the calls that begin with the envelope or the tag that stands here."""
-    envelope = Envelope(source, at)
-    body = envelope.end
-    if not envelope.row and body == at and head_at(source, at) is None:
+    envelope = _read_envelope(source, at)
+    body = source.blanks(after_fence(source, envelope.end))
+    fenced = body > envelope.end or envelope.row == "D6"
+    if body == at and head_at(source, at) is None:
         raise NotACall("the tag does not go on like one", at)
     calls, end, row = _read(source, body, envelope)
     if envelope.id and len(calls) == 1:
-        (call,) = calls
-        calls = [
-            Draft(call.name, call.arguments, call.start, call.end, envelope.id, call.truncated)
-        ]
-    if envelope.fenced and source.text.startswith(_FENCE, source.blanks(end)):
-        end = source.blanks(end) + len(_FENCE)
-    return Section(row=row, calls=tuple(calls), end=end, body=body)
+        calls = [msgspec.structs.replace(calls[0], id=envelope.id)]
+    end = after_fence(source, end, labelled=False) if fenced else end
+    return Section(calls, row, at, body, end)
 
 
-def _read(source: Source, at: int, envelope: Envelope) -> tuple[list[Draft], int, str]:
-    text, row = source.text, envelope.row
-    head = head_at(source, at)
-    if head is not None:
-        return _read_heads(source, at, envelope, head)
-    if text.startswith("[", at) and is_call(source, source.blanks(at + 1)):
-        calls, end = read_calls(source, at)
-        return calls, end, _row("python", row)
-    if text.startswith(("{", "["), at):
-        calls, end = read_objects(source, at)
-        return calls, end, _row("json", row)
-    if text.startswith(("<", LEAD), at):
+def _read(source: Source, at: int, envelope: Envelope) -> tuple[list[Found], int, str]:
+    if head_at(source, at):
+        return _read_heads(source, at, envelope)
+    if source.at("[", at) and is_call(source, source.blanks(at + 1)):
+        return *read_calls(source, at), _row("python", envelope.row)
+    if source.at(("{", "["), at):
+        return *read_objects(source, at), _row("json", envelope.row)
+    if source.at(("<", spelling.LEAD), at):
         call = _read_child_call(source, at)
         return [call], call.end, "C13"
-    return _read_name(source, at, row)
+    return _read_name(source, at, envelope.row)
 
 
-def _read_heads(
-    source: Source, at: int, envelope: Envelope, head: Head | None
-) -> tuple[list[Draft], int, str]:
+def _read_heads(source: Source, at: int, envelope: Envelope) -> tuple[list[Found], int, str]:
     """Read tagged calls in a row; a bad one ends the row."""
-    calls: list[Draft] = []
+    calls: list[Found] = []
     row = ""
-    while head is not None:
+    while head := head_at(source, at):
         try:
             call, made_of = read_tagged(source, head, at)
         except NotACall:
@@ -144,47 +120,48 @@ def _read_heads(
         calls.append(call)
         row = row or _tagged_row(envelope, head.style.row, made_of)
         at = after_lead(source, call.end)
-        head = head_at(source, at)
     return calls, calls[-1].end, row
 
 
-def _read_name(source: Source, at: int, row: str) -> tuple[list[Draft], int, str]:
-    """Read a body that begins with a name: keys, Python, or a header with an object."""
+def _read_name(source: Source, at: int, row: str) -> tuple[list[Found], int, str]:
+    """Read a body that begins with a name: parameters, Python, or a header with an object."""
     name = source.name(at)
     after = source.blanks(at + len(name))
-    if name and keys_follow(source, after):
-        call = read_keys(source, at, name, after)
-        suffixed = source.text.startswith("<tool_sep", after)
-        return [call], call.end, "C10" if suffixed else _row("keys", row)
-    if row in ("D2", "D3", "D6", "C4", "A9") and is_call(source, at):
-        calls, end = read_calls(source, at)
-        return calls, end, _row("python", row)
+    style = parameters_follow(source, after) if name else None
+    if style:
+        spec = source.tools.find(name)
+        if spec is None and not source.at(("<arg_key", "<tool_sep"), after):
+            raise no_tool(name, after)
+        values, end, cut = Body(source, style, spec).read(after)
+        row = "C10" if source.at("<tool_sep", after) else _row("keys", row)
+        row = row if style.row == "C9" else style.row
+        return [Found(spec.name if spec else name, values, at, end, None, cut)], end, row
+    if row in spelling.PYTHON_ROWS and is_call(source, at):
+        return *read_calls(source, at), _row("python", row)
     call, header = read_named(source, at, row)
     empty = not call.arguments and header.end == call.end
     row = _row("keys" if empty and row in ("A1", "A5") else "named", row)
     return [call], call.end, "B1" if row == "B2" and header.by_type else row
 
 
-def _read_child_call(source: Source, at: int) -> Draft:
+def _read_child_call(source: Source, at: int) -> Found:
     """Read `<name>f</name>` and then the arguments: one object, or a tag for each."""
     tag = named_tag(source, at)
-    if tag is None or tag[0] not in _CHILD_NAMES:
+    if tag is None or tag.name not in spelling.NAME_KEYS:
         raise NotACall("what follows is not a call", at)
-    closing = f"</{tag[0]}>"
-    stop = source.text.find(closing, tag[1], tag[1] + _MAX_TAG)
-    asked = source.text[tag[1] : max(stop, tag[1])].strip()
+    closing = f"</{tag.name}>"
+    stop = source.text.find(closing, tag.end, tag.end + _MAX_TAG)
+    asked = source.text[tag.end : max(stop, tag.end)].strip()
     spec = source.tools.find(asked)
     if spec is None:
-        raise NotACall(f"no tool is called {asked[:40]!r}", tag[1])
-    values, end, cut = read_children(source, stop + len(closing), tag[2], spec)
-    whole = next((values[key] for key in _CHILD_ARGUMENTS if set(values) == {key}), values)
-    if isinstance(whole, str):
-        whole = typed(whole, {"type": "object"}, {})
-    return Draft(spec.name, decoded(whole), at, end, None, cut)
+        raise no_tool(asked, tag.end)
+    values, end, cut = read_children(source, stop + len(closing), tag.lead, shape_of(spec))
+    whole = next((values[key] for key in spelling.ARGUMENT_KEYS if set(values) == {key}), values)
+    return Found(spec.name, decoded(whole), at, end, None, cut)
 
 
 def _row(kind: str, row: str) -> str:
-    return ROWS[kind].get(row, DEFAULT_ROWS.get(kind, row))
+    return spelling.ROWS[kind].get(row, spelling.DEFAULT_ROWS.get(kind, row))
 
 
 def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
@@ -193,3 +170,92 @@ def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
     if style == "C1":
         return _row("function json" if made_of == "json" else "function", envelope.row)
     return "C3" if style == "C4" and envelope.row == "C3" else style
+
+
+# Calls without a mark of their own, or with one that comes too late
+
+
+def read_behind(source: Source, place: int, opener: spelling.Opener, floor: int) -> Section:
+    """Read a call whose name stands before its opener; only a known tool is believed."""
+    floor = max(floor, place - MAX_NAME)
+    before = source.text[floor:place].rstrip().removesuffix("</parameter>").rstrip()
+    stop = floor + len(before)
+    start = source.name_before(stop, floor)
+    spec = source.tools.find(source.text[start:stop]) if start < stop else None
+    if spec is None:
+        raise NotACall("no tool is named before it", place)
+    if opener.row == "A7":
+        value = read_value(source, source.blanks(place + len(opener.stem)))
+        arguments = value.value if value.twice is None else source.text[start : value.end]
+        calls = [Found(spec.name, arguments, start, value.end, None, value.cut)]
+        end, row = value.end, "B4"
+    else:
+        calls, end, row = _read_name(source, start, opener.row)
+    mangled = start - len("<name>")
+    start = mangled if mangled >= floor and source.at("<name>", mangled) else start
+    return Section(calls, row, start, place, end)
+
+
+def may_begin(source: Source, at: int) -> bool:
+    """Whether something without a mark may begin here; a quick look."""
+    mark = source.text[at : at + 1]
+    if not (mark.isalnum() or mark == "_"):
+        return mark in ("{", "[")
+    end = at + len(source.name(at))
+    return source.at(("{", "({"), end) or source.at("{", source.blanks(end))
+
+
+def read_unmarked(source: Source, at: int) -> Section:
+    """Read the call that begins here without any opener."""
+    if source.at("[", at) and is_call(source, source.blanks(at + 1)):
+        calls, end = read_calls(source, at)
+        if source.text[end - 1] != "]":
+            raise NotACall("the list of calls does not end", end)
+        return only_known(source, Section(calls, "D1", at, at, end))
+    if source.at(("{", "["), at):
+        value = read_value(source, at)
+        calls, row = calls_of(source, value, at), "A19"
+        if isinstance(value.value, dict):
+            inner = value.value.get("function")
+            row = "A18" if isinstance(inner, dict) and "_name" in inner else "A17"
+        elif len(calls) < len(value.value):
+            raise NotACall("not every object of the list is a call", value.end)
+        return only_known(source, Section(calls, row, at, at, value.end))
+    return _read_unmarked_name(source, at)
+
+
+def _read_unmarked_name(source: Source, at: int) -> Section:
+    asked = source.name(at)
+    if source.tools.find(asked.removeprefix("call:")) is None:
+        raise no_tool(asked, at + len(asked))
+    row = "B3" if asked.startswith("functions.") else "B11"
+    if asked.startswith("call:") or source.find('<|"|>', at) >= 0:
+        row = "B10"
+    call, _ = read_named(source, at, row)
+    return only_known(source, Section([call], row, at, at, call.end))
+
+
+def read_tool_tag(source: Source, at: int, name: str) -> Section:
+    """Read `<tool><key>value</key></tool>`."""
+    closing, end, cut = f"</{name}>", at + len(name) + 2, False
+    spec = source.tools.specs[name]
+    values: dict[str, object] = {}
+    if not source.at(closing, source.blanks(end)):
+        values, end, cut = read_children(source, end, "", shape_of(spec))
+    end = source.blanks(end)
+    if not source.at(closing, end):
+        raise NotACall("the tag is not closed", end)
+    end += len(closing)
+    return only_known(
+        source, Section([Found(name, values, at, end, None, cut)], "C13", at, at, end)
+    )
+
+
+def only_known(source: Source, section: Section) -> Section:
+    """Accept calls of known tools whose arguments are complete."""
+    for call in section.calls:
+        if source.tools.find(call.name) is None:
+            raise no_tool(call.name, section.end)
+        if call.truncated:
+            raise NotACall("the call is cut off", section.end)
+    return section

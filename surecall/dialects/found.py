@@ -1,7 +1,5 @@
 """What recovery hands back: calls, the text around them, and what was looked at and left alone."""
 
-from typing import Any
-
 import msgspec
 
 from surecall.types import JSON
@@ -12,13 +10,17 @@ class Found(msgspec.Struct, frozen=True):
 
     name: str
     arguments: JSON | str
-    id: str | None
-    dialect: str
-    grammar: str
-    truncated: bool
     start: int
     end: int
+    id: str | None = None
+    truncated: bool = False
+    dialect: str = ""
     in_reasoning: bool = False
+
+    @property
+    def grammar(self) -> str:
+        """The letter of the dialect's grammar."""
+        return self.dialect[:1]
 
 
 class PassedOver(msgspec.Struct, frozen=True):
@@ -38,26 +40,14 @@ class Recovered(msgspec.Struct, frozen=True):
     reasoning: str = ""
 
 
-class Draft(msgspec.Struct, frozen=True):
-    """A call as a grammar read it, before the engine has decided whether it counts."""
-
-    name: str
-    arguments: Any
-    start: int
-    end: int
-    id: str | None = None
-    truncated: bool = False
-
-
 class Section(msgspec.Struct, frozen=True):
-    """What one opener led to: its calls, where it ends, and the body that was read."""
+    """What one opener led to: its calls, where they begin and end, and where the body begins."""
 
+    calls: list[Found]
     row: str
-    calls: tuple[Draft, ...]
-    end: int
+    start: int
     body: int
-    start: int = -1
-    plain: bool = False
+    end: int
 
 
 class NotACall(Exception):  # it is an answer, not an error
@@ -71,3 +61,8 @@ class NotACall(Exception):  # it is an answer, not an error
 
 class OutOfFuel(Exception):  # it ends the scan, and nothing else
     """The text has been read over so often that the rest of it stays text."""
+
+
+def no_tool(name: str, at: int) -> NotACall:
+    """Say that a call names no tool."""
+    return NotACall(f"no tool is called {name[:40]!r}", at)

@@ -7,138 +7,101 @@ closes what is still open, and the end of the text leaves `cut` behind.
 
 from typing import Any
 
-from surecall.lenient import MAX_DEPTH, Unusable, too_deep, unreadable
+from surecall.dialects.spelling import CLOSERS
+from surecall.lenient import MAX_DEPTH, too_deep, unreadable
 
 _BLANK = " \t\n\r"
 _QUOTES = ('<|"|>', "<escape>", '"""', "'''", '"', "'")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
-# The arguments of a call: they have names, unlike the items of a tuple.
-_CALL = "=)"
+# The arguments of a call: they may have names, unlike the items of a tuple.
+CALL = "=)"
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _WORDS |= {"True": True, "False": False, "None": None}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
-_LITERAL = frozenset("\"'\\/")
+_ESCAPES |= {'"': '"', "'": "'", "\\": "\\", "/": "/"}
 _HEX_WIDTHS = {"u": 4, "x": 2, "U": 8}
-_LAST_CHARACTER = 0x10FFFF
 _HEX = frozenset("0123456789abcdefABCDEF")
+_LAST_CHARACTER = 0x10FFFF
 _WORD_MARKS = frozenset("_-.+$")
 _MAX_WORD = 640
-_KEY_LIMIT = 128
+_MAX_KEY = 128
 
 
 class Loose:
     """A place in a text, moving on with each value that is read."""
 
-    def __init__(
-        self, text: str, at: int, *, stops: tuple[str, ...] = (), bare: bool = False
-    ) -> None:
+    def __init__(self, text: str, at: int, *, bare: bool = False) -> None:
         self.text = text
         self.at = at
         self.cut = False
         self.twice = False
-        self._stops = stops
         self._bare = bare
         self._depth = 0
 
     def value(self, closing: str = "") -> Any:
         """Read one value; `closing` is the bracket that it stands in."""
-        self._blanks()
+        self.at = self._after_blanks(self.at)
         mark = self.text[self.at : self.at + 1]
-        if mark in _CLOSING:
-            return self._nested(mark)
-        for quote in _QUOTES:
-            if self.text.startswith(quote, self.at):
-                self.at += len(quote)
-                return self._string(closing) if len(quote) == 1 else self._verbatim(quote)
-        return self._word(closing)
-
-    def arguments(self) -> tuple[dict[str, Any], list[Any]]:
-        """Read `(a=1, b: 2, 3)`: what has a name, and what has none."""
-        named: dict[str, Any] = {}
-        unnamed: list[Any] = []
-        self.at += 1
-        while not self._closed(")"):
-            if self._key_at(self.at):
-                self._pair(named, _CALL)
-            else:
-                unnamed.append(self.value(_CALL))
-            self._comma(")")
-        return named, unnamed
-
-    def _nested(self, mark: str) -> Any:
+        if mark not in _CLOSING:
+            text = self._quoted(closing)
+            return self._word(closing) if text is None else text
         self._depth += 1
         if self._depth > MAX_DEPTH:
             raise too_deep()
-        self.at += 1
-        value = self._object() if mark == "{" else self._list(_CLOSING[mark])
+        named, unnamed = self.bracket(_CLOSING[mark])
         self._depth -= 1
-        return value
+        return named if mark == "{" else unnamed
 
-    def _object(self) -> Any:
-        pairs: dict[str, Any] = {}
-        while not self._closed("}"):
-            self._pair(pairs, "}")
-            self._comma("}")
-        return pairs
-
-    def _list(self, closing: str) -> list[Any]:
-        items = []
-        while not self._closed(closing):
-            items.append(self.value(closing))
-            self._comma(closing)
-        return items
+    def bracket(self, closing: str) -> tuple[dict[str, Any], list[Any]]:
+        """Read all that stands in a bracket: what has a name, and what has none."""
+        named: dict[str, Any] = {}
+        unnamed: list[Any] = []
+        self.at += 1
+        while not self._closed(closing[-1]):
+            if closing == "}" or (closing == CALL and self._key_at(self.at)):
+                self._pair(named, closing)
+            else:
+                unnamed.append(self.value(closing))
+            self._comma(closing[-1])
+        return named, unnamed
 
     def _pair(self, pairs: dict[str, Any], closing: str) -> None:
-        key = self._key()
-        self._blanks()
-        if self._ended():
-            return
-        if self.text[self.at] not in ":=":
+        start = self.at
+        key = self._quoted(":")
+        if key is None:
+            self.at = self._word_end(start)
+            key = self.text[start : self.at]
+        if start == self.at or not (self._ended() or self.text[self.at] in ":="):
             raise unreadable(self.text, self.at)
         self.at += 1
-        self._blanks()
         if self._ended():
             return
         value = self.value(closing)
         self.twice = self.twice or (key in pairs and pairs[key] != value)
         pairs[key] = value
 
-    def _key(self) -> str:
-        for quote in _QUOTES:
-            if self.text.startswith(quote, self.at):
-                self.at += len(quote)
-                return self._string(":") if len(quote) == 1 else self._verbatim(quote)
-        start = self.at
-        self.at = self._word_end(start)
-        if start == self.at:
-            raise unreadable(self.text, start)
-        return self.text[start : self.at]
-
     def _closed(self, closing: str) -> bool:
         """Whether the bracket ends here: by itself, by a tag, or with the text."""
-        self._blanks()
         if self._ended():
             return True
         if self.text[self.at] == closing:
             self.at += 1
             return True
-        return self.text.startswith(self._stops, self.at)
+        return self.text.startswith(CLOSERS, self.at)
 
     def _comma(self, closing: str) -> None:
-        self._blanks()
         if self._ended() or self.text[self.at] == closing:
             return
         if self.text[self.at] == ",":
             self.at += 1
-        elif not self.text.startswith(self._stops, self.at):
+        elif not self.text.startswith(CLOSERS, self.at):
             raise unreadable(self.text, self.at)
 
     def _ended(self) -> bool:
+        """Go on to what is not blank; say whether the text ends before."""
+        self.at = self._after_blanks(self.at)
         self.cut = self.cut or self.at >= len(self.text)
         return self.at >= len(self.text)
-
-    def _blanks(self) -> None:
-        self.at = self._after_blanks(self.at)
 
     def _after_blanks(self, at: int) -> int:
         text = self.text
@@ -151,22 +114,30 @@ class Loose:
                 break
         return at
 
-    def _verbatim(self, quote: str) -> str:
-        end = self.text.find(quote, self.at)
-        self.cut = self.cut or end < 0
-        found = self.text[self.at : end if end >= 0 else None]
-        self.at = end + len(quote) if end >= 0 else len(self.text)
-        return found
+    def _quote_at(self, at: int) -> str:
+        return next((quote for quote in _QUOTES if self.text.startswith(quote, at)), "")
 
-    def _string(self, closing: str) -> str:
-        text, quote, start = self.text, self.text[self.at - 1], self.at
+    def _quoted(self, closing: str) -> str | None:
+        """Read a text in quotes, if one stands here."""
+        quote = self._quote_at(self.at)
+        self.at += len(quote)
+        if len(quote) <= 1:
+            return self._string(quote, closing) if quote else None
+        start, end = self.at, self.text.find(quote, self.at)
+        self.cut = self.cut or end < 0
+        self.at = end + len(quote) if end >= 0 else len(self.text)
+        return self.text[start : end if end >= 0 else None]
+
+    def _string(self, quote: str, closing: str) -> str:
+        text, start = self.text, self.at
         parts: list[str] = []
         end = text.find(quote, start)
         while end >= 0:
             slash = text.find("\\", start, end)
             if slash >= 0:
-                parts.append(text[start:slash])
-                start = self._escape(slash + 1, parts)
+                escaped, after = _escaped(text, slash + 1)
+                parts += (text[start:slash], escaped)
+                start = after
                 end = text.find(quote, start) if start > end else end
             elif self._may_end(end + 1, closing):
                 self.at = end + 1
@@ -179,46 +150,30 @@ class Loose:
         self.at = len(text)
         return _joined([*parts, text[start:]])
 
-    def _escape(self, at: int, parts: list[str]) -> int:
-        """Read what follows a backslash; one that escapes nothing is itself text."""
-        mark = self.text[at : at + 1]
-        width = _HEX_WIDTHS.get(mark, 0)
-        digits = self.text[at + 1 : at + 1 + width]
-        if mark in _ESCAPES:
-            parts.append(_ESCAPES[mark])
-        elif mark in _LITERAL:
-            parts.append(mark)
-        elif width and _is_character(digits, width):
-            parts.append(chr(int(digits, 16)))
-            return at + 1 + width
-        else:
-            parts.append("\\" + mark)
-        return at + 1
-
     def _may_end(self, at: int, closing: str) -> bool:
         """Whether a string can end before `at`: a quote inside one is often not escaped."""
         at = self._after_blanks(at)
         mark = self.text[at : at + 1]
-        if not mark or self.text.startswith(self._stops, at):
+        if not mark or self.text.startswith(CLOSERS, at):
             return True
         if closing == ":":
             return mark in ":="
-        if mark == "," and closing in ("}", _CALL):
+        if mark == "," and closing in ("}", CALL):
             after = self._after_blanks(at + 1)
             next_mark = self.text[after : after + 1]
-            unnamed = closing == _CALL and next_mark in ("'", '"')
+            unnamed = closing == CALL and next_mark in ("'", '"')
             return unnamed or next_mark in ("", closing) or self._key_at(after)
         return mark == closing[-1:] or (mark == "," and closing in ("]", ")"))
 
     def _key_at(self, at: int) -> bool:
         """Whether `key:` or `key=` stands here."""
-        quote = next((quote for quote in _QUOTES if self.text.startswith(quote, at)), "")
+        quote = self._quote_at(at)
         if quote:
             end = self.text.find(quote, at + len(quote)) + len(quote)
             found = end >= at + 2 * len(quote)
         else:
             end = self._word_end(at)
-            found = 0 < end - at <= _KEY_LIMIT
+            found = 0 < end - at <= _MAX_KEY
         after = self._after_blanks(end)
         return found and self.text[after : after + 1] in (":", "=")
 
@@ -231,12 +186,9 @@ class Loose:
 
     def _word(self, closing: str) -> Any:
         start = self.at
-        end = self._word_end(start)
-        if self._bare:
-            end = self._bare_end(closing)
-        word = self.text[start:end].rstrip()
-        self.at = end
-        self.cut = self.cut or end >= len(self.text)
+        self.at = self._bare_end(closing) if self._bare else self._word_end(start)
+        self.cut = self.cut or self.at >= len(self.text)
+        word = self.text[start : self.at].rstrip()
         if word in _WORDS:
             return _WORDS[word]
         number = _number(word, exact=self._bare)
@@ -250,7 +202,7 @@ class Loose:
         """Find the end of an unquoted text: the bracket, or the comma before the next key."""
         at = self.at
         while at < len(self.text) and self.text[at] != closing[-1:]:
-            if self.text[at] == "<" and self.text.startswith(self._stops, at):
+            if self.text[at] == "<" and self.text.startswith(CLOSERS, at):
                 break
             if self.text[at] == "," and (
                 closing in ("]", ")") or self._key_at(self._after_blanks(at + 1))
@@ -260,14 +212,21 @@ class Loose:
         return at
 
 
-def _is_character(digits: str, width: int) -> bool:
-    whole = len(digits) == width and _HEX.issuperset(digits)
-    return whole and int(digits, 16) <= _LAST_CHARACTER
+def _escaped(text: str, at: int) -> tuple[str, int]:
+    """Read what follows a backslash; one that escapes nothing is itself text."""
+    mark = text[at : at + 1]
+    width = _HEX_WIDTHS.get(mark, 0)
+    digits = text[at + 1 : at + 1 + width]
+    if width and len(digits) == width and _HEX.issuperset(digits):
+        code = int(digits, 16)
+        if code <= _LAST_CHARACTER:
+            return chr(code), at + 1 + width
+    return _ESCAPES.get(mark, "\\" + mark), at + 1
 
 
 def _number(word: str, *, exact: bool) -> int | float | None:
     """Read a number; `exact` asks for one that would be written the same way again."""
-    if not word or word[-1] not in "0123456789." or word[0] not in "+-.0123456789":
+    if not word or word[-1] not in "0123456789." or word[0] not in "+-.0123456789" or "_" in word:
         return None
     for kind in (int, float):
         try:
@@ -285,6 +244,3 @@ def _joined(parts: list[str]) -> str:
     if whole.isascii():
         return whole
     return whole.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-__all__ = ["Loose", "Unusable"]

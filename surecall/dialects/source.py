@@ -6,9 +6,10 @@ however the text is built the work is bounded by a multiple of its length.
 
 from collections.abc import Iterable, Sequence
 
+from surecall.coerce import Shape, Shapes
 from surecall.dialects.found import OutOfFuel
 from surecall.names import fold, spellings
-from surecall.types import JSON, ToolSpec
+from surecall.types import ToolSpec
 
 FUEL_PER_CHARACTER = 96
 FUEL_TO_START = 2_000_000
@@ -16,6 +17,8 @@ MAX_NAME = 128
 BLANKS = " \t\n\r"
 
 _NAME_MARKS = frozenset("_-.:/")
+# What raw text may be where nothing is declared: anything that does not read as mere text.
+_FREE = Shape(kinds=Shape().kinds - {"string"})
 
 
 class Tools:
@@ -29,32 +32,62 @@ class Tools:
 
     def find(self, asked: str) -> ToolSpec | None:
         """Return the tool that `asked` stands for, if there is exactly one."""
-        for spelling in spellings(asked):
-            if spelling in self.specs:
-                return self.specs[spelling]
-        half = asked[: len(asked) // 2]
-        if half in self.specs and asked == f"{half}.{half}":
-            return self.specs[half]
-        close = self._folded.get(fold(asked), ())
+        plain = plain_name(asked)
+        half = plain[: len(plain) // 2]
+        doubled = half if plain == f"{half}.{half}" else plain
+        for name in (
+            asked,
+            plain,
+            plain.removesuffix(".call"),
+            plain.removesuffix("json"),
+            doubled,
+        ):
+            for spelling in spellings(name):
+                if spelling in self.specs:
+                    return self.specs[spelling]
+        close = self._folded.get(fold(plain), ())
         return close[0] if len(close) == 1 else None
 
     def by_keys(self, keys: Iterable[str]) -> ToolSpec | None:
         """Return the only tool that takes these arguments, if there is exactly one."""
         given = set(keys)
-        fitting = [tool for tool in self.specs.values() if given and _takes(tool, given)]
+        fitting = [
+            tool
+            for tool in self.specs.values()
+            if given and (shape := shape_of(tool)).required <= given <= shape.properties.keys()
+        ]
         return fitting[0] if len(fitting) == 1 else None
 
 
-def properties(spec: ToolSpec | None) -> JSON:
-    """Return the declared parameters of a tool, none for an unknown one."""
-    declared = spec.parameters.get("properties") if spec else None
-    return declared if isinstance(declared, dict) else {}
+def plain_name(asked: str) -> str:
+    """Take off the namespace and the counter that belong to the dialect, not to the tool."""
+    name = asked.removeprefix("functions.")
+    return name.rpartition(":")[0] if is_numbered(name) else name
 
 
-def _takes(tool: ToolSpec, given: set[str]) -> bool:
-    required = tool.parameters.get("required")
-    wanted = set(required) if isinstance(required, list) else set()
-    return wanted <= given <= properties(tool).keys()
+def is_numbered(name: str) -> bool:
+    """Whether a name ends in a counter, as in `functions.f:0`."""
+    head, _, counter = name.rpartition(":")
+    return head != "" and counter.isdigit()
+
+
+def is_name(text: str) -> bool:
+    """Whether this can be the name of a tool, known or not."""
+    marks = all(mark.isalnum() or mark in _NAME_MARKS for mark in text)
+    return marks and len(text) <= MAX_NAME and any(mark.isalnum() for mark in text)
+
+
+def shape_of(spec: ToolSpec | None) -> Shape:
+    """Return what a tool declares; an unknown one declares nothing."""
+    parameters = spec.parameters if spec else {}
+    return Shapes(parameters).of([parameters]) or Shape()
+
+
+def declared(shape: Shape | None, key: str) -> Shape | None:
+    """Return what is declared of a key, or of any item; None where anything is allowed."""
+    if shape and "array" in shape.kinds and "object" not in shape.kinds:
+        return shape.items or _FREE
+    return shape.properties.get(key, _FREE) if shape else _FREE
 
 
 class Source:
@@ -86,12 +119,26 @@ class Source:
         places = [place for needle in needles if (place := self.find(needle, start)) >= 0]
         return min(places, default=-1)
 
+    def at(self, marks: str | tuple[str, ...], place: int) -> bool:
+        """Whether one of these marks stands here."""
+        return self.text.startswith(marks, place)
+
+    def mark(self, marks: tuple[str, ...], place: int) -> str:
+        """Return the one of these marks that stands here, or nothing."""
+        found = self.at(marks, place)
+        return next(mark for mark in marks if self.at(mark, place)) if found else ""
+
     def blanks(self, at: int) -> int:
         """Return the place of the next character that is not blank."""
         text = self.text
         while at < len(text) and text[at] in BLANKS:
             at += 1
         return at
+
+    def line_end(self, at: int) -> int:
+        """Return the place of the next line break, or of the end."""
+        found = self.find("\n", at)
+        return found if found >= 0 else len(self.text)
 
     def name(self, at: int) -> str:
         """Read the name that stands here, as far as it looks like one."""
@@ -103,14 +150,6 @@ class Source:
 
     def name_before(self, at: int, floor: int) -> int:
         """Return where the name that ends here begins."""
-        text, start = self.text, at
-        floor = max(floor, at - MAX_NAME)
-        while start > floor and (text[start - 1].isalnum() or text[start - 1] in _NAME_MARKS):
-            start -= 1
-        return start
-
-
-def is_name(text: str) -> bool:
-    """Whether this can be the name of a tool, known or not."""
-    marks = all(mark.isalnum() or mark in _NAME_MARKS for mark in text)
-    return marks and len(text) <= MAX_NAME and any(mark.isalnum() for mark in text)
+        while at > floor and (self.text[at - 1].isalnum() or self.text[at - 1] in _NAME_MARKS):
+            at -= 1
+        return at

@@ -21,13 +21,45 @@ class Opener(msgspec.Struct, frozen=True):
     kind: str = "wrap"
     plain: bool = False
     weak: bool = False
+    # How much of the stem belongs to the body.
+    inside: int = 0
+
+
+class Style(msgspec.Struct, frozen=True):
+    """How the tags of a call with tagged parameters are spelled."""
+
+    row: str
+    head: tuple[str, ...]
+    call: tuple[str, ...]
+    call_end: tuple[str, ...]
+    parameter: tuple[str, ...]
+    parameter_end: tuple[str, ...]
+    # What else may be left over between parameters.
+    stray: tuple[str, ...] = ()
+    tag_end: str = ">"
+    # Whether the format puts a line break of its own before and after each value.
+    lines: bool = False
 
 
 LEAD = "]<]minimax[>["
 DSML = "DSML"
 BARS = "|｜‖"
+FENCES = ("```", "~~~")
 QUOTATION_MARKS = ('"', "'", "“", "‘", "«", "„")
 ANTML = "antml:"
+
+# The keys of a call that is one JSON object, and what may stand beside a name without arguments.
+NAME_KEYS = ("name", "tool_name", "function", "tool", "call", "_name")
+ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input")
+ID_KEYS = ("id", "tool_call_id", "call_id")
+LIST_KEYS = ("tool_calls", "toolCalls", "calls")
+BESIDE_KEYS = frozenset({*ID_KEYS, "type", "index"})
+
+
+def _spaced(*pieces: str) -> tuple[str, ...]:
+    """Spell a mark with and without blanks between its pieces."""
+    return tuple(dict.fromkeys(("".join(pieces), " ".join(pieces))))
+
 
 OPENERS = (
     Opener("<tool_call", "A1", plain=True),
@@ -36,7 +68,7 @@ OPENERS = (
     Opener("<longcat_tool_call>", "A4"),
     Opener("<TOOLCALL>", "A6", plain=True),
     Opener("[TOOL_CALLS]", "A7"),
-    Opener("functools[", "A8", plain=True),
+    Opener("functools[", "A8", plain=True, inside=1),
     Opener("<|python_tag|>", "A9"),
     Opener("<|tools_prefix|>", "A10"),
     Opener("<|START_ACTION|>", "A11"),
@@ -83,8 +115,8 @@ OPENERS = (
     Opener("<function name=", "C8", kind="head", plain=True),
     Opener("<functionname=", "C8", kind="head", plain=True),
     Opener("<arg_key", "C9", kind="back", plain=True),
-    Opener("<|open|>tools<|sep|>", "C11"),
-    Opener("<|open|>call", "C11", kind="head"),
+    *(Opener(mark, "C11") for mark in _spaced("<|open|>", "tools", "<|sep|>")),
+    *(Opener(mark, "C11", kind="head") for mark in _spaced("<|open|>", "call")),
     Opener(LEAD, "C12"),
     Opener("<tool_use>", "C13", plain=True, weak=True),
     Opener("tool_use>", "C13", plain=True, weak=True),
@@ -93,6 +125,48 @@ OPENERS = (
     Opener("<|tool_call_start|>", "D3"),
     Opener("```tool_code", "D6", plain=True),
 )
+
+FUNCTION = Style(
+    "C1",
+    head=("<function=",),
+    call=("<function=", "<tool_call"),
+    call_end=("</function",),
+    parameter=("<parameter=",),
+    parameter_end=("</parameter",),
+    lines=True,
+)
+KEYS = Style(
+    "C9",
+    head=(),
+    call=("<tool_call",),
+    call_end=("</tool_call",),
+    parameter=("<arg_key",),
+    parameter_end=("</arg_value",),
+    stray=("</arg_key", "<tool_sep"),
+)
+STYLES = (
+    Style(
+        "C8",
+        head=("<function name", "<functionname"),
+        call=("<function",),
+        call_end=("</function",),
+        parameter=("<param",),
+        parameter_end=("</param",),
+    ),
+    Style(
+        "C11",
+        head=_spaced("<|open|>", "call"),
+        call=_spaced("<|open|>", "call"),
+        call_end=_spaced("<|close|>", "call"),
+        parameter=_spaced("<|open|>", "argument"),
+        parameter_end=_spaced("<|close|>", "argument"),
+        tag_end="<|sep|>",
+    ),
+)
+# What may stand before `invoke` and `parameter`, and the row that it tells.
+PREFIXES = {"": "C4", " ": "C4", ANTML: "C4", "atem:": "C6", "steptml:": "C7"}
+# The markup may say what a value is.
+HINTS = {"true": "string", "false": "object"}
 
 # Tags whose name goes on: which names count, and the row of each.
 TAG_NAMES = {
@@ -115,6 +189,11 @@ DEFAULT_ROWS = {"function": "C1", "function json": "B7", "python": "D1", "keys":
 # Objects of these rows may hold unquoted text.
 BARE_ROWS = frozenset({"B9", "B10"})
 
+# The headers of these rows are made of tokens that nothing else uses.
+STRONG_ROWS = frozenset({"A7", "A14", "A15", "B2", "B3", "B5", "B6", "B9", "B10"})
+# Envelopes that may hold Python calls without a list around them.
+PYTHON_ROWS = frozenset({"A9", "C4", "D2", "D3", "D6"})
+
 # Between the pieces of a header. The name stands after the first two, an id after the third.
 NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
 ID_MARK = "[CALL_ID]"
@@ -125,6 +204,7 @@ SEPARATORS = (
     "<|tool_call_argument_begin|>",
     "<|tool_call:args|>",
     "<|constrain|>",
+    "<|channel|>",
     "<|message|>",
 )
 
@@ -176,8 +256,8 @@ CLOSERS = (
     "<end_function_call>",
     "<tool_call|>",
     "<turn|>",
-    "<|close|>call<|sep|>",
-    "<|close|>tools<|sep|>",
+    *_spaced("<|close|>", "call", "<|sep|>"),
+    *_spaced("<|close|>", "tools", "<|sep|>"),
     "<|call|>",
     "<|end|>",
     "<|return|>",
@@ -207,6 +287,7 @@ FRAMES = (
 THINKING = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
+    "<scratch_pad>": "</scratch_pad>",
     "<seed:think>": "</seed:think>",
     "<mm:think>": "</mm:think>",
     "[THINK]": "[/THINK]",

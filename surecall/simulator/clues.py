@@ -1,25 +1,49 @@
-"""Arguments for a call, made from a JSON Schema and from what the user wrote.
+"""What a scripted model reads in a conversation: clues for arguments, and orders.
 
-A value is taken from the text where it can be: `name=value` first, then quoted words, numbers and
-names. What the text does not tell gets the simplest value that the schema allows.
+Arguments are made from a JSON Schema and from what the user wrote. A value is taken from the text
+where it can be: `name=value` first, then quoted words, numbers and names. What the text does not
+tell gets the simplest value that the schema allows.
+
+Orders are what the application's instructions ask for:
+
+    "Leave out X", "omit X", "never pass X"     parameters that must not be given
+    "a text of at least N characters"           a value of that length comes first
+    "at once"                                   several calls in the first reply, where allowed
+    "fails on purpose, … path is /P"            that patch goes to a path that is refused
 """
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
+import msgspec
+
 from surecall.types import JSON
+from surecall.wire import text_of
 
 _EDGES = ".,;:!?()[]{}<>\"'`"
 _QUOTES = "\"'`"
 _MAX_DEPTH = 8
 _SHORT = 200
+_OMITTING = ("leave out", "omit", "never pass", "do not pass")
+_PURPOSE = "on purpose"
+_AT_ONCE = "at once"
+_MOST = 100_000
 _TRUTHS = {"true": True, "yes": True, "false": False, "no": False}
 
 
 class Clues:
-    """What a text offers for arguments. Loose values are used up; named ones are not."""
+    """What a text offers for arguments. Loose values are used up; named ones are not.
 
-    def __init__(self, text: str, known: Mapping[str, Any] | None = None, hints: str = "") -> None:
+    `known` values go before those of the text; `omitted` ones are not told at all.
+    """
+
+    def __init__(
+        self,
+        text: str,
+        known: Mapping[str, Any] | None = None,
+        hints: str = "",
+        omitted: Collection[str] = (),
+    ) -> None:
         words = text.split()
         # An error may tell how to do it better, but only by `name=value`: the rest is prose.
         pairs = (word.partition("=") for word in [*words, *hints.split()] if "=" in word)
@@ -27,6 +51,7 @@ class Clues:
             key.strip(_EDGES): value.strip(_EDGES) for key, _, value in pairs if value.strip(_EDGES)
         }
         self._named |= known or {}
+        self._named = {key: value for key, value in self._named.items() if key not in omitted}
         plain = [word.strip(_EDGES) for word in words if "=" not in word]
         self._words = frozenset(plain)
         self._numbers = [word for word in plain if word.removeprefix("-").isdecimal()]
@@ -176,3 +201,55 @@ def _string(schema: JSON, named: Any, key: str, clues: Clues) -> str:
     shortest = schema.get("minLength", 0)
     found = found[: longest if isinstance(longest, int) else _SHORT]
     return found.ljust(shortest if isinstance(shortest, int) else 0, "x")
+
+
+class Orders(msgspec.Struct, frozen=True):
+    """The instructions, read. `given` says whether there were any."""
+
+    given: bool = False
+    omitted: frozenset[str] = frozenset()
+    length: int = 0
+    at_once: bool = False
+    wrong_path: str = ""
+
+
+def orders_of(messages: Sequence[JSON]) -> Orders:
+    """Read the instructions of a conversation."""
+    texts = [text_of(item.get("content")) for item in messages if item.get("role") == "system"]
+    sentences = [sentence for text in texts for sentence in _sentences(text)]
+    return Orders(
+        given=bool(sentences),
+        omitted=frozenset(word for one in sentences for word in _left_out(one)),
+        length=max(map(_length, sentences), default=0),
+        at_once=any(_AT_ONCE in sentence.lower() for sentence in sentences),
+        wrong_path=next((path for one in sentences for path in _wrong_paths(one)), ""),
+    )
+
+
+def _sentences(text: str) -> list[str]:
+    return [part for line in text.splitlines() for part in line.split(". ") if part.strip()]
+
+
+def _bare(sentence: str) -> list[str]:
+    return [word.strip(_EDGES) for word in sentence.split()]
+
+
+def _left_out(sentence: str) -> Iterator[str]:
+    lowered = sentence.lower()
+    if any(phrase in lowered for phrase in _OMITTING):
+        yield from _bare(sentence)
+
+
+def _length(sentence: str) -> int:
+    """Read `at least N characters`; zero when the sentence does not say so."""
+    words = _bare(sentence)
+    for at, word in enumerate(words[2:-1], start=2):
+        asked: list[Any] = [*words[at - 2 : at], words[at + 1]]
+        if word.isdecimal() and asked == ["at", "least", "characters"]:
+            return min(int(word), _MOST)
+    return 0
+
+
+def _wrong_paths(sentence: str) -> Iterator[str]:
+    if _PURPOSE in sentence:
+        yield from (word for word in _bare(sentence) if word.startswith("/"))

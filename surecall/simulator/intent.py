@@ -2,14 +2,20 @@
 
 no tools, or the work is done    answer
 a call failed                    make it again, with what the error told
-otherwise                        call the first tool that the request still needs
+otherwise                        make the calls that the request still needs, one after the other,
+                                 or several at once where the instructions want it
+
+A *manner* is a way of a model that no reader can cure, because every reply is well formed. It
+shows in conversations with instructions only, and through a whole conversation.
 """
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from surecall.simulator.clues import Clues, arguments_for
+from surecall.errors import ErrorCode
+from surecall.simulator.clues import Clues, Orders, arguments_for, orders_of
 from surecall.simulator.strict import calls_of, forced_tool
 from surecall.types import JSON
 from surecall.wire import text_of
@@ -19,23 +25,37 @@ GIVEN_UP = "I could not finish the task."
 MAX_FAILURES = 4
 _QUOTED = 200
 _SHORTEST_WORD = 4
-STATE_TOOLS = ("state_get", "state_patch")
+GET, PATCH = STATE_TOOLS = ("state_get", "state_patch")
 # What the small state task is about; the workspace comes from the user's text.
-_OP: JSON = {"op": "set", "path": "/draft/foo", "value": "bar"}
+OP: JSON = {"op": "set", "path": "/draft/foo", "value": "bar"}
 # Texts that every fault of a text finds something to bend in.
 NOTE = "Tom & Ada\n\tcaf\u00e9 \U0001f378 one \\\n two \ufffd"
 SETTINGS = '{"depth":1}'
-_STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS, **_OP}
+_STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS}
+_ASSERTION_FAILED = "ASSERTION_FAILED"
+_BARELY_LONG = 100
 _RETRY_REQUEST = "fix the errors and try again"
 
 
-class Intent(msgspec.Struct, frozen=True):
-    """The next clean move: a call when `tool` is set, else an answer."""
+class Wanted(msgspec.Struct, frozen=True):
+    """A call that is to be made."""
 
-    tool: str | None = None
+    tool: str
     arguments: JSON = {}
+
+
+class Intent(msgspec.Struct, frozen=True):
+    """The next clean move: calls, else an answer.
+
+    `told` says whether an error was reported since the task was given, `orders` what the
+    instructions ask for, and `finish` which finish reason goes with an answer.
+    """
+
+    calls: tuple[Wanted, ...] = ()
     text: str = ""
-    told: bool = False  # whether an error was reported since the task was given
+    told: bool = False
+    orders: Orders = Orders()
+    finish: str = "stop"
 
 
 class Outcome(msgspec.Struct, frozen=True):
@@ -45,41 +65,79 @@ class Outcome(msgspec.Struct, frozen=True):
     content: str
 
     @property
+    def value(self) -> Any:
+        """The answer as data, None when it is plain text."""
+        try:
+            return msgspec.json.decode(self.content)
+        except (ValueError, RecursionError):
+            return None
+
+    @property
     def ok(self) -> bool:
         """Whether the answer does not report a failure."""
-        try:
-            value = msgspec.json.decode(self.content)
-        except (ValueError, RecursionError):
-            lowered = self.content.lstrip().lower()
-            return not lowered.startswith("error") and _RETRY_REQUEST not in lowered
-        match value:
+        match self.value:
             case {"ok": False} | {"isError": True} | {"error": _}:
                 return False
+            case None:
+                lowered = self.content.lstrip().lower()
+                return not lowered.startswith("error") and _RETRY_REQUEST not in lowered
             case _:
                 return True
 
+    @property
+    def codes(self) -> frozenset[str]:
+        """The codes of the errors that the answer reports."""
+        match self.value:
+            case {"errors": list(errors)}:
+                return frozenset(str(one.get("code")) for one in errors if isinstance(one, dict))
+            case _:
+                return frozenset()
 
-def next_intent(request: JSON) -> Intent:
-    """Return what a model without faults would do."""
+
+class Act(msgspec.Struct, frozen=True):
+    """A call that the task needs; `change` says how its patch differs from the usual one.
+
+    A failure with a code that is `enough` settles it, too.
+    """
+
+    tool: str
+    change: JSON = {}
+    enough: frozenset[str] = frozenset()
+
+    def settled_by(self, outcome: Outcome) -> bool:
+        """Whether a call need not be made again after this."""
+        return self.tool == outcome.tool and (outcome.ok or bool(self.enough & outcome.codes))
+
+
+def next_intent(request: JSON, *, heeds: bool = True) -> Intent:
+    """Return what a model without faults would do; one that `heeds` no orders reads none."""
     messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
+    orders = orders_of(messages)
+    followed = orders if heeds else Orders()
     start = _task_start(messages)
-    done = _outcomes(messages[start:])
+    done = outcomes(messages[start:])
     failed = [item for item in done if not item.ok]
+    move = Intent(told=bool(failed), orders=orders)
     tools = _offered(request)
-    told = bool(failed)
     if not tools:
         unfinished = bool(done) and not done[-1].ok
-        return Intent(text=GIVEN_UP if unfinished else DONE, told=told)
+        return _saying(move, GIVEN_UP if unfinished else DONE)
     if len(failed) >= MAX_FAILURES:
-        return Intent(text=f"{GIVEN_UP} {failed[-1].content[:_QUOTED]}", told=told)
+        return _saying(move, f"{GIVEN_UP} {failed[-1].content[:_QUOTED]}")
     text = text_of(messages[start].get("content")) if start < len(messages) else ""
-    steps = _steps(tools, text, request)
-    finished = {item.tool for item in done if item.ok}
-    todo = [name for name in steps if name not in finished]
-    if not todo:
-        return Intent(text=_answer(done), told=told)
+    due = _due(_acts(tools, text, request, followed), done, together=_together(request, followed))
+    if not due:
+        return _saying(move, _answer(done))
     errors = " ".join(item.content for item in failed)
-    return Intent(todo[0], _arguments(tools, todo[0], text, errors), told=told)
+    calls: list[Wanted] = []
+    for act in due:
+        clues = Clues(text, _known(act), errors, followed.omitted)
+        calls.append(Wanted(act.tool, arguments_for(tools[act.tool].get("parameters"), clues)))
+    return msgspec.structs.replace(move, calls=tuple(calls))
+
+
+def _saying(move: Intent, text: str) -> Intent:
+    return msgspec.structs.replace(move, text=text)
 
 
 def _task_start(messages: list[JSON]) -> int:
@@ -94,7 +152,8 @@ def _task_start(messages: list[JSON]) -> int:
     return start
 
 
-def _outcomes(messages: list[JSON]) -> list[Outcome]:
+def outcomes(messages: list[JSON]) -> list[Outcome]:
+    """List the calls of a conversation with their answers."""
     names: dict[str, str] = {}
     found: list[Outcome] = []
     for message in messages:
@@ -121,18 +180,46 @@ def _offered(request: JSON) -> dict[str, JSON]:
     }
 
 
-def _steps(tools: dict[str, JSON], text: str, request: JSON) -> list[str]:
-    """List the tools that the request needs, in order."""
+def _acts(tools: dict[str, JSON], text: str, request: JSON, orders: Orders) -> list[Act]:
+    """List the calls that the request needs, in order."""
     forced = forced_tool(request)
     if forced in tools:
-        return [forced]
+        return [Act(forced)]
     if all(name in tools for name in STATE_TOOLS):
-        return list(STATE_TOOLS)
+        return _state_task(orders)
     words = _words(text)
     scores = {name: len(words & _topics(name, tool)) for name, tool in tools.items()}
     best = max(scores, key=lambda name: scores[name])
     needed = scores[best] > 0 or request.get("tool_choice") == "required"
-    return [best] if needed else []
+    return [Act(best)] if needed else []
+
+
+def _state_task(orders: Orders) -> list[Act]:
+    """Read, then patch; in between, whatever the instructions want to see refused."""
+    acts = [Act(GET, enough=frozenset({ErrorCode.TOOL_OUTPUT_TOO_LARGE}))]
+    if orders.wrong_path:
+        wrong = {"path": orders.wrong_path}
+        acts.append(Act(PATCH, wrong, frozenset({ErrorCode.ARGUMENT_ERROR})))
+    if orders.length:
+        long = {"value": "x" * orders.length}
+        acts.append(Act(PATCH, long, frozenset({ErrorCode.ARGUMENTS_TOO_LARGE})))
+    return [*acts, Act(PATCH)]
+
+
+def _together(request: JSON, orders: Orders) -> int:
+    """Return how many of the first calls go out in one reply."""
+    return 2 if orders.at_once and request.get("parallel_tool_calls") is not False else 1
+
+
+def _due(acts: list[Act], done: list[Outcome], *, together: int) -> list[Act]:
+    """Return the calls to make now: those of the first batch, then one at a time."""
+    open_acts = list(acts)
+    for outcome in done:
+        settled = next((act for act in open_acts if act.settled_by(outcome)), None)
+        if settled is not None:
+            open_acts.remove(settled)
+    first = [act for act in acts[:together] if act in open_acts]
+    return first or open_acts[:1]
 
 
 def _words(text: str) -> set[str]:
@@ -147,9 +234,9 @@ def _topics(name: str, tool: JSON) -> set[str]:
     return _words(f"{name} {tool.get('description') or ''} {keys}")
 
 
-def _arguments(tools: dict[str, JSON], name: str, text: str, errors: str) -> JSON:
-    known: dict[str, Any] = _STATE | {"ops": [dict(_OP)]} if name in STATE_TOOLS else {}
-    return arguments_for(tools[name].get("parameters"), Clues(text, known, errors))
+def _known(act: Act) -> JSON:
+    op = OP | act.change
+    return _STATE | op | {"ops": [op]} if act.tool in STATE_TOOLS else {}
 
 
 def _answer(done: list[Outcome]) -> str:
@@ -158,3 +245,152 @@ def _answer(done: list[Outcome]) -> str:
     if last is None or last.tool in STATE_TOOLS:
         return DONE
     return f"{DONE} {last.tool} said: {last.content[:_QUOTED]}"
+
+
+Change: TypeAlias = Callable[[Intent, JSON], Intent]
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """A manner, and the change that it makes to what a good model would do.
+
+    `outcome` is the category that a judged run ends in where the manner shows; where it does not,
+    the run is as good as any.
+    """
+
+    id: str
+    summary: str
+    outcome: str
+    change: Change
+
+
+def mannered(name: str, intent: Intent, request: JSON) -> Intent:
+    """Change an intent; the very same object where the manner does not show."""
+    return MANNERS[name].change(intent, request) if intent.orders.given else intent
+
+
+def _says(intent: Intent, text: str) -> Intent:
+    return msgspec.structs.replace(intent, calls=(), text=text)
+
+
+def _adding(words: str) -> Change:
+    def change(intent: Intent, _request: JSON) -> Intent:
+        return _says(intent, f"{DONE} {words}") if intent.text == DONE else intent
+
+    return change
+
+
+def _only_when_told(change: Change) -> Change:
+    return lambda intent, request: change(intent, request) if intent.told else intent
+
+
+def _only_in_chats(change: Change) -> Change:
+    def changed(intent: Intent, request: JSON) -> Intent:
+        return intent if request.get("tools") or _answers(request) else change(intent, request)
+
+    return changed
+
+
+def _answers(request: JSON) -> list[Outcome]:
+    """Return the answered calls of the whole conversation."""
+    return outcomes([item for item in request.get("messages", ()) if isinstance(item, dict)])
+
+
+def _premature(intent: Intent, request: JSON) -> Intent:
+    return _says(intent, DONE) if intent.calls and _answers(request) else intent
+
+
+def _stubborn(intent: Intent, _request: JSON) -> Intent:
+    length = intent.orders.length
+    return _with_value(intent, "x" * length) if length else intent
+
+
+def _shortcut(intent: Intent, request: JSON) -> Intent:
+    patched = any(outcome.ok and outcome.tool == PATCH for outcome in _answers(request))
+    if not intent.orders.length:
+        return intent
+    if intent.calls and patched:
+        return _says(intent, DONE)
+    return _with_value(intent, "x" * _BARELY_LONG)
+
+
+def _sloppy(intent: Intent, _request: JSON) -> Intent:
+    return _with_value(intent, "Bar")
+
+
+def _with_value(intent: Intent, value: str) -> Intent:
+    """Let every patch set another value than the right one."""
+    changed = tuple(_call_with(call, value) for call in intent.calls)
+    return intent if changed == intent.calls else msgspec.structs.replace(intent, calls=changed)
+
+
+def _call_with(call: Wanted, value: str) -> Wanted:
+    match call.arguments:
+        case {"ops": [dict(op)]}:
+            arguments = call.arguments | {"ops": [op | {"value": value}]}
+            return msgspec.structs.replace(call, arguments=arguments)
+        case _:
+            return call
+
+
+def _forgetful(intent: Intent, request: JSON) -> Intent:
+    plain = next_intent(request, heeds=False)
+    return intent if plain == intent else plain
+
+
+def _mute(intent: Intent, _request: JSON) -> Intent:
+    return _says(intent, "") if intent.text else intent
+
+
+def _cut_off(intent: Intent, _request: JSON) -> Intent:
+    half = msgspec.structs.replace(intent, text=intent.text[: len(DONE) // 2], finish="length")
+    return half if intent.text else intent
+
+
+_ALL: Final = (
+    Manner(
+        "chatty-final",
+        "adds a sentence to the one that the answer should be",
+        _ASSERTION_FAILED,
+        _adding("Let me know if there is anything else."),
+    ),
+    Manner(
+        "apologetic",
+        "adds an apology to the answer when anything has failed on the way",
+        _ASSERTION_FAILED,
+        _only_when_told(_adding("Sorry for the trouble.")),
+    ),
+    Manner(
+        "talkative",
+        "adds a sentence to the answer in conversations without tools",
+        _ASSERTION_FAILED,
+        _only_in_chats(_adding("How else may I help?")),
+    ),
+    Manner(
+        "premature",
+        "says that it is done after the first answers, whatever is left to do",
+        _ASSERTION_FAILED,
+        _premature,
+    ),
+    Manner(
+        "stubborn",
+        "asked for a long text, it sends nothing shorter, whatever it is told",
+        ErrorCode.TOOL_ERROR,
+        _stubborn,
+    ),
+    Manner(
+        "shortcut",
+        "asked for a long text, it sends one that is not long enough and leaves it at that",
+        _ASSERTION_FAILED,
+        _shortcut,
+    ),
+    Manner("sloppy", "sets another value than the one it was told", _ASSERTION_FAILED, _sloppy),
+    Manner(
+        "forgetful",
+        "does the task, but heeds none of the instructions about how",
+        _ASSERTION_FAILED,
+        _forgetful,
+    ),
+    Manner("mute", "ends with nothing, also when asked again", "EMPTY_ASSISTANT_TEXT", _mute),
+    Manner("cut-final", "is cut off by the token limit in its answer", "TRUNCATED", _cut_off),
+)
+MANNERS: Final = {manner.id: manner for manner in _ALL}

@@ -1,10 +1,15 @@
 """A persona: a scripted model that follows the conversation, and bends what it says.
 
-    request ─ next_intent ─► clean reply ─ one fault, drawn by seed ─► what is sent
+    request ─ next_intent ─ a manner ─► clean reply ─ one fault, drawn by seed ─► what is sent
 
 Everything is a pure function of the persona, the request and the seed, so the same seed and the
 same request give the same reply. Only whether a fault that a retry cures was played just before
 (`spare`) comes from outside, because a retry is the same request again.
+
+What is drawn depends on the instructions, on what the user asked first, and on how far the
+conversation has come, but not on the options of a request: settings can be compared on the same
+draws. What stands behind a tilde in a word of the user's does not count either, so that one
+conversation can be held in several variants (`workspace_id=ws_7~baseline`).
 """
 
 import hashlib
@@ -16,12 +21,12 @@ import msgspec
 from surecall.dialects import WEAK_ROWS, WRITERS
 from surecall.errors import ErrorCode
 from surecall.simulator.faults import DRIFTS, bend
-from surecall.simulator.intent import DONE, Intent, next_intent
+from surecall.simulator.intent import DONE, MANNERS, Intent, Wanted, mannered, next_intent
 from surecall.simulator.profiles import PROFILES
 from surecall.simulator.scenes import SCENES
 from surecall.simulator.strict import NINE, calls_of, signature
 from surecall.types import JSON, ToolCall
-from surecall.wire import encode
+from surecall.wire import encode, text_of
 
 CURED, RETRIED, OPT_IN = "cured", "retried", "opt_in:"
 _CREATED = 1_700_000_000
@@ -49,9 +54,14 @@ REFUSED = Habit(
     "400 tool_use_failed with the call as text in `failed_generation`, as Groq answers",
     CURED,
 )
+NO_TOOLS = Habit(
+    "no-tools",
+    "404 to every request with tools, as a router answers that knows no endpoint for them",
+    ErrorCode.NO_TOOL_USE_ENDPOINT,
+)
 # Every text dialect that has a writer, by the row of its grammar: `dialect-a1` and so on.
 DIALECTS: Final = {f"dialect-{row.lower()}": row for row in WRITERS}
-HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, REFUSED)} | {
+HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, REFUSED, NO_TOOLS)} | {
     name: Habit(
         name,
         f"writes calls as text, in dialect {row}",
@@ -87,7 +97,7 @@ class Said(msgspec.Struct, frozen=True):
 
 def outcome_of(fault: str) -> str:
     """Return what a fault is documented to end in."""
-    for catalogue in (DRIFTS, HABITS, SCENES):
+    for catalogue in (DRIFTS, HABITS, MANNERS, SCENES):
         if fault in catalogue:
             return str(catalogue[fault].outcome)
     raise KeyError(fault)
@@ -95,21 +105,41 @@ def outcome_of(fault: str) -> str:
 
 def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> Said:
     """Answer a request. With `spare`, a fault that a retry cures is not played again."""
-    intent = next_intent(request)
-    key = encode([seed, persona.id, _digest(request)]).decode()
+    thread, place = _thread(request)
+    intent, manner = _with_manner(persona, next_intent(request), request, f"{seed}\0{thread}")
+    key = encode([seed, persona.id, thread, place]).decode()
     body = _clean(persona, request, intent, key)
     fault = _drawn(persona, key)
     if not fault or not _may_play(fault, intent, spare=spare):
-        return Said(body)
+        return Said(body, manner)
     if fault in SCENES:
         skips = SCENES[fault].only_first and _prior_calls(request)
-        return Said(body) if skips else Said(body, fault)
+        return Said(body, manner) if skips else Said(body, fault)
     bent = _bent(fault, body, request, intent, key)
-    return Said(bent, fault) if bent is not body else Said(body)
+    return Said(bent, fault) if bent is not body else Said(body, manner)
 
 
-def _digest(request: JSON) -> str:
-    return hashlib.sha256(msgspec.json.encode(request, order="deterministic")).hexdigest()
+def _thread(request: JSON) -> tuple[str, int]:
+    """Return what the conversation is known by, and how far it has come."""
+    messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
+    first = next((item for item in messages if item.get("role") == "user"), {})
+    texts = [item.get("content") for item in messages if item.get("role") == "system"]
+    words = text_of(first.get("content")).split()
+    asked = [word.partition("~")[0] for word in words]
+    data = encode([*(text_of(text) for text in texts), *asked])
+    return hashlib.sha256(data).hexdigest(), len(messages)
+
+
+def _with_manner(
+    persona: Persona, intent: Intent, request: JSON, thread: str
+) -> tuple[Intent, str]:
+    """Let the first manner that was drawn for the conversation, and shows here, change it."""
+    for fault, rate in persona.faults:
+        if fault in MANNERS and _number(thread, persona.id, fault) / 2.0**64 < rate:
+            changed = mannered(fault, intent, request)
+            if changed is not intent:
+                return changed, fault
+    return intent, ""
 
 
 def _number(*parts: str) -> int:
@@ -117,9 +147,11 @@ def _number(*parts: str) -> int:
 
 
 def _drawn(persona: Persona, key: str) -> str:
-    """Draw at most one fault, by the persona's rates."""
+    """Draw at most one fault for this reply, by the persona's rates."""
     rest = _number(key, "draw") / 2.0**64
     for fault, rate in persona.faults:
+        if fault in MANNERS:
+            continue
         if rest < rate:
             return fault
         rest -= rate
@@ -136,26 +168,41 @@ def _may_play(fault: str, intent: Intent, *, spare: bool) -> bool:
 
 def _bent(fault: str, body: JSON, request: JSON, intent: Intent, key: str) -> Any:
     if fault == LAZY.id:
-        return _text_body(body, DONE) if intent.tool and not _prior_calls(request) else body
+        return _text_body(body, DONE) if intent.calls and not _prior_calls(request) else body
+    tools = request.get("tools")
+    if fault == NO_TOOLS.id:
+        return dict(_NO_ENDPOINT) if tools else body
     if fault in (TAGS.id, REFUSED.id):
         written = _as_tags if fault == TAGS.id else _as_failed_generation
-        return written(body, intent) if intent.tool else body
+        return written(body, intent) if intent.calls else body
     if fault in DIALECTS:
-        return _as_dialect(body, intent, DIALECTS[fault]) if intent.tool else body
-    tools = request.get("tools")
+        return _as_dialect(body, intent, DIALECTS[fault]) if intent.calls else body
     known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     return bend(fault, body, _number(key, "bend"), known)
 
 
 def _as_tags(body: JSON, intent: Intent) -> JSON:
-    call = encode({"name": intent.tool, "arguments": intent.arguments}).decode()
-    return _text_body(body, f"<tool_call>\n{call}\n</tool_call>")
+    calls = (encode({"name": one.tool, "arguments": one.arguments}) for one in intent.calls)
+    return _text_body(
+        body, "\n".join(f"<tool_call>\n{call.decode()}\n</tool_call>" for call in calls)
+    )
 
 
 def _as_dialect(body: JSON, intent: Intent, row: str) -> JSON:
-    tool = intent.tool or ""
-    call = ToolCall(f"{_number(tool, row) % 10**9:09}", tool, intent.arguments)
-    return _text_body(body, WRITERS[row]((call,), ""))
+    calls = tuple(
+        ToolCall(f"{_number(one.tool, row) % 10**9:09}", one.tool, one.arguments)
+        for one in intent.calls
+    )
+    return _text_body(body, WRITERS[row](calls, ""))
+
+
+_NO_ENDPOINT: Final[JSON] = {
+    "error": {
+        "message": "No endpoints found that support tool use. To learn more about provider "
+        "routing, see the documentation.",
+        "code": 404,
+    }
+}
 
 
 def _as_failed_generation(_body: JSON, intent: Intent) -> JSON:
@@ -163,9 +210,11 @@ def _as_failed_generation(_body: JSON, intent: Intent) -> JSON:
         "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more "
         "details."
     )
-    call = f"<function={intent.tool}{encode(intent.arguments).decode()}</function>"
+    written = "\n".join(
+        f"<function={one.tool}{encode(one.arguments).decode()}</function>" for one in intent.calls
+    )
     kind = {"type": "invalid_request_error", "code": "tool_use_failed"}
-    return {"error": {"message": message, "failed_generation": call} | kind}
+    return {"error": {"message": message, "failed_generation": written} | kind}
 
 
 def _text_body(body: JSON, text: str) -> JSON:
@@ -175,12 +224,16 @@ def _text_body(body: JSON, text: str) -> JSON:
 
 
 def _clean(persona: Persona, request: JSON, intent: Intent, key: str) -> JSON:
-    message: JSON = {"role": "assistant", "content": intent.text or None}
-    if intent.tool is not None:
-        message["tool_calls"] = [_call(persona, request, intent, key)]
+    message: JSON = {"role": "assistant", "content": None if intent.calls else intent.text}
+    if intent.calls:
+        prior = _prior_calls(request)
+        message["tool_calls"] = [
+            _call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
+        ]
     if PROFILES[persona.profile].wants_reasoning:
-        message["reasoning_content"] = f"Next: {intent.tool or 'the answer'}."
-    finish_reason = "stop" if intent.tool is None else "tool_calls"
+        next_steps = " and ".join(one.tool for one in intent.calls)
+        message["reasoning_content"] = f"Next: {next_steps or 'the answer'}."
+    finish_reason = "tool_calls" if intent.calls else intent.finish
     said = encode(message)
     asked, answered = len(encode(request)), len(said)
     prompt, completion = asked // _BYTES_PER_TOKEN + 1, answered // _BYTES_PER_TOKEN + 1
@@ -198,9 +251,9 @@ def _clean(persona: Persona, request: JSON, intent: Intent, key: str) -> JSON:
     }
 
 
-def _call(persona: Persona, request: JSON, intent: Intent, key: str) -> JSON:
-    function = {"name": intent.tool, "arguments": encode(intent.arguments).decode()}
-    call_id = _call_id(persona.profile, str(intent.tool), _prior_calls(request), key)
+def _call(persona: Persona, wanted: Wanted, position: int, key: str) -> JSON:
+    function = {"name": wanted.tool, "arguments": encode(wanted.arguments).decode()}
+    call_id = _call_id(persona.profile, wanted.tool, position, key)
     call: JSON = {"id": call_id, "type": "function", "function": function}
     if PROFILES[persona.profile].wants_signatures:
         signed = {"thought_signature": signature(f"{_number(key, 'thought'):016x}")}

@@ -4,6 +4,7 @@ sim/clean              no fault
 sim/<drift>            one bent shape, wherever it applies
 sim/strict-<profile>   no fault, but a provider's own rules for requests
 sim/<scene>            trouble on the way: limits, errors, resets, silence
+sim/<manner>           well-formed replies that do not do what the instructions ask
 sim/like-<family>      a mix that imitates a family of models; a simulation, not the model
 """
 
@@ -12,6 +13,7 @@ from typing import Final
 from surecall.errors import ErrorCode
 from surecall.family import unknown
 from surecall.simulator.faults import DRIFTS, Drift
+from surecall.simulator.intent import MANNERS
 from surecall.simulator.persona import CURED, HABITS, OPT_IN, RETRIED, Persona
 from surecall.simulator.profiles import PROFILES
 from surecall.simulator.scenes import SCENES
@@ -40,10 +42,10 @@ def mixable(drift: Drift) -> bool:
 
 
 def _mix(rates: dict[str, float]) -> tuple[tuple[str, float], ...]:
-    """Spread a family's rate over its drifts; habits and scenes stand for themselves."""
+    """Spread a family's rate over its drifts; all other names stand for themselves."""
     faults: list[tuple[str, float]] = []
     for key, rate in rates.items():
-        if key in HABITS or key in SCENES:
+        if key in HABITS or key in MANNERS or key in SCENES:
             faults.append((key, rate))
             continue
         members = [drift.id for drift in DRIFTS.values() if drift.family == key and mixable(drift)]
@@ -120,43 +122,106 @@ def _habitual(name: str) -> Persona:
     )
 
 
-# Rates follow the shares of solved scenarios in the table that the catalog of models quotes.
+def _mannered(name: str) -> Persona:
+    manner = MANNERS[name]
+    return Persona(
+        id=PREFIX + name,
+        kind="manner",
+        summary=manner.summary,
+        faults=((name, 1.0),),
+        outcome=manner.outcome,
+    )
+
+
+# JSON without any marker around it: what weak emitters write, and only the tag fallback reads.
+_NAKED = "dialect-a17"
+# Rates follow the shares of solved scenarios in the table that the catalog of models quotes: a
+# manner's is the share of conversations, any other fault's the share of replies.
 _LIKENESSES: Final = (
     _like("claude", "anthropic/claude-opus-4.6:nitro", {"message": 0.02}, "anthropic"),
     _like(
         "deepseek-chat",
         "deepseek/deepseek-chat-v3-0324:nitro",
-        {"arguments": 0.2, "message": 0.08, "ids": 0.05},
+        {"arguments": 0.2, "message": 0.08, "ids": 0.05, "sloppy": 0.3},
         "deepseek",
     ),
     _like(
         "deepseek-v3",
         "deepseek/deepseek-v3.2:nitro",
-        {"arguments": 0.1, "message": 0.05},
+        {"arguments": 0.1, "message": 0.05, "shortcut": 0.4},
         "deepseek",
     ),
-    _like("gemini-flash", "google/gemini-2.5-flash:nitro", {"names": 0.05, "message": 0.05}),
+    _like(
+        "gemini-flash",
+        "google/gemini-2.5-flash:nitro",
+        {"names": 0.05, "message": 0.05, "apologetic": 0.05},
+    ),
+    _like(
+        "gemini-3-flash",
+        "google/gemini-3-flash-preview:nitro",
+        {"names": 0.05, "message": 0.05, "shortcut": 0.2},
+    ),
     _like(
         "gemini-pro",
         "google/gemini-3-pro-preview:nitro",
-        {"arguments": 0.1, "message": 0.1, "envelope": 0.05},
+        {
+            "arguments": 0.1,
+            "message": 0.1,
+            "envelope": 0.05,
+            "shortcut": 0.9,
+            "premature": 0.03,
+            "talkative": 0.5,
+        },
     ),
-    _like("gpt", "openai/gpt-5.2:nitro", {"arguments": 0.02}, "openai"),
-    _like("grok", "x-ai/grok-4.1-fast", {"arguments": 0.08, "slow": 0.02, "http-503": 0.02}),
+    _like("gpt", "openai/gpt-5.2:nitro", {"arguments": 0.02, "shortcut": 0.1}, "openai"),
+    _like(
+        "gpt-chat", "openai/gpt-5.2-chat:nitro", {"arguments": 0.02, "talkative": 0.97}, "openai"
+    ),
+    _like(
+        "grok",
+        "x-ai/grok-4.1-fast",
+        {"arguments": 0.08, "slow": 0.02, "http-503": 0.02, "shortcut": 0.3, "talkative": 0.5},
+    ),
     _like(
         "glm-flash",
         "z-ai/glm-4.7-flash:nitro",
-        {"tags": 0.2, "arguments": 0.2, "message": 0.1, "names": 0.05},
+        {
+            _NAKED: 0.15,
+            "tags": 0.2,
+            "arguments": 0.2,
+            "message": 0.1,
+            "names": 0.05,
+            "apologetic": 0.9,
+            "sloppy": 0.1,
+            "talkative": 0.8,
+        },
     ),
-    _like("glm", "z-ai/glm-4.7:nitro", {"tags": 0.3, "message": 0.05}),
-    _like("kimi", "moonshotai/kimi-k2.5:nitro", {"arguments": 0.05}, "kimi"),
+    _like(
+        "glm",
+        "z-ai/glm-4.7:nitro",
+        {_NAKED: 0.15, "tags": 0.3, "message": 0.05, "talkative": 0.97},
+    ),
+    _like("kimi", "moonshotai/kimi-k2.5:nitro", {"arguments": 0.05, "talkative": 0.97}, "kimi"),
     _like(
         "minimax",
         "minimax/minimax-m2.1:nitro",
-        {"lazy": 0.1, "tags": 0.2, "arguments": 0.1, "message": 0.05},
+        {
+            _NAKED: 0.1,
+            "lazy": 0.1,
+            "tags": 0.2,
+            "arguments": 0.1,
+            "message": 0.05,
+            "shortcut": 0.4,
+            "talkative": 0.1,
+        },
     ),
     _like("qwen-small", "qwen/qwen3-30b-a3b-instruct-2507:nitro", {"arguments": 0.05}),
-    _like("qwen-large", "qwen/qwen3-235b-a22b-2507:nitro", {"tags": 0.3, "arguments": 0.1}),
+    _like("qwen-next", "qwen/qwen3-next-80b-a3b-instruct:nitro", {"arguments": 0.05}),
+    _like(
+        "qwen-large",
+        "qwen/qwen3-235b-a22b-2507:nitro",
+        {_NAKED: 0.15, "tags": 0.3, "arguments": 0.1},
+    ),
     _like(
         "mistral",
         "mistral-small-latest",
@@ -177,6 +242,16 @@ _LIKENESSES: Final = (
         {"envelope": 0.2, "http-503": 0.05, "html-502": 0.05, "hang-up": 0.05},
     ),
 )
+# Not a mix: it has no endpoint for tools at all, so nothing of it can be healed.
+_CHAT_ONLY: Final = Persona(
+    id=f"{PREFIX}like-minimax-her",
+    kind="manner",
+    summary="a simulation that imitates minimax/minimax-m2-her; it is not that model",
+    sources=("model catalog",),
+    imitates="minimax/minimax-m2-her",
+    faults=(("no-tools", 1.0), ("talkative", 0.5)),
+    outcome=ErrorCode.NO_TOOL_USE_ENDPOINT,
+)
 
 
 def _catalogue() -> dict[str, Persona]:
@@ -186,12 +261,19 @@ def _catalogue() -> dict[str, Persona]:
         *map(_strict, PROFILES),
         *map(_staged, SCENES),
         *map(_habitual, HABITS),
+        *map(_mannered, MANNERS),
         *_LIKENESSES,
+        _CHAT_ONLY,
     ]
     return {persona.id: persona for persona in everyone}
 
 
 PERSONAS: Final[dict[str, Persona]] = _catalogue()
+
+
+def likeness_of(model: str) -> Persona | None:
+    """Return the persona that imitates a model of the catalog, None when none does."""
+    return next((one for one in PERSONAS.values() if model and one.imitates == model), None)
 
 
 def find(name: str) -> Persona | None:

@@ -3,19 +3,21 @@
     with Simulator(seed=7) as simulator:
         client = OpenAICompatible(simulator.url)
 
-It serves `POST /v1/chat/completions` and `GET /v1/models`; `GET /health`; and what was wrong in
-the requests at `GET /violations` (`DELETE` forgets it). The `model` of a request names the
-persona. `aiohttp` is imported inside functions only, so that a list of personas does not load it.
+It serves `POST /v1/chat/completions`, plain or as a stream, and `GET /v1/models`; `GET /health`;
+and what was wrong in the requests at `GET /violations` (`DELETE` forgets it). The `model` of a
+request names the persona. `aiohttp` is imported inside functions only, so that a list of personas
+does not load it.
 """
 
 import asyncio
-import gzip
 import ipaddress
+import itertools
 import socket
 import struct
+import zlib
 from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
@@ -26,6 +28,13 @@ from surecall.simulator.persona import RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas import PERSONAS, find, no_persona
 from surecall.simulator.profiles import PROFILES, refusal
 from surecall.simulator.scenes import SCENES, Scene
+from surecall.simulator.staging import PLAIN, Staged, encoded, staged_body, staged_stream
+from surecall.simulator.streaming import (
+    is_streamable,
+    stream_rules,
+    wants_usage,
+    without_streaming,
+)
 from surecall.simulator.strict import Violation, check
 from surecall.types import JSON
 from surecall.version import __version__
@@ -36,7 +45,7 @@ if TYPE_CHECKING:
 LOOPBACK = "127.0.0.1"
 _MAX_REQUEST_BYTES = 64 * 1024 * 1024
 _KEPT = 10_000
-_LONGEST_SILENCE_S = 600.0
+_LONGEST_ANSWER_S = 600.0
 _JSON = {"Content-Type": "application/json"}
 
 
@@ -86,6 +95,7 @@ class Simulator:
         self._address = (host, port)
         self._report = report
         self._played: OrderedDict[str, None] = OrderedDict()
+        self._open: dict[int, web.Request] = {}
         self._stopping = asyncio.Event()
         self._cleanup = ExitStack()
 
@@ -123,6 +133,8 @@ class Simulator:
     async def stop(self, runner: "web.AppRunner") -> None:
         """Stop listening; whoever still waits for an answer is hung up on."""
         self._stopping.set()
+        for request in self._open.values():
+            _hang_up(request, "abort")
         await runner.cleanup()
 
     async def _complete(self, request: "web.Request") -> "web.StreamResponse":
@@ -134,16 +146,19 @@ class Simulator:
         persona = find(str(body.get("model"))) or find(self._default or "")
         if persona is None:
             return _answer(404, _error(no_persona(str(body.get("model"))[:64]), "model_not_found"))
-        if body.get("stream"):
-            return _answer(400, _error("This simulator does not stream yet.", "stream"))
         profile = PROFILES[persona.profile]
-        if found := check(body, profile):
+        if found := [*check(body, profile), *stream_rules(body)]:
             self._note(persona, found)
             return _answer(*refusal(profile, found[0]))
         said = self._said(persona, body)
-        if said.fault in SCENES:
-            return await self._play(request, SCENES[said.fault], said.body)
-        return _answer(status_of(said.body), said.body)
+        scene = SCENES.get(said.fault, PLAIN)
+        show = _staged(scene, said.body, body)
+        self.faults[said.fault] += said.fault != "" and show.plays
+        self._open[id(request)] = request
+        try:
+            return await self._play(request, scene, show)
+        finally:
+            self._open.pop(id(request))
 
     def _note(self, persona: Persona, found: list[Violation]) -> None:
         for violation in found:
@@ -157,40 +172,54 @@ class Simulator:
         """Let the persona answer; a fault that a retry cures is played once in each place."""
         place = _place(persona, body)
         spare = place in self._played
-        said = say(persona, body, self.seed, spare=spare)
+        said = say(persona, without_streaming(body), self.seed, spare=spare)
+        if SCENES.get(said.fault, PLAIN).only_streams and not body.get("stream"):
+            said = Said(said.body)
         self._played.pop(place, None)
-        self.faults[said.fault] += said.fault != ""
         if said.fault and not spare and outcome_of(said.fault) == RETRIED:
             self._played[place] = None
             while len(self._played) > _KEPT:
                 self._played.popitem(last=False)
         return said
 
-    async def _play(self, request: "web.Request", scene: Scene, body: Any) -> "web.StreamResponse":
+    async def _play(
+        self, request: "web.Request", scene: Scene, show: Staged
+    ) -> "web.StreamResponse":
+        """Send an answer as its scene demands, for a bounded time."""
         from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
-        await self._rest(_LONGEST_SILENCE_S if scene.ending == "hang" else scene.wait_s)
+        response = web.StreamResponse(status=show.status, headers=show.headers)
+        response.content_length = show.length
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_LONGEST_ANSWER_S):
+                await self._rest(scene.wait_s)
+                if scene.sends:
+                    await response.prepare(request)
+                    await self._send(response, scene, show)
+                if scene.ending == "hang":
+                    await self._stopping.wait()
         if scene.ending:
-            _hang_up(request, reset=scene.ending == "reset")
-            return web.Response(status=500)
-        status = 200 if scene.status is None else scene.status
-        data = _encoded(body if scene.status is None else scene.body)
-        headers = _JSON | scene.headers
-        if scene.gzip:
-            data, headers = gzip.compress(data), headers | {"Content-Encoding": "gzip"}
-        response = web.StreamResponse(status=status, headers=headers)
-        response.content_length = len(data)
-        await response.prepare(request)
-        await _send(response, data[: int(len(data) * scene.sends)], scene.pieces)
-        if scene.sends < 1:
-            _hang_up(request, reset=False)
+            _hang_up(request, scene.ending)
         return response
 
+    async def _send(self, response: "web.StreamResponse", scene: Scene, show: Staged) -> None:
+        sent = 0
+        again = itertools.repeat(show.again) if show.again else ()
+        for piece in itertools.chain(show.pieces, again):
+            if sent >= scene.at_most or self._stopping.is_set():
+                return
+            await response.write(piece)
+            sent += len(piece)
+            await self._rest(scene.pause_s)
+
     async def _rest(self, seconds: float) -> None:
-        """Wait, but not beyond the end of the server."""
-        stopping = asyncio.ensure_future(self._stopping.wait())
-        await asyncio.wait({stopping}, timeout=seconds)
-        stopping.cancel()
+        """Wait, but not beyond the end of the server; let others run in any case."""
+        if not seconds:
+            await asyncio.sleep(0)
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._stopping.wait()
 
     async def _models(self, _: "web.Request") -> "web.StreamResponse":
         models = [
@@ -232,6 +261,8 @@ def status_of(body: Any) -> int:
     match body:
         case {"error": {"code": "tool_use_failed"}}:
             return 400
+        case {"error": {"code": 404}}:
+            return 404
         case _:
             return 200
 
@@ -253,14 +284,18 @@ def _decoded(data: bytes) -> JSON | str:
     return body if isinstance(body, dict) else "The request body must be a JSON object."
 
 
-def _encoded(body: Any) -> bytes:
-    return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+def _staged(scene: Scene, reply: Any, request: JSON) -> Staged:
+    """Put a reply into the form that was asked for; an error before a stream is plain."""
+    if not request.get("stream") or scene.status is not None or not is_streamable(reply):
+        return staged_body(scene, reply, status_of(reply))
+    seed = zlib.crc32(encoded(reply))
+    return staged_stream(scene, reply, usage=wants_usage(request), seed=seed)
 
 
 def _answer(status: int, body: Any) -> "web.Response":
     from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
-    return web.Response(status=status, body=_encoded(body), headers=_JSON)
+    return web.Response(status=status, body=encoded(body), headers=_JSON)
 
 
 def _error(message: str, code: str | None) -> JSON:
@@ -268,18 +303,15 @@ def _error(message: str, code: str | None) -> JSON:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-async def _send(response: "web.StreamResponse", data: bytes, pieces: int) -> None:
-    size = max(1, -(-len(data) // pieces))
-    for start in range(0, len(data), size):
-        await response.write(data[start : start + size])
-        await asyncio.sleep(0)
-
-
-def _hang_up(request: "web.Request", *, reset: bool) -> None:
+def _hang_up(request: "web.Request", ending: str) -> None:
     transport = request.transport
     if transport is None:  # pragma: no cover  # a client that left has cancelled us already
         return
-    if reset:
+    if ending == "abort":
+        # Whoever does not read what was sent must not keep the connection open.
+        transport.abort()
+        return
+    if ending == "reset":
         # Lingering for no time makes the kernel send a reset instead of a polite end.
         linger = struct.pack("ii", 1, 0)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)

@@ -1,0 +1,236 @@
+"""`surecall eval`: run the matrix, keep every trial, and end with what to use."""
+
+import asyncio
+import hashlib
+import signal
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import click
+import msgspec
+
+import surecall
+from surecall.cli.board import Board, plain
+from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note, say
+from surecall.cli.gates import exit_code
+from surecall.cli.options import GroupedCommand, settled, with_settings
+from surecall.cli.progress import Progress, shown
+from surecall.cli.venue import SIMULATED, Venue, venue
+from surecall.errors import ConfigError, ErrorCode
+from surecall.eval.harness import Stop, evaluate
+from surecall.eval.harness_events import Report
+from surecall.eval.matrix import Plan, estimate, plan
+from surecall.eval.paired import Comparison
+from surecall.eval.plugins import choose, installed
+from surecall.eval.recommend import Recommendation, candidates, original_row, recommend
+from surecall.eval.render import sheet_for
+from surecall.eval.render_files import results_in, write_reports
+from surecall.eval.render_summary import document
+from surecall.eval.rundirs import find_run
+from surecall.eval.settings import identity
+from surecall.eval.settings_fields import Settings
+from surecall.eval.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.summary import Summary, summarise
+from surecall.eval.trial import Trial
+from surecall.eval.trial_run import run_trial
+from surecall.wire import encode
+
+_SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
+_AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
+
+
+@click.command(cls=GroupedCommand)
+@with_settings()
+@click.option("--dry-run", is_flag=True, help="Show what would run, and what it would take.")
+@click.option("--fresh", is_flag=True, help="Start a new run instead of continuing.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@click.option("-v", "verbose", count=True, help="A line for each trial.")
+def command(
+    *, dry_run: bool, fresh: bool, as_json: bool, quiet: bool, verbose: int, **flags: Any
+) -> int:
+    """Measure models: run scenarios many times, and tell which model to use and why.
+
+    Without a key and without an address, the models are simulated. The same command continues
+    where it was interrupted; with more trials or models it adds what is missing.
+    """
+    effective = settled(flags)
+    settings = msgspec.structs.replace(
+        effective.settings, verbose=0 if quiet else effective.settings.verbose + verbose
+    )
+    with venue(settings) as place:
+        scenarios = choose(settings.scenarios, installed())
+        planned = plan(settings, scenarios, place.library, place.endpoint)
+        if place.endpoint.simulated:
+            note(SIMULATED)
+        if dry_run:
+            return _dry_run(planned, as_json=as_json)
+        with _opened(planned, place, fresh=fresh) as store:
+            report = asyncio.run(_evaluated(planned, place, store))
+            return _concluded(planned, place, store, report, as_json=as_json)
+
+
+def _dry_run(planned: Plan, *, as_json: bool) -> int:
+    guess = estimate(planned, planned.keys())
+    cells = [each.cell for each in planned.cells]
+    if as_json:
+        found = {"cells": cells, "scenarios": [s.id for s in planned.scenarios], "estimate": guess}
+        say(encode(msgspec.to_builtins(found)).decode())
+        return 0
+    for cell in cells:
+        say(f"{cell.model}  {cell.profile}  {cell.strategy}")
+    for skip in planned.skips:
+        say(f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}")
+    say(_headline(planned))
+    cost = "unknown" if guess.cost is None else f"${guess.cost:.2f}"
+    say(f"about {guess.requests} requests, estimated cost {cost}; nothing was sent")
+    return 0
+
+
+def _headline(planned: Plan) -> str:
+    count = sum(1 for _ in planned.keys(1))
+    trials = f"{planned.trials}{' or more' if planned.automatic else ''}"
+    return (
+        f"surecall {surecall.__version__}   {len(planned.cells)} cells x "
+        f"{len(planned.scenarios)} scenarios x {trials} trials = {count} runs"
+    )
+
+
+def _opened(planned: Plan, place: Venue, *, fresh: bool) -> Store:
+    settings = planned.settings
+    sheet = msgspec.to_builtins(sheet_for(planned, place.endpoint))
+    invocation = Invocation(
+        command=("surecall", *sys.argv[1:]), code=code_hash(), config={"sheet": sheet}
+    )
+    secrets = place.client.secrets
+    same = identity(settings) | {"version": surecall.__version__}
+    store = open_or_resume(
+        Path(settings.output_dir), same, invocation, fresh=fresh, secrets=secrets
+    )
+    try:
+        _check_prompts(planned, store)
+    except ConfigError:
+        store.close()
+        raise
+    if settings.verbose > 0:
+        recorded = len(store)
+        note(f"{_headline(planned)}{f', {recorded} recorded' if recorded else ''}")
+        note(f"run {store.directory.name}   Ctrl-C is safe: the same command continues")
+    return store
+
+
+def _check_prompts(planned: Plan, store: Store) -> None:
+    """Refuse to mix trials of a scenario with those of what it used to be."""
+    now = {scenario.id: scenario.prompt_hash for scenario in planned.scenarios}
+    for trial in store.trials():
+        name = trial.key.scenario
+        if trial.prompt_hash and now.get(name, trial.prompt_hash) != trial.prompt_hash:
+            raise ConfigError(
+                f"scenario {name!r} has changed since {store.directory.name} began; "
+                "start over with --fresh"
+            )
+
+
+async def _evaluated(planned: Plan, place: Venue, store: Store) -> Report:
+    stop = Stop()
+    loop = asyncio.get_running_loop()
+    for name in (signal.SIGINT, signal.SIGTERM):
+        loop.add_signal_handler(name, stop.request)
+    cells = [each.cell for each in planned.cells]
+    board = Board(cells, planned.settings.bar / 100, store.trials())
+    progress = Progress(planned, board, store.done_keys(infra=False))
+    with shown(progress, planned.settings.verbose) as take:
+        return await evaluate(planned, store, run_trial, lambda _: place.client, take, stop)
+
+
+def _concluded(planned: Plan, place: Venue, store: Store, report: Report, *, as_json: bool) -> int:
+    """Write the reports of the whole run, print this command's part, settle the exit code."""
+    settings = planned.settings
+    cells = [each.cell for each in planned.cells]
+    names = [scenario.id for scenario in planned.scenarios]
+    trials = [trial for trial in store.trials() if trial.key.cell in set(cells)]
+    summary = summarise(trials, cells=cells, scenarios=names)
+    advice = advised(summary, planned, place)
+    results = results_in(store)
+    everything = advised(summarise(store.trials()), planned, place)
+    write_reports(store.directory, results, store.meta, map(original_row, everything))
+    if as_json:
+        rows = msgspec.to_builtins(advice)
+        run = {"directory": str(store.directory), "ending": report.ending}
+        say(encode(document(results, run=run, recommendations=rows)).decode())
+    else:
+        _print(Board(cells, settings.bar / 100, trials), advice, summary)
+        note(f"report  {store.directory / 'report.md'}")
+    return _settled_code(settings, trials, summary, report)
+
+
+def advised(summary: Summary, planned: Plan, place: Venue) -> Sequence[Recommendation]:
+    """Return the advice for each model."""
+    known_as = {each.model.name: each.model.subject for each in planned.cells}
+    provider = "openrouter" if place.endpoint.simulated else place.endpoint.provider
+    return recommend(
+        candidates(summary.cells),
+        bar=planned.settings.bar / 100,
+        provider=provider,
+        catalog=place.library.catalog,
+        profiles=place.library.profiles,
+        known_as=known_as,
+    )
+
+
+def _print(board: Board, advice: Sequence[Recommendation], summary: Summary) -> None:
+    spelt = str if (sys.stdout.encoding or "").lower().startswith("utf") else plain
+    lines = [*board.lines(), "", *map(_advice, advice), ""]
+    changed = [pair for pair in summary.comparisons.rows if pair.fixed or pair.broken]
+    lines += map(_compared, changed)
+    say(spelt("\n".join(lines)))
+
+
+def _advice(each: Recommendation) -> str:
+    """Write one line: what to do with a model, with its figures, and why."""
+    name = f"{_SIGNS[each.decision]}  {each.model:<24}  {each.decided_profile:<28}"
+    why = "; ".join(note.rstrip(".") for note in each.notes)
+    if each.more_trials:
+        why = f"+{each.more_trials} runs would decide{f'; {why}' if why else ''}"
+    if each.tool.rate is None:
+        return f"{name}  {why}"
+    bounds = f"[{each.tool.low * 100:.1f}, {each.tool.high * 100:.1f}]"
+    return f"{name}  {each.tool.rate:6.1%}  {bounds:<14}  n={each.tool.n}  {why}".rstrip()
+
+
+def _compared(pair: Comparison) -> str:
+    first, second = pair.rates
+    return (
+        f"{pair.model} {pair.profile}: {pair.first} {first.k}/{first.n} -> {pair.second} "
+        f"{second.k}/{second.n}, fixed {pair.fixed}, broken {pair.broken}: {pair.verdict()}"
+    )
+
+
+def _settled_code(
+    settings: Settings, trials: Sequence[Trial], summary: Summary, report: Report
+) -> int:
+    if report.ending == "interrupted":
+        return INTERRUPTED
+    if report.ending == "unusable":
+        auth = any(trial.category in _AUTH for trial in trials)
+        return complain(report.error, WRONG_USAGE if auth else INCOMPLETE)
+    earlier = None
+    if settings.against:
+        directory = find_run(Path(settings.output_dir), settings.against)
+        with open_for_reading(directory) as other:
+            earlier = list(other.trials())
+    code, reasons = exit_code(settings, summary, report, trials, earlier)
+    for reason in reasons:
+        note(f"surecall: {reason}")
+    return code
+
+
+def code_hash() -> str:
+    """Return a hash of the program itself, for the record."""
+    root = Path(surecall.__file__).parent
+    digest = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return f"{surecall.__version__}+{digest.hexdigest()[:12]}"

@@ -1,0 +1,68 @@
+"""Gates: whether an evaluation came out well enough, and what its exit code says. Pure."""
+
+from collections.abc import Iterator, Sequence
+
+from surecall.cli.common import FAILED, INCOMPLETE
+from surecall.errors import ErrorCode
+from surecall.eval.harness_events import Report
+from surecall.eval.paired import compare_runs, outcomes
+from surecall.eval.settings_fields import Settings
+from surecall.eval.settings_parse import Gate
+from surecall.eval.summary import CellSummary, Summary
+from surecall.eval.trial import Trial
+
+# The endpoint has no such thing; another try would end the same way.
+_LASTING = frozenset({ErrorCode.NO_TOOL_USE_ENDPOINT})
+
+
+def exit_code(
+    settings: Settings,
+    summary: Summary,
+    report: Report,
+    trials: Sequence[Trial],
+    earlier: Sequence[Trial] | None,
+) -> tuple[int, list[str]]:
+    """Return the exit code and why: a gate that failed comes before a verdict left open."""
+    failed = [*_below(settings.fail_under, summary), *_regressed(trials, earlier)]
+    if failed:
+        return FAILED, failed
+    open_ends = list(_left_open(summary, report, trials))
+    return (INCOMPLETE, open_ends) if open_ends else (0, [])
+
+
+def _below(gate: Gate | None, summary: Summary) -> Iterator[str]:
+    if gate is None:
+        return
+    for each in summary.cells:
+        tool = each.totals.tool
+        reached = tool.rate if gate.observed else tool.low
+        if tool.rate is not None and (reached or 0.0) * 100 < gate.percent:
+            what = "rate" if gate.observed else "lower bound"
+            yield f"{_name(each)}: {what} {reached or 0.0:.1%} is below {gate.percent:g} %"
+
+
+def _regressed(trials: Sequence[Trial], earlier: Sequence[Trial] | None) -> Iterator[str]:
+    if earlier is None:
+        return
+    compared = compare_runs(outcomes(earlier), outcomes(trials))
+    for pair in (*compared.rows, *compared.overall):
+        if pair.verdict() == "worse":
+            where = " ".join(filter(None, (pair.model, pair.profile, pair.strategy))) or "over all"
+            counts = f"{pair.fixed} fixed, {pair.broken} broken"
+            yield f"{where}: significantly worse than before, {counts}"
+
+
+def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Iterator[str]:
+    if report.ending == "budget":
+        yield f"the budget is used up; {report.missing} trials were not run"
+    spoiled = [trial for trial in trials if trial.status == "infra"]
+    passing = [trial for trial in spoiled if trial.category not in _LASTING]
+    if passing:
+        causes = ", ".join(sorted({trial.category for trial in passing}))
+        yield f"{len(passing)} trials were spoiled ({causes}); the same command tries them again"
+    if not summary.totals.tool.n and not summary.totals.control.n:
+        yield "nothing was measured"
+
+
+def _name(each: CellSummary) -> str:
+    return f"{each.cell.model} {each.cell.profile} {each.cell.strategy}"

@@ -1,0 +1,140 @@
+"""What an evaluation shows while it goes on: a live board on a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Final
+
+from surecall.cli.board import Board, plain
+from surecall.cli.common import note
+from surecall.eval.harness_events import Finished, Notice, Planned, RateLimited, Started, Stopped
+from surecall.eval.matrix import Plan
+from surecall.eval.trial import Cell, Key
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+_BAR: Final = 30
+_PER_SECOND: Final = 4
+_WHY: Final = {
+    "interrupted": "stopping: trials under way are being finished; once more Ctrl-C stops now",
+    "budget": "stopping: the budget is used up",
+    "unusable": "stopping: the endpoint cannot be used",
+}
+
+
+class Progress:
+    """Counts what happens. `board` is how the cells stand."""
+
+    def __init__(self, plan: Plan, board: Board, done: set[Key]) -> None:
+        self.board = board
+        self._started = time.monotonic()
+        missing = (key for key in plan.keys(1) if key not in done)
+        self._left: Counter[Cell] = Counter(key.cell for key in missing)
+        self._wanted = self._recorded = self._finished = self._flying = self._retries = 0
+        self._spent = 0.0
+        self._limited = ""
+
+    def take(self, notice: Notice) -> None:
+        """Note what happened."""
+        match notice:
+            case Planned(wanted, recorded):
+                self._wanted, self._recorded = wanted, recorded
+            case Started():
+                self._flying += 1
+            case Finished(trial, spent):
+                self.board.add(trial)
+                self._left[trial.key.cell] -= 1
+                self._flying -= 1
+                self._finished += 1
+                self._retries += trial.retries
+                self._spent = spent
+            case RateLimited(provider, wait_s, _):
+                self._limited = f"   429 ({provider}, waiting {wait_s:.0f} s)"
+            case Stopped(reason, _):
+                self._limited = f"   {_WHY.get(reason, reason)}"
+
+    @property
+    def line(self) -> str:
+        """How far it is, in one line."""
+        done = self._recorded + self._finished
+        share = done / self._wanted if self._wanted else 1.0
+        bar = "━" * round(_BAR * share)
+        retries = f"   retries {self._retries}" if self._retries else ""
+        cost = f"   ${self._spent:.2f}" if self._spent else ""
+        return (
+            f"{bar:·<{_BAR}}  {done}/{self._wanted}   in flight {self._flying}{retries}{cost}"
+            f"{self._limited}{self._time_left()}"
+        )
+
+    def _time_left(self) -> str:
+        left = self._wanted - self._recorded - self._finished
+        if not self._finished or not left:
+            return ""
+        seconds = round((time.monotonic() - self._started) / self._finished * left)
+        return f"   {seconds // 60}:{seconds % 60:02} left"
+
+    def lines(self, width: int) -> list[str]:
+        """Return the whole display."""
+        return [*self.board.lines(width, left=self._left), "", self.line]
+
+    def cell_done(self, cell: Cell) -> bool:
+        """Whether a cell has all its trials."""
+        return self._left[cell] <= 0
+
+
+@contextmanager
+def shown(progress: Progress, verbosity: int) -> Iterator[Callable[[Notice], None]]:
+    """Show progress as fits where standard error leads; give what takes the notices."""
+    if verbosity <= 0:
+        yield progress.take
+    elif sys.stderr.isatty():
+        with _live(progress) as take:
+            yield take
+    else:
+        yield _spoken(progress, verbosity)
+
+
+def _spoken(progress: Progress, verbosity: int) -> Callable[[Notice], None]:
+    """Print one line for each finished cell, or, if wished, for each trial."""
+
+    def take(notice: Notice) -> None:
+        progress.take(notice)
+        match notice:
+            case Finished(trial, _) if verbosity > 1:
+                key = trial.key
+                where = f"{key.cell.model} {key.cell.profile} {key.cell.strategy} {key.scenario}"
+                note(f"{trial.status:7} {where} {key.trial} {trial.elapsed_ms} ms {trial.error}")
+            case Finished(trial, _) if progress.cell_done(trial.key.cell):
+                cell = trial.key.cell
+                tool = progress.board.standings[cell].tool
+                note(f"{cell.model} {cell.profile} {cell.strategy}: {tool.k}/{tool.n}")
+            case RateLimited() | Stopped():
+                note(progress.line)
+            case _:
+                pass
+
+    return take
+
+
+@contextmanager
+def _live(progress: Progress) -> Iterator[Callable[[Notice], None]]:
+    # Imported here: only an evaluation on a terminal needs it.
+    from rich.console import Console, Group  # noqa: PLC0415 - see above
+    from rich.live import Live  # noqa: PLC0415 - see above
+    from rich.text import Text  # noqa: PLC0415 - see above
+
+    console = Console(stderr=True)
+    unicode = (console.encoding or "").lower().startswith("utf")
+
+    def drawn() -> "RenderableType":
+        texts = progress.lines(console.width)[-console.height + 1 :]
+        spelt = texts if unicode else map(plain, texts)
+        return Group(*(Text(text, no_wrap=True, overflow="crop") for text in spelt))
+
+    with Live(
+        console=console, get_renderable=drawn, refresh_per_second=_PER_SECOND, transient=True
+    ):
+        yield progress.take

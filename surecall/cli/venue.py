@@ -1,0 +1,70 @@
+"""Where an evaluation takes place: a real endpoint, or the simulator in this process."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from surecall.catalog import ModelCatalog
+from surecall.eval.matrix import Library, models_at
+from surecall.eval.matrix_cells import Model
+from surecall.eval.settings_endpoint import Endpoint, endpoint_of, headers_of, limits_of
+from surecall.eval.settings_fields import Settings
+from surecall.sampling import SamplingCatalog
+from surecall.simulator.personas import PERSONAS, likeness_of
+from surecall.transport import OpenAICompatible
+
+SIMULATED = "The models are simulated: no network, no key, no real model is being measured."
+
+
+class Venue(msgspec.Struct, frozen=True):
+    """An endpoint, what can be chosen there, and the client that reaches it."""
+
+    endpoint: Endpoint
+    library: Library
+    client: OpenAICompatible
+
+
+def library_at(endpoint: Endpoint) -> Library:
+    """Return the models and profiles that an endpoint has to choose from."""
+    catalog = ModelCatalog.builtin()
+    models = simulated_models(catalog) if endpoint.simulated else models_at(endpoint, catalog)
+    return Library(models, catalog, SamplingCatalog.builtin())
+
+
+def simulated_models(catalog: ModelCatalog) -> tuple[Model, ...]:
+    """Return the personas; one for each model of the catalog stands in for it."""
+    listed = {persona.id for entry in catalog.models if (persona := likeness_of(entry.id))}
+    return tuple(
+        Model(
+            persona.id,
+            persona.provider,
+            imitates=persona.imitates,
+            simulated=True,
+            listed=persona.id in listed,
+        )
+        for persona in PERSONAS.values()
+    )
+
+
+@contextmanager
+def venue(settings: Settings) -> Iterator[Venue]:
+    """Open the place that the settings mean; a simulator lives as long as the block."""
+    endpoint = endpoint_of(settings)
+    library = library_at(endpoint)
+    limits = limits_of(settings)
+    if not endpoint.simulated:
+        client = OpenAICompatible(
+            endpoint.base_url,
+            endpoint.api_key,
+            api_prefix=endpoint.api_prefix,
+            headers=headers_of(settings, endpoint),
+            limits=limits,
+        )
+        yield Venue(endpoint, library, client)
+        return
+    # Imported here: a list of models needs no server.
+    from surecall.simulator.server import Simulator  # noqa: PLC0415 - see above
+
+    with Simulator(seed=settings.seed) as simulator:
+        yield Venue(endpoint, library, OpenAICompatible(simulator.url, limits=limits))

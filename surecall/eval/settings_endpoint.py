@@ -1,0 +1,97 @@
+"""Where an evaluation goes: which endpoint, with whose presets, under which limits."""
+
+from typing import Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from surecall.capabilities import canonical_provider
+from surecall.endpoint import Limits
+from surecall.errors import ConfigError
+from surecall.eval.settings_fields import OWN, ROUTER, Settings
+from surecall.eval.settings_parse import AUTO, SIMULATOR
+from surecall.types import Secret
+
+OPENROUTER_URL: Final = "https://openrouter.ai/api"
+JOBS: Final = 16
+_UNLIMITED_S: Final = 86_400.0
+_HOSTS: Final = {
+    "openrouter.ai": "openrouter",
+    "openai.com": "openai",
+    "deepseek.com": "deepseek",
+    "googleapis.com": "gemini",
+    "mistral.ai": "mistral",
+    "groq.com": "groq",
+    "together.xyz": "together",
+    "together.ai": "together",
+    "fireworks.ai": "fireworks",
+    "volces.com": "volcengine",
+}
+_STRANGER: Final = "custom"
+
+
+class Endpoint(msgspec.Struct, frozen=True):
+    """One endpoint. `explicit` says that its address was given, not taken for granted."""
+
+    base_url: str
+    api_prefix: str
+    provider: str
+    api_key: Secret | None = None
+    simulated: bool = False
+    explicit: bool = False
+
+
+def address_of(settings: Settings) -> str:
+    """Return the address to go to, which may be the simulator's word in place of one."""
+    return settings.base_url or (OPENROUTER_URL if settings.api_key else SIMULATOR)
+
+
+def endpoint_of(settings: Settings) -> Endpoint:
+    """Say where to go: to the given address; else to OpenRouter if there is a key for it.
+
+    With neither an address nor a key, the simulator is all there is.
+    """
+    base_url = address_of(settings)
+    if base_url == SIMULATOR:
+        return Endpoint(SIMULATOR, settings.api_prefix, SIMULATOR, simulated=True)
+    provider = canonical_provider(settings.endpoint) if settings.endpoint else _provider(base_url)
+    if _provider(base_url) == "openrouter" and settings.api_key is None:
+        raise ConfigError(
+            f"OpenRouter needs a key: set {ROUTER}API_KEY (or {OWN}API_KEY) in the environment or "
+            f"in .env, or pass --base-url {SIMULATOR} to run against the simulator"
+        )
+    return Endpoint(
+        base_url, settings.api_prefix, provider, settings.api_key, explicit=bool(settings.base_url)
+    )
+
+
+def limits_of(settings: Settings) -> Limits:
+    """Return the limits of a connection. Where there is to be none, a day stands for it."""
+    total = settings.client_timeout or _UNLIMITED_S
+    return Limits(
+        connect_s=settings.open_timeout or _UNLIMITED_S,
+        idle_s=settings.read_timeout or total,
+        total_s=total,
+        max_connections=max(jobs_of(settings), Limits().max_connections),
+    )
+
+
+def headers_of(settings: Settings, endpoint: Endpoint) -> dict[str, str]:
+    """Return the headers beside the usual ones; OpenRouter is asked who served a request."""
+    headers = {"HTTP-Referer": settings.http_referer, "X-Title": settings.x_title}
+    if endpoint.provider == "openrouter" and not endpoint.simulated:
+        headers["X-OpenRouter-Metadata"] = "enabled"
+    return {name: value for name, value in headers.items() if value}
+
+
+def jobs_of(settings: Settings) -> int:
+    """Return how many conversations may run at the same time."""
+    return JOBS if settings.jobs == AUTO else int(settings.jobs)
+
+
+def _provider(base_url: str) -> str:
+    host = urlsplit(base_url).hostname or ""
+    fitting = (
+        name for known, name in _HOSTS.items() if host == known or host.endswith(f".{known}")
+    )
+    return next(fitting, _STRANGER)

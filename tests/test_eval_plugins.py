@@ -1,0 +1,397 @@
+"""Scenarios that users bring along: functions, files, packages and recorded requests."""
+
+import asyncio
+import importlib.metadata
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner, tool
+from surecall.eval.plugins import choose, installed, is_file, load
+from surecall.eval.scenario import Heard, Scenario, expect, scenario
+from surecall.eval.trial import Cell, Key, Trial
+from surecall.eval.trial_run import Setup, run_trial
+from surecall.testing import ScriptedModel, calls, calls_many, says
+from surecall.types import JSON
+
+FILE = '''"""Two scenarios."""
+from surecall import tool
+from surecall.eval.scenario import expect, scenario
+
+@tool
+def look(place: str) -> str:
+    """Look somewhere."""
+    return "nothing"
+
+@scenario(tags=["mine"], tools=[look], system="Look around.")
+async def looks(run):
+    """Look once.
+
+    Nothing else.
+    """
+    out = await run("Look into the box.")
+    expect.called(out, "look", place="box")
+    expect.text(out, "Done.", lenient=True)
+
+@scenario()
+async def greets(run):
+    expect.contains(await run("Say hello."), "hello")
+
+again = greets
+'''
+SCHEMA: JSON = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+TOOLS = [{"type": "function", "function": {"name": "count", "parameters": SCHEMA}}]
+ASKED: JSON = {"messages": [{"role": "user", "content": "Count to 3."}], "tools": TOOLS}
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(FILE)
+    return path
+
+
+def trial(one: Scenario, *script: Any) -> Trial:
+    """Run one trial of a scenario against a script."""
+    config = ToolCallingConfig(tool_use_mode="enforced")  # type: ignore[arg-type]  # as people write it
+    setup = Setup(model="m", config=config, extra_attempts=0)
+    key = Key(Cell("m"), one.id, 1)
+    return asyncio.run(run_trial(key, one, setup, ScriptedModel(*script)))[0]
+
+
+def written(path: Path, *lines: Any) -> str:
+    texts = [line if isinstance(line, str) else json.dumps(line) for line in lines]
+    path.write_text("\n".join(texts))
+    return str(path)
+
+
+def test_a_file_offers_its_scenarios_each_once_and_in_order(file: Path) -> None:
+    looks, greets = load(str(file))
+    assert (looks.id, looks.summary, looks.tags) == ("looks", "Look once.", ("mine",))
+    assert (looks.uses_tools, greets.uses_tools, greets.summary) == (True, False, "")
+    assert [one.id for one in load(f"{file}::greets")] == ["greets"]
+
+
+def test_expectations_become_parts_of_the_score(file: Path) -> None:
+    (looks,) = load(f"{file}::looks")
+    good = trial(looks, calls("look", place="box"), says("done!"))
+    assert good.ok
+    assert (good.score.process, good.score.final, good.score.state) == (True, True, None)
+    assert good.score.facts == {"text_exact": False}
+    bad = trial(looks, calls("look", place="bag"), says("No idea."))
+    assert (bad.status, bad.category) == ("failed", "ASSERTION_FAILED")
+    assert bad.score.reasons == (
+        "look(place='box') was not called with success",
+        "the answer is 'No idea.', not 'Done.'",
+    )
+
+
+def test_a_scenario_without_tools_is_a_chat(file: Path) -> None:
+    (greets,) = load(f"{file}::greets")
+    assert trial(greets, says("Hello!")).ok
+    assert trial(greets, says("Go away.")).score.final is False
+
+
+def test_a_run_that_fails_inside_a_function_keeps_its_category(file: Path) -> None:
+    (looks,) = load(f"{file}::looks")
+    assert trial(looks, says("Done.")).category == "NO_TOOL_CALLS"
+
+
+def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
+    box: list[int] = []
+
+    @tool
+    def put(n: int) -> str:
+        """Put a number into the box."""
+        box.append(n)
+        return "ok"
+
+    @scenario(tools=lambda: [put], options={"seed": 7}, config={"tool_failure_policy": "tolerated"})
+    async def fills(run: Any) -> None:
+        first: Heard = await run("Put 1.")
+        expect.state(first, box, [1])
+        second: Heard = await run("And now?", history=first.history)
+        expect.not_called(second, "take")
+        expect.that(second, len(second.calls) == 1, "it called once")
+        expect.text(second, "Done.")
+        expect.state(second, box, [2])
+        expect.not_called(second, "put")
+
+    script = (calls("put", n=1), says("Done."), calls("put", n=1, call_id="b"), says("Done."))
+    score = trial(fills, *script).score
+    assert (score.state, score.process, score.final) == (False, False, True)
+    assert score.reasons == ("the state is [1, 1], not [2]", "put was called")
+    assert score.facts == {"text_exact": True}
+
+
+def test_a_plain_assert_is_a_reason_and_any_other_error_is_not_the_models_fault() -> None:
+    @scenario()
+    async def asserts(run: Any) -> None:
+        out = await run("Hi.")
+        assert out.text == "Hello.", "it should greet"
+
+    @scenario()
+    async def breaks(run: Any) -> None:
+        raise KeyError((await run("Hi.")).text)
+
+    @scenario()
+    async def too_early(_run: Any) -> None:
+        raise AssertionError
+
+    @scenario()
+    async def idle(_run: Any) -> None:
+        """Do nothing."""
+
+    failed = trial(asserts, says("Bye."))
+    assert (failed.status, failed.score.reasons) == (
+        "failed",
+        ("assertion failed: it should greet",),
+    )
+    assert (trial(breaks, says("Bye.")).status, trial(too_early).category) == ("infra", "EXCEPTION")
+    with pytest.raises(ConfigError, match="never calls"):
+        trial(idle)
+
+
+def test_the_hash_of_a_function_follows_its_code() -> None:
+    @scenario(name="one")
+    async def first(run: Any) -> None:
+        await run("a")
+
+    @scenario(name="one")
+    async def second(run: Any) -> None:
+        await run("b")
+
+    space: dict[str, Any] = {"scenario": scenario}
+    exec("@scenario()\nasync def typed(run):\n    await run('a')", space)  # noqa: S102  # no source
+
+    assert first.prompt_hash != second.prompt_hash
+    assert space["typed"].source
+
+
+@pytest.mark.parametrize("name", ["a b", "!x", "all", "../x", "_x"])
+def test_a_name_that_no_report_could_carry_is_refused(name: str) -> None:
+    async def nothing(_run: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="cannot be called"):
+        scenario(name=name)(nothing)
+
+
+def test_a_scenario_must_be_an_async_function() -> None:
+    with pytest.raises(ConfigError, match="async function"):
+        scenario(name="x")(lambda _run: None)  # type: ignore[arg-type, return-value]  # the point
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("x = (\n", ":1: '(' was never closed"),
+        ("import json\njson.loads('{')\n", ":2: JSONDecodeError: "),
+        ("import no_such_module_at_all\n", ":1: ModuleNotFoundError: "),
+        ("x = 1\n", ": there is no scenario in it"),
+        (
+            "from surecall.eval.scenario import scenario\n@scenario()\ndef f(run): ...\n",
+            ":2: scenario f must be an async function of `run`",
+        ),
+    ],
+)
+def test_a_broken_file_is_told_in_one_line_with_its_place(
+    tmp_path: Path, text: str, told: str
+) -> None:
+    path = tmp_path / "broken.py"
+    path.write_text(text)
+    with pytest.raises(ConfigError) as error:
+        load(str(path))
+    assert str(error.value).startswith(f"{path}{told}")
+    assert "\n" not in str(error.value)
+
+
+def test_what_is_not_there_is_told_with_a_suggestion(file: Path, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match='did you mean "looks"'):
+        load(f"{file}::look")
+    (tmp_path / "notes.txt").write_text("?")
+    with pytest.raises(ConfigError, match="not a Python file"):
+        load(str(tmp_path / "notes.txt"))
+    with pytest.raises(ConfigError, match="no scenario file"):
+        load(str(tmp_path / "nowhere.py"))
+
+
+def test_a_folder_offers_all_its_files_but_not_the_private_ones(file: Path) -> None:
+    written(file.parent / "log.jsonl", ASKED)
+    (file.parent / "_helper.py").write_text("raise SystemError")
+    (file.parent / "notes.txt").write_text("?")
+    assert [one.id for one in load(str(file.parent))] == ["log_001", "looks", "greets"]
+
+
+def test_an_expression_mixes_names_groups_and_files(file: Path) -> None:
+    assert [one.id for one in choose(f"simple,{file}::looks")] == [
+        "happy_path",
+        "chat_only",
+        "looks",
+    ]
+    assert [one.id for one in choose(str(file))] == ["looks", "greets"]
+    assert len(choose("")) == 5
+    (greets,) = load(f"{file}::greets")
+    assert [one.id for one in choose("greets", [greets])] == ["greets"]
+    with pytest.raises(ConfigError, match="two scenarios are called 'looks'"):
+        choose(f"{file}::looks,{file}::looks")
+
+
+def test_files_are_known_by_their_looks() -> None:
+    assert all(map(is_file, ("a.py", "a.py::b", "a.jsonl", "folder/", "x/y")))
+    assert not any(map(is_file, ("happy_path", "!chat_only", "all", "happy*")))
+
+
+class Entry:
+    """An installed entry point."""
+
+    def __init__(self, name: str, value: Any) -> None:
+        self.name = name
+        self._value = value
+
+    def load(self) -> Any:
+        if isinstance(self._value, Exception):
+            raise self._value
+        return self._value
+
+
+@pytest.fixture
+def entries(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Entry]]:
+    known: list[Entry] = []
+    monkeypatch.setattr(importlib.metadata, "entry_points", lambda **_: known)
+    return iter([known])
+
+
+def test_packages_offer_one_scenario_or_several(entries: Iterator[list[Entry]], file: Path) -> None:
+    looks, greets = load(str(file))
+    known = next(entries)
+    known += [Entry("one", looks), Entry("several", [greets, "something else"])]
+    assert installed() == (looks, greets)
+    known.append(Entry("again", looks))
+    with pytest.raises(ConfigError, match="two scenarios"):
+        installed()
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        (ImportError("gone"), "ImportError: gone"),
+        (ConfigError("bad name"), "bad name"),
+        (7, "offers no scenario"),
+        ([], "offers no scenario"),
+    ],
+)
+def test_a_broken_package_is_named(entries: Iterator[list[Entry]], value: Any, told: str) -> None:
+    next(entries).append(Entry("acme", value))
+    with pytest.raises(ConfigError, match="entry point 'acme'") as error:
+        installed()
+    assert told in str(error.value)
+
+
+def recorded(tmp_path: Path, **more: Any) -> Scenario:
+    (one,) = load(written(tmp_path / "log.jsonl", "", ASKED | more))
+    return one
+
+
+def test_a_recorded_request_goes_out_as_it_was(tmp_path: Path) -> None:
+    system = {"role": "system", "content": "Be brief."}
+    user = ASKED["messages"][0]
+    one = recorded(
+        tmp_path,
+        messages=[system, user],
+        model="theirs",
+        temperature=0.5,
+        stream=True,
+        tool_choice="required",
+        id="counts",
+        tags=["log"],
+    )
+    assert (one.id, one.tags, one.system) == ("counts", ("log",), "Be brief.")
+    model = ScriptedModel(calls("count", n=3))
+    stage = one.begin("ws")
+    runner = ToolLoopRunner(
+        client=model,
+        model="ours",
+        registry=stage.registry,
+        executor=stage.executor,
+        config=one.adapted(ToolCallingConfig()),
+        system=one.system,
+        llm_options_defaults=one.options,
+    )
+    asyncio.run(stage.play(runner.run))
+    (sent,) = model.requests
+    assert sent["messages"] == [system, user]
+    assert (sent["model"], sent["temperature"], sent["tool_choice"]) == ("ours", 0.5, "required")
+    assert [item["function"]["name"] for item in sent["tools"]] == ["count"]
+
+
+@pytest.mark.parametrize(
+    ("expected", "reply", "reasons"),
+    [
+        ({}, calls("count", n=3), ()),
+        ({}, says("1 2 3"), ()),
+        ({"tool_call": True, "tools": ["count"]}, calls("count", n=3), ()),
+        ({"tool_call": True}, says("1 2 3"), ("no tool was called",)),
+        ({"tool_call": False}, calls("count", n=3), ("a tool was called",)),
+        ({"tools": ["count"]}, says("1 2 3"), ("count was not called",)),
+        ({"text": "3"}, says("1 2 3"), ()),
+        ({"text": "4"}, says("1 2 3"), ("the answer does not contain '4'",)),
+    ],
+)
+def test_a_reply_is_judged_by_what_was_expected(
+    tmp_path: Path, expected: JSON, reply: JSON, reasons: tuple[str, ...]
+) -> None:
+    done = trial(recorded(tmp_path, expect=expected), reply)
+    assert (done.ok, done.score.reasons) == (not reasons, reasons)
+    assert len(done.requests) == 1
+
+
+def test_calls_must_fit_their_schemas_but_may_be_several(tmp_path: Path) -> None:
+    one = recorded(tmp_path, parallel_tool_calls=False)
+    wrong = trial(one, calls("count", n="three"))
+    assert (wrong.status, wrong.score.facts["schema_valid"]) == ("failed", False)
+    assert wrong.score.reasons[0].startswith("count: ARGUMENT_ERROR: ")
+    assert trial(one, calls("guess")).score.reasons[0].startswith("guess: TOOL_NOT_ALLOWED: ")
+    two = calls_many(calls("count", n=1), calls("count", n=2))
+    assert trial(one, two).ok
+
+
+def test_a_recorded_request_without_tools_is_a_chat_and_a_blank_reply_is_one(
+    tmp_path: Path,
+) -> None:
+    one = recorded(tmp_path, tools=[])
+    assert not one.uses_tools
+    assert trial(one, says("1 2 3")).ok
+    assert trial(one, says("")).category == "EMPTY_ASSISTANT_TEXT"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("{", "Input data was truncated"),
+        ("[]", "Expected `object`"),
+        ('{"tools": []}', "missing required field `messages`"),
+        ('{"messages": []}', "messages is empty"),
+        (json.dumps(ASKED | {"expect": {"tool": True}}), "unknown field `tool`"),
+        (json.dumps(ASKED | {"id": "a/b"}), "cannot be called"),
+        (json.dumps(ASKED | {"tools": [{"type": "function"}]}), "tool definition"),
+        (json.dumps(ASKED | {"response_format": {}}), "response_format"),
+    ],
+)
+def test_a_broken_line_is_told_with_its_number(tmp_path: Path, line: str, told: str) -> None:
+    path = written(tmp_path / "log.jsonl", ASKED, line)
+    with pytest.raises(ConfigError) as error:
+        load(path)
+    assert str(error.value).startswith(f"{path}:2: ")
+    assert told in str(error.value)
+
+
+def test_other_failures_of_a_recorded_request_stay_failures(tmp_path: Path) -> None:
+    stage = recorded(tmp_path).begin("ws")
+    runner = ToolLoopRunner(
+        client=ScriptedModel(says("")), model="m", registry=stage.registry, executor=stage.executor
+    )
+    with pytest.raises(RunFailed, match="EMPTY_FINAL"):
+        asyncio.run(stage.play(runner.run))

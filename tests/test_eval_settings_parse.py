@@ -1,0 +1,139 @@
+"""How people write settings: what each kind of value may look like, and what it may not."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.errors import ConfigError
+from surecall.eval import settings_parse as read
+from surecall.eval.settings_parse import Gate, Reader, Shard, parse_dotenv
+
+
+def refusal(reader: Reader, value: Any) -> str:
+    with pytest.raises(ConfigError) as problem:
+        reader(value)
+    return str(problem.value)
+
+
+@pytest.mark.parametrize(
+    ("reader", "written", "meant"),
+    [
+        pytest.param(read.text, " a b ", "a b", id="text"),
+        pytest.param(read.expression, " a ,, !b ", "a,!b", id="filter"),
+        pytest.param(read.expression, ["a", " b "], "a,b", id="filter-list"),
+        pytest.param(read.names, ("a", ""), ("a",), id="names-tuple"),
+        pytest.param(read.allowlist, "a,b", ("a", "b"), id="allowlist"),
+        pytest.param(read.allowlist, "a,all", None, id="allowlist-all"),
+        pytest.param(read.transforms, "auto", None, id="transforms-auto"),
+        pytest.param(read.transforms, "Off", (), id="transforms-off"),
+        pytest.param(read.transforms, "middle-out", ("middle-out",), id="transforms"),
+        pytest.param(read.transforms, "none,other", ("none", "other"), id="transforms-two"),
+        pytest.param(read.whole(0), " 7 ", 7, id="whole-text"),
+        pytest.param(read.whole(0), 7.0, 7, id="whole-float"),
+        pytest.param(read.number(0, 1), "0.5", 0.5, id="number"),
+        pytest.param(read.positive, "2", 2.0, id="positive"),
+        pytest.param(read.seconds, "1.5", 1.5, id="seconds"),
+        pytest.param(read.seconds, "-1", None, id="no-limit"),
+        pytest.param(read.percent, "90 %", 90.0, id="percent"),
+        pytest.param(read.percent, 90, 90.0, id="percent-number"),
+        pytest.param(read.gate, "90", Gate(90.0), id="gate"),
+        pytest.param(read.gate, 87.5, Gate(87.5), id="gate-number"),
+        pytest.param(read.gate, "90:observed", Gate(90.0, observed=True), id="gate-observed"),
+        pytest.param(read.gate, "90:lower", Gate(90.0), id="gate-lower"),
+        pytest.param(read.count_or_auto, "AUTO", "auto", id="auto"),
+        pytest.param(read.count_or_auto, 3, 3, id="count"),
+        pytest.param(read.yes_no, "Yes", True, id="yes"),
+        pytest.param(read.yes_no, "0", False, id="no"),
+        pytest.param(read.yes_no, False, False, id="no-itself"),
+        pytest.param(read.level, "2", 2, id="level"),
+        pytest.param(read.level, 9, 2, id="level-high"),
+        pytest.param(read.level, "true", 1, id="level-yes"),
+        pytest.param(read.level, False, 0, id="level-no"),
+        pytest.param(read.choice("mode", ("on", "off")), " ON ", "on", id="choice"),
+        pytest.param(read.json_object, '{"top_k": 4}', {"top_k": 4}, id="json"),
+        pytest.param(read.json_object, {"top_k": 4}, {"top_k": 4}, id="table"),
+        pytest.param(read.shard, "2/4", Shard(2, 4), id="shard"),
+        pytest.param(read.address, "http://localhost:1/v1", "http://localhost:1/v1", id="url"),
+        pytest.param(read.address, "Simulator", "sim", id="simulator"),
+        pytest.param(read.prefix, "v1/", "/v1", id="prefix"),
+        pytest.param(read.prefix, "", "", id="no-prefix"),
+    ],
+)
+def test_a_value_is_read_as_it_is_meant(reader: Reader, written: object, meant: object) -> None:
+    assert reader(written) == meant
+
+
+@pytest.mark.parametrize(
+    ("reader", "written", "complaint"),
+    [
+        pytest.param(read.text, 3, "must be text", id="text"),
+        pytest.param(read.names, 3, "must be a list of names", id="names"),
+        pytest.param(read.names, ["a", 3], "must be a list of names", id="names-mixed"),
+        pytest.param(read.whole(1), "0", "a whole number of at least 1", id="whole-low"),
+        pytest.param(read.whole(0, 5), "6", "a whole number from 0 to 5", id="whole-high"),
+        pytest.param(read.whole(0), 1.5, "a whole number", id="whole-fraction"),
+        pytest.param(read.whole(0), True, "a whole number", id="whole-bool"),
+        pytest.param(read.whole(0), float("inf"), "a whole number", id="whole-infinite"),
+        pytest.param(read.number(), "ten", 'a number, not "ten"', id="number"),
+        pytest.param(read.number(0, 1), "1.5", "a number from 0 to 1", id="number-high"),
+        pytest.param(read.number(0), "nan", "a number from 0", id="number-nan"),
+        pytest.param(read.positive, "0", "a number above zero", id="positive"),
+        pytest.param(read.percent, "101", "from 0 to 100 percent", id="percent"),
+        pytest.param(read.gate, "90:guess", "90:observed", id="gate"),
+        pytest.param(read.count_or_auto, "many", "or auto", id="auto"),
+        pytest.param(read.count_or_auto, 0, "at least 1", id="count"),
+        pytest.param(read.yes_no, "maybe", "1 or 0", id="yes-no"),
+        pytest.param(read.choice("mode", ("enforced",)), "enforce", 'mean "enforced"', id="choice"),
+        pytest.param(read.json_object, "{", "not even JSON", id="json"),
+        pytest.param(read.json_object, "[]", "a JSON object", id="json-list"),
+        pytest.param(read.json_object, '{"model": "x"}', "cannot set model", id="json-reserved"),
+        pytest.param(read.shard, "5/4", "such as 1/4", id="shard-high"),
+        pytest.param(read.shard, "4", "such as 1/4", id="shard-one"),
+        pytest.param(read.address, "localhost", "http://", id="address"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused(
+    reader: Reader, written: object, complaint: str
+) -> None:
+    assert complaint in refusal(reader, written)
+
+
+@pytest.mark.parametrize("written", ["sk-or-v1-0123456789", "x" * 41])
+def test_what_may_be_a_key_is_not_repeated(written: str) -> None:
+    assert written not in refusal(read.whole(0), written)
+
+
+def test_a_key_is_wrapped_and_a_broken_one_is_not_repeated() -> None:
+    assert "secret-123" not in repr(read.key(" secret-123 "))
+    assert "two words" not in refusal(read.key, "two words")
+
+
+def test_a_dotenv_file_is_read_without_surprises() -> None:
+    content = (
+        "\ufeff# a comment\n"
+        "A=1\n"
+        "export B = two words # said aside\n"
+        "C='quoted # and kept' # not kept\n"
+        'D="$A"\n'
+        "E=#nothing\n"
+        "F='open\n"
+        "no equals sign\n"
+        "=no name\n"
+        "A=2\n"
+    )
+
+    assert parse_dotenv(content) == {
+        "A": "2",
+        "B": "two words",
+        "C": "quoted # and kept",
+        "D": "$A",
+        "E": "",
+        "F": "'open",
+    }
+
+
+@given(st.text())
+def test_any_text_is_a_dotenv_file(content: str) -> None:
+    assert all(name for name in parse_dotenv(content))

@@ -1,0 +1,119 @@
+"""The tables: in the original's columns, and safe against any text."""
+
+from xml.etree import ElementTree as ET
+
+from surecall.eval.render import Column, Sheet, results_of
+from surecall.eval.render_junit import junit
+from surecall.eval.render_markdown import (
+    MATRIX_COLUMNS,
+    SIMULATED,
+    matrix,
+    recommendation_table,
+    report,
+)
+from surecall.eval.render_summary import summary
+from surecall.eval.trial import Cell, Trial
+from tests.eval_results import HOSTILE, NAMES, sheet, trial
+
+
+def failures(cell: Cell, scenario: str, count: int, category: str) -> list[Trial]:
+    return [
+        trial(
+            cell,
+            scenario,
+            number,
+            "failed" if number <= count else "passed",
+            category=category,
+            elapsed_ms=12,
+        )
+        for number in range(1, 11)
+    ]
+
+
+def test_the_matrix_has_the_originals_columns_and_words() -> None:
+    cell = Cell("deepseek/deepseek-chat-v3-0324:nitro")
+    made = [
+        *failures(cell, "happy_path", 2, "ASSERTION_FAILED"),
+        *failures(cell, "missing_workspace_id", 4, "TOOL_ERROR"),
+        *failures(cell, "type_error_recovery", 4, "ASSERTION_FAILED"),
+        *failures(cell, "long_arguments_guard", 3, "ASSERTION_FAILED"),
+        *(trial(cell, "chat_only", number, elapsed_ms=9999) for number in range(1, 11)),
+    ]
+    order = ("happy_path", "missing_workspace_id", "type_error_recovery")
+    rows = matrix(results_of(sheet(cell, scenarios=order), made)).splitlines()
+
+    assert rows[0] == f"| {' | '.join(name.removesuffix(':') for name in MATRIX_COLUMNS)} |"
+    assert rows[1] == "|---|---|---:|---:|---:|---:|---|"
+    assert rows[2] == (
+        "| `deepseek/deepseek-chat-v3-0324:nitro` | `default` | 27/40 | 67.5% [52.0, 79.9] | 10/10 "
+        "| 12 | missing_workspace_id x4; type_error_recovery x4; ASSERTION_FAILED x9 |"
+    )
+
+
+def test_the_report_says_what_is_simulated_spoiled_and_recommended() -> None:
+    column = Column(Cell("sim/a", strategy="raw"), simulated=True)
+    other = Column(Cell("sim/a"), simulated=True)
+    made = [trial(column.cell, status="infra"), trial(other.cell), trial(other.cell, "chat_only")]
+    text = report(
+        results_of(Sheet((column, other), NAMES), made),
+        [("sim/a", "default (no overrides)", "-", "Yes", "100% of 1 trial")],
+    )
+
+    assert SIMULATED in text
+    assert "- Spoiled by the infrastructure, in no tool rate: 1" in text
+    assert "| `sim/a` | `default` | `raw` | - | - | - | - | infra x1 (not scored) |" in text
+    assert "- Tool scenarios only (without `chat_only`): `1/1` ok (`100.00%`)" in text
+    assert "| `sim/a` | default (no overrides) | - | Yes | 100% of 1 trial |" in text
+    assert SIMULATED not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+
+
+def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
+    cell = Cell(HOSTILE, HOSTILE)
+    made = [trial(cell, HOSTILE, status="failed", category=HOSTILE)]
+    for table in (
+        matrix(results_of(sheet(), made)),
+        recommendation_table([(HOSTILE, HOSTILE, HOSTILE, "", HOSTILE)]),
+    ):
+        _, ruler, row = table.splitlines()
+        assert row.count("|") == ruler.count("|")
+        assert not set("<\x1b\n\\[]") & set(row.replace(" [0.0, 79.3]", ""))
+        assert "`" not in row
+
+
+def test_junit_tells_failures_from_errors_and_survives_any_text() -> None:
+    cell = Cell(HOSTILE)
+    made = [
+        trial(cell, HOSTILE, 1, elapsed_ms=1500),
+        trial(cell, HOSTILE, 2, "failed", error=HOSTILE, hint=HOSTILE),
+        trial(cell, HOSTILE, 3, "infra"),
+        trial(cell, HOSTILE, 4, "skipped", error="tools are off"),
+    ]
+    results = results_of(Sheet((Column(cell, simulated=True),)), made)
+    root = ET.fromstring(junit(results).encode())  # noqa: S314 - our own text
+
+    (suite,) = root
+    counts = {"tests": "4", "failures": "1", "errors": "1", "skipped": "1", "time": "1.500"}
+    assert {key: suite.attrib[key] for key in counts} == root.attrib == counts
+    cases = suite.findall("testcase")
+    assert [[child.tag for child in case] for case in cases] == [
+        [],
+        ["failure"],
+        ["error"],
+        ["skipped"],
+    ]
+    failure, error = cases[1][0], cases[2][0]
+    assert "<script>\n[a](b)]]>" in str(failure.get("message"))
+    assert (error.get("type"), error.get("message")) == ("TIMEOUT", "TIMEOUT")
+    assert suite.find("properties/property[@name='simulated']") is not None
+
+
+def test_a_cell_in_which_nothing_could_run_has_no_rates() -> None:
+    cell = Cell("minimax/minimax-m2-her")
+    results = results_of(sheet(cell), [trial(cell, status="skipped")])
+    (item,) = summary(results, ts="", output_dir="")["models"]
+
+    assert (item["runs"], item["skipped"], item["run_results"]) == (0, 1, [])
+    assert (item["ok_rate"], item["tool_ok_rate"], item["tool_ok_interval"]) == (None, None, None)
+    assert "| `minimax/minimax-m2-her` | `default` | - | - | - | - | - |" in matrix(results)
+    assert "- Skipped, because they cannot apply: 1" in report(results)
+    assert "- Overall: none" in report(results)
