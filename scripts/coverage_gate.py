@@ -11,7 +11,6 @@ EDGE = (
     "surecall/dispatch.py",
     "surecall/eval/database.py",
     "surecall/eval/harness.py",
-    "surecall/eval/limiter.py",
     "surecall/eval/plugins.py",
     "surecall/eval/render_files.py",
     "surecall/eval/rundirs.py",

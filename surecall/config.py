@@ -74,6 +74,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     # Reading
     text_calls: TextCalls = "off"
+    strip_thinking: bool = True
     coerce_arguments: bool = False
     decode_html_entities: bool = False
     stringify_containers: bool = False

@@ -36,6 +36,8 @@ HELP: dict[str, str] = {
     "validate_arguments": "Check arguments against the tool's schema before it runs.",
     "text_calls": "Whether calls that came as text are read: `marked` believes marks that mean "
     "nothing else, `any` also naked JSON and the like, for known tools.",
+    "strip_thinking": "Keep what stands in `<think>` and its kind out of the answer; it goes to "
+    "the reply's reasoning.",
     "coerce_arguments": "Fit arguments to the tool's schema before they are checked, where that "
     'loses nothing: `"2"` becomes 2 for an integer, a null for an optional is dropped.',
     "decode_html_entities": "Read `&amp;` and its kind in arguments as the characters they stand "

@@ -151,7 +151,10 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         config.response_transforms, raw if isinstance(raw, dict) else {}, fired
     )
     salvaged = FAILED_GENERATION in fired
-    message = with_text_calls(message, plan.tools, "any" if salvaged else config.text_calls, fired)
+    mode = "any" if salvaged else config.text_calls
+    message = with_text_calls(
+        message, plan.tools, mode, fired, strip_thinking=config.strip_thinking
+    )
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))

@@ -8,7 +8,7 @@ looked at, never tool output or what a user wrote.
 from collections.abc import Sequence
 from typing import Literal, TypeAlias
 
-from surecall.dialects import Found, Recovered, recover
+from surecall.dialects import Found, Recovered, recover, without_thoughts
 from surecall.types import JSON, ToolSpec
 from surecall.wire import raw_calls, text_of
 
@@ -20,18 +20,33 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 
 
 def with_text_calls(
-    message: JSON, tools: Sequence[ToolSpec], mode: TextCalls, fired: list[str]
+    message: JSON,
+    tools: Sequence[ToolSpec],
+    mode: TextCalls,
+    fired: list[str],
+    *,
+    strip_thinking: bool = True,
 ) -> JSON:
-    """Return a raw message with the calls of its text lifted out, or the very same one."""
-    if mode == "off" or raw_calls(message):
-        return message
-    weak = mode == "any"
+    """Return a raw message with the calls of its text lifted out, or the very same one.
+
+    Unless told otherwise, thoughts leave the text as well, also where no calls are looked for.
+    """
     content = text_of(message.get("content"))
+    if raw_calls(message) or (mode == "off" and not strip_thinking):
+        return message
+    if mode == "off":
+        return _without_thoughts(message, without_thoughts(content), fired)
+    weak = mode == "any"
     if not content.strip():
         return _from_thoughts(message, tools, fired, weak=weak)
-    found = recover(content, tools, weak=weak)
+    found = recover(content, tools, weak=weak, keep_reasoning=not strip_thinking)
     if found.calls:
-        return _lifted(message, found, found.calls, fired)
+        return _lifted(message, found, fired)
+    return _without_thoughts(message, found, fired) if strip_thinking else message
+
+
+def _without_thoughts(message: JSON, found: Recovered, fired: list[str]) -> JSON:
+    """Move thoughts to where a provider would have put them; a reply of thoughts alone stays."""
     if not found.reasoning or not found.text.strip():
         return message
     fired.append(THINKING)
@@ -48,14 +63,14 @@ def _from_thoughts(
             found = recover(thoughts, tools, weak=weak)
             whole = [call for call in found.calls if not call.truncated]
             if whole:
-                return _lifted(message, Recovered(""), whole[-1:], fired)
+                return _lifted(message, Recovered("", (whole[-1],)), fired)
     return message
 
 
-def _lifted(message: JSON, found: Recovered, calls: Sequence[Found], fired: list[str]) -> JSON:
-    fired += dict.fromkeys(f"text_call_{call.dialect}" for call in calls)
+def _lifted(message: JSON, found: Recovered, fired: list[str]) -> JSON:
+    fired += dict.fromkeys(f"text_call_{call.dialect}" for call in found.calls)
     thoughts = {"reasoning_content": found.reasoning} if found.reasoning else {}
-    lifted = {"content": found.text, "tool_calls": [_raw(call) for call in calls]}
+    lifted = {"content": found.text, "tool_calls": [_raw(call) for call in found.calls]}
     return thoughts | message | lifted
 
 

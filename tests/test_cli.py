@@ -197,7 +197,7 @@ def test_the_address_is_announced_and_given_back(capsys: pytest.CaptureFixture[s
 
     async def serve_until_announced() -> None:
         serving = asyncio.create_task(sim._serve(simulator))
-        while not simulator.url:
+        while not simulator.url:  # noqa: ASYNC110  # it tells nobody
             await asyncio.sleep(0.005)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)

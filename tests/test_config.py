@@ -124,6 +124,7 @@ DEFAULTS: JSON = {
     "max_tool_definitions_bytes": 200_000,
     "validate_arguments": True,
     "text_calls": "off",
+    "strip_thinking": True,
     "coerce_arguments": False,
     "decode_html_entities": False,
     "stringify_containers": False,

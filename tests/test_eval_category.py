@@ -22,6 +22,7 @@ from surecall.outcome import failure as failure_of
 from surecall.state import Fail
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.types import JSON
+from tests.spec import proves
 
 ONCE = RetryPolicy(attempts=1)
 WRONG = Score(final=False, reasons=("the text is wrong", "so is the state"))
@@ -58,6 +59,7 @@ def failed(*script: Any, mode: str = "enforced", **config: Any) -> Verdict:
     return of_failure(result)
 
 
+@proves("C127")
 @pytest.mark.parametrize(
     ("status", "category", "infra"),
     [
@@ -126,12 +128,14 @@ def test_what_the_model_or_the_conversation_did_is_a_failure(
     assert of_fault(Fault(code, "no", status)).status == "failed"
 
 
+@proves("C133")
 def test_a_router_without_an_endpoint_for_tools_is_no_failure_of_the_model() -> None:
     body = {"error": {"message": "No endpoints found that support tool use.", "code": 404}}
     verdict = failed(failure(404, body))
     assert (verdict.status, verdict.category) == ("infra", "NO_TOOL_USE_ENDPOINT")
 
 
+@proves("C130")
 @pytest.mark.parametrize(
     ("metadata", "hint"),
     [
@@ -150,6 +154,7 @@ def test_a_good_run_has_no_category() -> None:
     assert answered(calls("ping"), says("ok"), score=Score()) == Verdict("passed")
 
 
+@proves("C131")
 def test_an_assertion_without_any_call_is_about_the_calls() -> None:
     without = answered(says("no"))
     assert without.category == "NO_TOOL_CALLS"
@@ -158,6 +163,7 @@ def test_an_assertion_without_any_call_is_about_the_calls() -> None:
     assert answered(says("no"), tools_on=False).category == "ASSERTION_FAILED"
 
 
+@proves("C132")
 def test_a_tool_use_error_keeps_its_code_also_when_the_text_is_long() -> None:
     verdict = failed(says("I would rather talk. " * 40))
     assert (verdict.status, verdict.category) == ("failed", "NO_TOOL_CALLS")

@@ -29,6 +29,7 @@ from surecall.eval.settings_parse import Shard
 from surecall.eval.trial import Cell, Key
 from surecall.presets import TAG_FALLBACK
 from surecall.sampling import SamplingCatalog
+from tests.spec import proves
 
 CATALOG, PROFILES = ModelCatalog.builtin(), SamplingCatalog.builtin()
 ROUTER = Endpoint(OPENROUTER_URL, "/v1", "openrouter")
@@ -63,6 +64,7 @@ def config_of(**changes: Any) -> ToolCallingConfig:
     return only_cell(**changes).config
 
 
+@proves("C120")
 def test_a_filter_keeps_the_order_of_the_catalog() -> None:
     assert models("google,!google/gemini-3-pro-preview:*") == [
         "google/gemini-2.5-flash:nitro",
@@ -71,6 +73,7 @@ def test_a_filter_keeps_the_order_of_the_catalog() -> None:
     assert models("openai/gpt-5.2,x_ai") == ["x-ai/grok-4.1-fast", "openai/gpt-5.2:nitro"]
 
 
+@proves("I25")
 def test_all_but_one_leaves_that_one_out() -> None:
     everything = models("all")
 
@@ -91,12 +94,12 @@ def test_an_unknown_model_is_not_the_same_as_an_empty_choice() -> None:
 
 
 def test_an_unlisted_model_needs_the_address_of_its_endpoint() -> None:
-    with pytest.raises(ConfigError, match="nothing is called"):
+    with pytest.raises(ConfigError, match="unknown model"):
         models("qwen/qwen9")
 
     router = Endpoint(OPENROUTER_URL, "/v1", "openrouter", explicit=True)
     assert models("qwen/qwen9,x_ai", router) == ["x-ai/grok-4.1-fast", "qwen/qwen9"]
-    with pytest.raises(ConfigError, match="nothing is called"):
+    with pytest.raises(ConfigError, match="unknown model"):
         models("qwen/qwen9*", router)
 
 
@@ -113,7 +116,7 @@ def test_the_simulator_serves_likenesses_by_what_they_imitate_and_others_by_name
     assert models("sim", SIM) == ["sim/like-grok", "sim/like-gemini"]
     assert models("sim/clean,grok", SIM) == ["sim/like-grok", "sim/clean"]
     assert models("sim/c*", SIM) == ["sim/clean"]
-    with pytest.raises(ConfigError, match="nothing is called"):
+    with pytest.raises(ConfigError, match="unknown model"):
         models("gpt-5.2", SIM)
 
 
@@ -131,6 +134,7 @@ def test_lanes_are_makers_behind_a_router_and_endpoints_elsewhere() -> None:
     assert PERSONAS[0].lane == "sim/clean"
 
 
+@proves("C129")
 def test_profiles_go_only_to_the_models_they_are_meant_for() -> None:
     expression = "openai/gpt-5.2:*,qwen/qwen3-30b*,google/gemini-2.5*"
     cells = planned(model_filter=expression, sampling_profile_filter="default,recommended").cells
@@ -202,6 +206,7 @@ def test_raw_gets_no_preset_and_no_parallel_tool_calls() -> None:
     assert config.tool_use_mode == "enforced"
 
 
+@proves("C134")
 def test_the_fallback_matrix_doubles_a_cell_and_leaves_out_the_models_own_workaround() -> None:
     off, on = planned(model_filter="qwen/qwen3-235b*", fallback_matrix=True).cells
     usual = only_cell(model_filter="qwen/qwen3-235b*")

@@ -36,6 +36,7 @@ from surecall.eval.trial import Cell, Served, Trial
 from surecall.presets import TAG_FALLBACK
 from surecall.types import JSON, Secret
 from tests.eval_results import CALL, CELLS, EVENTS, HOSTILE, NAMES, START, lines, many, sheet, trial
+from tests.spec import proves
 
 
 def pick(made: list[Trial], wanted: Callable[[Trial], bool]) -> list[Trial]:
@@ -80,6 +81,7 @@ def test_the_files_and_the_figures_of_a_report_agree() -> None:
             assert (item[f"{prefix}ms_p50"], item[f"{prefix}ms_p95"]) == (timing.p50, timing.p95)
 
 
+@proves("C128")
 def test_the_sums_by_scenario_and_strategy_equal_a_recomputation() -> None:
     made = many()
     results = results_of(sheet(*CELLS), made)
@@ -101,6 +103,7 @@ def test_the_sums_by_scenario_and_strategy_equal_a_recomputation() -> None:
     assert totals(results)["skipped"] == len(made) - len(pick(made, lambda _: True))
 
 
+@proves("C128")
 def test_the_order_is_the_plans_whatever_finished_first() -> None:
     made = many()
     first = summary(results_of(sheet(*CELLS), made), ts="", output_dir="")
@@ -322,6 +325,7 @@ def filled(tmp_path: Path) -> Store:
     return opened
 
 
+@proves("C136")
 def test_reports_can_be_made_again_from_the_store_alone(filled: Store) -> None:
     with open_for_reading(filled.directory) as store:
         written = write_reports(filled.directory, results_in(store), store.meta)

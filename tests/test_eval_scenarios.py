@@ -13,6 +13,7 @@ from surecall.eval.scenarios import NOT_BAR, NOT_DONE, SCENARIOS, WRONG_PATH
 from surecall.eval.trial import Score
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.types import JSON
+from tests.spec import proves
 
 ALL = [scenario.id for scenario in SCENARIOS]
 BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
@@ -72,6 +73,7 @@ def test_the_eight_stand_in_their_order() -> None:
     assert [one.id for one in SCENARIOS if not one.uses_tools] == ["chat_only"]
 
 
+@proves("C121")
 @pytest.mark.parametrize(
     ("expression", "ids"),
     [
@@ -107,6 +109,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
         select_scenarios("all", [SCENARIOS[0], SCENARIOS[0]])
 
 
+@proves("C125")
 @pytest.mark.parametrize(
     ("text", "done"),
     [
@@ -198,6 +201,7 @@ def test_two_calls_must_run_in_one_turn() -> None:
     assert (serial.ok, serial.process, serial.state) == (False, False, True)
 
 
+@proves("I30")
 def test_the_guard_fires_and_the_recovery_are_reported_beside_the_result() -> None:
     _, score = play("long_arguments_guard", GET, patch("x" * 300), patch(), DONE)
     assert (score.ok, score.facts) == (True, {"guard_fired": True, "recovered": True})

@@ -18,6 +18,7 @@ from surecall.eval.settings_endpoint import (
 )
 from surecall.eval.settings_fields import FIELDS, Settings, documentation
 from surecall.types import Secret
+from tests.spec import proves
 
 KEY = "sk-or-v1-made-up"
 # Every variable of the original script, with a value that it would accept.
@@ -126,6 +127,7 @@ def test_every_variable_of_the_original_is_understood() -> None:
     )
 
 
+@proves("I25")
 def test_every_variable_of_the_original_may_be_blank_and_then_says_nothing() -> None:
     effective = load({}, dict.fromkeys(VARIABLES, " "))
 

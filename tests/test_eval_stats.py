@@ -26,6 +26,7 @@ from surecall.eval.stats import (
     trials_to_decide,
     wilson,
 )
+from tests.spec import proves
 
 TABLES = 10_000
 CLOSE = 1e-9
@@ -222,6 +223,7 @@ def test_pass_hat_is_the_share_of_draws_that_all_pass(k: int, outcomes: str) -> 
     assert pass_hat(k, outcomes.count("1"), len(outcomes)) == pytest.approx(whole)
 
 
+@proves("C126")
 @pytest.mark.parametrize(
     ("values", "percent", "found"),
     [

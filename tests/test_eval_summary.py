@@ -19,6 +19,7 @@ from surecall.eval.summary import (
 )
 from surecall.eval.trial import CONTROL, Cell, Score, Served
 from surecall.types import Usage
+from tests.spec import proves
 from tests.trials import CELL, ONE_SCENARIO, rich_trials, series, trial
 
 
@@ -45,6 +46,7 @@ def test_the_control_is_counted_apart() -> None:
     assert totals.infra == 1
 
 
+@proves("I29")
 def test_a_figure_carries_its_rate_and_interval() -> None:
     low, high = Rate(2, 3).interval
 

@@ -20,6 +20,7 @@ from surecall.simulator.persona import HABITS, Persona
 from surecall.simulator.personas import PERSONAS, likeness_of
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, failure, hangs_up, raw, says
+from tests.spec import proves
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
 ONCE = RetryPolicy(attempts=1)
@@ -229,6 +230,7 @@ def test_a_model_that_ignores_instructions_passes_where_only_the_process_can_tel
         assert (one.ok, one.score.process) == (True, False)
 
 
+@proves("I27")
 def test_a_record_says_what_was_served_and_what_it_took(simulator: Simulator) -> None:
     one, trace = held_trial(simulator, HAPPY, "sim/arguments_fenced")
     assert [served.turn for served in one.requests] == [0, 1, 2]
@@ -290,6 +292,7 @@ GET, PATCH = calls("state_get"), calls("state_patch", "b", request_id="r1", ops=
 GOOD = (GET, PATCH, says("Done."))
 
 
+@proves("C135")
 def test_a_blank_answer_gets_one_more_attempt_that_does_not_hide_the_first() -> None:
     blank = (GET, PATCH, says(""), says(""))
     one = scripted(*blank, *GOOD)

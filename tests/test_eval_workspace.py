@@ -8,6 +8,7 @@ import pytest
 from surecall import ToolCallingConfig, ToolDispatcher, ToolError
 from surecall.eval.workspace import TOOLS, WORKSPACE_NOT_FOUND, Workspace
 from surecall.types import JSON
+from tests.spec import proves
 
 SET: JSON = {"op": "set", "path": "/draft/foo", "value": "bar"}
 
@@ -40,6 +41,7 @@ def test_a_snapshot_is_a_copy() -> None:
     assert workspace.draft == {"foo": "bar"}
 
 
+@proves("C122")
 def test_a_missing_workspace_id_means_the_current_one() -> None:
     workspace = Workspace("ws_1")
     assert call(workspace, "state_get")["snapshot"]["draft"] == {}
@@ -56,12 +58,14 @@ def test_a_placeholder_is_accepted_with_one_warning(given: str, kind: str) -> No
     assert workspace.warnings == [f"state_get: {kind} was given as workspace_id"]
 
 
+@proves("C122")
 def test_another_workspace_is_not_found() -> None:
     with pytest.raises(ToolError, match="no workspace 'ws_2'") as error:
         call(Workspace("ws_1"), "state_get", workspace_id="ws_2")
     assert error.value.code == WORKSPACE_NOT_FOUND
 
 
+@proves("C123")
 @pytest.mark.parametrize(
     "ops",
     [
@@ -84,6 +88,7 @@ def test_anything_but_set_on_foo_is_an_argument_error_and_changes_nothing(ops: A
     assert (workspace.draft, workspace.versions["draft"]) == ({}, 0)
 
 
+@proves("C124")
 @pytest.mark.parametrize(
     ("asked", "pointer", "value"),
     [

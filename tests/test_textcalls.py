@@ -17,6 +17,7 @@ from surecall import (
 )
 from surecall.testing import Item, ScriptedModel, failure, says
 
+RAW = ToolCallingConfig(strip_thinking=False)
 DEFAULT = presets.default_tool_calling()
 FALLBACK = presets.content_tag_tool_call_fallback(DEFAULT)
 
@@ -81,7 +82,7 @@ def test_marked_calls_are_read_by_default_without_knowing_the_model(text: str) -
 def test_raw_takes_text_for_text(text: str) -> None:
     weather = Weather()
 
-    assert weather.run(ToolCallingConfig(), says(text)).assistant_text == text
+    assert weather.run(RAW, says(text)).assistant_text == text
     assert weather.asked == []
 
 
@@ -114,6 +115,46 @@ def test_thoughts_are_kept_out_of_the_answer() -> None:
 
     assert result.assistant_text == "It is clear."
     assert "thinking_kept_apart" in result.fired
+
+
+THOUGHT = "<think>Easy: `</think>` ends it.</think>It is clear."
+
+
+@pytest.mark.parametrize("text_calls", ["off", "marked", "any"])
+def test_thoughts_leave_the_answer_whether_or_not_calls_are_read(text_calls: str) -> None:
+    config = DEFAULT.but(text_calls=text_calls)
+    result = Weather().run(config, says(THOUGHT))
+
+    assert result.assistant_text == "It is clear."
+    assert result.run.said[-1].extra["reasoning_content"] == "Easy: `</think>` ends it."
+
+
+@pytest.mark.parametrize("text_calls", ["off", "marked", "any"])
+def test_thoughts_can_be_left_in_the_answer(text_calls: str) -> None:
+    config = DEFAULT.but(text_calls=text_calls, strip_thinking=False)
+
+    assert Weather().run(config, says(THOUGHT)).assistant_text == THOUGHT
+
+
+def test_thoughts_that_stay_in_the_answer_do_not_hide_the_call() -> None:
+    weather = Weather()
+    config = DEFAULT.but(strip_thinking=False)
+    result = weather.run(config, says(f"<think>Hm.</think>{QWEN}"), says("Clear."))
+
+    assert weather.asked == [("Paris", 3)]
+    assert result.run.said[0].text == "<think>Hm.</think>"
+
+
+def test_with_calls_off_a_tagged_call_beside_thoughts_stays_text() -> None:
+    weather = Weather()
+    result = weather.run(ToolCallingConfig(), says(f"<think>Hm.</think>{QWEN}"))
+
+    assert (result.assistant_text, weather.asked) == (QWEN, [])
+
+
+@pytest.mark.parametrize("text", ["<think>Only thoughts", "No marks.", "Say </tool_call>"])
+def test_with_calls_off_nothing_but_thoughts_is_touched(text: str) -> None:
+    assert Weather().run(ToolCallingConfig(), says(text)).assistant_text == text
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])

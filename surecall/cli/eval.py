@@ -21,7 +21,7 @@ from surecall.cli.venue import SIMULATED, Venue, venue
 from surecall.errors import ConfigError, ErrorCode
 from surecall.eval.harness import Stop, evaluate
 from surecall.eval.harness_events import Report
-from surecall.eval.matrix import Plan, estimate, plan
+from surecall.eval.matrix import Plan, chosen, estimate, plan
 from surecall.eval.paired import Comparison
 from surecall.eval.plugins import choose, installed
 from surecall.eval.recommend import Recommendation, candidates, original_row, recommend
@@ -61,7 +61,7 @@ def command(
         effective.settings, verbose=0 if quiet else effective.settings.verbose + verbose
     )
     with venue(settings) as place:
-        scenarios = choose(settings.scenarios, installed())
+        scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
         planned = plan(settings, scenarios, place.library, place.endpoint)
         if place.endpoint.simulated:
             note(SIMULATED)
@@ -221,6 +221,10 @@ def _settled_code(
         directory = find_run(Path(settings.output_dir), settings.against)
         with open_for_reading(directory) as other:
             earlier = list(other.trials())
+    if settings.max_cost is not None and report.unpriced:
+        note(
+            f"warning: {report.unpriced} trials came without a price; --max-cost cannot count them"
+        )
     code, reasons = exit_code(settings, summary, report, trials, earlier)
     for reason in reasons:
         note(f"surecall: {reason}")

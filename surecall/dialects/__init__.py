@@ -4,7 +4,7 @@
 inverse, one writer per dialect.
 """
 
-from surecall.dialects.engine import recover
+from surecall.dialects.engine import recover, without_thoughts
 from surecall.dialects.found import Found, PassedOver, Recovered
 from surecall.dialects.marks import first_opener
 from surecall.dialects.writing import WEAK_ROWS, WRITERS
@@ -17,4 +17,5 @@ __all__ = [
     "Recovered",
     "first_opener",
     "recover",
+    "without_thoughts",
 ]

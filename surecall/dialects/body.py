@@ -20,10 +20,8 @@ from surecall.dialects.values import decoded, read_value
 _MAX_TAG = 200
 # Without a limit, a long row of openers would be gone through once for each of them.
 _MAX_ENVELOPES = 8
-_BY_START: dict[str, list[spelling.Opener]] = {}
-for _opener in spelling.OPENERS:
-    _BY_START.setdefault(_opener.stem[:2], []).append(_opener)
-_DSML = next(opener for opener in spelling.OPENERS if opener.stem == spelling.DSML)
+_WRAPS = {opener.stem: opener for opener in spelling.OPENERS if opener.kind == "wrap"}
+_STEMS = tuple(_WRAPS)
 
 
 class Envelope(msgspec.Struct):
@@ -35,48 +33,47 @@ class Envelope(msgspec.Struct):
     led: bool = False
 
 
-def _opener_at(source: Source, at: int) -> spelling.Opener | None:
-    for opener in _BY_START.get(source.text[at : at + 2], ()):
-        if source.at(opener.stem, at):
-            return opener
-    return _DSML if source.at("<", at) and dsml_prefix(source.text, at) != spelling.DSML else None
-
-
 def _read_envelope(source: Source, at: int) -> Envelope:
     envelope = Envelope(at)
     for _ in range(_MAX_ENVELOPES):
-        opener = _opener_at(source, envelope.end)
-        is_head = opener is _DSML and head_at(source, envelope.end) is not None
-        if opener is None or opener.kind not in ("wrap", "dsml") or is_head:
+        opener = _WRAPS.get(source.mark(_STEMS, envelope.end))
+        row = _enter(source, envelope, opener) if opener else _enter_dsml(source, envelope)
+        if not row:
             break
-        before = envelope.row
-        if not _enter(source, envelope, opener):
-            break
-        envelope.led = envelope.led or opener.stem == spelling.LEAD
-        envelope.row = before if before not in ("", "C12") else envelope.row
+        envelope.led = envelope.led or row == "C12"
+        envelope.row = envelope.row if envelope.row not in ("", "C12") else row
         envelope.end = source.blanks(envelope.end)
     return envelope
 
 
-def _enter(source: Source, envelope: Envelope, opener: spelling.Opener) -> bool:
-    """Go through one opening mark; a tag whose name goes on must be a known one."""
+def _enter(source: Source, envelope: Envelope, opener: spelling.Opener) -> str:
+    """Go through one opening mark, and return its row; a tag's name must be a known one."""
     at, stem = envelope.end, opener.stem
-    is_open = stem[0] == "<" and stem[-1] != ">"
-    if not is_open and opener is not _DSML:
-        envelope.end = at + len(stem) - opener.inside
-        # The name that follows this one is told again by the object.
-        envelope.end += len(source.name(envelope.end)) if stem == "<|message_model|>" else 0
-        envelope.row = opener.row
-        return True
+    if stem[0] == "<" and stem[-1] != ">":
+        end = source.text.find(">", at, at + _MAX_TAG)
+        name, _, attributes = source.text[at + 1 : end].partition(" ")
+        row = spelling.TAG_NAMES.get(name.partition(":")[0], "")
+        if end < 0 or "<" in attributes or not row:
+            return ""
+        _, named, value = attributes.partition("id=")
+        envelope.end = end + 1
+        envelope.id = value.strip("\"' ") if named else envelope.id
+        return row
+    envelope.end = at + len(stem) - opener.inside
+    if stem == "<|message_model|>":
+        # The name that follows is told again by the object.
+        envelope.end += len(source.name(envelope.end))
+    return opener.row
+
+
+def _enter_dsml(source: Source, envelope: Envelope) -> str:
+    at = envelope.end
     end = source.text.find(">", at, at + _MAX_TAG)
-    name, _, attributes = source.text[at + 1 : end].partition(" ")
-    row = opener.row if opener is _DSML else spelling.TAG_NAMES.get(name.partition(":")[0])
-    if end < 0 or row is None or "<" in attributes:
-        return False
-    _, named, value = attributes.partition("id=")
-    envelope.end, envelope.row = end + 1, row
-    envelope.id = value.strip("\"' ") if named else envelope.id
-    return True
+    is_tag = source.at("<", at) and dsml_prefix(source.text, at) != spelling.DSML
+    if end < 0 or not is_tag or head_at(source, at):
+        return ""
+    envelope.end = end + 1
+    return "C5"
 
 
 def read_section(source: Source, at: int) -> Section:
@@ -112,13 +109,13 @@ def _read_heads(source: Source, at: int, envelope: Envelope) -> tuple[list[Found
     row = ""
     while head := head_at(source, at):
         try:
-            call, made_of = read_tagged(source, head, at)
+            call, made_of = read_tagged(source, *head, at)
         except NotACall:
             if not calls:
                 raise
             break
         calls.append(call)
-        row = row or _tagged_row(envelope, head.style.row, made_of)
+        row = row or _tagged_row(envelope, head[0].row, made_of)
         at = after_lead(source, call.end)
     return calls, calls[-1].end, row
 

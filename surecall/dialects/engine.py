@@ -10,7 +10,7 @@ No model name is needed and no regular expression is used. Work is paid for with
 with the text and never with its square.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
@@ -30,6 +30,7 @@ from surecall.dialects.marks import (
     code_end,
     is_marked,
     is_quoted,
+    marks_of,
     starts_line,
     trailing_orphans,
 )
@@ -58,30 +59,40 @@ def recover(
     """
     if not is_marked(text, tools if weak else ()):
         return Recovered(text)
-    pieces = _Scan(text, tools, weak=weak).run(0)
+    source = Source(text, tools)
+    marks = marks_of(source.tools.specs, weak=weak)
+    pieces = _Scan(source, marks, weak=weak).run()
     if pieces.thoughts and not pieces.taken and not pieces.rest().strip():
         last = pieces.thoughts[-1]
-        inside = _Scan(text[: last.stop], tools, weak=weak).run(last.inside)
-        pieces.adopt(inside.taken)
+        source = Source(text[: last.stop], tools)
+        pieces.adopt(_Scan(source, marks, weak=weak).run(last.inside).taken)
     return pieces.recovered(keep_reasoning=keep_reasoning)
+
+
+def without_thoughts(text: str) -> Recovered:
+    """Take the reasoning out of a text, and nothing else."""
+    if not is_marked(text):
+        return Recovered(text)
+    pieces = _Scan(Source(text, ()), spelling.THOUGHT_MARKS, weak=False).run(trimmed=False)
+    return pieces.recovered(keep_reasoning=False)
 
 
 class _Scan:
     """One pass from left to right."""
 
-    def __init__(self, text: str, tools: Sequence[ToolSpec], *, weak: bool) -> None:
-        self._text = text
+    def __init__(self, source: Source, marks: Iterable[spelling.Opener], *, weak: bool) -> None:
+        self._source = source
+        self._text = source.text
         self._weak = weak
-        self._source = Source(text, tools)
-        self._pieces = Pieces(text)
-        self._marks = Marks(self._source, weak=weak)
+        self._marks = Marks(source.text, marks)
+        self._pieces = Pieces(source.text)
         self._line = 0
         self._followed = 0
         self._code_end = 0
         self._thinking: spelling.Opener | None = None
         self._thought = (0, 0)
 
-    def run(self, at: int) -> Pieces:
+    def run(self, at: int = 0, *, trimmed: bool = True) -> Pieces:
         """Go through the text until it ends, or the fuel does."""
         self._line = at
         try:
@@ -96,7 +107,8 @@ class _Scan:
             calls = [taken.start for taken in self._pieces.taken if taken.start >= start]
             stop = min(calls, default=len(self._text))
             self._pieces.thoughts.append(Thought(start, inside, stop, stop))
-        self._trim()
+        if trimmed:
+            self._trim()
         return self._pieces
 
     def _next(self, at: int) -> tuple[int, spelling.Opener | None] | None:
@@ -119,6 +131,7 @@ class _Scan:
         match opener.kind:
             case "code":
                 self._code_end = code_end(self._source, place)
+                self._line = self._source.line_end(self._code_end)
                 return self._code_end
             case "think":
                 return self._think(place, after, opener)
@@ -165,7 +178,7 @@ class _Scan:
     def _read(self, place: int, opener: spelling.Opener) -> Section:
         source, floor = self._source, self._pieces.end
         if opener.kind == "stripped":
-            return self._read_stripped(place)
+            return self._read_message(place)
         if opener.kind == "back":
             return read_behind(source, place, opener, floor)
         if opener.weak and opener.stem != _ANYWHERE and not starts_line(self._text, place):
@@ -180,16 +193,11 @@ class _Scan:
             return read_behind(source, place, opener, floor)
         return only_known(source, found) if opener.weak else found
 
-    def _read_stripped(self, place: int) -> Section:
-        """Read `commentary to=functions.f json{...}`, what is left without special tokens."""
-        call, _ = read_named(self._source, place + len(_TO), "B5")
-        start = place
-        while True:
-            before = self._text[self._pieces.end : start].rstrip()
-            lead = next((lead for lead in spelling.STRIPPED_LEADS if before.endswith(lead)), None)
-            if lead is None:
-                return Section([call], "B5", start, place, call.end)
-            start = self._pieces.end + len(before) - len(lead)
+    def _read_message(self, place: int) -> Section:
+        """Read `to=f … {...}`, with the special tokens of a harmony message or without them."""
+        call, header = read_named(self._source, self._source.find(_TO, place) + len(_TO), "B5")
+        call = msgspec.structs.replace(call, start=place)
+        return Section([call], "B5", place, header.end, call.end)
 
     def _take(self, found: Section) -> int:
         """Accept a section unless it is part of a sentence."""
@@ -295,7 +303,7 @@ class _Scan:
             if source.at("<atem", at):
                 self._pieces.cut(place, at)
                 return at
-            return self._try(place, after, lambda: self._read_message(place, to + len(_TO)))
+            return self._try(place, after, lambda: self._read_message(place))
         end = source.first(spelling.MESSAGE_ENDS, body)
         end = end if end >= 0 else len(text)
         closed = after_closers(source, end)
@@ -305,11 +313,6 @@ class _Scan:
         self._pieces.cut(place, body)
         self._pieces.cut(end, closed)
         return body
-
-    def _read_message(self, place: int, name: int) -> Section:
-        call, header = read_named(self._source, name, "B5")
-        call = msgspec.structs.replace(call, start=place)
-        return Section([call], "B5", place, header.end, call.end)
 
     def _trim(self) -> None:
         """Take away the closing marks and frames that the text begins and ends with."""

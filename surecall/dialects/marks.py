@@ -1,7 +1,7 @@
 """Where marks stand: a quick no for plain text, openers from left to right, closers, and code."""
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from surecall.dialects import spelling
 from surecall.dialects.source import BLANKS, Source
@@ -14,12 +14,9 @@ _LOOK_BACK = 200
 _INDENT = frozenset(BLANKS + ">")
 _MARKS = (
     *(opener for opener in spelling.OPENERS if not opener.weak),
-    *(spelling.Opener(stem, "", kind="think") for stem in spelling.THINKING),
-    *(spelling.Opener(stem, "", kind="thought") for stem in spelling.THOUGHTS_END),
+    *spelling.THOUGHT_MARKS,
     spelling.Opener(spelling.STRIPPED_FINAL, "", kind="final"),
 )
-_WEAK_MARKS = tuple(opener for opener in spelling.OPENERS if opener.weak)
-_CODE_MARKS = (spelling.Opener("`", "", kind="code"), spelling.Opener("~~~", "", kind="code"))
 _STEMS = tuple(mark.stem for mark in _MARKS)
 # A mark with `<` goes on like one of these; the others are looked for as a whole.
 _PEEKS = frozenset(
@@ -39,7 +36,7 @@ def is_marked(text: str, tools: Sequence[ToolSpec] = ()) -> bool:
     """Say quickly whether there may be anything to recover; `tools` for calls without a mark."""
     # A search for one character is twenty times as fast as one for a word.
     return (
-        ("<" in text and ">" in text and _peeks(text))
+        ("<" in text and _peeks(text))
         or ("[" in text and _has_bracket_mark(text))
         or ("`" in text and "```tool_code" in text)
         or ("=" in text and "to=functions." in text)
@@ -64,18 +61,20 @@ def _has_bracket_mark(text: str) -> bool:
     )
 
 
-class Marks:
-    """All marks of a text in order; each spelling is searched for only while it occurs."""
+def marks_of(tools: Iterable[str], *, weak: bool) -> list[spelling.Opener]:
+    """List the marks to look for; a `weak` look is also for tags that are called like tools."""
+    if not weak:
+        return [*_MARKS]
+    tags = [spelling.Opener(f"<{name}>", "C13", kind="tool", weak=True) for name in tools]
+    return [*_MARKS, *(opener for opener in spelling.OPENERS if opener.weak), *tags]
 
-    def __init__(self, source: Source, *, weak: bool) -> None:
-        self._text = source.text
-        marks = [*_MARKS, *_CODE_MARKS, *(_WEAK_MARKS if weak else ())]
-        if weak:
-            tags = (f"<{name}>" for name in source.tools.specs)
-            marks += (
-                spelling.Opener(tag, "C13", kind="tool", plain=True, weak=True) for tag in tags
-            )
-        self._next = {mark: self._text.find(mark.stem) for mark in marks}
+
+class Marks:
+    """Marks in their order in a text, and code; each is searched for only while it occurs."""
+
+    def __init__(self, text: str, marks: Iterable[spelling.Opener]) -> None:
+        self._text = text
+        self._next = {mark: text.find(mark.stem) for mark in (*marks, *spelling.CODE_MARKS)}
 
     def after(self, at: int) -> tuple[int, spelling.Opener] | None:
         """Return the first mark at or after `at`; of two that begin together, the longer."""

@@ -12,17 +12,15 @@ from surecall.dialects.source import Source, is_name, is_numbered, plain_name, s
 from surecall.dialects.values import Value, read_value, retyped
 from surecall.types import ToolSpec
 
-_TYPE = "function"
 _PRINT = "print("
 
 
 def after_fence(source: Source, at: int, *, labelled: bool = True) -> int:
     """Pass over a code fence, or the word that is left of one, before or after an object."""
-    place = source.blanks(at)
-    fence = source.mark(spelling.FENCES, place)
-    at = place + len(fence) if fence else at
-    place = source.blanks(at)
-    return source.blanks(place + len("json")) if labelled and source.at("json", place) else at
+    fence = source.mark(spelling.FENCES, source.blanks(at))
+    at = source.blanks(at) + len(fence) if fence else at
+    label = source.blanks(at)
+    return label + len("json") if labelled and source.at("json", label) else at
 
 
 class Header:
@@ -30,21 +28,18 @@ class Header:
 
     def __init__(self, source: Source, at: int) -> None:
         self.pieces: dict[str, str] = {}
-        mark = ""
         self.fenced = False
-        while True:
-            at = source.blanks(at)
+        mark: str | None = None
+        while mark != "":
+            mark, at = mark or "", source.blanks(at)
             # A message is no part of the header.
             name = source.name(at) if mark != spelling.MESSAGE else ""
             self.pieces.setdefault(mark, name)
             at += len(name)
-            end = source.blanks(after_fence(source, at))
             self.fenced = self.fenced or source.at(spelling.FENCES, source.blanks(at))
-            at = end
+            at = source.blanks(after_fence(source, at))
             mark = source.mark(spelling.SEPARATORS, at)
             at += len(mark)
-            if not mark:
-                break
         self.end = at
         first = self.pieces[""]
         names = (self.pieces.get(mark) for mark in spelling.NAME_MARKS)
@@ -53,7 +48,7 @@ class Header:
         has_id = spelling.NAME_MARKS[0] in self.pieces or is_numbered(first)
         self.id = self.pieces.get(spelling.ID_MARK) or (first if has_id and first else None)
         # Older DeepSeek models put the word before the name.
-        self.by_type = first == _TYPE and self.asked != _TYPE
+        self.by_type = first == "function" and self.asked != first
 
 
 def read_named(source: Source, at: int, row: str) -> tuple[Found, Header]:
@@ -125,7 +120,7 @@ def read_calls(source: Source, at: int) -> tuple[list[Found], int]:
     """Read Python calls in a list, or one after another; the first one begins here."""
     calls: list[Found] = []
     listed = source.at("[", at)
-    end = at = source.blanks(at + listed)
+    at = source.blanks(at + listed)
     while is_call(source, at):
         try:
             calls.append(_read_call(source, at))
@@ -133,10 +128,8 @@ def read_calls(source: Source, at: int) -> tuple[list[Found], int]:
             if not calls:
                 raise
             break
-        end = calls[-1].end
-        at = source.blanks(end)
-        at = source.blanks(at + source.at(",", at))
-    return calls, at + 1 if listed and source.at("]", at) else end
+        at = source.past(",", calls[-1].end)
+    return calls, at + 1 if listed and source.at("]", at) else calls[-1].end
 
 
 def _read_call(source: Source, start: int) -> Found:

@@ -12,27 +12,18 @@ from surecall.types import JSON
 def read_objects(source: Source, at: int) -> tuple[list[Found], int]:
     """Read one object, a list of them, or several in a row; a bad one ends the row."""
     calls: list[Found] = []
-    end = at = _after(source, "[", at)
+    at = source.past("[", at)
     while source.at("{", at):
         try:
-            value = read_value(source, at)
-            calls += calls_of(source, value, at)
+            calls += calls_of(source, read_value(source, at), at)
         except NotACall:
             if not calls:
                 raise
             break
-        end = value.end
-        at = _after(source, ",;", end)
+        at = source.past(",;", calls[-1].end)
     if not calls:
         raise NotACall("no object follows", at)
-    return calls, _after_brackets(source, end)
-
-
-def _after(source: Source, marks: str, at: int) -> int:
-    at = source.blanks(at)
-    while at < len(source.text) and source.text[at] in marks:
-        at = source.blanks(at + 1)
-    return at
+    return calls, _after_brackets(source, calls[-1].end)
 
 
 def _after_brackets(source: Source, at: int) -> int:

@@ -130,8 +130,12 @@ class Source:
 
     def blanks(self, at: int) -> int:
         """Return the place of the next character that is not blank."""
-        text = self.text
-        while at < len(text) and text[at] in BLANKS:
+        return self.past("", at)
+
+    def past(self, marks: str, at: int) -> int:
+        """Return the place of the next character that is neither blank nor one of these."""
+        text, marks = self.text, marks + BLANKS
+        while at < len(text) and text[at] in marks:
             at += 1
         return at
 

@@ -13,13 +13,12 @@ class Opener(msgspec.Struct, frozen=True):
     """One spelling: what it opens, and how much it takes to believe it.
 
     `wrap` opens an envelope, `head` a call with tagged parameters, `back` stands behind the name,
-    `frame` a harmony message. A `plain` one can be part of prose; a `weak` one needs a known tool.
+    `frame` opens a harmony message. A `weak` one can be part of prose and needs a known tool.
     """
 
     stem: str
     row: str
     kind: str = "wrap"
-    plain: bool = False
     weak: bool = False
     # How much of the stem belongs to the body.
     inside: int = 0
@@ -54,6 +53,11 @@ ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input")
 ID_KEYS = ("id", "tool_call_id", "call_id")
 LIST_KEYS = ("tool_calls", "toolCalls", "calls")
 BESIDE_KEYS = frozenset({*ID_KEYS, "type", "index"})
+# What is left before a recipient when special tokens are stripped.
+_STRIPPED_LEADS = (
+    *("", "analysis ", "commentary ", "assistant "),
+    *("assistantanalysis ", "assistantcommentary "),
+)
 
 
 def _spaced(*pieces: str) -> tuple[str, ...]:
@@ -62,17 +66,17 @@ def _spaced(*pieces: str) -> tuple[str, ...]:
 
 
 OPENERS = (
-    Opener("<tool_call", "A1", plain=True),
+    Opener("<tool_call", "A1"),
     Opener("<|tool_call|>", "A2"),
-    Opener("<function_call", "A3", plain=True),
+    Opener("<function_call", "A3"),
     Opener("<longcat_tool_call>", "A4"),
-    Opener("<TOOLCALL>", "A6", plain=True),
+    Opener("<TOOLCALL>", "A6"),
     Opener("[TOOL_CALLS]", "A7"),
-    Opener("functools[", "A8", plain=True, inside=1),
+    Opener("functools[", "A8", inside=1),
     Opener("<|python_tag|>", "A9"),
     Opener("<|tools_prefix|>", "A10"),
     Opener("<|START_ACTION|>", "A11"),
-    Opener("Action:", "A12", plain=True, weak=True),
+    Opener("Action:", "A12", weak=True),
     Opener("<|action_start|>", "A13"),
     Opener("<|plugin|>", "A13"),
     Opener("<|message_sep|>", "A14"),
@@ -81,9 +85,9 @@ OPENERS = (
     Opener("<|message_model|>", "A15"),
     Opener("<|content_invoke_tool_json|>", "A15"),
     Opener("<dots_function_call>", "A16"),
-    Opener("<tools>", "A17", plain=True, weak=True),
-    Opener("[TOOL_REQUEST]", "A17", plain=True, weak=True),
-    Opener("function_call:", "A17", plain=True, weak=True),
+    Opener("<tools>", "A17", weak=True),
+    Opener("[TOOL_REQUEST]", "A17", weak=True),
+    Opener("function_call:", "A17", weak=True),
     Opener("<｜tool▁calls▁begin｜>", "B2"),
     Opener("<｜tool▁call▁begin｜>", "B2"),
     Opener("<|tool_calls_section_begin|>", "B3"),
@@ -92,19 +96,20 @@ OPENERS = (
     Opener("<|tool_call_argument_begin|>", "B3", kind="back"),
     Opener("<|start|>", "B5", kind="frame"),
     Opener("<|channel|>", "B5", kind="frame"),
-    Opener("to=functions.", "B5", kind="stripped"),
+    *(Opener(f"{lead}to=functions.", "B5", kind="stripped") for lead in _STRIPPED_LEADS),
     Opener("<|tool_call:begin|>", "B6"),
-    Opener(">>>", "B8", plain=True, weak=True),
+    Opener(">>>", "B8", weak=True),
     Opener("<start_function_call>", "B9"),
     Opener("<|tool_call>", "B10"),
-    Opener("<function=", "C1", kind="head", plain=True),
-    Opener("<parameter=", "C1", kind="back", plain=True),
+    Opener("<call>", "B10", weak=True),
+    Opener("<function=", "C1", kind="head"),
+    Opener("<parameter=", "C1", kind="back"),
     Opener("<seed:tool_call>", "C2"),
     Opener("<minimax:tool_call>", "C3"),
-    Opener("<invoke", "C4", kind="head", plain=True),
-    Opener("< invoke", "C4", kind="head", plain=True),
-    Opener(f"<{ANTML}invoke", "C4", kind="head", plain=True),
-    Opener(f"<{ANTML}function_calls>", "C4", plain=True),
+    Opener("<invoke", "C4", kind="head"),
+    Opener("< invoke", "C4", kind="head"),
+    Opener(f"<{ANTML}invoke", "C4", kind="head"),
+    Opener(f"<{ANTML}function_calls>", "C4"),
     Opener(DSML, "C5", kind="dsml"),
     Opener("<atem:invoke", "C6", kind="head"),
     Opener("<atem:function_calls>", "C6"),
@@ -112,18 +117,18 @@ OPENERS = (
     Opener("<｜tool_call_begin｜>", "C7"),
     Opener("function<｜tool_sep｜>", "C7"),
     Opener("<steptml:invoke", "C7", kind="head"),
-    Opener("<function name=", "C8", kind="head", plain=True),
-    Opener("<functionname=", "C8", kind="head", plain=True),
-    Opener("<arg_key", "C9", kind="back", plain=True),
+    Opener("<function name=", "C8", kind="head"),
+    Opener("<functionname=", "C8", kind="head"),
+    Opener("<arg_key", "C9", kind="back"),
     *(Opener(mark, "C11") for mark in _spaced("<|open|>", "tools", "<|sep|>")),
     *(Opener(mark, "C11", kind="head") for mark in _spaced("<|open|>", "call")),
     Opener(LEAD, "C12"),
-    Opener("<tool_use>", "C13", plain=True, weak=True),
-    Opener("tool_use>", "C13", plain=True, weak=True),
-    Opener("<function>", "C13", plain=True, weak=True),
+    Opener("<tool_use>", "C13", weak=True),
+    Opener("tool_use>", "C13", weak=True),
+    Opener("<function>", "C13", weak=True),
     Opener("<|python_start|>", "D2"),
     Opener("<|tool_call_start|>", "D3"),
-    Opener("```tool_code", "D6", plain=True),
+    Opener("```tool_code", "D6"),
 )
 
 FUNCTION = Style(
@@ -229,6 +234,7 @@ CLOSERS = (
     "</minimax:tool_call>",
     "</tools>",
     "</tool_use>",
+    "</call>",
     "</atem:function_calls>",
     "</atem:invoke>",
     "</steptml:invoke>",
@@ -296,11 +302,15 @@ THINKING = {
     "<|START_THINKING|>": "<|END_THINKING|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
-THOUGHTS_END = (*THINKING.values(), "[BEGIN FINAL RESPONSE]")
+THOUGHT_MARKS = (
+    *(Opener(stem, "", kind="think") for stem in THINKING),
+    *(Opener(stem, "", kind="thought") for stem in THINKING.values()),
+    Opener("[BEGIN FINAL RESPONSE]", "", kind="thought"),
+)
+CODE_MARKS = (Opener("`", "", kind="code"), Opener("~~~", "", kind="code"))
 
 # Harmony: how messages end, who is no tool of ours, and what is left when tokens are stripped.
 MESSAGE = "<|message|>"
 MESSAGE_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>", "<|eom|>")
 BUILT_IN = ("assistant", "user", "self", "python", "browser", "container")
 STRIPPED_FINAL = "assistantfinal"
-STRIPPED_LEADS = ("commentary", "analysis", "assistant", "final")

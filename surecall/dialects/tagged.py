@@ -26,45 +26,36 @@ _CDATA = ("<![CDATA[", "]]>")
 
 
 class Tag(msgspec.Struct, frozen=True):
-    """An opening tag: what it names, all that it says, where it ends, whether it closes itself."""
+    """An opening tag: what it names, where it ends, what else it says, if it closes itself."""
 
     name: str
-    attributes: dict[str, str]
     end: int
-    empty: bool
-
-
-class Head(msgspec.Struct, frozen=True):
-    """A call's opening tag: whom it calls, how it is spelled, and where its body begins."""
-
-    name: str
-    style: spelling.Style
-    end: int
-    id: str | None = None
+    attributes: dict[str, str] = {}
     empty: bool = False
 
 
-def head_at(source: Source, at: int) -> Head | None:
+def head_at(source: Source, at: int) -> tuple[spelling.Style, Tag] | None:
     """Read the opening tag of a call, if one stands here."""
     if source.at(spelling.FUNCTION.head, at):
-        return _function_head(source, at + len(spelling.FUNCTION.head[0]))
+        tag = _function_tag(source, at + len(spelling.FUNCTION.head[0]))
+        return (spelling.FUNCTION, tag) if tag else None
     for style in (*spelling.STYLES, *_invoke_styles(source, at)):
         stem = source.mark(style.head, at)
         tag = _tag(source, at + len(stem), style.tag_end) if stem else None
         if tag:
-            return Head(tag.name, style, tag.end, tag.attributes.get("id"), tag.empty)
+            return style, tag
     return None
 
 
-def _function_head(source: Source, at: int) -> Head | None:
+def _function_tag(source: Source, at: int) -> Tag | None:
     name = source.name(at)
     end = source.blanks(at + len(name))
     if source.at(">", end):
-        return Head(name, spelling.FUNCTION, end + 1)
+        return Tag(name, end + 1)
     # Without its bracket the name is ended by a parameter, or is one that the object confirms.
     known = source.at("{", end) and source.tools.find(name) is not None
     ended = known or source.at((*spelling.FUNCTION.parameter, *spelling.FUNCTION.call_end), end)
-    return Head(name, spelling.FUNCTION, end) if ended else None
+    return Tag(name, end) if ended else None
 
 
 def _invoke_styles(source: Source, at: int) -> Iterator[spelling.Style]:
@@ -101,7 +92,7 @@ def _tag(source: Source, at: int, tag_end: str) -> Tag | None:
         pairs = {key: html.unescape(value) for key, value in pairs.items()}
     # A stem may end with the very word `name`, or with a mere `=`.
     names = (pairs[key] for key in ("name", "tool", "key", "") if pairs.get(key))
-    return Tag(next(names, ""), pairs, end + len(tag_end), inside.endswith("/"))
+    return Tag(next(names, ""), end + len(tag_end), pairs, inside.endswith("/"))
 
 
 def _attributes(inside: str) -> Iterator[tuple[str, str]]:
@@ -115,29 +106,29 @@ def _attributes(inside: str) -> Iterator[tuple[str, str]]:
         key, equals, rest = after.partition("=")
 
 
-def read_tagged(source: Source, head: Head, start: int) -> tuple[Found, str]:
+def read_tagged(source: Source, style: spelling.Style, tag: Tag, start: int) -> tuple[Found, str]:
     """Read the parameters of a call; also say what the body was made of."""
-    if not is_name(head.name):
-        raise no_tool(head.name, head.end)
-    spec, style, made_of = source.tools.find(head.name), head.style, head.style.row
-    at = source.blanks(head.end)
+    if not is_name(tag.name):
+        raise no_tool(tag.name, tag.end)
+    spec = source.tools.find(tag.name)
     arguments: JSON | str = {}
-    end, cut = head.end, False
-    if source.at("{", at) and not head.empty:
+    at, end, cut, made_of = source.blanks(tag.end), tag.end, False, style.row
+    child = named_tag(source, at)
+    if tag.empty:
+        pass
+    elif source.at("{", at):
         value = read_value(source, at)
-        if value.cut and source.text[head.end - 1] != style.tag_end[-1]:
+        if value.cut and source.text[tag.end - 1] != style.tag_end[-1]:
             raise NotACall("neither the tag nor the object ends", value.end)
         arguments, cut, made_of = value.arguments, value.cut, "json"
         end = _closed(source, value.end, style)
-    elif not head.empty:
-        child = named_tag(source, at)
-        if child and not source.at((*style.parameter, *style.parameter_end), at):
-            arguments, end, cut = read_children(source, at, child.lead, shape_of(spec))
-            end, made_of = _closed(source, after_lead(source, end), style), "tags"
-        else:
-            arguments, end, cut = Body(source, style, spec).read(at)
-    name = spec.name if spec else head.name
-    return Found(name, arguments, start, end, head.id, cut), made_of
+    elif child and not source.at((*style.parameter, *style.parameter_end), at):
+        arguments, end, cut = read_children(source, at, child.lead, shape_of(spec))
+        end, made_of = _closed(source, after_lead(source, end), style), "tags"
+    else:
+        arguments, end, cut = Body(source, style, spec).read(at)
+    name = spec.name if spec else tag.name
+    return Found(name, arguments, start, end, tag.attributes.get("id"), cut), made_of
 
 
 def _closed(source: Source, at: int, style: spelling.Style) -> int:

@@ -1,1 +1,1 @@
-"""The evaluation harness: model × sampling profile × strategy × scenario × trial, judged."""
+"""The evaluation harness: model x sampling profile x strategy x scenario x trial, judged."""

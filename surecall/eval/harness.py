@@ -39,8 +39,8 @@ from surecall.eval.trial import Cell, Key, Trial
 from surecall.eval.trial_run import Setup
 from surecall.events import Trace
 from surecall.retry import RetryPolicy
+from surecall.trace import dump_trace
 from surecall.transport import Client
-from surecall.wire import encode
 
 GRACE_S: Final = 10.0
 # A run watches the time itself; this is for whatever does not.
@@ -157,11 +157,6 @@ def setup_of(planned: PlannedCell, plan: Plan) -> Setup:
         extra_attempts=plan.settings.empty_response_retry_count,
         retry=_QUICK if model.simulated else RetryPolicy(),
     )
-
-
-def lines_of(trace: Trace) -> bytes:
-    """Return a trace as JSON lines."""
-    return b"".join(encode(msgspec.to_builtins(event)) + b"\n" for event in trace)
 
 
 class _Bell:
@@ -287,20 +282,19 @@ class _Evaluation:
 
     async def _next(self) -> tuple[str, Key] | None:
         """Wait until a trial may begin; None when there is none left, or none may begin."""
-        while self._ending == "complete":
-            taken = self._take()
-            if taken is not None or not self._left:
+        while self._left and self._ending == "complete":
+            advice = self._budget.advice(self._limiter.under_way)
+            if advice == "stop":
+                self._close("budget", "the next trial would cost more than is left")
+                return None
+            taken = self._take() if advice == "go" else None
+            if taken is not None:
                 return taken
             await self._bell.heard(self._limiter.opens_in(self._queues))
         return None
 
     def _take(self) -> tuple[str, Key] | None:
         """Take the next key of a lane that has room. Lanes take turns."""
-        advice = self._budget.advice(self._limiter.under_way)
-        if advice == "stop" and self._left:
-            self._close("budget", "the next trial would cost more than is left")
-        if advice != "go":
-            return None
         for lane in [lane for lane in self._queues if self._limiter.takes(lane)]:
             queue = self._queues.pop(lane)
             key = next(queue, None)
@@ -331,7 +325,7 @@ class _Evaluation:
         self._finish(trial, trace, simulated=bench.setup.simulated)
 
     def _finish(self, trial: Trial, trace: Trace, *, simulated: bool) -> None:
-        self._store.add(trial, lines_of(trace) if len(trace) else None)
+        self._store.add(trial, dump_trace(trace) if len(trace) else None)
         self._ran += 1
         self._counts[trial.status] += 1
         self._count(trial)

@@ -104,7 +104,11 @@ class Limiter:
 
 
 class Watched:
-    """A client that lets the limiter see every answer, and is like the other in all else."""
+    """A client that lets the limiter see every answer, and is like the other in all else.
+
+    But it passes nothing on from one trial to the next: what a trial had to learn about the
+    endpoint must not depend on which others came before it.
+    """
 
     def __init__(
         self,
@@ -120,6 +124,11 @@ class Watched:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._client, name)
+
+    @property
+    def lessons(self) -> dict[str, tuple[str, ...]]:
+        """What the endpoint was found to refuse: nothing yet, for everyone who asks."""
+        return {}
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open for as long as the block lasts."""

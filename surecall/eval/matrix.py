@@ -179,8 +179,17 @@ def select_models(expression: str, library: Library, endpoint: Endpoint) -> tupl
     strangers = _strangers(wanted, library, endpoint)
     if not called and not strangers:
         raise ConfigError("models: none is known at this endpoint; name one by its id, with -m")
+    _check_known(wanted, [names(model) for model in (*library.models, *strangers)])
     everything = sorted((*called, *strangers), key=lambda model: _place(model, library.catalog))
     return chosen("models", expression, lambda part: select(everything, part, names))
+
+
+def _check_known(wanted: Iterable[str], called: Sequence[tuple[str, ...]]) -> None:
+    """Refuse a name that nothing has; those that must be called by name are suggested, too."""
+    known = [name for names in called for name in names]
+    for token in wanted:
+        if known and not matches(token, known):
+            raise ConfigError(f"models: {unknown('model', token, known)}")
 
 
 def _strangers(wanted: Iterable[str], library: Library, endpoint: Endpoint) -> list[Model]:

@@ -1,7 +1,7 @@
 """What one trial came to: the record that everything else in the harness reads.
 
-    Cell = model × profile × strategy          what a recommendation is about
-    Key  = Cell × scenario × trial             one conversation, run at most once
+    Cell = model x profile x strategy          what a recommendation is about
+    Key  = Cell x scenario x trial             one conversation, run at most once
 
 A trial is `passed` or `failed` by the model; `infra` when the endpoint, the network or the budget
 spoiled it, which says nothing about the model; `skipped` when it cannot apply.

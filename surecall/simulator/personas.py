@@ -104,8 +104,9 @@ def _staged(name: str) -> Persona:
     scene = SCENES[name]
     return Persona(
         id=PREFIX + name,
-        kind="transport",
+        kind="stream" if scene.only_streams else "transport",
         summary=scene.summary,
+        sources=scene.sources,
         faults=((name, 1.0),),
         outcome=scene.outcome,
     )

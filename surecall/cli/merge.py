@@ -1,0 +1,70 @@
+"""`surecall merge`: the shards of one evaluation, put together into one run."""
+
+import sys
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from surecall.cli.common import note, say
+from surecall.cli.listing import count
+from surecall.cli.options import settled, with_settings
+from surecall.cli.stored import differences, opened, write_stored
+from surecall.eval.render import SHEET, sheet_in
+from surecall.eval.render_files import results_in
+from surecall.eval.store import Invocation, Store, StoreError, merge, open_or_resume
+
+
+@click.command()
+@click.argument("runs", nargs=-1, required=True, metavar="RUN...")
+@click.option("--into", required=True, metavar="DIR", help="Where the merged run is kept.")
+@with_settings("output_dir")
+def command(*, runs: tuple[str, ...], into: str, **flags: Any) -> int:
+    """Put the trials of several runs together, such as the shards of one evaluation.
+
+    All must have been made with the same settings. DIR is a directory for runs, as eval's -o: the
+    merged run in it is new, unless DIR has one with these settings already, which then grows.
+    """
+    base = settled(flags).settings.output_dir
+    with ExitStack() as closing:
+        sources = [closing.enter_context(opened(base, name)) for name in runs]
+        _check_alike(sources)
+        target = closing.enter_context(
+            open_or_resume(Path(into), sources[0].meta.identity, _invocation(sources))
+        )
+        here = target.directory.resolve()
+        added = merge([one for one in sources if one.directory.resolve() != here], target)
+        write_stored(target, results_in(target), target.directory)
+        say(str(target.directory))
+        note(f"{count(added, 'trial')} added, {len(target)} in all")
+    return 0
+
+
+def _check_alike(sources: Sequence[Store]) -> None:
+    """Refuse before anything is made."""
+    first, *others = sources
+    for other in others:
+        if found := differences(first.meta.identity, other.meta.identity):
+            raise StoreError(
+                f"{first.directory.name} and {other.directory.name} were made with different "
+                f"settings, so they cannot be merged: {'; '.join(found)}"
+            )
+    codes = dict.fromkeys(store.meta.latest.code for store in sources)
+    if len(codes) > 1:
+        note(f"warning: the runs were made by different states of the program: {', '.join(codes)}")
+
+
+def _invocation(sources: Sequence[Store]) -> Invocation:
+    commands = sorted(
+        (each for store in sources for each in store.meta.invocations),
+        key=lambda each: each.started,
+    )
+    sheet = sheet_in(each.config for each in commands)
+    return Invocation(
+        command=("surecall", *sys.argv[1:]),
+        code=commands[-1].code,
+        config={SHEET: msgspec.to_builtins(sheet)},
+    )

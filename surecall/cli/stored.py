@@ -1,0 +1,75 @@
+"""What a stored run says of itself: its settings, where it was made, and what it advises."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from surecall.cli.venue import library_at
+from surecall.errors import ConfigError
+from surecall.eval.recommend import Recommendation, candidates, original_row, recommend
+from surecall.eval.render import Results, Sheet
+from surecall.eval.render_files import write_reports
+from surecall.eval.rundirs import find_run
+from surecall.eval.settings_endpoint import Endpoint, endpoint_of
+from surecall.eval.settings_fields import Settings
+from surecall.eval.store import Store, open_for_reading
+from surecall.eval.summary import summarise
+from surecall.types import Secret
+
+_ANY_KEY = Secret("-")
+_ROUTER = "openrouter"
+
+
+def opened(base: str, name: str) -> Store:
+    """Open a run to read it, by what `find_run` knows it by."""
+    return open_for_reading(find_run(Path(base), name))
+
+
+def endpoint_named(settings: Settings) -> Endpoint:
+    """Say where settings lead. Only going there takes a key."""
+    key = settings.api_key or (_ANY_KEY if settings.base_url else None)
+    return endpoint_of(msgspec.structs.replace(settings, api_key=key))
+
+
+def advice_of(store: Store, sheet: Sheet) -> tuple[Recommendation, ...]:
+    """Return the advice for each model of a run, from the store alone."""
+    settings = _settings_of(sheet)
+    endpoint = endpoint_named(settings)
+    library = library_at(endpoint)
+    return recommend(
+        candidates(summarise(store.trials()).cells),
+        bar=settings.bar / 100,
+        provider=_ROUTER if endpoint.simulated else endpoint.provider,
+        catalog=library.catalog,
+        profiles=library.profiles,
+        known_as={model.name: model.subject for model in library.models},
+    )
+
+
+def write_stored(store: Store, results: Results, directory: Path) -> list[Path]:
+    """Write all reports of a run; return where they are."""
+    rows = map(original_row, advice_of(store, results.sheet))
+    return write_reports(directory, results, store.meta, rows)
+
+
+def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Say in which settings two runs differ, one line for each."""
+    names = sorted(name for name in first.keys() | second.keys() if not _same(name, first, second))
+    return [f"{name}: {_written(first, name)} and {_written(second, name)}" for name in names]
+
+
+def _same(name: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
+    return name in first and name in second and bool(first[name] == second[name])
+
+
+def _written(identity: Mapping[str, Any], name: str) -> str:
+    return msgspec.json.encode(identity[name]).decode() if name in identity else "nothing"
+
+
+def _settings_of(sheet: Sheet) -> Settings:
+    try:
+        return msgspec.convert(sheet.settings, Settings)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"the settings of a run cannot be read: {error}") from None

@@ -1,0 +1,120 @@
+"""An evaluation without an endpoint: made-up trials, a store in memory, a client that is none."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, nullcontext
+from typing import Any
+
+from surecall.catalog import ModelCatalog
+from surecall.eval.harness import Stop, evaluate
+from surecall.eval.harness_events import (
+    Notice,
+    Report,
+)
+from surecall.eval.matrix import Library, Plan, models_at, plan
+from surecall.eval.scenario import Scenario, select_scenarios
+from surecall.eval.scenarios import SCENARIOS
+from surecall.eval.settings_endpoint import OPENROUTER_URL, Endpoint
+from surecall.eval.settings_fields import Settings
+from surecall.eval.trial import Cell, Key, Served, Status, Trial
+from surecall.eval.trial_run import Setup
+from surecall.events import Trace
+from surecall.sampling import SamplingCatalog
+from surecall.transport import Client
+from surecall.types import Answer, Usage
+
+ENDPOINT = Endpoint(OPENROUTER_URL, "/v1", "openrouter")
+GROK, CLAUDE = Cell("x-ai/grok-4.1-fast"), Cell("anthropic/claude-opus-4.6:nitro")
+SERVED = (Served(turn=0, latency_ms=1, attempt=1),)
+Outcome = Callable[[Key], Trial]
+
+
+def planned(**changes: Any) -> Plan:
+    settings = Settings(**({"model_filter": "x_ai,anthropic", "scenarios": "simple"} | changes))
+    catalog = ModelCatalog.builtin()
+    library = Library(models_at(ENDPOINT, catalog), catalog, SamplingCatalog.builtin())
+    return plan(settings, select_scenarios(settings.scenarios, SCENARIOS), library, ENDPOINT)
+
+
+class Memory:
+    """A store that forgets when the test ends."""
+
+    def __init__(self, *trials: Trial) -> None:
+        self.found = {trial.key: trial for trial in trials}
+        self.traces: dict[Key, bytes | None] = {}
+
+    def done_keys(self, *, infra: bool = True) -> set[Key]:
+        return {key for key, trial in self.found.items() if infra or trial.status != "infra"}
+
+    def trials(self) -> Iterator[Trial]:
+        return iter(list(self.found.values()))
+
+    def add(self, trial: Trial, trace: bytes | None = None) -> None:
+        assert trial.key not in self.done_keys(infra=False)
+        self.found[trial.key] = trial
+        self.traces[trial.key] = trace
+
+
+class NoClient:
+    """An endpoint that answers as it is told, and knows how often it was opened."""
+
+    def __init__(self, answer: Answer | None = None) -> None:
+        self.answer = answer or Answer(200, {}, b"")
+        self.times_opened = 0
+
+    async def send(self, body: bytes) -> Answer:
+        del body
+        return self.answer
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        self.times_opened += 1
+        return nullcontext()
+
+
+class Trials:
+    """Makes trials up; knows which began, and how many were ever under way at once."""
+
+    def __init__(
+        self, outcome: Outcome, pause: Callable[[Key], Awaitable[Any]] | None = None
+    ) -> None:
+        self.outcome = outcome
+        self.pause = pause
+        self.begun: list[Key] = []
+        self.under_way = self.most = 0
+
+    async def __call__(
+        self, key: Key, scenario: Scenario, setup: Setup, client: Client
+    ) -> tuple[Trial, Trace]:
+        assert scenario.id == key.scenario
+        assert setup.model == key.cell.model
+        self.begun.append(key)
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        try:
+            await client.send(b"")
+            await (asyncio.sleep(0) if self.pause is None else self.pause(key))
+            return self.outcome(key), Trace(())
+        finally:
+            self.under_way -= 1
+
+
+def a_trial(key: Key, status: Status = "passed", category: str = "", cost: float = 0.0) -> Trial:
+    return Trial(key=key, status=status, category=category, requests=SERVED, usage=Usage(cost=cost))
+
+
+def run(
+    what: Plan,
+    trials: Callable[..., Any],
+    store: Memory | None = None,
+    stop: Stop | None = None,
+    client: NoClient | None = None,
+) -> tuple[Report, list[Notice]]:
+    notices: list[Notice] = []
+    served = client or NoClient()
+
+    async def go() -> Report:
+        return await evaluate(
+            what, store or Memory(), trials, lambda _: served, notices.append, stop or Stop()
+        )
+
+    return asyncio.run(go()), notices
