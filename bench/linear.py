@@ -5,14 +5,17 @@ Printed is the largest growth per doubling; 2 is exactly linear. Small times are
 """
 
 import itertools
+import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from surecall.arguments import read_arguments
 from surecall.coerce import coercer
 from surecall.dialects import recover
 from surecall.envelope import fault_of, read_choice
+from surecall.holdback import Holdback
+from surecall.stream import Assembler
 from surecall.transforms.tags import read_tags
 from surecall.types import ToolSpec
 from surecall.wire import decode, text_of
@@ -21,6 +24,7 @@ SIZES = [1 << 19, 1 << 20, 1 << 21, 1 << 22]
 BAR = 2.3
 NOISE_S = 0.02
 REPEATS = 5
+PIECE = 16
 TOOLS = (ToolSpec("f", "", {"type": "object", "properties": {"a": {"type": "string"}}}),)
 COERCE = coercer(
     {"type": "object", "properties": {"a": {"type": "array"}, "b": {"type": "integer"}}}
@@ -49,8 +53,32 @@ READERS: dict[str, Callable[[str], object]] = {
     "coercion": lambda text: COERCE({"a": text, "b": text}),
     "answers": lambda text: _answer(text.encode()),
     "error bodies": lambda text: fault_of({"error": {"message": text}}, 400, {}, 0.0),
+    "streamed text": lambda text: _streamed(text, lambda piece: {"content": piece}),
+    "streamed arguments": lambda text: _streamed(text, _fragment),
+    "what a stream shows": lambda text: _shown(text),
     "content parts": lambda text: text_of([{"type": "text", "text": text}]),
 }
+
+
+def _pieces(text: str) -> Iterator[str]:
+    return (text[at : at + PIECE] for at in range(0, len(text), PIECE))
+
+
+def _fragment(piece: str) -> dict[str, object]:
+    return {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": piece}}]}
+
+
+def _streamed(text: str, delta: Callable[[str], dict[str, object]]) -> object:
+    assembler = Assembler(("f",), 1 << 30)
+    for piece in _pieces(text):
+        chunk = {"choices": [{"index": 0, "delta": delta(piece), "finish_reason": None}]}
+        assembler.add(json.dumps(chunk))
+    return assembler.finish()
+
+
+def _shown(text: str) -> object:
+    holdback = Holdback("any", ("f",))
+    return [list(holdback.feed(piece)) for piece in _pieces(text)]
 
 
 def _answer(data: bytes) -> object:

@@ -245,7 +245,9 @@ class Conversation:
 
     def _display(self, show: Show, plan: Plan) -> Display:
         names = [tool.name for tool in plan.tools]
-        return Display(show, Holdback(self._config.text_calls, names))
+        config = self._config
+        holdback = Holdback(config.text_calls, names, strip_thinking=config.strip_thinking)
+        return Display(show, holdback)
 
     async def _received(
         self, plan: Plan, request: Request, display: Display | None

@@ -258,3 +258,9 @@ def test_after_too_many_broken_calls_the_rest_stays_text() -> None:
 )
 def test_a_stream_is_held_back_from_the_first_opener_on(text: str, place: int) -> None:
     assert first_opener(text) == place
+
+
+def test_arguments_that_are_announced_and_never_come_are_cut_off() -> None:
+    (call,) = recover("[TOOL_CALLS]shell[ARGS]", ()).calls
+
+    assert call.truncated

@@ -100,12 +100,39 @@ def test_nothing_is_lost_or_doubled_whatever_is_said(text: str, size: int) -> No
         assert kept.strip() == reply_of(text, mode).text.strip()
 
 
-def test_with_text_calls_off_everything_is_shown_as_it_comes() -> None:
+def test_a_mark_in_inline_code_is_ruled_out_as_soon_as_the_code_ends() -> None:
     shown: list[Shown] = []
-    display = Display(shown.append, Holdback("off"))
-    display.feed(TextDelta("<tool_call>"))
+    display = Display(shown.append, Holdback("marked"))
+    for char in "Write `<tool_call>` and `</tool_call>` around it, then ":
+        display.feed(TextDelta(char))
 
-    assert screen(shown) == "<tool_call>"
+    assert screen(shown) == "Write `<tool_call>` and `</tool_call>` around it, then"
+
+
+def test_a_mark_after_a_tick_that_no_other_follows_is_held_back() -> None:
+    shown: list[Shown] = []
+    display = Display(shown.append, Holdback("marked"))
+    display.feed(TextDelta("So `<tool_call>\n{"))
+
+    assert screen(shown) == "So `"
+
+
+@pytest.mark.parametrize("strip_thinking", [True, False])
+def test_with_text_calls_off_only_thoughts_are_held_back(*, strip_thinking: bool) -> None:
+    shown: list[Shown] = []
+    display = Display(shown.append, Holdback("off", strip_thinking=strip_thinking))
+    display.feed(TextDelta("<think>so</think>Well <tool_call>"))
+
+    assert screen(shown) == ("" if strip_thinking else "<think>so</think>") + "Well <tool_call>"
+
+
+def test_thoughts_that_stay_in_the_text_are_shown_with_it() -> None:
+    shown: list[Shown] = []
+    display = Display(shown.append, Holdback("marked", strip_thinking=False))
+    display.feed(TextDelta("<think>so</think>Well"))
+    display.close(Reply("<think>so</think>Well"))
+
+    assert screen(shown) == "<think>so</think>Well"
 
 
 def test_thoughts_are_shown_as_such_until_they_end() -> None:

@@ -19,9 +19,17 @@ from surecall.version import __version__
 
 # Name and first sentence, so that `--help` need not import them; a test compares.
 COMMANDS: Final = {
+    "check": "Show the settings in effect, and try the endpoint with one small request.",
+    "compare": "Compare two runs on the conversations that both have, and tell change from noise.",
     "eval": "Measure models: run scenarios many times, and tell which model to use and why.",
     "explain": "Explain a raw response, or a text, in FILE (or - for standard input).",
+    "export": "Write the reports of RUN again, all of them or one format, from what is stored.",
+    "ls": "List models, profiles, scenarios, presets, faults or runs.",
+    "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
+    "replay": "Go through a recorded trial again, offline, and tell whether it comes out the same.",
+    "report": "Write the report of a run again, from its results.",
     "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",
+    "view": "Open the report of a run in the browser.",
 }
 
 

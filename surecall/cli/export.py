@@ -34,9 +34,7 @@ Write: TypeAlias = Callable[[Store, Results], str]
     type=click.Choice(["json", "jsonl", "markdown", "junit", _TRIALS]),
     help="Only this: one document, or a file for each trial.",
 )
-@click.option(
-    "-o", "--output", metavar="PATH", help="File to write, - to print; else a directory."
-)
+@click.option("-o", "--output", metavar="PATH", help="File to write, - to print; else a directory.")
 @click.option("--runs", metavar="DIR", help="Where runs are kept, if not in the usual place.")
 def command(*, run: str, form: str | None, output: str | None, runs: str | None) -> int:
     """Write the reports of RUN again, all of them or one format, from what is stored.
@@ -47,10 +45,10 @@ def command(*, run: str, form: str | None, output: str | None, runs: str | None)
     base = settled({"output_dir": runs}).settings.output_dir
     with opened(base, run) as store:
         results = results_in(store)
-        if form in _DOCUMENTS:
-            _deliver(form, _DOCUMENTS[form](store, results), output or STANDARD_OUTPUT)
-        else:
+        if form is None or form == _TRIALS:
             _write_files(store, results, output, everything=form is None)
+        else:
+            _deliver(form, _DOCUMENTS[form](store, results), output or STANDARD_OUTPUT)
     return 0
 
 
@@ -102,7 +100,7 @@ def _junit(_: Store, results: Results) -> str:
     return junit(results)
 
 
-_DOCUMENTS: Final[Mapping[str | None, Write]] = {
+_DOCUMENTS: Final[Mapping[str, Write]] = {
     "json": _json,
     "jsonl": _jsonl,
     "markdown": _markdown,

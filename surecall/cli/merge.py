@@ -12,7 +12,7 @@ import msgspec
 from surecall.cli.common import note, say
 from surecall.cli.listing import count
 from surecall.cli.options import settled, with_settings
-from surecall.cli.stored import differences, opened, write_stored
+from surecall.cli.stored import changed_prompts, differences, opened, write_stored
 from surecall.eval.render import SHEET, sheet_in
 from surecall.eval.render_files import results_in
 from surecall.eval.store import Invocation, Store, StoreError, merge, open_or_resume
@@ -52,6 +52,8 @@ def _check_alike(sources: Sequence[Store]) -> None:
                 f"{first.directory.name} and {other.directory.name} were made with different "
                 f"settings, so they cannot be merged: {'; '.join(found)}"
             )
+    if changed := changed_prompts(*(store.trials() for store in sources)):
+        raise StoreError(f"not the same scenario in all runs: {', '.join(changed)}")
     codes = dict.fromkeys(store.meta.latest.code for store in sources)
     if len(codes) > 1:
         note(f"warning: the runs were made by different states of the program: {', '.join(codes)}")

@@ -1,6 +1,6 @@
 """What a stored run says of itself: its settings, where it was made, and what it advises."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,11 +11,12 @@ from surecall.errors import ConfigError
 from surecall.eval.recommend import Recommendation, candidates, original_row, recommend
 from surecall.eval.render import Results, Sheet
 from surecall.eval.render_files import write_reports
-from surecall.eval.rundirs import find_run
+from surecall.eval.rundirs import find_run, typed_errors
 from surecall.eval.settings_endpoint import Endpoint, endpoint_of
 from surecall.eval.settings_fields import Settings
 from surecall.eval.store import Store, open_for_reading
 from surecall.eval.summary import summarise
+from surecall.eval.trial import Trial
 from surecall.types import Secret
 
 _ANY_KEY = Secret("-")
@@ -24,7 +25,9 @@ _ROUTER = "openrouter"
 
 def opened(base: str, name: str) -> Store:
     """Open a run to read it, by what `find_run` knows it by."""
-    return open_for_reading(find_run(Path(base), name))
+    with typed_errors(Path(name)):
+        directory = find_run(Path(base), name)
+    return open_for_reading(directory)
 
 
 def endpoint_named(settings: Settings) -> Endpoint:
@@ -58,6 +61,16 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
     """Say in which settings two runs differ, one line for each."""
     names = sorted(name for name in first.keys() | second.keys() if not _same(name, first, second))
     return [f"{name}: {_written(first, name)} and {_written(second, name)}" for name in names]
+
+
+def changed_prompts(*runs: Iterable[Trial]) -> list[str]:
+    """Name the scenarios that did not put the same before a model in all trials."""
+    seen: dict[str, set[str]] = {}
+    for trials in runs:
+        for trial in trials:
+            if trial.prompt_hash:
+                seen.setdefault(trial.key.scenario, set()).add(trial.prompt_hash)
+    return sorted(name for name, hashes in seen.items() if len(hashes) > 1)
 
 
 def _same(name: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:

@@ -2,6 +2,7 @@
 
 import itertools
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from surecall.dialects import spelling
 from surecall.dialects.source import BLANKS, Source
@@ -18,6 +19,8 @@ _MARKS = (
     spelling.Opener(spelling.STRIPPED_FINAL, "", kind="final"),
 )
 _STEMS = tuple(mark.stem for mark in _MARKS)
+# Nearly every mark has one of these, and plain text has few of them.
+_SIGNS = "<[`=◁"
 # A mark with `<` goes on like one of these; the others are looked for as a whole.
 _PEEKS = frozenset(
     stem[place : place + _PEEK]
@@ -90,25 +93,48 @@ def _earliest(mark: tuple[spelling.Opener, int]) -> tuple[int, int]:
     return mark[1], -len(mark[0].stem)
 
 
-def first_opener(text: str, start: int = 0) -> int:
+def first_opener(text: str, stems: tuple[str, ...] = _STEMS) -> int:
     """Return the earliest place that is, or with more text may become, an opener; -1 if none.
 
     Text before that place can be shown while a reply is still being streamed.
     """
-    places = [place for stem in _STEMS if (place := text.find(stem, start)) >= 0]
-    marked = text.find(spelling.DSML, start)
+    if not _may_open(text, stems):
+        return -1
+    places = [place for stem in stems if (place := text.find(stem)) >= 0]
+    marked = text.find(spelling.DSML)
     if marked >= 0:
-        places.append(max(start, text.rfind("<", start, marked)))
-    longest = max(map(len, _STEMS))
-    for at in range(max(start, len(text) - longest), len(text)):
+        places.append(max(0, text.rfind("<", 0, marked)))
+    longest = max(map(len, stems))
+    for at in range(max(0, len(text) - longest), len(text)):
         tail = text[at:]
         bare = tail[1:].strip(spelling.BARS + " ")
-        if any(stem.startswith(tail) for stem in _STEMS) or (
+        if any(stem.startswith(tail) for stem in stems) or (
             tail[0] == "<" and tail[1:2] in (*spelling.BARS, " ") and spelling.DSML.startswith(bare)
         ):
             places.append(at)
             break
     return min(places, default=-1)
+
+
+def _may_open(text: str, stems: tuple[str, ...]) -> bool:
+    """Say quickly whether a piece of text holds an opener, or ends with the beginning of one."""
+    signless, endings = _quick(stems)
+    return (
+        any(sign in text for sign in _SIGNS)
+        or any(stem in text for stem in signless)
+        or text.endswith(endings.get(text[-1:], ()))
+    )
+
+
+@cache
+def _quick(stems: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Return the stems without a sign, and what stems begin with, by its last character."""
+    signless = [stem for stem in (*stems, spelling.DSML) if not set(_SIGNS) & set(stem)]
+    begun = {stem[:length] for stem in stems for length in range(1, len(stem) + 1)}
+    endings: dict[str, list[str]] = {}
+    for beginning in sorted(begun):
+        endings.setdefault(beginning[-1], []).append(beginning)
+    return tuple(signless), {last: tuple(found) for last, found in endings.items()}
 
 
 def after_closers(source: Source, at: int) -> int:

@@ -32,8 +32,8 @@ class Header:
         mark: str | None = None
         while mark != "":
             mark, at = mark or "", source.blanks(at)
-            # A message is no part of the header.
-            name = source.name(at) if mark != spelling.MESSAGE else ""
+            # What these marks announce is no part of the header.
+            name = "" if mark in (spelling.MESSAGE, spelling.ARGUMENTS) else source.name(at)
             self.pieces.setdefault(mark, name)
             at += len(name)
             self.fenced = self.fenced or source.at(spelling.FENCES, source.blanks(at))
@@ -76,6 +76,7 @@ def _arguments(source: Source, header: Header, row: str) -> Value:
     """Read an object; after a header that leaves no doubt, a bad one is handed on as it is."""
     text, at, bare = source.text, header.end, row in spelling.BARE_ROWS
     messaged = spelling.MESSAGE in header.pieces
+    announced = spelling.ARGUMENTS in header.pieces
     ends = (
         spelling.MESSAGE_ENDS
         if messaged
@@ -84,7 +85,7 @@ def _arguments(source: Source, header: Header, row: str) -> Value:
         else ()
     )
     stop = source.first(ends, at)
-    stop = len(text) if messaged and stop < 0 else stop
+    stop = len(text) if (messaged or announced) and stop < 0 else stop
     if source.at("(", at):
         return _in_brackets(read_value(source, at, bare=bare))
     if source.at("{", at):
@@ -93,9 +94,12 @@ def _arguments(source: Source, header: Header, row: str) -> Value:
         except NotACall:
             if stop < 0:
                 raise
-    elif row == "A7" or at >= len(text) or source.at(spelling.CLOSERS, at):
-        return Value({}, at, cut=at >= len(text) and row != "A7")
-    elif not messaged:
+    elif at >= len(text) or source.at(spelling.CLOSERS, at):
+        # Mistral leaves out an empty object, but then also the mark that announces it.
+        return Value({}, at, cut=at >= len(text) and (row != "A7" or announced))
+    elif row == "A7" and not announced:
+        return Value({}, at)
+    elif not messaged and not announced:
         raise NotACall("neither arguments nor a closing tag follow the name", at)
     return Value(text[at:stop].strip(), stop)
 

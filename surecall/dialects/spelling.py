@@ -202,10 +202,11 @@ PYTHON_ROWS = frozenset({"A9", "C4", "D2", "D3", "D6"})
 # Between the pieces of a header. The name stands after the first two, an id after the third.
 NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
 ID_MARK = "[CALL_ID]"
+ARGUMENTS = "[ARGS]"
 SEPARATORS = (
     *NAME_MARKS,
     ID_MARK,
-    "[ARGS]",
+    ARGUMENTS,
     "<|tool_call_argument_begin|>",
     "<|tool_call:args|>",
     "<|constrain|>",
@@ -220,6 +221,8 @@ HEADER_ENDS = (
     "<|tool_call:end|>",
     "<|call|>",
     "<tool_call|>",
+    "[TOOL_CALLS]",
+    "[/TOOL_CALLS]",
 )
 
 CLOSERS = (

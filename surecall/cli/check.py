@@ -1,0 +1,243 @@
+"""`surecall check`: what is set and by whom, and whether the endpoint does what it should.
+
+The request goes the way of an evaluation's: same presets, same options, one small tool.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from typing import Any, Final, TypeAlias
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+import msgspec
+
+from surecall.cli.common import INCOMPLETE, WRONG_USAGE, complain, note, say
+from surecall.cli.listing import count, json_line, say_columns, say_document
+from surecall.cli.options import GroupedCommand, settled, with_settings
+from surecall.cli.venue import SIMULATED, Venue, venue
+from surecall.config import ToolUseMode
+from surecall.endpoint import ENDPOINT
+from surecall.errors import ErrorCode, Fault, ProviderError
+from surecall.eval.matrix import Plan, plan
+from surecall.eval.matrix_cells import PlannedCell
+from surecall.eval.plugins import choose, installed
+from surecall.eval.settings import DEFAULT, Effective
+from surecall.eval.settings_fields import FIELDS, Settings
+from surecall.outcome import RunFailed
+from surecall.registry import tool
+from surecall.retry import RetryPolicy
+from surecall.runner import ToolLoopRunner
+from surecall.trace import Redactor
+from surecall.transport import Client
+from surecall.types import JSON, Secret
+
+_LONGEST_S: Final = 30.0
+_TURNS: Final = 4
+_ASKED: Final = "Call the tool echo once, with the text hello. Then reply exactly: Done."
+# What the settings are to blame for; anything else may be gone the next time.
+_SETTINGS_AT_FAULT: Final = frozenset(
+    {
+        ErrorCode.AUTH,
+        ErrorCode.BAD_REQUEST,
+        ErrorCode.DECODE_ERROR,
+        ErrorCode.FORBIDDEN,
+        ErrorCode.NOT_FOUND,
+        ErrorCode.NO_TOOL_USE_ENDPOINT,
+        ErrorCode.PAYMENT_REQUIRED,
+        ErrorCode.UNPROCESSABLE,
+    }
+)
+Setting: TypeAlias = tuple[str, str, str]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What became of the request. `problem` is blank when the endpoint answered."""
+
+    model: str
+    said: str = ""
+    problem: str = ""
+    fault: Fault | None = None
+    code: int = 0
+
+
+@click.command(cls=GroupedCommand)
+@with_settings()
+@click.option("--offline", is_flag=True, help="Send nothing.")
+@click.option("-v", "--all", "everything", is_flag=True, help="Show also what is not set.")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> int:
+    """Show the settings in effect, and try the endpoint with one small request.
+
+    Tells of each setting where it comes from, and which address will be called. The first of the
+    selected models gets a small tool to call. The key is never shown.
+    """
+    effective = settled(flags)
+    rows = list(_settings(effective, everything=everything))
+    if not as_json and rows:
+        say_columns(("setting", "value", "from"), rows)
+        say("")
+    with venue(_hurried(effective.settings)) as place:
+        where = _where(effective.settings, place)
+        if not as_json:
+            say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
+        if place.endpoint.simulated:
+            note(SIMULATED)
+        planned = plan(
+            effective.settings,
+            choose(effective.settings.scenarios, installed()),
+            place.library,
+            place.endpoint,
+        )
+        if not as_json:
+            say_columns(("selected", _selected(planned)), ())
+        finding = None if offline else asyncio.run(_tried(planned.cells[0], place.client))
+    if as_json:
+        say_document(_document(rows, where, planned, finding))
+    return _told(finding, as_json=as_json)
+
+
+_SHOWN: Final = ("provider", "key", "proxy")
+
+
+def _settings(effective: Effective, *, everything: bool) -> Iterator[Setting]:
+    cleaned = Redactor(effective.settings.api_key)
+    for name in FIELDS:
+        source = effective.sources[name]
+        if everything or source != DEFAULT:
+            value = getattr(effective.settings, name)
+            yield name, cleaned.text(_words(name, value)), source
+
+
+def _words(name: str, value: Any) -> str:
+    if name == "api_key":
+        return _key_words(value)
+    text = _without_query(value) if name == "base_url" else value
+    return text if isinstance(text, str) and text else json_line(text)
+
+
+def _key_words(key: Secret | None) -> str:
+    return "not set" if key is None else f"set, {count(len(key.reveal()), 'character')}"
+
+
+def _without_query(url: str) -> str:
+    """Leave out what some addresses carry a key in."""
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(query="...")) if parts.query else url
+
+
+def _hurried(settings: Settings) -> Settings:
+    """Wait no longer than somebody who watches."""
+    limit = settings.client_timeout
+    return msgspec.structs.replace(
+        settings, client_timeout=_LONGEST_S if limit is None else min(limit, _LONGEST_S)
+    )
+
+
+def _where(settings: Settings, place: Venue) -> dict[str, str]:
+    simulated = place.endpoint.simulated
+    url = place.client.url(ENDPOINT)
+    return {
+        "url": "the simulator, in this process" if simulated else _without_query(url),
+        "provider": place.endpoint.provider,
+        "key": _key_words(settings.api_key),
+        "proxy": "none" if simulated else _proxy(url),
+    }
+
+
+def _proxy(url: str) -> str:
+    """Say which proxy the environment names for an address, without its password."""
+    # Imported here for its cost.
+    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
+
+    parts = urlsplit(url)
+    proxy = getproxies().get(parts.scheme)
+    if proxy is None or proxy_bypass(parts.netloc):
+        return "none"
+    return urlsplit(proxy).netloc.rpartition("@")[2] or "set"
+
+
+def _selected(planned: Plan) -> str:
+    models = {each.model.id for each in planned.cells}
+    return ", ".join(
+        (
+            count(len(models), "model"),
+            count(len(planned.cells), "cell"),
+            count(len(planned.scenarios), "scenario"),
+        )
+    )
+
+
+@tool
+def echo(text: str) -> str:
+    """Return the text."""
+    return text
+
+
+async def _tried(planned: PlannedCell, client: Client) -> Finding:
+    """Ask the model to call a tool; whether it does is told, but only the endpoint is judged."""
+    config = planned.config.but(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=_LONGEST_S)
+    if config.tool_use_mode is not ToolUseMode.DISABLED:
+        config = config.but(tool_use_mode=ToolUseMode.RELAXED)
+    runner = ToolLoopRunner(
+        client=client,
+        model=planned.model.id,
+        registry=[echo],
+        config=config,
+        llm_options_defaults=planned.options,
+        retry=RetryPolicy(attempts=1),
+    )
+    began = time.perf_counter()
+    try:
+        result = await runner.run(_ASKED)
+    except RunFailed as failure:
+        return _failed(planned.model.id, failure)
+    elapsed = f"{time.perf_counter() - began:.1f} s"
+    called = "called the tool and answered" if result.run.called else "answered without a call"
+    return Finding(planned.model.id, f"{planned.model.id} {called}, in {elapsed}")
+
+
+def _failed(model: str, failure: RunFailed) -> Finding:
+    if not isinstance(failure, ProviderError):
+        late = failure.code is ErrorCode.DEADLINE_EXCEEDED
+        said = "" if late else f"the endpoint answers, but {model} does not finish: {failure}"
+        return Finding(model, said, str(failure) if late else "", code=INCOMPLETE if late else 0)
+    fault = failure.fault
+    wrong = fault.code in _SETTINGS_AT_FAULT
+    return Finding(
+        model, problem=str(fault), fault=fault, code=WRONG_USAGE if wrong else INCOMPLETE
+    )
+
+
+def _told(finding: Finding | None, *, as_json: bool) -> int:
+    if finding is None:
+        note("nothing was sent")
+        return 0
+    if finding.problem:
+        return complain(f"{finding.model}: {finding.problem}", finding.code)
+    if not as_json:
+        say(f"ok: {finding.said}")
+    return 0
+
+
+def _document(
+    rows: list[Setting], where: dict[str, str], planned: Plan, finding: Finding | None
+) -> JSON:
+    names = ("name", "value", "source")
+    return {
+        "settings": [dict(zip(names, row, strict=True)) for row in rows],
+        "endpoint": where | {"simulated": planned.cells[0].model.simulated},
+        "selected": {
+            "models": list(dict.fromkeys(each.model.id for each in planned.cells)),
+            "scenarios": [scenario.id for scenario in planned.scenarios],
+        },
+        "request": None
+        if finding is None
+        else {
+            "ok": not finding.problem,
+            "model": finding.model,
+            "said": finding.said,
+            "problem": finding.problem or None,
+            "fault": finding.fault,
+        },
+    }

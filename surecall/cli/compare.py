@@ -1,0 +1,181 @@
+"""`surecall compare`: two runs on the same conversations, and what is noise."""
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+import click
+import msgspec
+
+from surecall.cli.common import FAILED, NOTHING, complain, note
+from surecall.cli.listing import count, rate_words, say_columns, say_document
+from surecall.cli.options import settled, with_settings
+from surecall.cli.stored import changed_prompts, differences, opened
+from surecall.eval.paired import Comparison, Comparisons, compare_runs, outcomes
+from surecall.eval.render_files import results_in
+from surecall.eval.trial import Cell, Trial
+from surecall.types import JSON
+
+_HEADS: Final = (
+    "model", "profile", "strategy", "A", "B", "fixed", "broken", "difference", "p (Holm)", "verdict"
+)  # fmt: skip
+_WORDS: Final = {"no evidence": "no evidence of a difference"}
+
+
+class Side(msgspec.Struct, frozen=True):
+    """One of the two runs, with its trials."""
+
+    name: str
+    directory: str
+    identity: JSON
+    simulated: bool
+    cells: tuple[Cell, ...]
+    trials: tuple[Trial, ...]
+
+
+@click.command()
+@click.argument("first", metavar="A")
+@click.argument("second", metavar="B")
+@with_settings("output_dir")
+@click.option(
+    "--fail-on-regression", "gate", is_flag=True, help="Exit 1 when B is significantly worse."
+)
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(*, first: str, second: str, gate: bool, as_json: bool, **flags: Any) -> int:
+    """Compare two runs on the conversations that both have, and tell change from noise.
+
+    A and B are names, parts of names, paths, or latest. Fixed are trials that pass only in B,
+    broken ones only in A. Rates are of the trials that both have.
+    """
+    base = settled(flags).settings.output_dir
+    before, after = _side(base, first), _side(base, second)
+    found = compare_runs(
+        outcomes(before.trials),
+        outcomes(after.trials),
+        (before.name, after.name),
+        (*before.cells, *after.cells),
+    )
+    if as_json:
+        say_document(_document(before, after, found))
+    else:
+        _print(before, after, found)
+    for remark in _remarks(before, after, found):
+        note(remark)
+    if not any(row.pairs for row in found.overall):
+        return complain("the two runs have no trial in common that was judged in both", NOTHING)
+    worse = [row for row in (*found.rows, *found.overall) if row.verdict() == "worse"]
+    if gate and worse:
+        return complain(f"significantly worse: {'; '.join(map(_where, worse))}", FAILED)
+    return 0
+
+
+def _side(base: str, name: str) -> Side:
+    with opened(base, name) as store:
+        results = results_in(store)
+        return Side(
+            store.directory.name,
+            str(store.directory),
+            store.meta.identity,
+            results.simulated,
+            tuple(results.entries),
+            tuple(store.trials()),
+        )
+
+
+def _where(row: Comparison) -> str:
+    return " ".join(filter(None, (row.model, row.profile, row.strategy))) or "over all"
+
+
+def _print(before: Side, after: Side, found: Comparisons) -> None:
+    for letter, side in (("A", before), ("B", after)):
+        simulated = ", simulated" if side.simulated else ""
+        note(f"{letter} = {side.name} ({count(len(side.trials), 'trial')}{simulated})")
+    paired = [row for row in found.rows if row.pairs]
+    overall = [row for row in found.overall if row.pairs]
+    say_columns(_HEADS, map(_row, [*paired, *overall]))
+
+
+def _row(row: Comparison) -> tuple[str, ...]:
+    first, second = row.rates
+    names = (row.model, row.profile, row.strategy) if row.model else ("over all", "", "")
+    return (
+        *names,
+        rate_words(first.k, first.n, first.interval),
+        rate_words(second.k, second.n, second.interval),
+        str(row.fixed),
+        str(row.broken),
+        f"{row.difference or 0.0:+.1%} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]",
+        f"{row.p_adjusted:.3g}",
+        _verdict(row),
+    )
+
+
+def _verdict(row: Comparison) -> str:
+    if not row.pairs:
+        return "not compared"
+    verdict = row.verdict()
+    return _WORDS.get(verdict, verdict)
+
+
+def _remarks(before: Side, after: Side, found: Comparisons) -> Iterator[str]:
+    """Say what keeps the comparison from being about everything, or from being fair."""
+    for letter, side, other in (("A", before, after), ("B", after, before)):
+        for cell in _missing(side.cells, other.cells):
+            yield f"only in {letter}: {cell.model} {cell.profile} {cell.strategy}"
+    for row in found.overall:
+        yield from _left_out(row)
+    for difference in differences(before.identity, after.identity):
+        yield f"made with different settings: {difference}"
+    for name in changed_prompts(before.trials, after.trials):
+        yield f"the scenario {name} is not the same in both runs"
+    if before.simulated != after.simulated:
+        yield "one run is simulated, the other is not: this says nothing about a model"
+    if before.directory == after.directory:
+        yield "A and B are the same run"
+
+
+def _left_out(row: Comparison) -> Iterator[str]:
+    reasons = (
+        (row.unpaired, "only one run has it"),
+        (row.infra, "the infrastructure spoiled it in one run or both"),
+        (row.skipped, "it cannot apply"),
+    )
+    for number, reason in reasons:
+        if number:
+            yield f"left out of every rate: {count(number, 'trial')}, because {reason}"
+
+
+def _document(before: Side, after: Side, found: Comparisons) -> JSON:
+    return {
+        "first": _described(before),
+        "second": _described(after),
+        "rows": [_plain(row) for row in found.rows],
+        "overall": [_plain(row) for row in found.overall],
+        "only_in_first": _missing(before.cells, after.cells),
+        "only_in_second": _missing(after.cells, before.cells),
+        "different_settings": differences(before.identity, after.identity),
+        "changed_scenarios": changed_prompts(before.trials, after.trials),
+    }
+
+
+def _missing(cells: Iterable[Cell], others: tuple[Cell, ...]) -> list[Cell]:
+    return [cell for cell in cells if cell not in others]
+
+
+def _described(side: Side) -> JSON:
+    return {
+        "run": side.name,
+        "directory": side.directory,
+        "trials": len(side.trials),
+        "simulated": side.simulated,
+    }
+
+
+def _plain(row: Comparison) -> JSON:
+    first, second = row.rates
+    return {
+        **msgspec.structs.asdict(row),
+        "pairs": row.pairs,
+        "first_rate": {"k": first.k, "n": first.n, "interval": first.interval},
+        "second_rate": {"k": second.k, "n": second.n, "interval": second.interval},
+        "verdict": _verdict(row),
+    }

@@ -1,0 +1,235 @@
+"""`surecall ls`: what there is to choose from, and the runs that were made."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import click
+import msgspec
+
+from surecall.catalog import WORKAROUNDS, CatalogModel
+from surecall.cli.common import note
+from surecall.cli.listing import rate_words, say_columns, say_document
+from surecall.cli.options import F, GroupedCommand, settled, with_settings
+from surecall.cli.stored import endpoint_named
+from surecall.cli.venue import SIMULATED, library_at
+from surecall.errors import ConfigError
+from surecall.eval.matrix import Library, NothingSelected, chosen, select_models
+from surecall.eval.matrix_cells import Model
+from surecall.eval.plugins import choose, installed
+from surecall.eval.render_files import results_in
+from surecall.eval.render_summary import rates_by_scenario
+from surecall.eval.rundirs import runs
+from surecall.eval.settings import DEFAULT, Effective
+from surecall.eval.settings_endpoint import Endpoint
+from surecall.eval.settings_fields import FIELDS
+from surecall.eval.store import open_for_reading
+from surecall.eval.summary import Figure, figure
+from surecall.family import canonical, unknown
+from surecall.presets import PRESET
+from surecall.simulator.personas import PERSONAS
+from surecall.types import JSON
+
+_EVERYTHING: Final = "all"
+_MODELS, _PROFILES, _SCENARIOS = "model_filter", "sampling_profile_filter", "scenarios"
+Rows: TypeAlias = list[JSON]
+
+
+def _filter_option(name: str) -> Callable[[F], F]:
+    """Offer a filter without the default that it has elsewhere: a list shows everything."""
+    field = FIELDS[name]
+    return click.option(*field.flags, name, metavar=field.metavar, help=field.help)
+
+
+@click.command(cls=GroupedCommand)
+@click.argument("kind", metavar="models|profiles|scenarios|presets|faults|runs")
+@_filter_option(_MODELS)
+@_filter_option(_PROFILES)
+@_filter_option(_SCENARIOS)
+@with_settings("base_url", "endpoint", "output_dir")
+@click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
+def command(*, kind: str, as_json: bool, **flags: Any) -> int:
+    """List models, profiles, scenarios, presets, faults or runs.
+
+    Models are those of the endpoint that an evaluation would go to: without a key and without an
+    address, the simulator's. A list holds everything unless a filter is given.
+    """
+    name = canonical(kind)
+    if name not in _LISTS:
+        raise ConfigError(unknown("list", kind, _LISTS))
+    rows = _LISTS[name](settled(flags))
+    if as_json:
+        say_document({name: rows})
+    elif rows:
+        say_columns([*rows[0]], [[_words(value) for value in row.values()] for row in rows])
+    return 0
+
+
+def _words(value: Any) -> str:
+    match value:
+        case bool():
+            return "yes" if value else "no"
+        case str() | list() | tuple() | dict() if not value:
+            return "-"
+        case Figure():
+            return rate_words(value.k, value.n, (value.low, value.high)) or "-"
+        case datetime():
+            return f"{value.astimezone():%Y-%m-%d %H:%M}"
+        case list() | tuple():
+            return ", ".join(map(str, value))
+        case dict():
+            return " ".join(f"{key}={_written(item)}" for key, item in value.items())
+        case _:
+            return str(value)
+
+
+def _written(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _filter(effective: Effective, name: str) -> str | None:
+    """Return a filter that somebody has set; one that is not in plain sight is told."""
+    source = effective.sources[name]
+    if source == DEFAULT:
+        return None
+    expression: str = getattr(effective.settings, name)
+    if source not in FIELDS[name].flags:
+        note(f'only "{expression}", from {source}')
+    return expression
+
+
+def _place(effective: Effective) -> tuple[Endpoint, Library]:
+    endpoint = endpoint_named(effective.settings)
+    return endpoint, library_at(endpoint)
+
+
+def _models(effective: Effective) -> Rows:
+    endpoint, library = _place(effective)
+    expression = _filter(effective, _MODELS)
+    if expression is not None:
+        found = select_models(expression, library, endpoint)
+    else:
+        found = tuple(model for model in library.models if model.listed)
+    if not found:
+        raise NothingSelected("no model is known at this endpoint; name one by its id, with -m")
+    if endpoint.simulated:
+        note(SIMULATED)
+        if hidden := len(library.models) - len(found) if expression is None else 0:
+            note(f"{hidden} more stand in for no model of the catalog: -m 'sim/*' lists them")
+    return [_model(model, library) for model in found]
+
+
+def _model(model: Model, library: Library) -> JSON:
+    entry = library.catalog.find(model.subject)
+    return {
+        "model": model.name,
+        "simulated": model.simulated,
+        **_standing(model, entry),
+        "profiles": () if entry is None else entry.profiles,
+        "workarounds": library.catalog.workarounds_for(model.subject),
+        "tags": () if entry is None else entry.tags,
+    }
+
+
+def _standing(model: Model, entry: CatalogModel | None) -> JSON:
+    """Say how good a model is; of one that only imitates it, nobody should think so."""
+    if model.simulated:
+        return {"imitates": model.imitates}
+    return {"recommended": "" if entry is None else entry.recommended}
+
+
+def _profiles(effective: Effective) -> Rows:
+    endpoint, library = _place(effective)
+    wanted = _filter(effective, _PROFILES) or _EVERYTHING
+    found = chosen("profiles", wanted, library.profiles.select)
+    if (expression := _filter(effective, _MODELS)) is not None:
+        models = select_models(expression, library, endpoint)
+        found = tuple(one for one in found if any(one.applies(model.subject) for model in models))
+    return [
+        {
+            "profile": profile.id,
+            "options": profile.options,
+            "applies_to": profile.applies_to,
+            "tags": profile.tags,
+        }
+        for profile in found
+    ]
+
+
+def _scenarios(effective: Effective) -> Rows:
+    wanted = _filter(effective, _SCENARIOS) or _EVERYTHING
+    return [
+        {
+            "scenario": scenario.id,
+            "groups": scenario.tags,
+            "tools": scenario.uses_tools,
+            "control": scenario.is_control,
+            "summary": scenario.summary,
+        }
+        for scenario in choose(wanted, installed())
+    ]
+
+
+def _presets(_: Effective) -> Rows:
+    return [
+        {"preset": name, "workaround": name in WORKAROUNDS, "summary": PRESET.help(name)}
+        for name in PRESET.names
+    ]
+
+
+def _faults(_: Effective) -> Rows:
+    return [
+        {
+            "fault": persona.faults[0][0],
+            "kind": persona.kind,
+            "persona": persona.id,
+            "outcome": persona.outcome,
+            "summary": persona.summary,
+            "sources": persona.sources,
+        }
+        for persona in PERSONAS.values()
+        if len(persona.faults) == 1 and not persona.imitates
+    ]
+
+
+def _runs(effective: Effective) -> Rows:
+    base = Path(effective.settings.output_dir)
+    found = list(_read_runs(runs(base)))
+    if not found:
+        note(f"there are no runs in {base}")
+    return found
+
+
+def _read_runs(directories: Sequence[Path]) -> Iterator[JSON]:
+    for directory in directories:
+        try:
+            yield _run(directory)
+        except (ConfigError, ValueError) as error:
+            note(f"{directory.name} cannot be read: {error}")
+
+
+def _run(directory: Path) -> JSON:
+    with open_for_reading(directory) as store:
+        results, created = results_in(store), store.meta.created
+    judged = [entry for entry in results.all if entry.status in {"passed", "failed"}]
+    rates = rates_by_scenario(entry for entry in judged if not entry.is_control).values()
+    infra = sum(entry.status == "infra" for entry in results.all)
+    return {
+        "begun": datetime.fromisoformat(created),
+        "run": directory.name,
+        "trials": len(results.all),
+        "tool_pass": figure(rates),
+        "infra": infra,
+        "simulated": results.simulated,
+    }
+
+
+_LISTS: Final[Mapping[str, Callable[[Effective], Rows]]] = {
+    "models": _models,
+    "profiles": _profiles,
+    "scenarios": _scenarios,
+    "presets": _presets,
+    "faults": _faults,
+    "runs": _runs,
+}
