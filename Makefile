@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check demo bench docs fmt clean
+.PHONY: help test check demo eval bench docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -31,6 +31,9 @@ check: $(READY)  ## lint, types, import contracts, generated docs, spelling
 
 demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
 	$(BIN)/python examples/demo.py
+
+eval: $(READY)  ## measure the simulated models; no key, no network
+	$(BIN)/surecall eval -m all
 
 bench: $(READY)  ## cost against a hand-written loop, and growth with the size of hostile input
 	$(BIN)/python bench/run.py

@@ -46,18 +46,6 @@ FAMILIES: dict[str, Callable[[int], str]] = {
     "text": lambda n: '{"a":"' + "x" * n + '"}',
     "python": lambda n: "{'a': [" + "True, " * (n // 6) + "]}",
 }
-READERS: dict[str, Callable[[str], object]] = {
-    "arguments": lambda text: read_arguments(text, 1 << 30),
-    "dialects": lambda text: recover(text, TOOLS, weak=True),
-    "tags": read_tags,
-    "coercion": lambda text: COERCE({"a": text, "b": text}),
-    "answers": lambda text: _answer(text.encode()),
-    "error bodies": lambda text: fault_of({"error": {"message": text}}, 400, {}, 0.0),
-    "streamed text": lambda text: _streamed(text, lambda piece: {"content": piece}),
-    "streamed arguments": lambda text: _streamed(text, _fragment),
-    "what a stream shows": lambda text: _shown(text),
-    "content parts": lambda text: text_of([{"type": "text", "text": text}]),
-}
 
 
 def _pieces(text: str) -> Iterator[str]:
@@ -86,6 +74,20 @@ def _answer(data: bytes) -> object:
         return read_choice(decode(data))
     except ValueError:
         return None
+
+
+READERS: dict[str, Callable[[str], object]] = {
+    "arguments": lambda text: read_arguments(text, 1 << 30),
+    "dialects": lambda text: recover(text, TOOLS, weak=True),
+    "tags": read_tags,
+    "coercion": lambda text: COERCE({"a": text, "b": text}),
+    "answers": lambda text: _answer(text.encode()),
+    "error bodies": lambda text: fault_of({"error": {"message": text}}, 400, {}, 0.0),
+    "streamed text": lambda text: _streamed(text, lambda piece: {"content": piece}),
+    "streamed arguments": lambda text: _streamed(text, _fragment),
+    "what a stream shows": _shown,
+    "content parts": lambda text: text_of([{"type": "text", "text": text}]),
+}
 
 
 def cost(reader: Callable[[str], object], text: str) -> float:

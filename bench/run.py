@@ -15,6 +15,7 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 
@@ -82,34 +83,39 @@ async def by_hand(
 
 async def by_hand_streamed(session: aiohttp.ClientSession, url: str, model: str) -> str:
     """Hold the same conversation with streamed answers, as trustingly."""
-    messages: list[dict[str, object]] = [
+    messages: list[dict[str, Any]] = [
         {"role": "system", "content": "You are a helpful assistant."},
         {"role": "user", "content": "Weather in Paris for 3 days?"},
     ]
     headers = {"Authorization": "Bearer none"}
     while True:
-        body = {"model": model, "messages": messages, "tools": TOOLS, "tool_choice": "auto"}
-        body |= {"stream": True, "stream_options": {"include_usage": True}}
-        text, calls = "", {}
+        body: dict[str, Any] = {"model": model, "messages": messages, "tools": TOOLS}
+        body |= {"tool_choice": "auto", "stream": True, "stream_options": {"include_usage": True}}
+        message: dict[str, Any] = {"role": "assistant", "content": "", "tool_calls": {}}
         async with session.post(url, json=body, headers=headers) as response:
             async for line in response.content:
-                if not line.startswith(b"data: ") or line == b"data: [DONE]\n":
-                    continue
-                for choice in json.loads(line[6:])["choices"]:
-                    text += choice["delta"].get("content") or ""
-                    for part in choice["delta"].get("tool_calls", ()):
-                        if part["index"] not in calls:
-                            calls[part["index"]] = part
-                        else:
-                            function = calls[part["index"]]["function"]
-                            function["arguments"] += part["function"]["arguments"]
+                if line.startswith(b"data: ") and line != b"data: [DONE]\n":
+                    for choice in json.loads(line[6:])["choices"]:
+                        add_delta(message, choice["delta"])
+        message["tool_calls"] = calls = list(message["tool_calls"].values())
         if not calls:
-            return text
-        messages.append({"role": "assistant", "content": None, "tool_calls": list(calls.values())})
-        for call in calls.values():
+            return str(message["content"])
+        messages.append(message)
+        for call in calls:
             result = await weather_async(**json.loads(call["function"]["arguments"]))
             content = json.dumps(result)
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
+
+
+def add_delta(message: dict[str, Any], delta: dict[str, Any]) -> None:
+    """Add a delta the way the documentation describes it, and no other."""
+    message["content"] += delta.get("content") or ""
+    for part in delta.get("tool_calls", ()):
+        calls = message["tool_calls"]
+        if part["index"] not in calls:
+            calls[part["index"]] = part
+        else:
+            calls[part["index"]]["function"]["arguments"] += part["function"]["arguments"]
 
 
 def runner_for(

@@ -47,7 +47,9 @@ def streamed(message: dict[str, object], finish: str) -> list[bytes]:
         deltas += ({"tool_calls": [fragment]} for fragment in rest)
     else:
         deltas += ({"content": piece} for piece in pieces(str(message["content"])))
-    choices = [{"index": 0, "delta": delta, "finish_reason": None} for delta in deltas]
+    choices: list[dict[str, object]] = [
+        {"index": 0, "delta": delta, "finish_reason": None} for delta in deltas
+    ]
     choices.append({"index": 0, "delta": {}, "finish_reason": finish})
     head = HEAD | {"object": "chat.completion.chunk"}
     events = [head | {"choices": [choice]} for choice in choices]

@@ -23,32 +23,32 @@ async def work(answer: str) -> str:
 
 
 @tool
-async def get_weather(city: str) -> str:
-    """Weather for a city."""
-    return await work(f"clear in {city}")
+async def state_get(workspace_id: str) -> str:
+    """Read a workspace."""
+    return await work(f"read {workspace_id}")
 
 
 @tool
-async def get_trains(city: str) -> str:
-    """Trains to a city."""
-    return await work(f"three trains to {city}")
+async def state_patch(workspace_id: str, request_id: str, ops: list[dict[str, str]]) -> str:
+    """Change a workspace."""
+    return await work(f"{request_id} changed {workspace_id} in {len(ops)} place")
 
 
 with Simulator(seed=1) as simulator:
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
         model="sim/clean",
-        registry=ToolRegistry([get_weather, get_trains]),
+        registry=ToolRegistry([state_get, state_patch]),
         config={"request_overrides": {"parallel_tool_calls": True}, "max_concurrent_tools": 4},
-        system="Your first message makes two calls at once: get_weather and get_trains.",
+        system="Your first message makes two calls at once: state_get and state_patch.",
     )
     started = time.perf_counter()
-    result = runner.run_sync("Weather and trains, please. city=Paris")
+    result = runner.run_sync("Read the draft and set it. workspace_id=ws_1")
     elapsed = time.perf_counter() - started
     runner.close()
 
 results = [item.envelope["data"]["value"] for item in result.run.results]
 print(*results, sep="\n")
 print(f"{len(results)} calls of 0.2 s each, {most} at the same time, took {elapsed:.2f} s")
-assert results == ["clear in Paris", "three trains to Paris"]
+assert results == ["read ws_1", "r1 changed ws_1 in 1 place"]
 assert most == len(results)

@@ -11,6 +11,7 @@ from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, presets, to
 from surecall.display import CallAnnounced, TextWithdrawn
 from surecall.simulator.server import Simulator
 from surecall.stream import TextDelta
+from surecall.types import Message
 
 
 @tool
@@ -25,7 +26,8 @@ def questions() -> Iterable[str]:
     return typed if sys.argv[1:] == ["-"] else ["What is the weather in Paris for 3 days?"]
 
 
-history, said = [], ""
+history: list[Message] = []
+said = ""
 with Simulator(seed=1) as simulator:
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
@@ -47,7 +49,7 @@ with Simulator(seed=1) as simulator:
                 case _:
                     pass  # the run's own events, as in its trace
         print()
-        history = stream.result.history
+        history = list(stream.result.history)
     runner.close()
 assert sys.argv[1:] or "Paris: clear for 3 days" in said
 assert "tool_call" not in said

@@ -1,23 +1,27 @@
-"""Writes `docs/reference.md` and `docs/drift.md` from the code and the corpus.
+"""Writes `docs/reference.md`, `docs/drift.md` and `docs/commands.md` from code and corpus.
 
-With `--check` it only compares, so that neither can fall behind.
+With `--check` it only compares, so that none of them can fall behind.
 """
 
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
+import click
 import msgspec
 
 from surecall.capabilities import PROVIDERS, capabilities_for
 from surecall.catalog import ModelCatalog
+from surecall.cli import COMMANDS, cli
 from surecall.config import FAMILIES
 from surecall.endpoint import Limits
 from surecall.errors import ErrorCode
+from surecall.eval.settings_fields import documentation
 from surecall.help import HELP
 from surecall.presets import PRESET, RAW
 from surecall.retry import RetryPolicy
 from surecall.sampling import SamplingCatalog
+from surecall.simulator.chunking import STREAM_FAULTS
 from surecall.simulator.faults import DRIFTS, Drift
 from surecall.simulator.faults import FAMILIES as KINDS
 
@@ -115,6 +119,19 @@ def drifts() -> Iterable[str]:
         yield f"## {family.capitalize()}"
         rows = [drift_row(drift, cases) for drift in DRIFTS.values() if drift.family == family]
         yield table("drift | source | shape | behaviour | cure | cases", rows)
+    yield "## Streams"
+    yield (
+        "Faults of the stream itself, on top of anything above. They are undone before a reply is "
+        "read; `tests/test_simulator_stream_faults.py` proves each, and the recorded forms are in "
+        "`tests/corpus/streams`. The personas are called `sim/stream-…`."
+    )
+    yield table(
+        "fault | source | shape | behaviour",
+        (
+            (f"`{fault.id}`", ", ".join(fault.sources), fault.summary, behaviour(fault))
+            for fault in STREAM_FAULTS.values()
+        ),
+    )
     yield "## Histories, endpoints and whole runs"
     yield table("source | shape | behaviour | tests", conversation_rows())
 
@@ -156,10 +173,32 @@ def behaviour(drift: Drift) -> str:
             return f"refused: `{drift.outcome}`"
 
 
+def commands() -> Iterable[str]:
+    """Write the help of every command, and the settings of an evaluation."""
+    yield "# Commands\n\nGenerated from the code by `make docs`. Do not edit."
+    for name in ("", *COMMANDS):
+        context = click.Context(cli, info_name="surecall", terminal_width=100)
+        command = cli.get_command(context, name) if name else cli
+        if command is None:
+            raise LookupError(name)
+        inner = click.Context(command, context, name, terminal_width=100) if name else context
+        yield f"## `{f'surecall {name}'.strip()}`"
+        yield f"```text\n{command.get_help(inner)}\n```"
+    yield "## Settings of an evaluation"
+    yield (
+        "A flag stands above `SURECALL_*`, that above `OPENROUTER_*`, that above `surecall.toml` "
+        "or `[tool.surecall]` in `pyproject.toml`, that above the default. A `.env` file in the "
+        "working directory counts like the environment, but never overrides it. `surecall check` "
+        "tells each effective value and where it came from."
+    )
+    yield table("setting | flags | variables | default | what it does", documentation())
+
+
 def main() -> int:
     """Write the documents, or say which is out of date."""
     stale = 0
-    for name, parts in {"reference.md": sections(), "drift.md": drifts()}.items():
+    documents = {"reference.md": sections(), "drift.md": drifts(), "commands.md": commands()}
+    for name, parts in documents.items():
         target, text = ROOT / "docs" / name, "\n\n".join(parts) + "\n"
         if "--check" not in sys.argv:
             target.write_text(text, "utf-8")

@@ -5,6 +5,7 @@ wrong usage, 3 incomplete, 4 nothing selected, 130 interrupted.
 """
 
 import importlib
+import io
 import os
 import sys
 from collections.abc import Sequence
@@ -68,6 +69,9 @@ def cli(context: click.Context) -> None:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")  # an old terminal lacks many signs
     try:
         code = cli.main(args=arguments, prog_name="surecall", standalone_mode=False)
     except click.ClickException as error:

@@ -15,8 +15,10 @@ import surecall
 from surecall.cli.board import Board, plain
 from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note, say
 from surecall.cli.gates import exit_code
+from surecall.cli.listing import json_line
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.progress import Progress, shown
+from surecall.cli.stored import opened, write_stored
 from surecall.cli.venue import SIMULATED, Venue, venue
 from surecall.errors import ConfigError, ErrorCode
 from surecall.eval.harness import Stop, evaluate
@@ -24,18 +26,16 @@ from surecall.eval.harness_events import Report
 from surecall.eval.matrix import Plan, chosen, estimate, plan
 from surecall.eval.paired import Comparison
 from surecall.eval.plugins import choose, installed
-from surecall.eval.recommend import Recommendation, candidates, original_row, recommend
+from surecall.eval.recommend import Recommendation, candidates, recommend
 from surecall.eval.render import sheet_for
-from surecall.eval.render_files import results_in, write_reports
+from surecall.eval.render_files import results_in
 from surecall.eval.render_summary import document
-from surecall.eval.rundirs import find_run
 from surecall.eval.settings import identity
 from surecall.eval.settings_fields import Settings
-from surecall.eval.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.store import Invocation, Store, open_or_resume
 from surecall.eval.summary import Summary, summarise
 from surecall.eval.trial import Trial
 from surecall.eval.trial_run import run_trial
-from surecall.wire import encode
 
 _SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
@@ -77,7 +77,7 @@ def _dry_run(planned: Plan, *, as_json: bool) -> int:
     cells = [each.cell for each in planned.cells]
     if as_json:
         found = {"cells": cells, "scenarios": [s.id for s in planned.scenarios], "estimate": guess}
-        say(encode(msgspec.to_builtins(found)).decode())
+        say(json_line(msgspec.to_builtins(found)))
         return 0
     for cell in cells:
         say(f"{cell.model}  {cell.profile}  {cell.strategy}")
@@ -154,12 +154,11 @@ def _concluded(planned: Plan, place: Venue, store: Store, report: Report, *, as_
     summary = summarise(trials, cells=cells, scenarios=names)
     advice = advised(summary, planned, place)
     results = results_in(store)
-    everything = advised(summarise(store.trials()), planned, place)
-    write_reports(store.directory, results, store.meta, map(original_row, everything))
+    write_stored(store, results, store.directory)
     if as_json:
         rows = msgspec.to_builtins(advice)
         run = {"directory": str(store.directory), "ending": report.ending}
-        say(encode(document(results, run=run, recommendations=rows)).decode())
+        say(json_line(document(results, run=run, recommendations=rows)))
     else:
         _print(Board(cells, settings.bar / 100, trials), advice, summary)
         note(f"report  {store.directory / 'report.md'}")
@@ -190,8 +189,8 @@ def _print(board: Board, advice: Sequence[Recommendation], summary: Summary) -> 
 
 def _advice(each: Recommendation) -> str:
     """Write one line: what to do with a model, with its figures, and why."""
-    name = f"{_SIGNS[each.decision]}  {each.model:<24}  {each.decided_profile:<28}"
-    why = "; ".join(note.rstrip(".") for note in each.notes)
+    name = f"{_SIGNS[each.decision]}  {each.model:<23}  {each.decided_profile:<12}"
+    why = "; ".join(reason[0].lower() + reason[1:].rstrip(".") for reason in each.notes)
     if each.more_trials:
         why = f"+{each.more_trials} runs would decide{f'; {why}' if why else ''}"
     if each.tool.rate is None:
@@ -218,8 +217,7 @@ def _settled_code(
         return complain(report.error, WRONG_USAGE if auth else INCOMPLETE)
     earlier = None
     if settings.against:
-        directory = find_run(Path(settings.output_dir), settings.against)
-        with open_for_reading(directory) as other:
+        with opened(settings.output_dir, settings.against) as other:
             earlier = list(other.trials())
     if settings.max_cost is not None and report.unpriced:
         note(

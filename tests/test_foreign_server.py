@@ -1,0 +1,59 @@
+"""An evaluation against a server that other people wrote, over a wire that both claim to speak."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surecall import cli
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture(name="url", scope="module")
+def url_fixture() -> Iterator[str]:
+    """Run llmock, a mock of several providers, in a process of its own."""
+    port = free_port()
+    command = [str(Path(sys.executable).with_name("llmock")), "serve", "--port", str(port)]
+    with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        for _ in range(600):
+            with socket.socket() as probe:
+                if probe.connect_ex(("127.0.0.1", port)) == 0:
+                    break
+            time.sleep(0.05)
+        yield f"http://127.0.0.1:{port}"
+        server.terminate()
+
+
+def test_any_server_that_speaks_the_protocol_can_be_measured(
+    url: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name in [name for name in os.environ if name.startswith(("SURECALL_", "OPENROUTER_"))]:
+        monkeypatch.delenv(name)
+    code = cli.main(["eval", "--base-url", url, "-m", "gpt-4o", "-n", "2", "--json", "-q"])
+    out, err = capsys.readouterr()
+    document = json.loads(out)
+
+    assert (code, "simulated" in err) == (0, False)
+    # It calls tools with made-up arguments and never says "Done.": heard, judged, and failed.
+    assert document["recommendations"][0]["tool"] == {
+        "k": 0,
+        "n": 8,
+        "rate": 0.0,
+        "low": 0.0,
+        "high": pytest.approx(0.324, abs=0.001),
+    }
