@@ -10,8 +10,8 @@ import threading
 import weakref
 from collections.abc import Callable, Collection, Coroutine
 from concurrent.futures import Future
-from contextlib import AbstractAsyncContextManager
-from typing import Any, TypeVar
+from contextlib import AbstractAsyncContextManager, suppress
+from typing import Any, Generic, TypeVar
 
 from surecall.errors import ConfigError
 
@@ -48,16 +48,41 @@ class Portal:
         if threading.current_thread() is self._thread:
             work.close()
             raise ConfigError("run_sync would wait for itself here: await run instead")
-        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        errand = _Errand(work)
         try:
-            return future.result()
+            return asyncio.run_coroutine_threadsafe(errand.run(), self._loop).result()
         except BaseException:
-            future.cancel()
+            # An interrupt may strike at any point, even before there is a future to cancel.
+            with suppress(RuntimeError):  # the loop has ended, and everything in it
+                self._loop.call_soon_threadsafe(errand.drop)
             raise
 
     def close(self) -> None:
         """Stop the loop and wait for its thread."""
         self._finalizer()
+
+
+class _Errand(Generic[T]):
+    """A coroutine on its way to the loop, which can be called back before it has arrived."""
+
+    def __init__(self, work: Coroutine[Any, Any, T]) -> None:
+        self._work = work
+        self._task: asyncio.Task[Any] | None = None
+        self._is_dropped = False
+
+    async def run(self) -> T:
+        """Do the work, unless nobody wants it any more."""
+        self._task = asyncio.current_task()
+        if self._is_dropped:
+            self._work.close()
+            raise asyncio.CancelledError
+        return await self._work
+
+    def drop(self) -> None:
+        """Cancel the work; called in the loop."""
+        self._is_dropped = True
+        if self._task is not None:
+            self._task.cancel()
 
 
 def _serve(

@@ -19,7 +19,7 @@ import pytest
 import surecall
 from surecall.errors import ConfigError, ErrorCode
 from surecall.outcome import LimitExceeded
-from surecall.portal import Portal
+from surecall.portal import Portal, _Errand
 from surecall.registry import ToolRegistry
 from surecall.runner import ToolLoopRunner
 from surecall.testing import (
@@ -330,6 +330,19 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("gave up TOOL_TIMEOUT\n", "", 0)
     assert time.monotonic() - started_at < 20
+
+
+def test_work_that_was_called_back_before_it_arrived_never_begins() -> None:
+    begun: list[str] = []
+
+    async def work() -> None:
+        begun.append("work")
+
+    errand = _Errand(work())
+    errand.drop()
+    with pytest.raises(asyncio.CancelledError):
+        asyncio.run(errand.run())
+    assert begun == []
 
 
 def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:
