@@ -20,7 +20,7 @@ EDGE = (
     "surecall/outages.py",
     "surecall/portal.py",
     "surecall/prompt.py",
-    "surecall/replay.py",
+    "surecall/replays.py",
     "surecall/runner.py",
     "surecall/session.py",
     "surecall/testing.py",

@@ -49,6 +49,15 @@ def test_the_loop_fits_on_one_screen() -> None:
     assert length(next_move) <= MAX_NEXT_MOVE
 
 
+def test_no_public_name_is_also_a_module_that_could_take_its_place() -> None:
+    modules = {path.stem for path in (ROOT / "surecall").iterdir()}
+
+    assert modules & set(surecall.__all__) == {"presets"}
+    with pytest.raises(AttributeError):
+        _ = surecall.nonsense  # type: ignore[attr-defined]  # that is the point
+    assert dir(surecall) == surecall.__all__
+
+
 def test_the_public_list_is_short_sorted_and_complete() -> None:
     assert sorted(surecall.__all__) == surecall.__all__
     assert len(surecall.__all__) <= MAX_NAMES

@@ -12,7 +12,7 @@ from surecall.errors import ErrorCode
 from surecall.events import PolicyErred
 from surecall.outcome import RunResult, ToolUseError
 from surecall.registry import ToolRegistry
-from surecall.replay import replay
+from surecall.replays import replay
 from surecall.runner import ToolLoopRunner
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.types import ToolCall, ToolResult, ToolSpec

@@ -14,7 +14,7 @@ from surecall.errors import ConfigError
 from surecall.events import SCHEMA_VERSION, Event, ObserverErred, PolicyErred, RunStarted, Trace
 from surecall.outcome import RunFailed, RunResult
 from surecall.registry import ToolRegistry, tool
-from surecall.replay import replay
+from surecall.replays import replay
 from surecall.retry import RetryPolicy
 from surecall.runner import ToolLoopRunner
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, failure, says

@@ -19,7 +19,7 @@ from surecall.eval.rundirs import DATABASE, LATEST, typed_errors
 from surecall.eval.store import Store
 from surecall.events import Trace
 from surecall.family import unknown
-from surecall.replay import replay
+from surecall.replays import replay
 from surecall.trace import REDACTED, parse_trace
 from surecall.types import JSON
 
