@@ -6,7 +6,7 @@ READY := $(VENV)/.ready
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help test check demo eval bench docs fmt clean
+.PHONY: help browser test check demo eval bench docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -17,7 +17,10 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e . --group dev
 	@touch $(READY)
 
-test: $(READY)  ## run all tests, with the coverage gates
+browser:  ## install the browser that the tests of the report use, if it is missing
+	bash scripts/install_browser.sh
+
+test: $(READY) browser  ## run all tests, with the coverage gates
 	$(BIN)/pytest -n $(JOBS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 

@@ -18,12 +18,11 @@ from pathlib import Path
 
 import msgspec
 
-from surecall import cli
-from surecall.eval.rundirs import find_run
 from surecall.eval.store import Store, open_for_reading, open_or_resume
 from surecall.eval.trial import Trial
 from surecall.viewer.files import write_report
 from tests.browser import Browser, started
+from tests.viewed import evaluated
 
 SIZES = (1_450, 100_000)
 ROUNDS = 3
@@ -56,8 +55,8 @@ def simulated(base: Path) -> list[Packed]:
     """Run every simulated model of the catalog, as a user would."""
     matrix = ("-m", "all", "--strategy", "both", "-n", str(TRIALS))
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
-        cli.main(["eval", "-q", *matrix, "--base-url", "", "-o", str(base)])
-    with open_for_reading(find_run(base, "latest")) as store:
+        directory = evaluated(base, *matrix)
+    with open_for_reading(directory) as store:
         return list(store.packed())
 
 

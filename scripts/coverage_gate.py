@@ -27,6 +27,8 @@ EDGE = (
     "surecall/threads.py",
     "surecall/trace.py",
     "surecall/transport.py",
+    "surecall/viewer/files.py",
+    "surecall/viewer/live.py",
 )
 PURE_FLOOR = 100.0
 EDGE_FLOOR = 95.0

@@ -110,9 +110,13 @@ class ToolDispatcher:
             work = self._work(tool, call)
         except ToolError as error:
             return _told(call, error), False, None
-        objection = await self._authorized(call, longest_s)
-        if objection is not None:
-            return refusal(call.name, objection), False, None
+        if self._policy is not None:
+            began = time.monotonic()
+            objection = await self._authorized(self._policy, call, longest_s)
+            if objection is not None:
+                return refusal(call.name, objection), False, None
+            if longest_s is not None:
+                longest_s = max(0.0, longest_s - (time.monotonic() - began))
         limit = tool.timeout_s or self._config.tool_timeout_s
         limit = limit if longest_s is None else min(limit, longest_s)
         envelope, detail = await self._run(work, call, limit)
@@ -129,17 +133,21 @@ class ToolDispatcher:
         ids = {"tool_call_id": call.id} if self._wants_id else {}
         return functools.partial(self._executor, tool.name, arguments, **ids)
 
-    async def _authorized(self, call: ToolCall, longest_s: float | None) -> Problem | None:
-        if self._policy is None:
-            return None
+    async def _authorized(
+        self, policy: ToolPolicy, call: ToolCall, longest_s: float | None
+    ) -> Problem | None:
         try:
             async with asyncio.timeout(longest_s):
-                decided = self._policy.authorize(call.private(), self._context)
+                decided = policy.authorize(call.private(), self._context)
                 decision = await decided if inspect.isawaitable(decided) else decided
             outcome, reason = decision.outcome, decision.reason
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._policy_broke(RuntimeError("it was cancelled"), call)
         except Exception as error:  # noqa: BLE001  # a policy is foreign code
-            self.on_policy_error(error, call)
-            return self._policy_error(error)
+            return self._policy_broke(error, call)
         data = {"policy": {"outcome": outcome, "reason": reason}}
         if outcome == "allow":
             return None
@@ -150,7 +158,8 @@ class ToolDispatcher:
             ErrorCode.TOOL_POLICY_DENIED, f"This call is not permitted. {reason}".strip(), data
         )
 
-    def _policy_error(self, error: Exception) -> Problem | None:
+    def _policy_broke(self, error: Exception, call: ToolCall) -> Problem | None:
+        self.on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
                 return None

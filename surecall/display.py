@@ -35,11 +35,12 @@ Show: TypeAlias = Callable[[Shown], None]
 
 
 class Display:
-    """What has been shown of one reply, to `show`."""
+    """What has been shown of one reply, to `show`. Of `names`, calls are announced early."""
 
-    def __init__(self, show: Show, holdback: Holdback) -> None:
+    def __init__(self, show: Show, holdback: Holdback, names: frozenset[str] = frozenset()) -> None:
         self._show = show
         self._holdback = holdback
+        self._names = names
         self._texts: list[str] = []
         self._announced: set[int] = set()
 
@@ -54,7 +55,8 @@ class Display:
             case ReasoningDelta():
                 self._show(delta)
             case CallDelta(position, name, _):  # pragma: no branch  # a closed union
-                if name:
+                # A name that is not known may be half of one that is.
+                if name in self._names:
                     self._announce(position, name)
 
     def close(self, outcome: Reply | Fault) -> None:

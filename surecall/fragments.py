@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from surecall.lenient import mended
 from surecall.types import JSON
 
 _CALL_KEYS = frozenset({"id", "index", "function", "name", "arguments"})
@@ -368,19 +369,12 @@ class _Detail:
 
 
 def merged(old: Any, new: Any, depth: int = _MERGE_DEPTH) -> Any:
-    """Merge what providers put beside the documented keys; null never overwrites."""
+    """Merge into `old` what is beside the documented keys; null never overwrites."""
     if not (depth and isinstance(old, dict) and isinstance(new, dict)):
         return old if new is None else new
-    return old | {key: merged(old.get(key), value, depth - 1) for key, value in new.items()}
-
-
-def mended(text: str) -> str:
-    """Join surrogates that two pieces had torn apart; a half alone becomes U+FFFD."""
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return text
+    for key, value in new.items():
+        old[key] = merged(old.get(key), value, depth - 1)
+    return old
 
 
 def written(value: Any) -> str:

@@ -8,8 +8,7 @@ in inline code; and reasoning ends where its closing mark stands. Whoever shows 
 it with the reply in the end, so a doubt costs time and never an answer.
 """
 
-import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import TypeAlias
 
@@ -44,73 +43,79 @@ class Holdback:
         self._closer = ""
         self._is_held = False
         self._has_thought = False
-        # The last character that was shown.
+        # The last character that was shown, and whether it stands in inline code.
         self._last = ""
+        self._in_code = 0
 
-    def feed(self, piece: str) -> Iterator[Free]:
+    def feed(self, piece: str) -> list[Free]:
         """Take more of the text; give what may be shown of it."""
         if self._is_open:
-            yield TextDelta(piece)
-        elif not self._is_held:
+            return [TextDelta(piece)]
+        free: list[Free] = []
+        if not self._is_held:
             self._pending += piece
-            yield from self._thought() if self._closer else self._free()
+            while self._thought(free) if self._closer else self._free(free):
+                pass
+        return free
 
-    def _thought(self) -> Iterator[Free]:
-        """Show reasoning as such, up to its end."""
+    def _thought(self, free: list[Free]) -> bool:
+        """Show reasoning as such; whether its end is there, and there may be more."""
         thought, closer, rest = self._pending.partition(self._closer)
         if closer:
-            self._closer = ""
+            self._closer, self._has_thought = "", True
         else:
             # The closing mark may have begun.
             cut = max(0, len(thought) - _LONGEST_CLOSER)
             rest, thought = thought[cut:], thought[:cut]
         self._pending = rest
         if thought:
-            yield ReasoningDelta(thought)
-        if closer:
-            self._has_thought = True
-            yield from self._free()
+            free.append(ReasoningDelta(thought))
+        return bool(closer)
 
-    def _free(self) -> Iterator[Free]:
-        """Show what stands before the first place that may be a mark."""
+    def _free(self, free: list[Free]) -> bool:
+        """Show what stands before the first place that may be a mark; whether to look again."""
         text = self._pending
         if self._has_thought and not self._last:
             text = text.lstrip()
         place = self._find(text)
         if self._is_weak:
             place = min(filter(lambda at: at >= 0, (place, self._unmarked(text))), default=-1)
-        free = (text if place < 0 else text[:place]).rstrip()
-        self._pending = text[len(free) :]
-        if free:
-            self._last = free[-1]
-            yield TextDelta(free)
+        shown = (text if place < 0 else text[:place]).rstrip()
+        self._pending = text[len(shown) :]
+        self._show(shown, free)
         # With something after it that no mark has, a mark that was only begun is none any more.
-        if place >= 0 and self._find(self._pending + "\0") >= 0:
-            yield from self._marked(place - len(free))
+        is_marked = place >= 0 and self._find(self._pending + "\0") >= 0
+        goes_on = is_marked and self._marked(place - len(shown), free)
         self._is_held = self._is_held or len(self._pending) > _LONG
+        return goes_on
 
-    def _marked(self, place: int) -> Iterator[Free]:
-        """Deal with a mark that is complete: in inline code, of thoughts, or perhaps of a call."""
-        if (place == 0 and self._last == _TICK) and (code := self._code()) is not None:
-            yield from code
+    def _show(self, text: str, free: list[Free]) -> None:
+        if not text:
             return
+        free.append(TextDelta(text))
+        self._last = text[-1]
+        line = text.rpartition("\n")[2]
+        ticks = line.count(_TICK) + (0 if "\n" in text else self._in_code)
+        self._in_code = ticks % 2
+
+    def _marked(self, place: int, free: list[Free]) -> bool:
+        """Deal with a complete mark: in inline code, of thoughts, or perhaps of a call."""
+        if place == 0 and self._in_code and self._last == _TICK:
+            line, newline, _ = self._pending.partition("\n")
+            inside, tick, _ = line.partition(_TICK)
+            if tick:
+                self._pending = self._pending[len(inside) + 1 :]
+                self._show(inside + tick, free)
+                return True
+            if not newline:
+                return False  # the code may end, or not
         opener = next((mark for mark in THINKING if self._pending.startswith(mark, place)), None)
         if opener is None or self._last or not self._strips:
             self._is_held = True
-            return
+            return False
         self._pending = self._pending[place + len(opener) :]
         self._closer = THINKING[opener]
-        yield from self._thought()
-
-    def _code(self) -> Iterator[Free] | None:
-        """Show inline code that begins here, or wait for its end; None if it has none."""
-        line, newline, _ = self._pending.partition("\n")
-        inside, tick, _ = line.partition(_TICK)
-        if not tick:
-            return None if newline else iter(())
-        self._pending = self._pending[len(inside) + 1 :]
-        self._last = _TICK
-        return itertools.chain([TextDelta(inside + tick)], self._free())
+        return True
 
     def _unmarked(self, text: str) -> int:
         """Return where a line begins that may be a call without a mark, or -1."""

@@ -225,3 +225,12 @@ def _cut_off() -> Unusable:
         "The JSON ends too early.",
         advice="Send the arguments again as one complete JSON object.",
     )
+
+
+def mended(text: str) -> str:
+    """Join surrogates that two pieces had torn apart; a half alone becomes U+FFFD."""
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return text

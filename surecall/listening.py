@@ -1,7 +1,7 @@
 """Listening to one answer as it arrives: a stream of events, or the plain body that came instead.
 
-    feed(bytes) ─► what is new
-    finish()    ─► the body of the whole answer, or the `Fault` that it is
+    feed(bytes), close() ─► what is new
+    finish()             ─► the body of the whole answer, or the `Fault` that it is
 
 What was sent decides, not what the headers promise: endpoints ignore `stream`, label streams as
 JSON and errors as streams. A stream begins with a field name or a comment, and JSON never does.
@@ -45,6 +45,11 @@ class Listener:
         return self._streamed if self._is_stream else len(self._plain)
 
     @property
+    def is_stream(self) -> bool:
+        """Whether events have begun to arrive."""
+        return bool(self._is_stream)
+
+    @property
     def ended(self) -> bool:
         """Whether nothing that follows can change the outcome."""
         return self._assembler.ended
@@ -62,12 +67,13 @@ class Listener:
                 return self._deltas(self._decoder.feed(bytes(self._plain)))
         return []
 
+    def close(self) -> list[Delta]:
+        """Take the end of the bytes; what it cut off may be whole all the same."""
+        return self._deltas(self._decoder.close())
+
     def finish(self) -> Any | bytes | Fault:
         """Return the assembled body; the bytes, if it was no stream; or why there is neither."""
-        if not self._is_stream:
-            return bytes(self._plain)
-        self._deltas(self._decoder.close())
-        return self._assembler.finish()
+        return self._assembler.finish() if self._is_stream else bytes(self._plain)
 
     def _deltas(self, events: Iterable[SseEvent]) -> list[Delta]:
         deltas: list[Delta] = []

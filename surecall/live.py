@@ -8,6 +8,7 @@ in it, ends the run at once and closes its connection. How far it had come is in
 """
 
 import asyncio
+from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
 from typing import Self, TypeAlias
@@ -16,7 +17,7 @@ from surecall.display import CallAnnounced, TextWithdrawn
 from surecall.errors import SurecallError
 from surecall.events import Event
 from surecall.outcome import RunResult
-from surecall.portal import Portal
+from surecall.portal import Portal, PortalClosed
 from surecall.session import Session
 from surecall.state import Run
 from surecall.stream import ReasoningDelta, TextDelta
@@ -26,13 +27,18 @@ Watch: TypeAlias = Callable[[LiveEvent], None]
 
 
 class RunStream:
-    """One run, watched. It begins when its first event is asked for, and can be watched once."""
+    """One run, watched. It begins when its first event is asked for, and can be watched once.
+
+    Leaving the loop asks the run to end; `async with`, or `await stream.aclose()`, also waits until
+    it has. Read `run` after that.
+    """
 
     def __init__(self, session: Callable[[Watch], Session]) -> None:
         self._ready: list[LiveEvent] = []
         self._news = asyncio.Event()
         self._session = session(self._put)
         self._task: asyncio.Task[RunResult] | None = None
+        self._is_closed = False
 
     @property
     def run(self) -> Run:
@@ -46,13 +52,8 @@ class RunStream:
             raise SurecallError("this run has no result: it was not watched to its end")
         return self._task.result()
 
-    async def __aiter__(self) -> AsyncIterator[LiveEvent]:
-        try:
-            while batch := await self.batch():
-                for event in batch:
-                    yield event
-        finally:
-            await self.aclose()
+    def __aiter__(self) -> AsyncIterator[LiveEvent]:
+        return _Watching(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -62,6 +63,8 @@ class RunStream:
 
     async def batch(self) -> list[LiveEvent]:
         """Wait for news; return all there is. Nothing means that the run has ended well."""
+        if self._is_closed:
+            return []
         if self._task is None:
             self._task = asyncio.create_task(self._session.drive())
             self._task.add_done_callback(lambda _: self._news.set())
@@ -71,12 +74,20 @@ class RunStream:
         ready, self._ready = self._ready, []
         return ready or self._ended(self._task)
 
+    def leave(self) -> None:
+        """Ask the run to end, without waiting for it."""
+        is_first, self._is_closed = not self._is_closed, True
+        if is_first and self._task is not None:
+            # Once: a second request would interrupt what tools do to leave in good order.
+            self._task.cancel()
+
     async def aclose(self) -> None:
         """End the run, if it is still going, and wait until it has let go of everything."""
-        if self._task is not None and not self._task.done():
-            self._task.cancel()
-            with suppress(asyncio.CancelledError, SurecallError):
-                await self._task
+        self.leave()
+        if self._task is not None:
+            await asyncio.wait({self._task})
+            if not self._task.cancelled():
+                self._task.exception()  # looked at, so that nobody warns about it
 
     def _put(self, event: LiveEvent) -> None:
         self._ready.append(event)
@@ -85,7 +96,43 @@ class RunStream:
     def _ended(self, task: asyncio.Task[RunResult]) -> list[LiveEvent]:
         if not task.cancelled():
             task.result()
+        elif not self._is_closed:
+            raise SurecallError("the run was cancelled from inside; nobody left it")
         return []
+
+
+class _Watching:
+    """The loop over the events of a run. When it is left, it is forgotten, and the run ends."""
+
+    def __init__(self, stream: RunStream) -> None:
+        self._stream = stream
+        self._loop = asyncio.get_running_loop()
+        self._batch: deque[LiveEvent] = deque()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> LiveEvent:
+        if not self._batch:
+            try:
+                self._batch.extend(await self._stream.batch())
+            except asyncio.CancelledError:
+                await self._stream.aclose()
+                raise
+        if not self._batch:
+            raise StopAsyncIteration
+        return self._batch.popleft()
+
+    def __del__(self) -> None:
+        with suppress(RuntimeError):  # the event loop has ended before
+            try:
+                here = asyncio.get_running_loop() is self._loop
+            except RuntimeError:
+                here = False
+            if here:
+                self._stream.leave()
+            else:
+                self._loop.call_soon_threadsafe(self._stream.leave)
 
 
 class BlockingRunStream:
@@ -120,4 +167,5 @@ class BlockingRunStream:
 
     def close(self) -> None:
         """End the run, if it is still going, and wait until it has let go of everything."""
-        self._portal.call(self._stream.aclose())
+        with suppress(PortalClosed):  # then it has ended with everything else
+            self._portal.call(self._stream.aclose())

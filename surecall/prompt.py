@@ -37,9 +37,10 @@ from surecall.trace import Redactor
 from surecall.transforms.bodies import failed_generation
 from surecall.transport import Client, Incoming
 from surecall.types import JSON, Answer, Plan, Reply
-from surecall.wire import decode, encode
+from surecall.wire import decode, scrub
 
 MAX_QUOTE = 400
+_NO_REPLY = Fault(ErrorCode.CONNECTION_ERROR, "nobody waits for the reply any more")
 
 
 class Emit(Protocol):
@@ -93,7 +94,9 @@ class PromptRunner:
         self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
         # What it is known to refuse beforehand.
         can = capabilities or Capabilities(parallel_tool_calls=True)
-        refused = {"parallel_tool_calls": not can.parallel_tool_calls, STREAM: not can.streaming}
+        # A client that is not ours need not know how to stream.
+        streams = can.streaming and hasattr(client, "stream")
+        refused = {"parallel_tool_calls": not can.parallel_tool_calls, STREAM: not streams}
         self.known = tuple(option for option, is_refused in refused.items() if is_refused)
         self._capabilities = capabilities
         key = getattr(client, "secrets", None) or getattr(client, "api_key", None)
@@ -126,9 +129,13 @@ class PromptRunner:
 
     def assembled(self, body: JSON) -> Any:
         """Do the same for an answer that was put together from a stream."""
-        return (
-            self._redact_answer.value(body) if self._redact_answer.suspects(encode(body)) else body
-        )
+        try:
+            data = msgspec.json.encode(body)
+        except UnicodeEncodeError:  # half a character, somewhere beside the text
+            body = scrub(body)
+            data = msgspec.json.encode(body)
+        redactor = self._redact_answer
+        return redactor.value(body) if redactor.suspects(data) else body
 
     def redacted(self, fault: Fault) -> Fault:
         """Take keys out of what an endpoint says about a failure."""
@@ -159,6 +166,7 @@ class Conversation:
         self._toolbox = toolbox
         self._emit = emit
         self._composer = Composer(config)
+        self._in_stream = False
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open while the run lasts."""
@@ -177,6 +185,7 @@ class Conversation:
         while True:
             attempt += 1
             self._announce(plan, request, turn, attempt)
+            self._in_stream = False
             started = time.perf_counter()
             outcome = await self._attempt(plan, request)
             elapsed_ms = round((time.perf_counter() - started) * 1000)
@@ -187,7 +196,8 @@ class Conversation:
                 )
             fault = runner.redacted(outcome)
             self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
-            lesson = lesson_of(fault, plan)
+            # Who has begun to answer does not refuse the request.
+            lesson = None if self._in_stream else lesson_of(fault, plan)
             if lesson is not None:
                 learned += 1
                 lessons = (*lessons, lesson)
@@ -232,7 +242,12 @@ class Conversation:
     async def _attempt(self, plan: Plan, request: Request) -> tuple[Reply, Any, int] | Fault:
         display = None if self.show is None else self._display(self.show, plan)
         outcome: tuple[Reply, Any, int] | Fault
-        received = await self._received(plan, request, display)
+        try:
+            received = await self._received(plan, request, display)
+        except BaseException:  # the deadline, or whoever watched has left
+            if display is not None:
+                display.close(_NO_REPLY)
+            raise
         if isinstance(received, Fault):
             outcome = received
         else:
@@ -247,12 +262,11 @@ class Conversation:
         names = [tool.name for tool in plan.tools]
         config = self._config
         holdback = Holdback(config.text_calls, names, strip_thinking=config.strip_thinking)
-        return Display(show, holdback)
+        return Display(show, holdback, frozenset(names))
 
     async def _received(
         self, plan: Plan, request: Request, display: Display | None
     ) -> _Received | Fault:
-        # A client that is not ours need not know how to stream.
         stream = getattr(self._runner.client, "stream", None) if STREAM in plan.options else None
         try:
             if stream is None or display is None:
@@ -282,6 +296,9 @@ class Conversation:
                     display.feed(delta)
                 if listener.ended:
                     break
+        for delta in listener.close():
+            display.feed(delta)
+        self._in_stream = listener.is_stream
         body = listener.finish()
         if isinstance(body, bytes):
             body = self._runner.read(Answer(incoming.status, incoming.headers, body))

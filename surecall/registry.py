@@ -31,8 +31,8 @@ class ToolDefinition:
     JSON, converted to what the handler's own annotations ask for. With a class they are its
     fields, as the class itself reads them: validated, converted, with its defaults filled in.
 
-    `repeatable` tools may be called again and again with the same arguments. `serial` ones never
-    run beside another serial one, even where calls run in parallel.
+    `repeatable` tools may be called again and again with the same arguments. Calls of `serial`
+    tools in one reply run one after the other, even where calls run in parallel.
     """
 
     def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword

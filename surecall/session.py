@@ -130,10 +130,7 @@ class Session:
             await self._answer_all(run, calls, results)
         except PolicyBroken as broken:
             return self._refuse(ran(run, results), _policy_fault(broken.__cause__ or broken))
-        finally:
-            # What has run by now has run, even if this is cancelled; the transcript must say so.
-            self.run = ran(run, results)
-        return self.run
+        return ran(run, results)
 
     async def _answer_all(
         self, run: Run, calls: Sequence[ToolCall], results: list[ToolResult]
@@ -144,7 +141,8 @@ class Session:
         async def work(lane: Sequence[ToolCall]) -> None:
             for call in lane:
                 async with gate:
-                    results.append(await self._answer(run.turn - 1, call))
+                    await self._answer(run, call, results)
+                _check_wanted()
 
         lanes = self._lanes(calls) if run.concurrency > 1 else [calls]
         if len(lanes) == 1:
@@ -168,7 +166,8 @@ class Session:
             shared.append(call)
         return lanes
 
-    async def _answer(self, turn: int, call: ToolCall) -> ToolResult:
+    async def _answer(self, run: Run, call: ToolCall, results: list[ToolResult]) -> None:
+        turn = run.turn - 1
         left = self._deadline - time.monotonic()
         if left <= 0 and call.problem is None:
             message = "There was no time left in this run. The tool did not run."
@@ -176,6 +175,9 @@ class Session:
         self._recorder.emit(CallStarted, turn, call=call.private())
         self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
         result = await self._dispatcher.answer(call, left)
+        results.append(result)
+        # Before anybody hears of it: what has run has run, whatever happens next.
+        self.run = ran(run, results)
         self._recorder.emit(
             CallEnded,
             turn,
@@ -186,7 +188,6 @@ class Session:
             output_replaced=result.replaced,
             error_codes=result.error_codes,
         )
-        return result
 
     def _refuse(self, run: Run, fault: Fault) -> Run:
         self._recorder.emit(RunRefused, run.turn, fault=fault)
@@ -237,3 +238,10 @@ def _too_late(run: Run) -> Fault:
 
 def _policy_fault(error: BaseException) -> Fault:
     return Fault(ErrorCode.POLICY_ERROR, f"the tool policy raised {type(error).__name__}")
+
+
+def _check_wanted() -> None:
+    """Stop here if the run was cancelled, even if the tool took that for something else."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

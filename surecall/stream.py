@@ -22,11 +22,11 @@ from surecall.fragments import (
     Calls,
     Details,
     Text,
-    mended,
     merged,
     read_fragment,
     written,
 )
+from surecall.lenient import mended
 from surecall.types import JSON
 from surecall.wire import text_of
 
@@ -130,7 +130,7 @@ class Assembler:
         if chunk is None or self.ended:
             return []
         if not isinstance(chunk, dict):
-            self.skipped += 1
+            self._skip(chunk)
             return []
         if _holds_error(chunk):
             self._fault = self._judge(chunk)
@@ -146,6 +146,12 @@ class Assembler:
         if not isinstance(choices, list):
             return []
         return [delta for choice in choices for delta in self._add_choice(choice)]
+
+    def _skip(self, chunk: Any) -> None:
+        """Pass over what is no chunk, unless it looks like what is left of one, or like a page."""
+        self.skipped += 1
+        if isinstance(chunk, str) and chunk.lstrip().startswith(("{", "[", "<")):
+            self._fault = _unreadable(self.skipped)
 
     def _add_usage(self, usage: Any) -> None:
         if usage and isinstance(usage, dict):
@@ -191,7 +197,9 @@ class _Message:
     """The assistant message, as far as it has arrived."""
 
     def __init__(self, known_names: Iterable[str], limit: int | None) -> None:
-        self._calls = Calls(known_names, limit)
+        self._names, self._limit = tuple(known_names), limit
+        self._calls = Calls(self._names, limit)
+        self._has_streamed_calls = False
         self._legacy = Call(0, limit)
         # Calls that come as JSON text; who reads the body also reads them.
         self._spelt = Arguments()
@@ -207,9 +215,10 @@ class _Message:
 
     @property
     def is_open(self) -> bool:
-        """Whether a call stops in the middle of its arguments."""
+        """Whether a call stops before its arguments, or in the middle of them."""
         arguments = [call.arguments for call in (*self._calls.all, self._legacy)]
-        return any(each.open and not each.too_large for each in (*arguments, self._spelt))
+        is_cut = any(each.open and not each.too_large for each in (*arguments, self._spelt))
+        return is_cut or any(not call.arguments.size for call in self._calls.all)
 
     def add(self, message: JSON, *, is_whole: bool = False) -> list[Delta]:
         """Take a delta, or a message that may repeat what deltas have said (`is_whole`)."""
@@ -222,7 +231,7 @@ class _Message:
         deltas: list[Delta] = [ReasoningDelta(thought)] if thought else []
         if text := news.get("content"):
             deltas.append(TextDelta(text))
-        return deltas + self._add_calls(message)
+        return deltas + self._add_calls(message, is_whole=is_whole)
 
     def render(self) -> JSON:
         """Write the message the way a plain answer has it."""
@@ -272,8 +281,14 @@ class _Message:
             else:
                 self._extra[key] = list(value) if isinstance(value, list) else merged(old, value)
 
-    def _add_calls(self, message: JSON) -> list[Delta]:
+    def _add_calls(self, message: JSON, *, is_whole: bool) -> list[Delta]:
         raw = message.get("tool_calls")
+        if is_whole and self._has_streamed_calls and raw:
+            # It says the calls once more; only if they did not come through does it matter.
+            if not self.is_open:
+                return []
+            self._calls = Calls(self._names, self._limit)
+        self._has_streamed_calls = self._has_streamed_calls or bool(raw and not is_whole)
         if isinstance(raw, str):
             self._spelt.add(raw)
         items = [raw] if isinstance(raw, dict) else raw if isinstance(raw, list) else []
@@ -358,7 +373,7 @@ def _decoded(data: str) -> Any:
 
 
 def _unreadable(count: int) -> Fault:
-    message = f"The stream holds no chat completion; {count} of its events are not JSON objects."
+    message = f"The stream cannot be read: {count} of its events are not JSON objects."
     return Fault(ErrorCode.DECODE_ERROR, message, retryable=True)
 
 

@@ -16,6 +16,7 @@ TextCalls: TypeAlias = Literal["off", "marked", "any"]
 # A call that was cut off must not run, however well its beginning reads.
 CUT_OFF = "{"
 THINKING = "thinking_kept_apart"
+ECHO = "text_echo_of_calls_removed"
 _THOUGHTS = ("reasoning_content", "reasoning")
 
 
@@ -32,8 +33,10 @@ def with_text_calls(
     Unless told otherwise, thoughts leave the text as well, also where no calls are looked for.
     """
     content = text_of(message.get("content"))
-    if raw_calls(message) or (mode == "off" and not strip_thinking):
+    if mode == "off" and not strip_thinking:
         return message
+    if raw_calls(message):
+        return _without_echo(message, content, tools, mode, fired)
     if mode == "off":
         return _without_thoughts(message, without_thoughts(content), fired)
     weak = mode == "any"
@@ -45,12 +48,24 @@ def with_text_calls(
     return _without_thoughts(message, found, fired) if strip_thinking else message
 
 
+def _without_echo(
+    message: JSON, content: str, tools: Sequence[ToolSpec], mode: TextCalls, fired: list[str]
+) -> JSON:
+    """Take calls out of the text that stand where calls belong as well; they are not made twice."""
+    found = Recovered(content) if mode == "off" else recover(content, tools, weak=mode == "any")
+    if not found.calls:
+        return message
+    fired.append(ECHO)
+    return message | {"content": found.text or None}
+
+
 def _without_thoughts(message: JSON, found: Recovered, fired: list[str]) -> JSON:
     """Move thoughts to where a provider would have put them; a reply of thoughts alone stays."""
-    if not found.reasoning or not found.text.strip():
+    if found.text == text_of(message.get("content")) or not found.text.strip():
         return message
     fired.append(THINKING)
-    return {"reasoning_content": found.reasoning} | message | {"content": found.text}
+    thoughts = {"reasoning_content": found.reasoning} if found.reasoning else {}
+    return thoughts | message | {"content": found.text}
 
 
 def _from_thoughts(

@@ -6,7 +6,6 @@ raise on shape. `render_message` and `parse_message` are a pair; so are `encode`
 
 import hashlib
 import json
-import math
 import string
 from collections.abc import Iterable
 from typing import Any
@@ -39,6 +38,8 @@ _DIGITS = string.digits + string.ascii_letters
 SHORT_ID = 9
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
+# In dollars. Nobody charges more for one answer: a larger number, like a negative one, is no price.
+MOST_COST = 1_000_000.0
 
 
 class WireStyle(msgspec.Struct, frozen=True):
@@ -329,7 +330,4 @@ def _count(mapping: Any, key: str) -> int:
 def _money(value: Any) -> float | None:
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
-    try:
-        return float(value) if math.isfinite(value) else None
-    except OverflowError:
-        return None
+    return float(value) if 0 <= value <= MOST_COST else None

@@ -109,6 +109,18 @@ def test_a_mark_in_inline_code_is_ruled_out_as_soon_as_the_code_ends() -> None:
     assert screen(shown) == "Write `<tool_call>` and `</tool_call>` around it, then"
 
 
+def test_a_call_right_after_inline_code_is_held_back_whatever_ticks_it_holds() -> None:
+    text = 'Like `ls`<tool_call>{"name": "note", "arguments": {"text": "run `ls`"}}</tool_call>'
+    for size in (1, 7, 999):
+        shown = displayed(text, size, "marked")
+        assert (screen(shown), withdrawals(shown)) == ("Like `ls`", [])
+
+
+def test_many_marks_in_one_piece_are_no_trouble() -> None:
+    for piece in ("`<tool_call>` ", "<think>a</think>"):
+        assert Holdback("marked").feed(piece * 5000)
+
+
 def test_a_mark_after_a_tick_that_no_other_follows_is_held_back() -> None:
     shown: list[Shown] = []
     display = Display(shown.append, Holdback("marked"))
@@ -161,8 +173,8 @@ def test_a_fault_before_any_text_takes_nothing_back() -> None:
 
 def test_a_call_is_announced_once_and_not_before_it_has_a_name() -> None:
     shown: list[Shown] = []
-    display = Display(shown.append, Holdback("marked"))
-    for delta in (CallDelta(0, "", 0), CallDelta(0, "note", 3), CallDelta(0, "note", 9)):
+    display = Display(shown.append, Holdback("marked"), frozenset({"note"}))
+    for delta in (CallDelta(0, "", 0), CallDelta(0, "no", 0), CallDelta(0, "note", 9)):
         display.feed(delta)
     display.close(Reply("", (call(),)))
 

@@ -18,7 +18,7 @@ STOP = b'data: {"choices":[{"delta":{},"finish_reason":"stop"}]}\n\ndata: [DONE]
 
 def heard(pieces: list[bytes], **given: Any) -> tuple[Any, list[Delta]]:
     listener = Listener(Assembler(**given))
-    deltas = [delta for piece in pieces for delta in listener.feed(piece)]
+    deltas = [delta for piece in pieces for delta in listener.feed(piece)] + listener.close()
     return listener.finish(), joined(deltas)
 
 

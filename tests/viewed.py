@@ -38,16 +38,21 @@ class Made(msgspec.Struct, frozen=True):
 
 
 def make_run(base: Path) -> Made:
-    """Run a small matrix with the simulator, as a user would, and write its page."""
+    """Run a small matrix and write its page."""
+    directory = evaluated(base, "-m", MODELS, "--strategy", "both", "-n", "2")
+    with open_for_reading(directory) as store:
+        trials = list(store.trials())
+    return Made(directory, write_report_at(directory), trials, summarise(trials))
+
+
+def evaluated(base: Path, *arguments: str) -> Path:
+    """Run an evaluation with the simulator, whatever is set here; return its directory."""
     with pytest.MonkeyPatch.context() as patch:
         for name in [name for name in os.environ if name.startswith(("SURECALL_", "OPENROUTER_"))]:
             patch.delenv(name)
         patch.chdir(base)
-        cli.main(["eval", "-q", "-m", MODELS, "--strategy", "both", "-n", "2", "-o", str(base)])
-        directory = find_run(base, "latest")
-    with open_for_reading(directory) as store:
-        trials = list(store.trials())
-    return Made(directory, write_report_at(directory), trials, summarise(trials))
+        cli.main(["eval", "-q", *arguments, "-o", str(base)])
+        return find_run(base, "latest")
 
 
 def address_of(trial: Trial, turn: int | None = None) -> str:

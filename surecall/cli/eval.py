@@ -4,7 +4,8 @@ import asyncio
 import hashlib
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,19 +24,21 @@ from surecall.cli.venue import SIMULATED, Venue, venue
 from surecall.errors import ConfigError, ErrorCode
 from surecall.eval.harness import Stop, evaluate
 from surecall.eval.harness_events import Report
-from surecall.eval.matrix import Plan, chosen, estimate, plan
+from surecall.eval.matrix import Plan, chosen, estimate, in_shard, plan
 from surecall.eval.paired import Comparison
 from surecall.eval.plugins import choose, installed
 from surecall.eval.recommend import Recommendation, candidates, recommend
-from surecall.eval.render import sheet_for
+from surecall.eval.render import results_of, sheet_for
 from surecall.eval.render_files import results_in
 from surecall.eval.render_summary import document
+from surecall.eval.rundirs import StoreError, runs
 from surecall.eval.settings import identity
 from surecall.eval.settings_fields import Settings
-from surecall.eval.store import Invocation, Store, open_or_resume
+from surecall.eval.store import Invocation, Store, digest, open_for_reading, open_or_resume
 from surecall.eval.summary import Summary, summarise
-from surecall.eval.trial import Trial
+from surecall.eval.trial import Key, Trial
 from surecall.eval.trial_run import run_trial
+from surecall.types import JSON
 
 _SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
@@ -47,9 +50,9 @@ _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
 @click.option("--fresh", is_flag=True, help="Start a new run instead of continuing.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "verbose", count=True, help="A line for each trial.")
+@click.option("-v", "louder", count=True, help="A line for each trial.")
 def command(
-    *, dry_run: bool, fresh: bool, as_json: bool, quiet: bool, verbose: int, **flags: Any
+    *, dry_run: bool, fresh: bool, as_json: bool, quiet: bool, louder: int, **flags: Any
 ) -> int:
     """Measure models: run scenarios many times, and tell which model to use and why.
 
@@ -58,43 +61,91 @@ def command(
     """
     effective = settled(flags)
     settings = msgspec.structs.replace(
-        effective.settings, verbose=0 if quiet else effective.settings.verbose + verbose
+        effective.settings, verbose=0 if quiet else effective.settings.verbose + louder
     )
     with venue(settings) as place:
         scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
         planned = plan(settings, scenarios, place.library, place.endpoint)
         if place.endpoint.simulated:
             note(SIMULATED)
+        # Before the own run is opened: that becomes the latest one.
+        earlier = _earlier(settings)
         if dry_run:
-            return _dry_run(planned, as_json=as_json)
+            done = set() if fresh else _done_before(settings)
+            return _dry_run(planned, done, as_json=as_json)
         with _opened(planned, place, fresh=fresh) as store:
             report = asyncio.run(_evaluated(planned, place, store))
-            return _concluded(planned, place, store, report, as_json=as_json)
+            trials = _own_trials(planned, store)
+            summary = _concluded(planned, place, store, report, trials, as_json=as_json)
+            return _settled_code(settings, trials, summary, report, earlier)
 
 
-def _dry_run(planned: Plan, *, as_json: bool) -> int:
-    guess = estimate(planned, planned.keys())
+def _earlier(settings: Settings) -> list[Trial] | None:
+    """Read the run that this one is held against, if any."""
+    if not settings.against:
+        return None
+    with opened(settings.output_dir, settings.against) as other:
+        return list(other.trials())
+
+
+def _own_trials(planned: Plan, store: Store) -> list[Trial]:
+    """Read what this command asks for: a run may hold other cells, scenarios and trials, too."""
+    wanted = _wanted_by(planned)
+    return [trial for trial in store.trials() if wanted(trial.key)]
+
+
+def _wanted_by(planned: Plan) -> Callable[[Key], bool]:
+    cells = {each.cell for each in planned.cells}
+    names = {scenario.id for scenario in planned.scenarios}
+
+    def wanted(key: Key) -> bool:
+        counts = planned.automatic or key.trial <= planned.trials
+        fits = key.cell in cells and key.scenario in names
+        return counts and fits and in_shard(key, planned.settings.shard)
+
+    return wanted
+
+
+def _done_before(settings: Settings) -> set[Key]:
+    """Return what the run that would be continued holds. Nothing is changed or locked by this."""
+    same = digest(_identity(settings))
+    for directory in runs(Path(settings.output_dir)):
+        with suppress(StoreError), open_for_reading(directory) as store:
+            if digest(store.meta.identity) == same:
+                return store.done_keys(infra=False)
+    return set()
+
+
+def _identity(settings: Settings) -> JSON:
+    return identity(settings) | {"version": surecall.__version__}
+
+
+def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
+    recorded = sum(key in done for key in planned.keys())
+    guess = estimate(planned, (key for key in planned.keys() if key not in done))
     cells = [each.cell for each in planned.cells]
     if as_json:
-        found = {"cells": cells, "scenarios": [s.id for s in planned.scenarios], "estimate": guess}
+        names = [scenario.id for scenario in planned.scenarios]
+        found = {"cells": cells, "scenarios": names, "recorded": recorded, "estimate": guess}
         say(json_line(msgspec.to_builtins(found)))
         return 0
     for cell in cells:
         say(f"{cell.model}  {cell.profile}  {cell.strategy}")
     for skip in planned.skips:
         say(f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}")
-    say(_headline(planned))
+    say(_headline(planned, recorded))
     cost = "unknown" if guess.cost is None else f"${guess.cost:.2f}"
     say(f"about {guess.requests} requests, estimated cost {cost}; nothing was sent")
     return 0
 
 
-def _headline(planned: Plan) -> str:
+def _headline(planned: Plan, recorded: int) -> str:
     count = sum(1 for _ in planned.keys(1))
     trials = f"{planned.trials}{' or more' if planned.automatic else ''}"
     return (
         f"surecall {surecall.__version__}   {len(planned.cells)} cells x "
         f"{len(planned.scenarios)} scenarios x {trials} trials = {count} runs"
+        f"{f', {recorded} recorded' if recorded else ''}"
     )
 
 
@@ -105,18 +156,17 @@ def _opened(planned: Plan, place: Venue, *, fresh: bool) -> Store:
         command=("surecall", *sys.argv[1:]), code=code_hash(), config={"sheet": sheet}
     )
     secrets = place.client.secrets
-    same = identity(settings) | {"version": surecall.__version__}
-    store = open_or_resume(
-        Path(settings.output_dir), same, invocation, fresh=fresh, secrets=secrets
-    )
+    base, same = Path(settings.output_dir), _identity(settings)
+    store = open_or_resume(base, same, invocation, fresh=fresh, secrets=secrets)
     try:
         _check_prompts(planned, store)
     except ConfigError:
         store.close()
         raise
     if settings.verbose > 0:
-        recorded = len(store)
-        note(f"{_headline(planned)}{f', {recorded} recorded' if recorded else ''}")
+        done = store.done_keys(infra=False)
+        recorded = sum(key in done for key in planned.keys(1))
+        note(_headline(planned, recorded))
         note(f"run {store.directory.name}   Ctrl-C is safe: the same command continues")
     return store
 
@@ -139,30 +189,36 @@ async def _evaluated(planned: Plan, place: Venue, store: Store) -> Report:
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.request)
     cells = [each.cell for each in planned.cells]
-    board = Board(cells, planned.settings.bar / 100, store.trials())
+    board = Board(cells, planned.settings.bar / 100, _own_trials(planned, store))
     progress = Progress(planned, board, store.done_keys(infra=False))
     with shown(progress, planned.settings.verbose) as take:
         return await evaluate(planned, store, run_trial, lambda _: place.client, take, stop)
 
 
-def _concluded(planned: Plan, place: Venue, store: Store, report: Report, *, as_json: bool) -> int:
-    """Write the reports of the whole run, print this command's part, settle the exit code."""
-    settings = planned.settings
+def _concluded(
+    planned: Plan,
+    place: Venue,
+    store: Store,
+    report: Report,
+    trials: Sequence[Trial],
+    *,
+    as_json: bool,
+) -> Summary:
+    """Write the reports of the whole run, print this command's part, and return its figures."""
     cells = [each.cell for each in planned.cells]
     names = [scenario.id for scenario in planned.scenarios]
-    trials = [trial for trial in store.trials() if trial.key.cell in set(cells)]
     summary = summarise(trials, cells=cells, scenarios=names)
     advice = advised(summary, planned, place)
-    results = results_in(store)
-    write_stored(store, results, store.directory)
+    write_stored(store, results_in(store), store.directory)
     if as_json:
         rows = msgspec.to_builtins(advice)
         run = {"directory": str(store.directory), "ending": report.ending}
+        results = results_of(sheet_for(planned, place.endpoint), trials)
         say(json_line(document(results, run=run, recommendations=rows)))
     else:
-        _print(Board(cells, settings.bar / 100, trials), advice, summary)
+        _print(Board(cells, planned.settings.bar / 100, trials), advice, summary)
         note(f"report  {store.directory / 'report.md'}")
-    return _settled_code(settings, trials, summary, report)
+    return summary
 
 
 def advised(summary: Summary, planned: Plan, place: Venue) -> Sequence[Recommendation]:
@@ -181,22 +237,24 @@ def advised(summary: Summary, planned: Plan, place: Venue) -> Sequence[Recommend
 
 def _print(board: Board, advice: Sequence[Recommendation], summary: Summary) -> None:
     spelt = str if (sys.stdout.encoding or "").lower().startswith("utf") else plain
-    lines = [*board.lines(), "", *map(_advice, advice), ""]
+    lines = [*board.lines(), "", *map(advice_line, advice), ""]
     changed = [pair for pair in summary.comparisons.rows if pair.fixed or pair.broken]
     lines += map(_compared, changed)
     say(spelt("\n".join(lines)))
 
 
-def _advice(each: Recommendation) -> str:
-    """Write one line: what to do with a model, with its figures, and why."""
+def advice_line(each: Recommendation) -> str:
+    """Write one line: what to do with a model, and why; all about the profile it names."""
+    tool = each.decided_tool
+    notes = each.notes if each.decided_profile == each.profile else ()
     name = f"{_SIGNS[each.decision]}  {each.model:<23}  {each.decided_profile:<12}"
-    why = "; ".join(reason[0].lower() + reason[1:].rstrip(".") for reason in each.notes)
+    why = "; ".join(reason[0].lower() + reason[1:].rstrip(".") for reason in notes)
     if each.more_trials:
         why = f"+{each.more_trials} runs would decide{f'; {why}' if why else ''}"
-    if each.tool.rate is None:
-        return f"{name}  {why}"
-    bounds = f"[{each.tool.low * 100:.1f}, {each.tool.high * 100:.1f}]"
-    return f"{name}  {each.tool.rate:6.1%}  {bounds:<14}  n={each.tool.n}  {why}".rstrip()
+    if tool.rate is None:
+        return f"{name}  {why}".rstrip()
+    bounds = f"[{tool.low * 100:.1f}, {tool.high * 100:.1f}]"
+    return f"{name}  {tool.rate:6.1%}  {bounds:<14}  n={tool.n}  {why}".rstrip()
 
 
 def _compared(pair: Comparison) -> str:
@@ -208,17 +266,17 @@ def _compared(pair: Comparison) -> str:
 
 
 def _settled_code(
-    settings: Settings, trials: Sequence[Trial], summary: Summary, report: Report
+    settings: Settings,
+    trials: Sequence[Trial],
+    summary: Summary,
+    report: Report,
+    earlier: Sequence[Trial] | None,
 ) -> int:
     if report.ending == "interrupted":
         return INTERRUPTED
     if report.ending == "unusable":
         auth = any(trial.category in _AUTH for trial in trials)
         return complain(report.error, WRONG_USAGE if auth else INCOMPLETE)
-    earlier = None
-    if settings.against:
-        with opened(settings.output_dir, settings.against) as other:
-            earlier = list(other.trials())
     if settings.max_cost is not None and report.unpriced:
         note(
             f"warning: {report.unpriced} trials came without a price; --max-cost cannot count them"

@@ -26,7 +26,10 @@ def exit_code(
     failed = [*_below(settings.fail_under, summary), *_regressed(trials, earlier)]
     if failed:
         return FAILED, failed
-    open_ends = list(_left_open(summary, report, trials))
+    open_ends = [
+        *_left_open(summary, report, trials),
+        *_unmeasured(settings.fail_under, summary),
+    ]
     return (INCOMPLETE, open_ends) if open_ends else (0, [])
 
 
@@ -55,6 +58,8 @@ def _regressed(trials: Sequence[Trial], earlier: Sequence[Trial] | None) -> Iter
 def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Iterator[str]:
     if report.ending == "budget":
         yield f"the budget is used up; {report.missing} trials were not run"
+    elif report.missing > 0:
+        yield f"{report.missing} trials were not run; the same command continues"
     spoiled = [trial for trial in trials if trial.status == "infra"]
     passing = [trial for trial in spoiled if trial.category not in _LASTING]
     if passing:
@@ -62,6 +67,18 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
         yield f"{len(passing)} trials were spoiled ({causes}); the same command tries them again"
     if not summary.totals.tool.n and not summary.totals.control.n:
         yield "nothing was measured"
+
+
+def _unmeasured(gate: Gate | None, summary: Summary) -> Iterator[str]:
+    """Say what a gate could not judge. Cells without tools are no gap beside others with them."""
+    if gate is None:
+        return
+    if not summary.totals.tool.n:
+        yield "no run with tools was measured, so --fail-under has nothing to judge"
+        return
+    for each in summary.cells:
+        if not each.totals.tool.n and not each.totals.skipped:
+            yield f"{_name(each)}: no run with tools was measured, so --fail-under cannot judge it"
 
 
 def _name(each: CellSummary) -> str:

@@ -35,7 +35,7 @@ class Progress:
         self._left: Counter[Cell] = Counter(key.cell for key in missing)
         self._wanted = self._recorded = self._finished = self._flying = self._retries = 0
         self._spent = 0.0
-        self._limited = ""
+        self._remark = ""
 
     def take(self, notice: Notice) -> None:
         """Note what happened."""
@@ -52,13 +52,16 @@ class Progress:
                 self._retries += trial.retries
                 self._spent = spent
             case RateLimited(provider, wait_s, _):
-                self._limited = f"   429 ({provider}, waiting {wait_s:.0f} s)"
+                self._remark = f"429 ({provider}, waiting {wait_s:.0f} s)"
             case Stopped(reason, _):
-                self._limited = f"   {_WHY.get(reason, reason)}"
+                self._remark = _WHY.get(reason, reason)
 
     @property
     def line(self) -> str:
-        """How far it is, in one line."""
+        """How far it is and what is in the way, in one line."""
+        return "   ".join(filter(None, (self._far(), self._remark)))
+
+    def _far(self) -> str:
         done = self._recorded + self._finished
         share = done / self._wanted if self._wanted else 1.0
         bar = "━" * round(_BAR * share)
@@ -66,7 +69,7 @@ class Progress:
         cost = f"   ${self._spent:.2f}" if self._spent else ""
         return (
             f"{bar:·<{_BAR}}  {done}/{self._wanted}   in flight {self._flying}{retries}{cost}"
-            f"{self._limited}{self._time_left()}"
+            f"{self._time_left()}"
         )
 
     def _time_left(self) -> str:
@@ -77,8 +80,9 @@ class Progress:
         return f"   {seconds // 60}:{seconds % 60:02} left"
 
     def lines(self, width: int) -> list[str]:
-        """Return the whole display."""
-        return [*self.board.lines(width, left=self._left), "", self.line]
+        """Return the whole display; a remark has its own line, where the edge cuts nothing off."""
+        remark = [self._remark] if self._remark else []
+        return [*self.board.lines(width, left=self._left), "", self._far(), *remark]
 
     def cell_done(self, cell: Cell) -> bool:
         """Whether a cell has all its trials."""
@@ -90,7 +94,7 @@ def shown(progress: Progress, verbosity: int) -> Iterator[Callable[[Notice], Non
     """Show progress as fits where standard error leads; give what takes the notices."""
     if verbosity <= 0:
         yield progress.take
-    elif sys.stderr.isatty():
+    elif verbosity == 1 and sys.stderr.isatty():
         with _live(progress) as take:
             yield take
     else:

@@ -1,17 +1,17 @@
 """`surecall view`: the report of a run in the browser, as a file or live."""
 
 import asyncio
+import errno
 import webbrowser
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import click
 
-from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, cannot_listen, complain, note, say
-from surecall.cli.options import settled, with_settings
-from surecall.eval.rundirs import DATABASE, LATEST, find_run
-from surecall.eval.store import open_for_reading
-from surecall.viewer.write import REPORT, write_report
+from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, complain, note, say
+from surecall.cli.report import run_directory
+from surecall.eval.rundirs import DATABASE, LATEST
+from surecall.viewer.files import PAGE, write_report_at
 
 _MAX_PORT: Final = 65_535
 # After its report an evaluation only closes its files; what comes later is news.
@@ -20,7 +20,7 @@ _CLOSING_S: Final = 5.0
 
 @click.command()
 @click.argument("run", default=LATEST)
-@with_settings("output_dir")
+@click.option("--runs", metavar="DIR", help="Where runs are kept, if not in the usual place.")
 @click.option("--live", is_flag=True, help="Serve it, and follow the run while it goes on.")
 @click.option("--open/--no-open", "opened", default=True, help="Start the browser.")
 @click.option(
@@ -29,18 +29,18 @@ _CLOSING_S: Final = 5.0
     default=0,
     help="Port to serve on with --live; 0 picks a free one.  [0]",
 )
-def command(*, run: str, live: bool, opened: bool, port: int, **flags: Any) -> int:
+def command(*, run: str, live: bool, opened: bool, port: int, runs: str | None) -> int:
     """Open the report of a run in the browser.
 
-    RUN is a name, a part of one, or a directory; without it, the run that was written last.
+    RUN is a name, a part of one, a path, or latest. What is missing from the report, because the
+    run went on after it was written, is added first.
     """
-    directory = find_run(Path(settled(flags).settings.output_dir), run)
+    directory = run_directory(runs, run)
     if live:
         return _live(directory, port, opened=opened)
-    path = directory / REPORT
+    path = directory / PAGE
     if not _is_current(path):
-        with open_for_reading(directory) as store:
-            path = write_report(store, directory)
+        write_report_at(directory)
     say(str(path))
     if opened:
         _open(path.resolve().as_uri())
@@ -65,7 +65,7 @@ def _live(directory: Path, port: int, *, opened: bool) -> int:
         # Further up click would print an empty line for it.
         return INTERRUPTED
     except OSError as error:
-        return complain(cannot_listen("127.0.0.1", port, error), FAILED)
+        return complain(_cannot_listen(port, error), FAILED)
     return 0
 
 
@@ -83,6 +83,12 @@ async def _serve(directory: Path, port: int, *, opened: bool) -> None:
         await asyncio.Event().wait()
     finally:
         await live.stop(runner)
+
+
+def _cannot_listen(port: int, error: OSError) -> str:
+    if error.errno == errno.EADDRINUSE:
+        return f"port {port} is taken; choose another one with --port"
+    return f"cannot listen on port {port}: {error.strerror or error}"
 
 
 def _open(address: str) -> None:

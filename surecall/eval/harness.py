@@ -36,7 +36,7 @@ from surecall.eval.matrix_cells import Model, PlannedCell
 from surecall.eval.scenario import Scenario
 from surecall.eval.settings_endpoint import jobs_of
 from surecall.eval.trial import Cell, Key, Trial
-from surecall.eval.trial_run import Setup
+from surecall.eval.trial_run import CRASHES, Setup, is_cancelled
 from surecall.events import Trace
 from surecall.retry import RetryPolicy
 from surecall.trace import dump_trace
@@ -48,7 +48,12 @@ _GUARD: Final = 1.05
 # So many in a row and nothing else: the next one would end the same way.
 HOPELESS_AFTER: Final = 10
 HOPELESS: Final = frozenset(
-    {ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED, ErrorCode.CONNECTION_ERROR}
+    {
+        ErrorCode.AUTH,
+        ErrorCode.PAYMENT_REQUIRED,
+        ErrorCode.CONNECTION_ERROR,
+        ErrorCode.NOT_FOUND,
+    }
 )
 # A simulator needs no mercy.
 _QUICK: Final = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
@@ -317,7 +322,9 @@ class _Evaluation:
                 trial, trace = await self._run_trial(key, scenario, bench.setup, bench.client)
         except ConfigError:
             raise  # the user's mistake, which every other trial would meet as well
-        except Exception as error:  # noqa: BLE001  # a crash is this trial's own
+        except CRASHES as error:  # a crash is this trial's own
+            if is_cancelled(error):
+                raise
             late = isinstance(error, TimeoutError) and limit.expired()
             elapsed_ms = round((time.perf_counter() - started) * 1000)
             trial = _spoiled(key, f"no end within {limit_s:g} s" if late else error)
@@ -356,7 +363,7 @@ class _Evaluation:
         )
 
 
-def _spoiled(key: Key, problem: Exception | str) -> Trial:
+def _spoiled(key: Key, problem: BaseException | str) -> Trial:
     """Return the record of a trial that came to nothing, through no fault of the model."""
     if isinstance(problem, str):
         return Trial(key=key, status="infra", category=ErrorCode.TIMEOUT, error=problem)

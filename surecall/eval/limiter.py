@@ -14,6 +14,7 @@ import msgspec
 from surecall.envelope import retry_after
 from surecall.transport import Client
 from surecall.types import Answer
+from surecall.wire import MOST_COST
 
 TOO_MANY: Final = 429
 # Longer advice than this is followed in steps: a wrong header must not end an evaluation.
@@ -145,27 +146,36 @@ class Watched:
 
 
 class Budget(msgspec.Struct, frozen=True):
-    """What may be spent, and what was. A trial is expected to cost what the others did."""
+    """What may be spent, and what was. A trial is expected to cost as much as the dearest did.
+
+    Only a trial that costs more than every one before it can lead beyond the cap.
+    """
 
     cap: float | None = None
     spent: float = 0.0
     priced: int = 0
     unpriced: int = 0
+    dearest: float = 0.0
 
     def paid(self, cost: float | None) -> "Budget":
-        """Add the cost of a trial, if it is known."""
-        if cost is None:
+        """Add the cost of a trial, if it is known and can be true."""
+        if cost is None or not 0 <= cost <= MOST_COST:
             return msgspec.structs.replace(self, unpriced=self.unpriced + 1)
-        return msgspec.structs.replace(self, spent=self.spent + cost, priced=self.priced + 1)
+        return msgspec.structs.replace(
+            self,
+            spent=self.spent + cost,
+            priced=self.priced + 1,
+            dearest=max(self.dearest, cost),
+        )
 
     def advice(self, under_way: int) -> Literal["go", "wait", "stop"]:
         """Say whether one more trial fits beside those under way, may fit later, or does not."""
         if self.cap is None:
             return "go"
-        if not self.priced and not self.unpriced:
-            # The first one alone tells what the others will cost.
+        if not self.priced:
+            # One alone tells what the others will cost; those that did not tell do not count.
             return "wait" if under_way else "go"
-        each = self.spent / self.priced if self.priced else 0.0
-        if self.spent < self.cap and self.spent + each * (under_way + 1) <= self.cap:
+        expected = self.dearest * (under_way + 1)
+        if self.spent < self.cap and self.spent + expected <= self.cap:
             return "go"
         return "wait" if under_way else "stop"

@@ -23,7 +23,15 @@ from typing import Any, Final
 import msgspec
 
 from surecall.errors import ConfigError, ErrorCode
-from surecall.eval.scenario import Ask, Executor, Scenario, check_id, digest, select_scenarios
+from surecall.eval.scenario import (
+    RESERVED,
+    Ask,
+    Executor,
+    Scenario,
+    check_id,
+    digest,
+    select_scenarios,
+)
 from surecall.eval.scenarios import SCENARIOS
 from surecall.eval.trial import Score
 from surecall.family import unknown
@@ -36,6 +44,8 @@ from surecall.wire import RESERVED_OPTIONS, text_of
 GROUP: Final = "surecall.scenarios"
 _PYTHON, _LINES, _PART = ".py", ".jsonl", "::"
 _SHOWN = 120
+# A file that ends the program would end it silently, and with success.
+_CRASHES = (Exception, SystemExit)
 # Not options: what the runner or this module owns.
 _OWNED = RESERVED_OPTIONS | {"id", "expect", "tags"}
 
@@ -87,11 +97,12 @@ def installed() -> tuple[Scenario, ...]:
     for entry in importlib.metadata.entry_points(group=GROUP):
         try:
             loaded = entry.load()
-        except Exception as error:
+        except _CRASHES as error:
             raise ConfigError(f"entry point {entry.name!r} of {GROUP}: {_said(error)}") from error
         offered = _scenarios_in(loaded)
         if not offered:
             raise ConfigError(f"entry point {entry.name!r} of {GROUP} offers no scenario")
+        _check_own(offered, f"entry point {entry.name!r} of {GROUP}")
         found += offered
     _check_ids(found)
     return tuple(found)
@@ -106,6 +117,7 @@ def _load_file(path: Path) -> Sequence[Scenario]:
     found = _recorded(path) if path.suffix == _LINES else _scenarios_in(_module(path))
     if not found:
         raise ConfigError(f"{path}: there is no scenario in it")
+    _check_own(found, str(path))
     return found
 
 
@@ -121,19 +133,19 @@ def _module(path: Path) -> ModuleType:
         spec.loader.exec_module(module)
     except SyntaxError as error:
         raise ConfigError(f"{path}:{error.lineno or 0}: {error.msg}") from error
-    except Exception as error:
+    except _CRASHES as error:
         raise ConfigError(f"{path}:{_line_in(path, error)}: {_said(error)}") from error
     return module
 
 
-def _line_in(path: Path, error: Exception) -> int:
+def _line_in(path: Path, error: BaseException) -> int:
     """Return the last line of the file itself that led to an error."""
     frames = traceback.extract_tb(error.__traceback__)
     lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
     return (lines[-1] if lines else 0) or 0
 
 
-def _said(error: Exception) -> str:
+def _said(error: BaseException) -> str:
     return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
 
 
@@ -147,6 +159,13 @@ def _scenarios_in(loaded: Any) -> list[Scenario]:
     found = (item for item in items if isinstance(item, Scenario))
     # A scenario may stand under several names in one module.
     return list({id(item): item for item in found}.values())
+
+
+def _check_own(scenarios: Iterable[Scenario], place: str) -> None:
+    """Refuse the id of the control, also in a scenario that was made without the decorator."""
+    for one in scenarios:
+        if one.is_control:
+            raise ConfigError(f"{place}: {RESERVED}")
 
 
 def _check_ids(scenarios: Iterable[Scenario]) -> None:
@@ -242,14 +261,19 @@ def _conversation(recorded: Recorded) -> list[JSON]:
 
 
 def _recorded(path: Path) -> list[Scenario]:
-    found: list[Scenario] = []
-    for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+    found: dict[str, Scenario] = {}
+    # Only a line feed ends a line: JSON may hold the other separators as they are.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
         if line.strip():
             try:
-                found.append(_of_line(line, f"{path.stem}_{number:03}"))
-            except (ConfigError, msgspec.MsgspecError) as error:
+                one = _of_line(line.decode().strip(), f"{path.stem}_{number:03}")
+                _check_ids((*found.values(), one))
+            except RecursionError:
+                raise ConfigError(f"{path}:{number}: nested too deeply") from None
+            except (ConfigError, msgspec.MsgspecError, UnicodeDecodeError) as error:
                 raise ConfigError(f"{path}:{number}: {error}") from None
-    return found
+            found[one.id] = one
+    return list(found.values())
 
 
 def _of_line(line: str, default_id: str) -> Scenario:

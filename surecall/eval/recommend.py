@@ -19,7 +19,8 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from surecall.catalog import ModelCatalog
-from surecall.eval.paired import STRATEGIES, in_order
+from surecall.eval.matrix_cells import BEST_EFFORT, split_strategy
+from surecall.eval.paired import STRATEGIES
 from surecall.eval.stats import NOTHING, Interval, Rate, interval, trials_to_decide
 from surecall.eval.summary import CellSummary, Figure, count_by, figure
 from surecall.eval.trial import CONTROL
@@ -36,6 +37,17 @@ CONDITIONAL_FROM: Final = 0.9
 PRODUCTION: Final[Strategy] = "production"
 TOOLS_OFF: Final = "tool_use_disabled"
 RANKS: Final[tuple[Verdict, ...]] = ("Unknown", "No", "Conditional", "Yes")
+# The fullest first.
+_STRATEGIES: Final = STRATEGIES[::-1]
+_FALLBACKS: Final = ("fallback_on", BEST_EFFORT, "fallback_off")
+# What a fallback that was chosen makes of a config.
+_FALLBACK_LINES: Final = {
+    "fallback_on": ("config = presets.content_tag_tool_call_fallback(config)",),
+    "fallback_off": (
+        "kept = [name for name in config.response_transforms if name != presets.TAG_FALLBACK]",
+        'config = config.but(response_transforms=tuple(kept), text_calls="marked")',
+    ),
+}
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -72,6 +84,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """Advice about one model. The figures are those of `profile`, the observed rule's choice.
 
+    `decided_tool` is the rate of `decided_profile`, the interval rule's choice.
     `more_trials` is how many more runs of tool scenarios would settle the decision of the
     interval rule: none when it is settled, None when they never would. `snippet` is Python that
     builds the configuration that was judged.
@@ -85,6 +98,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     label: str
     decided_profile: str
+    decided_tool: Figure
     decision: Decision
     more_trials: int | None
     tool: Figure
@@ -99,8 +113,7 @@ def candidates(cells: Iterable[CellSummary], strategy: str | None = None) -> tup
     """Return the cells of one strategy as candidates: by default of the fullest one present."""
     known = tuple(cells)
     if strategy is None:
-        present = {each.cell.strategy for each in known}
-        strategy = next(iter(in_order(present, reversed(STRATEGIES))), "")
+        strategy = min((each.cell.strategy for each in known), key=_by_fullness, default="")
     return tuple(_candidate(each) for each in known if each.cell.strategy == strategy)
 
 
@@ -150,8 +163,12 @@ def decide(candidate: Candidate, bar: float = BAR) -> Decision:
     return "avoid" if high < bar else "more trials"
 
 
-def original_row(advice: Recommendation) -> tuple[str, str, str, str, str]:
-    """Return the columns of the original's table: model, profile, preset, verdict, notes."""
+def original_row(advice: Recommendation) -> tuple[str, ...]:
+    """Return the columns of the original's table: model, profile, preset, verdict, notes.
+
+    The interval rule's follow: the decision, and how many more runs would settle it.
+    """
+    other = advice.decided_profile != advice.profile
     options = " ".join(f"{key}={value}" for key, value in advice.options.items())
     return (
         advice.model,
@@ -159,6 +176,8 @@ def original_row(advice: Recommendation) -> tuple[str, str, str, str, str]:
         ", ".join(advice.workarounds) or "-",
         advice.label,
         " ".join((advice.reason, *advice.notes)),
+        f"{advice.decision} ({advice.decided_profile})" if other else advice.decision,
+        "?" if advice.more_trials is None else f"+{advice.more_trials}",
     )
 
 
@@ -198,7 +217,8 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
     best = min(group, key=_by_rate)
     surest = min(group, key=_by_lower_bound)
     known = kit.known_as.get(best.model, best.model)
-    workarounds = kit.catalog.workarounds_for(known) if best.strategy == PRODUCTION else ()
+    strategy, _ = split_strategy(best.strategy)
+    workarounds = kit.catalog.workarounds_for(known) if strategy == PRODUCTION else ()
     options = kit.options(best.profile)
     return Recommendation(
         model=best.model,
@@ -209,15 +229,29 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         verdict=observed_verdict(best),
         label=_label(best),
         decided_profile=surest.profile,
+        decided_tool=_tool(surest),
         decision=decide(surest, kit.bar),
         more_trials=_more_trials(surest, kit.bar),
-        tool=figure(best.parts or (best.tool,)),
+        tool=_tool(best),
         control=figure((best.control,)),
         p95_ms=best.p95_ms,
         reason=_reason(best),
         notes=_notes(best, group, surest, workarounds),
         snippet=_snippet(known, best.strategy, kit.provider, options, workarounds),
     )
+
+
+def _tool(candidate: Candidate) -> Figure:
+    return figure(candidate.parts or (candidate.tool,))
+
+
+def _by_fullness(label: str) -> tuple[int, int, str]:
+    strategy, fallback = split_strategy(label)
+    return _place(strategy, _STRATEGIES), _place(fallback, _FALLBACKS), label
+
+
+def _place(name: str, order: Sequence[str]) -> int:
+    return order.index(name) if name in order else len(order)
 
 
 def _by_rate(candidate: Candidate) -> tuple[float, int]:
@@ -327,8 +361,9 @@ def _percent(rate: float) -> str:
 
 
 def _snippet(
-    model: str, strategy: str, provider: str, options: JSON, workarounds: Sequence[str]
+    model: str, label: str, provider: str, options: JSON, workarounds: Sequence[str]
 ) -> str:
+    strategy, fallback = split_strategy(label)
     named = {"provider": provider, "model": model}
     if strategy != PRODUCTION:
         named["strategy"] = strategy
@@ -338,6 +373,7 @@ def _snippet(
         "from surecall import presets",
         "",
         f"config = presets.resolve({arguments}){comment}",
+        *_FALLBACK_LINES.get(fallback, ()),
     ]
     if options:
         inside = ", ".join(f"{_quoted(key)}: {value!r}" for key, value in options.items())

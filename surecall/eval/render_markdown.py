@@ -5,8 +5,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
+from surecall.eval.paired import Comparison, Comparisons
 from surecall.eval.render import Entry, Results
-from surecall.eval.render_summary import cell_summary, summary_by_scenario, totals
+from surecall.eval.render_summary import cell_summary, figures, summary_by_scenario, totals
+from surecall.eval.summary import Totals
 from surecall.eval.trial import CONTROL, Cell
 from surecall.types import JSON
 
@@ -25,6 +27,20 @@ RECOMMENDATION_COLUMNS: Final = (
     "preset/workaround",
     "recommended?",
     "notes",
+    "decision",
+    "+N runs:",
+)
+COMPARISON_COLUMNS: Final = (
+    "model",
+    "sampling_profile",
+    "strategies",
+    "passed:",
+    "fixed:",
+    "broken:",
+    "difference:",
+    "p (McNemar):",
+    "p (Holm):",
+    "verdict",
 )
 SIMULATED: Final = (
     "**Simulated.** The models in this report are scripted stand-ins. Nothing here says anything "
@@ -38,14 +54,17 @@ _SPECIAL: Final = frozenset("&<>|\\`*_[]{}()#!~$@:")
 
 
 def report(results: Results, recommendations: Iterable[Sequence[str]] = ()) -> str:
-    """Return the report: the sums, the matrix, and what to use."""
+    """Return the report: the sums, the matrix, what strategies change, and what to use."""
     rows = list(recommendations)
+    found = figures(results)
+    pairs = comparison_table(found.comparisons)
     parts = [
         "# Tool calling evaluation",
         *([SIMULATED] if results.simulated else []),
-        "\n".join(_sums(results)),
+        "\n".join(_sums(results, found.totals)),
         "## Model/profile matrix (tool scenarios only)",
         matrix(results),
+        *(["## Strategies, on the same conversations", pairs] if found.comparisons.rows else []),
         *(["## Recommendations", recommendation_table(rows)] if rows else []),
     ]
     return "\n\n".join(parts) + "\n"
@@ -60,10 +79,32 @@ def matrix(results: Results) -> str:
 
 
 def recommendation_table(rows: Iterable[Sequence[str]]) -> str:
-    """Return one row for each model: profile, preset, verdict, notes; all plain text."""
+    """Return one row for each model, in the columns that `recommend.original_row` gives."""
     return table(
         RECOMMENDATION_COLUMNS,
         [(code(model), *map(text, others)) for model, *others in rows],
+    )
+
+
+def comparison_table(found: Comparisons) -> str:
+    """Return one row for each model and profile, then those over everything."""
+    return table(COMPARISON_COLUMNS, map(_comparison_row, (*found.rows, *found.overall)))
+
+
+def _comparison_row(pair: Comparison) -> tuple[str, ...]:
+    first, second = pair.rates
+    bounds = f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]"
+    return (
+        code(pair.model) if pair.model else "all",
+        code(pair.profile) if pair.profile else "all",
+        f"{code(pair.first)} to {code(pair.second)}",
+        f"{first.k}/{first.n} to {second.k}/{second.n}",
+        str(pair.fixed),
+        str(pair.broken),
+        _NOTHING if pair.difference is None else f"{100 * pair.difference:+.1f} {bounds}",
+        f"{pair.p:.2g}",
+        f"{pair.p_adjusted:.2g}",
+        pair.verdict(),
     )
 
 
@@ -125,11 +166,16 @@ def _top_failures(entries: Iterable[Entry]) -> str:
     return "; ".join([*parts, *([f"infra x{spoiled} (not scored)"] if spoiled else [])]) or _NOTHING
 
 
-def _sums(results: Results) -> Iterable[str]:
+def _sums(results: Results, found: Totals) -> Iterable[str]:
     sums = totals(results)
     yield f"- Overall: {_share(sums['ok'], sums['runs'])}"
     tools = _share(sums["tool_ok"], sums["tool_runs"])
     yield f"- Tool scenarios only (without `{CONTROL}`): {tools}"
+    whole = _share(found.end_to_end.k, found.end_to_end.n)
+    yield f"- The same end to end (what the infrastructure spoiled is a failure): {whole}"
+    if found.pass_hat:
+        chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(found.pass_hat, 1))
+        yield f"- pass^k, the chance that a scenario passes k times in a row: {chances}"
     if sums["infra"]:
         yield f"- Spoiled by the infrastructure, in no tool rate: {sums['infra']}"
     if sums["skipped"]:

@@ -11,9 +11,13 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
+import msgspec
+
+from surecall.eval.paired import Comparison
 from surecall.eval.render import Column, Entry, Results
 from surecall.eval.stats import Rate, interval, percentile
-from surecall.eval.trial import Cell
+from surecall.eval.summary import Summary, summarise
+from surecall.eval.trial import Cell, Trial
 from surecall.types import JSON
 from surecall.version import __version__
 
@@ -200,18 +204,47 @@ def totals(results: Results) -> JSON:
     return {name: sum(cell[name] for cell in cells) for name in names}
 
 
+def figures(results: Results) -> Summary:
+    """Return what follows from how each trial ended: rates, chances in a row, comparisons.
+
+    Nothing is known here of usage, requests and scores, so what is made of those is blank.
+    """
+    ends = (Trial(key=entry.key, status=entry.status) for entry in results.all)
+    return summarise(ends, cells=results.entries, scenarios=results.scenarios)
+
+
+def _compared(pair: Comparison) -> JSON:
+    first, second = pair.rates
+    return {
+        **msgspec.structs.asdict(pair),
+        "pairs": pair.pairs,
+        "first_rate": {"k": first.k, "n": first.n, "interval": list(first.interval)},
+        "second_rate": {"k": second.k, "n": second.n, "interval": list(second.interval)},
+        "verdict": pair.verdict(),
+    }
+
+
 def document(
     results: Results, *, run: Mapping[str, Any], recommendations: Sequence[Any] = ()
 ) -> JSON:
     """Return the whole result as one document for programs; `run` says where it comes from."""
+    found = figures(results)
+    more = {
+        "end_to_end": msgspec.structs.asdict(found.totals.end_to_end),
+        "pass_hat": list(found.totals.pass_hat),
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "surecall": __version__,
         "run": dict(run),
         "simulated": results.simulated,
-        "totals": totals(results),
+        "totals": totals(results) | more,
         "by_scenario": summary_by_scenario(results),
         "by_strategy": summary_by_scenario_and_strategy(results),
         "cells": [cell_summary(results, cell) for cell in results.entries],
+        "comparisons": {
+            "rows": [_compared(pair) for pair in found.comparisons.rows],
+            "overall": [_compared(pair) for pair in found.comparisons.overall],
+        },
         "recommendations": list(recommendations),
     }

@@ -18,7 +18,7 @@ A scenario of one's own is a function:
 import hashlib
 import inspect
 from collections.abc import Awaitable, Callable, Iterable
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -35,6 +35,7 @@ _DONE = frozenset({"done", "done.", "done!"})
 _QUOTES = "\"'`"
 _NOBODY = "-"
 _SHOWN = 120
+RESERVED: Final = f"a scenario cannot be called {CONTROL!r}: the control has that id"
 
 Ask: TypeAlias = Callable[..., Awaitable[RunResult]]
 Executor: TypeAlias = Callable[[str, JSON], Awaitable[Any]]
@@ -160,12 +161,14 @@ def select_scenarios(
 
 
 def check_id(scenario_id: str) -> None:
-    """Refuse an id that a file name, a filter or a report could not carry."""
+    """Refuse an id that a file name, a filter or a report could not carry, or the control's."""
     plain = all(char.isalnum() or char in "_-." for char in scenario_id)
     if not plain or not scenario_id[:1].isalnum() or scenario_id.casefold() in EVERYTHING:
         raise ConfigError(
             f"a scenario cannot be called {scenario_id!r}: use letters, digits, _ - ."
         )
+    if scenario_id == CONTROL:
+        raise ConfigError(RESERVED)
 
 
 class Heard:

@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from surecall.errors import ConfigError
-from surecall.eval.settings_endpoint import address_of
+from surecall.eval.settings_endpoint import address_of, is_openrouter
 from surecall.eval.settings_fields import FIELDS, OWN, ROUTER, Field, Settings
-from surecall.eval.settings_parse import parse_dotenv
+from surecall.eval.settings_parse import SIMULATOR, parse_dotenv
 from surecall.family import canonical, unknown
 from surecall.types import JSON
 
@@ -82,6 +82,7 @@ def load(
     ranks = {name: each.rank for name, each in found.items()}
     _settle_sampling(values, sources, ranks)
     _settle_matrix(values, sources, ranks)
+    warnings += _settle_key(values, sources)
     warnings += _settle_preset(values, sources)
     return Effective(Settings(**values), sources, tuple(warnings))
 
@@ -183,6 +184,20 @@ def _settle_matrix(values: JSON, sources: dict[str, str], ranks: dict[str, int])
     if values.get("strategy_matrix") and stronger:
         values["strategy_matrix"] = False
         sources["strategy_matrix"] = sources["strategy_filter"]
+
+
+def _settle_key(values: JSON, sources: dict[str, str]) -> list[str]:
+    """Leave OpenRouter's key out where the address is somebody else's; return what to tell."""
+    source, base_url = sources["api_key"], values.get("base_url", "")
+    at_home = base_url in {"", SIMULATOR} or is_openrouter(base_url)
+    if at_home or not source.startswith(ROUTER):
+        return []
+    del values["api_key"]
+    sources["api_key"] = DEFAULT
+    return [
+        f"{source} is not sent to another address ({sources['base_url']}); "
+        f"if a key is needed there, set {OWN}API_KEY"
+    ]
 
 
 def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:

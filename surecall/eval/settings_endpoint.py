@@ -55,7 +55,7 @@ def endpoint_of(settings: Settings) -> Endpoint:
     if base_url == SIMULATOR:
         return Endpoint(SIMULATOR, settings.api_prefix, SIMULATOR, simulated=True)
     provider = canonical_provider(settings.endpoint) if settings.endpoint else _provider(base_url)
-    if _provider(base_url) == "openrouter" and settings.api_key is None:
+    if is_openrouter(base_url) and settings.api_key is None:
         raise ConfigError(
             f"OpenRouter needs a key: set {ROUTER}API_KEY (or {OWN}API_KEY) in the environment or "
             f"in .env, or pass --base-url {SIMULATOR} to run against the simulator"
@@ -63,6 +63,11 @@ def endpoint_of(settings: Settings) -> Endpoint:
     return Endpoint(
         base_url, settings.api_prefix, provider, settings.api_key, explicit=bool(settings.base_url)
     )
+
+
+def is_openrouter(base_url: str) -> bool:
+    """Whether an address is OpenRouter's own, to which alone its key may go."""
+    return _provider(base_url) == "openrouter"
 
 
 def limits_of(settings: Settings) -> Limits:

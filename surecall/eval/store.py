@@ -21,7 +21,9 @@ import msgspec
 from surecall.eval import database as db
 from surecall.eval.rundirs import (
     DATABASE,
+    LATEST,
     StoreError,
+    find_run,
     lock,
     new_run,
     opening,
@@ -97,6 +99,8 @@ class Store:
         self._connection = connection
         self._held = held
         self._redactor = redactor or Redactor()
+        # Older runs that were passed over in the search for this one.
+        self.unreadable: tuple[Path, ...] = ()
 
     def add(self, trial: Trial, trace: bytes | None = None) -> None:
         """Record a finished trial and its events as JSON lines, without the secrets in them.
@@ -260,12 +264,15 @@ def open_or_resume(
 
     `identity` holds whatever makes results comparable: the endpoint, the seed, the prompts, the
     settings that change what a trial comes to. How many trials, which models and how many at once
-    do not belong there: a run can be topped up. Of `secrets`, nothing reaches the disk.
+    do not belong there: a run can be topped up. Of `secrets`, nothing reaches the disk. An old run
+    that cannot be read is passed over (`Store.unreadable`); the run that was written last is not,
+    because it may well be the one that is meant.
     """
     with opening(base):
-        found = None if fresh else _resumable(base, digest(identity))
+        found, unreadable = (None, ()) if fresh else _resumable(base, digest(identity))
         directory = found or new_run(base, utc_now())
         store = _open_for_writing(directory, Redactor(secrets))
+        store.unreadable = unreadable
         try:
             store.sign(identity, invocation or Invocation())
             point_to(base, directory)
@@ -312,16 +319,32 @@ def digest(value: Mapping[str, Any]) -> str:
     return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
 
 
-def _resumable(base: Path, identity_hash: str) -> Path | None:
+def _resumable(base: Path, identity_hash: str) -> tuple[Path | None, tuple[Path, ...]]:
+    """Find the newest run of an identity; list those that could not be read on the way."""
+    unreadable: list[Path] = []
     for directory in runs(base):
-        path = directory / DATABASE
-        with db.explained(path), closing(db.connect_reader(path)) as connection:
-            if not db.checked_version(connection, path):
-                continue
-            row = connection.execute(db.SELECT_IDENTITY).fetchone()
-        if row == (identity_hash,):
-            return directory
-    return None
+        try:
+            if _identity_in(directory / DATABASE) == (identity_hash,):
+                return directory, tuple(unreadable)
+        except StoreError:
+            if directory == _last_written(base):
+                raise
+            unreadable.append(directory)
+    return None, tuple(unreadable)
+
+
+def _identity_in(path: Path) -> Any:
+    with db.explained(path), closing(db.connect_reader(path)) as connection:
+        if not db.checked_version(connection, path):
+            return None
+        return connection.execute(db.SELECT_IDENTITY).fetchone()
+
+
+def _last_written(base: Path) -> Path | None:
+    try:
+        return find_run(base, LATEST)
+    except StoreError:
+        return None
 
 
 def _open_for_writing(directory: Path, redactor: Redactor) -> Store:

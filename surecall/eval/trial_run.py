@@ -6,9 +6,10 @@ A `Setup` is what a cell of the matrix means in full: what is sent, and how it i
 the endpoint or the model does ends in a `Trial`; only a cancelled trial raises.
 """
 
+import asyncio
 import time
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +36,8 @@ from surecall.types import JSON, Usage
 
 _KEPT_CHARS = 200
 _MAX_TEXT = 4_000
+# What a scenario may end in through its own code; it must not end the evaluation.
+CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,15 +104,22 @@ def skip_reason(scenario: Scenario, setup: Setup) -> str:
     return ""
 
 
-def world_id(key: Key, seed: int, attempt: int = 1) -> str:
+def world_id(key: Key, setup: Setup, attempt: int = 1) -> str:
     """Name the workspace of an attempt, always the same for the same key and seed.
 
-    Before the tilde it does not depend on the strategy, so that strategies can be compared on
-    the same conversations; behind it, it does, so that no two conversations are mistaken for one.
+    It does not depend on the strategy: the strategies are compared on the same conversations, and
+    a model must not learn which one it is measured with. Only the simulator is told, behind a
+    tilde that its personas do not read: it must know a retry from another strategy's first try.
     """
     cell = key.cell
-    world = digest([cell.model, cell.profile, key.scenario, key.trial, seed, attempt])
-    return f"ws_{world}~{cell.strategy}"
+    world = digest([cell.model, cell.profile, key.scenario, key.trial, setup.seed, attempt])
+    return f"ws_{world}~{cell.strategy}" if setup.simulated else f"ws_{world}"
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether an error means that somebody cancelled the task, not that its own code raised it."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class Attempt(msgspec.Struct, frozen=True):
@@ -144,7 +154,7 @@ async def run_trial(
 async def _attempt(
     key: Key, scenario: Scenario, setup: Setup, client: Client, number: int
 ) -> Attempt:
-    stage = scenario.begin(world_id(key, setup.seed, number))
+    stage = scenario.begin(world_id(key, setup, number))
     runner = _runner(scenario, setup, client, stage)
     config = scenario.adapted(setup.config)
     try:
@@ -153,7 +163,9 @@ async def _attempt(
         return _held(stage, failure.result, of_failure(failure), stage.judge(failure.result))
     except ConfigError:
         raise  # the caller's mistake: every other trial of the cell would make it again
-    except Exception as error:  # noqa: BLE001  # a scenario may be a user's own code
+    except CRASHES as error:  # a scenario may be a user's own code
+        if is_cancelled(error):
+            raise
         return Attempt(of_exception(error), Score(), Trace(()), "", stage.draft)
     score = stage.judge(result)
     tools_on = scenario.uses_tools and config.tool_use_mode is not ToolUseMode.DISABLED

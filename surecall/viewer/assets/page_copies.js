@@ -1,0 +1,172 @@
+// A recorded run in other forms: a request to send again, a test to keep, a file for the corpus.
+
+// How a message of the record is written in a request.
+function onWire(message) {
+  if (message.role === "assistant") return assistantOnWire(message.text, message.calls);
+  if (message.role === "tool") {
+    return { role: "tool", tool_call_id: message.call_id, content: message.content };
+  }
+  return { role: message.role, content: message.content ?? message.text ?? "" };
+}
+
+function assistantOnWire(text, calls) {
+  if (!calls?.length) return { role: "assistant", content: text ?? "" };
+  const tool_calls = calls.map((call) => ({
+    id: call.id,
+    type: "function",
+    function: { name: call.name, arguments: JSON.stringify(call.arguments ?? {}) },
+  }));
+  return { role: "assistant", content: null, tool_calls };
+}
+
+// The request of a turn, put together again from what had been said until then.
+function requestOf(trace, turn) {
+  const start = trace.events.find((event) => event.type === "run_start") ?? {};
+  const request = trace.events.find((event) => event.type === "llm_request_start" && event.turn === turn);
+  const messages = [...(start.system ? [start.system] : []), ...(start.messages ?? [])].map(onWire);
+  for (const event of trace.events) {
+    if (event.turn >= turn) continue;
+    if (event.type === "llm_request_end") {
+      messages.push(assistantOnWire(event.reply.text, event.reply.calls));
+    } else if (event.type === "tool_call_end") {
+      messages.push(onWire(event.result));
+    } else if (event.type === "fix_empty_final") {
+      messages.push({ role: "user", content: start.config?.fix_empty_final_user_text ?? "" });
+    }
+  }
+  const body = { model: start.model, messages };
+  if (request?.tools_enabled && start.tools?.length) {
+    body.tools = start.tools.map(({ name, description, parameters }) => ({
+      type: "function",
+      function: { name, description, parameters },
+    }));
+    if (request.tool_choice) body.tool_choice = request.tool_choice;
+  }
+  return { ...body, ...start.options };
+}
+
+function asCurl(trace, turn) {
+  const simulated = data.simulated || !/^https?:/.test(data.origin.base_url);
+  const base = simulated ? "http://127.0.0.1:8000" : data.origin.base_url;
+  const prefix = data.origin.api_prefix || "/v1";
+  const path = base.replace(/\/+$/, "").endsWith(prefix) ? "" : prefix;
+  const url = `${base.replace(/\/+$/, "")}${path}/chat/completions`;
+  return [
+    `# Put together from the record, before the last repairs on the way out. The key is yours to set.`,
+    `curl '${oneLine(url).replaceAll("'", "%27")}' \\`,
+    `  -H "Authorization: Bearer $API_KEY" \\`,
+    `  -H 'Content-Type: application/json' \\`,
+    `  --data-binary @- <<'JSON'`,
+    safeCode(JSON.stringify(requestOf(trace, turn))),
+    "JSON",
+    "",
+  ].join("\n");
+}
+
+// Unseen characters and turns of direction have no place in code: inside of strings they are
+// written as escapes, which JSON and Python read alike.
+function safeCode(text) {
+  return text.replace(/[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (char) => {
+    return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
+  });
+}
+
+const python = (text) => safeCode(JSON.stringify(text));
+const loads = (value) => `json.loads(${python(JSON.stringify(value))})`;
+
+function scriptItem(event) {
+  if (event.type === "llm_request_end") return `    raw(${python(JSON.stringify(event.body))}.encode()),`;
+  const { status, body } = event.fault;
+  return status ? `    raw(${python(body ?? "")}.encode(), ${Number(status)}),` : "    hangs_up(),";
+}
+
+function asPytest(trace, run) {
+  const start = trace.events.find((event) => event.type === "run_start") ?? {};
+  const heard = trace.events.filter((event) => ["llm_request_end", "llm_request_error"].includes(event.type));
+  const results = trace.events.filter((event) => event.type === "tool_call_end" && event.result.executed);
+  const calls = trace.events.filter((event) => event.type === "tool_call_start");
+  const ran = new Set(results.map((event) => event.result.call_id));
+  const made = calls.filter((event) => ran.has(event.call.id)).map(({ call }) => [call.name, call.arguments ?? {}]);
+  const envelopes = results.map(({ result }) => [result.call_id, result.content]);
+  const messages = start.messages ?? [];
+  const failed = trace.events.find((event) => event.type === "run_failed");
+  const answer = trace.events.find((event) => event.type === "final");
+  return [
+    `# ${oneLine(nameOf(keyOf(run)))}`,
+    `"""The replies of a recorded run, read again: the same calls and the same end."""`,
+    "",
+    "import json",
+    "",
+    ...(failed ? ["import pytest", ""] : []),
+    `from surecall import ${failed ? "RetryPolicy, RunFailed" : "RetryPolicy"}, ToolLoopRunner`,
+    "from surecall.testing import ScriptedModel, hangs_up, raw",
+    "",
+    "REPLIES = [",
+    ...heard.map(scriptItem),
+    "]",
+    `RESULTS = ${loads(Object.fromEntries(envelopes))}`,
+    `CALLS = ${loads(made)}`,
+    `TOOLS = ${loads(start.tools ?? [])}`,
+    `CONFIG = ${loads(start.config ?? {})}`,
+    `OPTIONS = ${loads(start.options ?? {})}`,
+    `SYSTEM = ${python(start.system?.text ?? "")}`,
+    `HISTORY = ${loads(messages.slice(0, start.start ?? 0).map(onWire))}`,
+    `ASKED = ${loads(messages[start.start ?? 0]?.content ?? "")}`,
+    "",
+    "",
+    "def test_the_recorded_replies_are_read_as_they_were():",
+    "    made = []",
+    "",
+    "    def execute(name, arguments, tool_call_id):",
+    "        made.append([name, arguments])",
+    "        return json.loads(RESULTS[tool_call_id])",
+    "",
+    "    runner = ToolLoopRunner(",
+    "        client=ScriptedModel(*REPLIES),",
+    `        model=${python(start.model ?? "model")},`,
+    "        registry=TOOLS,",
+    "        config=CONFIG,",
+    "        system=SYSTEM,",
+    "        executor=execute,",
+    "        llm_options_defaults=OPTIONS,",
+    "        retry=RetryPolicy(first_wait_s=0),",
+    "    )",
+    ...(failed
+      ? [
+          "    with pytest.raises(RunFailed) as failure:",
+          "        runner.run_sync(ASKED, history=HISTORY)",
+          `    assert failure.value.code == ${python(failed.code)}`,
+        ]
+      : [
+          "    result = runner.run_sync(ASKED, history=HISTORY)",
+          `    assert result.assistant_text == ${python(answer?.text ?? "")}`,
+        ]),
+    "    assert made == CALLS",
+    "",
+  ].join("\n");
+}
+
+// The file of one reply, as `tests/corpus/replies` holds them; the expectation is what was read.
+function asCorpus(trace, turn, run) {
+  const start = trace.events.find((event) => event.type === "run_start") ?? {};
+  const heard = trace.events.find((event) => event.type === "llm_request_end" && event.turn === turn);
+  const reply = heard?.reply ?? {};
+  const problem = reply.calls?.find((call) => call.problem)?.problem;
+  const config = start.config ?? {};
+  const file = {
+    id: "d00-describe-the-shape",
+    source: "D00",
+    provenance: oneLine(`${nameOf(keyOf(run))}, turn ${turn + 1}`),
+    tools: (start.tools ?? []).map(({ name, description, parameters }) => ({ name, description, parameters })),
+    presets: [],
+    config,
+    body: heard?.body ?? null,
+    expected: problem
+      ? { text: reply.text ?? "", code: problem.code }
+      : {
+          text: reply.text ?? "",
+          calls: (reply.calls ?? []).map((call) => ({ name: call.name, arguments: call.arguments ?? {} })),
+        },
+  };
+  return `${safeCode(pretty(file))}\n`;
+}

@@ -1,0 +1,120 @@
+// The data of the page: the columns of all runs, and the traces, which are decoded on demand.
+
+const STATUS_NAMES = ["passed", "failed", "infra", "skipped"];
+const STATUS_WORDS = ["✓ passed", "✗ failed", "! not scored", "– skipped"];
+
+let data = JSON.parse(byId("data").textContent);
+let runs = data.runs;
+
+function keyOf(run) {
+  const [model, profile, strategy] = runs.cells[runs.cell[run]];
+  return {
+    model: runs.models[model],
+    profile: runs.profiles[profile],
+    strategy: runs.strategies[strategy],
+    scenario: runs.scenarios[runs.scenario[run]],
+    trial: runs.trial[run],
+  };
+}
+
+const nameOf = (key) => `${key.model} · ${key.profile} · ${key.strategy} · ${key.scenario} · trial ${key.trial}`;
+
+// Half of a surrogate pair has no place in an address.
+const inAddress = (text) => encodeURIComponent(String(text).replace(/\p{Cs}/gu, "\ufffd"));
+
+function addressOf(run, turn) {
+  const name = Object.values(keyOf(run)).map(inAddress).join(",");
+  return `#run/${name}${turn === undefined ? "" : `/${turn}`}`;
+}
+
+// What an address names: {run, turn}, or null. A run may be gone, or not be there yet.
+function addressed(hash) {
+  const parts = /^#run\/([^/]+)(?:\/(\d+))?$/.exec(hash);
+  if (!parts) return null;
+  const wanted = `#run/${parts[1]}`;
+  const names = parts[1].split(",");
+  for (let run = 0; run < runs.cell.length; run++) {
+    if (String(runs.trial[run]) === names[4] && addressOf(run) === wanted) {
+      return { run, turn: parts[2] === undefined ? 0 : Number(parts[2]) };
+    }
+  }
+  return { run: -1, turn: 0 };
+}
+
+// --- traces -------------------------------------------------------------------------------------
+
+let decoded = { start: -1, texts: [] };
+const arriving = new Map();
+
+// Files beside a local page can only be read as scripts. Each calls this with its block.
+globalThis.surecallBlock = (start, text) => arriving.get(start)?.(text);
+
+async function traceOf(run) {
+  const kind = data.traces.kind;
+  if (kind === "live") return parsedTrace(await fetched(run));
+  if (kind === "none") return parsedTrace("");
+  const at = blockAt(run);
+  const start = data.traces.starts[at];
+  if (decoded.start !== start) {
+    const text = await inflated(kind === "inline" ? await inPage(at) : await inFile(start));
+    decoded = { start, texts: text.split(/^(?=\{"type":"trial",)/m) };
+  }
+  return parsedTrace(decoded.texts[run - start] ?? "");
+}
+
+function blockAt(run) {
+  let low = 0;
+  let high = data.traces.starts.length - 1;
+  while (low < high) {
+    const middle = (low + high + 1) >> 1;
+    if (data.traces.starts[middle] <= run) low = middle;
+    else high = middle - 1;
+  }
+  return low;
+}
+
+async function inPage(at) {
+  if (document.readyState === "loading") {
+    await new Promise((ready) => document.addEventListener("DOMContentLoaded", ready));
+  }
+  return byId(`block${at}`).textContent;
+}
+
+function inFile(start) {
+  return new Promise((resolve, reject) => {
+    const source = `${encodeURIComponent(data.traces.folder)}/traces_${start}.js`;
+    const tag = el("script", { src: source });
+    arriving.set(start, resolve);
+    tag.addEventListener("error", () => reject(new Error(`${source} is missing`)));
+    tag.addEventListener("load", () => tag.remove());
+    document.head.append(tag);
+  });
+}
+
+async function inflated(text) {
+  const packed = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
+  return new Response(stream).text();
+}
+
+async function fetched(run) {
+  const answer = await fetch(`trace?${new URLSearchParams(keyOf(run))}`);
+  if (!answer.ok) throw new Error((await answer.text()).trim());
+  return answer.text();
+}
+
+function parsedTrace(text) {
+  const found = { trial: null, events: [], problem: text ? "" : data.traces.note };
+  for (const line of text.split("\n")) {
+    if (!line) continue;
+    try {
+      const event = parseExact(line);
+      if (event.type === "trial") found.trial = event;
+      else if (event.type === "damaged") found.problem = "The record of this run is damaged.";
+      else found.events.push(event);
+    } catch {
+      found.problem = "Part of the record of this run could not be read.";
+    }
+  }
+  return found;
+}

@@ -1,0 +1,89 @@
+// The conversation of a run, and one plain sentence about how it ended.
+
+function whyItEnded(run, trial) {
+  const status = STATUS_NAMES[runs.status[run]];
+  const code = runs.codes[runs.code[run]];
+  const error = trial?.error || runs.errors[runs.error[run]];
+  const detail = error.startsWith(`${code}: `) ? error.slice(code.length + 2) : error;
+  const warnings = trial?.score?.warnings ?? [];
+  if (status === "passed") return warnings.length ? `Passed, with a slip: ${warnings.join("; ")}.` : "Passed.";
+  if (status === "skipped") return `Skipped: ${detail}.`;
+  const hint = trial?.hint && !detail.includes(trial.hint) ? ` (${trial.hint})` : "";
+  const what = data.meanings[code] || `It ended with ${code}.`;
+  const end = detail ? ` ${detail}${hint}${/[.!?…]$/.test(detail + hint) ? "" : "."}` : "";
+  if (status === "infra") return `Not scored, because it says nothing about the model: ${what}${end}`;
+  return `Why it failed: ${what}${end}`;
+}
+
+// The parts of the score, each apart, and what the run took.
+function factsOf(run, trial) {
+  const mark = (value) => (value ? "✓" : "✗");
+  const score = trial?.score ?? {};
+  const parts = ["state", "process", "final"]
+    .filter((name) => typeof score[name] === "boolean")
+    .map((name) => `${name} ${mark(score[name])}`);
+  const seen = Object.entries(score.facts ?? {}).map(([name, value]) => `${name} ${mark(value)}`);
+  const cost = runs.micros[run] < 0 ? "cost unknown" : dollars(runs.micros[run] / 1e6);
+  return [
+    ...parts,
+    ...seen,
+    `${duration(runs.ms[run])} in ${runs.turns[run]} requests`,
+    `${grouped(runs.tokens[run])} tokens`,
+    cost,
+    ...(trial?.attempts > 1 ? [`attempt ${trial.attempts}, after one that came to nothing`] : []),
+  ].join(" · ");
+}
+
+function said(role, ...children) {
+  return el("div", { class: `said ${role}` }, el("span", { class: "who" }, role), ...children);
+}
+
+function contentOf(message) {
+  const content = message.content ?? message.text ?? "";
+  return longText("div", typeof content === "string" ? content : pretty(content), { class: "text" });
+}
+
+function drawTalk(trace, turns, chosen, open) {
+  const start = trace.events.find((event) => event.type === "run_start");
+  const made = [];
+  if (start?.system) {
+    made.push(el("details", { class: "said system" }, el("summary", {}, "system"), contentOf(start.system)));
+  }
+  for (const message of start?.messages ?? []) made.push(said(message.role, contentOf(message)));
+  for (const turn of turns) made.push(drawTurn(turn, turn.number === chosen, open));
+  const end = trace.events.find((event) => event.type === "run_failed");
+  if (end) made.push(said("end", el("div", { class: "text bad" }, visible(`${end.code}: ${end.message}`))));
+  if (trace.problem) made.push(el("p", { class: "notice" }, trace.problem));
+  if (!made.length) made.push(el("p", { class: "hint" }, "No conversation is on record."));
+  return made;
+}
+
+function drawTurn(turn, chosen, open) {
+  const reply = turn.end?.reply;
+  const parts = [el("button", { type: "button", class: "turn", click: () => open(turn.number) }, `turn ${turn.number + 1}`)];
+  for (const event of turn.troubles) {
+    if (event.fault) parts.push(said("error", el("div", { class: "text bad" }, oneLine(`${event.fault.code}: ${event.fault.message}`))));
+  }
+  if (reply?.text) parts.push(said("assistant", contentOf(reply)));
+  const answers = new Map(turn.results.map((event) => [event.result.call_id, event]));
+  for (const call of reply?.calls ?? []) {
+    parts.push(drawCall(call));
+    const answer = answers.get(call.id);
+    if (answer) parts.push(drawAnswer(answer));
+  }
+  if (reply && !reply.text && !reply.calls?.length) parts.push(said("assistant", el("div", { class: "text bad" }, "(blank)")));
+  if (turn.nudged) parts.push(said("user", el("div", { class: "text" }, "(asked once more for the final answer)")));
+  return el("div", { class: "block", id: `turn-${turn.number}`, "aria-current": chosen ? "step" : null }, ...parts);
+}
+
+function drawCall(call) {
+  const problem = call.problem ? [el("div", { class: "text bad" }, visible(`✗ not run: ${call.problem.code}: ${call.problem.message}`))] : [];
+  const name = el("b", {}, oneLine(call.name));
+  return said("call", el("div", { class: "text" }, name, longText("code", ` ${JSON.stringify(call.arguments ?? {})}`)), ...problem);
+}
+
+function drawAnswer(event) {
+  const mark = event.ok ? "✓ " : "✗ ";
+  const replaced = event.output_replaced ? el("small", {}, " (too large: replaced)") : null;
+  return said("tool", longText("div", mark + event.result.content, { class: event.ok ? "text" : "text bad" }), replaced);
+}

@@ -1,0 +1,109 @@
+// The wire of one turn: what was sent and when, what came back, and what was made of it.
+
+const VIEWS = ["difference", "raw", "normalised"];
+let view = VIEWS[0];
+
+function fact(name, value) {
+  if (value === undefined || value === null || value === "") return null;
+  return el("div", {}, el("dt", {}, name), el("dd", {}, oneLine(value)));
+}
+
+function drawWire(turn, redraw) {
+  if (!turn) return [el("p", { class: "hint" }, "No request was made.")];
+  return [
+    el("h2", {}, `Turn ${turn.number + 1} on the wire`),
+    ...troubles(turn),
+    facts(turn),
+    ...repairs(turn),
+    ...(turn.end ? views(turn.end, redraw) : [el("p", {}, "No reply came.")]),
+  ];
+}
+
+// Every failed attempt and every wait before the next, as they happened.
+function troubles(turn) {
+  const told = turn.troubles.map((event) => {
+    if (event.type === "llm_request_retry") {
+      const how = event.dropped ? `without ${event.dropped}` : `after ${event.wait_s} s`;
+      return el("li", {}, `↻ sent again ${oneLine(how)}`);
+    }
+    const fault = event.fault ?? {};
+    const status = fault.status ? ` HTTP ${fault.status}` : "";
+    const from = fault.provider ? ` [${fault.provider}]` : "";
+    const line = `✗ attempt ${event.attempt ?? "–"}: ${fault.code}${status}${from}: ${fault.message}`;
+    const body = fault.body ? [longText("pre", fault.body)] : [];
+    return el("li", { class: "bad" }, oneLine(line), ...body);
+  });
+  return told.length ? [el("h3", {}, "Errors and retries"), el("ul", {}, ...told)] : [];
+}
+
+function facts(turn) {
+  const reply = turn.end?.reply ?? {};
+  const usage = reply.usage ?? {};
+  const request = turn.start ?? {};
+  const rows = [
+    fact("Provider", reply.provider),
+    fact("Served model", reply.model),
+    fact("Generation id", reply.response_id),
+    fact("Finish reason", reply.finish_reason),
+    fact("Time", turn.end && duration(turn.end.elapsed_ms)),
+    fact("Attempt", turn.end?.attempt),
+    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${request.messages_count} messages, ${request.tools_enabled ? `${request.tools_count} tools` : "no tools"}`),
+    fact("Received", turn.end && `${bytes(turn.end.response_bytes)}${turn.end.streamed ? ", streamed" : ""}`),
+    fact("Tokens", usage.total_tokens && `${grouped(usage.prompt_tokens ?? 0)} in, ${grouped(usage.completion_tokens ?? 0)} out`),
+    fact("Cost", usage.cost === undefined || usage.cost === null ? "unknown" : dollars(Number(usage.cost))),
+    fact("Request hash", request.request_hash?.slice(0, 12)),
+  ];
+  return el("dl", { class: "facts-list" }, ...rows);
+}
+
+function repairsOf(turn) {
+  const reply = turn.end?.reply ?? {};
+  const inCalls = new Set((reply.calls ?? []).flatMap((call) => call.repairs ?? []));
+  return [
+    ...(reply.fired ?? []).filter((step) => !inCalls.has(step)),
+    ...(turn.end?.lessons ?? []).map((lesson) => `learned: ${lesson}`),
+    ...(reply.calls ?? []).flatMap((call) => (call.repairs ?? []).map((step) => `${call.name}: ${step}`)),
+  ];
+}
+
+function repairs(turn) {
+  const steps = repairsOf(turn);
+  const list = steps.length
+    ? el("ul", {}, ...steps.map((step) => el("li", {}, el("code", {}, oneLine(step)))))
+    : el("p", { class: "hint" }, "No repair step fired.");
+  return [el("h3", {}, "Repairs"), list];
+}
+
+function views(end, redraw) {
+  const tabs = VIEWS.map((name) => {
+    const choose = () => {
+      view = name;
+      redraw();
+      byId(`view-${name}`).focus();
+    };
+    const attributes = {
+      type: "button",
+      role: "tab",
+      id: `view-${name}`,
+      "aria-selected": String(view === name),
+      "aria-controls": "view",
+      click: choose,
+    };
+    return el("button", attributes, name[0].toUpperCase() + name.slice(1));
+  });
+  const panel = el("div", { id: "view", role: "tabpanel", tabindex: "0", "aria-labelledby": `view-${view}` });
+  panel.append(viewOf(end));
+  const step = (event) => {
+    const by = { ArrowRight: 1, ArrowLeft: VIEWS.length - 1 }[event.key];
+    if (by) byId(`view-${VIEWS[(VIEWS.indexOf(view) + by) % VIEWS.length]}`).click();
+  };
+  const attributes = { role: "tablist", class: "tabs", "aria-label": "The reply", keydown: step };
+  return [el("div", attributes, ...tabs), panel];
+}
+
+function viewOf(end) {
+  const read = readMessage(end.reply, end.body);
+  if (view === "raw") return longText("pre", pretty(end.body));
+  if (view === "normalised") return longText("pre", pretty(end.reply));
+  return drawDiff(pretty(rawMessage(end.body)), pretty(read));
+}
