@@ -1,4 +1,4 @@
-"""Writes `docs/reference.md`, `docs/drift.md` and `docs/commands.md` from code and corpus.
+"""Writes the generated documents in `docs/` from the code, the data and the corpus.
 
 With `--check` it only compares, so that none of them can fall behind.
 """
@@ -24,6 +24,8 @@ from surecall.sampling import SamplingCatalog
 from surecall.simulator.chunking import STREAM_FAULTS
 from surecall.simulator.faults import DRIFTS, Drift
 from surecall.simulator.faults import FAMILIES as KINDS
+from surecall.viewer.page import render_page
+from surecall.viewer.snapshot import report_of_snapshot
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "tests" / "corpus" / "replies"
@@ -197,7 +199,12 @@ def commands() -> Iterable[str]:
 def main() -> int:
     """Write the documents, or say which is out of date."""
     stale = 0
-    documents = {"reference.md": sections(), "drift.md": drifts(), "commands.md": commands()}
+    documents: dict[str, Iterable[str]] = {
+        "reference.md": sections(),
+        "drift.md": drifts(),
+        "commands.md": commands(),
+        "snapshot.html": [render_page(report_of_snapshot()).rstrip()],
+    }
     for name, parts in documents.items():
         target, text = ROOT / "docs" / name, "\n\n".join(parts) + "\n"
         if "--check" not in sys.argv:
