@@ -165,6 +165,51 @@ def test_a_run_is_found_by_part_of_its_name_and_by_its_path(run: Run) -> None:
     assert run("compare", here.name[5:], str(there))[0] == 0
 
 
+def test_a_page_is_written_beside_what_is_printed(run: Run) -> None:
+    before = stored([*series(BAD), trial(scenario="two", prompt_hash="p1")])
+    after = stored(
+        [*series(GOOD), trial(scenario="two", prompt_hash="p2")],
+        identity=IDENTITY | {"seed": 7},
+    )
+    plain = run("compare", before.name, after.name, "--json")
+    code, out, err = run("compare", before.name, after.name, "--json", "--html", "new/page.html")
+    page = Path("new/page.html").read_text("utf-8")
+
+    assert (code, out) == plain[:2]
+    assert err.endswith("the page is new/page.html\n")
+    assert "<code>seed: 0 and 7</code>" in page.replace("<wbr>", "")
+    assert "the scenario two is not the same in both runs" in page
+    assert before.name in page
+
+
+def test_a_page_says_that_there_is_nothing_to_compare(run: Run) -> None:
+    before, after = stored(series("..")), stored(series("..", cell=OTHER))
+    code, _, _ = run("compare", before.name, after.name, "--html", "page.html")
+
+    assert code == 4
+    assert "there is nothing to compare" in Path("page.html").read_text("utf-8")
+
+
+def test_the_gate_still_fails_when_a_page_is_written(run: Run) -> None:
+    good, bad = stored(series(GOOD)), stored(series(BAD))
+    code, _, _ = run("compare", good.name, bad.name, "--fail-on-regression", "--html", "page.html")
+
+    assert code == 1
+    assert Path("page.html").is_file()
+
+
+@pytest.mark.parametrize("target", ["", ".", "folder", "file/page.html", "/"])
+def test_a_page_that_cannot_be_written_is_one_sentence(run: Run, target: str) -> None:
+    stored(series("."))
+    Path("folder").mkdir()
+    Path("file").touch()
+    code, _, err = run("compare", "latest", "latest", "--html", target)
+
+    assert code == 2
+    assert err.splitlines()[-1].startswith("surecall: cannot use ")
+    assert not list(Path("folder").iterdir())
+
+
 def test_a_damaged_run_is_one_line(run: Run) -> None:
     directory = stored(series("."))
     with sqlite3.connect(directory / DATABASE) as connection:

@@ -204,7 +204,7 @@ def test_reports_that_were_lost_are_made_again_to_the_byte(run: Run, tmp_path: P
     assert code == 0
     assert files(directory) == before
     assert "simulated" in before["report.md"].decode().lower()
-    assert len(out.splitlines()) == 6
+    assert len(out.splitlines()) == 7
     assert err == "8 trials\n"
     assert len(list((directory / "trials").iterdir())) == 8
 
@@ -216,6 +216,7 @@ def test_reports_can_go_elsewhere(run: Run, tmp_path: Path) -> None:
     assert code == 0
     assert set(files(tmp_path / "far" / "away")) == {
         "junit.xml",
+        "report.html",
         "report.md",
         "summary.json",
         "summary_by_scenario.json",

@@ -91,6 +91,18 @@ def test_a_crash_spoils_its_own_trial_and_no_other() -> None:
     }
 
 
+@pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError()])
+def test_a_trial_that_ends_itself_spoils_no_other(error: BaseException) -> None:
+    def outcome(key: Key) -> Trial:
+        if key.trial == 2 and key.cell == GROK:
+            raise error
+        return a_trial(key)
+
+    report, _ = run(planned(trials=3, jobs=1), Trials(outcome))
+
+    assert (report.ending, report.passed, report.infra) == ("complete", 10, 2)
+
+
 def test_a_mistake_of_the_caller_ends_the_evaluation() -> None:
     def outcome(key: Key) -> Trial:
         raise ConfigError(f"no such thing in {key.scenario}")

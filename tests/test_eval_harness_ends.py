@@ -78,6 +78,17 @@ def test_spending_exactly_the_cap_on_everything_is_complete() -> None:
     assert (report.ending, report.spent) == ("complete", 1.0)
 
 
+def test_dear_trials_between_cheap_ones_do_not_break_the_cap() -> None:
+    costs = iter([0.06, *[0.01] * 7, *[0.06] * 72])
+
+    def outcome(key: Key) -> Trial:
+        return a_trial(key, cost=next(costs))
+
+    report, _ = run(planned(trials=20, jobs=8, max_cost=0.2), Trials(outcome))
+
+    assert (report.ending, report.ran, round(report.spent, 6)) == ("budget", 9, 0.19)
+
+
 def test_trials_of_unknown_cost_are_counted() -> None:
     def outcome(key: Key) -> Trial:
         return Trial(key=key, status="passed", requests=SERVED)
@@ -85,7 +96,7 @@ def test_trials_of_unknown_cost_are_counted() -> None:
     assert run(planned(trials=1), Trials(outcome))[0].unpriced == 4
 
 
-@pytest.mark.parametrize("category", ["AUTH", "PAYMENT_REQUIRED", "CONNECTION_ERROR"])
+@pytest.mark.parametrize("category", ["AUTH", "PAYMENT_REQUIRED", "CONNECTION_ERROR", "NOT_FOUND"])
 def test_an_endpoint_that_refuses_everything_is_given_up(category: str) -> None:
     def outcome(key: Key) -> Trial:
         trial = a_trial(key, "infra", category)

@@ -94,6 +94,21 @@ def test_the_same_seed_gives_the_same_results_with_any_number_of_jobs(tmp_path: 
     assert len({trial.status for trial in alone}) > 1
 
 
+def test_strategies_at_the_same_time_each_meet_the_fault_and_retry(tmp_path: Path) -> None:
+    what = planned(
+        model_filter="sim/http-500",
+        scenarios="happy_path",
+        strategy_filter="raw,baseline,production",
+        jobs=16,
+    )
+    _, trials = evaluated(tmp_path, what)
+    met = {(trial.ok, trial.retries) for trial in trials}
+
+    assert len(trials) == 6
+    assert len(met) == 1
+    assert met != {(True, 0)}
+
+
 def test_no_trial_profits_from_what_another_learned(tmp_path: Path) -> None:
     what = planned(model_filter="sim/strict-no-parallel", scenarios="happy_path", trials=3, jobs=1)
     _, trials = evaluated(tmp_path, what)

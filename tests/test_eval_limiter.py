@@ -7,6 +7,7 @@ import pytest
 
 from surecall.eval.limiter import Budget, Lane, Limiter, Watched
 from surecall.types import Answer
+from surecall.wire import parse_usage
 
 OK = Answer(200, {}, b"{}")
 TOO_MANY = Answer(429, {"retry-after": "4"}, b"{}")
@@ -166,7 +167,11 @@ def test_under_a_cap_the_first_trial_alone_shows_what_one_costs() -> None:
         pytest.param((0.6,), 0, "stop", id="the-next-would-be-too-much"),
         pytest.param((0.6,), 1, "wait", id="not-before-the-others-end"),
         pytest.param((1.5,), 0, "stop", id="overspent"),
-        pytest.param((None,), 50, "go", id="nobody-tells-the-cost"),
+        pytest.param((0.01, 0.3, 0.01), 1, "go", id="room-for-two-of-the-dearest"),
+        pytest.param((0.01, 0.3, 0.01), 2, "wait", id="no-room-for-three-of-the-dearest"),
+        pytest.param((None,), 0, "go", id="nobody-told-the-cost"),
+        pytest.param((None,), 1, "wait", id="nobody-told-the-cost-yet"),
+        pytest.param((-5.0, 0.6), 0, "stop", id="nobody-pays-us"),
         pytest.param((None, 0.0), 50, "go", id="free"),
     ],
 )
@@ -174,3 +179,13 @@ def test_a_trial_begins_only_if_it_fits_the_budget(
     costs: tuple[float | None, ...], under_way: int, advice: str
 ) -> None:
     assert paid(Budget(cap=1.0), *costs).advice(under_way) == advice
+
+
+@pytest.mark.parametrize("cost", [-5, -0.01, 1e308, float("inf"), float("nan"), 10**400])
+def test_a_cost_that_cannot_be_true_is_none(cost: float) -> None:
+    usage = parse_usage({"cost": cost})
+    budget = Budget(cap=1.0).paid(cost)
+
+    assert usage is not None
+    assert usage.cost is None
+    assert (budget.spent, budget.priced, budget.unpriced) == (0.0, 0, 1)

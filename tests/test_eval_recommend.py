@@ -7,7 +7,9 @@ import pytest
 
 from surecall import presets
 from surecall.catalog import CatalogModel, ModelCatalog
+from surecall.eval.matrix_cells import Column, Fallback, Model, planned_cell
 from surecall.eval.recommend import (
+    PRODUCTION,
     Candidate,
     Recommendation,
     candidates,
@@ -16,6 +18,7 @@ from surecall.eval.recommend import (
     original_row,
     recommend,
 )
+from surecall.eval.settings_fields import Settings
 from surecall.eval.snapshot import HandVerdict, snapshot
 from surecall.eval.stats import Rate
 from surecall.eval.summary import summarise
@@ -186,6 +189,7 @@ def test_the_interval_rule_prefers_what_is_known_better() -> None:
     advice = advise(few, many)
 
     assert (advice.profile, advice.decided_profile, advice.decision) == ("few", "many", "use")
+    assert (advice.tool.counts, advice.decided_tool.counts) == (few.tool, many.tool)
     assert advice.notes == ("The surer choice, by lower bound, is many.",)
 
 
@@ -273,6 +277,20 @@ def test_a_snippet_names_another_strategy_and_provider() -> None:
     )
 
 
+@pytest.mark.parametrize("fallback", ["fallback_on", "fallback_off"])
+def test_a_snippet_builds_the_fallback_that_was_judged(fallback: Fallback) -> None:
+    model, strategy = "deepseek/deepseek-chat-v3-0324:nitro", PRODUCTION
+    column = Column(Model(model), SamplingProfile("default"), strategy, fallback)
+    judged = planned_cell(column, Settings(timeout=None), ModelCatalog.builtin()).config
+
+    advice = advise(candidate(model=model, strategy=f"{strategy}+{fallback}"))
+    config = run(advice.snippet)["config"]
+
+    assert config.response_transforms == judged.response_transforms
+    assert config.text_calls == judged.text_calls
+    assert advice.workarounds
+
+
 def test_a_stand_in_is_advised_under_its_name_with_the_needs_of_what_it_imitates() -> None:
     known = {"sim/like-flash": "google/gemini-2.5-flash:nitro"}
 
@@ -301,11 +319,20 @@ def test_a_row_has_the_columns_of_the_original() -> None:
         "-",
         "Yes",
         "40 of 40 runs with tools passed: 100.0 % [91.2, 100.0].",
+        "use",
+        "+0",
     )
     assert original_row(ADVICE["google/gemini-3-pro-preview:nitro"])[1:3] == (
         "default (no overrides)",
         "gemini_openrouter_compat",
     )
+
+
+def test_a_row_ends_with_what_the_interval_rule_says() -> None:
+    few, many = candidate(9, 9, profile="few"), candidate(39, profile="many")
+
+    assert original_row(advise(few, many))[-2:] == ("more trials (many)", "+22")
+    assert original_row(advise(candidate(36)))[-2:] == ("more trials", "?")
 
 
 def test_trials_of_today_become_candidates() -> None:
@@ -344,6 +371,10 @@ def test_the_scenarios_of_today_cluster_the_interval() -> None:
         (("raw", "baseline"), "baseline"),
         (("raw",), "raw"),
         (("own", "mine"), "mine"),
+        (("baseline+fallback_off", "production+fallback_on"), "production+fallback_on"),
+        (("production+fallback_off", "production+fallback_on"), "production+fallback_on"),
+        (("production+fallback_off", "baseline+fallback_on"), "production+fallback_off"),
+        (("production", "production+fallback_off", "raw"), "production"),
     ],
 )
 def test_advice_is_about_the_fullest_strategy(present: tuple[str, ...], chosen: str) -> None:

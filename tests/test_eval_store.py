@@ -64,6 +64,23 @@ def test_other_settings_and_a_fresh_start_get_new_directories(base: Path, run: S
         assert (base / "latest").read_text("utf-8").strip() == fresh.directory.name
 
 
+@pytest.mark.parametrize("pointed", [True, False])
+def test_an_old_run_that_cannot_be_read_is_passed_over(
+    base: Path, run: Store, *, pointed: bool
+) -> None:
+    run.close()
+    with open_or_resume(base, OTHER) as newer:
+        (run.directory / "trials.sqlite").write_bytes(b"this is not a database " * 100)
+    if not pointed:
+        (base / "latest").unlink()
+
+    with open_or_resume(base, SAME) as begun:
+        assert begun.directory not in {run.directory, newer.directory}
+        assert begun.unreadable == (run.directory,)
+    with open_or_resume(base, OTHER) as resumed:
+        assert (resumed.directory, resumed.unreadable) == (newer.directory, ())
+
+
 def test_what_goes_in_comes_out_in_the_order_of_the_keys(run: Store) -> None:
     trial = Trial(
         key=key(2),

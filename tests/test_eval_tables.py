@@ -2,16 +2,22 @@
 
 from xml.etree import ElementTree as ET
 
-from surecall.eval.render import Column, Sheet, results_of
+import msgspec
+
+from surecall.eval.paired import Comparison, Comparisons
+from surecall.eval.render import Column, Results, Sheet, results_of
 from surecall.eval.render_junit import junit
 from surecall.eval.render_markdown import (
     MATRIX_COLUMNS,
     SIMULATED,
+    comparison_table,
     matrix,
     recommendation_table,
     report,
 )
-from surecall.eval.render_summary import summary
+from surecall.eval.render_summary import document, summary
+from surecall.eval.stats import newcombe
+from surecall.eval.summary import summarise
 from surecall.eval.trial import Cell, Trial
 from tests.eval_results import HOSTILE, NAMES, sheet, trial
 
@@ -56,15 +62,88 @@ def test_the_report_says_what_is_simulated_spoiled_and_recommended() -> None:
     made = [trial(column.cell, status="infra"), trial(other.cell), trial(other.cell, "chat_only")]
     text = report(
         results_of(Sheet((column, other), NAMES), made),
-        [("sim/a", "default (no overrides)", "-", "Yes", "100% of 1 trial")],
+        [("sim/a", "default (no overrides)", "-", "Yes", "100% of 1 trial", "use", "+0")],
     )
 
     assert SIMULATED in text
     assert "- Spoiled by the infrastructure, in no tool rate: 1" in text
     assert "| `sim/a` | `default` | `raw` | - | - | - | - | infra x1 (not scored) |" in text
     assert "- Tool scenarios only (without `chat_only`): `1/1` ok (`100.00%`)" in text
-    assert "| `sim/a` | default (no overrides) | - | Yes | 100% of 1 trial |" in text
+    assert "| `sim/a` | default (no overrides) | - | Yes | 100% of 1 trial | use | +0 |" in text
+    assert "| recommended? | notes | decision | +N runs |" in text
     assert SIMULATED not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+
+
+def comparison(name: str) -> Comparison:
+    return Comparison(
+        model=name, profile=name, first=name, second=name, both=0, fixed=0, broken=0, neither=1
+    )
+
+
+def of_two_strategies() -> Results:
+    """Ten pairs, of which eight are fixed and none is broken; in one more, a run was spoiled."""
+    before, after = Cell("m", strategy="baseline"), Cell("m")
+    made = [
+        *failures(before, "happy_path", 8, "ASSERTION_FAILED"),
+        *failures(after, "happy_path", 0, ""),
+        trial(after, "happy_path", 11, "infra"),
+        trial(before, "happy_path", 11),
+    ]
+    return results_of(sheet(before, after), made)
+
+
+def test_the_report_compares_strategies_pair_by_pair() -> None:
+    text = report(of_two_strategies())
+
+    assert "## Strategies, on the same conversations" in text
+    low, high = newcombe(2, 8, 0, 0)
+    row = (
+        "| `baseline` to `production` | 2/10 to 10/10 | 8 | 0 "
+        f"| +80.0 [{100 * low:+.1f}, {100 * high:+.1f}] | 0.0078 | 0.0078 | better |"
+    )
+    assert f"| `m` | `default` {row}" in text
+    assert f"| all | all {row}" in text
+    assert "## Strategies" not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+
+
+def test_without_pairs_there_is_no_difference() -> None:
+    row = comparison_table(Comparisons((comparison("m"), unpaired("m")))).splitlines()[-1]
+
+    assert row.endswith("| 0/0 to 0/0 | 0 | 0 | - | 1 | 1 | no evidence |")
+
+
+def unpaired(name: str) -> Comparison:
+    return msgspec.structs.replace(comparison(name), neither=0, unpaired=1)
+
+
+def test_the_report_has_the_end_to_end_rate_and_the_chance_of_a_row() -> None:
+    text = report(of_two_strategies())
+
+    assert "ok (`61.90%`)" in text
+    assert "- The same end to end (what the infrastructure spoiled is a failure): `13/22`" in text
+    assert "a scenario passes k times in a row: 1: 63.6%, 2: 52.7%" in text
+    assert "pass^k" not in report(results_of(sheet(), [trial(Cell("m"), status="infra")]))
+
+
+def test_the_document_has_the_figures_of_the_report() -> None:
+    results = of_two_strategies()
+    found = document(results, run={})
+    figures = summarise(
+        [trial(one.key.cell, one.key.scenario, one.key.trial, one.status) for one in results.all]
+    )
+
+    assert found["totals"]["end_to_end"]["k"] == 13
+    assert found["totals"]["end_to_end"]["n"] == 22
+    assert found["totals"]["pass_hat"] == list(figures.totals.pass_hat)
+    (row,), (overall,) = found["comparisons"]["rows"], found["comparisons"]["overall"]
+    assert (row["first"], row["second"], row["verdict"]) == ("baseline", "production", "better")
+    assert (row["p"], row["p_adjusted"]) == (0.0078125, 0.0078125)
+    assert (row["low"], row["high"], overall["difference"]) == (
+        figures.comparisons.rows[0].low,
+        figures.comparisons.rows[0].high,
+        0.8,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(found)) == found
 
 
 def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
@@ -72,11 +151,14 @@ def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
     made = [trial(cell, HOSTILE, status="failed", category=HOSTILE)]
     for table in (
         matrix(results_of(sheet(), made)),
-        recommendation_table([(HOSTILE, HOSTILE, HOSTILE, "", HOSTILE)]),
+        recommendation_table([(HOSTILE, HOSTILE, HOSTILE, "", HOSTILE, HOSTILE, HOSTILE)]),
+        comparison_table(Comparisons((comparison(HOSTILE),))),
     ):
         _, ruler, row = table.splitlines()
         assert row.count("|") == ruler.count("|")
-        assert not set("<\x1b\n\\[]") & set(row.replace(" [0.0, 79.3]", ""))
+        assert not set("<\x1b\n\\[]") & set(
+            row.replace(" [0.0, 79.3]", "").replace("[-84.2, +84.2]", "")
+        )
         assert "`" not in row
 
 

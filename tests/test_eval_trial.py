@@ -275,10 +275,24 @@ def test_the_same_seed_gives_the_same_trials_however_many_run_at_once() -> None:
 def test_a_workspace_is_named_by_its_key_but_for_the_strategy() -> None:
     key = Key(Cell("m", "default", "baseline"), "happy_path", 1)
     other = Key(Cell("m", "default", "production"), "happy_path", 1)
-    name, strategy = world_id(key, 0).split("~")
-    assert (world_id(other, 0), strategy) == (f"{name}~production", "baseline")
     again = Key(Cell("m", "default", "baseline"), "happy_path", 2)
-    assert len({world_id(key, 0), world_id(key, 1), world_id(key, 0, 2), world_id(again, 0)}) == 4
+    setup, seeded = setup_for("m"), setup_for("m", seed=1)
+    name = world_id(key, setup)
+    assert world_id(other, setup) == name
+    assert len({name, world_id(key, seeded), world_id(key, setup, 2), world_id(again, setup)}) == 4
+    # The simulator alone is told, where its personas do not read it.
+    assert world_id(key, setup_for("m", simulated=True)) == f"{name}~baseline"
+
+
+def test_a_model_cannot_tell_the_strategy_from_what_is_sent() -> None:
+    sent = []
+    for strategy in STRATEGIES:
+        model = ScriptedModel(*GOOD)
+        setup = setup_for("m", provider="custom", strategy=strategy, retry=ONCE)
+        key = Key(Cell("m", strategy=strategy), HAPPY.id, 1)
+        asyncio.run(run_trial(key, HAPPY, setup, model))
+        sent.append(model.requests[0]["messages"])
+    assert sent[0] == sent[1] == sent[2]
 
 
 def scripted(*script: Any, scenario: Scenario = HAPPY, **settings: Any) -> Trial:

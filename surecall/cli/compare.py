@@ -1,6 +1,9 @@
 """`surecall compare`: two runs on the same conversations, and what is noise."""
 
+import errno
+import os
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 from typing import Any, Final
 
 import click
@@ -12,24 +15,14 @@ from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import changed_prompts, differences, opened
 from surecall.eval.paired import Comparison, Comparisons, compare_runs, outcomes
 from surecall.eval.render_files import results_in
-from surecall.eval.trial import Cell, Trial
+from surecall.eval.rundirs import typed_errors, write_file
+from surecall.eval.trial import Cell
 from surecall.types import JSON
+from surecall.viewer.compare import VERDICTS, Side, render_comparison, verdict_of
 
 _HEADS: Final = (
     "model", "profile", "strategy", "A", "B", "fixed", "broken", "difference", "p (Holm)", "verdict"
 )  # fmt: skip
-_WORDS: Final = {"no evidence": "no evidence of a difference"}
-
-
-class Side(msgspec.Struct, frozen=True):
-    """One of the two runs, with its trials."""
-
-    name: str
-    directory: str
-    identity: JSON
-    simulated: bool
-    cells: tuple[Cell, ...]
-    trials: tuple[Trial, ...]
 
 
 @click.command()
@@ -40,7 +33,10 @@ class Side(msgspec.Struct, frozen=True):
     "--fail-on-regression", "gate", is_flag=True, help="Exit 1 when B is significantly worse."
 )
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(*, first: str, second: str, gate: bool, as_json: bool, **flags: Any) -> int:
+@click.option("--html", "page", metavar="FILE", help="Also write a page of the comparison to FILE.")
+def command(
+    *, first: str, second: str, gate: bool, as_json: bool, page: str | None, **flags: Any
+) -> int:
     """Compare two runs on the conversations that both have, and tell change from noise.
 
     A and B are names, parts of names, paths, or latest. Fixed are trials that pass only in B,
@@ -60,6 +56,8 @@ def command(*, first: str, second: str, gate: bool, as_json: bool, **flags: Any)
         _print(before, after, found)
     for remark in _remarks(before, after, found):
         note(remark)
+    if page is not None:
+        _write_page(Path(page), before, after, found)
     if not any(row.pairs for row in found.overall):
         return complain("the two runs have no trial in common that was judged in both", NOTHING)
     worse = [row for row in (*found.rows, *found.overall) if row.verdict() == "worse"]
@@ -110,10 +108,23 @@ def _row(row: Comparison) -> tuple[str, ...]:
 
 
 def _verdict(row: Comparison) -> str:
-    if not row.pairs:
-        return "not compared"
-    verdict = row.verdict()
-    return _WORDS.get(verdict, verdict)
+    return VERDICTS[verdict_of(row)][1]
+
+
+def _write_page(path: Path, before: Side, after: Side, found: Comparisons) -> None:
+    text = render_comparison(
+        before,
+        after,
+        found,
+        settings=tuple(differences(before.identity, after.identity)),
+        notices=tuple(_unfair(before, after)),
+    )
+    with typed_errors(path):
+        if path.is_dir():
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, text.encode())
+    note(f"the page is {path}")
 
 
 def _remarks(before: Side, after: Side, found: Comparisons) -> Iterator[str]:
@@ -125,6 +136,11 @@ def _remarks(before: Side, after: Side, found: Comparisons) -> Iterator[str]:
         yield from _left_out(row)
     for difference in differences(before.identity, after.identity):
         yield f"made with different settings: {difference}"
+    yield from _unfair(before, after)
+
+
+def _unfair(before: Side, after: Side) -> Iterator[str]:
+    """Say what makes the two runs hard to compare at all."""
     for name in changed_prompts(before.trials, after.trials):
         yield f"the scenario {name} is not the same in both runs"
     if before.simulated != after.simulated:

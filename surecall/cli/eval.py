@@ -4,8 +4,8 @@ import asyncio
 import hashlib
 import signal
 import sys
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,6 +21,7 @@ from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
 from surecall.cli.venue import SIMULATED, Venue, venue
+from surecall.cli.view import show
 from surecall.errors import ConfigError, ErrorCode
 from surecall.eval.harness import Stop, evaluate
 from surecall.eval.harness_events import Report
@@ -39,6 +40,8 @@ from surecall.eval.summary import Summary, summarise
 from surecall.eval.trial import Key, Trial
 from surecall.eval.trial_run import run_trial
 from surecall.types import JSON
+from surecall.viewer.files import PAGE
+from surecall.viewer.live import LiveReport
 
 _SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
@@ -48,11 +51,19 @@ _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
 @with_settings()
 @click.option("--dry-run", is_flag=True, help="Show what would run, and what it would take.")
 @click.option("--fresh", is_flag=True, help="Start a new run instead of continuing.")
+@click.option("--open", "opens", is_flag=True, help="Show the report in the browser as it fills.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 @click.option("-v", "louder", count=True, help="A line for each trial.")
-def command(
-    *, dry_run: bool, fresh: bool, as_json: bool, quiet: bool, louder: int, **flags: Any
+def command(  # the options of the command, by keyword
+    *,
+    dry_run: bool,
+    fresh: bool,
+    opens: bool,
+    as_json: bool,
+    quiet: bool,
+    louder: int,
+    **flags: Any,
 ) -> int:
     """Measure models: run scenarios many times, and tell which model to use and why.
 
@@ -73,11 +84,24 @@ def command(
         if dry_run:
             done = set() if fresh else _done_before(settings)
             return _dry_run(planned, done, as_json=as_json)
-        with _opened(planned, place, fresh=fresh) as store:
+        with _opened(planned, place, fresh=fresh) as store, _watched(store, opens=opens):
             report = asyncio.run(_evaluated(planned, place, store))
             trials = _own_trials(planned, store)
             summary = _concluded(planned, place, store, report, trials, as_json=as_json)
             return _settled_code(settings, trials, summary, report, earlier)
+
+
+@contextmanager
+def _watched(store: Store, *, opens: bool) -> Iterator[None]:
+    """Serve the report while the block lasts, and open it, if that is wished."""
+    if not opens:
+        yield
+        return
+    with LiveReport(store.directory) as live:
+        show(live.url)
+        yield
+    # The page that was served has ended with its server; the file stays.
+    show((store.directory / PAGE).resolve().as_uri())
 
 
 def _earlier(settings: Settings) -> list[Trial] | None:
@@ -121,8 +145,8 @@ def _identity(settings: Settings) -> JSON:
 
 
 def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
-    recorded = sum(key in done for key in planned.keys())
-    guess = estimate(planned, (key for key in planned.keys() if key not in done))
+    recorded = sum(key in done for key in planned.keys(1))
+    guess = estimate(planned, (key for key in planned.keys(1) if key not in done))
     cells = [each.cell for each in planned.cells]
     if as_json:
         names = [scenario.id for scenario in planned.scenarios]
@@ -158,6 +182,8 @@ def _opened(planned: Plan, place: Venue, *, fresh: bool) -> Store:
     secrets = place.client.secrets
     base, same = Path(settings.output_dir), _identity(settings)
     store = open_or_resume(base, same, invocation, fresh=fresh, secrets=secrets)
+    for path in store.unreadable:
+        note(f"warning: {path} cannot be read, and is left alone")
     try:
         _check_prompts(planned, store)
     except ConfigError:
@@ -217,7 +243,7 @@ def _concluded(
         say(json_line(document(results, run=run, recommendations=rows)))
     else:
         _print(Board(cells, planned.settings.bar / 100, trials), advice, summary)
-        note(f"report  {store.directory / 'report.md'}")
+        note(f"report  {store.directory / PAGE}      surecall view")
     return summary
 
 

@@ -18,6 +18,7 @@ from surecall.eval.store import Store, open_for_reading
 from surecall.eval.summary import summarise
 from surecall.eval.trial import Trial
 from surecall.types import Secret
+from surecall.viewer.files import write_report
 
 _ANY_KEY = Secret("-")
 _ROUTER = "openrouter"
@@ -54,7 +55,7 @@ def advice_of(store: Store, sheet: Sheet) -> tuple[Recommendation, ...]:
 def write_stored(store: Store, results: Results, directory: Path) -> list[Path]:
     """Write all reports of a run; return where they are."""
     rows = map(original_row, advice_of(store, results.sheet))
-    return write_reports(directory, results, store.meta, rows)
+    return [*write_reports(directory, results, store.meta, rows), write_report(store, directory)]
 
 
 def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:

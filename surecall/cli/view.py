@@ -43,7 +43,7 @@ def command(*, run: str, live: bool, opened: bool, port: int, runs: str | None) 
         write_report_at(directory)
     say(str(path))
     if opened:
-        _open(path.resolve().as_uri())
+        show(path.resolve().as_uri())
     return 0
 
 
@@ -79,7 +79,7 @@ async def _serve(directory: Path, port: int, *, opened: bool) -> None:
         say(live.url)
         note(f"run {directory.name}, live; Ctrl-C ends it")
         if opened:
-            await asyncio.to_thread(_open, live.url)
+            await asyncio.to_thread(show, live.url)
         await asyncio.Event().wait()
     finally:
         await live.stop(runner)
@@ -91,6 +91,7 @@ def _cannot_listen(port: int, error: OSError) -> str:
     return f"cannot listen on port {port}: {error.strerror or error}"
 
 
-def _open(address: str) -> None:
+def show(address: str) -> None:
+    """Start the browser on an address."""
     if not webbrowser.open(address):
         note("no browser could be started; open the address above in one")

@@ -141,7 +141,8 @@ def _module(path: Path) -> ModuleType:
 def _line_in(path: Path, error: BaseException) -> int:
     """Return the last line of the file itself that led to an error."""
     frames = traceback.extract_tb(error.__traceback__)
-    lines = [frame.lineno for frame in frames if Path(frame.filename) == path]
+    # Python names a file by its whole path, however it was asked for.
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.absolute()]
     return (lines[-1] if lines else 0) or 0
 
 

@@ -194,10 +194,11 @@ def _settle_key(values: JSON, sources: dict[str, str]) -> list[str]:
         return []
     del values["api_key"]
     sources["api_key"] = DEFAULT
-    return [
+    told = (
         f"{source} is not sent to another address ({sources['base_url']}); "
         f"if a key is needed there, set {OWN}API_KEY"
-    ]
+    )
+    return [told]
 
 
 def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:

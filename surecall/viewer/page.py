@@ -51,7 +51,7 @@ def render_page(report: Report, traces: Source = NO_TRACES, *, live: bool = Fals
     script = _script(live=live)
     style = asset(STYLE)
     return (
-        _environment()
+        environment()
         .get_template("page.html")
         .render(
             **_context(report),
@@ -67,7 +67,7 @@ def render_page(report: Report, traces: Source = NO_TRACES, *, live: bool = Fals
 
 def render_sections(report: Report) -> str:
     """Return the part of the page that is made anew when a live report changes."""
-    return _environment().get_template("sections.html").render(**_context(report))
+    return environment().get_template("sections.html").render(**_context(report))
 
 
 def runs_json(report: Report, traces: Source = NO_TRACES, *, live: bool = False) -> str:
@@ -106,9 +106,9 @@ def _script(*, live: bool) -> str:
 def _policy(script: str, style: str, *, live: bool, bundled: bool) -> str:
     allowed = [
         "default-src 'none'",
-        f"style-src '{_hash(style)}'",
+        f"style-src '{source_hash(style)}'",
         # Traces in files of their own are scripts: nothing else can be read next to a local file.
-        f"script-src '{_hash(script)}'" + (" 'strict-dynamic'" if bundled else ""),
+        f"script-src '{source_hash(script)}'" + (" 'strict-dynamic'" if bundled else ""),
         "img-src data:",
         "base-uri 'none'",
         "form-action 'none'",
@@ -117,13 +117,15 @@ def _policy(script: str, style: str, *, live: bool, bundled: bool) -> str:
     return "; ".join(allowed)
 
 
-def _hash(text: str) -> str:
+def source_hash(text: str) -> str:
+    """Return what a policy calls the one inline style sheet or script with this text."""
     digest = hashlib.sha256(text.encode()).digest()
     return f"sha256-{base64.b64encode(digest).decode()}"
 
 
 @cache
-def _environment() -> jinja2.Environment:
+def environment() -> jinja2.Environment:
+    """Return what renders the files of the page: everything escaped, nothing left undefined."""
     found = jinja2.Environment(
         loader=jinja2.FunctionLoader(asset),
         autoescape=True,
