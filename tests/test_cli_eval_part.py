@@ -231,7 +231,12 @@ def test_the_report_is_opened_while_it_fills_and_once_more_in_the_end(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     opened: list[str] = []
-    monkeypatch.setattr("webbrowser.open", lambda address: opened.append(address) or True)
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browse)
     code, _, _ = run("eval", "-m", "sim/clean", "-s", "simple", "-n", "1", "-q", "--open")
 
     assert code == 0
