@@ -115,7 +115,7 @@ __all__ = [
     "tool",
 ]
 
-if not TYPE_CHECKING:  # or a type checker would take any name for one of ours
+if not TYPE_CHECKING:  # pragma: no branch  # or a type checker would take any name for ours
 
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""
