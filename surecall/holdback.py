@@ -24,6 +24,8 @@ _LONGEST_CLOSER = max(map(len, THINKING.values()))
 _STEMS = ("{", "```", *(opener.stem for opener in OPENERS if opener.weak))
 # Whatever is longer than this and still in doubt waits for the end of the reply.
 _LONG = 4096
+_PORTION = 512
+_MOST_MARKS = 100
 # What can follow the name of a tool, if a call without any mark begins with it.
 _CALL_GOES_ON = ("(", "{", "[", "<", ":", "=")
 
@@ -43,6 +45,7 @@ class Holdback:
         self._closer = ""
         self._is_held = False
         self._has_thought = False
+        self._marks = 0
         # The last character that was shown, and whether it stands in inline code.
         self._last = ""
         self._in_code = 0
@@ -52,10 +55,15 @@ class Holdback:
         if self._is_open:
             return [TextDelta(piece)]
         free: list[Free] = []
-        if not self._is_held:
-            self._pending += piece
+        # In small portions: what is looked at again and again must not be long.
+        for at in range(0, len(piece), _PORTION):
+            if self._is_held:
+                break
+            self._pending += piece[at : at + _PORTION]
             while self._thought(free) if self._closer else self._free(free):
-                pass
+                self._marks += 1
+                # Nobody writes so many; each of them is costly.
+                self._is_held = self._marks > _MOST_MARKS
         return free
 
     def _thought(self, free: list[Free]) -> bool:
@@ -87,7 +95,7 @@ class Holdback:
         is_marked = place >= 0 and self._find(self._pending + "\0") >= 0
         goes_on = is_marked and self._marked(place - len(shown), free)
         self._is_held = self._is_held or len(self._pending) > _LONG
-        return goes_on
+        return goes_on and not self._is_held
 
     def _show(self, text: str, free: list[Free]) -> None:
         if not text:

@@ -31,7 +31,7 @@ from surecall.version import __version__
 
 
 class Session:
-    """The asynchronous driver of one run. `run` is how far it has come, also when it is stopped."""
+    """The asynchronous driver of one run."""
 
     def __init__(
         self,
@@ -41,24 +41,31 @@ class Session:
         recorder: Recorder,
         policy_error: Exception | None = None,
     ) -> None:
-        self.run = run
+        self._run = run
+        self._fresh: list[ToolResult] = []
         self._conversation = conversation
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._policy_error = policy_error
         self._deadline = 0.0
 
+    @property
+    def run(self) -> Run:
+        """How far the run has come; what has run by now has run, also in the middle of a turn."""
+        return ran(self._run, self._fresh) if self._fresh else self._run
+
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
-        self.run = self._begin(self.run)
+        self._run = self._begin(self._run)
         async with self._conversation.opened():
-            while isinstance(move := next_move(self.run), Ask | Call):
+            while isinstance(move := next_move(self._run), Ask | Call):
                 match move:
                     case Ask(plan):
-                        self.run = await self._ask(self.run, plan)
+                        self._run = await self._ask(self._run, plan)
                     case Call(calls):
-                        self.run = await self._call(self.run, calls)
-        return self._end(self.run, move)
+                        self._run = await self._call(self._run, calls)
+                        self._fresh = []
+        return self._end(self._run, move)
 
     def _begin(self, run: Run) -> Run:
         self._deadline = time.monotonic() + run.config.run_deadline_s
@@ -125,7 +132,7 @@ class Session:
             )
 
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
-        results: list[ToolResult] = []
+        results = self._fresh = []
         try:
             await self._answer_all(run, calls, results)
         except PolicyBroken as broken:
@@ -176,8 +183,6 @@ class Session:
         self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
         result = await self._dispatcher.answer(call, left)
         results.append(result)
-        # Before anybody hears of it: what has run has run, whatever happens next.
-        self.run = ran(run, results)
         self._recorder.emit(
             CallEnded,
             turn,

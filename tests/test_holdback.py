@@ -117,7 +117,7 @@ def test_a_call_right_after_inline_code_is_held_back_whatever_ticks_it_holds() -
 
 
 def test_many_marks_in_one_piece_are_no_trouble() -> None:
-    for piece in ("`<tool_call>` ", "<think>a</think>"):
+    for piece in ("`<tool_call>` ", "<think>a</think>", "<b>", "a < b "):
         assert Holdback("marked").feed(piece * 5000)
 
 
