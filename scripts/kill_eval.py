@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-COMMAND = ("eval", "-m", "all", "-n", "20", "-q", "-j", "4")
+COMMAND = ("eval", "-m", "all", "-n", "60", "-q", "-j", "4")
 LONGEST_S = 2.5
 TIMES = frozenset({"ts", "elapsed_ms", "output_dir", "report_path", "ms_p50", "ms_p95"})
 
@@ -89,7 +89,7 @@ def killed(folder: Path, kills: int, generator: random.Random) -> tuple[int, int
         lost += sum(key not in now for key in before)
         changed += sum(now.get(key, record) != record for key, record in before.items())
         before = now
-    print(f"{kills} kills, {len(before)} trials recorded by then", flush=True)
+    print(f"{kills} kills; {len(before)} trials were recorded by then", flush=True)
     return lost, changed
 
 
