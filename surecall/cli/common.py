@@ -1,5 +1,7 @@
 """What all commands share: exit codes, complaints, numbers that are called by their plain name."""
 
+import errno
+
 import click
 
 from surecall.events import safe_text
@@ -27,3 +29,12 @@ def note(line: str) -> None:
 def say(text: str) -> None:
     """Print lines on standard output, each made safe for a terminal."""
     click.echo("\n".join(map(safe_text, text.split("\n"))))
+
+
+def cannot_listen(port: int, error: OSError, host: str = "") -> str:
+    """Say why nothing can be served on a port; the host is named where it was chosen."""
+    if error.errno == errno.EADDRINUSE:
+        where = f" on {host}" if host else ""
+        return f"port {port}{where} is taken; choose another one with --port"
+    where = f"{host}, " if host else ""
+    return f"cannot listen on {where}port {port}: {error.strerror or error}"

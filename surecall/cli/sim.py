@@ -1,11 +1,10 @@
 """`surecall sim`: the provider that misbehaves on purpose, on a port of this machine."""
 
 import asyncio
-import errno
 
 import click
 
-from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, complain
+from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, cannot_listen, complain
 from surecall.events import safe_text
 from surecall.simulator.personas import PERSONAS
 from surecall.simulator.server import Seen, Simulator
@@ -63,7 +62,7 @@ def command(
         # Further up click would print an empty line for it.
         return INTERRUPTED
     except OSError as error:
-        return complain(_cannot_listen(host, port, error), FAILED)
+        return complain(cannot_listen(port, error, host), FAILED)
     return 0
 
 
@@ -89,9 +88,3 @@ async def _serve(simulator: Simulator) -> None:
 def _report(seen: Seen) -> None:
     """Tell at once what was wrong in a request. Its words come from outside."""
     click.echo(safe_text(f"violation: {seen.persona} {seen.where}: {seen.message}"), err=True)
-
-
-def _cannot_listen(host: str, port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} on {host} is taken; choose another one with --port"
-    return f"cannot listen on {host}, port {port}: {error.strerror or error}"

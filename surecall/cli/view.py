@@ -1,14 +1,13 @@
 """`surecall view`: the report of a run in the browser, as a file or live."""
 
 import asyncio
-import errno
 import webbrowser
 from pathlib import Path
 from typing import Final
 
 import click
 
-from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, complain, note, say
+from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, cannot_listen, complain, note, say
 from surecall.cli.report import run_directory
 from surecall.eval.rundirs import DATABASE, LATEST
 from surecall.viewer.files import PAGE, write_report_at
@@ -65,7 +64,7 @@ def _live(directory: Path, port: int, *, opened: bool) -> int:
         # Further up click would print an empty line for it.
         return INTERRUPTED
     except OSError as error:
-        return complain(_cannot_listen(port, error), FAILED)
+        return complain(cannot_listen(port, error), FAILED)
     return 0
 
 
@@ -83,12 +82,6 @@ async def _serve(directory: Path, port: int, *, opened: bool) -> None:
         await asyncio.Event().wait()
     finally:
         await live.stop(runner)
-
-
-def _cannot_listen(port: int, error: OSError) -> str:
-    if error.errno == errno.EADDRINUSE:
-        return f"port {port} is taken; choose another one with --port"
-    return f"cannot listen on port {port}: {error.strerror or error}"
 
 
 def show(address: str) -> None:

@@ -90,23 +90,6 @@ function clicked(event) {
   }
 }
 
-// Takes a newer state of the same report: its sections as HTML that the program has escaped, and
-// its columns. A parser of its own runs nothing that might be in them.
-function refresh(html, newer) {
-  const parsed = new DOMParser().parseFromString(html, "text/html");
-  const open = [...document.querySelectorAll("#sections details")].map((each) => each.open);
-  const key = shownRun.run < 0 ? null : addressOf(shownRun.run);
-  byId("sections").replaceChildren(...parsed.body.childNodes);
-  [...document.querySelectorAll("#sections details")].forEach((each, at) => {
-    each.open = open[at] ?? false;
-  });
-  data = newer;
-  runs = data.runs;
-  fillForm();
-  applyFilters();
-  if (key) shownRun.run = addressed(key).run;
-}
-
 function start() {
   const dark = matchMedia("(prefers-color-scheme: dark)");
   setTheme(storedTheme() ?? (dark.matches ? "dark" : "light"));
