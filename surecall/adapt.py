@@ -17,6 +17,7 @@ STREAMED: JSON = {STREAM: True, "stream_options": {"include_usage": True}}
 # Options that change how calls are asked for, not what is answered: safe to leave out.
 DROPPABLE = ("parallel_tool_calls", "stream_options")
 TOOL_CHOICE = "tool_choice"
+RESPONSE_FORMAT = "response_format"
 SOFT_CHOICES = ("auto", "none", None)
 REFUSALS = frozenset({400, 404, 422})
 
@@ -30,6 +31,8 @@ def lesson_of(fault: Fault, plan: Plan) -> str | None:
             return option
     if STREAM in plan.options and names_streaming(fault.message):
         return STREAM
+    if plan.response_format is not None and names_format(fault.message):
+        return RESPONSE_FORMAT
     if plan.tools and plan.tool_choice not in SOFT_CHOICES and names_tool_choice(fault.message):
         return TOOL_CHOICE
     return None
@@ -39,6 +42,12 @@ def names_tool_choice(message: str) -> bool:
     """Whether an error is about a call being demanded. Vendors spell it with `_` or a blank."""
     text = message.lower()
     return "tool_choice" in text or "tool choice" in text
+
+
+def names_format(message: str) -> bool:
+    """Whether an error is about the form that the answer was to have."""
+    text = message.lower()
+    return any(word in text for word in ("response_format", "json_schema", "schema", "grammar"))
 
 
 def names_streaming(message: str) -> bool:
@@ -53,6 +62,8 @@ def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
         if lesson == TOOL_CHOICE:
             if plan.tools and plan.tool_choice not in SOFT_CHOICES:
                 plan = msgspec.structs.replace(plan, tool_choice="auto")
+        elif lesson == RESPONSE_FORMAT:
+            plan = msgspec.structs.replace(plan, response_format=None)
         elif lesson in plan.options:
             # Its options are refused without `stream` itself.
             left_out = STREAMED.keys() if lesson == STREAM else {lesson}

@@ -6,12 +6,14 @@ Every default stands here and nowhere else. Presets are functions from a config 
 import math
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, Literal, TypeAlias, TypeVar, get_args
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
 
 import msgspec
 
+from surecall.contract import Contract
 from surecall.errors import ConfigError
 from surecall.family import Family, canonical, unknown
+from surecall.protocols import CallProtocol
 from surecall.textcalls import TextCalls
 from surecall.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
 from surecall.types import JSON
@@ -19,6 +21,10 @@ from surecall.wire import RESERVED_OPTIONS, WireStyle, encode
 
 PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
 ToolsOffStyle: TypeAlias = Literal["omit", "tool_choice_none"]
+# The steps that answer a premature final: say what is missing; demand a call of what is missing.
+Step: TypeAlias = Literal["remind", "require"]
+REMIND: Final[Step] = "remind"
+REQUIRE: Final[Step] = "require"
 
 FINAL_ANSWER_REQUEST = "Please give your final answer now, as plain text."
 
@@ -48,6 +54,11 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     tool_denylist: tuple[str, ...] = ()
     tool_choice: str | JSON = "auto"
     policy_error_mode: PolicyErrorMode = "deny"
+    call_protocol: CallProtocol = "native"
+
+    # A premature final answer
+    contract: Contract | None = None
+    final_ladder: tuple[Step, ...] = ()
 
     # An empty final answer
     fix_empty_final: bool = True
@@ -66,6 +77,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     repeat_note_at: int = 2
     repeat_block_at: int = 3
     repeat_stop_at: int = 6
+    block_repeated_success: bool = False
     tool_timeout_s: float = 60.0
     run_deadline_s: float = 600.0
     max_tool_definitions_count: int = 128
@@ -180,6 +192,7 @@ _WORDS: dict[str, tuple[str, ...]] = {
     "tool_failure_policy": tuple(ToolFailurePolicy),
     "policy_error_mode": get_args(PolicyErrorMode),
     "tools_off_style": get_args(ToolsOffStyle),
+    "call_protocol": get_args(CallProtocol),
 }
 _LISTS = (
     *FAMILIES,
@@ -188,6 +201,7 @@ _LISTS = (
     "unsupported_options",
     "echo_fields",
     "event_context_keys",
+    "final_ladder",
 )
 
 

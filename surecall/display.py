@@ -12,7 +12,7 @@ from typing import TypeAlias
 import msgspec
 
 from surecall.errors import Fault
-from surecall.holdback import Holdback
+from surecall.holdback import Filter
 from surecall.stream import CallDelta, Delta, ReasoningDelta, TextDelta
 from surecall.types import Reply
 
@@ -37,7 +37,7 @@ Show: TypeAlias = Callable[[Shown], None]
 class Display:
     """What has been shown of one reply, to `show`. Of `names`, calls are announced early."""
 
-    def __init__(self, show: Show, holdback: Holdback, names: frozenset[str] = frozenset()) -> None:
+    def __init__(self, show: Show, holdback: Filter, names: frozenset[str] = frozenset()) -> None:
         self._show = show
         self._holdback = holdback
         self._names = names

@@ -6,7 +6,7 @@
     ├── ProviderError        one request failed for good; carries a `Fault`
     ├── ReplayDiverged       a recording and the present code disagree
     └── RunFailed            a run ended without a usable answer (see `outcome`)
-        ├── ToolUseError       NO_TOOL_CALLS, TOOL_ERROR, EMPTY_FINAL, POLICY_ERROR
+        ├── ToolUseError       NO_TOOL_CALLS, TOOL_ERROR, CONTRACT_UNMET, EMPTY_FINAL, POLICY_ERROR
         ├── LimitExceeded      turns, calls, loops, unknown tools, the deadline
         └── RequestFailed      also a ProviderError: the endpoint failed in mid-run
 
@@ -93,6 +93,10 @@ class ErrorCode(StrEnum):
     TOOL_TIMEOUT = ("TOOL_TIMEOUT", "The tool did not finish within its timeout.")
 
     # A run ended without a usable answer.
+    CONTRACT_UNMET = (
+        "CONTRACT_UNMET",
+        "The run was to end before its contract was met, or `accept_final` refused the answer.",
+    )
     DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "The run took longer than `run_deadline_s`.")
     EMPTY_FINAL = ("EMPTY_FINAL", "The final answer stayed empty.")
     LOOP_DETECTED = (
@@ -109,7 +113,10 @@ class ErrorCode(StrEnum):
         "The model named tools that do not exist more often than `max_unknown_tool_calls`.",
     )
     NO_TOOL_CALLS = ("NO_TOOL_CALLS", "Mode `enforced`, and the model never called a tool.")
-    POLICY_ERROR = ("POLICY_ERROR", "The tool policy raised, and `policy_error_mode` is `raise`.")
+    POLICY_ERROR = (
+        "POLICY_ERROR",
+        "The tool policy raised, and `policy_error_mode` is `raise`; or `accept_final` raised.",
+    )
     TOOL_ERROR = ("TOOL_ERROR", "Mode `enforced`, and tool failures were left unrepaired.")
 
     # One request failed for good.

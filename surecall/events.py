@@ -2,7 +2,8 @@
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
-         (tool_call_start  tool_call_end)* | fix_empty_final)*
+         (tool_call_start  tool_call_end)* | fix_empty_final | forced_continuation
+         | final_objected)*
     final | run_failed
 
 A `Trace` is their list. It is all that replay needs, and all that a report reads.
@@ -119,6 +120,21 @@ class EmptyFinalRetried(Stamped, frozen=True, gc=False, tag="fix_empty_final", k
     user_text_bytes: int
 
 
+class FinalForced(Stamped, frozen=True, gc=False, tag="forced_continuation", kw_only=True):
+    """An answer came too early; the next step of the ladder was taken."""
+
+    rung: str
+    code: str
+    message: str
+    tools: tuple[str, ...] = ()
+
+
+class FinalObjected(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
+    """The application did not accept an answer."""
+
+    reason: str
+
+
 class PolicyErred(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
     """The application's tool policy raised."""
 
@@ -149,6 +165,7 @@ class RunEnded(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     usage: Usage
     any_tool_calls_seen: bool
     any_tool_success_seen: bool
+    false_finals: int = 0
 
 
 class RunStopped(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):
@@ -158,6 +175,7 @@ class RunStopped(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True)
     message: str
     usage: Usage
     details: JSON = {}
+    false_finals: int = 0
 
 
 Event: TypeAlias = (
@@ -169,6 +187,8 @@ Event: TypeAlias = (
     | CallStarted
     | CallEnded
     | EmptyFinalRetried
+    | FinalForced
+    | FinalObjected
     | PolicyErred
     | ObserverErred
     | RunRefused
@@ -290,7 +310,7 @@ def safe_text(text: str) -> str:
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for each kind of event
+def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat case for each kind of event
     match event:
         case RunStarted():
             return f"run {event.run_id[:8]} {event.model}, {_count(len(event.tools), 'tool')}"
@@ -311,6 +331,10 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911  # one flat case for 
             return f"[{event.turn}]   {mark} {_short(event.result.name)} {_came_to(event.result)}"
         case EmptyFinalRetried():
             return f"[{event.turn}] ↻ empty answer, asking for it once more"
+        case FinalForced():
+            return f"[{event.turn}] ↻ answered too early ({event.rung}): {event.message}"
+        case FinalObjected():
+            return f"[{event.turn}] ↻ answer not accepted: {_short(event.reason)}"
         case PolicyErred() | ObserverErred():
             return f"[{event.turn}] ! {event.message}"
         case RunRefused():

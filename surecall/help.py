@@ -10,6 +10,13 @@ HELP: dict[str, str] = {
     "tool_choice": "Sent as it is while tools are on offer.",
     "policy_error_mode": "What happens when the application's tool policy raises: `deny`, `allow` "
     "or `raise`.",
+    "call_protocol": "How calls are asked for: `native` uses the endpoint's tools; `guided` binds "
+    "the reply to a JSON schema of the calls that are allowed now; `prompted` describes a form in "
+    "words.",
+    "contract": "What must have succeeded before a final answer counts: `all_of`, `any_of`, "
+    "`in_order` list tools, each with arguments if they matter; null demands nothing.",
+    "final_ladder": "How an answer that comes too early is met, step by step: `remind` says what "
+    "is missing, `require` also demands a call of that. After the last step the run fails.",
     "fix_empty_final": "Ask once more when the answer after tool calls is empty; without it a "
     "blank answer is returned, with the stop reason `empty_final`.",
     "fix_empty_final_user_text": "The words of that request.",
@@ -29,6 +36,7 @@ HELP: dict[str, str] = {
     "repeat_note_at": "The same call this often in a row runs, with a note to the model.",
     "repeat_block_at": "The same call this often in a row does not run.",
     "repeat_stop_at": "The same call this often in a row ends the run.",
+    "block_repeated_success": "A call that has just succeeded does not run a second time.",
     "tool_timeout_s": "Seconds a tool may take, unless it has a timeout of its own.",
     "run_deadline_s": "Seconds a run may take.",
     "max_tool_definitions_count": "How many tools may be offered.",

@@ -10,10 +10,12 @@ it with the reply in the end, so a doubt costs time and never an answer.
 
 from collections.abc import Sequence
 from functools import partial
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 from surecall.dialects import first_opener
 from surecall.dialects.spelling import OPENERS, THINKING
+from surecall.protocols.fields import FieldReader
+from surecall.protocols.guided import ANSWER
 from surecall.stream import ReasoningDelta, TextDelta
 from surecall.textcalls import TextCalls
 
@@ -28,6 +30,25 @@ _PORTION = 512
 _MOST_MARKS = 100
 # What can follow the name of a tool, if a call without any mark begins with it.
 _CALL_GOES_ON = ("(", "{", "[", "<", ":", "=")
+
+
+class Filter(Protocol):
+    """What lets pass what may be shown of a text that is still arriving."""
+
+    def feed(self, piece: str) -> list[Free]:
+        """Take more of the text; give what may be shown of it."""
+
+
+class AnswerOnly:
+    """Goes with one guided reply: of its JSON object, only the answer is shown."""
+
+    def __init__(self) -> None:
+        self._answer = FieldReader(ANSWER)
+
+    def feed(self, piece: str) -> list[Free]:
+        """Take more of the object; give what it adds to the answer."""
+        text = self._answer.feed(piece)
+        return [TextDelta(text)] if text else []
 
 
 class Holdback:

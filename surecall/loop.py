@@ -3,7 +3,8 @@
     next_move(run) ─► Ask  ─ the driver asks the model ─► heard(run, reply) ─┐
         ▲                                       └ in vain ─► refused(run, fault) ─┤
         │          ─► Call ─ the driver runs the tools ─► ran(run, results) ─┤
-        │          ─► Done | Fail                                            │
+        │          ─► Done ─ the application objects ─► objected(run, reason) ─┤
+        │          ─► Fail                                                   │
         └────────────────────────────────────────────────────────────────────┘
 
 Nothing here does I/O, reads a clock or hides state, so the async, sync, replay and test drivers
@@ -13,8 +14,9 @@ all run these same lines. What the words mean (when to stop, what counts) stands
 from collections.abc import Sequence
 
 from surecall.errors import Fault
-from surecall.policy import admit, halted, nudge, verdict, wants_nudge
+from surecall.policy import admit, follow_up, halted, objection, verdict
 from surecall.state import Ask, Call, Move, Run
+from surecall.surface import plan
 from surecall.types import Assistant, Refusal, Reply, ToolResult
 
 
@@ -26,14 +28,14 @@ def next_move(run: Run) -> Move:
         case Assistant() as said:
             return verdict(run, said)
         case _:
-            return halted(run) or Ask(run.plan)
+            return halted(run) or Ask(plan(run))
 
 
 def heard(run: Run, reply: Reply) -> Run:
-    """Record a reply. An empty final answer is asked for once more."""
+    """Record a reply, and what the loop says to an answer that does not count."""
     said = admit(run, reply)
     run = run.plus(said)
-    return run.plus(nudge(run)) if wants_nudge(run, said) else run
+    return run.plus(*follow_up(run, said))
 
 
 def ran(run: Run, results: Sequence[ToolResult]) -> Run:
@@ -44,3 +46,8 @@ def ran(run: Run, results: Sequence[ToolResult]) -> Run:
 def refused(run: Run, fault: Fault) -> Run:
     """Record that a request failed for good, or that time ran out."""
     return run.plus(Refusal(fault))
+
+
+def objected(run: Run, reason: str) -> Run:
+    """Record that the application does not accept the answer."""
+    return run.plus(objection(run, reason))

@@ -4,6 +4,7 @@ from typing import Any
 
 import msgspec
 
+from surecall.debts import false_finals
 from surecall.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.events import RequestEnded, Trace
 from surecall.state import Fail, Run
@@ -18,6 +19,8 @@ _LIMITS = frozenset(
         ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED,
     }
 )
+# Told as a fault, but the endpoint has nothing to do with it.
+_OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
 
 
 class RunResult(msgspec.Struct, frozen=True):
@@ -39,6 +42,11 @@ class RunResult(msgspec.Struct, frozen=True):
         """The names of the repairs that were needed, in order, with repetitions."""
         heard = (event for event in self.trace if isinstance(event, RequestEnded))
         return tuple(name for event in heard for name in event.reply.fired)
+
+    @property
+    def false_finals(self) -> int:
+        """How often the model said that it was done while something was still owed."""
+        return false_finals(self.run)
 
 
 class RunFailed(SurecallError):
@@ -88,7 +96,7 @@ def failure(fail: Fail, result: RunResult) -> RunFailed:
     """Return the error for a failed run."""
     if fail.code in _LIMITS:
         return LimitExceeded(fail, result)
-    if fail.fault is not None and fail.code is not ErrorCode.POLICY_ERROR:
+    if fail.fault is not None and fail.code not in _OF_THE_APPLICATION:
         return RequestFailed(fail, fail.fault, result)
     return ToolUseError(fail, result)
 

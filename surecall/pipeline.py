@@ -1,7 +1,8 @@
 """The pipeline: a plan becomes a request body, an answer becomes a reply.
 
-    outbound   plan ─► messages and tools as JSON ─► transforms ─► bytes and their hash
-    inbound    body ─► envelope ─► message ─► calls ─► ids ─► names ─► arguments ─► validation
+    outbound   plan ─► call protocol ─► messages and tools as JSON ─► transforms ─► bytes and hash
+    inbound    body ─► envelope ─► message ─► call protocol ─► calls ─► ids ─► names ─► arguments
+               ─► validation
 
 Every step is tolerant and named; the names of those that changed something end up in
 `Reply.fired`. No vendor is mentioned here: quirks are transforms, chosen by the config.
@@ -19,9 +20,10 @@ from surecall.envelope import read_choice
 from surecall.errors import ConfigError, ErrorCode, Fault
 from surecall.history import Ids, ids_of
 from surecall.names import nearest
+from surecall.protocols import hear, speaker
 from surecall.registry import Toolbox, ToolDefinition
 from surecall.rewrites import with_texts, without_entities
-from surecall.textcalls import with_text_calls
+from surecall.textcalls import TextCalls, with_text_calls
 from surecall.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL
 from surecall.transforms.bodies import failed_generation_to_message
 from surecall.types import (
@@ -75,9 +77,11 @@ class Composer:
         self._style = config.wire_style
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
         self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+        # Puts a plan into the words of the call protocol.
+        self.speak = speaker(config.call_protocol)
 
     def compose(self, plan: Plan) -> Request:
-        """Write one request."""
+        """Write one request, of a plan that is in the words of the protocol."""
         body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
         if plan.tools:
             body["tools"] = self._surface(plan.tools)
@@ -151,9 +155,13 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         config.response_transforms, raw if isinstance(raw, dict) else {}, fired
     )
     salvaged = FAILED_GENERATION in fired
-    mode = "any" if salvaged else config.text_calls
+    message = hear(config.call_protocol, message, plan)
     message = with_text_calls(
-        message, plan.tools, mode, fired, strip_thinking=config.strip_thinking
+        message,
+        plan.tools,
+        "any" if salvaged else text_calls_of(config),
+        fired,
+        strip_thinking=config.strip_thinking,
     )
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
@@ -174,6 +182,17 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         tuple(fired),
         message_extra(message),
     )
+
+
+def text_calls_of(config: ToolCallingConfig) -> TextCalls:
+    """Say which calls are read from text; protocols that are made of text read at least some."""
+    match config.call_protocol:
+        case "guided":
+            return "any"
+        case "prompted" if config.text_calls == "off":
+            return "marked"
+        case _:
+            return config.text_calls
 
 
 def _text(mapping: JSON, key: str) -> str | None:

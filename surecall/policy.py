@@ -2,25 +2,18 @@
 
 import msgspec
 
-from surecall.config import ToolFailurePolicy, ToolUseMode
-from surecall.errors import ErrorCode
-from surecall.state import Done, Fail, Run
-from surecall.types import Assistant, Problem, Refusal, Reply, ToolCall, User
-
-# A call that could never have run is the model's slip, not a failed tool.
-PROTOCOL_CODES = frozenset(
-    {
-        ErrorCode.TOOL_NOT_ALLOWED,
-        ErrorCode.TOOL_CALL_NOT_EXECUTED,
-        ErrorCode.REPEATED_CALL,
-        ErrorCode.TOOL_CALL_LIMIT,
-    }
-)
+from surecall.config import ToolUseMode
+from surecall.contract import in_words
+from surecall.debts import Debt, owed, same_call
+from surecall.errors import ErrorCode, Fault
+from surecall.state import OBJECTION, Done, Fail, Run
+from surecall.surface import offers_tools
+from surecall.types import Assistant, Message, Problem, Refusal, Reply, ToolCall, User
 
 
 def admit(run: Run, reply: Reply) -> Assistant:
     """Turn a reply into the model's turn: calls beyond a limit are marked and will not run."""
-    if not run.offers_tools:
+    if not offers_tools(run):
         return Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
     calls: list[ToolCall] = []
     used = sum(result.executed for result in run.results) if reply.calls else 0
@@ -39,6 +32,9 @@ def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:
         return call
     if used >= config.max_total_tool_calls:
         return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
+    if config.block_repeated_success and _just_succeeded(run, call):
+        message = "You made this very call just now, and it succeeded. Do what comes next."
+        return _barred(call, ErrorCode.REPEATED_CALL, message)
     times = streak(run, call) + 1
     if times >= config.repeat_block_at:
         message = (
@@ -55,43 +51,78 @@ def _barred(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:
     return msgspec.structs.replace(call, problem=Problem(code, message))
 
 
+def _just_succeeded(run: Run, call: ToolCall) -> bool:
+    """Whether the same call succeeded in the newest turn with calls, or was only barred since."""
+    if _is_repeatable(run, call):
+        return False
+    results = {result.call_id: result for result in run.results}
+    for message in reversed(run.said):
+        same = [earlier for earlier in message.calls if same_call(call, earlier)]
+        if message.calls and not same:
+            return False
+        if any(results[earlier.id].ok for earlier in same if earlier.id in results):
+            return True
+    return False
+
+
+def _is_repeatable(run: Run, call: ToolCall) -> bool:
+    return any(spec.repeatable for spec in run.tools if spec.name == call.name)
+
+
 def streak(run: Run, call: ToolCall) -> int:
     """Count the turns in a row, up to the newest, in which the same call was made."""
-    if any(spec.repeatable for spec in run.tools if spec.name == call.name):
+    if _is_repeatable(run, call):
         return 0
     count = 0
     for message in reversed(run.own):
         if isinstance(message, Assistant):
-            if not any(_same(call, earlier) for earlier in message.calls):
+            if not any(same_call(call, earlier) for earlier in message.calls):
                 break
             count += 1
     return count
 
 
-def _same(call: ToolCall, other: ToolCall) -> bool:
-    return (
-        call.name == other.name
-        and call.arguments == other.arguments
-        # What could not be read is empty here; its size tells one attempt from another.
-        and (call.arguments_bytes == other.arguments_bytes or bool(call.arguments))
-        and not other.ignored
+def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
+    """Return what the loop says to an answer that does not count: a step of the ladder, or none.
+
+    An empty answer to a run that owes nothing is asked for once more.
+    """
+    if said.calls:
+        return ()
+    debt = owed(run)
+    if debt is not None and (step := _next_step(run, debt)):
+        return (User(_corrected(debt), nudge=True, rung=step),)
+    empty = not said.text.strip() and run.called and not run.nudged
+    if empty and run.config.fix_empty_final:
+        return (User(run.config.fix_empty_final_user_text, nudge=True),)
+    return ()
+
+
+def _next_step(run: Run, debt: Debt) -> str | None:
+    """Return the step that is due: each debt is answered by the whole ladder, and only once."""
+    ladder = run.config.final_ladder
+    taken = sum(
+        isinstance(message, User)
+        and bool(message.rung)
+        and message.rung != OBJECTION
+        and owed(run.until(position)) == debt
+        for position, message in enumerate(run.messages[run.start :], start=run.start)
     )
+    return ladder[taken] if taken < len(ladder) else None
 
 
-def wants_nudge(run: Run, said: Assistant) -> bool:
-    """Whether an empty final answer is to be asked for once more."""
-    return (
-        run.config.fix_empty_final
-        and not said.calls
-        and not said.text.strip()
-        and run.called
-        and not run.nudged
-    )
+def _corrected(debt: Debt) -> str:
+    tools = f" Call {' or '.join(debt.tools)} now." if debt.tools else " Call a tool now."
+    return f"This is not finished: {debt.message}.{tools} Do not answer before it has succeeded."
 
 
-def nudge(run: Run) -> User:
-    """Return the request for the final answer."""
-    return User(run.config.fix_empty_final_user_text, nudge=True)
+def objection(run: Run, reason: str) -> Message:
+    """Return what an application's objection to an answer becomes: a step, or the end."""
+    made = sum(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
+    if made >= len(run.config.final_ladder):
+        return Refusal(Fault(ErrorCode.CONTRACT_UNMET, f"the answer was not accepted: {reason}"))
+    text = f"This answer cannot be accepted: {reason} Correct it."
+    return User(text, nudge=True, rung=OBJECTION)
 
 
 def halted(run: Run) -> Fail | None:
@@ -106,6 +137,8 @@ def _limit(run: Run) -> Fail | None:
     config = run.config
     if config.tool_use_mode is ToolUseMode.ENFORCED and not run.tools:
         return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is on offer")
+    if (absent := _out_of_reach(run)) is not None:
+        return absent
     if run.turn >= config.max_turns:
         return Fail(ErrorCode.MAX_TURNS_EXCEEDED, f"no final answer after {run.turn} turns")
     # A tool that ran may use the same words in its own errors; they mean nothing here.
@@ -124,6 +157,20 @@ def _limit(run: Run) -> Fail | None:
             message = f"{call.name} was called with the same arguments again and again"
             return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})
     return None
+
+
+def _out_of_reach(run: Run) -> Fail | None:
+    """Say which part of the contract no tool on offer can meet."""
+    if run.config.contract is None:
+        return None
+    offers = run.config.tool_use_mode is not ToolUseMode.DISABLED
+    offered = [spec.name for spec in run.tools] if offers else []
+    missing = run.config.contract.out_of_reach(offered)
+    if not missing:
+        return None
+    message = f"the contract needs tools that are not on offer: {in_words(missing)}"
+    details = {"missing": [[str(need) for need in needs] for needs in missing]}
+    return Fail(ErrorCode.CONTRACT_UNMET, message, details)
 
 
 def _newest_calls(run: Run) -> tuple[ToolCall, ...]:
@@ -145,8 +192,8 @@ def _may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
 
 def verdict(run: Run, said: Assistant) -> Done | Fail:
     """Judge a turn without calls: an answer, or the reason why it is none."""
-    if run.config.tool_use_mode is ToolUseMode.ENFORCED and (fail := _unmet(run)) is not None:
-        return fail
+    if (debt := owed(run)) is not None:
+        return Fail(debt.code, debt.message, debt.details)
     if said.text.strip():
         reason = said.finish_reason
         return Done(said.text, reason if reason in {"length", "content_filter"} else "final")
@@ -154,50 +201,3 @@ def verdict(run: Run, said: Assistant) -> Done | Fail:
         return Done(said.text, "empty_final")
     why = " (it was cut off by the token limit)" if said.finish_reason == "length" else ""
     return Fail(ErrorCode.EMPTY_FINAL, f"the final answer is empty{why}")
-
-
-def _unmet(run: Run) -> Fail | None:
-    """Say what an enforced run still owes."""
-    if not run.called:
-        return Fail(ErrorCode.NO_TOOL_CALLS, "the model answered without calling any tool")
-    policy = run.config.tool_failure_policy
-    failed, superseded = failures(run)
-    details = {
-        "tool_failure_policy": policy.value,
-        "failed_tools": sorted({call.name for call in failed}),
-        "superseded_tools": sorted({call.name for call in superseded}),
-    }
-    if policy is ToolFailurePolicy.FATAL and failed:
-        names = ", ".join(details["failed_tools"])
-        return Fail(ErrorCode.TOOL_ERROR, f"tools failed and were not repaired: {names}", details)
-    if not any(result.ok for result in run.results):
-        return Fail(ErrorCode.TOOL_ERROR, "no tool call succeeded", details)
-    return None
-
-
-def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
-    """Return the calls that failed for good, and those that a success made up for.
-
-    A success makes up for a failure when it came later from the same tool, or at any time from
-    the very same call.
-    """
-    results = {result.call_id: result for result in run.results}
-    pairs = [
-        (call, results[call.id])
-        for message in run.said
-        for call in message.calls
-        if call.id in results
-    ]
-    last_success = {call.name: at for at, (call, result) in enumerate(pairs) if result.ok}
-    done = [call for call, result in pairs if result.ok]
-    failed: list[ToolCall] = []
-    superseded: list[ToolCall] = []
-    for position, (call, result) in enumerate(pairs):
-        slip = not result.executed and PROTOCOL_CODES.intersection(result.error_codes)
-        if result.ok or slip:
-            continue
-        redeemed = last_success.get(call.name, -1) > position or any(
-            _same(call, other) for other in done
-        )
-        (superseded if redeemed else failed).append(call)
-    return failed, superseded

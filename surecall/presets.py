@@ -12,6 +12,8 @@ from surecall.capabilities import PROVIDERS, canonical_provider, capabilities_fo
 from surecall.catalog import ModelCatalog
 from surecall.config import (
     FAMILIES,
+    REMIND,
+    REQUIRE,
     ToolCallingConfig,
     ToolUseMode,
     check_options,
@@ -23,9 +25,20 @@ from surecall.errors import ConfigError
 from surecall.family import Family, unknown
 from surecall.types import JSON
 
-Strategy: TypeAlias = Literal["raw", "baseline", "production"]
+Strategy: TypeAlias = Literal[
+    "raw", "baseline", "production", "contract", "guided", "guided_contract"
+]
 
 LOOKS_LIKE = 0.85
+# Small models may write the same character for ever; a call or a short answer takes less than this.
+MOST_TOKENS = 1024
+# What a strategy adds to production.
+FURTHER: dict[Strategy, str] = {
+    "guided": "small_model",
+    "guided_contract": "small_model",
+}
+# The strategies under which a scenario's own contract is in force.
+CONTRACTED: frozenset[Strategy] = frozenset({"contract", "guided_contract"})
 PRESET: Family[ToolCallingConfig] = Family("preset")
 RAW = ToolCallingConfig()
 
@@ -108,6 +121,26 @@ def stringify_containers(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
 
 
 @PRESET.register
+def forced_continuation(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Meet an answer that comes too early with a reminder, then with the demand for a call."""
+    return config.but(final_ladder=config.final_ladder or (REMIND, REQUIRE))
+
+
+@PRESET.register
+def guided_calls(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Bind every reply to a JSON schema of what is allowed now: a call, or the answer."""
+    return config.but(call_protocol="guided")
+
+
+@PRESET.register
+def small_model(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Lead a small model by the hand: guided calls, none made twice, and replies that end."""
+    config = guided_calls(forced_continuation(config))
+    overrides = {"max_tokens": MOST_TOKENS} | config.request_overrides
+    return config.but(block_repeated_success=True, request_overrides=overrides)
+
+
+@PRESET.register
 def tool_use_disabled(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     """Never send tools: the model is for chat only."""
     return config.but(tool_use_mode=ToolUseMode.DISABLED)
@@ -119,7 +152,7 @@ def openai_compatible_reliability(
     parallel_tool_calls: bool | None = None,
     enable_content_tag_fallback: bool = False,
 ) -> ToolCallingConfig:
-    """Normalise replies; optionally read tags, and say whether calls may come in parallel."""
+    """Normalise replies and meet early answers; optionally read tags and ask for parallel calls."""
     overrides = dict(config.request_overrides)
     if parallel_tool_calls is not None:
         overrides["parallel_tool_calls"] = parallel_tool_calls
@@ -131,6 +164,7 @@ def openai_compatible_reliability(
         tool_call_transforms=union(config.tool_call_transforms, (BLANK_ARGUMENTS,)),
         request_overrides=overrides,
     )
+    config = forced_continuation(config)
     return content_tag_tool_call_fallback(config) if enable_content_tag_fallback else config
 
 
@@ -210,11 +244,11 @@ def resolve(
             return config
         case "baseline":
             return provider_defaults(provider, default_tool_calling(config))
-        case "production":
+        case "production" | "contract" | "guided" | "guided_contract":
             config = provider_defaults(provider, default_tool_calling(config))
             for name in (catalog or ModelCatalog.builtin()).workarounds_for(model):
                 config = PRESET[name](config)
-            return config
+            return PRESET[FURTHER[strategy]](config) if strategy in FURTHER else config
         case _:
             raise ConfigError(unknown("strategy", str(strategy), get_args(Strategy)))
 

@@ -27,9 +27,9 @@ from surecall.endpoint import DEFAULT_LIMITS
 from surecall.envelope import fault_of
 from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.events import RequestErred, RequestRetried, RequestStarted
-from surecall.holdback import Holdback
+from surecall.holdback import AnswerOnly, Filter, Holdback
 from surecall.listening import Listener
-from surecall.pipeline import Composer, Request, inbound, preflight
+from surecall.pipeline import Composer, Request, inbound, preflight, text_calls_of
 from surecall.registry import Toolbox, ToolRegistry
 from surecall.retry import RetryPolicy
 from surecall.stream import Assembler
@@ -177,9 +177,10 @@ class Conversation:
         runner = self._runner
         streamed = self.show is not None
         lessons = union(runner.known, runner.lessons.get(plan.model, ()))
-        plan = applied(with_stream(plan) if streamed else plan, lessons)
-        request = self._composer.compose(plan)
-        runner.check(plan, request)
+        spoken = self._composer.speak(plan)
+        sent = applied(with_stream(spoken) if streamed else spoken, lessons)
+        request = self._composer.compose(sent)
+        runner.check(sent, request)
         attempt = learned = 0
         began = time.perf_counter()
         while True:
@@ -187,7 +188,7 @@ class Conversation:
             self._announce(plan, request, turn, attempt)
             self._in_stream = False
             started = time.perf_counter()
-            outcome = await self._attempt(plan, request)
+            outcome = await self._attempt(plan, sent, request)
             elapsed_ms = round((time.perf_counter() - started) * 1000)
             if not isinstance(outcome, Fault):
                 reply, body, size = outcome
@@ -197,13 +198,13 @@ class Conversation:
             fault = runner.redacted(outcome)
             self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
             # Who has begun to answer does not refuse the request.
-            lesson = None if self._in_stream else lesson_of(fault, plan)
+            lesson = None if self._in_stream else lesson_of(fault, sent)
             if lesson is not None:
                 learned += 1
                 lessons = (*lessons, lesson)
                 runner.lessons[plan.model] = lessons
-                plan = applied(plan, lessons)
-                request = self._composer.compose(plan)
+                sent = applied(sent, lessons)
+                request = self._composer.compose(sent)
                 self._retry(plan, turn, attempt, 0.0, lesson)
                 continue
             wait = runner.retry.wait(fault, attempt - learned, runner.jitter())
@@ -233,17 +234,19 @@ class Conversation:
             tools_enabled=bool(plan.tools) and plan.tool_choice != "none",
             tool_choice=plan.tool_choice,
             messages_count=request.messages_count,
-            tools_count=request.tools_count,
+            tools_count=len(plan.tools),
             request_bytes=len(request.body),
             request_hash=request.hash,
             attempt=attempt,
         )
 
-    async def _attempt(self, plan: Plan, request: Request) -> tuple[Reply, Any, int] | Fault:
+    async def _attempt(
+        self, plan: Plan, sent: Plan, request: Request
+    ) -> tuple[Reply, Any, int] | Fault:
         display = None if self.show is None else self._display(self.show, plan)
         outcome: tuple[Reply, Any, int] | Fault
         try:
-            received = await self._received(plan, request, display)
+            received = await self._received(sent, request, display)
         except BaseException:  # the deadline, or whoever watched has left
             if display is not None:
                 display.close(_NO_REPLY)
@@ -261,7 +264,10 @@ class Conversation:
     def _display(self, show: Show, plan: Plan) -> Display:
         names = [tool.name for tool in plan.tools]
         config = self._config
-        holdback = Holdback(config.text_calls, names, strip_thinking=config.strip_thinking)
+        mode = text_calls_of(config)
+        holdback: Filter = Holdback(mode, names, strip_thinking=config.strip_thinking)
+        if config.call_protocol == "guided" and plan.known_tools:
+            holdback = AnswerOnly()
         return Display(show, holdback, frozenset(names))
 
     async def _received(

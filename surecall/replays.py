@@ -12,6 +12,7 @@ from surecall.config import ToolCallingConfig
 from surecall.errors import ReplayDiverged
 from surecall.events import (
     CallEnded,
+    FinalObjected,
     RequestEnded,
     RunEnded,
     RunRefused,
@@ -19,15 +20,15 @@ from surecall.events import (
     RunStopped,
     Trace,
 )
-from surecall.loop import heard, next_move, ran, refused
+from surecall.loop import heard, next_move, objected, ran, refused
 from surecall.outcome import RunResult, last_text, usage_of
 from surecall.pipeline import Composer, inbound
 from surecall.registry import ToolDefinition, ToolRegistry
-from surecall.state import Ask, Call, Done, Fail, Run
+from surecall.state import Ask, Call, Done, Fail, Move, Run
 from surecall.types import Plan, ToolCall, ToolSpec
 
-_Recorded = RequestEnded | CallEnded | RunRefused | RunEnded | RunStopped
-T = TypeVar("T", RequestEnded, CallEnded, RunRefused, RunEnded, RunStopped)
+_Recorded = RequestEnded | CallEnded | FinalObjected | RunRefused | RunEnded | RunStopped
+T = TypeVar("T", RequestEnded, CallEnded, FinalObjected, RunRefused, RunEnded, RunStopped)
 
 
 def replay(trace: Trace) -> RunResult:
@@ -66,7 +67,7 @@ class _Replay:
 
     def drive(self) -> RunResult:
         run = self._run
-        while isinstance(move := next_move(run), Ask | Call):
+        while isinstance(move := next_move(run), Ask | Call) or self._goes_on(move):
             run = self._step(run, move)
         result = self._end(run, move)
         if self._events:
@@ -75,23 +76,33 @@ class _Replay:
 
     def gather(self) -> Run:
         run = self._run
-        while self._events and isinstance(move := next_move(run), Ask | Call):
+        while self._events and (
+            isinstance(move := next_move(run), Ask | Call) or self._goes_on(move)
+        ):
             run = self._step(run, move)
         return run
 
-    def _step(self, run: Run, move: Ask | Call) -> Run:
-        if isinstance(self._next(run), RunRefused):
-            return refused(run, self._take(run, RunRefused).fault)
-        match move:
-            case Ask(plan):
+    def _goes_on(self, move: Move) -> bool:
+        """Whether an answer was not the end: the application objected, or could not judge it."""
+        objects = bool(self._events) and isinstance(self._events[0], FinalObjected | RunRefused)
+        return isinstance(move, Done) and objects
+
+    def _step(self, run: Run, move: Move) -> Run:
+        match self._next(run), move:
+            case RunRefused(), _:
+                return refused(run, self._take(run, RunRefused).fault)
+            case _, Ask(plan):
                 return self._ask(run, plan)
-            case Call(calls):
+            case _, Call(calls):
                 return self._call(run, calls)
+            case _:
+                return objected(run, self._take(run, FinalObjected).reason)
 
     def _ask(self, run: Run, plan: Plan) -> Run:
         recorded = self._take(run, RequestEnded)
-        plan = applied(with_stream(plan) if recorded.streamed else plan, recorded.lessons)
-        if self._composer.compose(plan).hash != recorded.request_hash:
+        spoken = self._composer.speak(plan)
+        sent = applied(with_stream(spoken) if recorded.streamed else spoken, recorded.lessons)
+        if self._composer.compose(sent).hash != recorded.request_hash:
             raise ReplayDiverged(run.turn, "the request differs from the recorded one")
         if (reply := inbound(recorded.body, plan, self._config, self._registry)) != recorded.reply:
             raise ReplayDiverged(

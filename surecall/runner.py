@@ -19,6 +19,7 @@ from surecall.capabilities import Capabilities
 from surecall.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
 from surecall.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.errors import ConfigError, ErrorCode
+from surecall.family import unknown
 from surecall.history import legal_history
 from surecall.live import BlockingRunStream, RunStream, Watch
 from surecall.loop import next_move
@@ -33,7 +34,7 @@ from surecall.registry import (
     is_async_callable,
 )
 from surecall.retry import RetryPolicy
-from surecall.session import Session
+from surecall.session import AcceptFinal, Session
 from surecall.state import Fail, Run
 from surecall.threads import Threads
 from surecall.trace import Observer, Recorder, allowed_context
@@ -59,6 +60,7 @@ class ToolLoopRunner:
         tool_policy: ToolPolicy | None = None,
         retry: RetryPolicy | None = None,
         capabilities: Capabilities | None = None,
+        accept_final: AcceptFinal | None = None,
     ) -> None:
         self.client = client
         self.model = _checked_model(model)
@@ -67,6 +69,7 @@ class ToolLoopRunner:
         self._executor = executor
         self._observers = tuple(map(_checked_observer, observers))
         self._tool_policy = tool_policy
+        self._accept_final = accept_final
         self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
         tools = () if registry is None else registry
         self._registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
@@ -86,11 +89,18 @@ class ToolLoopRunner:
         check_surface(
             self._toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
         )
+        self._check_contract()
         for tool in self._toolbox.definitions:
             if tool.handler is None and self._executor is None:
                 raise ConfigError(
                     f"tool {tool.name!r} cannot run: give it a handler, or the runner an executor"
                 )
+
+    def _check_contract(self) -> None:
+        contract = self._config.contract
+        names = [tool.name for tool in self._toolbox.definitions]
+        if contract is not None and (absent := contract.out_of_reach(names)):
+            raise ConfigError(f"contract: {unknown('tool', absent[0][0].tool, names)}")
 
     async def run(
         self,
@@ -205,7 +215,9 @@ class ToolLoopRunner:
         )
         conversation = self._prompt.conversation(run.config, toolbox, recorder.emit)
         conversation.show = watch
-        return Session(run, conversation, dispatcher, recorder, policy_error)
+        session = Session(run, conversation, dispatcher, recorder, policy_error)
+        session.accept_final = self._accept_final
+        return session
 
     def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:
         """Let the mode, and the application's policy, hide tools from this run."""

@@ -2,17 +2,22 @@
 
 import asyncio
 import functools
+import inspect
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 
+from surecall.debts import false_finals, owed
 from surecall.dispatch import PolicyBroken, ToolDispatcher
 from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.events import (
     CallEnded,
     CallStarted,
     EmptyFinalRetried,
+    FinalForced,
+    FinalObjected,
     PolicyErred,
     RequestEnded,
     RequestRetried,
@@ -21,17 +26,23 @@ from surecall.events import (
     RunStarted,
     RunStopped,
 )
-from surecall.loop import heard, next_move, ran, refused
+from surecall.loop import heard, next_move, objected, ran, refused
 from surecall.outcome import RunResult, failure, last_text, usage_of
 from surecall.prompt import Conversation, Exchange
-from surecall.state import Ask, Call, Done, Fail, Run
+from surecall.state import Ask, Call, Done, Fail, Move, Run
+from surecall.surface import offers_tools
 from surecall.trace import Recorder, plain_words
-from surecall.types import Assistant, Plan, Problem, ToolCall, ToolResult, User
+from surecall.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
 from surecall.version import __version__
+
+# Says why an answer is not accepted, or None if it is. It may be a coroutine function.
+AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
 
 
 class Session:
     """The asynchronous driver of one run."""
+
+    accept_final: AcceptFinal | None = None
 
     def __init__(
         self,
@@ -58,7 +69,7 @@ class Session:
         """Run the loop to its end; return the result, or raise the error that carries it."""
         self._run = self._begin(self._run)
         async with self._conversation.opened():
-            while isinstance(move := next_move(self._run), Ask | Call):
+            while isinstance(move := await self._next_move(), Ask | Call):
                 match move:
                     case Ask(plan):
                         self._run = await self._ask(self._run, plan)
@@ -66,6 +77,30 @@ class Session:
                         self._run = await self._call(self._run, calls)
                         self._fresh = []
         return self._end(self._run, move)
+
+    async def _next_move(self) -> Move:
+        """Say what must happen next; an answer that the application refuses is not the end."""
+        hook = self.accept_final
+        while isinstance(move := next_move(self._run), Done) and hook is not None:
+            result = RunResult(
+                move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
+            )
+            try:
+                async with asyncio.timeout(self._deadline - time.monotonic()):
+                    reason = await objection_to(result, hook)
+            except TimeoutError:
+                self._run = self._refuse(self._run, _too_late(self._run))
+            except Exception as error:  # noqa: BLE001  # a hook is foreign code
+                self._run = self._refuse(self._run, _hook_fault(error))
+            else:
+                if reason is None:
+                    return move
+                self._recorder.emit(FinalObjected, self._run.turn - 1, reason=reason)
+                self._run = objected(self._run, reason)
+        return move
+
+    def _usage(self) -> Usage:
+        return usage_of(self._recorder.trace)
 
     def _begin(self, run: Run) -> Run:
         self._deadline = time.monotonic() + run.config.run_deadline_s
@@ -124,12 +159,27 @@ class Session:
             ignored_tool_calls=tuple(call.id for call in said.ignored),
         )
         if isinstance(after.last, User):
+            self._followed_up(turn, after, after.last)
+
+    def _followed_up(self, turn: int, after: Run, words: User) -> None:
+        """Record what the loop has said to an answer that does not count."""
+        debt = owed(after)
+        if not words.rung or debt is None:
             self._recorder.emit(
                 EmptyFinalRetried,
                 turn,
                 disable_tools=after.config.fix_empty_final_disable_tools,
                 user_text_bytes=len(after.config.fix_empty_final_user_text.encode()),
             )
+            return
+        self._recorder.emit(
+            FinalForced,
+            turn,
+            rung=words.rung,
+            code=debt.code,
+            message=debt.message,
+            tools=debt.tools,
+        )
 
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
         results = self._fresh = []
@@ -199,7 +249,7 @@ class Session:
         after = refused(run, fault)
         if isinstance(next_move(after), Ask):
             self._recorder.emit(
-                RequestRetried, run.turn, attempt=1, wait_s=0.0, tools_enabled=after.offers_tools
+                RequestRetried, run.turn, attempt=1, wait_s=0.0, tools_enabled=offers_tools(after)
             )
         return after
 
@@ -214,7 +264,8 @@ class Session:
         )
 
     def _end(self, run: Run, move: Done | Fail) -> RunResult:
-        usage = usage_of(self._recorder.trace)
+        usage = self._usage()
+        early = false_finals(run)
         turn = max(run.turn - 1, 0)
         match move:
             case Done(text, stop_reason):
@@ -226,11 +277,18 @@ class Session:
                     usage=usage,
                     any_tool_calls_seen=run.called,
                     any_tool_success_seen=any(result.ok for result in run.results),
+                    false_finals=early,
                 )
                 return RunResult(text, stop_reason, usage, self._recorder.trace, run)
             case Fail(code, message, details):
                 self._recorder.emit(
-                    RunStopped, turn, code=code, message=message, usage=usage, details=details
+                    RunStopped,
+                    turn,
+                    code=code,
+                    message=message,
+                    usage=usage,
+                    details=details,
+                    false_finals=early,
                 )
                 result = RunResult(last_text(run), code, usage, self._recorder.trace, run)
                 raise failure(move, result)
@@ -243,6 +301,22 @@ def _too_late(run: Run) -> Fault:
 
 def _policy_fault(error: BaseException) -> Fault:
     return Fault(ErrorCode.POLICY_ERROR, f"the tool policy raised {type(error).__name__}")
+
+
+def _hook_fault(error: Exception) -> Fault:
+    message = f"accept_final raised {type(error).__name__}: {plain_words(error)}"[:200]
+    return Fault(ErrorCode.POLICY_ERROR, message)
+
+
+async def objection_to(result: RunResult, hook: AcceptFinal) -> str | None:
+    """Ask the application whether it accepts an answer; return its reason if it does not."""
+    verdict = hook(result)
+    reason: Any = await verdict if inspect.isawaitable(verdict) else verdict
+    if reason is None:
+        return None
+    if isinstance(reason, str) and reason.strip():
+        return reason
+    raise TypeError(f"it returned {reason!r:.50}, which is neither None nor a reason")
 
 
 def _check_wanted() -> None:

@@ -5,18 +5,17 @@ must happen next; a driver makes it happen.
 """
 
 from collections.abc import Sequence
-from typing import Self, TypeAlias
+from typing import Final, Self, TypeAlias
 
 import msgspec
 
-from surecall.config import ToolCallingConfig, ToolUseMode
+from surecall.config import ToolCallingConfig
 from surecall.errors import ErrorCode, Fault
 from surecall.types import (
     JSON,
     Assistant,
     Message,
     Plan,
-    Refusal,
     System,
     ToolCall,
     ToolResult,
@@ -55,6 +54,9 @@ class Fail(msgspec.Struct, frozen=True):
 
 Move: TypeAlias = Ask | Call | Done | Fail
 
+# The step of the ladder on which an application's objection stands.
+OBJECTION: Final = "object"
+
 
 class Run(msgspec.Struct, frozen=True):
     """One run: its settings and its transcript. Messages before `start` are earlier history."""
@@ -71,6 +73,10 @@ class Run(msgspec.Struct, frozen=True):
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""
         return msgspec.structs.replace(self, messages=(*self.messages, *messages))
+
+    def until(self, position: int) -> "Run":
+        """Return the run as it was before a message came."""
+        return msgspec.structs.replace(self, messages=self.messages[:position])
 
     def answered(self, results: Sequence[ToolResult]) -> "Run":
         """Return the run with calls of the last turn answered, in the order of the calls."""
@@ -136,18 +142,23 @@ class Run(msgspec.Struct, frozen=True):
     @property
     def nudged(self) -> bool:
         """Whether an empty answer has been asked for again."""
-        return any(isinstance(message, User) and message.nudge for message in self.own)
+        return any(isinstance(message, User) and message.asks for message in self.own)
 
     @property
-    def offers_tools(self) -> bool:
-        """Whether calls are welcome in the coming turn."""
-        if self.config.tool_use_mode is ToolUseMode.DISABLED or not self.tools:
-            return False
-        off = self.config.fix_empty_final_disable_tools
-        return not any(
-            isinstance(message, Refusal) or (off and isinstance(message, User) and message.nudge)
-            for message in self.tail
-        )
+    def answered_calls(self) -> list[tuple[ToolCall, ToolResult]]:
+        """The calls of this run that were answered, each with its answer, in order."""
+        results = {result.call_id: result for result in self.results}
+        return [
+            (call, results[call.id])
+            for message in self.said
+            for call in message.calls
+            if call.id in results
+        ]
+
+    @property
+    def done(self) -> list[ToolCall]:
+        """The calls of this run that succeeded, in order."""
+        return [call for call, result in self.answered_calls if result.ok]
 
     @property
     def calls_per_turn(self) -> int | None:
@@ -162,27 +173,6 @@ class Run(msgspec.Struct, frozen=True):
         """How many tools may run at the same time; one, unless parallel calls were asked for."""
         parallel = self.options.get("parallel_tool_calls") is True
         return self.config.max_concurrent_tools if parallel else 1
-
-    @property
-    def plan(self) -> Plan:
-        """The next request."""
-        tools, choice = self._surface()
-        options = self.options
-        if not tools:
-            # OpenAI refuses the flag in a request without tools.
-            options = {key: options[key] for key in options if key != "parallel_tool_calls"}
-        messages = self.messages if self.system is None else (self.system, *self.messages)
-        return Plan(self.model, messages, tools, choice, options=options)
-
-    def _surface(self) -> tuple[tuple[ToolSpec, ...], str | JSON | None]:
-        if self.offers_tools:
-            return self.tools, self.config.tool_choice
-        # Some routes refuse tool messages in a request without tools: forbid instead of omit.
-        # That is for the request for a final answer, not for a route that refused the tools.
-        forbids = self.config.tools_off_style == "tool_choice_none"
-        if forbids and self.called and isinstance(self.last, User):
-            return self.tools, "none"
-        return (), None
 
     def to_json(self) -> bytes:
         """Write the run down."""

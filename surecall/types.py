@@ -75,10 +75,19 @@ class System(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="syste
 
 
 class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", omit_defaults=True):
-    """What the user said, or (`nudge`) what the loop said in the user's place."""
+    """What the user said, or (`nudge`) what the loop said in the user's place.
+
+    `rung` is the step of the ladder that a premature answer was met with.
+    """
 
     content: str | list[Any]
     nudge: bool = False
+    rung: str = ""
+
+    @property
+    def asks(self) -> bool:
+        """Whether the loop asks for a final answer here, after an empty one."""
+        return self.nudge and not self.rung
 
 
 class Assistant(
@@ -139,7 +148,11 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
-    """Everything one request is made of, before it becomes bytes."""
+    """Everything one request is made of, before it becomes bytes.
+
+    `tools` are on offer now; `known_tools` are all of the run's, for protocols that describe them
+    in words. `may_answer` is off while a final answer would be refused.
+    """
 
     model: str
     messages: tuple[Message, ...]
@@ -147,6 +160,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     tool_choice: str | JSON | None = None
     response_format: JSON | None = None
     options: JSON = {}
+    known_tools: tuple[ToolSpec, ...] = ()
+    may_answer: bool = True
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

@@ -131,6 +131,20 @@ def render_tool(spec: ToolSpec) -> JSON:
     return {"type": "function", "function": function}
 
 
+def named_choice(name: str) -> JSON:
+    """Write the demand that one tool be called."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def chosen_name(choice: str | JSON | None) -> str | None:
+    """Read that demand; nothing if the choice names no tool."""
+    match choice:
+        case {"function": {"name": str(name)}}:
+            return name
+        case _:
+            return None
+
+
 def render_message(message: Message, style: WireStyle) -> JSON | None:
     """Write a message; None for what is never sent (refusals, blank assistant turns)."""
     match message:

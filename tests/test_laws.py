@@ -31,6 +31,7 @@ from surecall.loop import heard, next_move, ran, refused
 from surecall.names import is_legal
 from surecall.prompt import PromptRunner
 from surecall.state import Ask, Call
+from surecall.surface import plan
 from surecall.testing import ScriptedModel, calls, says
 from surecall.types import User
 from tests.spec import proves
@@ -154,7 +155,7 @@ def test_a_run_is_continued_in_another_process_from_what_was_written_down() -> N
     first = ScriptedModel(calls("add", a=1, b=2))
     conversation = PromptRunner(first).conversation(toolbox=REGISTRY)
     run = Run("r", "m", ToolCallingConfig(), (User("1 + 2?"),), tools=(add.spec,))
-    run = heard(run, asyncio.run(conversation.ask(run.plan)).reply)
+    run = heard(run, asyncio.run(conversation.ask(plan(run))).reply)
 
     runner = ToolLoopRunner(client=ScriptedModel(says("3")), model="m", registry=REGISTRY)
     result = asyncio.run(runner.resume(Run.from_json(run.to_json())))

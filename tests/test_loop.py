@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from surecall.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.debts import failures
 from surecall.errors import ErrorCode, Fault
 from surecall.events import Trace
 from surecall.loop import heard, next_move, ran, refused
@@ -18,8 +19,9 @@ from surecall.outcome import (
     last_text,
     usage_of,
 )
-from surecall.policy import failures, streak
+from surecall.policy import streak
 from surecall.state import Ask, Call, Done, Fail, Move, Run
+from surecall.surface import offers_tools
 from surecall.types import (
     JSON,
     Assistant,
@@ -107,7 +109,7 @@ def test_history_before_the_start_counts_for_nothing() -> None:
     earlier = (User("go"), Assistant("", (CALL,)), answer(CALL, ok=False), User("", nudge=True))
     run = Run("r", "m", ToolCallingConfig(max_turns=1), earlier, start=4, tools=TOOLS)
     assert (run.turn, run.called, run.nudged, run.last, run.results) == (0, False, False, None, [])
-    assert run.offers_tools
+    assert offers_tools(run)
     assert streak(run, CALL) == 0
     assert plan_of(run).messages == earlier
 
@@ -151,7 +153,7 @@ def test_calls_without_an_offer_are_dropped() -> None:
 def test_an_empty_final_answer_is_asked_for_once_per_run() -> None:
     run = after(begun(), asking(CALL), Reply(" "))
     assert run.last == User(FINAL_ANSWER_REQUEST, nudge=True)
-    assert not run.offers_tools
+    assert not offers_tools(run)
     assert plan_of(run).tools == ()
     run = heard(run, Reply(""))
     assert code_of(next_move(run)) is ErrorCode.EMPTY_FINAL

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "eval": "Measure models: run scenarios many times, and tell which model to use and why.",
     "explain": "Explain a raw response, or a text, in FILE (or - for standard input).",
     "export": "Write the reports of RUN again, all of them or one format, from what is stored.",
+    "local": "Serve the model in a GGUF file on this machine, with llama.cpp.",
     "ls": "List models, profiles, scenarios, presets, faults or runs.",
     "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
     "replay": "Go through a recorded trial again, offline, and tell whether it comes out the same.",

@@ -1,4 +1,4 @@
-"""Where an evaluation takes place: a real endpoint, or the simulator in this process."""
+"""Where an evaluation takes place: an endpoint, a file that is served here, or the simulator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,7 +8,13 @@ import msgspec
 from surecall.catalog import ModelCatalog
 from surecall.eval.matrix import Library, models_at
 from surecall.eval.matrix_cells import Model
-from surecall.eval.settings_endpoint import Endpoint, endpoint_of, headers_of, limits_of
+from surecall.eval.settings_endpoint import (
+    Endpoint,
+    endpoint_of,
+    gguf_of,
+    headers_of,
+    limits_of,
+)
 from surecall.eval.settings_fields import Settings
 from surecall.sampling import SamplingCatalog
 from surecall.simulator.personas import PERSONAS, likeness_of
@@ -28,7 +34,12 @@ class Venue(msgspec.Struct, frozen=True):
 def library_at(endpoint: Endpoint) -> Library:
     """Return the models and profiles that an endpoint has to choose from."""
     catalog = ModelCatalog.builtin()
-    models = simulated_models(catalog) if endpoint.simulated else models_at(endpoint, catalog)
+    if endpoint.simulated:
+        models = simulated_models(catalog)
+    elif endpoint.local:
+        models = (Model(endpoint.model, endpoint.provider),) if endpoint.model else ()
+    else:
+        models = models_at(endpoint, catalog)
     return Library(models, catalog, SamplingCatalog.builtin())
 
 
@@ -49,10 +60,18 @@ def simulated_models(catalog: ModelCatalog) -> tuple[Model, ...]:
 
 @contextmanager
 def venue(settings: Settings) -> Iterator[Venue]:
-    """Open the place that the settings mean; a simulator lives as long as the block."""
+    """Open the place that the settings mean; a server of our own lives as long as the block."""
     endpoint = endpoint_of(settings)
     library = library_at(endpoint)
     limits = limits_of(settings)
+    if endpoint.local:
+        # Imported here, like the simulator below: a list of models needs no server.
+        from surecall.cli.tethered import Tethered, served  # noqa: PLC0415 - see above
+
+        with served(gguf_of(settings)) as server:
+            known = msgspec.structs.replace(endpoint, build=server.build)
+            yield Venue(known, library, Tethered(server, limits))
+        return
     if not endpoint.simulated:
         client = OpenAICompatible(
             endpoint.base_url,
@@ -63,7 +82,6 @@ def venue(settings: Settings) -> Iterator[Venue]:
         )
         yield Venue(endpoint, library, client)
         return
-    # Imported here: a list of models needs no server.
     from surecall.simulator.server import Simulator  # noqa: PLC0415 - see above
 
     with Simulator(seed=settings.seed) as simulator:

@@ -157,6 +157,7 @@ def setup_of(planned: PlannedCell, plan: Plan) -> Setup:
         config=planned.config,
         provider=model.provider,
         options=planned.options,
+        contracted=planned.contracted,
         simulated=model.simulated,
         seed=plan.settings.seed,
         extra_attempts=plan.settings.empty_response_retry_count,

@@ -44,6 +44,9 @@ _STRATEGIES: Final[dict[Strategy, tuple[str, ...]]] = {
     "raw": ("raw", "naked", "unoptimized"),
     "baseline": ("baseline", "base", "both"),
     "production": ("production", "prod", "recommended", "both"),
+    "contract": ("contract",),
+    "guided": ("guided",),
+    "guided_contract": ("guided_contract", "small_model"),
 }
 _MATRIX: Final[tuple[Strategy, ...]] = ("baseline", "production")
 _FALLBACKS: Final[tuple[Fallback, ...]] = ("fallback_off", "fallback_on")

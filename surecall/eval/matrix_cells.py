@@ -14,6 +14,7 @@ from surecall.eval.settings import llm_options
 from surecall.eval.settings_fields import Settings
 from surecall.eval.trial import Cell
 from surecall.presets import (
+    CONTRACTED,
     TAG_FALLBACK,
     Strategy,
     content_tag_tool_call_fallback,
@@ -78,6 +79,11 @@ class PlannedCell(msgspec.Struct, frozen=True):
     def without_tools(self) -> bool:
         """Whether the model is offered no tools."""
         return self.config.tool_use_mode is ToolUseMode.DISABLED
+
+    @property
+    def contracted(self) -> bool:
+        """Whether the contracts of scenarios are in force."""
+        return split_strategy(self.cell.strategy)[0] in CONTRACTED
 
 
 class Column(msgspec.Struct, frozen=True):

@@ -7,17 +7,18 @@ counted. The control is left out, as everywhere beside the tool rate.
 
 from collections.abc import Iterable, Mapping
 from itertools import combinations
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
 from surecall.eval.stats import Rate, holm, mcnemar, newcombe
 from surecall.eval.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.presets import Strategy
 
 Outcomes: TypeAlias = Mapping[Key, Status]
 Names: TypeAlias = tuple[str, str]
 
-STRATEGIES: Final = ("raw", "baseline", "production")
+STRATEGIES: Final = get_args(Strategy)
 ALPHA: Final = 0.05
 
 

@@ -73,6 +73,8 @@ def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
     settings = msgspec.structs.asdict(plan.settings)
     del settings["api_key"]
     settings |= {"base_url": endpoint.base_url, "api_prefix": endpoint.api_prefix}
+    if endpoint.build:
+        settings["served_by"] = endpoint.build
     columns = (
         Column(each.cell, each.options, each.config.to_mapping(), each.model.simulated)
         for each in plan.cells

@@ -23,6 +23,7 @@ from typing import Any, Final, Protocol, TypeAlias
 import msgspec
 
 from surecall.config import ToolCallingConfig, ToolUseMode, deep_merge
+from surecall.contract import Contract
 from surecall.errors import ConfigError
 from surecall.eval.trial import CONTROL, Score
 from surecall.outcome import RunResult
@@ -68,7 +69,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     `config` holds settings that replace the cell's, except that `request_overrides` merge into
     them; `options` are further fields of the request. `source` stands for code that is part of
-    the scenario, so that its hash changes when that code does.
+    the scenario, so that its hash changes when that code does. The `contract` is in force under
+    strategies that have one.
     """
 
     id: str
@@ -79,6 +81,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     user: str = ""
     config: JSON = {}
     options: JSON = {}
+    contract: Contract | None = None
     uses_tools: bool = True
     source: str = ""
 
@@ -90,9 +93,11 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         """Whether it is the control, which is never mixed into the tool rate."""
         return self.id == CONTROL
 
-    def adapted(self, config: ToolCallingConfig) -> ToolCallingConfig:
-        """Return a cell's config with this scenario's own settings."""
+    def adapted(self, config: ToolCallingConfig, *, contracted: bool = False) -> ToolCallingConfig:
+        """Return a cell's config with this scenario's own settings, and its contract if wanted."""
         changes = dict(self.config)
+        if contracted:
+            changes["contract"] = self.contract
         overrides = changes.pop("request_overrides", {})
         merged = deep_merge(config.request_overrides, overrides)
         if config.tool_use_mode is ToolUseMode.DISABLED:
@@ -103,7 +108,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     def prompt_hash(self) -> str:
         """A short hash of everything that the scenario itself puts before a model."""
         tools = [tool.spec for tool in self.begin(_NOBODY).registry.definitions]
-        settings = [self.config, self.options, self.source]
+        settings = [self.config, self.options, self.contract, self.source]
         return digest([self.id, self.system, self.user, tools, settings])
 
 
@@ -300,7 +305,7 @@ def _joined(parts: Iterable[bool | None]) -> bool | None:
     return all(known) if known else None
 
 
-def scenario(
+def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     *,
     tags: Iterable[str] = (),
     tools: Tools = (),
@@ -308,6 +313,7 @@ def scenario(
     name: str = "",
     config: JSON | None = None,
     options: JSON | None = None,
+    contract: Contract | None = None,
 ) -> Callable[[Play], Scenario]:
     """Make a scenario of an async function that is given `run`.
 
@@ -330,6 +336,7 @@ def scenario(
             system=system,
             config=chat | (config or {}),
             options=options or {},
+            contract=contract,
             uses_tools=bool(offered),
             source=_source(function),
         )

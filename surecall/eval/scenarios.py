@@ -15,6 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surecall.config import ToolUseMode
+from surecall.contract import Contract
 from surecall.errors import ErrorCode
 from surecall.eval.scenario import Ask, Executor, Made, Scenario, calls_made, is_done
 from surecall.eval.trial import CONTROL, Score
@@ -253,11 +254,14 @@ def _scenario(  # the columns of the table below
         system=system,
         user=user,
         config=config or {},
+        contract=_CONTRACT if plot.course else None,
         uses_tools=plot.course is not None,
         source=f"draft={plot.draft} refusals={plot.refusals}",
     )
 
 
+# What an application would demand: that something was changed, not what was changed into what.
+_CONTRACT = Contract(all_of=(STATE_PATCH,))
 _TYPICAL = ("default", "smoke", "typical")
 
 SCENARIOS: Final = (

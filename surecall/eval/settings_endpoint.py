@@ -8,8 +8,10 @@ import msgspec
 from surecall.capabilities import canonical_provider
 from surecall.endpoint import Limits
 from surecall.errors import ConfigError
-from surecall.eval.settings_fields import OWN, ROUTER, Settings
-from surecall.eval.settings_parse import AUTO, SIMULATOR
+from surecall.eval.settings_fields import LLAMA, OWN, ROUTER, Settings
+from surecall.eval.settings_parse import AUTO, LOCAL, SIMULATOR
+from surecall.family import canonical
+from surecall.gguf import model_id
 from surecall.types import Secret
 
 OPENROUTER_URL: Final = "https://openrouter.ai/api"
@@ -31,7 +33,11 @@ _STRANGER: Final = "custom"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """One endpoint. `explicit` says that its address was given, not taken for granted."""
+    """One endpoint. `explicit` says that its address was given, not taken for granted.
+
+    One that is served here, from a file, is called `local`: it has an address only while it runs,
+    one `model`, and a `build` that is known when it runs.
+    """
 
     base_url: str
     api_prefix: str
@@ -39,19 +45,30 @@ class Endpoint(msgspec.Struct, frozen=True):
     api_key: Secret | None = None
     simulated: bool = False
     explicit: bool = False
+    model: str = ""
+    build: str = ""
+
+    @property
+    def local(self) -> bool:
+        """Whether it is served here, from a file."""
+        return self.base_url == LOCAL
 
 
 def address_of(settings: Settings) -> str:
-    """Return the address to go to, which may be the simulator's word in place of one."""
+    """Return the address to go to; the simulator and a local server have a word in place of one."""
+    if settings.gguf or canonical(settings.endpoint) == LOCAL:
+        return LOCAL
     return settings.base_url or (OPENROUTER_URL if settings.api_key else SIMULATOR)
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
     """Say where to go: to the given address; else to OpenRouter if there is a key for it.
 
-    With neither an address nor a key, the simulator is all there is.
+    A file is served here. With neither of them, the simulator is all there is.
     """
     base_url = address_of(settings)
+    if base_url == LOCAL:
+        return _served_here(settings)
     if base_url == SIMULATOR:
         return Endpoint(SIMULATOR, settings.api_prefix, SIMULATOR, simulated=True)
     provider = canonical_provider(settings.endpoint) if settings.endpoint else _provider(base_url)
@@ -63,6 +80,28 @@ def endpoint_of(settings: Settings) -> Endpoint:
     return Endpoint(
         base_url, settings.api_prefix, provider, settings.api_key, explicit=bool(settings.base_url)
     )
+
+
+def gguf_of(settings: Settings) -> str:
+    """Return the file to serve."""
+    if not settings.gguf:
+        raise ConfigError(f"{LOCAL} means a model that is served here: name its file with --gguf")
+    return settings.gguf
+
+
+def _served_here(settings: Settings) -> Endpoint:
+    """Describe the local server; to no other address may the settings lead at the same time."""
+    if settings.base_url not in {"", LOCAL}:
+        raise ConfigError(
+            "a model that is served here (--gguf) has no --base-url: leave out one of them; for a "
+            f"server that runs already, --endpoint {LLAMA} names its presets"
+        )
+    if settings.gguf and canonical(settings.endpoint) != LOCAL:
+        raise ConfigError(
+            f"--gguf is served by llama.cpp, so --endpoint can only be {LOCAL} or {LLAMA}"
+        )
+    model = model_id(settings.gguf) if settings.gguf else ""
+    return Endpoint(LOCAL, settings.api_prefix, LLAMA, model=model)
 
 
 def is_openrouter(base_url: str) -> bool:
@@ -90,8 +129,10 @@ def headers_of(settings: Settings, endpoint: Endpoint) -> dict[str, str]:
 
 
 def jobs_of(settings: Settings) -> int:
-    """Return how many conversations may run at the same time."""
-    return JOBS if settings.jobs == AUTO else int(settings.jobs)
+    """Return how many conversations may run at the same time: a local server has one slot."""
+    if settings.jobs != AUTO:
+        return int(settings.jobs)
+    return 1 if settings.gguf else JOBS
 
 
 def _provider(base_url: str) -> str:

@@ -8,19 +8,32 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.capabilities import canonical_provider
 from surecall.config import ToolFailurePolicy, ToolUseMode
 from surecall.eval import settings_parse as read
 from surecall.eval.settings_parse import Gate, Reader, Shard
+from surecall.family import canonical
 from surecall.types import JSON, Secret
 
 OWN, ROUTER = "SURECALL_", "OPENROUTER_"
+LLAMA: Final = "llama_cpp"
+_STABLE, _ALL = "stable", "all"
+# A value that cannot be given: none or less is read as no limit.
+_UNSAID: Final = -1.0
+_CLIENT_TIMEOUT_S: Final = 120.0
+# A processor without help takes minutes for what a data centre answers at once.
+_LOCAL_TIMEOUT_S: Final = 600.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to evaluate, where, how often, and what counts. The key is never shown or written."""
+    """What to evaluate, where, how often, and what counts. The key is never shown or written.
+
+    A file to serve (`gguf`) settles what else depends on it: whose presets fit, and that its one
+    model is meant. `local` among the upstream providers means the endpoint: no router has it.
+    """
 
     # What to run
-    model_filter: str = "stable"
+    model_filter: str = _STABLE
     sampling_profile_filter: str = "default"
     scenarios: str = "default"
     strategy_filter: str = "production"
@@ -43,9 +56,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     base_url: str = ""
     api_prefix: str = "/v1"
     endpoint: str = ""
+    gguf: str = ""
     http_referer: str = ""
     x_title: str = ""
-    client_timeout: float | None = 120.0
+    client_timeout: float | None = _UNSAID
     open_timeout: float | None = 10.0
     read_timeout: float | None = None
     # What is asked
@@ -76,6 +90,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     output_dir: str = ".surecall"
     report_dir: str = ""
     verbose: int = 1
+
+    def __post_init__(self) -> None:
+        """Settle what depends on another setting."""
+        settle = msgspec.structs.force_setattr
+        if self.client_timeout == _UNSAID:
+            settle(self, "client_timeout", _LOCAL_TIMEOUT_S if self.gguf else _CLIENT_TIMEOUT_S)
+        if tuple(map(canonical, self.provider_only)) == (read.LOCAL,):
+            settle(self, "provider_only", ())
+            settle(self, "endpoint", self.endpoint or read.LOCAL)
+        if self.gguf and canonical_provider(self.endpoint) in {"", read.LOCAL, LLAMA}:
+            settle(self, "endpoint", read.LOCAL)
+        if self.gguf and self.model_filter == _STABLE:
+            settle(self, "model_filter", _ALL)
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
@@ -237,6 +264,7 @@ _ENDPOINT_OWN = _fields(
         "Whose presets fit the endpoint, when the address does not tell.",
         "shapes",
     ),
+    ("gguf", "--gguf", "FILE", read.text, "A model to serve here with llama.cpp, and to measure."),
     router=False,
 )
 _REQUEST = _fields(

@@ -21,6 +21,7 @@ Reader = Callable[[Any], Any]
 
 AUTO: Final = "auto"
 SIMULATOR: Final = "sim"
+LOCAL: Final = "local"
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
 _NOTHING: Final = frozenset({"none", "off", "0", "false"})

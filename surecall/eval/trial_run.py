@@ -41,7 +41,7 @@ CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 
 
 class Setup(msgspec.Struct, frozen=True, kw_only=True):
-    """What one cell of the matrix means.
+    """What one cell of the matrix means. `contracted` puts the contracts of scenarios in force.
 
     `model` is the id that is sent; `options` are the sampling profile and whatever else goes into
     every request. `extra_attempts` follow a blank reply or a line that broke.
@@ -51,6 +51,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     config: ToolCallingConfig
     provider: str = ""
     options: JSON = {}
+    contracted: bool = False
     simulated: bool = False
     seed: int = 0
     extra_attempts: int = 1
@@ -155,8 +156,8 @@ async def _attempt(
     key: Key, scenario: Scenario, setup: Setup, client: Client, number: int
 ) -> Attempt:
     stage = scenario.begin(world_id(key, setup, number))
+    config = scenario.adapted(setup.config, contracted=setup.contracted)
     runner = _runner(scenario, setup, client, stage)
-    config = scenario.adapted(setup.config)
     try:
         result = await stage.play(runner.run)
     except RunFailed as failure:
@@ -182,7 +183,7 @@ def _runner(scenario: Scenario, setup: Setup, client: Client, stage: Stage) -> T
         model=setup.model,
         registry=stage.registry,
         executor=stage.executor,
-        config=scenario.adapted(setup.config),
+        config=scenario.adapted(setup.config, contracted=setup.contracted),
         system=scenario.system,
         llm_options_defaults=deep_merge(setup.options, scenario.options),
         retry=setup.retry,

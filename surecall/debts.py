@@ -1,0 +1,118 @@
+"""What a run still owes before a final answer counts, and what was said too early.
+
+A debt comes from the mode (a call must be made), from failures that nothing made up for, or from
+the contract. It is derived from the transcript alone; the ladder in `policy` answers it.
+"""
+
+import msgspec
+
+from surecall.config import ToolFailurePolicy, ToolUseMode
+from surecall.contract import Contract, in_words
+from surecall.errors import ErrorCode
+from surecall.state import Run
+from surecall.types import JSON, Assistant, ToolCall
+
+# A call that could never have run is the model's slip, not a failed tool.
+PROTOCOL_CODES = frozenset(
+    {
+        ErrorCode.TOOL_NOT_ALLOWED,
+        ErrorCode.TOOL_CALL_NOT_EXECUTED,
+        ErrorCode.REPEATED_CALL,
+        ErrorCode.TOOL_CALL_LIMIT,
+    }
+)
+
+
+class Debt(msgspec.Struct, frozen=True):
+    """Why a final answer would not count. A success of one of `tools` would bring the run on."""
+
+    code: ErrorCode
+    message: str
+    tools: tuple[str, ...] = ()
+    details: JSON = {}
+
+
+def owed(run: Run) -> Debt | None:
+    """Say what a run still owes; nothing if a final answer would count now."""
+    contract = run.config.contract
+    if contract is not None and (missing := contract.missing(run.done)):
+        message = f"the contract is not met, missing is: {in_words(missing)}"
+        details = {"missing": [[str(need) for need in needs] for needs in missing]}
+        return Debt(
+            ErrorCode.CONTRACT_UNMET, message, _next_tools(run, contract), details | _failed(run)
+        )
+    return _unmet(run) if run.config.tool_use_mode is ToolUseMode.ENFORCED else None
+
+
+def _next_tools(run: Run, contract: Contract) -> tuple[str, ...]:
+    offered = {spec.name for spec in run.tools}
+    return tuple(name for name in contract.next_tools(run.done) if name in offered)
+
+
+def _unmet(run: Run) -> Debt | None:
+    """Say what an enforced run owes, whatever the contract."""
+    if not run.called:
+        return Debt(ErrorCode.NO_TOOL_CALLS, "the model answered without calling any tool")
+    details = _failed(run)
+    failed = tuple(details["failed_tools"])
+    if run.config.tool_failure_policy is ToolFailurePolicy.FATAL and failed:
+        message = f"tools failed and were not repaired: {', '.join(failed)}"
+        offered = {spec.name for spec in run.tools}
+        tools = tuple(name for name in failed if name in offered)
+        return Debt(ErrorCode.TOOL_ERROR, message, tools, details)
+    if not any(result.ok for result in run.results):
+        return Debt(ErrorCode.TOOL_ERROR, "no tool call succeeded", details=details)
+    return None
+
+
+def _failed(run: Run) -> JSON:
+    failed, superseded = failures(run)
+    return {
+        "tool_failure_policy": run.config.tool_failure_policy.value,
+        "failed_tools": sorted({call.name for call in failed}),
+        "superseded_tools": sorted({call.name for call in superseded}),
+    }
+
+
+def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
+    """Return the calls that failed for good, and those that a success made up for.
+
+    A success makes up for a failure when it came later from the same tool, or at any time from
+    the very same call.
+    """
+    pairs = run.answered_calls
+    last_success = {call.name: at for at, (call, result) in enumerate(pairs) if result.ok}
+    done = [call for call, result in pairs if result.ok]
+    failed: list[ToolCall] = []
+    superseded: list[ToolCall] = []
+    for position, (call, result) in enumerate(pairs):
+        slip = not result.executed and PROTOCOL_CODES.intersection(result.error_codes)
+        if result.ok or slip:
+            continue
+        redeemed = last_success.get(call.name, -1) > position or any(
+            same_call(call, other) for other in done
+        )
+        (superseded if redeemed else failed).append(call)
+    return failed, superseded
+
+
+def same_call(call: ToolCall, other: ToolCall) -> bool:
+    """Whether a call was made before: the same tool with the same arguments."""
+    return (
+        call.name == other.name
+        and call.arguments == other.arguments
+        # What could not be read is empty here; its size tells one attempt from another.
+        and (call.arguments_bytes == other.arguments_bytes or bool(call.arguments))
+        and not other.ignored
+    )
+
+
+def false_finals(run: Run) -> int:
+    """Count the answers that came while something was owed: "Done." with nothing done."""
+    return sum(
+        isinstance(said, Assistant)
+        and not said.calls
+        and bool(said.text.strip())
+        and owed(run.until(position)) is not None
+        for position, said in enumerate(run.messages[run.start :], start=run.start)
+    )

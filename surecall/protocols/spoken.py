@@ -1,0 +1,109 @@
+"""Tools, calls and results put into words, for protocols that use no fields of the endpoint.
+
+The transcript itself does not change: what is rewritten is only what is sent. A message that stands
+where it stood is the very same object again, so that it need not be written anew.
+"""
+
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from surecall.types import (
+    JSON,
+    Assistant,
+    Message,
+    Plan,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+
+
+class Manner(msgspec.Struct, frozen=True):
+    """How a protocol says things. `form` is what binds the reply, if anything does."""
+
+    opening: Callable[[tuple[ToolSpec, ...]], str]
+    call: Callable[[ToolCall], str]
+    result: Callable[[ToolResult], str]
+    answer: Callable[[str], str]
+    form: Callable[[Plan], JSON | None]
+
+
+class Speaker:
+    """Goes with one conversation, and remembers how it has put things."""
+
+    def __init__(self, manner: Manner) -> None:
+        self._manner = manner
+        self._said: list[tuple[Message, Message]] = []
+        self._opened: tuple[System | None, tuple[ToolSpec, ...], System] | None = None
+
+    def __call__(self, plan: Plan) -> Plan:
+        """Return the plan in words. Without tools there is nothing to put into words."""
+        if not plan.known_tools:
+            return plan
+        first = plan.messages[0] if plan.messages else None
+        system = first if isinstance(first, System) else None
+        rest = plan.messages if system is None else plan.messages[1:]
+        options = {key: item for key, item in plan.options.items() if key != "parallel_tool_calls"}
+        return msgspec.structs.replace(
+            plan,
+            messages=(self._opening(system, plan.known_tools), *_merged(self._words(rest))),
+            tools=(),
+            tool_choice=None,
+            response_format=self._manner.form(plan),
+            options=options,
+        )
+
+    def _opening(self, system: System | None, tools: tuple[ToolSpec, ...]) -> System:
+        """Describe the tools after what the application says."""
+        known = self._opened
+        if known is None or known[0] is not system or known[1] is not tools:
+            text = "" if system is None else f"{system.text}\n\n"
+            self._opened = known = (system, tools, System(text + self._manner.opening(tools)))
+        return known[2]
+
+    def _words(self, messages: tuple[Message, ...]) -> list[Message]:
+        said = self._said
+        for position, message in enumerate(messages):
+            if position < len(said) and said[position][0] is message:
+                continue
+            del said[position:]
+            said.append((message, self._in_words(message)))
+        del said[len(messages) :]
+        return [spoken for _, spoken in said]
+
+    def _in_words(self, message: Message) -> Message:
+        match message:
+            case Assistant(calls=(_, *_)):
+                text = "\n".join(map(self._manner.call, message.calls))
+                return msgspec.structs.replace(message, text=text, calls=(), dropped=())
+            case Assistant() if message.text.strip():
+                return msgspec.structs.replace(message, text=self._manner.answer(message.text))
+            case ToolResult():
+                return User(self._manner.result(message))
+            case _:
+                return message
+
+
+def _merged(messages: Iterable[Message]) -> list[Message]:
+    """Put what stands on the user's side in a row into one message; many templates demand it."""
+    merged: list[Message] = []
+    for message in messages:
+        before = merged[-1] if merged else None
+        if isinstance(message, User) and isinstance(before, User):
+            merged[-1] = User(_joined(before.content, message.content))
+        else:
+            merged.append(message)
+    return merged
+
+
+def _joined(first: str | list[JSON], second: str | list[JSON]) -> str | list[JSON]:
+    if isinstance(first, str) and isinstance(second, str):
+        return f"{first}\n\n{second}"
+    return [*_parts(first), *_parts(second)]
+
+
+def _parts(content: str | list[JSON]) -> list[JSON]:
+    return [{"type": "text", "text": content}] if isinstance(content, str) else content

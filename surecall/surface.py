@@ -1,0 +1,74 @@
+"""What the next request offers: all tools, the few that may come next, or none.
+
+a debt, on the step `require`   ─► the tools that would bring the run on, and a call is demanded
+the contract is met             ─► no tools, the answer alone is wanted
+an empty answer asked for again ─► no tools, unless the config says otherwise
+anything else                   ─► the run's tools, as the config offers them
+"""
+
+from surecall.config import REQUIRE, ToolUseMode
+from surecall.debts import Debt, owed
+from surecall.state import OBJECTION, Run
+from surecall.types import JSON, Plan, Refusal, ToolSpec, User
+from surecall.wire import named_choice
+
+
+def plan(run: Run) -> Plan:
+    """Return the next request."""
+    debt = owed(run)
+    tools, choice = _offer(run, debt)
+    options = run.options
+    if not tools:
+        # OpenAI refuses the flag in a request without tools.
+        options = {key: options[key] for key in options if key != "parallel_tool_calls"}
+    messages = run.messages if run.system is None else (run.system, *run.messages)
+    known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else run.tools
+    return Plan(
+        run.model,
+        messages,
+        tools,
+        choice,
+        options=options,
+        known_tools=known,
+        may_answer=debt is None,
+    )
+
+
+def offers_tools(run: Run) -> bool:
+    """Whether calls are welcome in the coming turn."""
+    if run.config.tool_use_mode is ToolUseMode.DISABLED or not run.tools or finalising(run):
+        return False
+    off = run.config.fix_empty_final_disable_tools
+    return not any(
+        isinstance(message, Refusal) or (off and isinstance(message, User) and message.asks)
+        for message in run.tail
+    )
+
+
+def finalising(run: Run) -> bool:
+    """Whether the contract is met, and nothing but the answer is wanted any more."""
+    contract = run.config.contract
+    if contract is None or not contract.then_finalise or owed(run) is not None:
+        return False
+    # Whoever objects to an answer may want more to be done.
+    return not any(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
+
+
+def _offer(run: Run, debt: Debt | None) -> tuple[tuple[ToolSpec, ...], str | JSON | None]:
+    if offers_tools(run):
+        return _demanded(run, debt) or (run.tools, run.config.tool_choice)
+    # Some routes refuse tool messages in a request without tools: forbid instead of omit.
+    # That is for the request for a final answer, not for a route that refused the tools.
+    forbids = run.config.tools_off_style == "tool_choice_none"
+    if forbids and run.called and not isinstance(run.last, Refusal):
+        return run.tools, "none"
+    return (), None
+
+
+def _demanded(run: Run, debt: Debt | None) -> tuple[tuple[ToolSpec, ...], str | JSON] | None:
+    """Narrow the offer to what may come next, where the ladder has come to demand a call."""
+    last = run.last
+    if debt is None or not isinstance(last, User) or last.rung != REQUIRE:
+        return None
+    tools = tuple(spec for spec in run.tools if spec.name in debt.tools) or run.tools
+    return tools, named_choice(tools[0].name) if len(tools) == 1 else "required"
