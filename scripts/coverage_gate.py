@@ -17,6 +17,7 @@ EDGE = (
     "surecall/eval/store.py",
     "surecall/eval/trial_run.py",
     "surecall/live.py",
+    "surecall/localserver.py",
     "surecall/outages.py",
     "surecall/portal.py",
     "surecall/prompt.py",

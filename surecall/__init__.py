@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from surecall.capabilities import Capabilities, capabilities_for
     from surecall.catalog import ModelCatalog
     from surecall.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
+    from surecall.contract import Contract, Need
     from surecall.dispatch import Decision, ToolDispatcher, ToolPolicy
     from surecall.endpoint import Limits
     from surecall.errors import (
@@ -43,6 +44,7 @@ _HOMES: Final = {
     "capabilities": ("Capabilities", "capabilities_for"),
     "catalog": ("ModelCatalog",),
     "config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
+    "contract": ("Contract", "Need"),
     "dispatch": ("Decision", "ToolDispatcher", "ToolPolicy"),
     "endpoint": ("Limits",),
     "errors": (
@@ -72,6 +74,7 @@ _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in 
 __all__ = [
     "Capabilities",
     "ConfigError",
+    "Contract",
     "Decision",
     "ErrorCode",
     "Event",
@@ -81,6 +84,7 @@ __all__ = [
     "LimitExceeded",
     "Limits",
     "ModelCatalog",
+    "Need",
     "OpenAICompatible",
     "Plan",
     "PromptRunner",

@@ -31,11 +31,16 @@ def lesson_of(fault: Fault, plan: Plan) -> str | None:
             return option
     if STREAM in plan.options and names_streaming(fault.message):
         return STREAM
-    if plan.response_format is not None and names_format(fault.message):
+    if _is_guided(plan) and names_format(fault.message):
         return RESPONSE_FORMAT
     if plan.tools and plan.tool_choice not in SOFT_CHOICES and names_tool_choice(fault.message):
         return TOOL_CHOICE
     return None
+
+
+def _is_guided(plan: Plan) -> bool:
+    # A form that the caller wants is not ours to leave out: the answer would be another one.
+    return plan.response_format is not None and bool(plan.known_tools)
 
 
 def names_tool_choice(message: str) -> bool:
@@ -63,7 +68,8 @@ def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
             if plan.tools and plan.tool_choice not in SOFT_CHOICES:
                 plan = msgspec.structs.replace(plan, tool_choice="auto")
         elif lesson == RESPONSE_FORMAT:
-            plan = msgspec.structs.replace(plan, response_format=None)
+            if _is_guided(plan):
+                plan = msgspec.structs.replace(plan, response_format=None)
         elif lesson in plan.options:
             # Its options are refused without `stream` itself.
             left_out = STREAMED.keys() if lesson == STREAM else {lesson}

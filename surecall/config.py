@@ -59,6 +59,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     # A premature final answer
     contract: Contract | None = None
     final_ladder: tuple[Step, ...] = ()
+    demand_by_name: bool = True
 
     # An empty final answer
     fix_empty_final: bool = True

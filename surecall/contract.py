@@ -15,6 +15,7 @@ import msgspec
 
 from surecall.errors import ConfigError
 from surecall.types import JSON, ToolCall
+from surecall.wire import encode
 
 
 class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -28,8 +29,8 @@ class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         return call.name == self.tool and holds(call.arguments, self.arguments)
 
     def __str__(self) -> str:
-        wanted = ", ".join(f"{key}={value!r}" for key, value in self.arguments.items())
-        return f"{self.tool}({wanted})" if wanted else self.tool
+        wanted = f" with {encode(self.arguments).decode()}" if self.arguments else ""
+        return f"{self.tool}{wanted}"
 
 
 # Each names calls of which one is still missing; more than one where any of them will do.
@@ -54,8 +55,7 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
             items = getattr(self, name)
             if isinstance(items, str):
                 raise ConfigError(f"contract: {name} must be a list of tools, not a text")
-            needs = tuple(Need(item) if isinstance(item, str) else item for item in items)
-            msgspec.structs.force_setattr(self, name, needs)
+            msgspec.structs.force_setattr(self, name, _plain(name, items))
         if not self.needs:
             raise ConfigError("the contract demands nothing: name a tool that must succeed")
         if any(not need.tool.strip() for need in self.needs):
@@ -81,13 +81,24 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         now = missing[: len(missing) - waiting]
         return tuple(dict.fromkeys(need.tool for needs in now for need in needs))
 
-    def out_of_reach(self, offered: Sequence[str]) -> tuple[Missing, ...]:
-        """Return what cannot be done with the tools that are on offer."""
+    def out_of_reach(
+        self, offered: Sequence[str], done: Sequence[ToolCall] = ()
+    ) -> tuple[Missing, ...]:
+        """Return what is missing, and cannot be done with the tools that are on offer."""
         return tuple(
             missing
-            for missing in self.missing(())
+            for missing in self.missing(done)
             if not any(need.tool in offered for need in missing)
         )
+
+
+def _plain(name: str, items: Any) -> tuple[Need, ...]:
+    """Copy needs as the JSON that they will be when the contract is read back."""
+    try:
+        needs = msgspec.json.decode(msgspec.json.encode(items), type=tuple[Need | str, ...])
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"contract: {name}: {error}") from None
+    return tuple(_needs(needs))
 
 
 def _needs(items: Sequence[Need | str]) -> Iterator[Need]:
@@ -117,5 +128,7 @@ def holds(value: Any, wanted: Any) -> bool:
     """Whether a JSON value holds another: objects may have more keys, all else must be equal."""
     if isinstance(value, dict) and isinstance(wanted, dict):
         return all(key in value and holds(value[key], item) for key, item in wanted.items())
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(holds, value, wanted))
     # In JSON, true is not 1.
     return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)

@@ -24,10 +24,14 @@ PROTOCOL_CODES = frozenset(
 
 
 class Debt(msgspec.Struct, frozen=True):
-    """Why a final answer would not count. A success of one of `tools` would bring the run on."""
+    """Why a final answer would not count: for people, and (`wanted`) for the model.
+
+    A success of one of `tools` would bring the run on.
+    """
 
     code: ErrorCode
     message: str
+    wanted: str
     tools: tuple[str, ...] = ()
     details: JSON = {}
 
@@ -36,12 +40,20 @@ def owed(run: Run) -> Debt | None:
     """Say what a run still owes; nothing if a final answer would count now."""
     contract = run.config.contract
     if contract is not None and (missing := contract.missing(run.done)):
-        message = f"the contract is not met, missing is: {in_words(missing)}"
+        words = in_words(missing)
         details = {"missing": [[str(need) for need in needs] for needs in missing]}
         return Debt(
-            ErrorCode.CONTRACT_UNMET, message, _next_tools(run, contract), details | _failed(run)
+            ErrorCode.CONTRACT_UNMET,
+            f"the contract is not met, missing is: {words}",
+            _success(words),
+            _next_tools(run, contract),
+            details | _failed(run),
         )
     return _unmet(run) if run.config.tool_use_mode is ToolUseMode.ENFORCED else None
+
+
+def _success(words: str) -> str:
+    return f"a successful call of {words}"
 
 
 def _next_tools(run: Run, contract: Contract) -> tuple[str, ...]:
@@ -52,16 +64,19 @@ def _next_tools(run: Run, contract: Contract) -> tuple[str, ...]:
 def _unmet(run: Run) -> Debt | None:
     """Say what an enforced run owes, whatever the contract."""
     if not run.called:
-        return Debt(ErrorCode.NO_TOOL_CALLS, "the model answered without calling any tool")
+        message = "the model answered without calling any tool"
+        return Debt(ErrorCode.NO_TOOL_CALLS, message, "a call of a tool")
     details = _failed(run)
     failed = tuple(details["failed_tools"])
     if run.config.tool_failure_policy is ToolFailurePolicy.FATAL and failed:
-        message = f"tools failed and were not repaired: {', '.join(failed)}"
+        words = ", ".join(failed)
+        message = f"tools failed and were not repaired: {words}"
         offered = {spec.name for spec in run.tools}
         tools = tuple(name for name in failed if name in offered)
-        return Debt(ErrorCode.TOOL_ERROR, message, tools, details)
+        return Debt(ErrorCode.TOOL_ERROR, message, _success(words), tools, details)
     if not any(result.ok for result in run.results):
-        return Debt(ErrorCode.TOOL_ERROR, "no tool call succeeded", details=details)
+        message = "no tool call succeeded"
+        return Debt(ErrorCode.TOOL_ERROR, message, _success("a tool"), details=details)
     return None
 
 

@@ -1,6 +1,7 @@
 """Explains a raw answer or a text: what was recognised, what was healed, what was left alone.
 
-It reads as a run would, with the default presets and every dialect, and says why.
+It reads as a run would, with the default presets and every dialect, and says why. A text that is
+one whole object of the guided protocol is read as a guided run would read it.
 """
 
 from collections.abc import Sequence
@@ -13,10 +14,15 @@ from surecall.errors import ErrorCode, Fault
 from surecall.pipeline import inbound
 from surecall.presets import content_tag_tool_call_fallback, default_tool_calling
 from surecall.registry import ToolRegistry
-from surecall.types import JSON, Plan, Reply, ToolCall
+from surecall.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire import decode, text_of
 
+GUIDED = "guided_reply"
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
+
+
+# The protocol reads nothing where no tool is known at all.
+_SOME_TOOL = (ToolSpec("-", "", {}),)
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -38,14 +44,16 @@ def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
     answer = {"choices": [{"message": {"content": text}}]} if body is None else body
     registry = ToolRegistry(tools)
     specs = tuple(tool.spec for tool in registry.definitions)
-    reply = inbound(answer, Plan("", (), specs), _config(), registry)
+    content = text if body is None else _content(body)
+    guided = _is_guided(content)
+    plan = Plan("", (), specs, known_tools=specs or _SOME_TOOL)
+    reply = inbound(answer, plan, _config(guided=guided), registry)
     if isinstance(reply, Fault):
         return Explanation(kind, fault=str(reply))
-    content = text if body is None else _content(body)
     left = recover(content, specs, weak=True).passed_over
     return Explanation(
         kind,
-        reply.fired,
+        (*([GUIDED] if guided else []), *reply.fired),
         tuple(_call(call, judged=bool(tools)) for call in reply.calls),
         reply.text,
         tuple({"at": item.start, "text": item.snippet, "reason": item.reason} for item in left),
@@ -53,8 +61,22 @@ def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
     )
 
 
-def _config() -> ToolCallingConfig:
-    return content_tag_tool_call_fallback(default_tool_calling())
+def _config(*, guided: bool) -> ToolCallingConfig:
+    config = content_tag_tool_call_fallback(default_tool_calling())
+    return config.but(call_protocol="guided") if guided else config
+
+
+def _is_guided(content: str) -> bool:
+    """Whether a text is one whole object of the guided protocol, and nothing beside it."""
+    try:
+        value = decode(content.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return False
+    match value:
+        case {"tool": str(), "arguments": dict(), **rest} | {"answer": str(), **rest}:
+            return not rest
+        case _:
+            return False
 
 
 def _body(data: bytes) -> JSON | None:

@@ -17,6 +17,8 @@ HELP: dict[str, str] = {
     "`in_order` list tools, each with arguments if they matter; null demands nothing.",
     "final_ladder": "How an answer that comes too early is met, step by step: `remind` says what "
     "is missing, `require` also demands a call of that. After the last step the run fails.",
+    "demand_by_name": "Where one tool is left to demand, name it in `tool_choice`; off for "
+    "endpoints that refuse or ignore that, it is `required` with this tool alone.",
     "fix_empty_final": "Ask once more when the answer after tool calls is empty; without it a "
     "blank answer is returned, with the stop reason `empty_final`.",
     "fix_empty_final_user_text": "The words of that request.",

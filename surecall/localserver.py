@@ -320,7 +320,13 @@ def build_of(engine: Any) -> str:
     return f"{ENGINE} {engine.__version__}{inner}"
 
 
-def main(arguments: Sequence[str]) -> int:
+def address_of(host: str, listening: str) -> str:
+    """Return the address of a server that says where it listens; IPv6 needs brackets there."""
+    port = listening.rpartition(":")[2]
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def main(arguments: Sequence[str]) -> int:  # pragma: no cover  # in the child
     """Be the child: serve until the parent is gone."""
     job = msgspec.json.decode(arguments[0], type=Job)
     # Native code may print what it likes; the parent hears only what is meant for it.
@@ -333,16 +339,17 @@ def main(arguments: Sequence[str]) -> int:
     except Exception as error:  # noqa: BLE001 - it comes from native code, and the parent tells it
         _say(answers, Ready(problem=str(error)))
         return 1
-    _say(answers, Ready(server.listening_address, build_of(engine)))
+    url = address_of(job.serving.host, server.listening_address)
+    _say(answers, Ready(url, build_of(engine)))
     threading.Event().wait()
     return 0
 
 
-def _say(answers: int, ready: Ready) -> None:
+def _say(answers: int, ready: Ready) -> None:  # pragma: no cover  # in the child
     os.write(answers, msgspec.json.encode(ready) + b"\n")
 
 
-def _end_with_parent() -> None:
+def _end_with_parent() -> None:  # pragma: no cover  # in the child
     """End when standard input does: the parent holds its other end, and never writes."""
     threading.Thread(target=_end_at_eof, daemon=True).start()
     if sys.platform == "linux":
@@ -358,11 +365,11 @@ def _end_with_parent() -> None:
             os._exit(1)
 
 
-def _end_at_eof() -> None:
+def _end_at_eof() -> None:  # pragma: no cover  # in the child
     while os.read(_STDIN, 1):
         pass
     os._exit(1)
 
 
-if __name__ == "__main__":
+if __name__ == "__main__":  # pragma: no cover  # in the child
     sys.exit(main(sys.argv[1:]))

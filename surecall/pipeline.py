@@ -78,7 +78,7 @@ class Composer:
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
         self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
         # Puts a plan into the words of the call protocol.
-        self.speak = speaker(config.call_protocol)
+        self.speak = speaker(config.call_protocol, config.max_tool_args_bytes)
 
     def compose(self, plan: Plan) -> Request:
         """Write one request, of a plan that is in the words of the protocol."""
@@ -258,5 +258,7 @@ def _unknown_tool(name: str, toolbox: Toolbox) -> Problem:
 
 def _cut_off(call: ToolCall) -> ToolCall:
     """Refuse a call of a reply that did not reach its end, even if it looks complete."""
+    if call.problem is not None and call.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE:
+        return call  # what was written by then is too much already
     problem = truncated(Arguments(call.arguments, call.arguments_bytes)).problem
     return msgspec.structs.replace(call, problem=problem)

@@ -93,7 +93,9 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     if debt is not None and (step := _next_step(run, debt)):
         return (User(_corrected(debt), nudge=True, rung=step),)
     empty = not said.text.strip() and run.called and not run.nudged
-    if empty and run.config.fix_empty_final:
+    # Whoever owes something could not repay it without tools.
+    useful = debt is None or not run.config.fix_empty_final_disable_tools
+    if empty and useful and run.config.fix_empty_final:
         return (User(run.config.fix_empty_final_user_text, nudge=True),)
     return ()
 
@@ -112,8 +114,10 @@ def _next_step(run: Run, debt: Debt) -> str | None:
 
 
 def _corrected(debt: Debt) -> str:
-    tools = f" Call {' or '.join(debt.tools)} now." if debt.tools else " Call a tool now."
-    return f"This is not finished: {debt.message}.{tools} Do not answer before it has succeeded."
+    return (
+        f"This is not finished. Still missing: {debt.wanted}. "
+        "Make the call now, and answer when it has succeeded."
+    )
 
 
 def objection(run: Run, reason: str) -> Message:
@@ -165,7 +169,7 @@ def _out_of_reach(run: Run) -> Fail | None:
         return None
     offers = run.config.tool_use_mode is not ToolUseMode.DISABLED
     offered = [spec.name for spec in run.tools] if offers else []
-    missing = run.config.contract.out_of_reach(offered)
+    missing = run.config.contract.out_of_reach(offered, run.done)
     if not missing:
         return None
     message = f"the contract needs tools that are not on offer: {in_words(missing)}"
@@ -185,6 +189,7 @@ def _may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
     refusals = sum(isinstance(message, Refusal) for message in run.tail)
     return (
         run.config.tool_use_mode is ToolUseMode.RELAXED
+        and owed(run) is None
         and refusal.fault.code is ErrorCode.NO_TOOL_USE_ENDPOINT
         and refusals <= run.config.fallback_retry_count
     )

@@ -66,12 +66,15 @@ PROVIDER_CHANGES: dict[str, JSON] = {
     "gemini": {"name_tool_messages": True},
     "groq": {"echo_fields": ()},
     "fireworks": {"echo_fields": ("reasoning_content",)},
-    "cerebras": {"echo_fields": ()},
+    "cerebras": {"echo_fields": (), "demand_by_name": False},
+    "ollama": {"demand_by_name": False},
+    "lm_studio": {"demand_by_name": False},
 }
 PROVIDER_WORKAROUNDS = {
     "mistral": "mistral_compat",
     "deepseek": "deepseek_openrouter_compat",
     "gemini": "gemini_openrouter_compat",
+    "llama_cpp": "llama_cpp_compat",
 }
 
 
@@ -99,6 +102,13 @@ def gemini_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConf
 def mistral_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     """Send short call ids and named tool messages, and no user message right after a tool's."""
     return config.but(short_call_ids=True, name_tool_messages=True, bridge_user_after_tool=True)
+
+
+@PRESET.register
+def llama_cpp_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send schemas that llama.cpp can read, and no demand by name, which it ignores."""
+    transforms = union(config.tool_transforms, ("openai_tools_untyped_to_any_type",))
+    return config.but(tool_transforms=transforms, demand_by_name=False)
 
 
 @PRESET.register

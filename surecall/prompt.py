@@ -199,7 +199,7 @@ class Conversation:
             self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
             # Who has begun to answer does not refuse the request.
             lesson = None if self._in_stream else lesson_of(fault, sent)
-            if lesson is not None:
+            if lesson is not None and lesson not in lessons:
                 learned += 1
                 lessons = (*lessons, lesson)
                 runner.lessons[plan.model] = lessons

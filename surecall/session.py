@@ -82,22 +82,27 @@ class Session:
         """Say what must happen next; an answer that the application refuses is not the end."""
         hook = self.accept_final
         while isinstance(move := next_move(self._run), Done) and hook is not None:
-            result = RunResult(
-                move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
-            )
-            try:
-                async with asyncio.timeout(self._deadline - time.monotonic()):
-                    reason = await objection_to(result, hook)
-            except TimeoutError:
-                self._run = self._refuse(self._run, _too_late(self._run))
-            except Exception as error:  # noqa: BLE001  # a hook is foreign code
-                self._run = self._refuse(self._run, _hook_fault(error))
+            reason = await self._objection(move, hook)
+            if reason is None:
+                return move
+            if isinstance(reason, Fault):
+                self._run = self._refuse(self._run, reason)
             else:
-                if reason is None:
-                    return move
                 self._recorder.emit(FinalObjected, self._run.turn - 1, reason=reason)
                 self._run = objected(self._run, reason)
         return move
+
+    async def _objection(self, move: Done, hook: AcceptFinal) -> str | Fault | None:
+        """Return why an answer is not accepted; a fault if the application could not tell."""
+        result = RunResult(
+            move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
+        )
+        clock = asyncio.timeout(self._deadline - time.monotonic())
+        try:
+            async with clock:
+                return await objection_to(result, hook)
+        except Exception as error:  # noqa: BLE001  # a hook is foreign code
+            return _too_late(self._run) if clock.expired() else _hook_fault(error)
 
     def _usage(self) -> Usage:
         return usage_of(self._recorder.trace)

@@ -8,8 +8,9 @@ anything else                   ─► the run's tools, as the config offers the
 
 from surecall.config import REQUIRE, ToolUseMode
 from surecall.debts import Debt, owed
+from surecall.errors import ErrorCode
 from surecall.state import OBJECTION, Run
-from surecall.types import JSON, Plan, Refusal, ToolSpec, User
+from surecall.types import JSON, Plan, Refusal, ToolResult, ToolSpec, User
 from surecall.wire import named_choice
 
 
@@ -31,7 +32,21 @@ def plan(run: Run) -> Plan:
         options=options,
         known_tools=known,
         may_answer=debt is None,
+        reminder="" if debt is None else _reminder(run, debt),
     )
+
+
+def _reminder(run: Run, debt: Debt) -> str:
+    """Say what is missing to a model that goes round in circles.
+
+    It repeats itself, or has done what it was to do, but not as the contract wants it.
+    """
+    results = [item for item in run.tail if isinstance(item, ToolResult)]
+    stuck = any(
+        ErrorCode.REPEATED_CALL in result.error_codes or (result.ok and result.name in debt.tools)
+        for result in results
+    )
+    return f"Not finished yet. Still missing: {debt.wanted}." if stuck else ""
 
 
 def offers_tools(run: Run) -> bool:
@@ -71,4 +86,5 @@ def _demanded(run: Run, debt: Debt | None) -> tuple[tuple[ToolSpec, ...], str | 
     if debt is None or not isinstance(last, User) or last.rung != REQUIRE:
         return None
     tools = tuple(spec for spec in run.tools if spec.name in debt.tools) or run.tools
-    return tools, named_choice(tools[0].name) if len(tools) == 1 else "required"
+    named = len(tools) == 1 and run.config.demand_by_name
+    return tools, named_choice(tools[0].name) if named else "required"

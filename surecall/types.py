@@ -151,7 +151,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     """Everything one request is made of, before it becomes bytes.
 
     `tools` are on offer now; `known_tools` are all of the run's, for protocols that describe them
-    in words. `may_answer` is off while a final answer would be refused.
+    in words. `may_answer` is off while a final answer would be refused; `reminder` says why, where
+    the model seems not to know.
     """
 
     model: str
@@ -162,6 +163,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     options: JSON = {}
     known_tools: tuple[ToolSpec, ...] = ()
     may_answer: bool = True
+    reminder: str = ""
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

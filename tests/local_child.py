@@ -40,6 +40,9 @@ class Handler(BaseHTTPRequestHandler):
         self.rfile.read(int(self.headers["Content-Length"]))
         if self.behaviour == "crashes":
             os.kill(os.getpid(), signal.SIGKILL)
+        if self.behaviour == "hangs up":
+            self.connection.close()
+            return
         self._send(401 if "Authorization" in self.headers else 200, ANSWER)
 
     def _send(self, status: int, body: dict[str, Any]) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from surecall.cli import check
+from surecall.eval.probe import UNHEARD_OF
 from surecall.eval.settings_fields import FIELDS
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedProvider, calls, failure, hangs, raw, says
@@ -14,6 +15,18 @@ from tests.commands import HOSTILE, Run, command_line, one_line
 
 KEY = "sk-or-v1-0123456789abcdef"
 MODEL = ("-m", "my-model")
+BOUND = json.dumps({"tool": "echo", "arguments": {"text": UNHEARD_OF}})
+TAGGED = '<tool_call>{"name": "echo", "arguments": {"text": "hello"}}</tool_call>'
+TRIED = (calls("echo", text="hello"), says("Done."))
+# The replies of an endpoint that honours all protocols, in the order in which it is asked.
+NATIVE, GUIDED, PROMPTED = calls("echo", text="hello"), says(BOUND), says(TAGGED)
+PROBED = (NATIVE, GUIDED, PROMPTED)
+
+
+def protocols_in(out: str) -> dict[str, str]:
+    lines = [line.partition("  ") for line in out.splitlines()]
+    names = ("native", "guided", "prompted")
+    return {name: said.strip() for name, _, said in lines if name in names}
 
 
 @pytest.fixture(name="run")
@@ -87,7 +100,7 @@ def test_a_proxy_is_shown_without_its_password(run: Run, monkeypatch: pytest.Mon
 
 
 def test_one_small_tool_call_goes_the_way_of_an_evaluation(run: Run) -> None:
-    with ScriptedProvider(calls("echo", text="hello"), says("Done.")) as provider:
+    with ScriptedProvider(*TRIED, *PROBED) as provider:
         code, out, err = run(
             "check", *MODEL, "--base-url", provider.url, "--temperature", "0.5", "--top-k", "4"
         )
@@ -106,7 +119,7 @@ def test_offline_sends_nothing(run: Run) -> None:
 
 
 def test_a_model_that_calls_nothing_is_told_but_not_blamed(run: Run) -> None:
-    with ScriptedProvider(says("Hello!")) as provider:
+    with ScriptedProvider(says("Hello!"), *PROBED) as provider:
         code, out, _ = run("check", *MODEL, "--base-url", provider.url)
     assert code == 0
     assert "ok: my-model answered without a call, in " in out
@@ -122,12 +135,13 @@ def test_a_model_that_never_ends_shows_that_the_endpoint_works(run: Run) -> None
 def test_where_tools_are_off_none_is_offered(run: Run) -> None:
     with ScriptedProvider(says("Done.")) as provider:
         arguments = ("--base-url", provider.url, "--tool-use-mode", "disabled")
-        assert run("check", *MODEL, *arguments)[0] == 0
-    assert "tools" not in provider.requests[0]
+        code, out, _ = run("check", *MODEL, *arguments)
+    assert (code, protocols_in(out)) == (0, {})
+    assert ["tools" in request for request in provider.requests] == [False]
 
 
 def test_an_allowlist_of_tools_does_not_hide_the_small_one(run: Run) -> None:
-    with ScriptedProvider(calls("echo", text="hello"), says("Done.")) as provider:
+    with ScriptedProvider(*TRIED, *PROBED) as provider:
         arguments = ("--base-url", provider.url, "--tool-allowlist", "state_get")
         assert "called the tool" in run("check", *MODEL, *arguments)[1]
 
@@ -195,11 +209,14 @@ def test_an_endpoint_that_is_too_slow_is_exit_code_three(run: Run) -> None:
 def test_nobody_waits_longer_than_a_moment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(check, "_LONGEST_S", 0.3)
     slow = lambda _: hangs(20)  # noqa: E731  # an item of a script
-    with ScriptedProvider(calls("echo", text="hello"), slow) as provider:
-        code, _, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0")
+    with ScriptedProvider(calls("echo", text="hello"), slow, *PROBED) as provider:
+        code, out, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0")
 
     assert code == 3
     assert "DEADLINE_EXCEEDED" in one_line(err)
+    # It answers, so that it can be asked otherwise.
+    assert "ok:" not in out
+    assert protocols_in(out).keys() == {"native", "guided", "prompted"}
 
 
 def test_misspelt_names_are_found_without_a_request(run: Run) -> None:
@@ -221,10 +238,16 @@ def test_the_document_holds_settings_endpoint_and_outcome(run: Run) -> None:
     assert found["endpoint"]["simulated"] is True
     assert found["selected"]["models"] == ["sim/clean"]
     assert (found["request"]["ok"], found["request"]["model"]) == (True, "sim/clean")
+    assert found["protocols"] == [
+        {"protocol": "native", "works": True, "said": "called echo, structured"},
+        {"protocol": "guided", "works": True, "said": "reply bound to the schema"},
+        {"protocol": "prompted", "works": True, "said": "wrote a call as text"},
+    ]
     with ScriptedProvider(failure(401)) as provider:
         code, out, err = run("check", "--json", *MODEL, "--base-url", provider.url)
     found = json.loads(out)
     assert (code, found["request"]["ok"]) == (2, False)
     assert found["request"]["fault"]["code"] == "AUTH"
+    assert found["protocols"] is None
     one_line(err)
     assert json.loads(run("check", "--json", "--offline")[1])["request"] is None

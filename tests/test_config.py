@@ -3,7 +3,7 @@
 import json
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args
 
 import msgspec
 import pytest
@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ToolCallingConfig, ToolFailurePolicy, ToolUseMode
-from surecall.config import FAMILIES, deep_merge, names_in, union
+from surecall.config import FAMILIES, Step, deep_merge, names_in, union
+from surecall.protocols import CallProtocol
 from surecall.types import JSON
 from surecall.wire import RESERVED_OPTIONS, WireStyle
 from tests.spec import proves
@@ -25,10 +26,12 @@ LIMITS = [
     "tool_timeout_s",
     "run_deadline_s",
 ]
-LISTS = [name for name in FIELDS if isinstance(getattr(DEFAULT, name), tuple)]
+LADDER = "final_ladder"
+LISTS = [name for name in FIELDS if isinstance(getattr(DEFAULT, name), tuple) and name != LADDER]
 
+FINITE = st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(),
+    st.none() | st.booleans() | st.integers() | FINITE | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
     max_leaves=6,
 )
@@ -39,6 +42,19 @@ OPTIONS = st.dictionaries(
 )
 NAMES = st.lists(st.text(min_size=1).map(str.strip).filter(bool), max_size=3)
 COUNTS = st.integers(1, 10**12)
+NEEDS = st.lists(
+    st.text(min_size=1).filter(str.strip)
+    | st.fixed_dictionaries(
+        {"tool": st.text(min_size=1).filter(str.strip)},
+        optional={"arguments": st.dictionaries(st.text(), JSON_VALUES, max_size=2)},
+    ),
+    min_size=1,
+    max_size=2,
+)
+CONTRACTS = st.fixed_dictionaries(
+    {"all_of": NEEDS},
+    optional={"any_of": NEEDS, "in_order": NEEDS, "then_finalise": st.booleans()},
+)
 
 
 @st.composite
@@ -54,6 +70,9 @@ def changes(draw: st.DrawFn) -> JSON:
         "tool_failure_policy": st.sampled_from(ToolFailurePolicy),
         "policy_error_mode": st.sampled_from(["deny", "allow", "raise"]),
         "tools_off_style": st.sampled_from(["omit", "tool_choice_none"]),
+        "call_protocol": st.sampled_from(get_args(CallProtocol)),
+        LADDER: st.lists(st.sampled_from(get_args(Step)), max_size=3),
+        "contract": st.none() | CONTRACTS,
         "tool_allowlist": st.none() | NAMES,
         "tool_choice": st.sampled_from(["auto", "none", {"type": "function"}]),
         "fix_empty_final_user_text": st.text(min_size=1).filter(str.strip),
@@ -107,6 +126,7 @@ DEFAULTS: JSON = {
     "call_protocol": "native",
     "contract": None,
     "final_ladder": (),
+    "demand_by_name": True,
     "fix_empty_final": True,
     "fix_empty_final_user_text": "Please give your final answer now, as plain text.",
     "fix_empty_final_disable_tools": True,
@@ -283,10 +303,11 @@ def test_overrides_that_json_cannot_carry_are_refused() -> None:
     assert sentence.startswith("request_overrides cannot be written as JSON: ")
 
 
-@pytest.mark.parametrize("field", [*LISTS, "tool_allowlist"])
+@pytest.mark.parametrize("field", [*LISTS, "tool_allowlist", LADDER])
 def test_a_list_may_be_written_with_commas_and_blanks_do_not_count(field: str) -> None:
     family = FAMILIES.get(field)
-    names = family.names[:2] if family else ("a", "b")
+    plain = get_args(Step) if field == LADDER else ("a", "b")
+    names = family.names[:2] if family else plain
     forms: tuple[Any, ...] = (" , ".join((*names, "")), [f" {name} " for name in names] + [" "])
 
     for form in forms:

@@ -234,3 +234,14 @@ def test_a_failure_without_any_reply_has_no_finish_reason_to_look_at() -> None:
     empty = RunResult("", "", result.usage, Trace(()), result.run)
     fail = Fail(ErrorCode.NO_TOOL_CALLS, "none on offer")
     assert of_failure(failure_of(fail, empty)).category == "NO_TOOL_CALLS"
+
+
+def test_done_without_what_the_contract_demands_is_the_models_failure_and_names_it() -> None:
+    contract = {"all_of": ["ping"]}
+    verdict = failed(says("Done."), contract=contract, final_ladder=())
+
+    assert (verdict.status, verdict.category) == ("failed", "CONTRACT_UNMET")
+    assert verdict.error == "CONTRACT_UNMET: the contract is not met, missing is: ping"
+    assert not verdict.transient
+    cut_off = failed(says("Do", finish_reason="length"), contract=contract, final_ladder=())
+    assert cut_off.category == "TRUNCATED"

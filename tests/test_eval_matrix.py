@@ -183,7 +183,7 @@ def test_production_may_take_the_recommended_profile_in_place_of_the_default() -
         ({}, ("production",)),
         ({"strategy_filter": "both"}, ("baseline", "production")),
         ({"strategy_filter": "production,raw"}, ("raw", "production")),
-        ({"strategy_filter": "all,!raw"}, ("baseline", "production")),
+        ({"strategy_filter": "all,!raw,!contract,!guided*"}, ("baseline", "production")),
         ({"strategy_filter": "raw", "strategy_matrix": True}, ("baseline", "production")),
     ],
 )

@@ -15,7 +15,7 @@ from surecall.eval.trial_run import Setup, run_trial, setup_for, skip_reason, wo
 from surecall.events import Trace
 from surecall.presets import Strategy
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.intent import MANNERS
+from surecall.simulator.manners import MANNERS
 from surecall.simulator.persona import HABITS, Persona
 from surecall.simulator.personas import PERSONAS, likeness_of
 from surecall.simulator.server import Simulator
@@ -59,9 +59,15 @@ PREDICTED: dict[str, dict[str, str]] = {
     "chatty-final": everywhere("ASSERTION_FAILED"),
     "apologetic": only("ASSERTION_FAILED", *TROUBLED),
     "talkative": only("ASSERTION_FAILED", CHAT),
-    # Both calls of a parallel turn are made before it stops; a failed one is left unrepaired.
-    "premature": everywhere("ASSERTION_FAILED", but=(CHAT, "happy_path_parallel"))
-    | only("TOOL_ERROR", "partial_success_failure", "tool_output_truncation"),
+    # Both calls of a parallel turn are made before it stops; a failed one must be repaired.
+    "premature": everywhere(
+        "ASSERTION_FAILED",
+        but=(CHAT, "happy_path_parallel", "partial_success_failure", "tool_output_truncation"),
+    ),
+    # Where a read fails, or does not stand alone, there is nothing to read once more.
+    "circling": everywhere("LOOP_DETECTED", but=(CHAT, *AT_ONCE, "tool_output_truncation")),
+    "unmoved": in_tools("NO_TOOL_CALLS"),
+    "unwilling": in_tools("NO_TOOL_CALLS"),
     "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
     "shortcut": only("ASSERTION_FAILED", "long_arguments_guard"),
     "sloppy": in_tools("ASSERTION_FAILED"),
@@ -86,6 +92,9 @@ PREDICTED: dict[str, dict[str, str]] = {
 UNCURED: dict[str, dict[str, str]] = {
     "tags": in_tools("NO_TOOL_CALLS"),
     "failed-generation": in_tools("MALFORMED_CALL"),
+    "hasty": in_tools("NO_TOOL_CALLS"),
+    "heedless": only("TOOL_ERROR", *TROUBLED),
+    "premature": only("TOOL_ERROR", "partial_success_failure", "tool_output_truncation"),
     "tool_calls_text": in_tools("NO_TOOL_CALLS"),
     "tool_calls_prose": in_tools("NO_TOOL_CALLS"),
     "call_unwrapped": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED"),
@@ -197,10 +206,11 @@ def test_every_trial_ends_exactly_as_its_fault_predicts(
 
 
 def test_the_oracle_predicts_something_for_every_manner_and_names_only_what_exists() -> None:
-    assert MANNERS.keys() <= PREDICTED.keys()
+    assert MANNERS.keys() <= PREDICTED.keys() | UNCURED.keys()
     assert {f"sim/{name}" for name in (*PREDICTED, *UNCURED)} <= PERSONAS.keys()
     for name, manner in MANNERS.items():
-        assert manner.outcome in PREDICTED[name].values()
+        predicted = PREDICTED.get(name, {}) | UNCURED.get(name, {})
+        assert manner.outcome in predicted.values()
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.id)
@@ -374,10 +384,14 @@ def test_production_fixes_what_was_planted_and_breaks_nothing() -> None:
     persona = likeness_of(model)
     assert persona is not None
     ok: dict[str, list[bool]] = {}
+    asked: dict[str, int] = {}
     for strategy in ("baseline", "production"):
         with Simulator(seed=5) as simulator:
-            held = asyncio.run(trials(simulator.url, [persona], strategy, range(1, 4)))
+            held = asyncio.run(trials(simulator.url, [persona], strategy, range(1, 9)))
         ok[strategy] = [one.ok for _, one in held if not one.is_control]
+        asked[strategy] = sum(len(one.requests) for _, one in held)
     pairs = list(zip(ok["baseline"], ok["production"], strict=True))
     assert all(ok["production"])
+    # A reminder makes up for much, but not for everything, and it costs a request.
     assert pairs.count((False, True)) >= 3
+    assert asked["production"] < asked["baseline"]

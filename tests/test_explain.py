@@ -8,6 +8,7 @@ import pytest
 from surecall.cli import main
 from surecall.explain import explain, render
 from surecall.testing import calls, says
+from surecall.types import JSON
 
 TOOL = {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}
 TAGGED = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'
@@ -97,3 +98,22 @@ def test_tools_that_are_none_are_refused_in_one_line(
 def test_a_file_that_is_not_there_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["explain", "no/such/file"]) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("tools", [[TOOL], []])
+def test_a_reply_of_the_guided_protocol_is_read_as_such(tools: list[JSON]) -> None:
+    call = json.dumps({"tool": "get_weather", "arguments": {"city": "Paris"}})
+    told = explain(call.encode(), tools)
+
+    assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
+    assert told.steps == ("guided_reply",)
+    answer = explain(json.dumps(says(json.dumps({"answer": "Sunny."}))).encode(), tools)
+    assert (answer.text, answer.calls, answer.steps) == ("Sunny.", (), ("guided_reply",))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"answer": "Sunny.", "more": 1}', '{"answer": 5}', '"Sunny."', '{"tool": "x"}', "{"],
+)
+def test_what_only_resembles_a_guided_reply_is_not_taken_for_one(text: str) -> None:
+    assert "guided_reply" not in explain(text.encode(), [TOOL]).steps

@@ -24,6 +24,7 @@ from surecall.localserver import (
     LocalServer,
     LocalServerError,
     Serving,
+    address_of,
     build_of,
     check_file,
     params_for,
@@ -207,6 +208,13 @@ def test_a_port_that_is_taken_is_the_systems_error_even_if_the_holder_would_shar
             pass
 
 
+def test_a_server_that_nobody_can_reach_is_not_healthy() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    assert not localserver._is_healthy(address)
+
+
 def test_the_first_line_about_a_failure_is_the_one_that_tells() -> None:
     log = ["begin", "E load: Failed to read", "error: giving up", "end"]
     assert telling(log) == "E load: Failed to read"
@@ -230,6 +238,11 @@ def test_the_parameters_are_spelt_as_the_installed_version_has_them() -> None:
         assert (each.model.path, each.port, each.n_ctx, each.n_parallel) == ("a.gguf", 7, 512, 1)
         assert (each.cpuparams.n_threads, each.cpuparams_batch.n_threads) == (3, 3)
         assert (each.use_jinja, each.offline, each.endpoint_slots) == (True, True, False)
+
+
+def test_the_address_can_be_used_as_it_is_told() -> None:
+    assert address_of("127.0.0.1", "http://127.0.0.1:8080") == "http://127.0.0.1:8080"
+    assert address_of("::1", "http://::1:8080") == "http://[::1]:8080"
 
 
 def test_the_build_is_named_as_far_as_it_is_known() -> None:

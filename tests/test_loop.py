@@ -85,7 +85,7 @@ def numbered(count: int, name: str = "add") -> list[Reply]:
 
 def test_a_run_goes_from_ask_to_call_to_ask_to_done() -> None:
     run = begun()
-    assert next_move(run) == Ask(Plan("m", run.messages, TOOLS, "auto"))
+    assert next_move(run) == Ask(Plan("m", run.messages, TOOLS, "auto", known_tools=TOOLS))
     run = heard(run, asking(CALL))
     assert next_move(run) == Call((CALL,))
     run = ran(run, [answer(CALL)])

@@ -7,7 +7,8 @@ import pytest
 
 from surecall.simulator.clues import Clues, Orders, arguments_for, orders_of
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.intent import DONE, GIVEN_UP, MANNERS, mannered, next_intent
+from surecall.simulator.intent import DONE, GIVEN_UP, next_intent
+from surecall.simulator.manners import MANNERS
 from surecall.simulator.persona import CURED, HABITS, RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas import PERSONAS, find, no_persona, preset_wanted
 from surecall.simulator.profiles import PROFILES
@@ -222,6 +223,7 @@ def test_habits_and_scenes_play_where_they_apply() -> None:
 
 def test_there_is_a_persona_for_every_drift_profile_scene_habit_and_manner() -> None:
     wanted = [*DRIFTS, *SCENES, *HABITS, *MANNERS, *(f"strict-{name}" for name in PROFILES)]
+    wanted.append("premature-no-required")
     assert {f"sim/{name}" for name in wanted} | {"sim/clean"} == {
         name for name in PERSONAS if not name.startswith("sim/like-")
     }
@@ -366,32 +368,6 @@ def test_an_optional_parameter_is_left_out_when_the_instructions_say_so() -> Non
     asked = {"role": "user", "content": "Write a note: text=a tag=b"}
     body = request(told("Never pass tag."), asked, tools=[note])
     assert [call.arguments for call in next_intent(body).calls] == [{"text": "a"}]
-
-
-@pytest.mark.parametrize("name", MANNERS)
-def test_a_manner_does_not_show_without_instructions(name: str) -> None:
-    for body in (request(ASKED), request(ASKED, tools=STATE)):
-        plain = next_intent(body)
-        assert mannered(name, plain, body) is plain
-
-
-def test_a_manner_leaves_alone_what_it_is_not_about() -> None:
-    chat, work = (request(told("x"), ASKED, tools=tools) for tools in (None, STATE))
-    for name in ("apologetic", "premature", "stubborn", "shortcut", "sloppy", "forgetful"):
-        assert mannered(name, next_intent(chat), chat) == next_intent(chat)
-    for name in ("chatty-final", "talkative", "premature", "stubborn", "mute", "cut-final"):
-        assert mannered(name, next_intent(work), work) == next_intent(work)
-
-
-def test_a_manner_holds_for_a_conversation_and_variants_of_it_draw_the_same() -> None:
-    persona = Persona(id="sim/x", kind="mixed", summary="", faults=(("chatty-final", 0.5),))
-
-    def faults(variant: str, **options: Any) -> list[str]:
-        users = [{"role": "user", "content": f"Go, ws_{n}{variant}"} for n in range(40)]
-        return [say(persona, request(told("x"), user, **options), 0).fault for user in users]
-
-    assert 5 < faults("").count("chatty-final") < 35
-    assert faults("~a") == faults("~b", temperature=1) == faults("")
 
 
 def test_a_route_without_tools_refuses_them_as_a_router_does() -> None:

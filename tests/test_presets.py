@@ -40,22 +40,22 @@ SIGNATURE = "assistant_tool_calls_signature_skip_validator_if_missing"
 READING = {"body_transforms", "response_transforms", "tool_call_transforms"}
 READING |= {"coerce_arguments", "text_calls"}
 ABOUT = {
-    "default_tool_calling": READING | {"request_overrides"},
+    "default_tool_calling": READING | {"request_overrides", "final_ladder"},
     "deepseek_openrouter_compat": {"message_transforms"},
     "gemini_openrouter_compat": {"message_transforms"},
     "mistral_compat": {"short_call_ids", "name_tool_messages", "bridge_user_after_tool"},
+    "llama_cpp_compat": {"tool_transforms", "demand_by_name"},
     "content_tag_tool_call_fallback": {"response_transforms", "text_calls"},
     "decode_html_entities": {"decode_html_entities"},
     "stringify_containers": {"stringify_containers"},
+    "forced_continuation": {"final_ladder"},
+    "guided_calls": {"call_protocol"},
+    "small_model": {"call_protocol", "final_ladder", "block_repeated_success", "request_overrides"},
     "tool_use_disabled": {"tool_use_mode"},
 }
-PROVIDER_FIELDS = ABOUT["default_tool_calling"] | {
-    "message_transforms",
-    "unsupported_options",
-    "echo_fields",
-    "echo_call_fields",
-    *ABOUT["mistral_compat"],
-}
+PROVIDER_FIELDS = ABOUT["default_tool_calling"] | ABOUT["mistral_compat"]
+PROVIDER_FIELDS |= ABOUT["llama_cpp_compat"]
+PROVIDER_FIELDS |= {"message_transforms", "unsupported_options", "echo_fields", "echo_call_fields"}
 
 
 def changed(before: ToolCallingConfig, after: ToolCallingConfig) -> set[str]:
@@ -289,7 +289,7 @@ def test_a_provider_sees_of_earlier_turns_what_it_accepts(
     [
         ("prodction", 'did you mean "production"?'),
         ("RAW!", 'did you mean "raw"?'),
-        (None, 'known: "baseline", "production", "raw"'),
+        (None, 'known: "baseline", "contract", "guided", "guided_contract", "production", "raw"'),
     ],
 )
 def test_a_misspelt_strategy_is_one_clear_error(strategy: Any, guess: str) -> None:

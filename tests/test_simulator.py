@@ -36,7 +36,9 @@ SETTINGS: dict[str, JSON] = {
     "sim/strict-no-required": {"tool_choice": "required"},
 }
 # Faults of empty arguments, which the state tools never have; they have a test of their own.
-IDLE = {"sim/arguments_blank", "sim/arguments_null"}
+BLANK = {"sim/arguments_blank", "sim/arguments_null"}
+# These runs ask for no form of replies either.
+IDLE = BLANK | {"sim/formless"}
 # Endpoints that refuse an option are asked once with it, and then never again.
 TEACHERS = {"sim/strict-no-parallel", "sim/strict-no-required"}
 
@@ -190,7 +192,7 @@ def test_a_persona_ends_as_documented(simulator: Simulator, persona: Persona) ->
         assert len(simulator.requests) - before == 3
 
 
-@pytest.mark.parametrize("persona", sorted(IDLE))
+@pytest.mark.parametrize("persona", sorted(BLANK))
 def test_blank_arguments_of_a_tool_without_parameters_are_read(
     simulator: Simulator, persona: str
 ) -> None:

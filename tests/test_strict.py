@@ -37,6 +37,10 @@ def request(*messages: Any, **options: Any) -> JSON:
     return {"model": "m", "messages": list(messages), "tools": [tool()]} | options
 
 
+def form(name: str, schema: Any) -> JSON:
+    return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
+
+
 LEGAL = request({"role": "system", "content": "Be brief."}, USER, turn(call()), result(), USER)
 
 
@@ -52,6 +56,13 @@ def test_parts_as_content_and_an_empty_tool_result_are_legal() -> None:
     parts = [{"type": "text", "text": "Go."}]
     body = request({"role": "user", "content": parts}, turn(call()), result(content=""))
     assert check(body, COMMON) == []
+
+
+@pytest.mark.parametrize("wanted", [{"type": "text"}, {"type": "json_object"}, form("a", {})])
+def test_a_form_may_be_asked_for(wanted: JSON) -> None:
+    assert check(request(USER, response_format=wanted), COMMON) == []
+    refusing = check(request(USER, response_format=wanted), PROFILES["no-format"])
+    assert [violation.where for violation in refusing] == ["response_format"]
 
 
 def test_two_calls_may_be_answered_in_any_order() -> None:
@@ -75,6 +86,10 @@ def test_two_calls_may_be_answered_in_any_order() -> None:
             ),
             "tool_schema",
         ),
+        (request(USER, response_format="json"), "format_unknown"),
+        (request(USER, response_format={"type": "grammar"}), "format_unknown"),
+        (request(USER, response_format=form("a b", {})), "format_unknown"),
+        (request(USER, response_format=form("a", None)), "format_unknown"),
         (request(USER, tool_choice="perhaps"), "choice_unknown"),
         (
             request(USER, tool_choice={"type": "function", "function": {"name": "other"}}),

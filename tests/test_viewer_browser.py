@@ -213,7 +213,7 @@ def test_a_row_leads_to_the_conversation_and_says_why_it_failed(
     (trial,) = [each for each in made.failed() if browser.address.endswith(address_of(each))]
 
     assert browser.text("#trace-why").startswith("Why it failed: ")
-    assert trial.score.reasons[0] in browser.text("#trace-why")
+    assert trial.error.partition(": ")[2] in browser.text("#trace-why")
     assert trial.key.cell.model in browser.text("#trace-title")
     assert not browser.run("return document.getElementById('report').checkVisibility()")
     turns = made.events(trial, "llm_request_end")

@@ -17,7 +17,7 @@ from surecall.eval.trial import Trial
 from surecall.viewer.files import write_report_at
 from tests.browser import Browser
 
-MODELS = "sim/clean,sim/like-kimi,sim/like-glm-flash"
+MODELS = "sim/clean,sim/lazy,sim/like-kimi,sim/like-glm-flash"
 
 
 class Made(msgspec.Struct, frozen=True):

@@ -33,6 +33,7 @@ class Standing:
         self.statuses: Counter[str] = Counter()
         self.categories: Counter[str] = Counter()
         self.times: list[int] = []
+        self.false_finals = 0
 
     def add(self, trial: Trial) -> None:
         """Count one more."""
@@ -41,6 +42,7 @@ class Standing:
             self.categories[trial.category] += 1
             return
         self.times.append(trial.elapsed_ms)
+        self.false_finals += trial.false_finals
         rate = Rate(int(trial.ok), 1)
         if trial.is_control:
             self.control += rate
@@ -141,6 +143,8 @@ def _remark(standing: Standing, left: int) -> str:
     hardest = max(standing.rates.items(), key=lambda item: item[1].n - item[1].k, default=None)
     if hardest is not None and hardest[1].k < hardest[1].n:
         remarks.append(f"✗ {hardest[0]} {_count(hardest[1])}")
+    if standing.false_finals:
+        remarks.append(f"{standing.false_finals} too early")
     if standing.statuses["infra"]:
         causes = ", ".join(standing.categories)
         remarks.append(f"{standing.statuses['infra']} infra ({causes}), not scored")

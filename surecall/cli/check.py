@@ -1,6 +1,7 @@
 """`surecall check`: what is set and by whom, and whether the endpoint does what it should.
 
-The request goes the way of an evaluation's: same presets, same options, one small tool.
+The request goes the way of an evaluation's: same presets, same options, one small tool. Where it
+is answered, the endpoint is asked once more in each call protocol, to see which it honours.
 """
 
 import asyncio
@@ -22,10 +23,11 @@ from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.eval.matrix import Plan, plan
 from surecall.eval.matrix_cells import PlannedCell
 from surecall.eval.plugins import choose, installed
+from surecall.eval.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
 from surecall.eval.settings import DEFAULT, Effective
 from surecall.eval.settings_fields import FIELDS, Settings
+from surecall.events import RequestEnded
 from surecall.outcome import RunFailed
-from surecall.registry import tool
 from surecall.retry import RetryPolicy
 from surecall.runner import ToolLoopRunner
 from surecall.trace import Redactor
@@ -34,7 +36,6 @@ from surecall.types import JSON, Secret
 
 _LONGEST_S: Final = 30.0
 _TURNS: Final = 4
-_ASKED: Final = "Call the tool echo once, with the text hello. Then reply exactly: Done."
 # What the settings are to blame for; anything else may be gone the next time.
 _SETTINGS_AT_FAULT: Final = frozenset(
     {
@@ -52,13 +53,19 @@ Setting: TypeAlias = tuple[str, str, str]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What became of the request. `problem` is blank when the endpoint answered."""
+    """What became of the request. `problem` is blank when the endpoint answered.
+
+    `heard` says that it answered at all, be it too slowly. `protocols` tell what became of the
+    other requests, one for each call protocol; none without tools.
+    """
 
     model: str
     said: str = ""
     problem: str = ""
     fault: Fault | None = None
     code: int = 0
+    heard: bool = True
+    protocols: tuple[Probe, ...] = ()
 
 
 @click.command(cls=GroupedCommand)
@@ -70,7 +77,9 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
     """Show the settings in effect, and try the endpoint with one small request.
 
     Tells of each setting where it comes from, and which address will be called. The first of the
-    selected models gets a small tool to call. The key is never shown.
+    selected models gets a small tool to call, then once more in each of the three ways to ask for
+    a call (`native`, `guided`, `prompted`): which of them the endpoint honours is told. The key is
+    never shown.
     """
     effective = settled(flags)
     rows = list(_settings(effective, everything=everything))
@@ -91,7 +100,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
         )
         if not as_json:
             say_columns(("selected", _selected(planned)), ())
-        finding = None if offline else asyncio.run(_tried(planned.cells[0], place.client))
+        finding = None if offline else asyncio.run(_found(planned.cells[0], place.client))
     if as_json:
         say_document(_document(rows, where, planned, finding))
     return _told(finding, as_json=as_json)
@@ -168,10 +177,13 @@ def _selected(planned: Plan) -> str:
     )
 
 
-@tool
-def echo(text: str) -> str:
-    """Return the text."""
-    return text
+async def _found(planned: PlannedCell, client: Client) -> Finding:
+    """Try the endpoint; if it answers and tools are on, try it in each protocol as well."""
+    finding = await _tried(planned, client)
+    if not finding.heard or planned.without_tools:
+        return finding
+    probes = await probe_all(planned, client, _LONGEST_S)
+    return msgspec.structs.replace(finding, protocols=probes)
 
 
 async def _tried(planned: PlannedCell, client: Client) -> Finding:
@@ -189,7 +201,7 @@ async def _tried(planned: PlannedCell, client: Client) -> Finding:
     )
     began = time.perf_counter()
     try:
-        result = await runner.run(_ASKED)
+        result = await runner.run(ASKED)
     except RunFailed as failure:
         return _failed(planned.model.id, failure)
     elapsed = f"{time.perf_counter() - began:.1f} s"
@@ -201,22 +213,26 @@ def _failed(model: str, failure: RunFailed) -> Finding:
     if not isinstance(failure, ProviderError):
         late = failure.code is ErrorCode.DEADLINE_EXCEEDED
         said = "" if late else f"the endpoint answers, but {model} does not finish: {failure}"
-        return Finding(model, said, str(failure) if late else "", code=INCOMPLETE if late else 0)
+        heard = any(isinstance(event, RequestEnded) for event in failure.result.trace)
+        problem, code = (str(failure), INCOMPLETE) if late else ("", 0)
+        return Finding(model, said, problem, code=code, heard=heard)
     fault = failure.fault
-    wrong = fault.code in _SETTINGS_AT_FAULT
-    return Finding(
-        model, problem=str(fault), fault=fault, code=WRONG_USAGE if wrong else INCOMPLETE
-    )
+    code = WRONG_USAGE if fault.code in _SETTINGS_AT_FAULT else INCOMPLETE
+    return Finding(model, problem=str(fault), fault=fault, code=code, heard=False)
 
 
 def _told(finding: Finding | None, *, as_json: bool) -> int:
     if finding is None:
         note("nothing was sent")
         return 0
+    if not as_json:
+        if not finding.problem:
+            say(f"ok: {finding.said}")
+        width = max(map(len, PROTOCOLS))
+        for probe in finding.protocols:
+            say(f"{probe.protocol:<{width}}  {' '.join(probe.said.split())}")
     if finding.problem:
         return complain(f"{finding.model}: {finding.problem}", finding.code)
-    if not as_json:
-        say(f"ok: {finding.said}")
     return 0
 
 
@@ -240,4 +256,7 @@ def _document(
             "problem": finding.problem or None,
             "fault": finding.fault,
         },
+        "protocols": None
+        if finding is None or not finding.protocols
+        else [msgspec.structs.asdict(probe) for probe in finding.protocols],
     }

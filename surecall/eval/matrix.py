@@ -25,7 +25,8 @@ from surecall.eval.matrix_cells import (
     PlannedCell,
     planned_cell,
 )
-from surecall.eval.scenario import Scenario
+from surecall.eval.paired import BEYOND
+from surecall.eval.scenario import Scenario, check_contract
 from surecall.eval.settings_endpoint import Endpoint
 from surecall.eval.settings_fields import Settings
 from surecall.eval.settings_parse import AUTO, Shard
@@ -44,7 +45,7 @@ _STRATEGIES: Final[dict[Strategy, tuple[str, ...]]] = {
     "raw": ("raw", "naked", "unoptimized"),
     "baseline": ("baseline", "base", "both"),
     "production": ("production", "prod", "recommended", "both"),
-    "contract": ("contract",),
+    "contract": ("contract", "contracted"),
     "guided": ("guided",),
     "guided_contract": ("guided_contract", "small_model"),
 }
@@ -147,6 +148,8 @@ def plan(
         for model in models
         for column in _columns(model, settings, library.profiles)
     )
+    if any(each.contracted for each in cells):
+        _check_contracts(scenarios, settings.tool_allowlist)
     skips = tuple(_skips(cells, scenarios, settings))
     planned = Plan(settings, cells, scenarios, skips)
     if next(planned.keys(), None) is None:
@@ -302,7 +305,8 @@ def _profiles(
 
 def _is_auto(settings: Settings, strategy: Strategy) -> bool:
     only_default = settings.sampling_profile_filter.strip().casefold() == "default"
-    return settings.production_auto_sampling_profile and strategy == "production" and only_default
+    full = strategy == "production" or strategy in BEYOND
+    return settings.production_auto_sampling_profile and full and only_default
 
 
 def _recommended(
@@ -323,6 +327,13 @@ def _check_tools(names: Iterable[str], scenarios: Iterable[Scenario]) -> None:
     for name in names:
         if name not in known:
             raise ConfigError(f"tool_allowlist: {unknown('tool', name, known)}")
+
+
+def _check_contracts(scenarios: Iterable[Scenario], allowed: Sequence[str] | None) -> None:
+    for scenario in scenarios:
+        tools = (tool.name for tool in scenario.begin("-").registry.definitions)
+        offered = [name for name in tools if allowed is None or name in allowed]
+        check_contract(scenario.id, scenario.contract, offered)
 
 
 def _skips(

@@ -18,7 +18,10 @@ from surecall.presets import Strategy
 Outcomes: TypeAlias = Mapping[Key, Status]
 Names: TypeAlias = tuple[str, str]
 
-STRATEGIES: Final = get_args(Strategy)
+STRATEGIES: Final[tuple[str, ...]] = get_args(Strategy)
+# Up to production, all is known to help or to do no harm; what lies beyond has to prove it.
+_BEYOND_AT: Final = STRATEGIES.index("production") + 1
+PLAIN, BEYOND = STRATEGIES[:_BEYOND_AT], STRATEGIES[_BEYOND_AT:]
 ALPHA: Final = 0.05
 
 
@@ -71,6 +74,18 @@ class Comparisons(msgspec.Struct, frozen=True):
     rows: tuple[Comparison, ...] = ()
     overall: tuple[Comparison, ...] = ()
 
+    def beaten_by(self, cell: Cell) -> tuple[str, ...]:
+        """Name the strategies that a cell's own is significantly better than."""
+        own = [row for row in self.rows if (row.model, row.profile) == (cell.model, cell.profile)]
+        return (
+            *(
+                row.first
+                for row in own
+                if row.second == cell.strategy and row.verdict() == "better"
+            ),
+            *(row.second for row in own if row.first == cell.strategy and row.verdict() == "worse"),
+        )
+
 
 def outcomes(trials: Iterable[Trial]) -> dict[Key, Status]:
     """Reduce trials to what a comparison needs."""
@@ -86,7 +101,7 @@ def compare_strategies(found: Outcomes, cells: Iterable[Cell] = ()) -> Compariso
     order = tuple(map(_any_strategy, cells))
     rows: list[Comparison] = []
     overall: list[Comparison] = []
-    for names in combinations(in_order(sides, STRATEGIES), 2):
+    for names in combinations(in_order(sides, by_strategy(sides)), 2):
         first, second = (sides[name] for name in names)
         rows += _by_cell(first, second, names, order)
         overall.append(_compared(first, second, names, Cell("", "", "")))
@@ -101,6 +116,14 @@ def compare_runs(
     rows = _by_cell(one, other, names, tuple(cells))
     return Comparisons(
         _corrected(rows), _corrected([_compared(one, other, names, Cell("", "", ""))])
+    )
+
+
+def by_strategy(labels: Iterable[str]) -> tuple[str, ...]:
+    """Put the labels of known strategies in their order, those with a fallback after the plain."""
+    known = (label for label in labels if label.partition("+")[0] in STRATEGIES)
+    return tuple(
+        sorted(known, key=lambda label: (STRATEGIES.index(label.partition("+")[0]), label))
     )
 
 

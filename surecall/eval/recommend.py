@@ -7,11 +7,13 @@ Two rules stand side by side, because they answer different questions:
     interval   what is known: best profile by lower bound; the whole interval at or above the bar
                means use, below it avoid, anything else more trials
 
+Advice is about `production`, or the fullest of the plain strategies that were run. One that goes
+beyond it takes its place where it is significantly better on the same conversations.
+
 Advice is made from a few counts for each cell, so that runs of today and figures that survive
 only as a table are judged alike.
 """
 
-import json
 from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Final, Literal, TypeAlias
@@ -20,7 +22,8 @@ import msgspec
 
 from surecall.catalog import ModelCatalog
 from surecall.eval.matrix_cells import BEST_EFFORT, split_strategy
-from surecall.eval.paired import STRATEGIES
+from surecall.eval.paired import BEYOND, PLAIN
+from surecall.eval.snippet import presets_beside, snippet
 from surecall.eval.stats import NOTHING, Interval, Rate, interval, trials_to_decide
 from surecall.eval.summary import CellSummary, Figure, count_by, figure
 from surecall.eval.trial import CONTROL
@@ -37,17 +40,9 @@ CONDITIONAL_FROM: Final = 0.9
 PRODUCTION: Final[Strategy] = "production"
 TOOLS_OFF: Final = "tool_use_disabled"
 RANKS: Final[tuple[Verdict, ...]] = ("Unknown", "No", "Conditional", "Yes")
-# The fullest first.
-_STRATEGIES: Final = STRATEGIES[::-1]
+# The fullest of the plain ones first; what goes beyond them needs a reason.
+_STRATEGIES: Final = (*PLAIN[::-1], *BEYOND)
 _FALLBACKS: Final = ("fallback_on", BEST_EFFORT, "fallback_off")
-# What a fallback that was chosen makes of a config.
-_FALLBACK_LINES: Final = {
-    "fallback_on": ("config = presets.content_tag_tool_call_fallback(config)",),
-    "fallback_off": (
-        "kept = [name for name in config.response_transforms if name != presets.TAG_FALLBACK]",
-        'config = config.but(response_transforms=tuple(kept), text_calls="marked")',
-    ),
-}
 
 
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -55,7 +50,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     `misses` (by scenario) and `causes` (by error category) are about tool scenarios; they may
     list the most frequent only. Runs that infrastructure spoiled are among the causes, but not
-    among the misses. `parts` are the rates by scenario, where known.
+    among the misses. `parts` are the rates by scenario, where known. `instead_of` names the plain
+    strategy whose place it takes, and `instead` is that one's rate.
     """
 
     model: str
@@ -69,6 +65,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     parts: tuple[Rate, ...] = ()
     infra: int = 0
     skipped: int = 0
+    instead_of: str = ""
+    instead: Rate = NOTHING
 
     @property
     def bounds(self) -> Interval:
@@ -84,7 +82,8 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     """Advice about one model. The figures are those of `profile`, the observed rule's choice.
 
-    `decided_tool` is the rate of `decided_profile`, the interval rule's choice.
+    `decided_tool` is the rate of `decided_profile` under `decided_strategy`, the interval rule's
+    choice.
     `more_trials` is how many more runs of tool scenarios would settle the decision of the
     interval rule: none when it is settled, None when they never would. `snippet` is Python that
     builds the configuration that was judged.
@@ -98,6 +97,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     verdict: Verdict
     label: str
     decided_profile: str
+    decided_strategy: str
     decided_tool: Figure
     decision: Decision
     more_trials: int | None
@@ -110,11 +110,31 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def candidates(cells: Iterable[CellSummary], strategy: str | None = None) -> tuple[Candidate, ...]:
-    """Return the cells of one strategy as candidates: by default of the fullest one present."""
+    """Return the cells of one strategy as candidates.
+
+    Without a strategy they are those of the fullest plain one present; a cell of another takes the
+    place of one that it is significantly better than.
+    """
     known = tuple(cells)
-    if strategy is None:
-        strategy = min((each.cell.strategy for each in known), key=_by_fullness, default="")
-    return tuple(_candidate(each) for each in known if each.cell.strategy == strategy)
+    if strategy is not None:
+        return tuple(_candidate(each) for each in known if each.cell.strategy == strategy)
+    base = min((each.cell.strategy for each in known), key=_by_fullness, default="")
+    return tuple(_best_of(each, known) for each in known if each.cell.strategy == base)
+
+
+def _best_of(plain: CellSummary, cells: Iterable[CellSummary]) -> Candidate:
+    cell, found = plain.cell, _candidate(plain)
+    better = [
+        _candidate(each)
+        for each in cells
+        if (each.cell.model, each.cell.profile) == (cell.model, cell.profile)
+        and split_strategy(each.cell.strategy)[0] in BEYOND
+        and cell.strategy in each.better_than
+    ]
+    if not better:
+        return found
+    best = min(better, key=_by_rate)
+    return msgspec.structs.replace(best, instead_of=cell.strategy, instead=found.tool)
 
 
 def recommend(
@@ -168,7 +188,11 @@ def original_row(advice: Recommendation) -> tuple[str, ...]:
 
     The interval rule's follow: the decision, and how many more runs would settle it.
     """
-    other = advice.decided_profile != advice.profile
+    decision: str = advice.decision
+    if split_strategy(advice.decided_strategy)[0] in BEYOND:
+        decision = f"{decision} with {advice.decided_strategy}"
+    if advice.decided_profile != advice.profile:
+        decision = f"{decision} ({advice.decided_profile})"
     options = " ".join(f"{key}={value}" for key, value in advice.options.items())
     return (
         advice.model,
@@ -176,7 +200,7 @@ def original_row(advice: Recommendation) -> tuple[str, ...]:
         ", ".join(advice.workarounds) or "-",
         advice.label,
         " ".join((advice.reason, *advice.notes)),
-        f"{advice.decision} ({advice.decided_profile})" if other else advice.decision,
+        decision,
         "?" if advice.more_trials is None else f"+{advice.more_trials}",
     )
 
@@ -217,8 +241,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
     best = min(group, key=_by_rate)
     surest = min(group, key=_by_lower_bound)
     known = kit.known_as.get(best.model, best.model)
-    strategy, _ = split_strategy(best.strategy)
-    workarounds = kit.catalog.workarounds_for(known) if strategy == PRODUCTION else ()
+    workarounds = presets_beside(best.strategy, known, kit.catalog)
     options = kit.options(best.profile)
     return Recommendation(
         model=best.model,
@@ -229,6 +252,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         verdict=observed_verdict(best),
         label=_label(best),
         decided_profile=surest.profile,
+        decided_strategy=surest.strategy,
         decided_tool=_tool(surest),
         decision=decide(surest, kit.bar),
         more_trials=_more_trials(surest, kit.bar),
@@ -237,7 +261,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         p95_ms=best.p95_ms,
         reason=_reason(best),
         notes=_notes(best, group, surest, workarounds),
-        snippet=_snippet(known, best.strategy, kit.provider, options, workarounds),
+        snippet=snippet(known, best.strategy, kit.provider, options, workarounds),
     )
 
 
@@ -305,6 +329,7 @@ def _notes(
     control = best.control
     return (
         *(["Tools are switched off for this model."] if off else []),
+        *([_instead(best)] if best.instead_of else []),
         *_hardest(best),
         *_main_cause(best),
         *([_spoiled(best.infra)] if best.infra else []),
@@ -323,6 +348,14 @@ def _notes(
             if surest is not best
             else []
         ),
+    )
+
+
+def _instead(best: Candidate) -> str:
+    rate, plain = best.tool, best.instead
+    return (
+        f"With {best.strategy} it is significantly better than with {best.instead_of}: "
+        f"{rate.k} of {rate.n} instead of {plain.k} of {plain.n}."
     )
 
 
@@ -358,28 +391,3 @@ def _spoiled(runs: int) -> str:
 
 def _percent(rate: float) -> str:
     return f"{100 * rate:.1f} %"
-
-
-def _snippet(
-    model: str, label: str, provider: str, options: JSON, workarounds: Sequence[str]
-) -> str:
-    strategy, fallback = split_strategy(label)
-    named = {"provider": provider, "model": model}
-    if strategy != PRODUCTION:
-        named["strategy"] = strategy
-    arguments = ", ".join(f"{name}={_quoted(value)}" for name, value in named.items())
-    comment = f"  # with {', '.join(workarounds)}" if workarounds else ""
-    lines = [
-        "from surecall import presets",
-        "",
-        f"config = presets.resolve({arguments}){comment}",
-        *_FALLBACK_LINES.get(fallback, ()),
-    ]
-    if options:
-        inside = ", ".join(f"{_quoted(key)}: {value!r}" for key, value in options.items())
-        lines.append(f"llm_options_defaults = {{{inside}}}")
-    return "\n".join(lines) + "\n"
-
-
-def _quoted(text: str) -> str:
-    return json.dumps(text, ensure_ascii=False)

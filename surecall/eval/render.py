@@ -115,6 +115,8 @@ class Entry(msgspec.Struct, frozen=True):
     elapsed_ms: int = 0
     attempts: int = 1
     first_ok: bool = False
+    false_finals: int = 0
+    builds: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:
@@ -193,6 +195,8 @@ def _brief(trial: Trial) -> Entry:
         trial.elapsed_ms,
         trial.attempts,
         trial.first_ok,
+        trial.false_finals,
+        trial.builds,
     )
 
 

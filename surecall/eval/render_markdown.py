@@ -7,18 +7,29 @@ from typing import Final
 
 from surecall.eval.paired import Comparison, Comparisons
 from surecall.eval.render import Entry, Results
-from surecall.eval.render_summary import cell_summary, figures, summary_by_scenario, totals
+from surecall.eval.render_summary import (
+    builds_in,
+    cell_summary,
+    figures,
+    summary_by_scenario,
+    totals,
+)
 from surecall.eval.summary import Totals
 from surecall.eval.trial import CONTROL, Cell
 from surecall.types import JSON
 
+# These two are shown only where they tell something.
+STRATEGY: Final = "strategy"
+TOO_EARLY: Final = "answers too early:"
 MATRIX_COLUMNS: Final = (
     "model",
     "sampling_profile",
+    STRATEGY,
     "tool_ok:",
     "tool_ok_rate:",
     "control_ok (chat_only):",
     "p95_ms:",
+    TOO_EARLY,
     "top tool failures",
 )
 RECOMMENDATION_COLUMNS: Final = (
@@ -71,11 +82,20 @@ def report(results: Results, recommendations: Iterable[Sequence[str]] = ()) -> s
 
 
 def matrix(results: Results) -> str:
-    """Return one row for each cell; a column for the strategy only where there are several."""
-    several = len({cell.strategy for cell in results.entries}) > 1
-    columns = (*MATRIX_COLUMNS[:2], *(["strategy"] if several else []), *MATRIX_COLUMNS[2:])
-    rows = [_matrix_row(results, cell, several=several) for cell in results.entries]
-    return table(columns, rows)
+    """Return one row for each cell.
+
+    The strategy has a column only where there are several, and answers that came too early only
+    where there were any.
+    """
+    hidden = set()
+    if len({cell.strategy for cell in results.entries}) == 1:
+        hidden.add(STRATEGY)
+    if not any(entry.false_finals for entry in results.all):
+        hidden.add(TOO_EARLY)
+    columns = [name for name in MATRIX_COLUMNS if name not in hidden]
+    cells = [_matrix_row(results, cell) for cell in results.entries]
+    rows = [dict(zip(MATRIX_COLUMNS, row, strict=True)) for row in cells]
+    return table(columns, [[row[name] for name in columns] for row in rows])
 
 
 def recommendation_table(rows: Iterable[Sequence[str]]) -> str:
@@ -129,18 +149,27 @@ def text(value: str) -> str:
     return "".join(f"&#{ord(char)};" if char in _SPECIAL else char for char in plain)
 
 
-def _matrix_row(results: Results, cell: Cell, *, several: bool) -> tuple[str, ...]:
+def _matrix_row(results: Results, cell: Cell) -> tuple[str, ...]:
     figures = cell_summary(results, cell)
     return (
         code(cell.model),
         code(cell.profile),
-        *([code(cell.strategy)] if several else []),
+        code(cell.strategy),
         _of(figures, "tool_"),
         _rate(figures),
         _of(figures, "control_"),
         str(figures["tool_ms_p95"] or _NOTHING),
+        _early(figures["false_finals"]),
         _top_failures(results.entries[cell]),
     )
+
+
+def _early(found: JSON) -> str:
+    return f"{found['answers']} in {_runs(found['runs'])}" if found["answers"] else _NOTHING
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
 
 
 def _of(figures: JSON, prefix: str) -> str:
@@ -176,13 +205,23 @@ def _sums(results: Results, found: Totals) -> Iterable[str]:
     if found.pass_hat:
         chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(found.pass_hat, 1))
         yield f"- pass^k, the chance that a scenario passes k times in a row: {chances}"
+    if early := sums["false_finals"]["answers"]:
+        runs, passed = _runs(sums["false_finals"]["runs"]), sums["false_finals"]["passed"]
+        yield f"- Answers that came too early: {early}, in {runs}, {passed} of which passed"
     if sums["infra"]:
         yield f"- Spoiled by the infrastructure, in no tool rate: {sums['infra']}"
     if sums["skipped"]:
         yield f"- Skipped, because they cannot apply: {sums['skipped']}"
+    if builds := _builds(results):
+        yield f"- Served by: {', '.join(map(code, builds))}"
     yield "- By scenario (ok / runs):"
     for name, counts in summary_by_scenario(results).items():
         yield f"  - {code(name)}: {_share(counts['ok'], counts['runs'])}"
+
+
+def _builds(results: Results) -> list[str]:
+    started = results.sheet.settings.get("served_by")
+    return [*([started] if isinstance(started, str) and started else []), *builds_in(results)]
 
 
 def _share(ok: int, runs: int) -> str:

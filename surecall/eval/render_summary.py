@@ -4,7 +4,8 @@ Two rates stand side by side. `ok_rate` counts every trial that ran, also those 
 infrastructure spoiled: the original's number, end to end. `tool_ok_rate` and `control_ok_rate`
 leave those out, because they say nothing about the model; `infra` says how many there were. So
 `runs == tool_runs + control_runs + infra`, and what cannot apply (`skipped`) is in none of them.
-Times are of every trial that ran: a timeout is what someone waited for.
+Times are of every trial that ran: a timeout is what someone waited for. `false_finals` counts
+answers that came too early, the runs they came in, and how many of those passed after all.
 """
 
 from collections import Counter
@@ -17,7 +18,7 @@ from surecall.eval.paired import Comparison
 from surecall.eval.render import Column, Entry, Results
 from surecall.eval.stats import Rate, interval, percentile
 from surecall.eval.summary import Summary, summarise
-from surecall.eval.trial import Cell, Trial
+from surecall.eval.trial import Cell, FalseFinals, Trial
 from surecall.types import JSON
 from surecall.version import __version__
 
@@ -67,11 +68,19 @@ def summary(results: Results, *, ts: str, output_dir: str) -> JSON:
         "best_effort_content_tag_tool_call_fallback_models": _distinct(reading),
         "fallback_profiles": _distinct(column.fallback for column in columns),
         "scenarios": list(results.scenarios),
+        "served_by": results.sheet.settings.get("served_by"),
+        "system_fingerprints": builds_in(results),
+        "false_finals": _false_finals(results.all),
         "output_dir": output_dir,
         "models": [
             cell_summary(results, cell) | _details(results, cell) for cell in results.entries
         ],
     }
+
+
+def builds_in(results: Results) -> list[str]:
+    """List the builds of servers that replies name, in the order of the trials."""
+    return _distinct(build for entry in results.all for build in entry.builds)
 
 
 def _distinct(values: Iterable[str]) -> list[str]:
@@ -92,6 +101,7 @@ def cell_summary(results: Results, cell: Cell) -> JSON:
         "infra": len(ran) - len(_heard(ran)),
         "skipped": len(entries) - len(ran),
         "first_ok": sum(entry.first_ok for entry in ran),
+        "false_finals": _false_finals(ran),
         **_rate("tool_", _heard(tools)),
         **_times("tool_", tools),
         "tool_ok_interval": _interval(_heard(tools)),
@@ -120,6 +130,11 @@ def _heard(entries: Iterable[Entry]) -> list[Entry]:
 def _rate(prefix: str, entries: Sequence[Entry]) -> JSON:
     rate = Rate(sum(entry.ok for entry in entries), len(entries))
     return {f"{prefix}runs": rate.n, f"{prefix}ok": rate.k, f"{prefix}ok_rate": rate.rate}
+
+
+def _false_finals(entries: Iterable[Entry]) -> JSON:
+    counts = (FalseFinals.of(entry.false_finals, passed=entry.ok) for entry in entries)
+    return msgspec.structs.asdict(sum(counts, FalseFinals()))
 
 
 def _times(prefix: str, entries: Iterable[Entry]) -> JSON:
@@ -158,6 +173,7 @@ def run_result(results: Results, entry: Entry) -> JSON:
         "ok": entry.ok,
         "status": entry.status,
         "elapsed_ms": entry.elapsed_ms,
+        "false_finals": entry.false_finals,
         "error": entry.error or None,
         "error_hint": entry.hint or None,
         "error_status": entry.http_status,
@@ -191,6 +207,7 @@ def _by_scenario(results: Results, entries: Sequence[Entry]) -> JSON:
             "runs": rates[name].n,
             "ok": rates[name].k,
             "errors": dict(sorted(errors[name].items())),
+            "false_finals": _false_finals(entry for entry in ran if entry.key.scenario == name),
         }
         for name in results.scenarios
         if name in rates
@@ -201,7 +218,8 @@ def totals(results: Results) -> JSON:
     """Return the sums over all cells."""
     cells = [cell_summary(results, cell) for cell in results.entries]
     names = ("runs", "ok", "infra", "skipped", "tool_runs", "tool_ok", "control_runs", "control_ok")
-    return {name: sum(cell[name] for cell in cells) for name in names}
+    counts = {name: sum(cell[name] for cell in cells) for name in names}
+    return counts | {"false_finals": _false_finals(results.all)}
 
 
 def figures(results: Results) -> Summary:
@@ -209,7 +227,10 @@ def figures(results: Results) -> Summary:
 
     Nothing is known here of usage, requests and scores, so what is made of those is blank.
     """
-    ends = (Trial(key=entry.key, status=entry.status) for entry in results.all)
+    ends = (
+        Trial(key=entry.key, status=entry.status, false_finals=entry.false_finals)
+        for entry in results.all
+    )
     return summarise(ends, cells=results.entries, scenarios=results.scenarios)
 
 
@@ -238,6 +259,8 @@ def document(
         "surecall": __version__,
         "run": dict(run),
         "simulated": results.simulated,
+        "served_by": results.sheet.settings.get("served_by"),
+        "system_fingerprints": builds_in(results),
         "totals": totals(results) | more,
         "by_scenario": summary_by_scenario(results),
         "by_strategy": summary_by_scenario_and_strategy(results),

@@ -32,6 +32,7 @@ def trial_document(results: Results, trial: Trial, trace: bytes | None) -> JSON:
         "usage": trial.usage,
         "fired": trial.fired,
         "retries": trial.retries,
+        "false_finals": trial.false_finals,
         "prompt_hash": trial.prompt_hash,
         "started_at": trial.started_at,
         "history": list(_history(events)) or None,

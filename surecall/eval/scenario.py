@@ -17,13 +17,13 @@ A scenario of one's own is a function:
 
 import hashlib
 import inspect
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from surecall.config import ToolCallingConfig, ToolUseMode, deep_merge
-from surecall.contract import Contract
+from surecall.contract import Contract, in_words
 from surecall.errors import ConfigError
 from surecall.eval.trial import CONTROL, Score
 from surecall.outcome import RunResult
@@ -176,6 +176,14 @@ def check_id(scenario_id: str) -> None:
         raise ConfigError(RESERVED)
 
 
+def check_contract(scenario_id: str, contract: Contract | None, offered: Sequence[str]) -> None:
+    """Refuse a contract that no model could meet: it names a tool that is not on offer."""
+    if contract is not None and (missing := contract.out_of_reach(offered)):
+        raise ConfigError(
+            f"the contract of {scenario_id} needs tools that are not on offer: {in_words(missing)}"
+        )
+
+
 class Heard:
     """What came of one `run(…)` in a scenario, and what was expected of it."""
 
@@ -318,7 +326,9 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     """Make a scenario of an async function that is given `run`.
 
     `tools` may be a function that makes them, so that each attempt gets fresh ones. A scenario
-    with tools fails when none is called, unless its config says `tool_use_mode="relaxed"`.
+    with tools fails when none is called, unless its config says `tool_use_mode="relaxed"`. The
+    `contract` says which calls must have succeeded before an answer counts; it is in force under
+    the strategies `contract` and `guided_contract`.
     """
 
     def define(function: Play) -> Scenario:
@@ -326,7 +336,8 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
         check_id(scenario_id)
         if not inspect.iscoroutinefunction(function):
             raise ConfigError(f"scenario {scenario_id} must be an async function of `run`")
-        offered = FunctionStage(function, tools).registry.names
+        offered = [tool.name for tool in FunctionStage(function, tools).registry.definitions]
+        check_contract(scenario_id, contract, offered)
         chat: JSON = {} if offered else {"tool_use_mode": "disabled"}
         return Scenario(
             id=scenario_id,

@@ -15,7 +15,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surecall.config import ToolUseMode
-from surecall.contract import Contract
+from surecall.contract import Contract, Need
 from surecall.errors import ErrorCode
 from surecall.eval.scenario import Ask, Executor, Made, Scenario, calls_made, is_done
 from surecall.eval.trial import CONTROL, Score
@@ -177,7 +177,8 @@ _LONG_PATCH = (
     "characters, each of them an x."
 )
 _SHORTER = (
-    f'If the answer is ARGUMENTS_TOO_LARGE, call state_patch again with the value "{VALUE}". '
+    "If the answer to that is ARGUMENTS_TOO_LARGE, do not send any x again: the value is now "
+    f'"{VALUE}". '
     f'Even if the long text was accepted, patch once more with "{VALUE}".'
 )
 _LIST = (
@@ -227,6 +228,7 @@ class Plot(msgspec.Struct, frozen=True, kw_only=True):
     """How a scenario's world begins, and what is looked for in its course; none without tools."""
 
     course: Course | None = None
+    contract: Contract = Contract(all_of=(STATE_PATCH,))
     draft: JSON = {}
     refusals: int = 0
 
@@ -254,14 +256,16 @@ def _scenario(  # the columns of the table below
         system=system,
         user=user,
         config=config or {},
-        contract=_CONTRACT if plot.course else None,
+        contract=plot.contract if plot.course else None,
         uses_tools=plot.course is not None,
         source=f"draft={plot.draft} refusals={plot.refusals}",
     )
 
 
-# What an application would demand: that something was changed, not what was changed into what.
-_CONTRACT = Contract(all_of=(STATE_PATCH,))
+# Only the second of two patches is the one that is wanted, so its name alone does not tell.
+_SET_LAST = Contract(
+    all_of=(Need(STATE_PATCH, {"ops": [{"op": "set", "path": TARGET, "value": VALUE}]}),)
+)
 _TYPICAL = ("default", "smoke", "typical")
 
 SCENARIOS: Final = (
@@ -307,7 +311,7 @@ SCENARIOS: Final = (
         "arguments that are too large are refused, and a shorter call follows",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
-        plot=Plot(course=_guard),
+        plot=Plot(course=_guard, contract=_SET_LAST),
         config={"max_tool_args_bytes": LONG},
     ),
     _scenario(

@@ -223,7 +223,7 @@ class Store:
             number = row[0]
             execute(db.UPDATE_TRIAL, (*outcome, number))
             execute(db.DELETE_TRACE, (number,))
-        elif trial.status == "infra" or row[2] == record:
+        elif trial.status == "infra" or self._is_same(row[2], record):
             return
         else:
             named = " ".join(map(str, columns))
@@ -244,6 +244,10 @@ class Store:
             return trace
         events = (msgspec.json.decode(line) for line in trace.split(b"\n") if line.strip())
         return b"".join(encode(self._redactor.value(event)) + b"\n" for event in events)
+
+    def _is_same(self, known: str, record: str) -> bool:
+        # A record that an earlier version wrote may lack a field; its value is then the default.
+        return known == record or self._decoded(known) == self._decoded(record)
 
     def _decoded(self, record: str) -> Trial:
         try:

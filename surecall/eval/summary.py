@@ -16,13 +16,13 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surecall.eval.paired import (
-    STRATEGIES,
     Comparisons,
+    by_strategy,
     compare_strategies,
     in_order,
 )
 from surecall.eval.stats import NOTHING, Rate, interval, pass_hat, percentile
-from surecall.eval.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.eval.trial import CONTROL, Cell, FalseFinals, Key, Status, Trial
 from surecall.types import Usage
 
 MOST_IN_A_ROW: Final = 10
@@ -90,13 +90,15 @@ class ScenarioSummary(msgspec.Struct, frozen=True):
     skipped: int
     parts: dict[str, Figure]
     facts: dict[str, Figure]
+    false_finals: FalseFinals = FalseFinals()
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Every figure over some set of trials. `parts` and `pass_hat` are about tool scenarios.
 
     `pass_hat[k - 1]` is the chance that a scenario passes k times in a row, averaged over cells
-    and scenarios, for each k that all of them have trials for.
+    and scenarios, for each k that all of them have trials for. `builds` counts the runs that each
+    build of a server had a part in, where the endpoint tells.
     """
 
     trials: int
@@ -116,13 +118,16 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     warned: int
     failures: tuple[Failure, ...]
     repairs: tuple[Repair, ...]
+    false_finals: FalseFinals = FalseFinals()
+    builds: dict[str, int] = {}
 
 
 class CellSummary(msgspec.Struct, frozen=True):
-    """The figures of one cell."""
+    """The figures of one cell, and which strategies its own is significantly better than."""
 
     cell: Cell
     totals: Totals
+    better_than: tuple[str, ...] = ()
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -152,6 +157,8 @@ class _Count:
         self.failures: Counter[tuple[str, str, bool]] = Counter()
         self.fired: Counter[str] = Counter()
         self.fired_passed: Counter[str] = Counter()
+        self.false_finals = FalseFinals()
+        self.builds: Counter[str] = Counter()
 
     def add(self, trial: Trial) -> None:
         self.statuses[trial.status] += 1
@@ -176,6 +183,8 @@ class _Count:
         if trial.usage.cost is not None:
             self.costs.append(trial.usage.cost)
         self.retries += trial.retries
+        self.false_finals += FalseFinals.of(trial.false_finals, passed=trial.ok)
+        self.builds.update(trial.builds)
 
     def _add_score(self, trial: Trial) -> None:
         self.first_ok += trial.first_ok
@@ -226,14 +235,19 @@ def summarise(
     extra = {cell for cell, _ in counts}.difference(planned)
     names = in_order({scenario for _, scenario in counts}, scenarios)
     cell_order = (*planned, *sorted(extra))
+    strategies = {cell.strategy for cell in cell_order}
+    compared = compare_strategies(found, cell_order)
     return Summary(
-        cells=tuple(CellSummary(cell, _totals(_of(counts, cell), names)) for cell in cell_order),
+        cells=tuple(
+            CellSummary(cell, _totals(_of(counts, cell), names), compared.beaten_by(cell))
+            for cell in cell_order
+        ),
         strategies={
             strategy: _totals(_with_strategy(counts, strategy), names)
-            for strategy in in_order({cell.strategy for cell in cell_order}, STRATEGIES)
+            for strategy in in_order(strategies, by_strategy(strategies))
         },
         totals=_totals(counts, names),
-        comparisons=compare_strategies(found, cell_order),
+        comparisons=compared,
     )
 
 
@@ -289,6 +303,8 @@ def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
         warned=sum(count.warned for count in every),
         failures=_failures(counts),
         repairs=_repairs(every),
+        false_finals=sum((count.false_finals for count in every), FalseFinals()),
+        builds=_builds(every),
     )
 
 
@@ -332,6 +348,7 @@ def _scenario(name: str, counts: list[_Count]) -> ScenarioSummary:
         _statuses(counts, "skipped"),
         {part: figure([sum((count.part(part) for count in counts), NOTHING)]) for part in PARTS},
         {fact: figure([sum((count.fact(fact) for count in counts), NOTHING)]) for fact in facts},
+        sum((count.false_finals for count in counts), FalseFinals()),
     )
 
 
@@ -368,3 +385,10 @@ def _repairs(counts: Iterable[_Count]) -> tuple[Repair, ...]:
         passed.update(count.fired_passed)
     ranked = sorted(runs.items(), key=lambda item: (-item[1], item[0]))
     return tuple(Repair(name, number, passed[name]) for name, number in ranked)
+
+
+def _builds(counts: Iterable[_Count]) -> dict[str, int]:
+    runs: Counter[str] = Counter()
+    for count in counts:
+        runs.update(count.builds)
+    return dict(sorted(runs.items(), key=lambda item: (-item[1], item[0])))

@@ -18,7 +18,7 @@ CONTROL: Final = "chat_only"
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):
-    """One column of the matrix. `strategy` is raw, baseline or production."""
+    """One column of the matrix. `strategy` is raw, baseline, production or one beyond it."""
 
     model: str
     profile: str = "default"
@@ -54,7 +54,7 @@ class Score(msgspec.Struct, frozen=True):
 
 
 class Served(msgspec.Struct, frozen=True):
-    """One request of a trial, as it was served."""
+    """One request of a trial, as it was served. `build` is what the server says that it is."""
 
     turn: int
     latency_ms: int
@@ -64,10 +64,32 @@ class Served(msgspec.Struct, frozen=True):
     model: str = ""
     generation_id: str = ""
     cost: float | None = None
+    build: str = ""
+
+
+class FalseFinals(msgspec.Struct, frozen=True):
+    """How many answers came too early, in how many runs, and how many of those passed."""
+
+    answers: int = 0
+    runs: int = 0
+    passed: int = 0
+
+    @classmethod
+    def of(cls, answers: int, *, passed: bool) -> "FalseFinals":
+        """Count those of one run."""
+        return cls(answers, 1, int(passed)) if answers else cls()
+
+    def __add__(self, other: "FalseFinals") -> "FalseFinals":
+        return FalseFinals(
+            self.answers + other.answers, self.runs + other.runs, self.passed + other.passed
+        )
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """One finished trial. `category` is blank exactly when it passed."""
+    """One finished trial. `category` is blank exactly when it passed.
+
+    `false_finals` counts the answers that came while something was still owed.
+    """
 
     key: Key
     status: Status
@@ -88,11 +110,17 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     fired: tuple[str, ...] = ()
     retries: int = 0
     prompt_hash: str = ""
+    false_finals: int = 0
 
     @property
     def ok(self) -> bool:
         """Whether the trial passed."""
         return self.status == "passed"
+
+    @property
+    def builds(self) -> tuple[str, ...]:
+        """The builds that served it, as far as the endpoint names them, each once."""
+        return tuple(dict.fromkeys(served.build for served in self.requests if served.build))
 
     @property
     def is_control(self) -> bool:

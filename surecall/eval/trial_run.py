@@ -26,7 +26,7 @@ from surecall.eval.category import (
 )
 from surecall.eval.scenario import Scenario, Stage, digest
 from surecall.eval.trial import Key, Score, Served, Trial
-from surecall.events import RequestEnded, RequestRetried, Trace
+from surecall.events import RequestEnded, RequestRetried, RunEnded, RunStopped, Trace
 from surecall.outcome import RunFailed, RunResult, usage_of
 from surecall.presets import Strategy, resolve
 from surecall.retry import RetryPolicy
@@ -36,6 +36,7 @@ from surecall.types import JSON, Usage
 
 _KEPT_CHARS = 200
 _MAX_TEXT = 4_000
+_MAX_BUILD = 80
 # What a scenario may end in through its own code; it must not end the evaluation.
 CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 
@@ -212,6 +213,7 @@ def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: floa
         draft=_brief(last.draft),
         fired=tuple(name for trace in traces for name in _fired(trace)),
         retries=sum(isinstance(event, RequestRetried) for trace in traces for event in trace),
+        false_finals=sum(map(_false_finals, traces)),
     )
 
 
@@ -231,9 +233,24 @@ def served_in(trace: Trace) -> tuple[Served, ...]:
             model=event.reply.model or "",
             generation_id=event.reply.response_id or "",
             cost=event.reply.usage.cost if event.reply.usage else None,
+            build=_build(event.body),
         )
         for event in _replies(trace)
     )
+
+
+def _build(body: Any) -> str:
+    """Return what a reply says of the server that wrote it, such as llama.cpp's build."""
+    match body:
+        case {"system_fingerprint": str(build)}:
+            return shortened(build.strip(), _MAX_BUILD)
+        case _:
+            return ""
+
+
+def _false_finals(trace: Trace) -> int:
+    ends = (event for event in trace if isinstance(event, RunEnded | RunStopped))
+    return sum(event.false_finals for event in ends)
 
 
 def _fired(trace: Trace) -> Iterable[str]:

@@ -26,12 +26,14 @@ _DRAFT = "/draft/"
 _PLACEHOLDER = "workspace_id"
 _QUOTES = "\"'`"
 _TEXT: JSON = {"type": "string"}
+# Spelt out, because some servers refuse a property without a type.
+_ANY = ["string", "number", "boolean", "object", "array", "null"]
 _OP: JSON = {
     "type": "object",
     "properties": {
         "op": {"type": "string", "description": "set"},
         "path": {"type": "string", "description": "a JSON Pointer, such as /draft/foo"},
-        "value": {"description": "the new value"},
+        "value": {"description": "the new value", "type": _ANY},
         "index": {"type": "integer"},
     },
     "required": ["op", "path"],

@@ -11,7 +11,7 @@ everything is the same: a history of one protocol can be continued in another.
 from collections.abc import Callable
 from typing import Literal, TypeAlias
 
-from surecall.protocols.guided import GUIDED
+from surecall.protocols.guided import guided
 from surecall.protocols.guided import hear as _hear_guided
 from surecall.protocols.prompted import PROMPTED
 from surecall.protocols.spoken import Speaker
@@ -22,13 +22,17 @@ CallProtocol: TypeAlias = Literal["native", "guided", "prompted"]
 __all__ = ["CallProtocol", "hear", "speaker"]
 
 
-def speaker(protocol: CallProtocol) -> Callable[[Plan], Plan]:
-    """Return what puts the plans of one conversation into the words of a protocol."""
+def speaker(protocol: CallProtocol, longest: int) -> Callable[[Plan], Plan]:
+    """Return what puts the plans of one conversation into the words of a protocol.
+
+    Arguments of more than `longest` bytes would be refused, so that guided ones may not grow that
+    long.
+    """
     match protocol:
         case "native":
             return _as_it_is
         case "guided":
-            return Speaker(GUIDED)
+            return Speaker(guided(longest))
         case "prompted":  # pragma: no branch  # a closed set: mypy knows that there is no other
             return Speaker(PROMPTED)
 
@@ -39,4 +43,6 @@ def _as_it_is(plan: Plan) -> Plan:
 
 def hear(protocol: CallProtocol, message: JSON, plan: Plan) -> JSON:
     """Return a raw message with its calls where calls belong, or the very same one."""
-    return _hear_guided(message) if protocol == "guided" and plan.known_tools else message
+    if protocol != "guided" or not plan.known_tools:
+        return message
+    return _hear_guided(message, plan.tools)

@@ -21,6 +21,11 @@ class FieldReader:
         self._is_over = False
         self.ended = False
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether more of the object may still become, or be, the field."""
+        return not self._is_over
+
     def feed(self, piece: str) -> str:
         """Take more of the object; give what it adds to the field."""
         if self._is_over:

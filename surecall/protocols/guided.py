@@ -7,9 +7,13 @@ The schema is written anew for each turn. While a final answer would be refused,
 write one; when no tool is on offer, there is no way to write a call.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 from surecall.arguments import read_arguments
+from surecall.dialects import recover, without_thoughts
+from surecall.protocols.bounds import MOST_REPEATS, bounded
 from surecall.protocols.fields import FieldReader
 from surecall.protocols.spoken import Manner
 from surecall.types import JSON, Plan, ToolCall, ToolResult, ToolSpec
@@ -56,10 +60,10 @@ def _answer(text: str) -> str:
     return encode({ANSWER: text}).decode()
 
 
-def _form(plan: Plan) -> JSON:
+def _form(plan: Plan, longest: int) -> JSON:
     """Bind the reply to what the loop would accept now."""
     definitions: JSON = {}
-    steps = [_step(tool, definitions) for tool in _allowed(plan)]
+    steps = [_step(tool, definitions, longest) for tool in _allowed(plan)]
     if (plan.may_answer and plan.tool_choice != "required") or not steps:
         steps.append(_ANSWER)
     schema = steps[0] if len(steps) == 1 else {"anyOf": steps}
@@ -75,8 +79,8 @@ def _allowed(plan: Plan) -> tuple[ToolSpec, ...]:
     return tuple(tool for tool in plan.tools if name is None or tool.name == name)
 
 
-def _step(tool: ToolSpec, definitions: JSON) -> JSON:
-    arguments = tool.parameters
+def _step(tool: ToolSpec, definitions: JSON, longest: int) -> JSON:
+    arguments = bounded(tool.parameters, longest) if longest <= MOST_REPEATS else tool.parameters
     if _has_reference(arguments):
         # References count from the root, so the schema they belong to gets a place of its own.
         definitions[tool.name] = _moved(arguments, f"#/$defs/{tool.name}")
@@ -101,17 +105,19 @@ def _has_reference(schema: Any) -> bool:
 
 def _moved(schema: Any, root: str) -> Any:
     match schema:
-        case {"$ref": str(pointer)} if pointer.startswith("#"):
-            return schema | {"$ref": root + pointer[1:]}
         case dict():
-            return {key: _moved(item, root) for key, item in schema.items()}
+            moved = {key: _moved(item, root) for key, item in schema.items()}
+            pointer = schema.get("$ref")
+            if isinstance(pointer, str) and pointer.startswith("#"):
+                moved["$ref"] = root + pointer[1:]
+            return moved
         case list():
             return [_moved(item, root) for item in schema]
         case _:
             return schema
 
 
-def hear(message: JSON) -> JSON:
+def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
     """Return a raw message with its call, or its answer, taken out of the JSON object.
 
     What is neither stays as it is: the dialects may know it, or it is an answer in plain words.
@@ -119,17 +125,39 @@ def hear(message: JSON) -> JSON:
     if raw_calls(message):
         return message
     text = text_of(message.get("content"))
-    read = read_arguments(text, _NO_LIMIT)
-    match read.value:
+    match read_arguments(text, _NO_LIMIT).value:
         case {"tool": str(name), **rest} if name:
-            return _called(message, name, rest.get(ARGUMENTS))
+            if ARGUMENTS in rest or not rest:
+                return _called(message, name, rest.get(ARGUMENTS))
+            # The dialects know other words for arguments. What nobody can read must not run.
+            is_known = recover(text, tools, weak=True).calls
+            return message if is_known else _called(message, name, [rest])
         case {"answer": answer}:
-            words = answer if isinstance(answer, str) else encode(answer).decode()
-            return message | {"content": words}
+            return message | {"content": _words(answer)}
         case None:
-            return _cut_off(message, text)
+            return _after_thoughts(message, text, tools)
         case _:
             return message
+
+
+def _words(answer: Any) -> str:
+    match answer:
+        case None:
+            return ""
+        case str():
+            return answer
+        case _:
+            return encode(answer).decode()
+
+
+def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON:
+    """Read what comes after thoughts, which are no part of the object."""
+    found = without_thoughts(text)
+    if found.text == text or not found.text.strip():
+        return _cut_off(message, text)
+    bare = message | {"content": found.text}
+    heard = hear(bare, tools)
+    return message if heard is bare else {"reasoning_content": found.reasoning} | heard
 
 
 def _cut_off(message: JSON, text: str) -> JSON:
@@ -137,9 +165,14 @@ def _cut_off(message: JSON, text: str) -> JSON:
     tool = FieldReader(TOOL)
     name = tool.feed(text)
     if tool.ended and name:
-        return _called(message, name, _CUT_OFF)
-    answer = FieldReader(ANSWER).feed(text)
-    return message | {"content": answer} if answer else message
+        written = text.partition(f'"{ARGUMENTS}"')[2].lstrip(" :")
+        is_whole = read_arguments(written, _NO_LIMIT).problem is None
+        return _called(message, name, _CUT_OFF if is_whole else written)
+    answer = FieldReader(ANSWER)
+    words = answer.feed(text)
+    if tool.is_waiting or answer.is_waiting or words:
+        return message | {"content": words}
+    return message
 
 
 def _called(message: JSON, name: str, arguments: Any) -> JSON:
@@ -147,4 +180,6 @@ def _called(message: JSON, name: str, arguments: Any) -> JSON:
     return message | {"content": "", "tool_calls": [raw]}
 
 
-GUIDED: Final = Manner(_opening, _call, _result, _answer, _form)
+def guided(longest: int) -> Manner:
+    """Return the manner of guided calls, with arguments of so many bytes at most."""
+    return Manner(_opening, _call, _result, _answer, partial(_form, longest=longest))

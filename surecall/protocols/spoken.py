@@ -13,6 +13,7 @@ from surecall.types import (
     Assistant,
     Message,
     Plan,
+    Refusal,
     System,
     ToolCall,
     ToolResult,
@@ -38,6 +39,8 @@ class Speaker:
         self._manner = manner
         self._said: list[tuple[Message, Message]] = []
         self._opened: tuple[System | None, tuple[ToolSpec, ...], System] | None = None
+        # What was put together, by what it was made of; both are kept, so that ids stay theirs.
+        self._joined: dict[tuple[int, int], tuple[User, User, User]] = {}
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan in words. Without tools there is nothing to put into words."""
@@ -45,11 +48,13 @@ class Speaker:
             return plan
         first = plan.messages[0] if plan.messages else None
         system = first if isinstance(first, System) else None
-        rest = plan.messages if system is None else plan.messages[1:]
+        words = self._words(plan.messages if system is None else plan.messages[1:])
+        if plan.reminder:
+            words.append(User(plan.reminder))
         options = {key: item for key, item in plan.options.items() if key != "parallel_tool_calls"}
         return msgspec.structs.replace(
             plan,
-            messages=(self._opening(system, plan.known_tools), *_merged(self._words(rest))),
+            messages=(self._opening(system, plan.known_tools), *self._merged(words)),
             tools=(),
             tool_choice=None,
             response_format=self._manner.form(plan),
@@ -86,17 +91,29 @@ class Speaker:
             case _:
                 return message
 
+    def _merged(self, messages: Iterable[Message]) -> list[Message]:
+        """Put what stands on the user's side in a row into one message; many templates demand it.
 
-def _merged(messages: Iterable[Message]) -> list[Message]:
-    """Put what stands on the user's side in a row into one message; many templates demand it."""
-    merged: list[Message] = []
-    for message in messages:
-        before = merged[-1] if merged else None
-        if isinstance(message, User) and isinstance(before, User):
-            merged[-1] = User(_joined(before.content, message.content))
-        else:
-            merged.append(message)
-    return merged
+        What is never sent does not stand between.
+        """
+        merged: list[Message] = []
+        for message in messages:
+            blank = isinstance(message, Assistant) and not message.text.strip()
+            if blank or isinstance(message, Refusal):
+                continue
+            before = merged[-1] if merged else None
+            if isinstance(message, User) and isinstance(before, User):
+                merged[-1] = self._join(before, message)
+            else:
+                merged.append(message)
+        return merged
+
+    def _join(self, before: User, message: User) -> User:
+        key = (id(before), id(message))
+        if key not in self._joined:
+            both = User(_joined(before.content, message.content))
+            self._joined[key] = (before, message, both)
+        return self._joined[key][2]
 
 
 def _joined(first: str | list[JSON], second: str | list[JSON]) -> str | list[JSON]:

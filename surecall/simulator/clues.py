@@ -88,6 +88,12 @@ def arguments_for(schema: Any, clues: Clues) -> JSON:
     return _object(root, clues, root, 0)
 
 
+def value_for(schema: Any, clues: Clues) -> Any:
+    """Return a value that fits a schema of any kind."""
+    root = schema if isinstance(schema, dict) else {}
+    return _value(root, "value", clues, root, 0)
+
+
 def _object(schema: JSON, clues: Clues, root: JSON, depth: int) -> JSON:
     properties = schema.get("properties")
     required = schema.get("required")
@@ -230,19 +236,20 @@ def _sentences(text: str) -> list[str]:
     return [part for line in text.splitlines() for part in line.split(". ") if part.strip()]
 
 
-def _bare(sentence: str) -> list[str]:
+def bare(sentence: str) -> list[str]:
+    """Return the words of a sentence without the marks around them."""
     return [word.strip(_EDGES) for word in sentence.split()]
 
 
 def _left_out(sentence: str) -> Iterator[str]:
     lowered = sentence.lower()
     if any(phrase in lowered for phrase in _OMITTING):
-        yield from _bare(sentence)
+        yield from bare(sentence)
 
 
 def _length(sentence: str) -> int:
     """Read `at least N characters`; zero when the sentence does not say so."""
-    words = _bare(sentence)
+    words = bare(sentence)
     for at, word in enumerate(words[2:-1], start=2):
         asked: list[Any] = [*words[at - 2 : at], words[at + 1]]
         if word.isdecimal() and asked == ["at", "least", "characters"]:
@@ -252,4 +259,4 @@ def _length(sentence: str) -> int:
 
 def _wrong_paths(sentence: str) -> Iterator[str]:
     if _PURPOSE in sentence:
-        yield from (word for word in _bare(sentence) if word.startswith("/"))
+        yield from (word for word in bare(sentence) if word.startswith("/"))

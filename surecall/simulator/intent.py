@@ -1,21 +1,19 @@
 """What a good model would do next: read the tools and the conversation, then call or answer.
 
-no tools, or the work is done    answer
+no tools, or the work is done    answer, unless a call is demanded
 a call failed                    make it again, with what the error told
 otherwise                        make the calls that the request still needs, one after the other,
                                  or several at once where the instructions want it
 
-A *manner* is a way of a model that no reader can cure, because every reply is well formed. It
-shows in conversations with instructions only, and through a whole conversation.
+A *complaint* is what a client says to an answer that it does not accept. It is no new task.
 """
 
-from collections.abc import Callable
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
 from surecall.errors import ErrorCode
-from surecall.simulator.clues import Clues, Orders, arguments_for, orders_of
+from surecall.simulator.clues import Clues, Orders, arguments_for, bare, orders_of
 from surecall.simulator.strict import calls_of, forced_tool
 from surecall.types import JSON
 from surecall.wire import text_of
@@ -32,8 +30,7 @@ OP: JSON = {"op": "set", "path": "/draft/foo", "value": "bar"}
 NOTE = "Tom & Ada\n\tcaf\u00e9 \U0001f378 one \\\n two \ufffd"
 SETTINGS = '{"depth":1}'
 _STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS}
-_ASSERTION_FAILED = "ASSERTION_FAILED"
-_BARELY_LONG = 100
+COMPLAINTS: Final = ("This is not finished", "This answer cannot be accepted")
 _RETRY_REQUEST = "fix the errors and try again"
 
 
@@ -122,10 +119,13 @@ def next_intent(request: JSON, *, heeds: bool = True) -> Intent:
     if not tools:
         unfinished = bool(done) and not done[-1].ok
         return _saying(move, GIVEN_UP if unfinished else DONE)
-    if len(failed) >= MAX_FAILURES:
+    if len(failed) >= MAX_FAILURES and not demands_call(request):
         return _saying(move, f"{GIVEN_UP} {failed[-1].content[:_QUOTED]}")
     text = text_of(messages[start].get("content")) if start < len(messages) else ""
-    due = _due(_acts(tools, text, request, followed), done, together=_together(request, followed))
+    acts = _acts(tools, text, request, followed)
+    due = _due(acts, done, together=_together(request, followed)) or _named(tools, messages[-1:])
+    if not due and demands_call(request):
+        due = acts[-1:]
     if not due:
         return _saying(move, _answer(done))
     errors = " ".join(item.content for item in failed)
@@ -140,12 +140,36 @@ def _saying(move: Intent, text: str) -> Intent:
     return msgspec.structs.replace(move, text=text)
 
 
+def demands_call(request: JSON) -> bool:
+    """Whether a request leaves no choice but to call a tool."""
+    return request.get("tool_choice") == "required" or forced_tool(request) is not None
+
+
+def complaints(messages: list[JSON]) -> int:
+    """Count the complaints since the last call was answered."""
+    count = 0
+    for message in messages:
+        count = 0 if message.get("role") == "tool" else count + _complains(message)
+    return count
+
+
+def _complains(message: JSON) -> bool:
+    text = text_of(message.get("content"))
+    return message.get("role") == "user" and text.startswith(COMPLAINTS)
+
+
+def _named(tools: dict[str, JSON], last: list[JSON]) -> list[Act]:
+    """Return the call that a complaint names, where nothing else is left to do."""
+    words = bare(text_of(last[0].get("content"))) if any(map(_complains, last)) else []
+    return [Act(word) for word in words if word in tools][:1]
+
+
 def _task_start(messages: list[JSON]) -> int:
     """Find the user's request. A user message that follows no answer of ours is only a note."""
     start, answered = len(messages), True
     for position, message in enumerate(messages):
         role = message.get("role")
-        if role == "user" and answered:
+        if role == "user" and answered and not _complains(message):
             start, answered = position, False
         elif role == "assistant" and not calls_of(message):
             answered = text_of(message.get("content")).startswith((DONE, GIVEN_UP))
@@ -181,16 +205,16 @@ def _offered(request: JSON) -> dict[str, JSON]:
 
 
 def _acts(tools: dict[str, JSON], text: str, request: JSON, orders: Orders) -> list[Act]:
-    """List the calls that the request needs, in order."""
-    forced = forced_tool(request)
+    """List the calls that the request needs, in order; only the tool that it names, if it does."""
+    demanded, forced = demands_call(request), forced_tool(request)
     if forced in tools:
-        return [Act(forced)]
-    if all(name in tools for name in STATE_TOOLS):
-        return _state_task(orders)
+        tools = {forced: tools[forced]}
+    if tools.keys() >= {*STATE_TOOLS} or (demanded and tools.keys() <= {*STATE_TOOLS}):
+        return [act for act in _state_task(orders) if act.tool in tools]
     words = _words(text)
     scores = {name: len(words & _topics(name, tool)) for name, tool in tools.items()}
     best = max(scores, key=lambda name: scores[name])
-    needed = scores[best] > 0 or request.get("tool_choice") == "required"
+    needed = scores[best] > 0 or demanded
     return [Act(best)] if needed else []
 
 
@@ -245,152 +269,3 @@ def _answer(done: list[Outcome]) -> str:
     if last is None or last.tool in STATE_TOOLS:
         return DONE
     return f"{DONE} {last.tool} said: {last.content[:_QUOTED]}"
-
-
-Change: TypeAlias = Callable[[Intent, JSON], Intent]
-
-
-class Manner(msgspec.Struct, frozen=True):
-    """A manner, and the change that it makes to what a good model would do.
-
-    `outcome` is the category that a judged run ends in where the manner shows; where it does not,
-    the run is as good as any.
-    """
-
-    id: str
-    summary: str
-    outcome: str
-    change: Change
-
-
-def mannered(name: str, intent: Intent, request: JSON) -> Intent:
-    """Change an intent; the very same object where the manner does not show."""
-    return MANNERS[name].change(intent, request) if intent.orders.given else intent
-
-
-def _says(intent: Intent, text: str) -> Intent:
-    return msgspec.structs.replace(intent, calls=(), text=text)
-
-
-def _adding(words: str) -> Change:
-    def change(intent: Intent, _request: JSON) -> Intent:
-        return _says(intent, f"{DONE} {words}") if intent.text == DONE else intent
-
-    return change
-
-
-def _only_when_told(change: Change) -> Change:
-    return lambda intent, request: change(intent, request) if intent.told else intent
-
-
-def _only_in_chats(change: Change) -> Change:
-    def changed(intent: Intent, request: JSON) -> Intent:
-        return intent if request.get("tools") or _answers(request) else change(intent, request)
-
-    return changed
-
-
-def _answers(request: JSON) -> list[Outcome]:
-    """Return the answered calls of the whole conversation."""
-    return outcomes([item for item in request.get("messages", ()) if isinstance(item, dict)])
-
-
-def _premature(intent: Intent, request: JSON) -> Intent:
-    return _says(intent, DONE) if intent.calls and _answers(request) else intent
-
-
-def _stubborn(intent: Intent, _request: JSON) -> Intent:
-    length = intent.orders.length
-    return _with_value(intent, "x" * length) if length else intent
-
-
-def _shortcut(intent: Intent, request: JSON) -> Intent:
-    patched = any(outcome.ok and outcome.tool == PATCH for outcome in _answers(request))
-    if not intent.orders.length:
-        return intent
-    if intent.calls and patched:
-        return _says(intent, DONE)
-    return _with_value(intent, "x" * _BARELY_LONG)
-
-
-def _sloppy(intent: Intent, _request: JSON) -> Intent:
-    return _with_value(intent, "Bar")
-
-
-def _with_value(intent: Intent, value: str) -> Intent:
-    """Let every patch set another value than the right one."""
-    changed = tuple(_call_with(call, value) for call in intent.calls)
-    return intent if changed == intent.calls else msgspec.structs.replace(intent, calls=changed)
-
-
-def _call_with(call: Wanted, value: str) -> Wanted:
-    match call.arguments:
-        case {"ops": [dict(op)]}:
-            arguments = call.arguments | {"ops": [op | {"value": value}]}
-            return msgspec.structs.replace(call, arguments=arguments)
-        case _:
-            return call
-
-
-def _forgetful(intent: Intent, request: JSON) -> Intent:
-    plain = next_intent(request, heeds=False)
-    return intent if plain == intent else plain
-
-
-def _mute(intent: Intent, _request: JSON) -> Intent:
-    return _says(intent, "") if intent.text else intent
-
-
-def _cut_off(intent: Intent, _request: JSON) -> Intent:
-    half = msgspec.structs.replace(intent, text=intent.text[: len(DONE) // 2], finish="length")
-    return half if intent.text else intent
-
-
-_ALL: Final = (
-    Manner(
-        "chatty-final",
-        "adds a sentence to the one that the answer should be",
-        _ASSERTION_FAILED,
-        _adding("Let me know if there is anything else."),
-    ),
-    Manner(
-        "apologetic",
-        "adds an apology to the answer when anything has failed on the way",
-        _ASSERTION_FAILED,
-        _only_when_told(_adding("Sorry for the trouble.")),
-    ),
-    Manner(
-        "talkative",
-        "adds a sentence to the answer in conversations without tools",
-        _ASSERTION_FAILED,
-        _only_in_chats(_adding("How else may I help?")),
-    ),
-    Manner(
-        "premature",
-        "says that it is done after the first answers, whatever is left to do",
-        _ASSERTION_FAILED,
-        _premature,
-    ),
-    Manner(
-        "stubborn",
-        "asked for a long text, it sends nothing shorter, whatever it is told",
-        ErrorCode.TOOL_ERROR,
-        _stubborn,
-    ),
-    Manner(
-        "shortcut",
-        "asked for a long text, it sends one that is not long enough and leaves it at that",
-        _ASSERTION_FAILED,
-        _shortcut,
-    ),
-    Manner("sloppy", "sets another value than the one it was told", _ASSERTION_FAILED, _sloppy),
-    Manner(
-        "forgetful",
-        "does the task, but heeds none of the instructions about how",
-        _ASSERTION_FAILED,
-        _forgetful,
-    ),
-    Manner("mute", "ends with nothing, also when asked again", "EMPTY_ASSISTANT_TEXT", _mute),
-    Manner("cut-final", "is cut off by the token limit in its answer", "TRUNCATED", _cut_off),
-)
-MANNERS: Final = {manner.id: manner for manner in _ALL}

@@ -1,6 +1,6 @@
 """A persona: a scripted model that follows the conversation, and bends what it says.
 
-    request ─ next_intent ─ a manner ─► clean reply ─ one fault, drawn by seed ─► what is sent
+    request ─ understood ─ next_intent ─ a manner ─► clean reply ─ one fault, drawn by seed ─► sent
 
 Everything is a pure function of the persona, the request and the seed, so the same seed and the
 same request give the same reply. Only whether a fault that a retry cures was played just before
@@ -21,14 +21,17 @@ import msgspec
 from surecall.dialects import WEAK_ROWS, WRITERS
 from surecall.errors import ErrorCode
 from surecall.simulator.faults import DRIFTS, bend
-from surecall.simulator.intent import DONE, MANNERS, Intent, Wanted, mannered, next_intent
+from surecall.simulator.intent import DONE, Intent, Wanted, demands_call, next_intent
+from surecall.simulator.manners import MANNERS, mannered, says
 from surecall.simulator.profiles import PROFILES
 from surecall.simulator.scenes import SCENES
+from surecall.simulator.spoken import Spoken, unbound, understood, worded
 from surecall.simulator.strict import NINE, calls_of, signature
 from surecall.types import JSON, ToolCall
 from surecall.wire import encode, text_of
 
 CURED, RETRIED, OPT_IN = "cured", "retried", "opt_in:"
+_OF_ANSWERS = "loop"
 _CREATED = 1_700_000_000
 _BYTES_PER_TOKEN = 4
 _LETTERS = string.ascii_letters + string.digits
@@ -43,7 +46,14 @@ class Habit(msgspec.Struct, frozen=True):
     outcome: str
 
 
-LAZY = Habit("lazy", "answers at once and calls nothing", ErrorCode.NO_TOOL_CALLS)
+LAZY = Habit(
+    "lazy", "answers at once and calls nothing, also where it must", ErrorCode.NO_TOOL_CALLS
+)
+FORMLESS = Habit(
+    "formless",
+    "knows no `response_format`: writes calls as <tool_call> text, and answers in plain words",
+    CURED,
+)
 TAGS = Habit(
     "tags",
     "writes calls as <tool_call> text instead of structured calls",
@@ -61,7 +71,7 @@ NO_TOOLS = Habit(
 )
 # Every text dialect that has a writer, by the row of its grammar: `dialect-a1` and so on.
 DIALECTS: Final = {f"dialect-{row.lower()}": row for row in WRITERS}
-HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, REFUSED, NO_TOOLS)} | {
+HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, FORMLESS, REFUSED, NO_TOOLS)} | {
     name: Habit(
         name,
         f"writes calls as text, in dialect {row}",
@@ -105,18 +115,33 @@ def outcome_of(fault: str) -> str:
 
 def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> Said:
     """Answer a request. With `spare`, a fault that a retry cures is not played again."""
-    thread, place = _thread(request)
-    intent, manner = _with_manner(persona, next_intent(request), request, f"{seed}\0{thread}")
+    spoken = understood(request)
+    thread, place = _thread(spoken.request)
     key = encode([seed, persona.id, thread, place]).decode()
-    body = _clean(persona, request, intent, key)
     fault = _drawn(persona, key)
-    if not fault or not _may_play(fault, intent, spare=spare):
+    if fault == FORMLESS.id:
+        spoken = unbound(request)
+    meant = next_intent(spoken.request)
+    intent, manner = _with_manner(persona, meant, spoken.request, f"{seed}\0{thread}")
+    plays = bool(fault) and _may_play(fault, intent, spare=spare)
+    if plays and fault == LAZY.id and intent.calls and not _prior_calls(spoken.request):
+        intent, manner = says(intent, DONE), fault
+    if not intent.calls and _is_forced(spoken, manner):
+        intent, manner = meant, ""
+    body = _clean(persona, spoken, intent, key)
+    if not plays or fault == LAZY.id:
         return Said(body, manner)
     if fault in SCENES:
-        skips = SCENES[fault].only_first and _prior_calls(request)
+        skips = SCENES[fault].only_first and _prior_calls(spoken.request)
         return Said(body, manner) if skips else Said(body, fault)
-    bent = _bent(fault, body, request, intent, key)
+    bent = _bent(fault, body, spoken, intent, key)
     return Said(bent, fault) if bent is not body else Said(body, manner)
+
+
+def _is_forced(spoken: Spoken, manner: str) -> bool:
+    """Whether a call must be made; some models do not care, unless a grammar binds them."""
+    deaf = manner == LAZY.id or (manner in MANNERS and MANNERS[manner].deaf)
+    return demands_call(spoken.request) and (spoken.bound or not deaf)
 
 
 def _thread(request: JSON) -> tuple[str, int]:
@@ -166,19 +191,29 @@ def _may_play(fault: str, intent: Intent, *, spare: bool) -> bool:
     return outcome == CURED or outcome.startswith(OPT_IN) or not intent.told
 
 
-def _bent(fault: str, body: JSON, request: JSON, intent: Intent, key: str) -> Any:
-    if fault == LAZY.id:
-        return _text_body(body, DONE) if intent.calls and not _prior_calls(request) else body
-    tools = request.get("tools")
+def _bent(fault: str, body: JSON, spoken: Spoken, intent: Intent, key: str) -> Any:
+    tools = spoken.sent.get("tools")
     if fault == NO_TOOLS.id:
         return dict(_NO_ENDPOINT) if tools else body
-    if fault in (TAGS.id, REFUSED.id):
-        written = _as_tags if fault == TAGS.id else _as_failed_generation
-        return written(body, intent) if intent.calls else body
-    if fault in DIALECTS:
-        return _as_dialect(body, intent, DIALECTS[fault]) if intent.calls else body
+    if fault == FORMLESS.id:
+        # It has been played by now; a copy says so.
+        return dict(body) if "response_format" in spoken.sent else body
+    if fault == REFUSED.id:
+        return _as_failed_generation(body, intent) if intent.calls and tools else body
+    if fault == TAGS.id or fault in DIALECTS:
+        # What a grammar binds cannot be written otherwise.
+        is_free = bool(intent.calls) and not spoken.bound
+        return _as_text(fault, body, intent) if is_free else body
+    if intent.calls and spoken.form != "native" and DRIFTS[fault].family == _OF_ANSWERS:
+        return body  # a call in words is no answer
     known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     return bend(fault, body, _number(key, "bend"), known)
+
+
+def _as_text(fault: str, body: JSON, intent: Intent) -> JSON:
+    if fault == TAGS.id:
+        return _as_tags(body, intent)
+    return _as_dialect(body, intent, DIALECTS[fault])
 
 
 def _as_tags(body: JSON, intent: Intent) -> JSON:
@@ -223,19 +258,22 @@ def _text_body(body: JSON, text: str) -> JSON:
     return body | {"choices": [choice | {"message": message, "finish_reason": "stop"}]}
 
 
-def _clean(persona: Persona, request: JSON, intent: Intent, key: str) -> JSON:
-    message: JSON = {"role": "assistant", "content": None if intent.calls else intent.text}
-    if intent.calls:
-        prior = _prior_calls(request)
+def _clean(persona: Persona, spoken: Spoken, intent: Intent, key: str) -> JSON:
+    words = worded(spoken, intent)
+    has_calls = bool(intent.calls) and words is None
+    text = intent.text if words is None else words
+    message: JSON = {"role": "assistant", "content": None if has_calls else text}
+    if has_calls:
+        prior = _prior_calls(spoken.request)
         message["tool_calls"] = [
             _call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
         ]
     if PROFILES[persona.profile].wants_reasoning:
         next_steps = " and ".join(one.tool for one in intent.calls)
         message["reasoning_content"] = f"Next: {next_steps or 'the answer'}."
-    finish_reason = "tool_calls" if intent.calls else intent.finish
+    finish_reason = "tool_calls" if has_calls else intent.finish
     said = encode(message)
-    asked, answered = len(encode(request)), len(said)
+    asked, answered = len(encode(spoken.sent)), len(said)
     prompt, completion = asked // _BYTES_PER_TOKEN + 1, answered // _BYTES_PER_TOKEN + 1
     return {
         "id": f"chatcmpl-sim-{_number(key, 'id'):016x}",

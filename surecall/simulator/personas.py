@@ -4,7 +4,8 @@ sim/clean              no fault
 sim/<drift>            one bent shape, wherever it applies
 sim/strict-<profile>   no fault, but a provider's own rules for requests
 sim/<scene>            trouble on the way: limits, errors, resets, silence
-sim/<manner>           well-formed replies that do not do what the instructions ask
+sim/<manner>           well-formed replies that do not do what the instructions ask; some of them
+                       again with the rules of a profile, as sim/<manner>-<profile>
 sim/like-<family>      a mix that imitates a family of models; a simulation, not the model
 """
 
@@ -13,7 +14,7 @@ from typing import Final
 from surecall.errors import ErrorCode
 from surecall.family import unknown
 from surecall.simulator.faults import DRIFTS, Drift
-from surecall.simulator.intent import MANNERS
+from surecall.simulator.manners import MANNERS
 from surecall.simulator.persona import CURED, HABITS, OPT_IN, RETRIED, Persona
 from surecall.simulator.profiles import PROFILES
 from surecall.simulator.scenes import SCENES
@@ -29,7 +30,9 @@ REPAIRABLE: Final = frozenset(
         ErrorCode.TOOL_NOT_ALLOWED,
     }
 )
-_ROUTED: Final = frozenset({"common", "anthropic", "kimi", "no-parallel", "no-required"})
+_ROUTED: Final = frozenset(
+    {"common", "anthropic", "kimi", "no-format", "no-parallel", "no-required"}
+)
 _STRICT_MODELS: Final = {
     "anthropic": "anthropic/claude-opus-4.6",
     "kimi": "moonshotai/kimi-k2.5",
@@ -123,17 +126,22 @@ def _habitual(name: str) -> Persona:
     )
 
 
-def _mannered(name: str) -> Persona:
-    manner = MANNERS[name]
+def _mannered(name: str, profile: str = "common") -> Persona:
+    """Describe a persona with a manner, and the rules of its endpoint if it has any."""
+    manner, suffix = MANNERS[name], "" if profile == "common" else f"-{profile}"
+    summary = f"{manner.summary}; {PROFILES[profile].summary}" if suffix else manner.summary
     return Persona(
-        id=PREFIX + name,
+        id=PREFIX + name + suffix,
         kind="manner",
-        summary=manner.summary,
+        summary=summary,
+        profile=profile,
         faults=((name, 1.0),),
         outcome=manner.outcome,
     )
 
 
+# Manners whose cure the endpoint does not take: a call cannot be demanded there.
+_UNDER_RULES: Final = (("premature", "no-required"),)
 # JSON without any marker around it: what weak emitters write, and only the tag fallback reads.
 _NAKED = "dialect-a17"
 # Rates follow the shares of solved scenarios in the table that the catalog of models quotes: a
@@ -263,6 +271,7 @@ def _catalogue() -> dict[str, Persona]:
         *map(_staged, SCENES),
         *map(_habitual, HABITS),
         *map(_mannered, MANNERS),
+        *(_mannered(name, profile) for name, profile in _UNDER_RULES),
         *_LIKENESSES,
         _CHAT_ONLY,
     ]

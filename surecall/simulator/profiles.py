@@ -98,6 +98,11 @@ _ALL: Final = (
         summary="refuses to be forced to call a tool",
         refused_choices=("required", "named"),
     ),
+    Profile(
+        name="no-format",
+        summary="refuses `response_format`, as servers do that cannot bind a reply to a schema",
+        refused_options=("response_format",),
+    ),
 )
 PROFILES: Final[dict[str, Profile]] = {profile.name: profile for profile in _ALL}
 _ORDER_RULES = frozenset({"user_after_tool", "unanswered", "answered_twice", "orphan"})

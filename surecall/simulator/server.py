@@ -28,6 +28,7 @@ from surecall.simulator.persona import RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas import PERSONAS, find, no_persona
 from surecall.simulator.profiles import PROFILES, refusal
 from surecall.simulator.scenes import SCENES, Scene
+from surecall.simulator.spoken import understood
 from surecall.simulator.staging import PLAIN, Staged, encoded, staged_body, staged_stream
 from surecall.simulator.streaming import (
     is_streamable,
@@ -269,7 +270,8 @@ def status_of(body: Any) -> int:
 
 def _place(persona: Persona, body: JSON) -> str:
     """Name the point that a conversation has reached: a retry, however worded, is the same."""
-    messages = [item for item in body.get("messages", ()) if isinstance(item, dict)]
+    asked = understood(body).request
+    messages = [item for item in asked.get("messages", ()) if isinstance(item, dict)]
     first = next((item for item in messages if item.get("role") == "user"), {})
     results = sum(item.get("role") == "tool" for item in messages)
     return f"{persona.id}\0{results}\0{hash(str(first.get('content')))}"

@@ -48,6 +48,8 @@ WORDING: Final[dict[str, str]] = {
     "nor one of the 'tools'.",
     "parallel_without_tools": "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is "
     "only allowed when 'tools' are specified.",
+    "format_unknown": "Invalid value for 'response_format': it is neither text, json_object nor "
+    "json_schema with a legal name and a schema.",
     "option_refused": "Unsupported parameter: '{found}' is not supported with this model.",
     "choice_refused": "tool_choice '{found}' is not supported by this model.",
     "role_unknown": "Invalid value: '{found}'. Supported values are: 'system', 'assistant', "
@@ -186,6 +188,8 @@ def _option_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
     for option in profile.refused_options:
         if option in request:
             yield profile.violation("option_refused", option, option)
+    if not _is_format(request.get("response_format")):
+        yield profile.violation("format_unknown", "response_format")
     if "tools" in request:
         yield from _choice_rules(request, profile)
         return
@@ -193,6 +197,16 @@ def _option_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
         yield profile.violation("choice_without_tools", "tool_choice")
     if "parallel_tool_calls" in request:
         yield profile.violation("parallel_without_tools", "parallel_tool_calls")
+
+
+def _is_format(wanted: Any) -> bool:
+    match wanted:
+        case None | {"type": "text" | "json_object"}:
+            return True
+        case {"type": "json_schema", "json_schema": {"name": str(name), "schema": dict()}}:
+            return is_legal(name)
+        case _:
+            return False
 
 
 def _choice_rules(request: JSON, profile: Profile) -> Iterator[Violation]:

@@ -25,7 +25,7 @@ from surecall.eval.recommend import (
 from surecall.eval.render import Sheet
 from surecall.eval.stats import percentile
 from surecall.eval.summary import Figure, Repair, Summary, figure, summarise
-from surecall.eval.trial import CONTROL, Cell, Trial
+from surecall.eval.trial import CONTROL, Cell, FalseFinals, Trial
 from surecall.types import Usage
 from surecall.viewer.runs import STATUSES, Gatherer, Runs
 
@@ -59,6 +59,7 @@ class CellView(msgspec.Struct, frozen=True, kw_only=True):
     tokens_per_run: float | None = None
     cost_per_run: float | None = None
     retries: int = 0
+    false_finals: FalseFinals = FalseFinals()
 
 
 class FailureRow(msgspec.Struct, frozen=True):
@@ -70,6 +71,14 @@ class FailureRow(msgspec.Struct, frozen=True):
     provider: str
     infra: bool
     count: int
+
+
+class EarlyRow(msgspec.Struct, frozen=True):
+    """How often answers came too early in one scenario, under one strategy."""
+
+    scenario: str
+    strategy: str
+    found: FalseFinals
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
@@ -112,10 +121,11 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
     api_prefix: str = ""
     seed: int | None = None
     command: str = ""
+    served_by: str = ""
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One report. `strategy` is the one that advice and sentence are about."""
+    """One report. The sentence is about `strategy`; so is advice that names no other."""
 
     origin: Origin = Origin()
     bar: float = BAR
@@ -135,6 +145,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderRow, ...] = ()
     comparisons: Comparisons = Comparisons()
     reliability: Reliability = Reliability()
+    false_finals: FalseFinals = FalseFinals()
+    early: tuple[EarlyRow, ...] = ()
+    builds: tuple[str, ...] = ()
     runs: Runs = Runs()
 
     @property
@@ -177,7 +190,7 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
     gathered = Gatherer(planned, sheet.scenarios)
     summary = summarise(gathered.watch(trials), cells=planned, scenarios=sheet.scenarios)
     found = candidates(summary.cells)
-    strategy = found[0].strategy if found else ""
+    strategy = found[0].instead_of or found[0].strategy if found else ""
     totals = summary.strategies.get(strategy, summary.totals)
     tools = [each for each in totals.scenarios if each.scenario != CONTROL]
     return Report(
@@ -201,6 +214,9 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
         providers=_providers(gathered.runs),
         comparisons=summary.comparisons,
         reliability=_reliability(summary, gathered),
+        false_finals=summary.totals.false_finals,
+        early=_early(summary),
+        builds=tuple(summary.totals.builds),
         runs=gathered.runs,
     )
 
@@ -236,6 +252,7 @@ def _cells(summary: Summary, bar: float) -> tuple[CellView, ...]:
             tokens_per_run=_share(each.totals.usage.total_tokens, each.totals.latency.runs.n),
             cost_per_run=each.totals.cost_per_run,
             retries=each.totals.retries,
+            false_finals=each.totals.false_finals,
         )
         for each in summary.cells
     )
@@ -253,6 +270,16 @@ def _failures(summary: Summary) -> tuple[FailureRow, ...]:
             counts[place] += one.count
     ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return tuple(FailureRow(*place, count) for place, count in ranked)
+
+
+def _early(summary: Summary) -> tuple[EarlyRow, ...]:
+    rows = (
+        EarlyRow(each.scenario, strategy, each.false_finals)
+        for strategy, totals in summary.strategies.items()
+        for each in totals.scenarios
+        if each.false_finals.answers
+    )
+    return tuple(sorted(rows, key=lambda row: -row.found.answers))
 
 
 def _providers(runs: Runs) -> tuple[ProviderRow, ...]:

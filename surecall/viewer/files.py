@@ -121,6 +121,7 @@ def _origin(name: str, meta: Meta, sheet: Sheet) -> Origin:
         api_prefix=str(sheet.settings.get("api_prefix", "")),
         seed=seed if isinstance(seed, int) else None,
         command=" ".join(latest.command),
+        served_by=str(sheet.settings.get("served_by", "")),
     )
 
 

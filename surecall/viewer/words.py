@@ -18,6 +18,7 @@ VERDICTS: Final[dict[Decision, tuple[str, str]]] = {
 }
 MEANINGS: Final[dict[str, str]] = {
     **{code.value: code.meaning.replace("`", "") for code in ErrorCode},
+    ErrorCode.CONTRACT_UNMET: "The model said that it was done, but what had to be done was not.",
     category.ASSERTION_FAILED: "The conversation ended, but not with the right result.",
     category.EMPTY_ASSISTANT_TEXT: "The final answer was blank.",
     category.EXCEPTION: "The evaluation itself failed, or a scenario's own code.",

@@ -19,6 +19,14 @@ function assistantOnWire(text, calls) {
   return { role: "assistant", content: null, tool_calls };
 }
 
+// What the loop said in the user's place after a reply, if it said anything. Of what it said to an
+// answer that came too early, the record has the gist.
+function nudgeOf(event, start) {
+  if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
+  if (event.type === "final_objected") return `This answer cannot be accepted: ${event.reason} Correct it.`;
+  return event.type === "forced_continuation" ? `This is not finished: ${event.message}.` : null;
+}
+
 // The request of a turn, put together again from what had been said until then.
 function requestOf(trace, turn) {
   const start = trace.events.find((event) => event.type === "run_start") ?? {};
@@ -30,8 +38,8 @@ function requestOf(trace, turn) {
       messages.push(assistantOnWire(event.reply.text, event.reply.calls));
     } else if (event.type === "tool_call_end") {
       messages.push(onWire(event.result));
-    } else if (event.type === "fix_empty_final") {
-      messages.push({ role: "user", content: start.config?.fix_empty_final_user_text ?? "" });
+    } else if (nudgeOf(event, start) !== null) {
+      messages.push({ role: "user", content: nudgeOf(event, start) });
     }
   }
   const body = { model: start.model, messages };
@@ -45,6 +53,12 @@ function requestOf(trace, turn) {
   return { ...body, ...start.options };
 }
 
+// The protocol of a run that used no fields of the endpoint for its calls.
+function inWords(trace) {
+  const protocol = trace.events.find((event) => event.type === "run_start")?.config?.call_protocol ?? "native";
+  return protocol === "native" ? "" : String(protocol);
+}
+
 function asCurl(trace, turn) {
   const simulated = data.simulated || !/^https?:/.test(data.origin.base_url);
   const base = simulated ? "http://127.0.0.1:8000" : data.origin.base_url;
@@ -53,6 +67,7 @@ function asCurl(trace, turn) {
   const url = `${base.replace(/\/+$/, "")}${path}/chat/completions`;
   return [
     `# Put together from the record, before the last repairs on the way out. The key is yours to set.`,
+    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they stand in their fields.`] : []),
     `curl '${oneLine(url).replaceAll("'", "%27")}' \\`,
     `  -H "Authorization: Bearer $API_KEY" \\`,
     `  -H 'Content-Type: application/json' \\`,

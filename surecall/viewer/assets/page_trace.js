@@ -5,7 +5,7 @@ const shownRun = { run: -1, turn: 0, trace: null, turns: [] };
 function turnsOf(trace) {
   const found = new Map();
   const at = (number) => {
-    if (!found.has(number)) found.set(number, { number, start: null, end: null, troubles: [], results: [], nudged: false });
+    if (!found.has(number)) found.set(number, { number, start: null, end: null, troubles: [], results: [], nudged: false, objections: [] });
     return found.get(number);
   };
   for (const event of trace.events) {
@@ -14,6 +14,7 @@ function turnsOf(trace) {
     else if (event.type === "llm_request_error" || event.type === "llm_request_retry") at(event.turn).troubles.push(event);
     else if (event.type === "tool_call_end") at(event.turn).results.push(event);
     else if (event.type === "fix_empty_final") at(event.turn).nudged = true;
+    else if (event.type === "forced_continuation" || event.type === "final_objected") at(event.turn).objections.push(event);
   }
   return [...found.values()];
 }
@@ -69,7 +70,8 @@ function drawTurns() {
   const items = shownRun.turns.map((turn) => {
     const calls = (turn.end?.reply?.calls ?? []).map((call) => call.name).join(", ");
     const what = calls || (turn.end ? (turn.end.reply?.text ? "answer" : "blank answer") : "no reply");
-    const bad = !turn.end || turn.results.some((event) => !event.ok) || what === "blank answer";
+    const early = turn.objections.length ? " · too early" : "";
+    const bad = !turn.end || turn.results.some((event) => !event.ok) || what === "blank answer" || early;
     const again = turn.troubles.some((event) => event.type === "llm_request_retry") ? " ↻ again" : "";
     const mended = turn.end && repairsOf(turn).length ? " · repaired" : "";
     const follow = (event) => {
@@ -82,7 +84,7 @@ function drawTurns() {
       click: follow,
     };
     const figures = turn.end ? `${bytes(turn.end.response_bytes)} · ${duration(turn.end.elapsed_ms)}${mended}` : "";
-    const label = `${bad ? "✗" : "✓"} ${oneLine(what)}${again}`;
+    const label = `${bad ? "✗" : "✓"} ${oneLine(what)}${early}${again}`;
     return el("li", {}, el("a", attributes, el("span", { class: bad ? "bad" : "" }, label), el("small", {}, figures)));
   });
   return el("ol", {}, ...items);

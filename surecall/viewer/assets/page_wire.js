@@ -8,6 +8,12 @@ function fact(name, value) {
   return el("div", {}, el("dt", {}, name), el("dd", {}, oneLine(value)));
 }
 
+// How the tools went out: in their own field, in words, or not at all.
+function toolsOf(request) {
+  if (!request.tools_enabled) return "no tools";
+  return `${request.tools_count} tools${inWords(shownRun.trace) ? ", in words" : ""}`;
+}
+
 function drawWire(turn, redraw) {
   if (!turn) return [el("p", { class: "hint" }, "No request was made.")];
   return [
@@ -43,11 +49,12 @@ function facts(turn) {
   const rows = [
     fact("Provider", reply.provider),
     fact("Served model", reply.model),
+    fact("Build", turn.end?.body?.system_fingerprint),
     fact("Generation id", reply.response_id),
     fact("Finish reason", reply.finish_reason),
     fact("Time", turn.end && duration(turn.end.elapsed_ms)),
     fact("Attempt", turn.end?.attempt),
-    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${request.messages_count} messages, ${request.tools_enabled ? `${request.tools_count} tools` : "no tools"}`),
+    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${request.messages_count} messages, ${toolsOf(request)}`),
     fact("Received", turn.end && `${bytes(turn.end.response_bytes)}${turn.end.streamed ? ", streamed" : ""}`),
     fact("Tokens", usage.total_tokens && `${grouped(usage.prompt_tokens ?? 0)} in, ${grouped(usage.completion_tokens ?? 0)} out`),
     fact("Cost", usage.cost === undefined || usage.cost === null ? "unknown" : dollars(Number(usage.cost))),

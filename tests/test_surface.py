@@ -1,0 +1,259 @@
+"""What a request offers: all tools, the few that may come next, or none."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.config import REMIND, REQUIRE, ToolCallingConfig
+from surecall.contract import Contract, Need
+from surecall.debts import owed
+from surecall.errors import ErrorCode, Fault
+from surecall.loop import heard, next_move, objected, ran, refused
+from surecall.state import Ask, Call, Run
+from surecall.surface import finalising, offers_tools, plan
+from surecall.types import JSON, Plan, Reply, System, ToolCall, ToolResult, ToolSpec, User
+from surecall.wire import chosen_name, named_choice
+
+TOOLS = tuple(ToolSpec(name, name, {}) for name in ("get", "put", "send"))
+LADDER = (REMIND, REQUIRE)
+CODES = {True: (), False: (ErrorCode.INTERNAL_ERROR,)}
+NO_TOOLS = Fault(ErrorCode.NO_TOOL_USE_ENDPOINT, "no tools here", 404)
+
+
+def begun(options: JSON | None = None, **settings: Any) -> Run:
+    config = ToolCallingConfig(**({"final_ladder": LADDER} | settings))
+    return Run("r", "m", config, (User("hi"),), tools=TOOLS, options=options or {})
+
+
+def called(run: Run, name: str, *, ok: bool = True, **arguments: Any) -> Run:
+    call = ToolCall(f"c{run.turn}", name, arguments)
+    run = heard(run, Reply("", (call,)))
+    result = ToolResult(call.id, name, ok, "{}", executed=True, error_codes=CODES[ok])
+    return ran(run, [result])
+
+
+def said(run: Run, *texts: str) -> Run:
+    for text in texts:
+        run = heard(run, Reply(text))
+    return run
+
+
+def offer(run: Run) -> tuple[list[str], Any]:
+    asked = asking(run)
+    return [spec.name for spec in asked.tools], asked.tool_choice
+
+
+def asking(run: Run) -> Plan:
+    move = next_move(run)
+    assert isinstance(move, Ask)
+    assert move.plan == plan(run)
+    return move.plan
+
+
+EVERYTHING = (["get", "put", "send"], "auto")
+
+
+def test_a_run_that_owes_nothing_offers_everything_and_may_answer() -> None:
+    assert offer(begun()) == EVERYTHING
+    assert asking(begun()).may_answer
+    assert asking(begun()).known_tools == TOOLS
+
+
+def test_a_reminder_offers_everything_and_no_answer_would_count() -> None:
+    run = said(begun(contract=Contract(all_of=("put",))), "Done.")
+
+    assert offer(run) == EVERYTHING
+    assert not asking(run).may_answer
+
+
+def test_a_demand_names_the_only_tool_that_is_missing() -> None:
+    run = said(begun(contract=Contract(in_order=("put", "send"))), "Done.", "Done.")
+
+    assert offer(run) == (["put"], named_choice("put"))
+    assert asking(run).known_tools == TOOLS
+
+
+def test_who_goes_round_in_circles_is_reminded_of_what_is_missing() -> None:
+    run = begun(contract=Contract(all_of=(Need("put", {"a": 1}), "send")), repeat_block_at=2)
+
+    assert asking(run).reminder == ""
+    assert asking(called(run, "get")).reminder == ""
+    wanted = 'Not finished yet. Still missing: a successful call of put with {"a":1}, send.'
+    assert asking(called(run, "put", a=2)).reminder == wanted
+    again = heard(called(run, "get"), Reply("", (ToolCall("c9", "get"),)))
+    barred = ToolResult("c9", "get", ok=False, content="{}", error_codes=(ErrorCode.REPEATED_CALL,))
+    assert asking(ran(again, [barred])).reminder == wanted
+
+
+def test_who_owes_nothing_is_not_reminded() -> None:
+    assert asking(called(begun(), "put")).reminder == ""
+
+
+def test_a_demand_need_not_name_the_tool() -> None:
+    settings: JSON = {"contract": Contract(all_of=("put",)), "demand_by_name": False}
+
+    assert offer(said(begun(**settings), "Done.", "Done.")) == (["put"], "required")
+
+
+def test_a_demand_leaves_the_choice_where_several_are_missing() -> None:
+    run = said(begun(contract=Contract(any_of=("put", "send"))), "Done.", "Done.")
+
+    assert offer(run) == (["put", "send"], "required")
+
+
+def test_a_demand_for_any_call_offers_everything() -> None:
+    run = said(begun(tool_use_mode="enforced"), "Done.", "Done.")
+
+    assert offer(run) == (["get", "put", "send"], "required")
+
+
+def test_a_demand_for_a_repair_names_the_tool_that_failed() -> None:
+    run = called(begun(tool_use_mode="enforced"), "put", ok=False)
+
+    assert offer(said(run, "Done.", "Done.")) == (["put"], named_choice("put"))
+
+
+def test_a_demand_is_over_when_the_model_has_called() -> None:
+    run = said(begun(contract=Contract(all_of=("put", "send"))), "Done.", "Done.")
+
+    assert offer(called(run, "put")) == EVERYTHING
+
+
+def test_a_tool_that_failed_and_is_gone_is_not_demanded() -> None:
+    run = called(begun(tool_use_mode="enforced"), "gone", ok=False)
+
+    assert offer(said(run, "Done.", "Done.")) == (["get", "put", "send"], "required")
+
+
+def test_a_contract_that_is_met_wants_nothing_but_the_answer() -> None:
+    run = called(begun(contract=Contract(all_of=("put",))), "put")
+
+    assert finalising(run)
+    assert not offers_tools(run)
+    assert offer(run) == ([], None)
+    assert asking(run).may_answer
+    assert asking(run).known_tools == TOOLS
+
+
+def test_who_objects_may_want_more_to_be_done() -> None:
+    run = called(begun(contract=Contract(all_of=("put",))), "put")
+    run = objected(said(run, "Done."), "It is too short.")
+
+    assert not finalising(run)
+    assert offer(run) == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    "settings", [{}, {"contract": Contract(all_of=("put",), then_finalise=False)}]
+)
+def test_without_a_contract_that_says_so_nothing_is_final(settings: JSON) -> None:
+    run = called(begun(**settings), "put")
+
+    assert not finalising(run)
+    assert offer(run) == EVERYTHING
+
+
+def test_an_enforced_run_owes_its_repairs_even_when_the_contract_is_met() -> None:
+    settings: JSON = {"contract": Contract(all_of=("put",)), "tool_use_mode": "enforced"}
+    run = called(called(begun(**settings), "get", ok=False), "put")
+
+    assert not finalising(run)
+    assert offer(said(run, "Done.", "Done.")) == (["get"], named_choice("get"))
+
+
+def test_tools_can_be_forbidden_where_they_cannot_be_left_out() -> None:
+    style: JSON = {"tools_off_style": "tool_choice_none"}
+    run = called(begun(contract=Contract(all_of=("put",)), **style), "put")
+
+    assert offer(run) == (["get", "put", "send"], "none")
+
+
+def test_a_route_that_refused_the_tools_is_not_sent_them_again() -> None:
+    style: JSON = {"tools_off_style": "tool_choice_none", "fallback_retry_count": 1}
+    run = refused(called(begun(**style), "put"), NO_TOOLS)
+
+    assert offer(run) == ([], None)
+
+
+def test_disabled_tools_are_not_known_at_all() -> None:
+    asked = asking(begun(tool_use_mode="disabled"))
+
+    assert (asked.tools, asked.known_tools, asked.tool_choice) == ((), (), None)
+
+
+def test_an_option_that_needs_tools_leaves_with_them() -> None:
+    options = {"parallel_tool_calls": False, "seed": 1}
+    run = called(begun(options, contract=Contract(all_of=("put",))), "put")
+
+    assert asking(begun(options)).options == options
+    assert asking(run).options == {"seed": 1}
+
+
+def test_the_system_text_stands_first() -> None:
+    run = Run("r", "m", ToolCallingConfig(), (User("hi"),), system=System("Be brief."))
+
+    assert asking(run).messages == (System("Be brief."), User("hi"))
+
+
+NAMES = [spec.name for spec in TOOLS]
+NEED = st.sampled_from(NAMES) | st.builds(Need, st.sampled_from(NAMES), st.just({"a": 1}))
+NEEDS = st.lists(NEED, max_size=2)
+CONTRACTS = st.builds(
+    Contract, st.lists(NEED, min_size=1, max_size=2), NEEDS, NEEDS, then_finalise=st.booleans()
+)
+SETTINGS = st.fixed_dictionaries(
+    {"tool_use_mode": st.sampled_from(["relaxed", "enforced"])},
+    optional={
+        "contract": CONTRACTS,
+        "final_ladder": st.lists(st.sampled_from(LADDER), max_size=4),
+        "tool_failure_policy": st.just("tolerated"),
+        "tools_off_style": st.just("tool_choice_none"),
+    },
+)
+TURNS = st.lists(
+    st.sampled_from(["Done.", "", "object"])
+    | st.tuples(st.sampled_from([*NAMES, "gone"]), st.booleans(), st.integers(0, 1)),
+    max_size=8,
+)
+
+
+def step(run: Run, turn: Any) -> Run:
+    match turn:
+        case "object":
+            return objected(heard(run, Reply("Hm.")), "No.")
+        case str():
+            return said(run, turn)
+        case (name, ok, number):
+            call = ToolCall(f"c{run.turn}", name, {"a": number})
+            run = heard(run, Reply("", (call,)))
+            if not isinstance(move := next_move(run), Call):
+                return run
+            fine = ok and move.calls[0].problem is None
+            done = ToolResult(call.id, name, fine, "{}", executed=fine, error_codes=CODES[fine])
+            return ran(run, [done])
+        case _:
+            raise AssertionError(turn)
+
+
+@given(SETTINGS, TURNS, st.sets(st.sampled_from(NAMES), max_size=2))
+def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
+    settings: JSON, turns: list[Any], denied: set[str]
+) -> None:
+    run = begun(**settings)
+    shown = tuple(spec for spec in TOOLS if spec.name not in denied)
+    run = Run("r", "m", run.config, run.messages, tools=shown)
+    for turn in turns:
+        if not isinstance(move := next_move(run), Ask):
+            break
+        asked = move.plan
+        names = {spec.name for spec in asked.tools}
+        assert not names & denied
+        assert names <= {spec.name for spec in asked.known_tools}
+        assert asked.may_answer == (owed(run) is None)
+        if asked.tool_choice == "required" or chosen_name(asked.tool_choice):
+            assert asked.tools
+            assert chosen_name(asked.tool_choice) in {None, *names}
+            assert not asked.may_answer
+        run = step(run, turn)
