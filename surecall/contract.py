@@ -44,9 +44,9 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
     asked for its answer, and can do no more harm.
     """
 
-    all_of: tuple[Need | str, ...] = ()
-    any_of: tuple[Need | str, ...] = ()
-    in_order: tuple[Need | str, ...] = ()
+    all_of: Sequence[Need | str] = ()
+    any_of: Sequence[Need | str] = ()
+    in_order: Sequence[Need | str] = ()
     then_finalise: bool = True
 
     def __post_init__(self) -> None:

@@ -121,11 +121,12 @@ class EmptyFinalRetried(Stamped, frozen=True, gc=False, tag="fix_empty_final", k
 
 
 class FinalForced(Stamped, frozen=True, gc=False, tag="forced_continuation", kw_only=True):
-    """An answer came too early; the next step of the ladder was taken."""
+    """An answer came too early; the next step of the ladder was taken. `text` was said."""
 
     rung: str
     code: str
     message: str
+    text: str
     tools: tuple[str, ...] = ()
 
 

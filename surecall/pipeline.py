@@ -155,14 +155,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         config.response_transforms, raw if isinstance(raw, dict) else {}, fired
     )
     salvaged = FAILED_GENERATION in fired
-    message = hear(config.call_protocol, message, plan)
-    message = with_text_calls(
-        message,
-        plan.tools,
-        "any" if salvaged else text_calls_of(config),
-        fired,
-        strip_thinking=config.strip_thinking,
-    )
+    message = _with_calls(message, plan, config, fired)
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))
@@ -182,6 +175,16 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         tuple(fired),
         message_extra(message),
     )
+
+
+def _with_calls(message: JSON, plan: Plan, config: ToolCallingConfig, fired: list[str]) -> JSON:
+    """Put calls where calls belong: those of the protocol, and those that came as text."""
+    heard = hear(config.call_protocol, message, plan)
+    # What says of itself that it is the answer holds no calls, whatever it quotes.
+    is_answer = heard is not message and not raw_calls(heard)
+    salvaged = FAILED_GENERATION in fired
+    mode: TextCalls = "off" if is_answer else "any" if salvaged else text_calls_of(config)
+    return with_text_calls(heard, plan.tools, mode, fired, strip_thinking=config.strip_thinking)
 
 
 def text_calls_of(config: ToolCallingConfig) -> TextCalls:

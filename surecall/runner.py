@@ -17,6 +17,7 @@ import msgspec
 
 from surecall.capabilities import Capabilities
 from surecall.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
+from surecall.contract import in_words
 from surecall.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.errors import ConfigError, ErrorCode
 from surecall.family import unknown
@@ -69,7 +70,7 @@ class ToolLoopRunner:
         self._executor = executor
         self._observers = tuple(map(_checked_observer, observers))
         self._tool_policy = tool_policy
-        self._accept_final = accept_final
+        self._accept_final = _checked_hook(accept_final)
         self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
         tools = () if registry is None else registry
         self._registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
@@ -98,9 +99,13 @@ class ToolLoopRunner:
 
     def _check_contract(self) -> None:
         contract = self._config.contract
-        names = [tool.name for tool in self._toolbox.definitions]
-        if contract is not None and (absent := contract.out_of_reach(names)):
-            raise ConfigError(f"contract: {unknown('tool', absent[0][0].tool, names)}")
+        if contract is None:
+            return
+        for need in contract.needs:
+            if need.tool not in self._registry.names:
+                raise ConfigError(f"contract: {unknown('tool', need.tool, self._registry.names)}")
+        if absent := contract.out_of_reach([tool.name for tool in self._toolbox.definitions]):
+            raise ConfigError(f"contract: tools that it needs are masked: {in_words(absent)}")
 
     async def run(
         self,
@@ -250,6 +255,12 @@ def _checked_observer(observer: Any) -> Observer:
     if not callable(observer) or is_async_callable(observer):
         raise ConfigError("an observer is a plain function of one event; it is not awaited")
     return cast("Observer", observer)
+
+
+def _checked_hook(hook: Any) -> AcceptFinal | None:
+    if hook is not None and not callable(hook):
+        raise ConfigError("accept_final is a function of one result; it returns a reason or None")
+    return cast("AcceptFinal | None", hook)
 
 
 def _checked_history(history: Any) -> list[Message]:

@@ -183,6 +183,7 @@ class Session:
             rung=words.rung,
             code=debt.code,
             message=debt.message,
+            text=str(words.content),
             tools=debt.tools,
         )
 

@@ -205,7 +205,6 @@ def test_a_hook_that_takes_too_long_meets_the_deadline() -> None:
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.xfail(strict=True, reason="any TimeoutError is taken for the run's own deadline")
 def test_a_timeout_of_the_hook_s_own_is_not_the_run_s_deadline() -> None:
     async def times_out(_: RunResult) -> None:
         raise TimeoutError("the database did not answer")
@@ -278,3 +277,8 @@ def test_a_recording_that_ends_with_an_objection_goes_on_from_there() -> None:
     runner = runner_of(ScriptedModel(says("It is three.")), wants("three"))
 
     assert runner.resume_sync(run_of(cut)).assistant_text == "It is three."
+
+
+def test_a_hook_that_is_no_function_is_an_error_before_the_first_request() -> None:
+    with pytest.raises(ConfigError, match="accept_final is a function"):
+        ToolLoopRunner(client=ScriptedModel(), model="m", accept_final="yes")  # type: ignore[arg-type]  # on purpose

@@ -302,13 +302,18 @@ def test_tools_stay_on_offer_where_the_contract_says_so() -> None:
     "settings",
     [
         {"contract": Contract(all_of=("bok",))},
-        {"contract": BOOKED, "tool_denylist": ("book",)},
         {"contract": Contract(any_of=("bok", "pai"))},
+        {"contract": Contract(any_of=("bok", "pay"))},
     ],
 )
 def test_a_tool_that_there_is_not_is_an_error_before_the_first_request(settings: Any) -> None:
-    with pytest.raises(ConfigError, match='contract: unknown tool "b'):
+    with pytest.raises(ConfigError, match='contract: unknown tool "bok"'):
         runner(ScriptedModel(), Shop(), **settings)
+
+
+def test_a_tool_that_is_masked_is_an_error_before_the_first_request() -> None:
+    with pytest.raises(ConfigError, match="tools that it needs are masked: book"):
+        runner(ScriptedModel(), Shop(), contract=BOOKED, tool_denylist=("book",))
 
 
 def test_a_tool_that_a_policy_hides_fails_the_run_without_a_request() -> None:

@@ -126,7 +126,7 @@ def every_event(text: str) -> list[Event]:
         stamped(CallStarted, call=ToolCall(text, text)),
         stamped(CallEnded, **sizes, result=result, ok=False),
         stamped(EmptyFinalRetried, disable_tools=True, user_text_bytes=1),
-        stamped(FinalForced, rung="remind", code="CONTRACT_UNMET", message=text, tools=(text,)),
+        stamped(FinalForced, rung="remind", code="CONTRACT_UNMET", message=text, text=text),
         stamped(FinalObjected, reason=text),
         stamped(PolicyErred, stage="call", message=text),
         stamped(ObserverErred, observer=text, message=text),

@@ -208,7 +208,6 @@ def test_hostile_depth_runs_nothing(text: str) -> None:
     assert all(call.problem is not None for call in heard(text).calls)
 
 
-@pytest.mark.xfail(strict=True, reason="the dialects still look into a text that is the answer")
 @pytest.mark.parametrize(
     "quoted",
     [

@@ -117,7 +117,10 @@ def test_a_copied_request_says_what_was_missing_where_the_loop_said_it(
     sent = copied_requests(page, EARLY, tmp_path)
 
     assert list(map(roles, sent)) == list(map(roles, EARLY.requests))
-    missing = "This is not finished: the contract is not met, missing is: book."
+    missing = (
+        "This is not finished. Still missing: a successful call of book. "
+        "Make the call now, and answer when it has succeeded."
+    )
     assert by_user(sent[2]) == ["Book Monday.", missing, missing]
 
 

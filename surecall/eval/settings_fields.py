@@ -188,7 +188,13 @@ _SELECT = _fields(
     ("model_filter", "-m --model", "FILTER", read.expression, "Models: ids, globs, tags, !x."),
     ("sampling_profile_filter", "-p --profile", "FILTER", read.expression, "Sampling profiles."),
     ("scenarios", "-s --scenario", "FILTER", read.expression, "Scenarios or groups of them."),
-    ("strategy_filter", "--strategy", "FILTER", read.expression, "raw, baseline, production, both"),
+    (
+        "strategy_filter",
+        "--strategy",
+        "FILTER",
+        read.expression,
+        "raw, baseline, production, contract, guided, guided_contract; both, all.",
+    ),
     ("strategy_matrix", "--strategy-matrix", "", read.yes_no, "Run baseline and production."),
     ("fallback_matrix", "--fallback-matrix", "", read.yes_no, "Run without and with text calls."),
     (

@@ -24,7 +24,7 @@ function assistantOnWire(text, calls) {
 function nudgeOf(event, start) {
   if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
   if (event.type === "final_objected") return `This answer cannot be accepted: ${event.reason} Correct it.`;
-  return event.type === "forced_continuation" ? `This is not finished: ${event.message}.` : null;
+  return event.type === "forced_continuation" ? event.text : null;
 }
 
 // The request of a turn, put together again from what had been said until then.
