@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from surecall import (
+    ConfigError,
     ErrorCode,
     LimitExceeded,
     RunFailed,

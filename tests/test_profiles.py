@@ -14,7 +14,11 @@ from surecall import (
     replay,
     tool,
 )
+from surecall.simulator.profiles import PROFILES
+from surecall.simulator.strict import check
+from surecall.subschemas import is_untyped, rewritten
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
+from surecall.transforms import TOOL
 from surecall.wire import short_id
 
 
@@ -181,3 +185,72 @@ def test_a_call_without_a_signature_is_marked_where_routers_and_google_look() ->
     (call,) = sent[1]["tool_calls"]
     mark = "skip_thought_signature_validator"
     assert call["signature"] == call["extra_content"]["google"]["thought_signature"] == mark
+
+
+@tool
+def remember(key: str, value: Any) -> str:
+    """Remember a value of any kind.
+
+    Args:
+        key: what it is called.
+        value: what it is.
+
+    """
+    return f"{key}: {value}"
+
+
+def test_a_property_without_a_type_gets_all_of_them_for_llama_cpp() -> None:
+    config = presets.provider_defaults("llama_cpp")
+    plain, typed = (ScriptedModel(says("ok")) for _ in range(2))
+    for model, settings in ((plain, ToolCallingConfig()), (typed, config)):
+        runner = ToolLoopRunner(client=model, model="m", registry=[remember], config=settings)
+        asyncio.run(runner.run("Go."))
+
+    rules = PROFILES["llama_cpp"]
+    assert [each.rule for each in check(plain.requests[0], rules)] == ["tool_untyped"]
+    assert check(typed.requests[0], rules) == []
+    value = typed.requests[0]["tools"][0]["function"]["parameters"]["properties"]["value"]
+    assert set(value["type"]) == {"string", "number", "boolean", "object", "array", "null"}
+    assert value["description"] == "what it is."
+
+
+def test_a_tool_with_types_goes_to_llama_cpp_as_it_is() -> None:
+    definition = {"type": "function", "function": {"name": "f", "parameters": TYPED}}
+
+    assert TOOL["openai_tools_untyped_to_any_type"](definition) is definition
+
+
+@pytest.mark.parametrize(
+    "bent", [{}, {"function": 1}, {"function": {}}, {"function": {"parameters": {}}}]
+)
+def test_a_tool_without_a_schema_goes_to_llama_cpp_as_it_is(bent: Any) -> None:
+    assert TOOL["openai_tools_untyped_to_any_type"](bent) is bent
+
+
+TYPED = {
+    "type": "object",
+    "properties": {
+        "a": {"anyOf": [{"type": "string"}, {"type": "null"}]},
+        "b": {"type": "array", "items": {"$ref": "#/$defs/c"}},
+        "d": True,
+    },
+    "$defs": {"c": {"enum": [1, 2]}},
+}
+
+
+def test_untyped_schemas_are_found_wherever_a_schema_may_stand() -> None:
+    deep = {
+        "type": "object",
+        "properties": {"a": {"type": "array", "items": {}}, "b": {"anyOf": [{"title": "x"}]}},
+        "additionalProperties": {"description": "more"},
+    }
+    changed = rewritten(deep, lambda part: {"const": 1} if is_untyped(part) else part)
+
+    assert changed == {
+        "type": "object",
+        "properties": {
+            "a": {"type": "array", "items": {"const": 1}},
+            "b": {"anyOf": [{"const": 1}]},
+        },
+        "additionalProperties": {"const": 1},
+    }

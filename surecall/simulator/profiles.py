@@ -82,6 +82,11 @@ _ALL: Final = (
         },
     ),
     Profile(
+        name="llama_cpp",
+        summary="refuses a tool with a property that has no type",
+        refuses_untyped=True,
+    ),
+    Profile(
         name="cerebras",
         summary="refuses `parallel_tool_calls` and a named tool",
         refused_options=("parallel_tool_calls",),

@@ -15,6 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from surecall.names import MAX_LENGTH, is_legal
+from surecall.subschemas import is_untyped, rewritten
 from surecall.types import JSON
 
 MAX_TOOLS = 128
@@ -42,6 +43,7 @@ WORDING: Final[dict[str, str]] = {
     "tool_twice": "tools: Tool names must be unique.",
     "tool_schema": "Invalid schema for function '{found}': schema must be a JSON Schema of "
     "'type: \"object\"'.",
+    "tool_untyped": "JSON schema conversion failed: Unrecognized schema: {found}",
     "choice_without_tools": "Invalid value for 'tool_choice': 'tool_choice' is only allowed when "
     "'tools' are specified.",
     "choice_unknown": "Invalid value for 'tool_choice': '{found}' is neither none, auto, required "
@@ -112,6 +114,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
     refuses_null: bool = False
     refuses_blank: bool = False
     refuses_user_after_tool: bool = False
+    refuses_untyped: bool = False
     refused_options: tuple[str, ...] = ()
     refused_choices: tuple[str, ...] = ()
     error_form: str = "openai"  # openai | mistral | gemini
@@ -171,6 +174,20 @@ def _one_tool(tool: Any, where: str, profile: Profile) -> Iterator[Violation]:
     parameters = function.get("parameters", {"type": "object"})
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         yield profile.violation("tool_schema", f"{where}.parameters", str(name)[:MAX_LENGTH])
+    elif profile.refuses_untyped and (untyped := _untyped(parameters)):
+        yield profile.violation("tool_untyped", f"{where}.parameters", untyped[0])
+
+
+def _untyped(parameters: JSON) -> list[JSON]:
+    """Return the schemas below that name no type."""
+    found: list[JSON] = []
+
+    def look(schema: JSON) -> JSON:
+        found.extend([schema] if is_untyped(schema) else [])
+        return schema
+
+    rewritten(parameters, look)
+    return found
 
 
 def tool_names(request: JSON) -> list[str]:
