@@ -93,6 +93,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     stringify_containers: bool = False
 
     # The request
+    default_max_tokens: int | None = None
     request_overrides: JSON = {}
     unsupported_options: tuple[str, ...] = ()
     fallback_retry_count: int = 0
@@ -186,6 +187,7 @@ _POSITIVE = (
     "run_deadline_s",
     "max_tool_definitions_count",
     "max_tool_definitions_bytes",
+    "default_max_tokens",
 )
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(ToolCallingConfig)}
 _WORDS: dict[str, tuple[str, ...]] = {

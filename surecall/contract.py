@@ -8,6 +8,7 @@ A need is met by a call that succeeded, and whose arguments hold what the need n
 data: it is printed, stored, travels in a trace, and is judged again in a replay.
 """
 
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any, TypeAlias
 
@@ -95,7 +96,8 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 def _plain(name: str, items: Any) -> tuple[Need, ...]:
     """Copy needs as the JSON that they will be when the contract is read back."""
     try:
-        needs = msgspec.json.decode(msgspec.json.encode(items), type=tuple[Need | str, ...])
+        text = json.dumps(msgspec.to_builtins(items), allow_nan=False, ensure_ascii=False)
+        needs = msgspec.json.decode(text.encode(), type=tuple[Need | str, ...])
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"contract: {name}: {error}") from None
     return tuple(_needs(needs))

@@ -4,10 +4,12 @@ A debt comes from the mode (a call must be made), from failures that nothing mad
 the contract. It is derived from the transcript alone; the ladder in `policy` answers it.
 """
 
+from collections.abc import Iterable
+
 import msgspec
 
 from surecall.config import ToolFailurePolicy, ToolUseMode
-from surecall.contract import Contract, in_words
+from surecall.contract import in_words
 from surecall.errors import ErrorCode
 from surecall.state import Run
 from surecall.types import JSON, Assistant, ToolCall
@@ -23,10 +25,28 @@ PROTOCOL_CODES = frozenset(
 )
 
 
+# What failed so may have taken effect all the same, or was denied: it is not demanded again.
+NOT_TO_REPEAT = frozenset(
+    {
+        ErrorCode.INTERNAL_ERROR,
+        ErrorCode.TOOL_CONFIRMATION_REQUIRED,
+        ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR,
+        ErrorCode.TOOL_OUTPUT_TOO_DEEP,
+        ErrorCode.TOOL_OUTPUT_TOO_LARGE,
+        ErrorCode.TOOL_POLICY_DENIED,
+        ErrorCode.TOOL_POLICY_ERROR,
+        ErrorCode.TOOL_TIMEOUT,
+    }
+)
+# A model whose calls fail so often in a row may say that it cannot do it.
+HOPELESS = 3
+
+
 class Debt(msgspec.Struct, frozen=True):
     """Why a final answer would not count: for people, and (`wanted`) for the model.
 
-    A success of one of `tools` would bring the run on.
+    A success of one of `tools` would bring the run on. Unless it is `demandable`, nobody insists:
+    the run fails when the model ends it.
     """
 
     code: ErrorCode
@@ -34,6 +54,7 @@ class Debt(msgspec.Struct, frozen=True):
     wanted: str
     tools: tuple[str, ...] = ()
     details: JSON = {}
+    demandable: bool = True
 
 
 def owed(run: Run) -> Debt | None:
@@ -42,12 +63,14 @@ def owed(run: Run) -> Debt | None:
     if contract is not None and (missing := contract.missing(run.done)):
         words = in_words(missing)
         details = {"missing": [[str(need) for need in needs] for needs in missing]}
+        tools = contract.next_tools(run.done)
         return Debt(
             ErrorCode.CONTRACT_UNMET,
             f"the contract is not met, missing is: {words}",
             _success(words),
-            _next_tools(run, contract),
+            _to_demand(run, tools),
             details | _failed(run),
+            bool(_to_demand(run, tools)),
         )
     return _unmet(run) if run.config.tool_use_mode is ToolUseMode.ENFORCED else None
 
@@ -56,9 +79,20 @@ def _success(words: str) -> str:
     return f"a successful call of {words}"
 
 
-def _next_tools(run: Run, contract: Contract) -> tuple[str, ...]:
+def _to_demand(run: Run, names: Iterable[str]) -> tuple[str, ...]:
+    """Return those of some tools that are on offer, and whose last failure does not forbid it."""
     offered = {spec.name for spec in run.tools}
-    return tuple(name for name in contract.next_tools(run.done) if name in offered)
+    answers = {call.name: result for call, result in run.answered_calls}
+    forbidden = {
+        name for name, last in answers.items() if NOT_TO_REPEAT.intersection(last.error_codes)
+    }
+    return tuple(name for name in names if name in offered - forbidden)
+
+
+def is_hopeless(run: Run) -> bool:
+    """Whether the newest calls have all failed, so often that nothing else is to be expected."""
+    newest = run.results[-HOPELESS:]
+    return len(newest) == HOPELESS and not any(result.ok for result in newest)
 
 
 def _unmet(run: Run) -> Debt | None:
@@ -71,12 +105,14 @@ def _unmet(run: Run) -> Debt | None:
     if run.config.tool_failure_policy is ToolFailurePolicy.FATAL and failed:
         words = ", ".join(failed)
         message = f"tools failed and were not repaired: {words}"
-        offered = {spec.name for spec in run.tools}
-        tools = tuple(name for name in failed if name in offered)
-        return Debt(ErrorCode.TOOL_ERROR, message, _success(words), tools, details)
+        tools = _to_demand(run, failed)
+        # One that is not to be repeated cannot be made up for: nothing that is demanded would help.
+        hopeful = len(tools) == len(failed)
+        return Debt(ErrorCode.TOOL_ERROR, message, _success(words), tools, details, hopeful)
     if not any(result.ok for result in run.results):
         message = "no tool call succeeded"
-        return Debt(ErrorCode.TOOL_ERROR, message, _success("a tool"), details=details)
+        tools = _to_demand(run, [spec.name for spec in run.tools])
+        return Debt(ErrorCode.TOOL_ERROR, message, _success("a tool"), tools, details, bool(tools))
     return None
 
 

@@ -2,8 +2,7 @@
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
-         (tool_call_start  tool_call_end)* | fix_empty_final | forced_continuation
-         | final_objected)*
+        (tool_call_start  tool_call_end)* | fix_empty_final | forced_continuation | final_objected)*
     final | run_failed
 
 A `Trace` is their list. It is all that replay needs, and all that a report reads.
@@ -131,9 +130,10 @@ class FinalForced(Stamped, frozen=True, gc=False, tag="forced_continuation", kw_
 
 
 class FinalObjected(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
-    """The application did not accept an answer."""
+    """The application did not accept an answer. `text` was said to the model, if anything was."""
 
     reason: str
+    text: str = ""
 
 
 class PolicyErred(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):

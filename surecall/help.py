@@ -54,6 +54,8 @@ HELP: dict[str, str] = {
     "for, before anything checks them. Wrong for tools that take HTML.",
     "stringify_containers": "Write an object or a list as JSON text where the schema wants a "
     "string.",
+    "default_max_tokens": "Sent as `max_tokens` where no other option limits a reply; null sends "
+    "nothing.",
     "request_overrides": "Merged into every request body. Keys that the runner owns are refused.",
     "unsupported_options": "Options that are planned but not sent, for endpoints that refuse them.",
     "fallback_retry_count": "In `relaxed` mode: how often a request that was refused because of "

@@ -44,6 +44,7 @@ _POLL_S: Final = 0.05
 _ASK_S: Final = 5.0
 _LAST_WORDS_S: Final = 5.0
 _OK: Final = 200
+_SECRETS: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # OpenMP's threads wait for work in a busy loop unless they are told not to; on a small machine
 # they would take the processor from the very thread they wait for.
@@ -260,7 +261,7 @@ def _environment() -> dict[str, str]:
     here = str(Path(__file__).parent.parent)
     known = os.environ.get("PYTHONPATH", "")
     paths = os.pathsep.join(filter(None, (here, known)))
-    kept = {name: value for name, value in os.environ.items() if not name.endswith("_API_KEY")}
+    kept = {name: value for name, value in os.environ.items() if not name.endswith(_SECRETS)}
     return _ENVIRONMENT | kept | {"PYTHONPATH": paths}
 
 

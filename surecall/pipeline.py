@@ -182,20 +182,23 @@ def _with_calls(message: JSON, plan: Plan, config: ToolCallingConfig, fired: lis
     heard = hear(config.call_protocol, message, plan)
     # What says of itself that it is the answer holds no calls, whatever it quotes.
     is_answer = heard is not message and not raw_calls(heard)
-    salvaged = FAILED_GENERATION in fired
-    mode: TextCalls = "off" if is_answer else "any" if salvaged else text_calls_of(config)
+    mode: TextCalls = "off" if is_answer else text_calls_of(config)
+    # A reply that is all JSON was meant for the machine, in whatever words.
+    is_json = config.call_protocol == "guided" and _begins_json(text_of(heard.get("content")))
+    if FAILED_GENERATION in fired or (is_json and not is_answer):
+        mode = "any"
     return with_text_calls(heard, plan.tools, mode, fired, strip_thinking=config.strip_thinking)
+
+
+def _begins_json(text: str) -> bool:
+    return text.lstrip()[:1] in {"{", "[", "`"}
 
 
 def text_calls_of(config: ToolCallingConfig) -> TextCalls:
     """Say which calls are read from text; protocols that are made of text read at least some."""
-    match config.call_protocol:
-        case "guided":
-            return "any"
-        case "prompted" if config.text_calls == "off":
-            return "marked"
-        case _:
-            return config.text_calls
+    if config.call_protocol != "native" and config.text_calls == "off":
+        return "marked"
+    return config.text_calls
 
 
 def _text(mapping: JSON, key: str) -> str | None:

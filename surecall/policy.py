@@ -8,7 +8,16 @@ from surecall.debts import Debt, owed, same_call
 from surecall.errors import ErrorCode, Fault
 from surecall.state import OBJECTION, Done, Fail, Run
 from surecall.surface import offers_tools
-from surecall.types import Assistant, Message, Problem, Refusal, Reply, ToolCall, User
+from surecall.types import (
+    Assistant,
+    Message,
+    Problem,
+    Refusal,
+    Reply,
+    ToolCall,
+    ToolResult,
+    User,
+)
 
 
 def admit(run: Run, reply: Reply) -> Assistant:
@@ -32,6 +41,8 @@ def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:
         return call
     if used >= config.max_total_tool_calls:
         return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
+    if _just_succeeded(run, call) and _is_wanted(run, call):
+        return call
     if config.block_repeated_success and _just_succeeded(run, call):
         message = "You made this very call just now, and it succeeded. Do what comes next."
         return _barred(call, ErrorCode.REPEATED_CALL, message)
@@ -65,6 +76,13 @@ def _just_succeeded(run: Run, call: ToolCall) -> bool:
     return False
 
 
+def _is_wanted(run: Run, call: ToolCall) -> bool:
+    """Whether the contract asks for this very call, though it was made before."""
+    contract = run.config.contract
+    missing = () if contract is None else contract.missing(run.done)
+    return any(need.met_by(call) for needs in missing for need in needs)
+
+
 def _is_repeatable(run: Run, call: ToolCall) -> bool:
     return any(spec.repeatable for spec in run.tools if spec.name == call.name)
 
@@ -87,30 +105,38 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
 
     An empty answer to a run that owes nothing is asked for once more.
     """
-    if said.calls:
+    if said.calls or run.turn >= run.config.max_turns:
         return ()
     debt = owed(run)
     if debt is not None and (step := _next_step(run, debt)):
         return (User(_corrected(debt), nudge=True, rung=step),)
     empty = not said.text.strip() and run.called and not run.nudged
-    # Whoever owes something could not repay it without tools.
-    useful = debt is None or not run.config.fix_empty_final_disable_tools
-    if empty and useful and run.config.fix_empty_final:
-        return (User(run.config.fix_empty_final_user_text, nudge=True),)
+    # After a ladder, whoever still owes something could not repay it without tools.
+    config = run.config
+    in_vain = debt is not None and config.final_ladder and config.fix_empty_final_disable_tools
+    if empty and not in_vain and config.fix_empty_final:
+        return (User(config.fix_empty_final_user_text, nudge=True),)
     return ()
 
 
 def _next_step(run: Run, debt: Debt) -> str | None:
-    """Return the step that is due: each debt is answered by the whole ladder, and only once."""
+    """Return the step that is due: a debt is answered by the whole ladder, and only once.
+
+    Whoever tries what is demanded, and fails, is met with the whole ladder again.
+    """
+    if not debt.demandable:
+        return None
+    words, taken = _corrected(debt), 0
+    for message in reversed(run.own):
+        if isinstance(message, ToolResult) and _is_attempt(message, debt):
+            break
+        taken += isinstance(message, User) and bool(message.rung) and message.content == words
     ladder = run.config.final_ladder
-    taken = sum(
-        isinstance(message, User)
-        and bool(message.rung)
-        and message.rung != OBJECTION
-        and owed(run.until(position)) == debt
-        for position, message in enumerate(run.messages[run.start :], start=run.start)
-    )
     return ladder[taken] if taken < len(ladder) else None
+
+
+def _is_attempt(result: ToolResult, debt: Debt) -> bool:
+    return result.name in debt.tools and ErrorCode.REPEATED_CALL not in result.error_codes
 
 
 def _corrected(debt: Debt) -> str:
@@ -125,7 +151,8 @@ def objection(run: Run, reason: str) -> Message:
     made = sum(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
     if made >= len(run.config.final_ladder):
         return Refusal(Fault(ErrorCode.CONTRACT_UNMET, f"the answer was not accepted: {reason}"))
-    text = f"This answer cannot be accepted: {reason} Correct it."
+    stop = "" if reason.rstrip().endswith((".", "!", "?")) else "."
+    text = f"This answer cannot be accepted: {reason.rstrip()}{stop} Correct it."
     return User(text, nudge=True, rung=OBJECTION)
 
 

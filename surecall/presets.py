@@ -146,8 +146,9 @@ def guided_calls(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
 def small_model(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     """Lead a small model by the hand: guided calls, none made twice, and replies that end."""
     config = guided_calls(forced_continuation(config))
-    overrides = {"max_tokens": MOST_TOKENS} | config.request_overrides
-    return config.but(block_repeated_success=True, request_overrides=overrides)
+    return config.but(
+        block_repeated_success=True, default_max_tokens=config.default_max_tokens or MOST_TOKENS
+    )
 
 
 @PRESET.register

@@ -40,7 +40,7 @@ from surecall.state import Fail, Run
 from surecall.threads import Threads
 from surecall.trace import Observer, Recorder, allowed_context
 from surecall.transport import Client
-from surecall.types import Message, Refusal, System, User
+from surecall.types import JSON, Message, Refusal, System, User
 from surecall.wire import encodable, parse_message
 
 
@@ -77,7 +77,9 @@ class ToolLoopRunner:
         self._toolbox = _masked(self._registry, self._config)
         defaults = llm_options_defaults or {}
         check_options(defaults, "llm_options_defaults")
-        self._options = deep_merge(defaults, self._config.request_overrides)
+        self._options = _limited(
+            deep_merge(defaults, self._config.request_overrides), self._config.default_max_tokens
+        )
         self._threads = Threads()
         self._portal: Portal | None = None
         self._opening = threading.Lock()
@@ -283,6 +285,13 @@ def _reopened(run: Run) -> Run:
             return msgspec.structs.replace(run, messages=run.messages[:-1])
         case _:
             return run
+
+
+def _limited(options: JSON, max_tokens: int | None) -> JSON:
+    """Limit the length of replies, unless the options do so themselves."""
+    if max_tokens is None or not {"max_tokens", "max_completion_tokens"}.isdisjoint(options):
+        return options
+    return options | {"max_tokens": max_tokens}
 
 
 def _masked(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:

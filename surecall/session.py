@@ -11,6 +11,7 @@ import msgspec
 
 from surecall.debts import false_finals, owed
 from surecall.dispatch import PolicyBroken, ToolDispatcher
+from surecall.display import TextWithdrawn
 from surecall.errors import ErrorCode, Fault, ProviderError
 from surecall.events import (
     CallEnded,
@@ -88,8 +89,11 @@ class Session:
             if isinstance(reason, Fault):
                 self._run = self._refuse(self._run, reason)
             else:
-                self._recorder.emit(FinalObjected, self._run.turn - 1, reason=reason)
                 self._run = objected(self._run, reason)
+                said = self._run.last.content if isinstance(self._run.last, User) else ""
+                turn = self._run.turn - 1
+                self._recorder.emit(FinalObjected, turn, reason=reason, text=str(said))
+                self._withdraw(move.text)
         return move
 
     async def _objection(self, move: Done, hook: AcceptFinal) -> str | Fault | None:
@@ -103,6 +107,11 @@ class Session:
                 return await objection_to(result, hook)
         except Exception as error:  # noqa: BLE001  # a hook is foreign code
             return _too_late(self._run) if clock.expired() else _hook_fault(error)
+
+    def _withdraw(self, text: str) -> None:
+        """Take back an answer that was shown and does not count."""
+        if self._conversation.show is not None and text:
+            self._conversation.show(TextWithdrawn(text))
 
     def _usage(self) -> Usage:
         return usage_of(self._recorder.trace)
@@ -177,6 +186,7 @@ class Session:
                 user_text_bytes=len(after.config.fix_empty_final_user_text.encode()),
             )
             return
+        self._withdraw(after.said[-1].text)
         self._recorder.emit(
             FinalForced,
             turn,

@@ -7,11 +7,11 @@ anything else                   ─► the run's tools, as the config offers the
 """
 
 from surecall.config import REQUIRE, ToolUseMode
-from surecall.debts import Debt, owed
+from surecall.debts import Debt, is_hopeless, owed
 from surecall.errors import ErrorCode
 from surecall.state import OBJECTION, Run
 from surecall.types import JSON, Plan, Refusal, ToolResult, ToolSpec, User
-from surecall.wire import named_choice
+from surecall.wire import chosen_name, named_choice
 
 
 def plan(run: Run) -> Plan:
@@ -31,9 +31,18 @@ def plan(run: Run) -> Plan:
         choice,
         options=options,
         known_tools=known,
-        may_answer=debt is None,
+        may_answer=_may_answer(run, debt) and not _demands(choice),
         reminder="" if debt is None else _reminder(run, debt),
     )
+
+
+def _may_answer(run: Run, debt: Debt | None) -> bool:
+    """Whether an answer is welcome: it would count, or nothing better is to be expected."""
+    return debt is None or not debt.demandable or is_hopeless(run)
+
+
+def _demands(choice: str | JSON | None) -> bool:
+    return choice == "required" or chosen_name(choice) is not None
 
 
 def _reminder(run: Run, debt: Debt) -> str:

@@ -152,6 +152,7 @@ DEFAULTS: JSON = {
     "coerce_arguments": False,
     "decode_html_entities": False,
     "stringify_containers": False,
+    "default_max_tokens": None,
     "request_overrides": {},
     "unsupported_options": (),
     "fallback_retry_count": 0,

@@ -34,8 +34,10 @@ from tests.test_protocols import PROTOCOLS, REGISTRY, SPECS, TALK, planned
 from tests.watching import runner_of, shown, watched
 
 
-def heard(text: str | None, protocol: Any = "guided", **choice: Any) -> Reply:
-    config = ToolCallingConfig(call_protocol=protocol)
+def heard(
+    text: str | None, protocol: Any = "guided", text_calls: Any = "off", **choice: Any
+) -> Reply:
+    config = ToolCallingConfig(call_protocol=protocol, text_calls=text_calls)
     reply = inbound(says(text, **choice), planned(*TALK), config, REGISTRY)
     assert isinstance(reply, Reply)
     return reply
@@ -59,13 +61,20 @@ ADD_TEXT = json.dumps(ADD)
         '{"tool": "add", "parameters": {"a": 1}}',
         '{"tool": "add", "a": 1}',
         f"<think>What now?</think>{ADD_TEXT}",
-        f"I will add.\n{ADD_TEXT}",
     ],
 )
 def test_a_call_is_read_however_it_is_wrapped(text: str) -> None:
     (call,) = heard(text).calls
 
     assert (call.name, call.arguments, call.problem) == ("add", {"a": 1}, None)
+
+
+def test_a_call_that_stands_in_prose_is_read_only_where_any_text_is() -> None:
+    text = f"I will add.\n{ADD_TEXT}"
+
+    assert heard(text).calls == ()
+    (call,) = heard(text, text_calls="any").calls
+    assert (call.name, call.arguments) == ("add", {"a": 1})
 
 
 @pytest.mark.parametrize("text", ['{"tool": "add"}', '{"tool": "add", "arguments": null}'])

@@ -219,10 +219,10 @@ def test_an_empty_answer_after_all_is_done_is_still_asked_for_once() -> None:
     assert [type(event) for event in result.trace].count(EmptyFinalRetried) == 1
 
 
-def test_the_limit_of_turns_holds_on_the_ladder() -> None:
+def test_the_limit_of_turns_holds_on_the_ladder_and_the_debt_is_the_reason() -> None:
     result, model = Desk().run(DONE, DONE, contract=PUT, max_turns=2)
 
-    assert result.stop_reason == ErrorCode.MAX_TURNS_EXCEEDED
+    assert result.stop_reason == ErrorCode.CONTRACT_UNMET
     assert len(model.requests) == 2
 
 

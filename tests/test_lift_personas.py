@@ -36,7 +36,6 @@ BLANK_REFUSED = {"message_transforms": ["assistant_tool_calls_content_null_if_bl
 # What an endpoint refuses once, and is not asked for again.
 TAUGHT = {
     ("sim/strict-deepseek", "native"): ["choice_refused"],
-    ("sim/strict-cerebras", "native"): ["choice_refused"],
     ("sim/strict-no-parallel", "native"): ["option_refused"],
     ("sim/strict-no-required", "native"): ["choice_refused"],
     ("sim/strict-no-format", "guided"): ["option_refused"],

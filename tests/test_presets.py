@@ -50,7 +50,8 @@ ABOUT = {
     "stringify_containers": {"stringify_containers"},
     "forced_continuation": {"final_ladder"},
     "guided_calls": {"call_protocol"},
-    "small_model": {"call_protocol", "final_ladder", "block_repeated_success", "request_overrides"},
+    "small_model": {"call_protocol", "final_ladder"}
+    | {"block_repeated_success", "default_max_tokens"},
     "tool_use_disabled": {"tool_use_mode"},
 }
 PROVIDER_FIELDS = ABOUT["default_tool_calling"] | ABOUT["mistral_compat"]

@@ -52,7 +52,7 @@ CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
         "unmoved": _STOPS_AFTER_ONE,
         "unwilling": _STOPS_AFTER_ONE,
         "premature": _STOPS_AFTER_ONE,
-        "stubborn": only("LOOP_DETECTED", "long_arguments_guard"),
+        "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
     },
     "guided_contract": {
         "lazy": {},
@@ -61,9 +61,9 @@ CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
         "unmoved": {},
         "unwilling": {},
         "premature": {},
-        "stubborn": only("LOOP_DETECTED", "long_arguments_guard"),
+        "stubborn": only(UNMET, "long_arguments_guard"),
         "shortcut": {},
-        "sloppy": in_tools(UNFINISHED) | only("LOOP_DETECTED", "long_arguments_guard"),
+        "sloppy": in_tools(UNFINISHED) | only("MAX_TURNS_EXCEEDED", "long_arguments_guard"),
     },
 }
 

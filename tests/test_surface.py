@@ -8,17 +8,17 @@ from hypothesis import strategies as st
 
 from surecall.config import REMIND, REQUIRE, ToolCallingConfig
 from surecall.contract import Contract, Need
-from surecall.debts import owed
+from surecall.debts import HOPELESS, NOT_TO_REPEAT, is_hopeless, owed
 from surecall.errors import ErrorCode, Fault
 from surecall.loop import heard, next_move, objected, ran, refused
-from surecall.state import Ask, Call, Run
+from surecall.state import Ask, Call, Fail, Run
 from surecall.surface import finalising, offers_tools, plan
 from surecall.types import JSON, Plan, Reply, System, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire import chosen_name, named_choice
 
 TOOLS = tuple(ToolSpec(name, name, {}) for name in ("get", "put", "send"))
 LADDER = (REMIND, REQUIRE)
-CODES = {True: (), False: (ErrorCode.INTERNAL_ERROR,)}
+CODES = {True: (), False: (ErrorCode.ARGUMENT_ERROR,)}
 NO_TOOLS = Fault(ErrorCode.NO_TOOL_USE_ENDPOINT, "no tools here", 404)
 
 
@@ -124,7 +124,37 @@ def test_a_demand_is_over_when_the_model_has_called() -> None:
 def test_a_tool_that_failed_and_is_gone_is_not_demanded() -> None:
     run = called(begun(tool_use_mode="enforced"), "gone", ok=False)
 
-    assert offer(said(run, "Done.", "Done.")) == (["get", "put", "send"], "required")
+    assert asking(run).may_answer
+    assert isinstance(next_move(said(run, "Done.")), Fail)
+
+
+@pytest.mark.parametrize("code", sorted(NOT_TO_REPEAT))
+@pytest.mark.parametrize("contract", [None, Contract(all_of=("put",))])
+def test_what_may_have_taken_effect_or_was_denied_is_never_demanded_again(
+    code: ErrorCode, contract: Contract | None
+) -> None:
+    run = begun(tool_use_mode="enforced", contract=contract)
+    run = heard(run, Reply("", (ToolCall("c", "put", {}),)))
+    result = ToolResult("c", "put", ok=False, content="{}", executed=True, error_codes=(code,))
+    run = ran(run, [result])
+
+    assert asking(run).may_answer
+    failed = next_move(said(run, "It failed."))
+    assert isinstance(failed, Fail)
+    assert failed.code == ("TOOL_ERROR" if contract is None else "CONTRACT_UNMET")
+
+
+def test_a_model_whose_calls_all_fail_may_say_so_and_is_asked_only_a_few_times_more() -> None:
+    run = begun(contract=Contract(all_of=("put",)))
+    for number in range(HOPELESS):
+        assert not asking(run).may_answer
+        run = called(run, "put", ok=False, a=number)
+
+    assert asking(run).may_answer
+    run = said(run, "I cannot.", "I cannot.")
+    assert offer(run) == (["put"], named_choice("put"))
+    assert not asking(run).may_answer
+    assert isinstance(next_move(said(run, "I cannot.")), Fail)
 
 
 def test_a_contract_that_is_met_wants_nothing_but_the_answer() -> None:
@@ -251,7 +281,9 @@ def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
         names = {spec.name for spec in asked.tools}
         assert not names & denied
         assert names <= {spec.name for spec in asked.known_tools}
-        assert asked.may_answer == (owed(run) is None)
+        debt = owed(run)
+        welcome = debt is None or not debt.demandable or is_hopeless(run)
+        assert asked.may_answer == (welcome and asked.tool_choice in ("auto", "none", None))
         if asked.tool_choice == "required" or chosen_name(asked.tool_choice):
             assert asked.tools
             assert chosen_name(asked.tool_choice) in {None, *names}

@@ -10,6 +10,7 @@ from surecall.eval.store import open_for_reading
 from surecall.eval.summary import Figure
 from surecall.eval.trial import Cell
 from surecall.viewer.files import write_report
+from surecall.viewer.words import seconds
 from tests.browser import Browser
 from tests.viewed import Made, address_of, show
 
@@ -89,7 +90,7 @@ def test_each_cell_of_the_map_shows_its_counts_control_and_time(
         parts = (
             counts(totals.tool),
             f"control {counts(totals.control)}",
-            f"p95 {totals.latency.runs.p95} ms",
+            f"p95 {seconds(totals.latency.runs.p95)}",
         )
         assert any(all(part in text for part in parts) for text in shown), parts
 

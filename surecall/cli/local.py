@@ -82,6 +82,8 @@ def command(*, gguf: Path, anywhere: bool, verbose: bool, **serving: Any) -> int
         return INTERRUPTED
     except LocalServerError as error:
         return complain(str(error), FAILED)
+    except BrokenPipeError:
+        raise  # nobody reads what we say
     except OSError as error:
         return complain(cannot_listen(how.port, error, how.host), FAILED)
 

@@ -156,7 +156,9 @@ def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON
     if found.text == text or not found.text.strip():
         return _cut_off(message, text)
     bare = message | {"content": found.text}
-    heard = hear(bare, tools)
+    # Once only: whoever thinks inside of thoughts is not read to the end.
+    whole = read_arguments(found.text, _NO_LIMIT).value is not None
+    heard = hear(bare, tools) if whole else _cut_off(bare, found.text)
     return message if heard is bare else {"reasoning_content": found.reasoning} | heard
 
 

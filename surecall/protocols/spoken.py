@@ -5,6 +5,8 @@ where it stood is the very same object again, so that it need not be written ane
 """
 
 from collections.abc import Callable, Iterable
+from itertools import groupby
+from typing import TypeAlias
 
 import msgspec
 
@@ -20,6 +22,8 @@ from surecall.types import (
     ToolSpec,
     User,
 )
+
+Joined: TypeAlias = tuple[tuple[Message, ...], User]
 
 
 class Manner(msgspec.Struct, frozen=True):
@@ -40,7 +44,7 @@ class Speaker:
         self._said: list[tuple[Message, Message]] = []
         self._opened: tuple[System | None, tuple[ToolSpec, ...], System] | None = None
         # What was put together, by what it was made of; both are kept, so that ids stay theirs.
-        self._joined: dict[tuple[int, int], tuple[User, User, User]] = {}
+        self._joined: dict[tuple[int, ...], Joined] = {}
 
     def __call__(self, plan: Plan) -> Plan:
         """Return the plan in words. Without tools there is nothing to put into words."""
@@ -96,30 +100,32 @@ class Speaker:
 
         What is never sent does not stand between.
         """
+        sent = (message for message in messages if not _is_silent(message))
+        joined: dict[tuple[int, ...], Joined] = {}
         merged: list[Message] = []
-        for message in messages:
-            blank = isinstance(message, Assistant) and not message.text.strip()
-            if blank or isinstance(message, Refusal):
+        for of_user, group in groupby(sent, lambda message: isinstance(message, User)):
+            row = tuple(group)
+            if not of_user or len(row) == 1:
+                merged += row
                 continue
-            before = merged[-1] if merged else None
-            if isinstance(message, User) and isinstance(before, User):
-                merged[-1] = self._join(before, message)
-            else:
-                merged.append(message)
+            key = tuple(map(id, row))
+            joined[key] = self._joined.get(key) or (row, User(_joined(row)))
+            merged.append(joined[key][1])
+        self._joined = joined
         return merged
 
-    def _join(self, before: User, message: User) -> User:
-        key = (id(before), id(message))
-        if key not in self._joined:
-            both = User(_joined(before.content, message.content))
-            self._joined[key] = (before, message, both)
-        return self._joined[key][2]
+
+def _is_silent(message: Message) -> bool:
+    """Whether a message is never sent."""
+    blank = isinstance(message, Assistant) and not message.text.strip()
+    return blank or isinstance(message, Refusal)
 
 
-def _joined(first: str | list[JSON], second: str | list[JSON]) -> str | list[JSON]:
-    if isinstance(first, str) and isinstance(second, str):
-        return f"{first}\n\n{second}"
-    return [*_parts(first), *_parts(second)]
+def _joined(row: Iterable[Message]) -> str | list[JSON]:
+    contents = [message.content for message in row if isinstance(message, User)]
+    if all(isinstance(content, str) for content in contents):
+        return "\n\n".join(map(str, contents))
+    return [part for content in contents for part in _parts(content)]
 
 
 def _parts(content: str | list[JSON]) -> list[JSON]:

@@ -23,8 +23,7 @@ function assistantOnWire(text, calls) {
 // answer that came too early, the record has the gist.
 function nudgeOf(event, start) {
   if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
-  if (event.type === "final_objected") return `This answer cannot be accepted: ${event.reason} Correct it.`;
-  return event.type === "forced_continuation" ? event.text : null;
+  return event.type === "final_objected" || event.type === "forced_continuation" ? event.text : null;
 }
 
 // The request of a turn, put together again from what had been said until then.
