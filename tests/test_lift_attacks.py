@@ -23,7 +23,7 @@ from surecall.pipeline import inbound
 from surecall.protocols import speaker
 from surecall.registry import ToolRegistry
 from surecall.testing import Item, ScriptedModel, calls, failure, says
-from surecall.types import JSON, Assistant, Plan, Reply, ToolCall, ToolResult, ToolSpec, User
+from surecall.types import JSON, Assistant, Message, Plan, Reply, ToolCall, ToolResult, ToolSpec, User
 from tests.watching import QUICK, add, script, shown, watched
 
 LADDER = (REMIND, REQUIRE)
@@ -180,7 +180,7 @@ def test_what_was_joined_is_kept_once_and_only_while_it_is_needed() -> None:
     spec = ToolSpec("add", "Add.", {"type": "object"})
     many = tuple(ToolCall(f"c{number}", "add", {}) for number in range(MANY))
     results = tuple(ToolResult(call.id, "add", ok=True, content="x" * 1_000) for call in many)
-    messages = (User("hi"), Assistant("", many), *results)
+    messages: tuple[Message, ...] = (User("hi"), Assistant("", many), *results)
     first = speak(Plan("m", messages, (spec,), known_tools=(spec,)))
     again = speak(Plan("m", messages, (spec,), known_tools=(spec,)))
 
