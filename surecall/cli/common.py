@@ -1,11 +1,16 @@
 """What all commands share: exit codes, complaints, numbers that are called by their plain name."""
 
 import errno
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import click
 
 from surecall.events import safe_text
 
+F = TypeVar("F", bound=Callable[..., Any])
+LOOPBACK = "127.0.0.1"
+_MAX_PORT = 65_535
 FAILED, WRONG_USAGE, INCOMPLETE, NOTHING, INTERRUPTED = 1, 2, 3, 4, 130
 
 
@@ -13,6 +18,25 @@ class WholeNumber(click.IntRange):
     """A whole number within bounds, called by its plain name in messages."""
 
     name = "whole number"
+
+
+def with_address(port: int) -> Callable[[F], F]:
+    """Give a command that serves something the options of where it listens."""
+
+    def decorate(function: F) -> F:
+        listens = click.option(
+            "--port",
+            type=WholeNumber(0, _MAX_PORT),
+            default=port,
+            show_default=True,
+            help="Port to listen on; 0 picks a free one.",
+        )
+        where = click.option(
+            "--host", default=LOOPBACK, show_default=True, help="Address to listen on."
+        )
+        return where(listens(function))
+
+    return decorate
 
 
 def complain(message: str, code: int) -> int:

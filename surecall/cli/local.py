@@ -14,12 +14,12 @@ from surecall.cli.common import (
     complain,
     note,
     say,
+    with_address,
 )
 from surecall.localserver import LocalServer, LocalServerError, Serving
 from surecall.simulator.server import is_loopback
 
 _PORT = 8080
-_MAX_PORT = 65_535
 _MOST_THREADS = 1024
 _LEAST_CONTEXT, _MOST_CONTEXT = 256, 2**22
 _LONGEST_START_S = 86_400
@@ -28,14 +28,7 @@ _DEFAULT = Serving()
 
 @click.command()
 @click.argument("gguf", metavar="MODEL.gguf", type=click.Path(path_type=Path))
-@click.option("--host", default=_DEFAULT.host, show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=WholeNumber(0, _MAX_PORT),
-    default=_PORT,
-    show_default=True,
-    help="Port to listen on; 0 picks a free one.",
-)
+@with_address(_PORT)
 @click.option(
     "--threads",
     type=WholeNumber(1, _MOST_THREADS),

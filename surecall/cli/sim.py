@@ -4,25 +4,24 @@ import asyncio
 
 import click
 
-from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, cannot_listen, complain
+from surecall.cli.common import (
+    FAILED,
+    INTERRUPTED,
+    WholeNumber,
+    cannot_listen,
+    complain,
+    with_address,
+)
 from surecall.events import safe_text
 from surecall.simulator.personas import PERSONAS
 from surecall.simulator.server import Seen, Simulator
 
 _PORT = 8089
-_MAX_PORT = 65_535
 _MAX_SEED = 2**63 - 1
 
 
 @click.command()
-@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on.")
-@click.option(
-    "--port",
-    type=WholeNumber(0, _MAX_PORT),
-    default=_PORT,
-    show_default=True,
-    help="Port to listen on; 0 picks a free one.",
-)
+@with_address(_PORT)
 @click.option(
     "--seed",
     type=WholeNumber(0, _MAX_SEED),
