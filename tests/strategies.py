@@ -7,13 +7,20 @@ from hypothesis import strategies as st
 from surecall import ToolCallingConfig, presets
 from surecall.testing import failure
 
-JSON_VALUES = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8),
-    lambda inner: (
-        st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
-    ),
-    max_leaves=8,
-)
+
+def _values(numbers: st.SearchStrategy[float]) -> st.SearchStrategy[Any]:
+    return st.recursive(
+        st.none() | st.booleans() | st.integers() | numbers | st.text(max_size=8),
+        lambda inner: (
+            st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3)
+        ),
+        max_leaves=8,
+    )
+
+
+# Infinities are no JSON, but some decoders let them through.
+JSON_VALUES = _values(st.floats(allow_nan=False))
+FINITE_VALUES = _values(st.floats(allow_nan=False, allow_infinity=False))
 _NAMES = st.sampled_from(
     ["add", " add", "ADD", "fail", "hidden", "nope", "", "a b", "functions.add"]
 )

@@ -23,7 +23,17 @@ from surecall.pipeline import inbound
 from surecall.protocols import speaker
 from surecall.registry import ToolRegistry
 from surecall.testing import Item, ScriptedModel, calls, failure, says
-from surecall.types import JSON, Assistant, Message, Plan, Reply, ToolCall, ToolResult, ToolSpec, User
+from surecall.types import (
+    JSON,
+    Assistant,
+    Message,
+    Plan,
+    Reply,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
 from tests.watching import QUICK, add, script, shown, watched
 
 LADDER = (REMIND, REQUIRE)

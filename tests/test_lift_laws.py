@@ -33,7 +33,7 @@ from surecall.protocols import speaker
 from surecall.state import Ask, Call, Done
 from surecall.testing import ScriptedModel, calls, says, streams
 from surecall.types import JSON, Message, Reply, ToolCall, ToolResult, User
-from tests.strategies import JSON_VALUES, SCRIPTS
+from tests.strategies import FINITE_VALUES, SCRIPTS
 from tests.test_laws import assert_legal
 from tests.test_protocols import PROTOCOLS
 
@@ -278,7 +278,7 @@ def test_a_history_of_one_protocol_goes_on_in_another_and_stays_legal(
 # What a guided reply is bound to
 
 VALUES = st.one_of(
-    JSON_VALUES,
+    FINITE_VALUES,
     st.recursive(st.just({}), lambda inner: st.fixed_dictionaries({"next": inner}), max_leaves=4),
     st.integers(-1, 3),
 )
@@ -288,7 +288,7 @@ CANDIDATES = st.fixed_dictionaries(
         "arguments": st.dictionaries(
             st.sampled_from(["key", "value", "root", "name", "again", "n"]), VALUES, max_size=2
         )
-        | JSON_VALUES,
+        | FINITE_VALUES,
     }
 )
 STATES = st.lists(
