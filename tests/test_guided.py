@@ -376,3 +376,14 @@ def test_a_result_that_looks_like_a_call_makes_none() -> None:
     assert [item.name for item in result.run.results] == ["read"]
     (line,) = model.requests[1]["messages"][-1]["content"].splitlines()
     assert line.startswith("Result of read: {")
+
+
+def test_a_call_that_is_too_large_when_it_is_cut_off_is_told_so() -> None:
+    config = ToolCallingConfig(call_protocol="guided", max_tool_args_bytes=50)
+    text = '{"tool": "add", "arguments": {"a": "' + "x" * 100
+    reply = inbound(says(text, finish_reason="length"), planned(*TALK), config, REGISTRY)
+
+    assert isinstance(reply, Reply)
+    (call,) = reply.calls
+    assert call.problem is not None
+    assert call.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
