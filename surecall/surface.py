@@ -1,6 +1,7 @@
 """What the next request offers: all tools, the few that may come next, or none.
 
 a debt, on the step `require`   ─► the tools that would bring the run on, and a call is demanded
+a debt, and a call only repeats ─► the tools that would bring the run on
 the contract is met             ─► no tools, the answer alone is wanted
 an empty answer asked for again ─► no tools, unless the config says otherwise
 anything else                   ─► the run's tools, as the config offers them
@@ -80,13 +81,25 @@ def finalising(run: Run) -> bool:
 
 def _offer(run: Run, debt: Debt | None) -> tuple[tuple[ToolSpec, ...], str | JSON | None]:
     if offers_tools(run):
-        return _demanded(run, debt) or (run.tools, run.config.tool_choice)
+        return _demanded(run, debt) or (_useful(run, debt), run.config.tool_choice)
     # Some routes refuse tool messages in a request without tools: forbid instead of omit.
     # That is for the request for a final answer, not for a route that refused the tools.
     forbids = run.config.tools_off_style == "tool_choice_none"
     if forbids and run.called and not isinstance(run.last, Refusal):
         return run.tools, "none"
     return (), None
+
+
+def _useful(run: Run, debt: Debt | None) -> tuple[ToolSpec, ...]:
+    """Leave out what the model only repeats, where something else is missing."""
+    repeated = {
+        item.name
+        for item in run.tail
+        if isinstance(item, ToolResult) and ErrorCode.REPEATED_CALL in item.error_codes
+    }
+    if debt is None or not repeated or repeated & set(debt.tools):
+        return run.tools
+    return tuple(spec for spec in run.tools if spec.name in debt.tools) or run.tools
 
 
 def _demanded(run: Run, debt: Debt | None) -> tuple[tuple[ToolSpec, ...], str | JSON] | None:

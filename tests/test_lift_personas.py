@@ -110,7 +110,7 @@ COURSES: dict[str, dict[Strategy, tuple[str, int, int, list[str]]]] = {
     "circling": {
         "raw": ("LOOP_DETECTED", 6, 0, []),
         "production": ("LOOP_DETECTED", 6, 0, []),
-        "contract": ("LOOP_DETECTED", 6, 0, []),
+        "contract": ("", 5, 0, []),
         "guided": ("", 4, 0, []),
         "guided_contract": ("", 4, 0, []),
     },

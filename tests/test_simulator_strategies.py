@@ -35,6 +35,7 @@ def simulator() -> Iterator[Simulator]:
 _STOPS_AFTER_ONE = everywhere(UNFINISHED, but=(CHAT, "tool_output_truncation"))
 CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
     "contract": {
+        "circling": {},
         "lazy": in_tools(UNMET),
         "unmoved": in_tools(UNMET),
         "unwilling": in_tools(UNMET),

@@ -289,3 +289,24 @@ def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
             assert chosen_name(asked.tool_choice) in {None, *names}
             assert not asked.may_answer
         run = step(run, turn)
+
+
+def barred(run: Run, name: str) -> Run:
+    codes = (ErrorCode.REPEATED_CALL,)
+    run = heard(run, Reply("", (ToolCall(f"c{run.turn}", name, {}),)))
+    result = ToolResult(f"c{run.turn - 1}", name, ok=False, content="{}", error_codes=codes)
+    return ran(run, [result])
+
+
+def test_what_a_model_only_repeats_is_not_offered_where_something_else_is_missing() -> None:
+    run = barred(called(begun(contract=Contract(all_of=("put",))), "get"), "get")
+
+    assert offer(run) == (["put"], "auto")
+    assert offer(called(run, "put", ok=False)) == EVERYTHING
+
+
+def test_what_is_missing_stays_on_offer_though_it_was_repeated() -> None:
+    assert offer(barred(begun(contract=Contract(all_of=("put",))), "put")) == EVERYTHING
+    assert offer(barred(begun(), "get")) == EVERYTHING
+    gone = barred(begun(tool_use_mode="enforced"), "get")
+    assert offer(gone) == EVERYTHING
