@@ -172,7 +172,9 @@ def streams_only(persona: Persona) -> bool:
 def test_a_persona_ends_as_documented(simulator: Simulator, persona: Persona) -> None:
     simulator.violations.clear()
     before, started = len(simulator.requests), time.perf_counter()
-    one = asyncio.run(held(simulator, persona, idle_s=0.3))
+    # Only where silence is played is it worth waiting for; a busy machine is silent at times.
+    is_staged = persona.kind in {"transport", "stream"}
+    one = asyncio.run(held(simulator, persona, idle_s=0.3 if is_staged else BOUND_S))
 
     assert time.perf_counter() - started < BOUND_S
     codes = {code for result in one.result.run.results for code in result.error_codes}
