@@ -63,14 +63,14 @@ def owed(run: Run) -> Debt | None:
     if contract is not None and (missing := contract.missing(run.done)):
         words = in_words(missing)
         details = {"missing": [[str(need) for need in needs] for needs in missing]}
-        tools = contract.next_tools(run.done)
+        tools = _to_demand(run, contract.next_tools(run.done))
         return Debt(
             ErrorCode.CONTRACT_UNMET,
             f"the contract is not met, missing is: {words}",
             _success(words),
-            _to_demand(run, tools),
+            tools,
             details | _failed(run),
-            bool(_to_demand(run, tools)),
+            bool(tools),
         )
     return _unmet(run) if run.config.tool_use_mode is ToolUseMode.ENFORCED else None
 

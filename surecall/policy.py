@@ -41,9 +41,10 @@ def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:
         return call
     if used >= config.max_total_tool_calls:
         return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
-    if _just_succeeded(run, call) and _is_wanted(run, call):
-        return call
-    if config.block_repeated_success and _just_succeeded(run, call):
+    wanted = _is_wanted(run, call)
+    if (wanted or config.block_repeated_success) and _just_succeeded(run, call):
+        if wanted:
+            return call
         message = "You made this very call just now, and it succeeded. Do what comes next."
         return _barred(call, ErrorCode.REPEATED_CALL, message)
     times = streak(run, call) + 1
