@@ -119,6 +119,15 @@ def test_a_refusal_without_advice_closes_nothing() -> None:
     assert limiter.takes("a")
 
 
+@pytest.mark.parametrize("now", [0.1, 2048.3, 4096.7, 100_000.1, 1e6 + 0.7, 1e7 + 0.3])
+def test_the_wait_that_was_asked_for_is_told_whatever_the_clock_reads(now: float) -> None:
+    clock = Clock()
+    clock.now = now
+    advice = Answer(429, {"retry-after": "0.05"}, b"")
+
+    assert Limiter(8, clock).heard("a", now, advice) == 0.05
+
+
 def test_advice_may_be_a_date() -> None:
     limiter = Limiter(8, Clock(), wall=lambda: 784_111_777.0)
     dated = Answer(429, {"retry-after": "Sun, 06 Nov 1994 08:49:40 GMT"}, b"")

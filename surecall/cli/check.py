@@ -86,7 +86,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
     if not as_json and rows:
         say_columns(("setting", "value", "from"), rows)
         say("")
-    with venue(_hurried(effective.settings)) as place:
+    with venue(effective.settings) as place:
         where = _where(effective.settings, place)
         if not as_json:
             say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
@@ -133,14 +133,6 @@ def _without_query(url: str) -> str:
     """Leave out what some addresses carry a key in."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(query="...")) if parts.query else url
-
-
-def _hurried(settings: Settings) -> Settings:
-    """Wait no longer than somebody who watches."""
-    limit = settings.client_timeout
-    return msgspec.structs.replace(
-        settings, client_timeout=_LONGEST_S if limit is None else min(limit, _LONGEST_S)
-    )
 
 
 def _where(settings: Settings, place: Venue) -> dict[str, str]:

@@ -95,7 +95,9 @@ class Limiter:
             return None
         wait_s = retry_after(answer.headers, self._wall()) or 0.0
         self._lanes[name] = lane.refused(started, now, wait_s)
-        return max(self._lanes[name].closed_until - now, 0.0)
+        # Not `closed_until - now`: adding a small wait to a large clock and taking it off again
+        # does not give the same number.
+        return max(min(wait_s, _LONGEST_PAUSE_S), lane.closed_until - now)
 
     def opens_in(self, names: Iterable[str]) -> float | None:
         """Say when the first of some closed lanes opens again; None when none is closed."""
