@@ -4,7 +4,7 @@ The model is simulated: it stops early until it is told what is missing.
 """
 
 from surecall import Contract, OpenAICompatible, RunFailed, ToolLoopRunner, presets, tool
-from surecall.simulator.server import Simulator
+from surecall.simulator import Simulator
 
 draft: dict[str, object] = {}
 

@@ -7,7 +7,7 @@ import asyncio
 import time
 
 from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, tool
-from surecall.simulator.server import Simulator
+from surecall.simulator import Simulator
 
 running = most = 0
 

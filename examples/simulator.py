@@ -4,7 +4,7 @@ Start it for agents of any other kind with `surecall sim`, and see `surecall sim
 """
 
 from surecall import OpenAICompatible, RetryPolicy, ToolLoopRunner, ToolRegistry, presets, tool
-from surecall.simulator.server import Simulator
+from surecall.simulator import Simulator
 
 
 @tool

@@ -8,10 +8,8 @@ import sys
 from collections.abc import Iterable
 
 from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, presets, tool
-from surecall.display import CallAnnounced, TextWithdrawn
-from surecall.simulator.server import Simulator
-from surecall.stream import TextDelta
-from surecall.types import Message
+from surecall.simulator import Simulator
+from surecall.streaming import CallAnnounced, TextDelta, TextWithdrawn
 
 
 @tool
@@ -26,7 +24,6 @@ def questions() -> Iterable[str]:
     return typed if sys.argv[1:] == ["-"] else ["What is the weather in Paris for 3 days?"]
 
 
-history: list[Message] = []
 said = ""
 with Simulator(seed=1) as simulator:
     runner = ToolLoopRunner(
@@ -35,6 +32,7 @@ with Simulator(seed=1) as simulator:
         registry=ToolRegistry([get_weather]),
         config=presets.resolve(provider="openrouter", model="sim/dialect-a1"),
     )
+    history: Iterable[object] = []
     for question in questions():
         stream = runner.stream_sync(question, history=history)
         for event in stream:
@@ -49,7 +47,7 @@ with Simulator(seed=1) as simulator:
                 case _:
                     pass  # the run's own events, as in its trace
         print()
-        history = list(stream.result.history)
+        history = stream.result.history
     runner.close()
 assert sys.argv[1:] or "Paris: clear for 3 days" in said
 assert "tool_call" not in said

@@ -1,1 +1,8 @@
-"""The evaluation harness: model x sampling profile x strategy x scenario x trial, judged."""
+"""The evaluation: model x sampling profile x strategy x scenario x trial, judged.
+
+`from surecall.eval import expect, scenario` is all that a scenario of one's own needs.
+"""
+
+from surecall.eval.scenario import expect, scenario
+
+__all__ = ["expect", "scenario"]
