@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from surecall.arguments import read_arguments
-from surecall.coerce import coercer
-from surecall.dialects import recover
-from surecall.envelope import fault_of, read_choice
-from surecall.holdback import Holdback
-from surecall.stream import Assembler
-from surecall.transforms.tags import read_tags
-from surecall.types import ToolSpec
-from surecall.wire import decode, text_of
+from surecall.core.streaming.holdback import Holdback
+from surecall.parsing.arguments import read_arguments
+from surecall.parsing.coercion import coercer
+from surecall.values.types import ToolSpec
+from surecall.wire.assembler import Assembler
+from surecall.wire.dialects import recover
+from surecall.wire.messages import decode, text_of
+from surecall.wire.response import fault_of, read_choice
+from surecall.wire.transforms.tags import read_tags
 
 SIZES = [1 << 19, 1 << 20, 1 << 21, 1 << 22]
 BAR = 2.3

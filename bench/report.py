@@ -18,9 +18,9 @@ from pathlib import Path
 
 import msgspec
 
-from surecall.eval.store import Store, open_for_reading, open_or_resume
-from surecall.eval.trial import Trial
-from surecall.viewer.files import write_report
+from surecall.eval.report.page.files import write_report
+from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Trial
 from tests.browser import Browser, started
 from tests.viewed import evaluated
 

@@ -10,22 +10,22 @@ from pathlib import Path
 import click
 import msgspec
 
-from surecall.capabilities import PROVIDERS, capabilities_for
-from surecall.catalog import ModelCatalog
 from surecall.cli import COMMANDS, cli
-from surecall.config import FAMILIES
-from surecall.endpoint import Limits
-from surecall.errors import ErrorCode
-from surecall.eval.settings_fields import documentation
-from surecall.help import HELP
-from surecall.presets import PRESET, RAW
-from surecall.retry import RetryPolicy
-from surecall.sampling import SamplingCatalog
-from surecall.simulator.chunking import STREAM_FAULTS
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.snapshot import report_of_snapshot
+from surecall.eval.settings.fields import documentation
+from surecall.settings.capabilities import PROVIDERS, capabilities_for
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint import Limits
+from surecall.settings.presets import PRESET, RAW
+from surecall.settings.retry import RetryPolicy
+from surecall.settings.sampling import SamplingCatalog
+from surecall.settings.setting_docs import HELP
 from surecall.simulator.faults import DRIFTS, Drift
 from surecall.simulator.faults import FAMILIES as KINDS
-from surecall.viewer.page import render_page
-from surecall.viewer.snapshot import report_of_snapshot
+from surecall.simulator.faults.stream_fault import STREAM_FAULTS
+from surecall.values.errors import ErrorCode
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "tests" / "corpus" / "replies"

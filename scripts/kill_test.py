@@ -25,10 +25,10 @@ from typing import Any
 
 import msgspec
 
-from surecall.errors import ConfigError
-from surecall.eval.rundirs import runs
-from surecall.eval.store import StoreError, open_for_reading, open_or_resume
-from surecall.eval.trial import Cell, Key, Trial
+from surecall.eval.storage.run_directories import runs
+from surecall.eval.storage.store import StoreError, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.values.errors import ConfigError
 
 IDENTITY = {"base_url": "http://localhost/v1", "seed": 0}
 REFUSED = 3

@@ -28,12 +28,12 @@ from surecall import (
     ToolRegistry,
     presets,
 )
-from surecall.presets import Strategy
-from surecall.simulator.intent import DONE, NOTE, SETTINGS
-from surecall.simulator.persona import Persona
-from surecall.simulator.personas import PERSONAS, preset_wanted
+from surecall.settings.presets import Strategy
+from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
+from surecall.simulator.personas.intent import DONE, NOTE, SETTINGS
+from surecall.simulator.personas.persona import Persona
 from surecall.simulator.server import Simulator
-from surecall.types import JSON
+from surecall.values.types import JSON
 
 CONCURRENT = 16
 QUICK = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)

@@ -7,17 +7,33 @@ cost next to nothing.
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from surecall.version import __version__
+from surecall.values.version import __version__
 
 if TYPE_CHECKING:
-    from surecall import presets
-    from surecall.capabilities import Capabilities, capabilities_for
-    from surecall.catalog import ModelCatalog
-    from surecall.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
-    from surecall.contract import Contract, Need
-    from surecall.dispatch import Decision, ToolDispatcher, ToolPolicy
-    from surecall.endpoint import Limits
-    from surecall.errors import (
+    from surecall.core.outcome import (
+        LimitExceeded,
+        RequestFailed,
+        RunFailed,
+        RunResult,
+        ToolUseError,
+    )
+    from surecall.core.state import Run
+    from surecall.runtime.dispatch import Decision, ToolDispatcher, ToolPolicy
+    from surecall.runtime.replay import replay, run_of
+    from surecall.runtime.request import PromptRunner
+    from surecall.runtime.runner import ToolLoopRunner
+    from surecall.runtime.trace import JsonlSink, load_trace, save_trace
+    from surecall.runtime.transport import OpenAICompatible
+    from surecall.settings import presets
+    from surecall.settings.capabilities import Capabilities, capabilities_for
+    from surecall.settings.catalog import ModelCatalog
+    from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
+    from surecall.settings.contract import Contract, Need
+    from surecall.settings.endpoint import Limits
+    from surecall.settings.retry import RetryPolicy
+    from surecall.settings.sampling import SamplingCatalog
+    from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
+    from surecall.values.errors import (
         ConfigError,
         ErrorCode,
         Fault,
@@ -26,28 +42,19 @@ if TYPE_CHECKING:
         SurecallError,
         ToolError,
     )
-    from surecall.events import Event, Trace
-    from surecall.outcome import LimitExceeded, RequestFailed, RunFailed, RunResult, ToolUseError
-    from surecall.prompt import PromptRunner
-    from surecall.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
-    from surecall.replays import replay, run_of
-    from surecall.retry import RetryPolicy
-    from surecall.runner import ToolLoopRunner
-    from surecall.sampling import SamplingCatalog
-    from surecall.state import Run
-    from surecall.trace import JsonlSink, load_trace, save_trace
-    from surecall.transport import OpenAICompatible
-    from surecall.types import Plan, Secret
+    from surecall.values.events import Event
+    from surecall.values.trace import Trace
+    from surecall.values.types import Plan, Secret
 
 # Where each public name lives; for readers that do not run the code, the imports above say it.
 _HOMES: Final = {
-    "capabilities": ("Capabilities", "capabilities_for"),
-    "catalog": ("ModelCatalog",),
-    "config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
-    "contract": ("Contract", "Need"),
-    "dispatch": ("Decision", "ToolDispatcher", "ToolPolicy"),
-    "endpoint": ("Limits",),
-    "errors": (
+    "settings.capabilities": ("Capabilities", "capabilities_for"),
+    "settings.catalog": ("ModelCatalog",),
+    "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
+    "settings.contract": ("Contract", "Need"),
+    "runtime.dispatch": ("Decision", "ToolDispatcher", "ToolPolicy"),
+    "settings.endpoint": ("Limits",),
+    "values.errors": (
         "ConfigError",
         "ErrorCode",
         "Fault",
@@ -56,18 +63,19 @@ _HOMES: Final = {
         "SurecallError",
         "ToolError",
     ),
-    "events": ("Event", "Trace"),
-    "outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
-    "prompt": ("PromptRunner",),
-    "registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
-    "replays": ("replay", "run_of"),
-    "retry": ("RetryPolicy",),
-    "runner": ("ToolLoopRunner",),
-    "sampling": ("SamplingCatalog",),
-    "state": ("Run",),
-    "trace": ("JsonlSink", "load_trace", "save_trace"),
-    "transport": ("OpenAICompatible",),
-    "types": ("Plan", "Secret"),
+    "values.events": ("Event",),
+    "values.trace": ("Trace",),
+    "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
+    "runtime.request": ("PromptRunner",),
+    "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
+    "runtime.replay": ("replay", "run_of"),
+    "settings.retry": ("RetryPolicy",),
+    "runtime.runner": ("ToolLoopRunner",),
+    "settings.sampling": ("SamplingCatalog",),
+    "core.state": ("Run",),
+    "runtime.trace": ("JsonlSink", "load_trace", "save_trace"),
+    "runtime.transport": ("OpenAICompatible",),
+    "values.types": ("Plan", "Secret"),
 }
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
@@ -124,7 +132,7 @@ if not TYPE_CHECKING:  # pragma: no branch  # or a type checker would take any n
     def __getattr__(name: str) -> Any:
         """Import a public name at its first use."""
         if name == "presets":
-            return import_module("surecall.presets")
+            return import_module("surecall.settings.presets")
         if name not in _HOME_OF:
             raise AttributeError(f"module 'surecall' has no attribute {name!r}")
         value = getattr(import_module(f"surecall.{_HOME_OF[name]}"), name)

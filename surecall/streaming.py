@@ -7,9 +7,9 @@
 The events of the trace come by as well.
 """
 
-from surecall.display import CallAnnounced, TextWithdrawn
-from surecall.live import BlockingRunStream, RunStream
-from surecall.stream import ReasoningDelta, TextDelta
+from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
+from surecall.runtime.run_stream import BlockingRunStream, RunStream
+from surecall.wire.assembler import ReasoningDelta, TextDelta
 
 __all__ = [
     "BlockingRunStream",

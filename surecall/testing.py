@@ -22,11 +22,11 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
-from surecall.background import in_background
-from surecall.errors import ErrorCode, Fault, ProviderError
-from surecall.simulator.streaming import events_of, frames_of
-from surecall.transport import Incoming
-from surecall.types import JSON, Answer
+from surecall.runtime.event_loop_thread import in_background
+from surecall.runtime.transport import Incoming
+from surecall.simulator.stream_events import events_of, frames_of
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.types import JSON, Answer
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from surecall import cli
-from surecall.eval.render import Column, Sheet
-from surecall.eval.store import Invocation, open_or_resume
-from surecall.eval.trial import Key, Trial
-from surecall.types import JSON
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.storage.store import Invocation, open_or_resume
+from surecall.eval.storage.trial import Key, Trial
+from surecall.values.types import JSON
 
 Run: TypeAlias = Callable[..., tuple[int, str, str]]
 

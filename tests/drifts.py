@@ -6,12 +6,12 @@ from typing import Any
 from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, ToolRegistry, presets, tool
-from surecall.errors import Fault
-from surecall.pipeline import inbound
+from surecall.core.pipeline import inbound
 from surecall.simulator.faults import bend
 from surecall.testing import calls, calls_many, says
-from surecall.types import JSON, Assistant, Plan, Reply, ToolCall, User
-from surecall.wire import render_tool
+from surecall.values.errors import Fault
+from surecall.values.types import JSON, Assistant, Plan, Reply, ToolCall, User
+from surecall.wire.messages import render_tool
 
 RAW = ToolCallingConfig()
 DEFAULT = presets.default_tool_calling()

@@ -5,23 +5,23 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, nullcontext
 from typing import Any
 
-from surecall.catalog import ModelCatalog
-from surecall.eval.harness import Stop, evaluate
-from surecall.eval.harness_events import (
+from surecall.eval.running.harness import Stop, evaluate
+from surecall.eval.running.harness_events import (
     Notice,
     Report,
 )
-from surecall.eval.matrix import Library, Plan, models_at, plan
-from surecall.eval.scenario import Scenario, select_scenarios
-from surecall.eval.scenarios import SCENARIOS
-from surecall.eval.settings_endpoint import OPENROUTER_URL, Endpoint
-from surecall.eval.settings_fields import Settings
-from surecall.eval.trial import Cell, Key, Served, Status, Trial
-from surecall.eval.trial_run import Setup
-from surecall.events import Trace
-from surecall.sampling import SamplingCatalog
-from surecall.transport import Client
-from surecall.types import Answer, Usage
+from surecall.eval.running.matrix import Library, Plan, models_at, plan
+from surecall.eval.running.trial_run import Setup
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.scenario import Scenario, select_scenarios
+from surecall.eval.settings.endpoint import OPENROUTER_URL, Endpoint
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.trial import Cell, Key, Served, Status, Trial
+from surecall.runtime.transport import Client
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.sampling import SamplingCatalog
+from surecall.values.trace import Trace
+from surecall.values.types import Answer, Usage
 
 ENDPOINT = Endpoint(OPENROUTER_URL, "/v1", "openrouter")
 GROK, CLAUDE = Cell("x-ai/grok-4.1-fast"), Cell("anthropic/claude-opus-4.6:nitro")

@@ -5,9 +5,9 @@ from typing import Any
 
 import msgspec
 
-from surecall.eval.render import Column, Sheet
-from surecall.eval.trial import Cell, Key, Status, Trial
-from surecall.types import JSON
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.storage.trial import Cell, Key, Status, Trial
+from surecall.values.types import JSON
 
 HOSTILE = "../|\x1b[31m`x`\\|<script>\n[a](b)]]>\ud800\x00"
 CATEGORIES = {"failed": "ASSERTION_FAILED", "infra": "TIMEOUT", "skipped": "TOOLS_DISABLED"}

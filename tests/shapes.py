@@ -8,8 +8,8 @@ from typing import Any, NamedTuple, TypedDict
 import msgspec
 import pydantic
 
-from surecall.schema import describe_function
-from surecall.types import JSON
+from surecall.tools.schema import describe_function
+from surecall.values.types import JSON
 
 
 class Unit(enum.Enum):

@@ -5,10 +5,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from surecall.errors import Fault
-from surecall.sse import SseDecoder, SseEvent
-from surecall.stream import Assembler, Delta
-from surecall.types import JSON
+from surecall.parsing.sse import SseDecoder, SseEvent
+from surecall.values.errors import Fault
+from surecall.values.types import JSON
+from surecall.wire.assembler import Assembler, Delta
 
 FOLDER = Path(__file__).parent / "corpus" / "streams"
 RECORDED = sorted(path.stem for path in FOLDER.glob("*.sse"))

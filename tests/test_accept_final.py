@@ -19,14 +19,15 @@ from surecall import (
     replay,
     run_of,
 )
-from surecall.config import REMIND, REQUIRE
-from surecall.contract import Contract
-from surecall.events import FinalForced, FinalObjected, RunRefused, Trace
-from surecall.outcome import RequestFailed
-from surecall.session import AcceptFinal
-from surecall.state import Run
+from surecall.core.outcome import RequestFailed
+from surecall.core.state import Run
+from surecall.runtime.session import AcceptFinal
+from surecall.settings.config import REMIND, REQUIRE
+from surecall.settings.contract import Contract
 from surecall.testing import Item, ScriptedModel, calls, failure, says
-from surecall.types import JSON
+from surecall.values.events import FinalForced, FinalObjected, RunRefused
+from surecall.values.trace import Trace
+from surecall.values.types import JSON
 
 LADDER = {"final_ladder": (REMIND, REQUIRE)}
 

@@ -18,11 +18,11 @@ from surecall import (
     replay,
     tool,
 )
-from surecall.adapt import applied, lesson_of
-from surecall.errors import ErrorCode
-from surecall.events import RequestRetried
+from surecall.core.endpoint_lessons import applied, lesson_of
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
-from surecall.types import Plan, ToolSpec
+from surecall.values.errors import ErrorCode
+from surecall.values.events import RequestRetried
+from surecall.values.types import Plan, ToolSpec
 from tests.spec import proves
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from surecall.arguments import Arguments, read_arguments
+from surecall.parsing.arguments import Arguments, read_arguments
 
 LIMIT = 200_000
 # Seconds. Linear reading stays far below even when it is traced; quadratic takes minutes.

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from surecall.arguments import Arguments, read_arguments, truncated
-from surecall.errors import ErrorCode
+from surecall.parsing.arguments import Arguments, read_arguments, truncated
+from surecall.values.errors import ErrorCode
 
 LIMIT = 200_000
 

@@ -7,14 +7,14 @@ from typing import Any, NamedTuple
 import pytest
 
 from surecall import presets
-from surecall.config import ToolCallingConfig
-from surecall.errors import ErrorCode
-from surecall.outcome import RunResult
-from surecall.pipeline import inbound
-from surecall.registry import ToolDefinition, ToolRegistry
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RunResult
+from surecall.core.pipeline import inbound
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, says
-from surecall.types import JSON, Plan, Reply
+from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.errors import ErrorCode
+from surecall.values.types import JSON, Plan, Reply
 from tests.spec import proves
 
 ORDER = {

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.capabilities import (
+from surecall.settings.capabilities import (
     PROVIDERS,
     Capabilities,
     canonical_provider,
@@ -12,7 +12,7 @@ from surecall.capabilities import (
     check_budget,
     estimate_tokens,
 )
-from surecall.errors import ConfigError
+from surecall.values.errors import ConfigError
 from tests.spec import proves
 
 

@@ -8,15 +8,15 @@ import msgspec
 import pytest
 
 import surecall
-from surecall.catalog import (
+from surecall.settings.catalog import (
     WORKAROUNDS,
     CatalogModel,
     ModelCatalog,
     WorkaroundRule,
     canonical_workaround,
 )
-from surecall.errors import ConfigError
-from surecall.sampling import SamplingCatalog
+from surecall.settings.sampling import SamplingCatalog
+from surecall.values.errors import ConfigError
 
 BUILTIN = ModelCatalog.builtin()
 
@@ -259,7 +259,10 @@ def test_an_entry_survives_a_round_trip_through_json() -> None:
 
 
 def test_importing_the_catalogs_does_not_load_the_toml_reader() -> None:
-    code = "import sys, surecall.catalog, surecall.sampling; sys.exit('tomllib' in sys.modules)"
+    code = (
+        "import sys, surecall.settings.catalog, surecall.settings.sampling;"
+        "sys.exit('tomllib' in sys.modules)"
+    )
     root = Path(surecall.__file__).parents[1]
 
     assert subprocess.run([sys.executable, "-c", code], cwd=root, check=False).returncode == 0

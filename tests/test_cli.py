@@ -19,7 +19,7 @@ import pytest
 import surecall
 from surecall import cli
 from surecall.cli import sim
-from surecall.simulator.personas import PERSONAS
+from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Seen, Simulator
 
 ROOT = Path(__file__).parent.parent

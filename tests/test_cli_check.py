@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from surecall.cli import check
-from surecall.eval.probe import UNHEARD_OF
-from surecall.eval.settings_fields import FIELDS
+from surecall.eval.running.probe import UNHEARD_OF
+from surecall.eval.settings.fields import FIELDS
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedProvider, calls, failure, hangs, raw, says
 from tests.commands import HOSTILE, Run, command_line, one_line

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.trial import Cell
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.trial import Cell
 from tests.commands import HOSTILE, IDENTITY, Run, command_line, one_line, stored
 from tests.trials import series, trial
 

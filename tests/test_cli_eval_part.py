@@ -10,18 +10,18 @@ from pathlib import Path
 
 import pytest
 
-from surecall.cli.board import Board, plain
 from surecall.cli.eval import advice_line
 from surecall.cli.gates import exit_code
 from surecall.cli.progress import Progress
-from surecall.eval.harness_events import Ending, RateLimited, Report, Stopped
-from surecall.eval.matrix import Plan
-from surecall.eval.recommend import Candidate, recommend
-from surecall.eval.settings_fields import Settings
-from surecall.eval.settings_parse import Gate
-from surecall.eval.stats import Rate
-from surecall.eval.summary import summarise
-from surecall.eval.trial import CONTROL, Cell, Trial
+from surecall.cli.table import Board, plain
+from surecall.eval.analysis.recommend import Candidate, recommend
+from surecall.eval.analysis.stats import Rate
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.running.harness_events import Ending, RateLimited, Report, Stopped
+from surecall.eval.running.matrix import Plan
+from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.parse import Gate
+from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from tests.commands import Run, command_line, stored
 from tests.trials import series
 

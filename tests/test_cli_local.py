@@ -15,11 +15,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from surecall import localserver
 from surecall.cli import local, tethered
-from surecall.eval.rundirs import find_run
-from surecall.eval.store import open_for_reading
-from surecall.localserver import LocalServer, Serving
+from surecall.eval.storage.run_directories import find_run
+from surecall.eval.storage.store import open_for_reading
+from surecall.runtime import local_server as localserver
+from surecall.runtime.local_server import LocalServer, Serving
 from tests.commands import Run, command_line, one_line
 from tests.test_local import ENGINE, child, closes, model
 

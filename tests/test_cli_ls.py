@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from surecall.catalog import ModelCatalog
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.scenarios import SCENARIOS
-from surecall.eval.trial import Cell
-from surecall.presets import PRESET
-from surecall.sampling import SamplingCatalog
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.trial import Cell
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.presets import PRESET
+from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.personas import PERSONAS
+from surecall.simulator.personas.catalogue import PERSONAS
 from tests.commands import HOSTILE, Run, command_line, one_line, stored
 from tests.trials import series, trial
 
@@ -133,7 +133,7 @@ def test_profiles_come_with_their_options_and_can_be_picked_by_model(run: Run) -
 def test_scenarios_are_all_of_them_or_a_group_or_ones_own(run: Run, tmp_path: Path) -> None:
     assert first_words(run("ls", "scenarios")[1]) == [scenario.id for scenario in SCENARIOS]
     assert "chat_only" in run("ls", "scenarios", "-s", "simple")[1]
-    own = 'from surecall.eval.scenario import scenario\n@scenario()\nasync def mine(run):\n "Hi."\n'
+    own = 'from surecall.eval import scenario\n@scenario()\nasync def mine(run):\n "Hi."\n'
     (tmp_path / "mine.py").write_text(own)
     (mine,) = json.loads(run("ls", "scenarios", "-s", "mine.py", "--json")[1])["scenarios"]
     assert (mine["scenario"], mine["tools"], mine["summary"]) == ("mine", False, "Hi.")

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.store import open_for_reading
-from surecall.types import JSON
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.store import open_for_reading
+from surecall.values.types import JSON
 from tests.commands import IDENTITY, Run, command_line, one_line, stored
 from tests.trials import series, trial
 

@@ -7,15 +7,15 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.trial import Cell, Trial
-from surecall.events import Trace
-from surecall.outcome import RunResult
-from surecall.registry import tool
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RunResult
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.trial import Cell, Trial
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import dump_trace
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
-from surecall.trace import dump_trace
+from surecall.tools.registry import tool
+from surecall.values.trace import Trace
 from tests.commands import HOSTILE, Run, command_line, one_line, stored
 from tests.trials import CELL, series, trial
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from surecall.coerce import Coerced, coerce, coercer
-from surecall.types import JSON
+from surecall.parsing.coercion import Coerced, coerce, coercer
+from surecall.values.types import JSON
 
 INTEGER, NUMBER, BOOLEAN, STRING, NULL, ARRAY, OBJECT = (
     {"type": name} for name in ("integer", "number", "boolean", "string", "null", "array", "object")

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from surecall.coerce import coerce, coercer
-from surecall.types import JSON
+from surecall.parsing.coercion import coerce, coercer
+from surecall.values.types import JSON
 from tests.strategies import JSON_VALUES
 from tests.test_coerce import (
     INTEGER,

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from surecall.types import JSON
+from surecall.values.types import JSON
 from tests.test_coerce import (
     ARRAY,
     BOOLEAN,

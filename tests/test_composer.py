@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.capabilities import Capabilities
-from surecall.config import ToolCallingConfig
-from surecall.errors import ConfigError, ErrorCode, Fault
-from surecall.pipeline import Composer, inbound
-from surecall.prompt import PromptRunner
-from surecall.registry import ToolRegistry
+from surecall.core.pipeline import Composer, inbound
+from surecall.runtime.request import PromptRunner
+from surecall.settings.capabilities import Capabilities
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says
-from surecall.types import Message, Plan, Refusal, Reply, System, ToolSpec, Usage, User
+from surecall.tools.registry import ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode, Fault
+from surecall.values.types import Message, Plan, Refusal, Reply, System, ToolSpec, Usage, User
 
 
 def read(body: Any) -> Reply | Fault:

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ToolCallingConfig, ToolFailurePolicy, ToolUseMode
-from surecall.config import FAMILIES, Step, deep_merge, names_in, union
-from surecall.protocols import CallProtocol
-from surecall.types import JSON
-from surecall.wire import RESERVED_OPTIONS, WireStyle
+from surecall.settings.config import FAMILIES, Step, deep_merge, names_in, union
+from surecall.values.types import JSON
+from surecall.wire.messages import RESERVED_OPTIONS, WireStyle
+from surecall.wire.protocols import CallProtocol
 from tests.spec import proves
 
 DEFAULT = ToolCallingConfig()

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ErrorCode, ToolCallingConfig, ToolLoopRunner, replay, tool
-from surecall.contract import Contract, Need, holds, in_words
-from surecall.dispatch import Decision
-from surecall.outcome import RequestFailed, RunResult, ToolUseError
-from surecall.retry import RetryPolicy
+from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
+from surecall.runtime.dispatch import Decision
+from surecall.settings.contract import Contract, Need, holds, in_words
+from surecall.settings.retry import RetryPolicy
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
-from surecall.types import JSON, ToolCall, ToolSpec
+from surecall.values.types import JSON, ToolCall, ToolSpec
 from tests.strategies import JSON_VALUES
 
 BOOK, PAY, MAIL = Need("book"), Need("pay", {"currency": "EUR"}), Need("mail")

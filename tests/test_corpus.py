@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from surecall import ToolCallingConfig, ToolRegistry, presets
-from surecall.errors import Fault
-from surecall.pipeline import inbound
+from surecall.core.pipeline import inbound
 from surecall.simulator.faults import DRIFTS
-from surecall.types import JSON, Assistant, Reply
-from surecall.wire import WireStyle, render_message
+from surecall.values.errors import Fault
+from surecall.values.types import JSON, Assistant, Reply
+from surecall.wire.messages import WireStyle, render_message
 from tests.drifts import plan
 
 FOLDER = Path(__file__).parent / "corpus" / "replies"

@@ -11,13 +11,13 @@ import msgspec
 import pydantic
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.dispatch import ToolDispatcher
-from surecall.errors import ConfigError
-from surecall.registry import ToolDefinition, ToolRegistry, tool
-from surecall.runner import ToolLoopRunner
+from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says
-from surecall.types import JSON
+from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
 from tests.spec import proves
 
 CITY = {"type": "object", "properties": {"city": {"type": "string"}}}

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from surecall.dialects import WEAK_ROWS, WRITERS, first_opener, recover
-from surecall.dialects.marks import is_marked
-from surecall.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
-from surecall.types import JSON, ToolCall, ToolSpec
+from surecall.values.types import JSON, ToolCall, ToolSpec
+from surecall.wire.dialects import WEAK_ROWS, WRITERS, first_opener, recover
+from surecall.wire.dialects.marks import is_marked
+from surecall.wire.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
 
 LIMITS = {
     "all": "text that begins or ends with blanks, or that holds marks of its own",

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from surecall.dialects import recover
-from surecall.types import ToolSpec
+from surecall.values.types import ToolSpec
+from surecall.wire.dialects import recover
 
 CORPUS = Path(__file__).parent / "corpus" / "dialects"
 PROSE = json.loads((CORPUS / "prose.json").read_text("utf-8"))

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from surecall.dialects import WEAK_ROWS, WRITERS, Found, Recovered, first_opener, recover
-from surecall.dialects.spelling import LEAD
-from surecall.types import JSON, ToolCall, ToolSpec
+from surecall.values.types import JSON, ToolCall, ToolSpec
+from surecall.wire.dialects import WEAK_ROWS, WRITERS, Found, Recovered, first_opener, recover
+from surecall.wire.dialects.spelling import LEAD
 
 CORPUS = Path(__file__).parent / "corpus" / "dialects"
 SHAPES = json.loads((CORPUS / "shapes.json").read_text("utf-8"))

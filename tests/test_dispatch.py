@@ -9,14 +9,14 @@ from typing import Any, ClassVar
 
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.dispatch import Decision, ToolDispatcher
-from surecall.errors import ConfigError, ErrorCode, ToolError
-from surecall.outcome import RunResult, ToolUseError
-from surecall.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RunResult, ToolUseError
+from surecall.runtime.dispatch import Decision, ToolDispatcher
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
-from surecall.types import JSON, ToolCall, ToolResult, ToolSpec
+from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode, ToolError
+from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
 from tests.spec import proves
 
 FORBIDDEN = "postgres://root:secret@db"

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.help import HELP
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.setting_docs import HELP
 from surecall.testing import Item, ScriptedProvider, calls, says, streams
 
 ROOT = Path(__file__).parent.parent

@@ -11,12 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, presets
-from surecall.config import FAMILIES
-from surecall.errors import ErrorCode, Fault
+from surecall.settings.config import FAMILIES
 from surecall.simulator.faults import DRIFTS, FAULT_MODULES
 from surecall.simulator.faults import FAMILIES as KINDS
 from surecall.testing import calls, calls_many, says
-from surecall.types import JSON, Reply
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON, Reply
 from tests.drifts import CALLING, DEFAULT, RAW, REPLIES, SAMPLES, bent, meaning, read
 
 SEEDS = st.integers(0, 11)

@@ -4,9 +4,9 @@ import itertools
 
 import pytest
 
-from surecall.errors import Fault
 from surecall.simulator.faults import DRIFTS
-from surecall.types import JSON, Reply
+from surecall.values.errors import Fault
+from surecall.values.types import JSON, Reply
 from tests.drifts import SAMPLES, bent, meaning, read
 
 CURED = [drift.id for drift in DRIFTS.values() if drift.outcome == "cured"]

@@ -6,11 +6,11 @@ from typing import Any
 import pytest
 
 from surecall import ProviderError, RetryPolicy, RunResult, ToolLoopRunner, ToolRegistry
-from surecall.errors import ErrorCode
 from surecall.simulator.faults import DRIFTS
 from surecall.testing import ScriptedModel, calls, raw, says
-from surecall.types import JSON
-from surecall.wire import encode
+from surecall.values.errors import ErrorCode
+from surecall.values.types import JSON
+from surecall.wire.messages import encode
 from tests.drifts import DEFAULT, SAMPLES, bent
 
 QUICK = RetryPolicy(attempts=2, first_wait_s=0.001, longest_wait_s=0.001)

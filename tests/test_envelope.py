@@ -5,7 +5,9 @@ from typing import Any
 
 import pytest
 
-from surecall.envelope import (
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON
+from surecall.wire.response import (
     HINTS,
     KIND_STATUS,
     STATUS_TABLE,
@@ -14,8 +16,6 @@ from surecall.envelope import (
     read_choice,
     refuses_tools,
 )
-from surecall.errors import ErrorCode, Fault
-from surecall.types import JSON
 from tests.spec import proves
 
 NOW = 1_700_000_000.0

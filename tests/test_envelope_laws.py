@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.envelope import MAX_BODY, MAX_NAME, MAX_QUOTE, fault_of, read_choice, retry_after
-from surecall.errors import Fault
-from surecall.types import JSON
+from surecall.values.errors import Fault
+from surecall.values.types import JSON
+from surecall.wire.response import MAX_BODY, MAX_NAME, MAX_QUOTE, fault_of, read_choice, retry_after
 from tests.spec import proves
 
 NOW = 1_700_000_000.0

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from surecall import ErrorCode, Fault, RetryPolicy, RunFailed, RunResult, ToolLoopRunner
-from surecall.envelope import fault_of
-from surecall.eval.category import (
+from surecall.core.outcome import failure as failure_of
+from surecall.core.state import Fail
+from surecall.eval.analysis.category import (
     MAX_ERROR,
     Verdict,
     of_answer,
@@ -16,12 +17,12 @@ from surecall.eval.category import (
     of_fault,
     shortened,
 )
-from surecall.eval.trial import Score
-from surecall.events import Event, RequestEnded, RequestStarted, Trace
-from surecall.outcome import failure as failure_of
-from surecall.state import Fail
+from surecall.eval.storage.trial import Score
 from surecall.testing import ScriptedModel, calls, failure, says
-from surecall.types import JSON
+from surecall.values.events import Event, RequestEnded, RequestStarted
+from surecall.values.trace import Trace
+from surecall.values.types import JSON
+from surecall.wire.response import fault_of
 from tests.spec import proves
 
 ONCE = RetryPolicy(attempts=1)

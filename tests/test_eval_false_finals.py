@@ -10,24 +10,24 @@ import msgspec
 import pytest
 
 from surecall import ConfigError, tool
-from surecall.cli.board import Board
-from surecall.contract import Contract
-from surecall.eval import database as db
-from surecall.eval.render import Column, Sheet, results_of
-from surecall.eval.render_markdown import MATRIX_COLUMNS, TOO_EARLY, matrix, report
-from surecall.eval.render_summary import (
+from surecall.cli.table import Board
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.common import Column, Sheet, results_of
+from surecall.eval.report.markdown import MATRIX_COLUMNS, TOO_EARLY, matrix, report
+from surecall.eval.report.summary_json import (
     document,
     summary,
     summary_by_scenario,
     summary_by_scenario_and_strategy,
 )
-from surecall.eval.render_trial import trial_document
-from surecall.eval.scenario import expect, scenario
-from surecall.eval.store import StoreError, merge, open_for_reading, open_or_resume
-from surecall.eval.summary import summarise
-from surecall.eval.trial import Cell, FalseFinals, Key, Trial
-from surecall.eval.trial_run import run_trial, setup_for
-from surecall.presets import CONTRACTED, Strategy
+from surecall.eval.report.trial_json import trial_document
+from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.scenarios.scenario import expect, scenario
+from surecall.eval.storage import database as db
+from surecall.eval.storage.store import StoreError, merge, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, FalseFinals, Key, Trial
+from surecall.settings.contract import Contract
+from surecall.settings.presets import CONTRACTED, Strategy
 from surecall.testing import ScriptedModel, calls, says
 from tests.eval_results import SAME, key, passed
 from tests.trials import CELL, trial

@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.errors import ConfigError
-from surecall.eval.harness import setup_of
-from surecall.eval.harness_events import (
+from surecall.eval.running.cells import Model
+from surecall.eval.running.harness import setup_of
+from surecall.eval.running.harness_events import (
     Finished,
     Planned,
     RateLimited,
@@ -17,12 +17,13 @@ from surecall.eval.harness_events import (
     Started,
     Tally,
 )
-from surecall.eval.matrix_cells import Model
-from surecall.eval.trial import Key, Trial
-from surecall.events import PolicyErred, Trace
-from surecall.retry import RetryPolicy
-from surecall.trace import dump_trace
-from surecall.types import Answer
+from surecall.eval.storage.trial import Key, Trial
+from surecall.runtime.trace import dump_trace
+from surecall.settings.retry import RetryPolicy
+from surecall.values.errors import ConfigError
+from surecall.values.events import PolicyErred
+from surecall.values.trace import Trace
+from surecall.values.types import Answer
 from tests.eval_fakes import CLAUDE, GROK, Memory, NoClient, Trials, a_trial, planned, run
 from tests.spec import proves
 

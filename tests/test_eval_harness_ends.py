@@ -5,9 +5,9 @@ import asyncio
 import msgspec
 import pytest
 
-from surecall.eval.harness import HOPELESS_AFTER, Stop
-from surecall.eval.harness_events import Stopped
-from surecall.eval.trial import Key, Trial
+from surecall.eval.running.harness import HOPELESS_AFTER, Stop
+from surecall.eval.running.harness_events import Stopped
+from surecall.eval.storage.trial import Key, Trial
 from tests.eval_fakes import GROK, SERVED, Memory, Trials, a_trial, planned, run
 
 

@@ -6,25 +6,25 @@ from typing import Any
 
 import msgspec
 
-from surecall.catalog import ModelCatalog
-from surecall.endpoint import Limits
-from surecall.eval.harness import Stop, evaluate
-from surecall.eval.harness_events import Notice, Report
-from surecall.eval.matrix import Library, Plan, plan
-from surecall.eval.matrix_cells import Model
-from surecall.eval.scenario import select_scenarios
-from surecall.eval.scenarios import SCENARIOS
-from surecall.eval.settings import identity
-from surecall.eval.settings_endpoint import endpoint_of
-from surecall.eval.settings_fields import Settings
-from surecall.eval.store import open_or_resume
-from surecall.eval.trial import Trial
-from surecall.eval.trial_run import run_trial
-from surecall.sampling import SamplingCatalog
-from surecall.simulator.personas import PERSONAS
+from surecall.eval.running.cells import Model
+from surecall.eval.running.harness import Stop, evaluate
+from surecall.eval.running.harness_events import Notice, Report
+from surecall.eval.running.matrix import Library, Plan, plan
+from surecall.eval.running.trial_run import run_trial
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.scenario import select_scenarios
+from surecall.eval.settings.endpoint import endpoint_of
+from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.load import identity
+from surecall.eval.storage.store import open_or_resume
+from surecall.eval.storage.trial import Trial
+from surecall.runtime.trace import load_trace
+from surecall.runtime.transport import OpenAICompatible
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.endpoint import Limits
+from surecall.settings.sampling import SamplingCatalog
+from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Simulator
-from surecall.trace import load_trace
-from surecall.transport import OpenAICompatible
 
 LIBRARY = Library(
     tuple(

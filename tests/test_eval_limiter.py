@@ -5,9 +5,9 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
 
-from surecall.eval.limiter import Budget, Lane, Limiter, Watched
-from surecall.types import Answer
-from surecall.wire import parse_usage
+from surecall.eval.running.limiter import Budget, Lane, Limiter, Watched
+from surecall.values.types import Answer
+from surecall.wire.messages import parse_usage
 
 OK = Answer(200, {}, b"{}")
 TOO_MANY = Answer(429, {"retry-after": "4"}, b"{}")

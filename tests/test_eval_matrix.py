@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from surecall.catalog import ModelCatalog
-from surecall.config import ToolCallingConfig
-from surecall.errors import ConfigError
-from surecall.eval.matrix import (
+from surecall.eval.running.cells import Model, PlannedCell, split_strategy
+from surecall.eval.running.matrix import (
     Estimate,
     Library,
     NothingSelected,
@@ -20,15 +18,17 @@ from surecall.eval.matrix import (
     plan,
     strategies_of,
 )
-from surecall.eval.matrix_cells import Model, PlannedCell, split_strategy
-from surecall.eval.scenario import select_scenarios
-from surecall.eval.scenarios import SCENARIOS
-from surecall.eval.settings_endpoint import OPENROUTER_URL, Endpoint
-from surecall.eval.settings_fields import Settings
-from surecall.eval.settings_parse import Shard
-from surecall.eval.trial import Cell, Key
-from surecall.presets import TAG_FALLBACK
-from surecall.sampling import SamplingCatalog
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.scenario import select_scenarios
+from surecall.eval.settings.endpoint import OPENROUTER_URL, Endpoint
+from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.parse import Shard
+from surecall.eval.storage.trial import Cell, Key
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import TAG_FALLBACK
+from surecall.settings.sampling import SamplingCatalog
+from surecall.values.errors import ConfigError
 from tests.spec import proves
 
 CATALOG, PROFILES = ModelCatalog.builtin(), SamplingCatalog.builtin()

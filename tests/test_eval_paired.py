@@ -4,10 +4,10 @@ from collections.abc import Sequence
 
 import pytest
 
-from surecall.eval.paired import compare_runs, compare_strategies, in_order, outcomes
-from surecall.eval.stats import Rate, holm, mcnemar, newcombe
-from surecall.eval.summary import summarise
-from surecall.eval.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.eval.analysis.paired import compare_runs, compare_strategies, in_order, outcomes
+from surecall.eval.analysis.stats import Rate, holm, mcnemar, newcombe
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
 from tests.trials import rich_trials, series
 
 

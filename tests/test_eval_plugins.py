@@ -10,16 +10,16 @@ from typing import Any
 import pytest
 
 from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner, tool
-from surecall.eval.plugins import choose, installed, is_file, load
-from surecall.eval.scenario import Heard, Scenario, expect, scenario
-from surecall.eval.trial import Cell, Key, Trial
-from surecall.eval.trial_run import Setup, run_trial
+from surecall.eval.running.trial_run import Setup, run_trial
+from surecall.eval.scenarios.plugins import choose, installed, is_file, load
+from surecall.eval.scenarios.scenario import Heard, Scenario, expect, scenario
+from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.types import JSON
+from surecall.values.types import JSON
 
 FILE = '''"""Two scenarios."""
 from surecall import tool
-from surecall.eval.scenario import expect, scenario
+from surecall.eval.scenarios.scenario import expect, scenario
 
 @tool
 def look(place: str) -> str:
@@ -192,7 +192,7 @@ def test_a_scenario_must_be_an_async_function() -> None:
         ("import no_such_module_at_all\n", ":1: ModuleNotFoundError: "),
         ("x = 1\n", ": there is no scenario in it"),
         (
-            "from surecall.eval.scenario import scenario\n@scenario()\ndef f(run): ...\n",
+            "from surecall.eval.scenarios.scenario import scenario\n@scenario()\ndef f(run): ...\n",
             ":2: scenario f must be an async function of `run`",
         ),
     ],

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from surecall import ConfigError
-from surecall.eval.plugins import installed, load
-from surecall.eval.scenario import Scenario, scenario
-from surecall.eval.scenarios import SCENARIOS
-from surecall.types import JSON
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.plugins import installed, load
+from surecall.eval.scenarios.scenario import Scenario, scenario
+from surecall.values.types import JSON
 
 ASKED: JSON = {"messages": [{"role": "user", "content": "Count to 3."}]}
 LINE = json.dumps(ASKED).encode()
@@ -68,7 +68,7 @@ def test_nobody_else_may_take_the_id_of_the_control(
     line = json.dumps(ASKED | {"id": "chat_only"}).encode()
     assert refused(tmp_path / "log.jsonl", line).startswith(":1: a scenario cannot be called")
     # One that was not made by the decorator is found as well.
-    text = b"from surecall.eval.scenarios import SCENARIOS\nmine = SCENARIOS[-1]\n"
+    text = b"from surecall.eval.scenarios.builtin import SCENARIOS\nmine = SCENARIOS[-1]\n"
     assert SCENARIOS[-1] == control()
     assert refused(tmp_path / "mine.py", text).startswith(": a scenario cannot be called")
     offer(monkeypatch, control())

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.probe import UNHEARD_OF, probe_all
+from surecall.eval.running.probe import UNHEARD_OF, probe_all
+from surecall.runtime.transport import OpenAICompatible
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedProvider, calls, failure, hangs, hangs_up, raw, says
-from surecall.transport import OpenAICompatible
-from surecall.types import JSON
+from surecall.values.types import JSON
 from tests.commands import HOSTILE, Run, command_line
 from tests.eval_fakes import planned
 from tests.test_cli_check import (

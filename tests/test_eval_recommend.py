@@ -6,9 +6,7 @@ import msgspec
 import pytest
 
 from surecall import presets
-from surecall.catalog import CatalogModel, ModelCatalog
-from surecall.eval.matrix_cells import Column, Fallback, Model, planned_cell
-from surecall.eval.recommend import (
+from surecall.eval.analysis.recommend import (
     PRODUCTION,
     Candidate,
     Recommendation,
@@ -18,12 +16,14 @@ from surecall.eval.recommend import (
     original_row,
     recommend,
 )
-from surecall.eval.settings_fields import Settings
-from surecall.eval.snapshot import HandVerdict, snapshot
-from surecall.eval.stats import Rate
-from surecall.eval.summary import summarise
-from surecall.eval.trial import CONTROL, Cell
-from surecall.sampling import SamplingCatalog, SamplingProfile
+from surecall.eval.analysis.snapshot import HandVerdict, snapshot
+from surecall.eval.analysis.stats import Rate
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.running.cells import Column, Fallback, Model, planned_cell
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.trial import CONTROL, Cell
+from surecall.settings.catalog import CatalogModel, ModelCatalog
+from surecall.settings.sampling import SamplingCatalog, SamplingProfile
 from tests.trials import series, trial
 
 RECORD = snapshot()

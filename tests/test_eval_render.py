@@ -11,13 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.config import ToolCallingConfig
-from surecall.errors import ConfigError
-from surecall.eval.matrix import Plan
-from surecall.eval.matrix_cells import Model, PlannedCell
-from surecall.eval.render import SHEET, Column, Results, Sheet, results_of, sheet_for, sheet_in
-from surecall.eval.render_files import results_in, write_reports, write_trials
-from surecall.eval.render_summary import (
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.common import (
+    SHEET,
+    Column,
+    Results,
+    Sheet,
+    results_of,
+    sheet_for,
+    sheet_in,
+)
+from surecall.eval.report.files import results_in, write_reports, write_trials
+from surecall.eval.report.summary_json import (
     cell_summary,
     document,
     summary,
@@ -25,16 +30,19 @@ from surecall.eval.render_summary import (
     summary_by_scenario_and_strategy,
     totals,
 )
-from surecall.eval.render_trial import trial_document
-from surecall.eval.rundirs import StoreError
-from surecall.eval.scenarios import SCENARIOS
-from surecall.eval.settings_endpoint import Endpoint
-from surecall.eval.settings_fields import Settings
-from surecall.eval.store import Invocation, Store, open_for_reading, open_or_resume
-from surecall.eval.summary import summarise
-from surecall.eval.trial import Cell, Served, Trial
-from surecall.presets import TAG_FALLBACK
-from surecall.types import JSON, Secret
+from surecall.eval.report.trial_json import trial_document
+from surecall.eval.running.cells import Model, PlannedCell
+from surecall.eval.running.matrix import Plan
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.settings.endpoint import Endpoint
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.run_directories import StoreError
+from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Served, Trial
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import TAG_FALLBACK
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON, Secret
 from tests.eval_results import CALL, CELLS, EVENTS, HOSTILE, NAMES, START, lines, many, sheet, trial
 from tests.spec import proves
 

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval import database, store
-from surecall.eval.rundirs import StoreError, find_run, runs
-from surecall.eval.store import Store, merge, open_for_reading, open_or_resume
+from surecall.eval.storage import database, store
+from surecall.eval.storage.run_directories import StoreError, find_run, runs
+from surecall.eval.storage.store import Store, merge, open_for_reading, open_or_resume
 from tests.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
 
 

@@ -7,12 +7,12 @@ import msgspec
 import pytest
 
 from surecall import ConfigError, RunFailed, RunResult, ToolCallingConfig, ToolLoopRunner
-from surecall.config import ToolUseMode
-from surecall.eval.scenario import Scenario, is_done, select_scenarios
-from surecall.eval.scenarios import NOT_BAR, NOT_DONE, SCENARIOS, WRONG_PATH
-from surecall.eval.trial import Score
+from surecall.eval.scenarios.builtin import NOT_BAR, NOT_DONE, SCENARIOS, WRONG_PATH
+from surecall.eval.scenarios.scenario import Scenario, is_done, select_scenarios
+from surecall.eval.storage.trial import Score
+from surecall.settings.config import ToolUseMode
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.types import JSON
+from surecall.values.types import JSON
 from tests.spec import proves
 
 ALL = [scenario.id for scenario in SCENARIOS]

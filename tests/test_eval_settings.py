@@ -5,10 +5,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.endpoint import Limits
-from surecall.errors import ConfigError
-from surecall.eval.settings import FULL, identity, llm_options, load, public
-from surecall.eval.settings_endpoint import (
+from surecall.eval.settings.endpoint import (
     JOBS,
     OPENROUTER_URL,
     endpoint_of,
@@ -16,8 +13,11 @@ from surecall.eval.settings_endpoint import (
     jobs_of,
     limits_of,
 )
-from surecall.eval.settings_fields import FIELDS, Settings, documentation
-from surecall.types import Secret
+from surecall.eval.settings.fields import FIELDS, Settings, documentation
+from surecall.eval.settings.load import FULL, identity, llm_options, load, public
+from surecall.settings.endpoint import Limits
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
 from tests.spec import proves
 
 KEY = "sk-or-v1-made-up"

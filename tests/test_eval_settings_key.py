@@ -2,9 +2,9 @@
 
 import pytest
 
-from surecall.eval.settings import Effective, load
-from surecall.eval.settings_endpoint import endpoint_of
-from surecall.types import Secret
+from surecall.eval.settings.endpoint import endpoint_of
+from surecall.eval.settings.load import Effective, load
+from surecall.values.types import Secret
 
 KEY, OWN_KEY = "sk-or-v1-0123456789abcdef", "sk-own-0123456789abcdef"
 ELSEWHERE = "https://api.example.com/v1"

@@ -6,11 +6,9 @@ import msgspec
 import pytest
 
 from surecall.cli.stored import endpoint_named
-from surecall.cli.venue import library_at
-from surecall.errors import ConfigError
-from surecall.eval.render import sheet_for
-from surecall.eval.settings import identity, load
-from surecall.eval.settings_endpoint import (
+from surecall.cli.target import library_at
+from surecall.eval.report.common import sheet_for
+from surecall.eval.settings.endpoint import (
     JOBS,
     Endpoint,
     address_of,
@@ -19,8 +17,10 @@ from surecall.eval.settings_endpoint import (
     jobs_of,
     limits_of,
 )
-from surecall.eval.settings_fields import FIELDS, Settings
-from surecall.types import Secret
+from surecall.eval.settings.fields import FIELDS, Settings
+from surecall.eval.settings.load import identity, load
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
 from tests.eval_fakes import ENDPOINT, planned
 
 FILE = {"SURECALL_GGUF": "models/Tiny-1B.gguf"}

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ConfigError
-from surecall.eval import settings_parse as read
-from surecall.eval.settings_parse import Gate, Reader, Shard, parse_dotenv
+from surecall.eval.settings import parse as read
+from surecall.eval.settings.parse import Gate, Reader, Shard, parse_dotenv
+from surecall.values.errors import ConfigError
 
 
 def refusal(reader: Reader, value: Any) -> str:

@@ -13,7 +13,7 @@ from statsmodels.stats import contingency_tables  # type: ignore[import-untyped]
 from statsmodels.stats.multitest import multipletests  # type: ignore[import-untyped]
 from statsmodels.stats.proportion import proportion_confint  # type: ignore[import-untyped]
 
-from surecall.eval.stats import (
+from surecall.eval.analysis.stats import (
     Rate,
     holm,
     interval,

@@ -9,11 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval import rundirs, store
-from surecall.eval.rundirs import StoreError, runs
-from surecall.eval.store import Invocation, Store, open_for_reading, open_or_resume
-from surecall.eval.trial import Score, Trial
-from surecall.types import Secret
+from surecall.eval.storage import run_directories as rundirs
+from surecall.eval.storage import store
+from surecall.eval.storage.run_directories import StoreError, runs
+from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Score, Trial
+from surecall.values.types import Secret
 from tests.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
 
 ROOT = Path(__file__).parent.parent
@@ -237,8 +238,8 @@ def test_a_full_disk_loses_no_recorded_trial(run: Store) -> None:
 FILLS_THE_DISK = """
 import os, resource, sys
 from pathlib import Path
-from surecall.eval.store import StoreError, open_or_resume
-from surecall.eval.trial import Cell, Key, Trial
+from surecall.eval.storage.store import StoreError, open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Trial
 
 def trial(number):
     return Trial(key=Key(Cell("m"), "s", number), status="passed")

@@ -5,18 +5,18 @@ from typing import Any
 import pytest
 
 from surecall import presets
-from surecall.catalog import ModelCatalog
-from surecall.contract import Contract
-from surecall.errors import ConfigError
-from surecall.eval.matrix import strategies_of
-from surecall.eval.paired import BEYOND, PLAIN, STRATEGIES, Comparisons, by_strategy
-from surecall.eval.recommend import candidates, original_row, recommend
-from surecall.eval.settings_fields import Settings
-from surecall.eval.stats import Rate
-from surecall.eval.summary import Summary, summarise
-from surecall.eval.trial import Cell, Trial
-from surecall.presets import Strategy
-from surecall.types import JSON
+from surecall.eval.analysis.paired import BEYOND, PLAIN, STRATEGIES, Comparisons, by_strategy
+from surecall.eval.analysis.recommend import candidates, original_row, recommend
+from surecall.eval.analysis.stats import Rate
+from surecall.eval.analysis.summary import Summary, summarise
+from surecall.eval.running.matrix import strategies_of
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.trial import Cell, Trial
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.contract import Contract
+from surecall.settings.presets import Strategy
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
 from tests.test_eval_matrix import HER, planned
 from tests.trials import series
 

@@ -6,8 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.eval.stats import Rate, interval
-from surecall.eval.summary import (
+from surecall.eval.analysis.stats import Rate, interval
+from surecall.eval.analysis.summary import (
     Failure,
     Figure,
     Repair,
@@ -17,8 +17,8 @@ from surecall.eval.summary import (
     figure,
     summarise,
 )
-from surecall.eval.trial import CONTROL, Cell, Score, Served
-from surecall.types import Usage
+from surecall.eval.storage.trial import CONTROL, Cell, Score, Served
+from surecall.values.types import Usage
 from tests.spec import proves
 from tests.trials import CELL, ONE_SCENARIO, rich_trials, series, trial
 

@@ -4,10 +4,12 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from surecall.eval.paired import Comparison, Comparisons
-from surecall.eval.render import Column, Results, Sheet, results_of
-from surecall.eval.render_junit import junit
-from surecall.eval.render_markdown import (
+from surecall.eval.analysis.paired import Comparison, Comparisons
+from surecall.eval.analysis.stats import newcombe
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.common import Column, Results, Sheet, results_of
+from surecall.eval.report.junit import junit
+from surecall.eval.report.markdown import (
     MATRIX_COLUMNS,
     SIMULATED,
     STRATEGY,
@@ -17,10 +19,8 @@ from surecall.eval.render_markdown import (
     recommendation_table,
     report,
 )
-from surecall.eval.render_summary import document, summary
-from surecall.eval.stats import newcombe
-from surecall.eval.summary import summarise
-from surecall.eval.trial import Cell, Trial
+from surecall.eval.report.summary_json import document, summary
+from surecall.eval.storage.trial import Cell, Trial
 from tests.eval_results import HOSTILE, NAMES, sheet, trial
 
 

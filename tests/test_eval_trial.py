@@ -8,18 +8,18 @@ import msgspec
 import pytest
 
 from surecall import ConfigError, Limits, ModelCatalog, OpenAICompatible, RetryPolicy
-from surecall.eval.scenario import Scenario
-from surecall.eval.scenarios import SCENARIOS
-from surecall.eval.trial import Cell, Key, Trial
-from surecall.eval.trial_run import Setup, run_trial, setup_for, skip_reason, world_id
-from surecall.events import Trace
-from surecall.presets import Strategy
+from surecall.eval.running.trial_run import Setup, run_trial, setup_for, skip_reason, world_id
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.scenario import Scenario
+from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.settings.presets import Strategy
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.manners import MANNERS
-from surecall.simulator.persona import HABITS, Persona
-from surecall.simulator.personas import PERSONAS, likeness_of
+from surecall.simulator.personas.behaviours import MANNERS
+from surecall.simulator.personas.catalogue import PERSONAS, likeness_of
+from surecall.simulator.personas.persona import HABITS, Persona
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, failure, hangs_up, raw, says
+from surecall.values.trace import Trace
 from tests.spec import proves
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)

@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from surecall import ToolCallingConfig
-from surecall.eval.scenario import Scenario, scenario
-from surecall.eval.trial import Cell, Key, Trial
-from surecall.eval.trial_run import Setup, run_trial
+from surecall.eval.running.trial_run import Setup, run_trial
+from surecall.eval.scenarios.scenario import Scenario, scenario
+from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.testing import ScriptedModel
 
 SETUP = Setup(model="m", config=ToolCallingConfig())

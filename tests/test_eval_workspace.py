@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from surecall import ToolCallingConfig, ToolDispatcher, ToolError
-from surecall.eval.workspace import TOOLS, WORKSPACE_NOT_FOUND, Workspace
-from surecall.types import JSON
+from surecall.eval.scenarios.workspace import TOOLS, WORKSPACE_NOT_FOUND, Workspace
+from surecall.values.types import JSON
 from tests.spec import proves
 
 SET: JSON = {"op": "set", "path": "/draft/foo", "value": "bar"}

@@ -6,10 +6,23 @@ from typing import Any, get_args
 import msgspec
 import pytest
 
-from surecall.config import ToolCallingConfig, ToolUseMode
-from surecall.dispatch import Decision
-from surecall.errors import ErrorCode, Fault, ProviderError, SurecallError
-from surecall.events import (
+from surecall.core.outcome import (
+    LimitExceeded,
+    RequestFailed,
+    RunFailed,
+    RunResult,
+    ToolUseError,
+    last_text,
+)
+from surecall.core.state import Run
+from surecall.runtime.dispatch import Decision
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.retry import RetryPolicy
+from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
+from surecall.values.events import (
     CallEnded,
     CallStarted,
     EmptyFinalRetried,
@@ -26,24 +39,9 @@ from surecall.events import (
     RunRefused,
     RunStarted,
     RunStopped,
-    Trace,
-    render_event,
-    safe_text,
 )
-from surecall.outcome import (
-    LimitExceeded,
-    RequestFailed,
-    RunFailed,
-    RunResult,
-    ToolUseError,
-    last_text,
-)
-from surecall.registry import ToolRegistry, tool
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
-from surecall.state import Run
-from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
-from surecall.types import JSON, Assistant, Reply, ToolCall, ToolResult, Usage, User
+from surecall.values.trace import Trace, render_event, safe_text
+from surecall.values.types import JSON, Assistant, Reply, ToolCall, ToolResult, Usage, User
 from tests.spec import proves
 
 HOSTILE = "\x1b]52;c;x\x07\x1b[2J\r\x9b1m\u202egnp.exe\u2066\u2028\x00\ud800\n"

@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from surecall.cli import main
-from surecall.explain import explain, render
+from surecall.cli.explanation import explain, render
 from surecall.testing import calls, says
-from surecall.types import JSON
+from surecall.values.types import JSON
 
 TOOL = {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}
 TAGGED = '<tool_call>{"name": "get_weather", "arguments": {"city": "Paris"}}</tool_call>'

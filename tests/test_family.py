@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ConfigError
-from surecall.family import Family, canonical, suggest, unknown
+from surecall.values.errors import ConfigError
+from surecall.values.family import Family, canonical, suggest, unknown
 
 
 def shout(text: str) -> str:

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.protocols.fields import FieldReader
-from surecall.wire import scrub
+from surecall.wire.messages import scrub
+from surecall.wire.protocols.field_reader import FieldReader
 from tests.strategies import JSON_VALUES
 
 MEBIBYTE = 1 << 20

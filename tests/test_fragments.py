@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from surecall.arguments import read_arguments
-from surecall.errors import ErrorCode, Fault
-from surecall.fragments import Arguments, Text
-from surecall.sse import SseEvent
-from surecall.types import JSON
+from surecall.parsing.arguments import read_arguments
+from surecall.parsing.call_fragments import Arguments, Text
+from surecall.parsing.sse import SseEvent
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON
 from tests.streams import END, assembled, body_of, call_chunk, calls_of, chunk, fragment, pairs_of
 
 A, B = '{"a":1}', '{"b":2}'

@@ -4,7 +4,7 @@ import struct
 
 import pytest
 
-from surecall.gguf import model_id, problem_with
+from surecall.runtime.gguf import model_id, problem_with
 
 SIZE = 10_000
 

@@ -6,15 +6,15 @@ from typing import Any
 
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.errors import ErrorCode
-from surecall.events import CallEnded, RunRefused
-from surecall.outcome import LimitExceeded, RequestFailed, RunResult
-from surecall.registry import ToolRegistry, tool
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import LimitExceeded, RequestFailed, RunResult
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.retry import RetryPolicy
 from surecall.testing import Item, ScriptedModel, calls, calls_many, hangs, says
-from surecall.types import JSON
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ErrorCode
+from surecall.values.events import CallEnded, RunRefused
+from surecall.values.types import JSON
 from tests.spec import proves
 
 THREE = calls_many(calls("count", n=1), calls("count", n=2), calls("count", n=3))

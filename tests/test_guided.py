@@ -19,16 +19,16 @@ from surecall import (
     ToolCallingConfig,
     replay,
 )
-from surecall.adapt import RESPONSE_FORMAT, applied, lesson_of
-from surecall.display import CallAnnounced, TextWithdrawn
-from surecall.events import CallStarted, RequestRetried, RunEnded
-from surecall.holdback import AnswerOnly
-from surecall.live import LiveEvent
-from surecall.pipeline import inbound
-from surecall.protocols import hear
-from surecall.stream import TextDelta
+from surecall.core.endpoint_lessons import RESPONSE_FORMAT, applied, lesson_of
+from surecall.core.pipeline import inbound
+from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
+from surecall.core.streaming.holdback import AnswerOnly
+from surecall.runtime.run_stream import LiveEvent
 from surecall.testing import Item, ScriptedModel, calls, failure, says, streams
-from surecall.types import JSON, Reply, User
+from surecall.values.events import CallStarted, RequestRetried, RunEnded
+from surecall.values.types import JSON, Reply, User
+from surecall.wire.assembler import TextDelta
+from surecall.wire.protocols import hear
 from tests.strategies import JSON_VALUES, MESSAGES
 from tests.test_protocols import PROTOCOLS, REGISTRY, SPECS, TALK, planned
 from tests.watching import runner_of, shown, watched

@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from surecall import ToolRegistry, presets
-from surecall.config import FAMILIES
-from surecall.pipeline import judge_call
-from surecall.rewrites import with_texts, without_entities
-from surecall.types import JSON
+from surecall.core.pipeline import judge_call
+from surecall.parsing.argument_rewrites import with_texts, without_entities
+from surecall.settings.config import FAMILIES
+from surecall.values.types import JSON
 
 TEXT = "assistant_tool_calls_json_text_to_array"
 FLAT = "assistant_tool_calls_flat_to_function"

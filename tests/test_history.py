@@ -5,9 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ErrorCode, Fault
-from surecall.history import Ids, ids_of, legal_history, unanswered
-from surecall.types import (
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import (
     Assistant,
     Message,
     Refusal,
@@ -16,6 +15,7 @@ from surecall.types import (
     ToolResult,
     User,
 )
+from surecall.wire.history import Ids, ids_of, legal_history, unanswered
 from tests.spec import proves
 
 # Few ids, chosen to collide: blank ones, minted ones, and the names of copies.

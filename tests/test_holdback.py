@@ -9,15 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ToolRegistry, presets
-from surecall.dialects import WEAK_ROWS, WRITERS
-from surecall.display import CallAnnounced, Display, Shown, TextWithdrawn
-from surecall.errors import ErrorCode, Fault
-from surecall.holdback import Holdback
-from surecall.pipeline import inbound
-from surecall.registry import ToolDefinition
-from surecall.stream import CallDelta, ReasoningDelta, TextDelta
-from surecall.textcalls import TextCalls
-from surecall.types import JSON, Plan, Reply, ToolCall
+from surecall.core.pipeline import inbound
+from surecall.core.streaming.display import CallAnnounced, Display, Shown, TextWithdrawn
+from surecall.core.streaming.holdback import Holdback
+from surecall.tools.registry import ToolDefinition
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON, Plan, Reply, ToolCall
+from surecall.wire.assembler import CallDelta, ReasoningDelta, TextDelta
+from surecall.wire.dialects import WEAK_ROWS, WRITERS
+from surecall.wire.text_calls import TextCalls
 
 CORPUS = Path(__file__).parent / "corpus" / "dialects"
 NOTE: JSON = {"type": "object", "properties": {"text": {"type": "string"}}}

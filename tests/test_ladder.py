@@ -16,14 +16,14 @@ from surecall import (
     ToolRegistry,
     tool,
 )
-from surecall.config import FINAL_ANSWER_REQUEST, REMIND, REQUIRE
-from surecall.contract import Contract
-from surecall.events import EmptyFinalRetried, FinalForced, RunEnded, RunStopped
-from surecall.loop import heard, next_move, objected, ran
-from surecall.policy import admit
-from surecall.state import OBJECTION, Ask, Call, Done, Fail, Run
+from surecall.core.loop import heard, next_move, objected, ran
+from surecall.core.policy import admit
+from surecall.core.state import OBJECTION, Ask, Call, Done, Fail, Run
+from surecall.settings.config import FINAL_ANSWER_REQUEST, REMIND, REQUIRE
+from surecall.settings.contract import Contract
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
-from surecall.types import JSON, Reply, ToolCall, ToolResult, User
+from surecall.values.events import EmptyFinalRetried, FinalForced, RunEnded, RunStopped
+from surecall.values.types import JSON, Reply, ToolCall, ToolResult, User
 from tests.test_surface import CODES, NAMES, SETTINGS, TOOLS, TURNS, begun, called, said, step
 
 BOTH = (REMIND, REQUIRE)

@@ -26,14 +26,14 @@ from surecall import (
     save_trace,
     tool,
 )
-from surecall.events import CallEnded, RequestEnded, RunRefused, RunStarted
-from surecall.loop import heard, next_move, ran, refused
-from surecall.names import is_legal
-from surecall.prompt import PromptRunner
-from surecall.state import Ask, Call
-from surecall.surface import plan
+from surecall.core.loop import heard, next_move, ran, refused
+from surecall.core.offer import plan
+from surecall.core.state import Ask, Call
+from surecall.parsing.names import is_legal
+from surecall.runtime.request import PromptRunner
 from surecall.testing import ScriptedModel, calls, says
-from surecall.types import User
+from surecall.values.events import CallEnded, RequestEnded, RunRefused, RunStarted
+from surecall.values.types import User
 from tests.spec import proves
 from tests.strategies import CONFIGS, SCRIPTS
 

@@ -16,14 +16,13 @@ from surecall import (
     presets,
     replay,
 )
-from surecall.config import REMIND, REQUIRE
-from surecall.display import TextWithdrawn
-from surecall.events import RunEnded
-from surecall.pipeline import inbound
-from surecall.protocols import speaker
-from surecall.registry import ToolRegistry
+from surecall.core.pipeline import inbound
+from surecall.core.streaming.display import TextWithdrawn
+from surecall.settings.config import REMIND, REQUIRE
 from surecall.testing import Item, ScriptedModel, calls, failure, says
-from surecall.types import (
+from surecall.tools.registry import ToolRegistry
+from surecall.values.events import RunEnded
+from surecall.values.types import (
     JSON,
     Assistant,
     Message,
@@ -34,6 +33,7 @@ from surecall.types import (
     ToolSpec,
     User,
 )
+from surecall.wire.protocols import speaker
 from tests.watching import QUICK, add, script, shown, watched
 
 LADDER = (REMIND, REQUIRE)

@@ -23,16 +23,16 @@ from surecall import (
     replay,
     run_of,
 )
-from surecall.config import REMIND, REQUIRE
-from surecall.contract import Contract, Need
-from surecall.events import FinalForced, FinalObjected, RunEnded
-from surecall.history import legal_history
-from surecall.loop import heard, next_move, objected, ran
-from surecall.pipeline import judge_call
-from surecall.protocols import speaker
-from surecall.state import Ask, Call, Done
+from surecall.core.loop import heard, next_move, objected, ran
+from surecall.core.pipeline import judge_call
+from surecall.core.state import Ask, Call, Done
+from surecall.settings.config import REMIND, REQUIRE
+from surecall.settings.contract import Contract, Need
 from surecall.testing import ScriptedModel, calls, says, streams
-from surecall.types import JSON, Message, Reply, ToolCall, ToolResult, User
+from surecall.values.events import FinalForced, FinalObjected, RunEnded
+from surecall.values.types import JSON, Message, Reply, ToolCall, ToolResult, User
+from surecall.wire.history import legal_history
+from surecall.wire.protocols import speaker
 from tests.strategies import FINITE_VALUES, SCRIPTS
 from tests.test_laws import assert_legal
 from tests.test_protocols import PROTOCOLS

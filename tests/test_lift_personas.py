@@ -10,17 +10,18 @@ import msgspec
 import pytest
 
 from surecall import OpenAICompatible, RunFailed, RunResult, ToolLoopRunner
-from surecall.eval.scenario import Scenario
-from surecall.eval.trial import Cell, Key, Trial
-from surecall.eval.trial_run import run_trial, setup_for
-from surecall.events import CallEnded, FinalForced, RequestEnded, RunEnded, RunStopped, Trace
-from surecall.presets import CONTRACTED, Strategy
-from surecall.simulator.manners import MANNERS, REFUSAL
-from surecall.simulator.persona import Persona, say
-from surecall.simulator.personas import PERSONAS
+from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.scenarios.scenario import Scenario
+from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.simulator.personas.behaviours import MANNERS, REFUSAL
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.persona import Persona, say
 from surecall.simulator.server import Simulator
-from surecall.stream import TextDelta
-from surecall.types import JSON, Usage
+from surecall.values.events import CallEnded, FinalForced, RequestEnded, RunEnded, RunStopped
+from surecall.values.trace import Trace
+from surecall.values.types import JSON, Usage
+from surecall.wire.assembler import TextDelta
 from tests.test_eval_trial import (
     AT_ONCE,
     BY_ID,

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from surecall.errors import ErrorCode, Fault, ProviderError
-from surecall.listening import Listener
-from surecall.stream import Assembler, Delta, TextDelta
+from surecall.core.streaming.body_reader import Listener
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.wire.assembler import Assembler, Delta, TextDelta
 from tests.streams import RECORDED, recorded
 
 HELLO = b'data: {"choices":[{"delta":{"content":"Hi"}}]}\n\n'

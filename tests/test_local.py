@@ -17,9 +17,8 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from surecall import localserver
-from surecall.errors import ConfigError
-from surecall.localserver import (
+from surecall.runtime import local_server as localserver
+from surecall.runtime.local_server import (
     Job,
     LocalServer,
     LocalServerError,
@@ -30,6 +29,7 @@ from surecall.localserver import (
     params_for,
     telling,
 )
+from surecall.values.errors import ConfigError
 
 HERE = Path(__file__).parent
 ENGINE = str(HERE / "engine")
@@ -37,7 +37,7 @@ QUICK = Serving(starts_within_s=20)
 PARENT = """
 import sys, time
 from pathlib import Path
-from surecall.localserver import LocalServer
+from surecall.runtime.local_server import LocalServer
 with LocalServer(Path(sys.argv[1])):
     time.sleep(60)
 """

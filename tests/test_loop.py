@@ -4,12 +4,10 @@ from typing import Any
 
 import pytest
 
-from surecall.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
-from surecall.debts import failures
-from surecall.errors import ErrorCode, Fault
-from surecall.events import Trace
-from surecall.loop import heard, next_move, ran, refused
-from surecall.outcome import (
+from surecall.core.loop import heard, next_move, ran, refused
+from surecall.core.obligations import failures
+from surecall.core.offer import offers_tools
+from surecall.core.outcome import (
     LimitExceeded,
     RequestFailed,
     RunFailed,
@@ -19,10 +17,12 @@ from surecall.outcome import (
     last_text,
     usage_of,
 )
-from surecall.policy import streak
-from surecall.state import Ask, Call, Done, Fail, Move, Run
-from surecall.surface import offers_tools
-from surecall.types import (
+from surecall.core.policy import streak
+from surecall.core.state import Ask, Call, Done, Fail, Move, Run
+from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.trace import Trace
+from surecall.values.types import (
     JSON,
     Assistant,
     Plan,

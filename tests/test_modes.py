@@ -5,17 +5,17 @@ from typing import Any
 
 import pytest
 
-from surecall.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
-from surecall.errors import ConfigError, ErrorCode, ToolError
-from surecall.events import EmptyFinalRetried, RequestErred, RequestRetried, RunEnded
-from surecall.outcome import RequestFailed, RunResult, ToolUseError
-from surecall.presets import default_tool_calling
-from surecall.registry import ToolRegistry
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.settings.presets import default_tool_calling
+from surecall.settings.retry import RetryPolicy
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, calls_many, says
 from surecall.testing import failure as answers_with
-from surecall.types import JSON, Assistant
+from surecall.tools.registry import ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode, ToolError
+from surecall.values.events import EmptyFinalRetried, RequestErred, RequestRetried, RunEnded
+from surecall.values.types import JSON, Assistant
 from tests.spec import proves
 
 NO_TOOLS = answers_with(404, {"error": {"message": "No endpoints found that support tool use."}})

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.names import fold, is_legal, legal, nearest, spellings
+from surecall.parsing.names import fold, is_legal, legal, nearest, spellings
 
 LEGAL = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=64)
 KELVIN, LONG_S, FULLWIDTH_A = "\u212a", "\u017f", "\uff21"

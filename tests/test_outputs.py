@@ -13,13 +13,13 @@ from typing import Any
 import pydantic
 import pytest
 
-from surecall.errors import ToolError
-from surecall.outcome import RunResult
-from surecall.registry import ToolDefinition, ToolRegistry
-from surecall.runner import ToolLoopRunner
-from surecall.state import Run
+from surecall.core.outcome import RunResult
+from surecall.core.state import Run
+from surecall.runtime.runner import ToolLoopRunner
 from surecall.testing import ScriptedModel, calls, says
-from surecall.types import JSON, ToolResult
+from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.errors import ToolError
+from surecall.values.types import JSON, ToolResult
 
 
 def run(function: Callable[[], Any]) -> RunResult:

@@ -17,11 +17,12 @@ from surecall import (
     run_of,
     tool,
 )
-from surecall.events import CallEnded, Trace
-from surecall.loop import next_move
-from surecall.state import Call
+from surecall.core.loop import next_move
+from surecall.core.state import Call
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.types import JSON, ToolCall
+from surecall.values.events import CallEnded
+from surecall.values.trace import Trace
+from surecall.values.types import JSON, ToolCall
 
 PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 

@@ -8,12 +8,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surecall import replay, tool
-from surecall.events import CallStarted
-from surecall.history import legal_history
-from surecall.loop import next_move
-from surecall.state import Done
+from surecall.core.loop import next_move
+from surecall.core.state import Done
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.types import JSON
+from surecall.values.events import CallStarted
+from surecall.values.types import JSON
+from surecall.wire.history import legal_history
 from tests.test_parallel import SLEEP, numbered, runner_of
 
 

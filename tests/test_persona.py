@@ -5,16 +5,24 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.simulator.clues import Clues, Orders, arguments_for, orders_of
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.intent import DONE, GIVEN_UP, next_intent
-from surecall.simulator.manners import MANNERS
-from surecall.simulator.persona import CURED, HABITS, RETRIED, Persona, Said, outcome_of, say
-from surecall.simulator.personas import PERSONAS, find, no_persona, preset_wanted
-from surecall.simulator.profiles import PROFILES
-from surecall.simulator.scenes import SCENES
-from surecall.simulator.strict import check
-from surecall.types import JSON
+from surecall.simulator.personas.behaviours import MANNERS
+from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona, preset_wanted
+from surecall.simulator.personas.clues import Clues, Orders, arguments_for, orders_of
+from surecall.simulator.personas.intent import DONE, GIVEN_UP, next_intent
+from surecall.simulator.personas.persona import (
+    CURED,
+    HABITS,
+    RETRIED,
+    Persona,
+    Said,
+    outcome_of,
+    say,
+)
+from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.request_checks import check
+from surecall.simulator.transport_faults import SCENES
+from surecall.values.types import JSON
 
 CLEAN = PERSONAS["sim/clean"]
 ASKED: JSON = {"role": "user", "content": "Please set the draft. workspace_id=ws_7."}

@@ -6,16 +6,16 @@ from typing import Any
 
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.dispatch import Decision
-from surecall.errors import ErrorCode
-from surecall.events import PolicyErred
-from surecall.outcome import RunResult, ToolUseError
-from surecall.registry import ToolRegistry
-from surecall.replays import replay
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RunResult, ToolUseError
+from surecall.runtime.dispatch import Decision
+from surecall.runtime.replay import replay
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
-from surecall.types import ToolCall, ToolResult, ToolSpec
+from surecall.tools.registry import ToolRegistry
+from surecall.values.errors import ErrorCode
+from surecall.values.events import PolicyErred
+from surecall.values.types import ToolCall, ToolResult, ToolSpec
 from tests.spec import proves
 
 SCRIPT = (calls("buy", "c1", item="tea"), says("ok"))

@@ -17,11 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import surecall
-from surecall.errors import ConfigError, ErrorCode
-from surecall.outcome import LimitExceeded
-from surecall.portal import Portal, _Errand
-from surecall.registry import ToolRegistry
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import LimitExceeded
+from surecall.runtime.portal import Portal, _Errand
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import (
     Item,
     Scripted,
@@ -31,8 +30,9 @@ from surecall.testing import (
     hangs,
     says,
 )
-from surecall.transport import OpenAICompatible
-from surecall.types import JSON
+from surecall.tools.registry import ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode
+from surecall.values.types import JSON
 from tests.spec import proves
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ModelCatalog, ToolCallingConfig, ToolUseMode, presets
-from surecall.capabilities import PROVIDERS, capabilities_for
-from surecall.catalog import WORKAROUNDS, CatalogModel
-from surecall.config import FAMILIES
-from surecall.presets import PRESET, merge, resolve
-from surecall.types import JSON
+from surecall.settings.capabilities import PROVIDERS, capabilities_for
+from surecall.settings.catalog import WORKAROUNDS, CatalogModel
+from surecall.settings.config import FAMILIES
+from surecall.settings.presets import PRESET, merge, resolve
+from surecall.values.types import JSON
 from tests.spec import proves
 
 RAW = ToolCallingConfig()

@@ -14,12 +14,12 @@ from surecall import (
     replay,
     tool,
 )
-from surecall.simulator.profiles import PROFILES
-from surecall.simulator.strict import check
-from surecall.subschemas import is_untyped, rewritten
+from surecall.parsing.schema_walk import is_untyped, rewritten
+from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.request_checks import check
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
-from surecall.transforms import TOOL
-from surecall.wire import short_id
+from surecall.wire.messages import short_id
+from surecall.wire.transforms import TOOL
 
 
 @tool

@@ -6,15 +6,14 @@ from typing import Any
 
 import pytest
 
-from surecall.capabilities import Capabilities
-from surecall.config import ToolCallingConfig
-from surecall.errors import ConfigError, ErrorCode, ProviderError
-from surecall.events import Event, RequestErred, RequestRetried, RequestStarted
-from surecall.outcome import RequestFailed
-from surecall.prompt import Exchange, PromptRunner, read_body, silent
-from surecall.registry import ToolRegistry, tool
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RequestFailed
+from surecall.runtime.request import Exchange, PromptRunner, read_body, silent
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import Recorder
+from surecall.runtime.transport import Client, OpenAICompatible
+from surecall.settings.capabilities import Capabilities
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.retry import RetryPolicy
 from surecall.testing import (
     Item,
     ScriptedModel,
@@ -25,9 +24,10 @@ from surecall.testing import (
     raw,
     says,
 )
-from surecall.trace import Recorder
-from surecall.transport import Client, OpenAICompatible
-from surecall.types import Answer, Plan, Secret, ToolSpec, Usage, User
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ConfigError, ErrorCode, ProviderError
+from surecall.values.events import Event, RequestErred, RequestRetried, RequestStarted
+from surecall.values.types import Answer, Plan, Secret, ToolSpec, Usage, User
 from tests.spec import proves
 
 KEY = "sk-canary-47114711"

@@ -7,9 +7,7 @@ import jsonschema_rs
 import pytest
 
 from surecall import ToolCallingConfig, ToolRegistry, tool
-from surecall.protocols import CallProtocol, speaker
-from surecall.protocols.bounds import bounded
-from surecall.types import (
+from surecall.values.types import (
     JSON,
     Assistant,
     Message,
@@ -21,6 +19,8 @@ from surecall.types import (
     ToolSpec,
     User,
 )
+from surecall.wire.protocols import CallProtocol, speaker
+from surecall.wire.protocols.bounded_schema import bounded
 from tests.test_loop import DOWN
 
 LONGEST = ToolCallingConfig().max_tool_args_bytes

@@ -18,19 +18,19 @@ from urllib.parse import urlsplit
 import jsonschema_rs
 import pytest
 
-from surecall.config import ToolCallingConfig, ToolUseMode
-from surecall.endpoint import Limits
-from surecall.events import RequestEnded
-from surecall.history import legal_history
-from surecall.localserver import ENGINE, LocalServer
-from surecall.outcome import RunFailed, RunResult
-from surecall.presets import resolve
-from surecall.protocols import CallProtocol
-from surecall.registry import tool
-from surecall.runner import ToolLoopRunner
-from surecall.stream import TextDelta
-from surecall.transport import OpenAICompatible
-from surecall.types import JSON, Answer
+from surecall.core.outcome import RunFailed, RunResult
+from surecall.runtime.local_server import ENGINE, LocalServer
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.transport import OpenAICompatible
+from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.endpoint import Limits
+from surecall.settings.presets import resolve
+from surecall.tools.registry import tool
+from surecall.values.events import RequestEnded
+from surecall.values.types import JSON, Answer
+from surecall.wire.assembler import TextDelta
+from surecall.wire.history import legal_history
+from surecall.wire.protocols import CallProtocol
 from tests.test_laws import assert_legal
 
 GGUF = os.environ.get("SURECALL_TEST_GGUF", "")

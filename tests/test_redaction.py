@@ -12,15 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from surecall.errors import ErrorCode, Fault
-from surecall.events import PolicyErred, Trace
-from surecall.outcome import RunResult
-from surecall.registry import ToolRegistry, tool
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RunResult
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import REDACTED, JsonlSink, Redactor, Secrets, load_trace, save_trace
+from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import Item, ScriptedModel, calls, says
-from surecall.trace import REDACTED, JsonlSink, Redactor, Secrets, load_trace, save_trace
-from surecall.transport import OpenAICompatible
-from surecall.types import Secret
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import PolicyErred
+from surecall.values.trace import Trace
+from surecall.values.types import Secret
 from tests.spec import proves
 
 KEY = "sk-canary/47+11=ab/cdEF"

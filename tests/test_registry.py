@@ -10,14 +10,14 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from surecall import presets
-from surecall.config import ToolCallingConfig
-from surecall.dispatch import Decision, ToolDispatcher
-from surecall.errors import ConfigError, ErrorCode
-from surecall.names import fold
-from surecall.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
-from surecall.runner import ToolLoopRunner
+from surecall.parsing.names import fold
+from surecall.runtime.dispatch import Decision, ToolDispatcher
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, raw, says
-from surecall.types import JSON, ToolCall, ToolResult, ToolSpec
+from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
+from surecall.values.errors import ConfigError, ErrorCode
+from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
 from tests.spec import proves
 
 

@@ -19,10 +19,10 @@ from surecall import (
     presets,
     tool,
 )
-from surecall.events import RequestEnded
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.types import JSON, Assistant, System, ToolSpec, User
-from surecall.wire import RESERVED_OPTIONS
+from surecall.values.events import RequestEnded
+from surecall.values.types import JSON, Assistant, System, ToolSpec, User
+from surecall.wire.messages import RESERVED_OPTIONS
 from tests.spec import proves
 
 SIGNATURE = {"extra_content": {"google": {"thought_signature": "real"}}}

@@ -29,9 +29,9 @@ from surecall import (
     run_of,
     tool,
 )
-from surecall.events import CallStarted, Event, RequestEnded
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, raw, says
-from surecall.types import ToolCall, ToolSpec
+from surecall.values.events import CallStarted, Event, RequestEnded
+from surecall.values.types import ToolCall, ToolSpec
 
 ONCE = RetryPolicy(attempts=1)
 

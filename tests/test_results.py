@@ -8,15 +8,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.config import ToolCallingConfig
-from surecall.errors import ErrorCode
-from surecall.events import CallEnded
-from surecall.outcome import RunResult
-from surecall.registry import ToolDefinition, ToolRegistry
-from surecall.results import measure, seal, success
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import RunResult
+from surecall.core.tool_results import measure, seal, success
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
-from surecall.types import ToolCall, ToolResult
+from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.errors import ErrorCode
+from surecall.values.events import CallEnded
+from surecall.values.types import ToolCall, ToolResult
 from tests.spec import proves
 
 COMPACT = "tool_result_compact_envelope"

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ErrorCode, Fault
-from surecall.retry import RetryPolicy
+from surecall.settings.retry import RetryPolicy
+from surecall.values.errors import ErrorCode, Fault
 from tests.spec import proves
 
 

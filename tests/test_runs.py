@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from surecall.config import ToolCallingConfig
-from surecall.errors import ConfigError, ErrorCode, ProviderError
-from surecall.events import CallEnded, ObserverErred, RequestEnded, RunStarted
-from surecall.outcome import LimitExceeded, RequestFailed, RunFailed, RunResult
-from surecall.registry import ToolDefinition, ToolRegistry
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
+from surecall.core.outcome import LimitExceeded, RequestFailed, RunFailed, RunResult
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.retry import RetryPolicy
 from surecall.testing import RecordingObserver, ScriptedModel, calls, calls_many, failure, says
-from surecall.types import JSON, Assistant, System, ToolResult, Usage, User
+from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode, ProviderError
+from surecall.values.events import CallEnded, ObserverErred, RequestEnded, RunStarted
+from surecall.values.types import JSON, Assistant, System, ToolResult, Usage, User
 from tests.spec import proves
 
 ONCE = RetryPolicy(attempts=1)

@@ -5,9 +5,9 @@ import math
 
 import pytest
 
-from surecall.errors import ConfigError
-from surecall.sampling import SamplingCatalog, SamplingProfile
-from surecall.wire import RESERVED_OPTIONS
+from surecall.settings.sampling import SamplingCatalog, SamplingProfile
+from surecall.values.errors import ConfigError
+from surecall.wire.messages import RESERVED_OPTIONS
 
 BUILTIN = SamplingCatalog.builtin()
 

@@ -13,10 +13,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ConfigError, ErrorCode, ToolError
-from surecall.schema import bind_function, compile_schema, describe_function
-from surecall.signatures import parameter_texts, summary
-from surecall.types import JSON
+from surecall.tools.schema import bind_function, compile_schema, describe_function
+from surecall.tools.signatures import parameter_texts, summary
+from surecall.values.errors import ConfigError, ErrorCode, ToolError
+from surecall.values.types import JSON
 from tests.shapes import Guest, Node, Opaque, Patch, Place, Point, Unit, hinted, properties
 
 TEXT, INT, NULL, OBJECT = ({"type": kind} for kind in ("string", "integer", "null", "object"))

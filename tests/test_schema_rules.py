@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ConfigError
-from surecall.schema import compile_schema, portable, schema_of
-from surecall.types import JSON
+from surecall.tools.schema import compile_schema, portable, schema_of
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
 from tests.shapes import Guest, Node, Opaque, Patch, Place, Point, hinted, properties
 
 TEXT, INT, NULL, OBJECT = ({"type": kind} for kind in ("string", "integer", "null", "object"))
@@ -355,5 +355,5 @@ def test_a_hostile_value_is_a_message(value: Any) -> None:
 
 
 def test_the_validator_is_loaded_only_when_something_is_compiled() -> None:
-    code = "import sys, surecall.schema; sys.exit('jsonschema_rs' in sys.modules)"
+    code = "import sys, surecall.tools.schema; sys.exit('jsonschema_rs' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -5,9 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ConfigError
-from surecall.family import suggest
-from surecall.select import (
+from surecall.settings.filters import (
     check_names,
     check_unique,
     glob,
@@ -18,6 +16,8 @@ from surecall.select import (
     parse_tables,
     select,
 )
+from surecall.values.errors import ConfigError
+from surecall.values.family import suggest
 from tests.spec import proves
 
 FRUIT = {

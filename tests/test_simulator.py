@@ -21,12 +21,12 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
-from surecall.presets import Strategy
-from surecall.simulator.persona import RETRIED, Persona
-from surecall.simulator.personas import PERSONAS, REPAIRABLE, preset_wanted
-from surecall.simulator.scenes import SCENES
+from surecall.settings.presets import Strategy
+from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
+from surecall.simulator.personas.persona import RETRIED, Persona
 from surecall.simulator.server import Seen, Simulator, is_loopback
-from surecall.types import JSON
+from surecall.simulator.transport_faults import SCENES
+from surecall.values.types import JSON
 
 ASKED: JSON = {"role": "user", "content": "Hello!"}
 BOUND_S = 30.0

@@ -4,12 +4,12 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.intent import COMPLAINTS, DONE, next_intent
-from surecall.simulator.manners import MANNERS, REFUSAL, mannered
-from surecall.simulator.persona import Persona, say
-from surecall.simulator.personas import PERSONAS
-from surecall.types import JSON
-from surecall.wire import named_choice
+from surecall.simulator.personas.behaviours import MANNERS, REFUSAL, mannered
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.intent import COMPLAINTS, DONE, next_intent
+from surecall.simulator.personas.persona import Persona, say
+from surecall.values.types import JSON
+from surecall.wire.messages import named_choice
 from tests.test_persona import ASKED, STATE, WEATHER, follow, function, message_of, request, told
 
 RULES = told("Be kind.")

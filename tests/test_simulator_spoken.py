@@ -8,14 +8,14 @@ import jsonschema_rs
 import pytest
 
 from surecall import ToolCallingConfig
-from surecall.pipeline import Composer
-from surecall.simulator.intent import COMPLAINTS, DONE
-from surecall.simulator.persona import say
-from surecall.simulator.personas import PERSONAS
-from surecall.simulator.profiles import PROFILES
-from surecall.simulator.spoken import understood
-from surecall.simulator.strict import check
-from surecall.types import (
+from surecall.core.pipeline import Composer
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.intent import COMPLAINTS, DONE
+from surecall.simulator.personas.persona import say
+from surecall.simulator.personas.worded_requests import understood
+from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.request_checks import check
+from surecall.values.types import (
     JSON,
     Assistant,
     Message,
@@ -26,7 +26,7 @@ from surecall.types import (
     ToolSpec,
     User,
 )
-from surecall.wire import named_choice
+from surecall.wire.messages import named_choice
 from tests.test_persona import STATE
 
 PROTOCOLS = ("guided", "prompted")

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from surecall.presets import CONTRACTED, Strategy
-from surecall.simulator.persona import Persona
+from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.simulator.personas.persona import Persona
 from surecall.simulator.server import Simulator
 from tests.test_eval_trial import (
     AT_ONCE,

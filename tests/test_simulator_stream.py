@@ -7,13 +7,11 @@ import pytest
 
 from scripts.soak import GET, PATCH
 from surecall import ToolDefinition, ToolRegistry
-from surecall.envelope import fault_of
-from surecall.errors import Fault
-from surecall.pipeline import inbound
+from surecall.core.pipeline import inbound
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.persona import say
-from surecall.simulator.personas import PERSONAS
-from surecall.simulator.streaming import (
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.persona import say
+from surecall.simulator.stream_events import (
     DONE,
     LONGEST_PIECE,
     MOST_PIECES,
@@ -26,10 +24,12 @@ from surecall.simulator.streaming import (
     wants_usage,
     without_streaming,
 )
-from surecall.stream import Assembler
 from surecall.testing import calls, calls_many, says
-from surecall.types import JSON, Plan, User
-from surecall.wire import render_tool
+from surecall.values.errors import Fault
+from surecall.values.types import JSON, Plan, User
+from surecall.wire.assembler import Assembler
+from surecall.wire.messages import render_tool
+from surecall.wire.response import fault_of
 from tests.drifts import DEFAULT, REGISTRY, SAMPLES, bent, meaning, read
 from tests.streams import events_of as decoded
 

@@ -7,16 +7,16 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from surecall.errors import ErrorCode, Fault
-from surecall.simulator.chunking import FAMILY, STREAM_FAULTS, bend_stream
+from surecall.simulator.answer_bytes import PLAIN, staged_body, staged_stream
 from surecall.simulator.faults import DRIFTS
-from surecall.simulator.persona import RETRIED
-from surecall.simulator.personas import PERSONAS, preset_wanted
-from surecall.simulator.scenes import SCENES, STREAM_FAULT_MODULES, Scene
-from surecall.simulator.staging import PLAIN, staged_body, staged_stream
-from surecall.simulator.streaming import Event, events_of, frames_of
+from surecall.simulator.faults.stream_fault import FAMILY, STREAM_FAULTS, bend_stream
+from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
+from surecall.simulator.personas.persona import RETRIED
+from surecall.simulator.stream_events import Event, events_of, frames_of
+from surecall.simulator.transport_faults import SCENES, STREAM_FAULT_MODULES, Scene
 from surecall.testing import calls, says
-from surecall.types import JSON
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON
 from tests.drifts import REPLIES as ANY_REPLY
 from tests.drifts import meaning, read
 from tests.test_simulator_stream import EQUAL_TWINS, REPLIES, SEEDS, heard, understood

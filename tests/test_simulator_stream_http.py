@@ -23,12 +23,12 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
-from surecall.errors import ErrorCode, Fault
-from surecall.simulator.persona import RETRIED, Persona
-from surecall.simulator.personas import PERSONAS, REPAIRABLE, preset_wanted
-from surecall.simulator.scenes import SCENES
+from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
+from surecall.simulator.personas.persona import RETRIED, Persona
 from surecall.simulator.server import Simulator
-from surecall.types import JSON
+from surecall.simulator.transport_faults import SCENES
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON
 from tests.streams import assembled, events_of
 from tests.test_simulator import IDLE, SETTINGS, TEACHERS
 

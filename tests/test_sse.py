@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ErrorCode, ProviderError
-from surecall.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from surecall.parsing.sse import MAX_EVENT_BYTES, SseDecoder, SseEvent
+from surecall.values.errors import ErrorCode, ProviderError
 
 MIB = 1024 * 1024
 

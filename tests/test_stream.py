@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from surecall.envelope import fault_of, read_choice
-from surecall.errors import ErrorCode, Fault
-from surecall.sse import SseEvent
-from surecall.stream import (
+from surecall.parsing.sse import SseEvent
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON
+from surecall.wire.assembler import (
     MAX_CALLS,
     Assembler,
     CallDelta,
@@ -17,7 +17,7 @@ from surecall.stream import (
     TextDelta,
     plain_fault,
 )
-from surecall.types import JSON
+from surecall.wire.response import fault_of, read_choice
 from tests.streams import (
     END,
     RECORDED,

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from surecall import Decision, ErrorCode, SurecallError, ToolLoopRunner, tool
-from surecall.display import CallAnnounced, TextWithdrawn
-from surecall.events import CallEnded, CallStarted, RunStopped
-from surecall.live import LiveEvent
-from surecall.portal import PortalClosed
-from surecall.stream import ReasoningDelta, TextDelta
+from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
+from surecall.runtime.portal import PortalClosed
+from surecall.runtime.run_stream import LiveEvent
 from surecall.testing import Scripted, ScriptedModel, calls, calls_many, failure, says, streams
+from surecall.values.events import CallEnded, CallStarted, RunStopped
+from surecall.wire.assembler import ReasoningDelta, TextDelta
 from tests.watching import QUICK, runner_of, shown, watched
 
 DONE = "data: [DONE]\n\n"

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.envelope import read_choice
-from surecall.errors import Fault
-from surecall.sse import SseDecoder, SseEvent
-from surecall.stream import Assembler, TextDelta
-from surecall.types import JSON
+from surecall.parsing.sse import SseDecoder, SseEvent
+from surecall.values.errors import Fault
+from surecall.values.types import JSON
+from surecall.wire.assembler import Assembler, TextDelta
+from surecall.wire.response import read_choice
 from tests.strategies import JSON_VALUES
 from tests.streams import assembled
 

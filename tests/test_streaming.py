@@ -18,18 +18,7 @@ from surecall import (
     replay,
     run_of,
 )
-from surecall.display import CallAnnounced, TextWithdrawn
-from surecall.events import (
-    CallEnded,
-    CallStarted,
-    RequestRetried,
-    RunEnded,
-    RunStarted,
-    RunStopped,
-    Stamped,
-    Trace,
-)
-from surecall.stream import ReasoningDelta, TextDelta
+from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.testing import (
     Scripted,
     ScriptedModel,
@@ -43,7 +32,18 @@ from surecall.testing import (
     says,
     streams,
 )
-from surecall.types import ToolResult, User
+from surecall.values.events import (
+    CallEnded,
+    CallStarted,
+    RequestRetried,
+    RunEnded,
+    RunStarted,
+    RunStopped,
+    Stamped,
+)
+from surecall.values.trace import Trace
+from surecall.values.types import ToolResult, User
+from surecall.wire.assembler import ReasoningDelta, TextDelta
 from tests.spec import proves
 from tests.streams import RECORDED, recorded
 from tests.watching import HEALING, PIECE, runner_of, script, shown, watched

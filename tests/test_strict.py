@@ -6,9 +6,15 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.profiles import PROFILES, refusal
-from surecall.simulator.strict import SIGNATURE_PLACEHOLDER, WORDING, Violation, check, signature
-from surecall.types import JSON
+from surecall.simulator.provider_rules import PROFILES, refusal
+from surecall.simulator.request_checks import (
+    SIGNATURE_PLACEHOLDER,
+    WORDING,
+    Violation,
+    check,
+    signature,
+)
+from surecall.values.types import JSON
 
 COMMON = PROFILES["common"]
 

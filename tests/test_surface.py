@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.config import REMIND, REQUIRE, ToolCallingConfig
-from surecall.contract import Contract, Need
-from surecall.debts import HOPELESS, NOT_TO_REPEAT, is_hopeless, owed
-from surecall.errors import ErrorCode, Fault
-from surecall.loop import heard, next_move, objected, ran, refused
-from surecall.state import Ask, Call, Fail, Run
-from surecall.surface import finalising, offers_tools, plan
-from surecall.types import JSON, Plan, Reply, System, ToolCall, ToolResult, ToolSpec, User
-from surecall.wire import chosen_name, named_choice
+from surecall.core.loop import heard, next_move, objected, ran, refused
+from surecall.core.obligations import HOPELESS, NOT_TO_REPEAT, is_hopeless, owed
+from surecall.core.offer import finalising, offers_tools, plan
+from surecall.core.state import Ask, Call, Fail, Run
+from surecall.settings.config import REMIND, REQUIRE, ToolCallingConfig
+from surecall.settings.contract import Contract, Need
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import JSON, Plan, Reply, System, ToolCall, ToolResult, ToolSpec, User
+from surecall.wire.messages import chosen_name, named_choice
 
 TOOLS = tuple(ToolSpec(name, name, {}) for name in ("get", "put", "send"))
 LADDER = (REMIND, REQUIRE)

@@ -17,9 +17,9 @@ from surecall import (
     tool,
 )
 from surecall.testing import ScriptedModel, says
-from surecall.transforms import RESPONSE
-from surecall.transforms.tags import CLOSE, MAX_FAILURES, OPEN, read_tags
-from surecall.types import JSON
+from surecall.values.types import JSON
+from surecall.wire.transforms import RESPONSE
+from surecall.wire.transforms.tags import CLOSE, MAX_FAILURES, OPEN, read_tags
 from tests.spec import proves
 
 CALL = f'{OPEN}{{"name": "add", "arguments": {{"a": 1, "b": 2}}}}{CLOSE}'

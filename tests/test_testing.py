@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 import surecall
-from surecall.errors import ConfigError, ErrorCode, ProviderError
+from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.testing import (
     Item,
     RecordingObserver,
@@ -31,8 +31,8 @@ from surecall.testing import (
     raw,
     says,
 )
-from surecall.transport import Client, OpenAICompatible
-from surecall.types import JSON, Answer
+from surecall.values.errors import ConfigError, ErrorCode, ProviderError
+from surecall.values.types import JSON, Answer
 
 POST = b"POST /v1/chat/completions HTTP/1.0\r\nContent-Length: 2\r\n\r\n"
 
@@ -263,7 +263,10 @@ def test_a_recording_observer_keeps_events_and_names_their_types() -> None:
 
 
 def test_importing_the_doubles_does_not_load_aiohttp() -> None:
-    code = "import sys, surecall.testing, surecall.transport; sys.exit('aiohttp' in sys.modules)"
+    code = (
+        "import sys, surecall.testing, surecall.runtime.transport;"
+        "sys.exit('aiohttp' in sys.modules)"
+    )
     root = str(Path(surecall.__file__).parents[1])
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, check=True)
 

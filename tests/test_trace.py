@@ -10,22 +10,23 @@ from typing import Any
 
 import pytest
 
-from surecall.errors import ConfigError
-from surecall.events import SCHEMA_VERSION, Event, ObserverErred, PolicyErred, RunStarted, Trace
-from surecall.outcome import RunFailed, RunResult
-from surecall.registry import ToolRegistry, tool
-from surecall.replays import replay
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
-from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, failure, says
-from surecall.trace import (
+from surecall.core.outcome import RunFailed, RunResult
+from surecall.runtime.replay import replay
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import (
     JsonlSink,
     Recorder,
     allowed_context,
     load_trace,
     save_trace,
 )
-from surecall.types import Assistant, User
+from surecall.settings.retry import RetryPolicy
+from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, failure, says
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ConfigError
+from surecall.values.events import SCHEMA_VERSION, Event, ObserverErred, PolicyErred, RunStarted
+from surecall.values.trace import Trace
+from surecall.values.types import Assistant, User
 from tests.spec import proves
 
 KEY = "sk-canary/47+11=ab/cdEF"

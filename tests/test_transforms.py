@@ -20,9 +20,9 @@ from surecall import (
     presets,
     tool,
 )
-from surecall.config import FAMILIES
+from surecall.settings.config import FAMILIES
 from surecall.testing import ScriptedModel, calls, calls_many, raw, says
-from surecall.types import JSON
+from surecall.values.types import JSON
 from tests.spec import proves
 
 TEXTS = (

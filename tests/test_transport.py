@@ -18,11 +18,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.endpoint import Limits
-from surecall.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.runtime.transport import OpenAICompatible
+from surecall.settings.endpoint import Limits
 from surecall.testing import ScriptedProvider, failure, says
-from surecall.transport import OpenAICompatible
-from surecall.types import Answer, Secret
+from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.values.types import Answer, Secret
 
 KEY = "sk-canary-4711"
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"

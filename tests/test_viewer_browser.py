@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.store import open_for_reading
-from surecall.eval.summary import Figure
-from surecall.eval.trial import Cell
-from surecall.viewer.files import write_report
-from surecall.viewer.words import seconds
+from surecall.eval.analysis.summary import Figure
+from surecall.eval.report.page.files import write_report
+from surecall.eval.report.page.words import seconds
+from surecall.eval.storage.store import open_for_reading
+from surecall.eval.storage.trial import Cell
 from tests.browser import Browser
 from tests.viewed import Made, address_of, show
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from surecall.config import ToolCallingConfig
+from surecall.settings.config import ToolCallingConfig
 from tests.browser import Browser
 from tests.viewed import Made, address_of, show
 

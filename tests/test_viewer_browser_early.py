@@ -8,13 +8,13 @@ import msgspec
 import pytest
 
 from surecall import ToolLoopRunner
-from surecall.contract import Contract
-from surecall.eval.store import open_or_resume
-from surecall.eval.trial import Cell, Key, Trial
-from surecall.outcome import RunResult
+from surecall.core.outcome import RunResult
+from surecall.eval.report.page.files import write_report_at
+from surecall.eval.storage.store import open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.runtime.trace import dump_trace
+from surecall.settings.contract import Contract
 from surecall.testing import ScriptedModel, calls, says
-from surecall.trace import dump_trace
-from surecall.viewer.files import write_report_at
 from tests.browser import Browser
 from tests.eval_results import SAME
 from tests.test_eval_false_finals import BUILD, book

@@ -10,10 +10,10 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.eval.store import Store, open_for_reading, open_or_resume
-from surecall.eval.trial import Cell, Key, Served, Trial
-from surecall.viewer.files import write_report
-from surecall.viewer.live import LiveReport
+from surecall.eval.report.page.files import write_report
+from surecall.eval.report_server import LiveReport
+from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Served, Trial
 from tests.browser import Browser, started
 from tests.eval_results import SAME
 from tests.hostile import PAYLOADS

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.store import Invocation, Store, open_for_reading, open_or_resume
-from surecall.eval.summary import summarise
-from surecall.eval.trial import Trial
-from surecall.viewer.live import LiveReport
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report_server import LiveReport
+from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Trial
 from tests.browser import Browser
 from tests.eval_results import SAME
 from tests.viewed import Made, address_of, show

@@ -2,11 +2,11 @@
 
 from pathlib import Path
 
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.store import Store, open_for_reading, open_or_resume
-from surecall.viewer.files import write_report_at
-from surecall.viewer.page import render_page
-from surecall.viewer.snapshot import report_of_snapshot
+from surecall.eval.report.page.files import write_report_at
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.snapshot import report_of_snapshot
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
 from tests.browser import Browser
 from tests.eval_results import SAME
 from tests.trials import rich_trials

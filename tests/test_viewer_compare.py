@@ -4,9 +4,9 @@ import re
 
 import pytest
 
-from surecall.eval.paired import Comparisons, compare_runs, outcomes
-from surecall.eval.trial import CONTROL, Cell, Trial
-from surecall.viewer.compare import Lonely, Side, changes_of, lonely_of, render_comparison
+from surecall.eval.analysis.paired import Comparisons, compare_runs, outcomes
+from surecall.eval.report.page.compare import Lonely, Side, changes_of, lonely_of, render_comparison
+from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from tests.hostile import PAYLOADS
 from tests.test_viewer_page import Page, hashed
 from tests.trials import CELL, ONE_SCENARIO, rich_trials, series, trial

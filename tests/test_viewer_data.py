@@ -3,14 +3,14 @@
 import msgspec
 import pytest
 
-from surecall.eval.render import Column, Sheet
-from surecall.eval.summary import Figure, summarise
-from surecall.eval.trial import CONTROL, Cell, Trial
-from surecall.types import Usage
-from surecall.viewer.data import Context, Curve, FailureRow, Report, report_of
-from surecall.viewer.drawing import HEIGHT, WIDTH, curves
-from surecall.viewer.runs import STATUSES
-from surecall.viewer.tables import tally
+from surecall.eval.analysis.summary import Figure, summarise
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.report.page.data import Context, Curve, FailureRow, Report, report_of
+from surecall.eval.report.page.drawing import HEIGHT, WIDTH, curves
+from surecall.eval.report.page.runs import STATUSES
+from surecall.eval.report.page.tables import tally
+from surecall.eval.storage.trial import CONTROL, Cell, Trial
+from surecall.values.types import Usage
 from tests.eval_results import CELLS, NAMES, many, sheet, trial
 from tests.trials import rich_trials, series
 

@@ -1,10 +1,10 @@
 """What the report says of answers that came too early, of builds, and of further strategies."""
 
-from surecall.eval.render import Column, Sheet
-from surecall.eval.trial import Cell, FalseFinals, Trial
-from surecall.viewer.data import Context, EarlyRow, Origin, Report, report_of
-from surecall.viewer.page import render_page
-from surecall.viewer.words import MEANINGS
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.report.page.data import Context, EarlyRow, Origin, Report, report_of
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.words import MEANINGS
+from surecall.eval.storage.trial import Cell, FalseFinals, Trial
 from tests.hostile import PAYLOADS
 from tests.test_eval_false_finals import BUILD, RAW, TRIALS
 from tests.test_eval_strategies import GUIDED_HELPS

@@ -10,12 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from surecall.eval.render import Column, Sheet
-from surecall.eval.rundirs import DATABASE, StoreError
-from surecall.eval.store import Invocation, Store, open_for_reading, open_or_resume
-from surecall.eval.trial import Cell, Trial
-from surecall.types import JSON
-from surecall.viewer.files import PAGE, report_in, write_report, write_report_at
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.report.page.files import PAGE, report_in, write_report, write_report_at
+from surecall.eval.storage.run_directories import DATABASE, StoreError
+from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Trial
+from surecall.values.types import JSON
 from tests.eval_results import EVENTS, SAME, TRACE, lines
 from tests.trials import CELL, series, trial
 

@@ -15,11 +15,11 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import pytest
 
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.store import Store, open_or_resume
-from surecall.eval.summary import summarise
-from surecall.eval.trial import Cell, Key, Trial
-from surecall.viewer.live import LiveReport, Newsroom
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report_server import LiveReport, Newsroom
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.store import Store, open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Trial
 from tests.eval_results import SAME, TRACE, key, passed, spoiled
 from tests.hostile import PAYLOADS
 

@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 import pytest
 
 from surecall import cli
-from surecall.eval.rundirs import DATABASE
-from surecall.eval.store import open_or_resume
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.store import open_or_resume
 from tests.eval_results import SAME, key, passed
 
 LONG_AGO = 1_000_000_000

@@ -12,18 +12,18 @@ from pathlib import Path
 import msgspec
 import pytest
 
-import surecall.viewer
-from surecall.eval.render import Column, Sheet
-from surecall.eval.trial import Cell, Status, Trial
-from surecall.viewer.data import Context, Origin, Report, report_of
-from surecall.viewer.page import SCRIPTS, asset, render_page, render_sections, runs_json
-from surecall.viewer.snapshot import report_of_snapshot
-from surecall.viewer.traces import Block, Source, blocks, file_name, script
+import surecall.eval.report.page
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.report.page.data import Context, Origin, Report, report_of
+from surecall.eval.report.page.html import SCRIPTS, asset, render_page, render_sections, runs_json
+from surecall.eval.report.page.snapshot import report_of_snapshot
+from surecall.eval.report.page.traces import Block, Source, blocks, file_name, script
+from surecall.eval.storage.trial import Cell, Status, Trial
 from tests.eval_results import EVENTS, lines
 from tests.hostile import PAYLOADS
 from tests.trials import CELL, rich_trials, series, trial
 
-ASSETS = Path(surecall.viewer.__file__).parent / "assets"
+ASSETS = Path(surecall.eval.report.page.__file__).parent / "assets"
 MOST_LINES = 300
 SECTIONS = ["top", "use", "map", "failed", "paired", "reliability", "runs"]
 

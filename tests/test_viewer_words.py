@@ -2,10 +2,10 @@
 
 import pytest
 
-from surecall.errors import ErrorCode
-from surecall.eval import category
-from surecall.eval.summary import figure
-from surecall.viewer import words
+from surecall.eval.analysis import category
+from surecall.eval.analysis.summary import figure
+from surecall.eval.report.page import words
+from surecall.values.errors import ErrorCode
 
 
 @pytest.mark.parametrize(

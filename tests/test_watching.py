@@ -14,19 +14,19 @@ from surecall import (
     SurecallError,
     ToolCallingConfig,
 )
-from surecall.events import (
-    RunStopped,
-)
-from surecall.live import LiveEvent, RunStream
-from surecall.stream import TextDelta
+from surecall.runtime.run_stream import LiveEvent, RunStream
+from surecall.runtime.transport import Incoming
 from surecall.testing import (
     ScriptedModel,
     calls,
     failure,
     says,
 )
-from surecall.transport import Incoming
-from surecall.types import ToolResult
+from surecall.values.events import (
+    RunStopped,
+)
+from surecall.values.types import ToolResult
+from surecall.wire.assembler import TextDelta
 from tests.watching import runner_of, script, shown, watched
 
 

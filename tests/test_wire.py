@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.errors import ConfigError, ErrorCode, Fault
-from surecall.types import (
+from surecall.values.errors import ConfigError, ErrorCode, Fault
+from surecall.values.types import (
     JSON,
     Assistant,
     Message,
@@ -21,7 +21,7 @@ from surecall.types import (
     Usage,
     User,
 )
-from surecall.wire import (
+from surecall.wire.messages import (
     MAX_DEPTH,
     WireStyle,
     call_extra,

@@ -4,7 +4,7 @@ import random
 
 import msgspec
 
-from surecall.eval.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
 
 CELL = Cell("maker/model")
 ONE_SCENARIO = "happy_path"

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from surecall import cli
-from surecall.eval.rundirs import find_run
-from surecall.eval.store import open_for_reading
-from surecall.eval.summary import Summary, summarise
-from surecall.eval.trial import Trial
-from surecall.viewer.files import write_report_at
+from surecall.eval.analysis.summary import Summary, summarise
+from surecall.eval.report.page.files import write_report_at
+from surecall.eval.storage.run_directories import find_run
+from surecall.eval.storage.store import open_for_reading
+from surecall.eval.storage.trial import Trial
 from tests.browser import Browser
 
 MODELS = "sim/clean,sim/lazy,sim/like-kimi,sim/like-glm-flash"

@@ -4,12 +4,12 @@ import asyncio
 from typing import Any
 
 from surecall import RetryPolicy, RunFailed, ToolLoopRunner, presets
-from surecall.display import TextWithdrawn
-from surecall.events import RunStopped
-from surecall.live import LiveEvent
-from surecall.stream import TextDelta
+from surecall.core.streaming.display import TextWithdrawn
+from surecall.runtime.run_stream import LiveEvent
+from surecall.runtime.transport import Client
 from surecall.testing import Item, streams
-from surecall.transport import Client
+from surecall.values.events import RunStopped
+from surecall.wire.assembler import TextDelta
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
 HEALING = presets.default_tool_calling()

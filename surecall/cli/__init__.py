@@ -15,8 +15,8 @@ from typing import Final
 import click
 
 from surecall.cli.common import FAILED, INTERRUPTED, NOTHING, WRONG_USAGE, complain
-from surecall.errors import ConfigError
-from surecall.version import __version__
+from surecall.values.errors import ConfigError
+from surecall.values.version import __version__
 
 # Name and first sentence, so that `--help` need not import them; a test compares.
 COMMANDS: Final = {

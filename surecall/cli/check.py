@@ -16,23 +16,23 @@ import msgspec
 from surecall.cli.common import INCOMPLETE, WRONG_USAGE, complain, note, say
 from surecall.cli.listing import count, json_line, say_columns, say_document
 from surecall.cli.options import GroupedCommand, settled, with_settings
-from surecall.cli.venue import SIMULATED, Venue, venue
-from surecall.config import ToolUseMode
-from surecall.endpoint import ENDPOINT
-from surecall.errors import ErrorCode, Fault, ProviderError
-from surecall.eval.matrix import Plan, plan
-from surecall.eval.matrix_cells import PlannedCell
-from surecall.eval.plugins import choose, installed
-from surecall.eval.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
-from surecall.eval.settings import DEFAULT, Effective
-from surecall.eval.settings_fields import FIELDS, Settings
-from surecall.events import RequestEnded
-from surecall.outcome import RunFailed
-from surecall.retry import RetryPolicy
-from surecall.runner import ToolLoopRunner
-from surecall.trace import Redactor
-from surecall.transport import Client
-from surecall.types import JSON, Secret
+from surecall.cli.target import SIMULATED, Venue, venue
+from surecall.core.outcome import RunFailed
+from surecall.eval.running.cells import PlannedCell
+from surecall.eval.running.matrix import Plan, plan
+from surecall.eval.running.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
+from surecall.eval.scenarios.plugins import choose, installed
+from surecall.eval.settings.fields import FIELDS, Settings
+from surecall.eval.settings.load import DEFAULT, Effective
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import Redactor
+from surecall.runtime.transport import Client
+from surecall.settings.config import ToolUseMode
+from surecall.settings.endpoint import ENDPOINT
+from surecall.settings.retry import RetryPolicy
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.events import RequestEnded
+from surecall.values.types import JSON, Secret
 
 _LONGEST_S: Final = 30.0
 _TURNS: Final = 4

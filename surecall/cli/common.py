@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 import click
 
-from surecall.events import safe_text
+from surecall.values.trace import safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 LOOPBACK = "127.0.0.1"

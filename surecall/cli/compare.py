@@ -13,12 +13,12 @@ from surecall.cli.common import FAILED, NOTHING, complain, note
 from surecall.cli.listing import count, rate_words, say_columns, say_document
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import changed_prompts, differences, opened
-from surecall.eval.paired import Comparison, Comparisons, compare_runs, outcomes
-from surecall.eval.render_files import results_in
-from surecall.eval.rundirs import typed_errors, write_file
-from surecall.eval.trial import Cell
-from surecall.types import JSON
-from surecall.viewer.compare import VERDICTS, Side, render_comparison, verdict_of
+from surecall.eval.analysis.paired import Comparison, Comparisons, compare_runs, outcomes
+from surecall.eval.report.files import results_in
+from surecall.eval.report.page.compare import VERDICTS, Side, render_comparison, verdict_of
+from surecall.eval.storage.run_directories import typed_errors, write_file
+from surecall.eval.storage.trial import Cell
+from surecall.values.types import JSON
 
 _HEADS: Final = (
     "model", "profile", "strategy", "A", "B", "fixed", "broken", "difference", "p (Holm)", "verdict"

@@ -13,35 +13,35 @@ import click
 import msgspec
 
 import surecall
-from surecall.cli.board import Board, plain
 from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note, say
 from surecall.cli.gates import exit_code
 from surecall.cli.listing import json_line
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
-from surecall.cli.venue import SIMULATED, Venue, venue
+from surecall.cli.table import Board, plain
+from surecall.cli.target import SIMULATED, Venue, venue
 from surecall.cli.view import show
-from surecall.errors import ConfigError, ErrorCode
-from surecall.eval.harness import Stop, evaluate
-from surecall.eval.harness_events import Report
-from surecall.eval.matrix import Plan, chosen, estimate, in_shard, plan
-from surecall.eval.paired import Comparison
-from surecall.eval.plugins import choose, installed
-from surecall.eval.recommend import Recommendation, candidates, recommend
-from surecall.eval.render import results_of, sheet_for
-from surecall.eval.render_files import results_in
-from surecall.eval.render_summary import document
-from surecall.eval.rundirs import StoreError, runs
-from surecall.eval.settings import identity
-from surecall.eval.settings_fields import Settings
-from surecall.eval.store import Invocation, Store, digest, open_for_reading, open_or_resume
-from surecall.eval.summary import Summary, summarise
-from surecall.eval.trial import Key, Trial
-from surecall.eval.trial_run import run_trial
-from surecall.types import JSON
-from surecall.viewer.files import PAGE
-from surecall.viewer.live import LiveReport
+from surecall.eval.analysis.paired import Comparison
+from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
+from surecall.eval.analysis.summary import Summary, summarise
+from surecall.eval.report.common import results_of, sheet_for
+from surecall.eval.report.files import results_in
+from surecall.eval.report.page.files import PAGE
+from surecall.eval.report.summary_json import document
+from surecall.eval.report_server import LiveReport
+from surecall.eval.running.harness import Stop, evaluate
+from surecall.eval.running.harness_events import Report
+from surecall.eval.running.matrix import Plan, chosen, estimate, in_shard, plan
+from surecall.eval.running.trial_run import run_trial
+from surecall.eval.scenarios.plugins import choose, installed
+from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.load import identity
+from surecall.eval.storage.run_directories import StoreError, runs
+from surecall.eval.storage.store import Invocation, Store, digest, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Key, Trial
+from surecall.values.errors import ConfigError, ErrorCode
+from surecall.values.types import JSON
 
 _SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})

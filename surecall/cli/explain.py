@@ -5,10 +5,10 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
-from surecall.errors import ConfigError
-from surecall.events import safe_text
-from surecall.explain import explain, render
-from surecall.wire import decode
+from surecall.cli.explanation import explain, render
+from surecall.values.errors import ConfigError
+from surecall.values.trace import safe_text
+from surecall.wire.messages import decode
 
 
 @click.command()

@@ -11,15 +11,15 @@ from surecall.cli.common import note, say
 from surecall.cli.listing import count, json_line, visible
 from surecall.cli.options import settled
 from surecall.cli.stored import advice_of, opened, write_stored
-from surecall.errors import ConfigError
-from surecall.eval.recommend import original_row
-from surecall.eval.render import Results
-from surecall.eval.render_files import pretty, results_in, write_trials
-from surecall.eval.render_junit import junit
-from surecall.eval.render_markdown import report
-from surecall.eval.render_summary import TRIALS_FOLDER, document
-from surecall.eval.rundirs import LATEST, typed_errors, write_file
-from surecall.eval.store import Store
+from surecall.eval.analysis.recommend import original_row
+from surecall.eval.report.common import Results
+from surecall.eval.report.files import pretty, results_in, write_trials
+from surecall.eval.report.junit import junit
+from surecall.eval.report.markdown import report
+from surecall.eval.report.summary_json import TRIALS_FOLDER, document
+from surecall.eval.storage.run_directories import LATEST, typed_errors, write_file
+from surecall.eval.storage.store import Store
+from surecall.values.errors import ConfigError
 
 STANDARD_OUTPUT: Final = "-"
 _TRIALS: Final = "trials"

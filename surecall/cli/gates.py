@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from surecall.cli.common import FAILED, INCOMPLETE
-from surecall.errors import ErrorCode
-from surecall.eval.harness_events import Report
-from surecall.eval.paired import compare_runs, outcomes
-from surecall.eval.settings_fields import Settings
-from surecall.eval.settings_parse import Gate
-from surecall.eval.summary import CellSummary, Summary
-from surecall.eval.trial import Trial
+from surecall.eval.analysis.paired import compare_runs, outcomes
+from surecall.eval.analysis.summary import CellSummary, Summary
+from surecall.eval.running.harness_events import Report
+from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.parse import Gate
+from surecall.eval.storage.trial import Trial
+from surecall.values.errors import ErrorCode
 
 # The endpoint has no such thing; another try would end the same way.
 _LASTING = frozenset({ErrorCode.NO_TOOL_USE_ENDPOINT})

@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from surecall.cli.common import say
-from surecall.eval.stats import Interval
-from surecall.events import safe_text
-from surecall.wire import encode
+from surecall.eval.analysis.stats import Interval
+from surecall.values.trace import safe_text
+from surecall.wire.messages import encode
 
 SCHEMA_VERSION: Final = 1
 

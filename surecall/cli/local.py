@@ -16,7 +16,7 @@ from surecall.cli.common import (
     say,
     with_address,
 )
-from surecall.localserver import LocalServer, LocalServerError, Serving
+from surecall.runtime.local_server import LocalServer, LocalServerError, Serving
 from surecall.simulator.server import is_loopback
 
 _PORT = 8080

@@ -8,28 +8,28 @@ from typing import Any, Final, TypeAlias
 import click
 import msgspec
 
-from surecall.catalog import WORKAROUNDS, CatalogModel
 from surecall.cli.common import note
 from surecall.cli.listing import rate_words, say_columns, say_document
 from surecall.cli.options import F, GroupedCommand, settled, with_settings
 from surecall.cli.stored import endpoint_named
-from surecall.cli.venue import SIMULATED, library_at
-from surecall.errors import ConfigError
-from surecall.eval.matrix import Library, NothingSelected, chosen, select_models
-from surecall.eval.matrix_cells import Model
-from surecall.eval.plugins import choose, installed
-from surecall.eval.render_files import results_in
-from surecall.eval.render_summary import rates_by_scenario
-from surecall.eval.rundirs import runs
-from surecall.eval.settings import DEFAULT, Effective
-from surecall.eval.settings_endpoint import Endpoint
-from surecall.eval.settings_fields import FIELDS
-from surecall.eval.store import open_for_reading
-from surecall.eval.summary import Figure, figure
-from surecall.family import canonical, unknown
-from surecall.presets import PRESET
-from surecall.simulator.personas import PERSONAS
-from surecall.types import JSON
+from surecall.cli.target import SIMULATED, library_at
+from surecall.eval.analysis.summary import Figure, figure
+from surecall.eval.report.files import results_in
+from surecall.eval.report.summary_json import rates_by_scenario
+from surecall.eval.running.cells import Model
+from surecall.eval.running.matrix import Library, NothingSelected, chosen, select_models
+from surecall.eval.scenarios.plugins import choose, installed
+from surecall.eval.settings.endpoint import Endpoint
+from surecall.eval.settings.fields import FIELDS
+from surecall.eval.settings.load import DEFAULT, Effective
+from surecall.eval.storage.run_directories import runs
+from surecall.eval.storage.store import open_for_reading
+from surecall.settings.catalog import WORKAROUNDS, CatalogModel
+from surecall.settings.presets import PRESET
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.values.errors import ConfigError
+from surecall.values.family import canonical, unknown
+from surecall.values.types import JSON
 
 _EVERYTHING: Final = "all"
 _MODELS, _PROFILES, _SCENARIOS = "model_filter", "sampling_profile_filter", "scenarios"

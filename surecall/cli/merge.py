@@ -13,9 +13,9 @@ from surecall.cli.common import note, say
 from surecall.cli.listing import count
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import changed_prompts, differences, opened, write_stored
-from surecall.eval.render import SHEET, sheet_in
-from surecall.eval.render_files import results_in
-from surecall.eval.store import Invocation, Store, StoreError, merge, open_or_resume
+from surecall.eval.report.common import SHEET, sheet_in
+from surecall.eval.report.files import results_in
+from surecall.eval.storage.store import Invocation, Store, StoreError, merge, open_or_resume
 
 
 @click.command()

@@ -11,9 +11,9 @@ from typing import Any, TypeVar
 import click
 
 from surecall.cli.common import note
-from surecall.errors import ConfigError
-from surecall.eval.settings import Effective, load
-from surecall.eval.settings_fields import FIELDS, Field
+from surecall.eval.settings.fields import FIELDS, Field
+from surecall.eval.settings.load import Effective, load
+from surecall.values.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _TITLES = {

@@ -7,11 +7,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
-from surecall.cli.board import Board, plain
 from surecall.cli.common import note
-from surecall.eval.harness_events import Finished, Notice, Planned, RateLimited, Started, Stopped
-from surecall.eval.matrix import Plan
-from surecall.eval.trial import Cell, Key
+from surecall.cli.table import Board, plain
+from surecall.eval.running.harness_events import (
+    Finished,
+    Notice,
+    Planned,
+    RateLimited,
+    Started,
+    Stopped,
+)
+from surecall.eval.running.matrix import Plan
+from surecall.eval.storage.trial import Cell, Key
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

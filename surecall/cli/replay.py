@@ -7,21 +7,21 @@ from typing import Any, Final
 import click
 import msgspec
 
-from surecall.cli.board import shorter
 from surecall.cli.common import FAILED, NOTHING, complain, note, say
 from surecall.cli.listing import count, say_columns, say_document
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import opened
-from surecall.errors import ConfigError, ReplayDiverged
-from surecall.eval.render import Entry, Results
-from surecall.eval.render_files import results_in
-from surecall.eval.rundirs import DATABASE, LATEST, typed_errors
-from surecall.eval.store import Store
-from surecall.events import Trace
-from surecall.family import unknown
-from surecall.replays import replay
-from surecall.trace import REDACTED, parse_trace
-from surecall.types import JSON
+from surecall.cli.table import shorter
+from surecall.eval.report.common import Entry, Results
+from surecall.eval.report.files import results_in
+from surecall.eval.storage.run_directories import DATABASE, LATEST, typed_errors
+from surecall.eval.storage.store import Store
+from surecall.runtime.replay import replay
+from surecall.runtime.trace import REDACTED, parse_trace
+from surecall.values.errors import ConfigError, ReplayDiverged
+from surecall.values.family import unknown
+from surecall.values.trace import Trace
+from surecall.values.types import JSON
 
 _TRACE_FILE: Final = ".jsonl"
 _RECORD: Final = ".json"

@@ -6,8 +6,8 @@ import click
 
 from surecall.cli.common import say
 from surecall.cli.options import settled
-from surecall.eval.rundirs import LATEST, find_run, typed_errors
-from surecall.viewer.files import write_report_at
+from surecall.eval.report.page.files import write_report_at
+from surecall.eval.storage.run_directories import LATEST, find_run, typed_errors
 
 
 @click.command()

@@ -12,9 +12,9 @@ from surecall.cli.common import (
     complain,
     with_address,
 )
-from surecall.events import safe_text
-from surecall.simulator.personas import PERSONAS
+from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Seen, Simulator
+from surecall.values.trace import safe_text
 
 _PORT = 8089
 _MAX_SEED = 2**63 - 1

@@ -6,19 +6,19 @@ from typing import Any
 
 import msgspec
 
-from surecall.cli.venue import library_at
-from surecall.errors import ConfigError
-from surecall.eval.recommend import Recommendation, candidates, original_row, recommend
-from surecall.eval.render import Results, Sheet
-from surecall.eval.render_files import write_reports
-from surecall.eval.rundirs import find_run, typed_errors
-from surecall.eval.settings_endpoint import Endpoint, endpoint_of
-from surecall.eval.settings_fields import Settings
-from surecall.eval.store import Store, open_for_reading
-from surecall.eval.summary import summarise
-from surecall.eval.trial import Trial
-from surecall.types import Secret
-from surecall.viewer.files import write_report
+from surecall.cli.target import library_at
+from surecall.eval.analysis.recommend import Recommendation, candidates, original_row, recommend
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.common import Results, Sheet
+from surecall.eval.report.files import write_reports
+from surecall.eval.report.page.files import write_report
+from surecall.eval.settings.endpoint import Endpoint, endpoint_of
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.run_directories import find_run, typed_errors
+from surecall.eval.storage.store import Store, open_for_reading
+from surecall.eval.storage.trial import Trial
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
 
 _ANY_KEY = Secret("-")
 _ROUTER = "openrouter"

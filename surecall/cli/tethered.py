@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from surecall.cli.common import note
-from surecall.endpoint import Limits
-from surecall.errors import ErrorCode, Fault, ProviderError
-from surecall.localserver import LocalServer, LocalServerError
-from surecall.transport import OpenAICompatible
-from surecall.types import Answer
+from surecall.runtime.local_server import LocalServer, LocalServerError
+from surecall.runtime.transport import OpenAICompatible
+from surecall.settings.endpoint import Limits
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.types import Answer
 
 # A connection breaks a moment before the end of the process can be seen.
 _GRACE_S = 0.5

@@ -9,8 +9,8 @@ import click
 
 from surecall.cli.common import FAILED, INTERRUPTED, WholeNumber, cannot_listen, complain, note, say
 from surecall.cli.report import run_directory
-from surecall.eval.rundirs import DATABASE, LATEST
-from surecall.viewer.files import PAGE, write_report_at
+from surecall.eval.report.page.files import PAGE, write_report_at
+from surecall.eval.storage.run_directories import DATABASE, LATEST
 
 _MAX_PORT: Final = 65_535
 # After its report an evaluation only closes its files; what comes later is news.
@@ -70,7 +70,7 @@ def _live(directory: Path, port: int, *, opened: bool) -> int:
 
 async def _serve(directory: Path, port: int, *, opened: bool) -> None:
     # Imported here: a file is shown without a server.
-    from surecall.viewer.live import LiveReport  # noqa: PLC0415 - see above
+    from surecall.eval.report_server import LiveReport  # noqa: PLC0415 - see above
 
     live = LiveReport(directory, port=port)
     runner = await live.start()

@@ -3,6 +3,6 @@
 `from surecall.eval import expect, scenario` is all that a scenario of one's own needs.
 """
 
-from surecall.eval.scenario import expect, scenario
+from surecall.eval.scenarios.scenario import expect, scenario
 
 __all__ = ["expect", "scenario"]

@@ -22,23 +22,23 @@ from typing import TYPE_CHECKING, Any, Self
 
 import msgspec
 
-from surecall.background import in_background
-from surecall.errors import ConfigError
-from surecall.simulator.persona import RETRIED, Persona, Said, outcome_of, say
-from surecall.simulator.personas import PERSONAS, find, no_persona
-from surecall.simulator.profiles import PROFILES, refusal
-from surecall.simulator.scenes import SCENES, Scene
-from surecall.simulator.spoken import understood
-from surecall.simulator.staging import PLAIN, Staged, encoded, staged_body, staged_stream
-from surecall.simulator.streaming import (
+from surecall.runtime.event_loop_thread import in_background
+from surecall.simulator.answer_bytes import PLAIN, Staged, encoded, staged_body, staged_stream
+from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona
+from surecall.simulator.personas.persona import RETRIED, Persona, Said, outcome_of, say
+from surecall.simulator.personas.worded_requests import understood
+from surecall.simulator.provider_rules import PROFILES, refusal
+from surecall.simulator.request_checks import Violation, check
+from surecall.simulator.stream_events import (
     is_streamable,
     stream_rules,
     wants_usage,
     without_streaming,
 )
-from surecall.simulator.strict import Violation, check
-from surecall.types import JSON
-from surecall.version import __version__
+from surecall.simulator.transport_faults import SCENES, Scene
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
+from surecall.values.version import __version__
 
 if TYPE_CHECKING:
     from aiohttp import web

@@ -22,7 +22,7 @@ from surecall import (
     replay,
     tool,
 )
-from surecall.types import Message, ToolCall, ToolSpec, Usage
+from surecall.values.types import Message, ToolCall, ToolSpec, Usage
 
 
 @tool

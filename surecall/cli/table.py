@@ -1,0 +1,180 @@
+"""The board: how every cell of an evaluation stands, as text. Pure; nothing here prints.
+
+model                 profile   tool pass     40%             bar 90  100%  control     p95
+qwen3-235b-a22b-2507  default   40/40 100%    ····················┼──●      10/10     9.1 s
+
+The line between 40 and 100 % shows the interval and, in it, the observed rate.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+import msgspec
+
+from surecall.eval.analysis.stats import NOTHING, Rate, interval, percentile
+from surecall.eval.storage.trial import Cell, Trial
+from surecall.values.trace import safe_text
+
+_FLOOR: Final = 0.4
+_SCALE: Final = 25
+_P95: Final = 95
+_WIDE: Final = 100
+_MEDIUM: Final = 84
+_SPARE: Final = {"·": ".", "─": "-", "●": "o", "┼": "|", "…": "...", "✓": "+", "✗": "x", "━": "="}
+
+
+class Standing:
+    """The trials of one cell so far."""
+
+    def __init__(self) -> None:
+        self.rates: dict[str, Rate] = {}
+        self.control = NOTHING
+        self.statuses: Counter[str] = Counter()
+        self.categories: Counter[str] = Counter()
+        self.times: list[int] = []
+        self.false_finals = 0
+
+    def add(self, trial: Trial) -> None:
+        """Count one more."""
+        self.statuses[trial.status] += 1
+        if trial.status not in {"passed", "failed"}:
+            self.categories[trial.category] += 1
+            return
+        self.times.append(trial.elapsed_ms)
+        self.false_finals += trial.false_finals
+        rate = Rate(int(trial.ok), 1)
+        if trial.is_control:
+            self.control += rate
+        else:
+            scenario = trial.key.scenario
+            self.rates[scenario] = self.rates.get(scenario, NOTHING) + rate
+
+    @property
+    def tool(self) -> Rate:
+        """The rate over all tool scenarios."""
+        return sum(self.rates.values(), NOTHING)
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One line of the board, in words."""
+
+    model: str
+    profile: str
+    strategy: str
+    passed: str
+    line: str
+    control: str
+    p95: str
+    remark: str
+
+
+class Board:
+    """All cells, in the order of the plan; those that turn up unplanned come last."""
+
+    def __init__(self, cells: Iterable[Cell], bar: float, trials: Iterable[Trial] = ()) -> None:
+        self._bar = bar
+        self.standings: dict[Cell, Standing] = {cell: Standing() for cell in cells}
+        for trial in trials:
+            self.add(trial)
+
+    def add(self, trial: Trial) -> None:
+        """Count one more trial."""
+        self.standings.setdefault(trial.key.cell, Standing()).add(trial)
+
+    def lines(self, width: int = _WIDE, *, left: Counter[Cell] | None = None) -> list[str]:
+        """Write the board: the head, then a line for each cell; narrow ones lack columns."""
+        rows = [self._row(cell, left) for cell in self.standings]
+        several = len({row.strategy for row in rows}) > 1
+        names = ["model", "profile", *(["strategy"] if several else []), "passed", "line"]
+        names += [name for name, least in (("control", _MEDIUM), ("p95", _WIDE)) if width >= least]
+        return table([*names, "remark"], rows, self._heads())
+
+    def _heads(self) -> dict[str, str]:
+        place = _place(self._bar)
+        scale = f"{_FLOOR:.0%}".ljust(_SCALE - 4) + "100%"
+        mark = f"bar {self._bar:.0%}"
+        start = max(4, min(place - len(mark) + 1, _SCALE - 5 - len(mark)))
+        line = scale[:start] + mark + scale[start + len(mark) :]
+        return {"passed": "tool pass", "line": line, "remark": ""}
+
+    def _row(self, cell: Cell, left: Counter[Cell] | None) -> Row:
+        standing = self.standings[cell]
+        tool = standing.tool
+        return Row(
+            model=shorter(cell.model, 38),
+            profile=shorter(cell.profile, 26),
+            strategy=cell.strategy,
+            passed=f"{tool.k}/{tool.n}".rjust(7)
+            + ("" if tool.rate is None else f" {tool.rate:4.0%}"),
+            line=scale_of(standing.rates.values(), self._bar),
+            control=_count(standing.control),
+            p95=f"{percentile(standing.times, _P95) / 1000:.1f} s" if standing.times else "",
+            remark=_remark(standing, (left or Counter())[cell]),
+        )
+
+
+def scale_of(rates: Iterable[Rate], bar: float) -> str:
+    """Draw a rate and its interval between 40 and 100 %."""
+    parts = [rate for rate in rates if rate.n]
+    total = sum(parts, NOTHING)
+    marks = ["·"] * _SCALE
+    if total.rate is not None:
+        low, high = interval(parts)
+        for place in range(_place(low), _place(high) + 1):
+            marks[place] = "─"
+    marks[_place(bar)] = "┼"
+    if total.rate is not None:
+        marks[_place(total.rate)] = "●"
+    return "".join(marks)
+
+
+def _place(share: float) -> int:
+    inside = max(0.0, min(1.0, (share - _FLOOR) / (1 - _FLOOR)))
+    return round(inside * (_SCALE - 1))
+
+
+def _count(rate: Rate) -> str:
+    return f"{rate.k}/{rate.n}" if rate.n else ""
+
+
+def _remark(standing: Standing, left: int) -> str:
+    remarks = []
+    hardest = max(standing.rates.items(), key=lambda item: item[1].n - item[1].k, default=None)
+    if hardest is not None and hardest[1].k < hardest[1].n:
+        remarks.append(f"✗ {hardest[0]} {_count(hardest[1])}")
+    if standing.false_finals:
+        remarks.append(f"{standing.false_finals} too early")
+    if standing.statuses["infra"]:
+        causes = ", ".join(standing.categories)
+        remarks.append(f"{standing.statuses['infra']} infra ({causes}), not scored")
+    if standing.statuses["skipped"]:
+        remarks.append("tools are off: skipped")
+    if left:
+        remarks.append(f"… {left} left")
+    return "; ".join(remarks)
+
+
+def shorter(text: str, limit: int) -> str:
+    """Cut a text for a column, and make it safe for a terminal."""
+    text = safe_text(text)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def table(names: Sequence[str], rows: Sequence[Row], heads: dict[str, str]) -> list[str]:
+    """Align columns; the last one is as long as it is."""
+    cells = [[heads.get(name, name) for name in names]]
+    cells += ([getattr(row, name) for name in names] for row in rows)
+    widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
+    widths[-1] = 0
+    padded = (
+        (text.ljust(width) for text, width in zip(line, widths, strict=True)) for line in cells
+    )
+    return ["  ".join(line).rstrip() for line in padded]
+
+
+def plain(text: str) -> str:
+    """Spell a board without the signs that an old terminal lacks."""
+    for sign, spare in _SPARE.items():
+        text = text.replace(sign, spare)
+    return text

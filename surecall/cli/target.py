@@ -1,0 +1,88 @@
+"""Where an evaluation takes place: an endpoint, a file that is served here, or the simulator."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import msgspec
+
+from surecall.eval.running.cells import Model
+from surecall.eval.running.matrix import Library, models_at
+from surecall.eval.settings.endpoint import (
+    Endpoint,
+    endpoint_of,
+    gguf_of,
+    headers_of,
+    limits_of,
+)
+from surecall.eval.settings.fields import Settings
+from surecall.runtime.transport import OpenAICompatible
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.sampling import SamplingCatalog
+from surecall.simulator.personas.catalogue import PERSONAS, likeness_of
+
+SIMULATED = "The models are simulated: no network, no key, no real model is being measured."
+
+
+class Venue(msgspec.Struct, frozen=True):
+    """An endpoint, what can be chosen there, and the client that reaches it."""
+
+    endpoint: Endpoint
+    library: Library
+    client: OpenAICompatible
+
+
+def library_at(endpoint: Endpoint) -> Library:
+    """Return the models and profiles that an endpoint has to choose from."""
+    catalog = ModelCatalog.builtin()
+    if endpoint.simulated:
+        models = simulated_models(catalog)
+    elif endpoint.local:
+        models = (Model(endpoint.model, endpoint.provider),) if endpoint.model else ()
+    else:
+        models = models_at(endpoint, catalog)
+    return Library(models, catalog, SamplingCatalog.builtin())
+
+
+def simulated_models(catalog: ModelCatalog) -> tuple[Model, ...]:
+    """Return the personas; one for each model of the catalog stands in for it."""
+    listed = {persona.id for entry in catalog.models if (persona := likeness_of(entry.id))}
+    return tuple(
+        Model(
+            persona.id,
+            persona.provider,
+            imitates=persona.imitates,
+            simulated=True,
+            listed=persona.id in listed,
+        )
+        for persona in PERSONAS.values()
+    )
+
+
+@contextmanager
+def venue(settings: Settings) -> Iterator[Venue]:
+    """Open the place that the settings mean; a server of our own lives as long as the block."""
+    endpoint = endpoint_of(settings)
+    library = library_at(endpoint)
+    limits = limits_of(settings)
+    if endpoint.local:
+        # Imported here, like the simulator below: a list of models needs no server.
+        from surecall.cli.tethered import Tethered, served  # noqa: PLC0415 - see above
+
+        with served(gguf_of(settings)) as server:
+            known = msgspec.structs.replace(endpoint, build=server.build)
+            yield Venue(known, library, Tethered(server, limits))
+        return
+    if not endpoint.simulated:
+        client = OpenAICompatible(
+            endpoint.base_url,
+            endpoint.api_key,
+            api_prefix=endpoint.api_prefix,
+            headers=headers_of(settings, endpoint),
+            limits=limits,
+        )
+        yield Venue(endpoint, library, client)
+        return
+    from surecall.simulator.server import Simulator  # noqa: PLC0415 - see above
+
+    with Simulator(seed=settings.seed) as simulator:
+        yield Venue(endpoint, library, OpenAICompatible(simulator.url, limits=limits))

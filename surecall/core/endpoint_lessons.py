@@ -1,0 +1,98 @@
+"""What an endpoint's refusal teaches: leave out the option it names, ask more softly for a call.
+
+A lesson is the name of what to change. It is learned from one refused request, applied to the
+same request at once, and remembered for the endpoint, so that nobody pays for it twice.
+"""
+
+from collections.abc import Iterable
+
+import msgspec
+
+from surecall.values.errors import Fault
+from surecall.values.types import JSON, Assistant, Plan
+
+STREAM = "stream"
+# How a streamed answer is asked for.
+STREAMED: JSON = {STREAM: True, "stream_options": {"include_usage": True}}
+# Options that change how calls are asked for, not what is answered: safe to leave out.
+DROPPABLE = ("parallel_tool_calls", "stream_options")
+TOOL_CHOICE = "tool_choice"
+RESPONSE_FORMAT = "response_format"
+# Not to be left out, where the conversation has calls: they are sent, and forbidden.
+TOOLS = "tools"
+SOFT_CHOICES = ("auto", "none", None)
+REFUSALS = frozenset({400, 404, 422})
+
+
+def lesson_of(fault: Fault, plan: Plan) -> str | None:
+    """Return what a refusal says should be left out of this plan, if it is something we may."""
+    if fault.status not in REFUSALS:
+        return None
+    for option in DROPPABLE:
+        if option in plan.options and option in fault.message:
+            return option
+    if STREAM in plan.options and names_streaming(fault.message):
+        return STREAM
+    if _is_guided(plan) and names_format(fault.message):
+        return RESPONSE_FORMAT
+    if _hides_tools(plan) and TOOLS in fault.message.lower():
+        return TOOLS
+    if plan.tools and plan.tool_choice not in SOFT_CHOICES and names_tool_choice(fault.message):
+        return TOOL_CHOICE
+    return None
+
+
+def _is_guided(plan: Plan) -> bool:
+    # A form that the caller wants is not ours to leave out: the answer would be another one.
+    return plan.response_format is not None and bool(plan.known_tools)
+
+
+def _hides_tools(plan: Plan) -> bool:
+    called = any(isinstance(message, Assistant) and message.calls for message in plan.messages)
+    return called and bool(plan.known_tools) and not plan.tools
+
+
+def names_tool_choice(message: str) -> bool:
+    """Whether an error is about a call being demanded. Vendors spell it with `_` or a blank."""
+    text = message.lower()
+    return "tool_choice" in text or "tool choice" in text
+
+
+def names_format(message: str) -> bool:
+    """Whether an error is about the form that the answer was to have."""
+    text = message.lower()
+    words = ("response_format", "response format", "json_schema", "json schema", "grammar")
+    return any(word in text for word in words)
+
+
+def names_streaming(message: str) -> bool:
+    """Whether an error is about the answer being streamed, and not about something upstream."""
+    words = "".join(char if char.isalnum() else " " for char in message.lower()).split()
+    return not {"stream", "streaming", "streamed"}.isdisjoint(words)
+
+
+def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
+    """Return the plan without what the endpoint is known to refuse; the same one if all is well."""
+    for lesson in lessons:
+        plan = _taught(plan, lesson)
+    return plan
+
+
+def _taught(plan: Plan, lesson: str) -> Plan:
+    if lesson == TOOL_CHOICE and plan.tools and plan.tool_choice not in SOFT_CHOICES:
+        return msgspec.structs.replace(plan, tool_choice="auto")
+    if lesson == TOOLS and _hides_tools(plan):
+        return msgspec.structs.replace(plan, tools=plan.known_tools, tool_choice="none")
+    if lesson == RESPONSE_FORMAT and _is_guided(plan):
+        return msgspec.structs.replace(plan, response_format=None)
+    if lesson not in plan.options:
+        return plan
+    # Its options are refused without `stream` itself.
+    left_out = STREAMED.keys() if lesson == STREAM else {lesson}
+    options = {key: value for key, value in plan.options.items() if key not in left_out}
+    return msgspec.structs.replace(plan, options=options)
+
+
+def with_stream(plan: Plan) -> Plan:
+    """Return the plan with its answer asked for as a stream."""
+    return msgspec.structs.replace(plan, options=plan.options | STREAMED)

@@ -1,0 +1,114 @@
+"""How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
+
+from typing import Any
+
+import msgspec
+
+from surecall.core.obligations import false_finals
+from surecall.core.state import Fail, Run
+from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
+from surecall.values.events import RequestEnded
+from surecall.values.trace import Trace
+from surecall.values.types import JSON, Assistant, Message, Usage
+
+_LIMITS = frozenset(
+    {
+        ErrorCode.DEADLINE_EXCEEDED,
+        ErrorCode.LOOP_DETECTED,
+        ErrorCode.MAX_TOOL_CALLS_EXCEEDED,
+        ErrorCode.MAX_TURNS_EXCEEDED,
+        ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED,
+    }
+)
+# Told as a fault, but the endpoint has nothing to do with it.
+_OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
+
+
+class RunResult(msgspec.Struct, frozen=True):
+    """What a run came to, finished or not. `run` can be continued with `ToolLoopRunner.resume`."""
+
+    assistant_text: str
+    stop_reason: str
+    usage: Usage
+    trace: Trace
+    run: Run
+
+    @property
+    def history(self) -> list[Message]:
+        """The conversation, fit to be handed to the next run. The system text is not in it."""
+        return list(self.run.messages)
+
+    @property
+    def fired(self) -> tuple[str, ...]:
+        """The names of the repairs that were needed, in order, with repetitions."""
+        heard = (event for event in self.trace if isinstance(event, RequestEnded))
+        return tuple(name for event in heard for name in event.reply.fired)
+
+    @property
+    def false_finals(self) -> int:
+        """How often the model said that it was done while something was still owed."""
+        return false_finals(self.run)
+
+
+class RunFailed(SurecallError):
+    """A run ended without a usable answer. `result` holds everything up to that point."""
+
+    def __init__(self, fail: Fail, result: RunResult) -> None:
+        super().__init__(f"{fail.code}: {fail.message}")
+        self._fail = fail
+        self.result = result
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Travel between processes: the arguments of an exception are not its message here."""
+        return type(self), (self._fail, self.result)
+
+    @property
+    def code(self) -> ErrorCode:
+        """Why it ended."""
+        return self._fail.code
+
+    @property
+    def details(self) -> JSON:
+        """What else is known."""
+        return self._fail.details
+
+
+class ToolUseError(RunFailed):
+    """The model did not use the tools as the run demands."""
+
+
+class LimitExceeded(RunFailed):
+    """A guard stopped the run."""
+
+
+class RequestFailed(RunFailed, ProviderError):
+    """The endpoint failed in the middle of a run."""
+
+    def __init__(self, fail: Fail, fault: Fault, result: RunResult) -> None:
+        RunFailed.__init__(self, fail, result)
+        self.args = (str(fault),)
+        self.fault = fault
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return type(self), (self._fail, self.fault, self.result)
+
+
+def failure(fail: Fail, result: RunResult) -> RunFailed:
+    """Return the error for a failed run."""
+    if fail.code in _LIMITS:
+        return LimitExceeded(fail, result)
+    if fail.fault is not None and fail.code not in _OF_THE_APPLICATION:
+        return RequestFailed(fail, fail.fault, result)
+    return ToolUseError(fail, result)
+
+
+def usage_of(trace: Trace) -> Usage:
+    """Add up what the provider reported for every reply."""
+    heard = (event.reply.usage for event in trace if isinstance(event, RequestEnded))
+    return sum((usage for usage in heard if usage is not None), Usage())
+
+
+def last_text(run: Run) -> str:
+    """Return the model's newest words, the best there is when a run fails."""
+    texts = [message.text for message in run.own if isinstance(message, Assistant)]
+    return texts[-1] if texts else ""

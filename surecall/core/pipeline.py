@@ -1,0 +1,270 @@
+"""The pipeline: a plan becomes a request body, an answer becomes a reply.
+
+    outbound   plan ─► call protocol ─► messages and tools as JSON ─► transforms ─► bytes and hash
+    inbound    body ─► envelope ─► message ─► call protocol ─► calls ─► ids ─► names ─► arguments
+               ─► validation
+
+Every step is tolerant and named; the names of those that changed something end up in
+`Reply.fired`. No vendor is mentioned here: quirks are transforms, chosen by the config.
+"""
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+from surecall.parsing.argument_rewrites import with_texts, without_entities
+from surecall.parsing.arguments import Arguments, read_arguments, truncated
+from surecall.parsing.names import nearest
+from surecall.settings.capabilities import Capabilities
+from surecall.settings.config import ToolCallingConfig
+from surecall.tools.registry import Toolbox, ToolDefinition
+from surecall.values.errors import ConfigError, ErrorCode, Fault
+from surecall.values.types import (
+    JSON,
+    Message,
+    Plan,
+    Problem,
+    Reply,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+from surecall.wire.history import Ids, ids_of
+from surecall.wire.messages import (
+    call_extra,
+    call_parts,
+    encode,
+    id_of,
+    message_extra,
+    parse_usage,
+    raw_calls,
+    render_message,
+    render_tool,
+    text_of,
+)
+from surecall.wire.protocols import hear, speaker
+from surecall.wire.response import read_choice
+from surecall.wire.text_calls import TextCalls, with_text_calls
+from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL
+from surecall.wire.transforms.bodies import failed_generation_to_message
+
+SHORT_LIST = 12
+FAILED_GENERATION = failed_generation_to_message.__name__
+BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
+CUT_OFF = frozenset({"length", "content_filter"})
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A request, ready to be sent. `hash` is the SHA-256 of exactly these bytes."""
+
+    body: bytes
+    hash: str
+    messages_count: int
+    tools_count: int
+
+
+class Composer:
+    """Writes the requests of one run. What was written before is not written again.
+
+    A transcript only grows, and messages are frozen, so a message that stands where it stood in
+    the last plan has the same bytes. Without this, the n-th turn would pay for n turns.
+    """
+
+    def __init__(self, config: ToolCallingConfig) -> None:
+        self._config = config
+        self._style = config.wire_style
+        self._written: list[tuple[Message, msgspec.Raw | None]] = []
+        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+        # Puts a plan into the words of the call protocol.
+        self.speak = speaker(config.call_protocol, config.max_tool_args_bytes)
+
+    def compose(self, plan: Plan) -> Request:
+        """Write one request, of a plan that is in the words of the protocol."""
+        body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
+        if plan.tools:
+            body["tools"] = self._surface(plan.tools)
+            body["tool_choice"] = plan.tool_choice
+        if plan.response_format is not None:
+            body["response_format"] = plan.response_format
+        for key, value in plan.options.items():
+            if key not in self._config.unsupported_options:
+                body[key] = value
+        data = encode(body)
+        digest = hashlib.sha256(data).hexdigest()
+        return Request(data, digest, len(body["messages"]), len(plan.tools))
+
+    def _messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
+        written = self._written
+        for position, message in enumerate(messages):
+            if position < len(written) and written[position][0] is message:
+                continue
+            del written[position:]
+            written.append((message, self._message(message)))
+        del written[len(messages) :]
+        if self._config.bridge_user_after_tool:
+            return self._bridged()
+        return [raw for _, raw in written if raw is not None]
+
+    def _bridged(self) -> list[msgspec.Raw]:
+        """Put an assistant's word between a tool's result and what the user says next."""
+        rendered: list[msgspec.Raw] = []
+        after_tool = False
+        for message, raw in self._written:
+            if raw is None:
+                continue
+            if after_tool and isinstance(message, User):
+                rendered.append(BRIDGE)
+            rendered.append(raw)
+            after_tool = isinstance(message, ToolResult)
+        return rendered
+
+    def _message(self, message: Message) -> msgspec.Raw | None:
+        rendered = render_message(message, self._style)
+        if rendered is None:
+            return None
+        return msgspec.Raw(encode(MESSAGE.apply(self._config.message_transforms, rendered, [])))
+
+    def _surface(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        if self._tools[0] is not tools:
+            names = self._config.tool_transforms
+            rendered = [TOOL.apply(names, render_tool(spec), []) for spec in tools]
+            self._tools = (tools, msgspec.Raw(encode(rendered)))
+        return self._tools[1]
+
+
+def preflight(plan: Plan, capabilities: Capabilities | None) -> None:
+    """Refuse combinations that no endpoint, or not this one, can serve."""
+    if plan.tools and plan.response_format is not None:
+        raise ConfigError("tools and response_format cannot go into one request")
+    if plan.tools and capabilities is not None and not capabilities.tools:
+        raise ConfigError(f"{plan.model} does not support tools; set tool_use_mode to disabled")
+
+
+def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) -> Reply | Fault:
+    """Read a decoded answer: heal it, find the calls, judge them."""
+    fired: list[str] = []
+    if isinstance(body, dict):
+        body = BODY.apply(config.body_transforms, body, fired)
+    choice = read_choice(body)
+    if isinstance(choice, Fault):
+        return choice
+    raw = choice.get("message")
+    message = RESPONSE.apply(
+        config.response_transforms, raw if isinstance(raw, dict) else {}, fired
+    )
+    salvaged = FAILED_GENERATION in fired
+    message = _with_calls(message, plan, config, fired)
+    finish_reason = _text(choice, "finish_reason")
+    ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
+    calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))
+    if salvaged and not calls:
+        sentence = "the provider could not read what the model wrote"
+        return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
+    if finish_reason in CUT_OFF:
+        calls = tuple(map(_cut_off, calls))
+    return Reply(
+        text_of(message.get("content")),
+        calls,
+        finish_reason,
+        parse_usage(body.get("usage")),
+        _text(body, "model"),
+        _text(body, "provider"),
+        _text(body, "id"),
+        tuple(fired),
+        message_extra(message),
+    )
+
+
+def _with_calls(message: JSON, plan: Plan, config: ToolCallingConfig, fired: list[str]) -> JSON:
+    """Put calls where calls belong: those of the protocol, and those that came as text."""
+    heard = hear(config.call_protocol, message, plan)
+    # What says of itself that it is the answer holds no calls, whatever it quotes.
+    is_answer = heard is not message and not raw_calls(heard)
+    mode: TextCalls = "off" if is_answer else text_calls_of(config)
+    # A reply that is all JSON was meant for the machine, in whatever words.
+    is_json = config.call_protocol == "guided" and _begins_json(text_of(heard.get("content")))
+    if FAILED_GENERATION in fired or (is_json and not is_answer):
+        mode = "any"
+    return with_text_calls(heard, plan.tools, mode, fired, strip_thinking=config.strip_thinking)
+
+
+def _begins_json(text: str) -> bool:
+    return text.lstrip()[:1] in {"{", "[", "`"}
+
+
+def text_calls_of(config: ToolCallingConfig) -> TextCalls:
+    """Say which calls are read from text; protocols that are made of text read at least some."""
+    if config.call_protocol != "native" and config.text_calls == "off":
+        return "marked"
+    return config.text_calls
+
+
+def _text(mapping: JSON, key: str) -> str | None:
+    value = mapping.get(key)
+    return value if isinstance(value, str) else None
+
+
+def _read_call(
+    raw: JSON, config: ToolCallingConfig, toolbox: Toolbox, ids: Ids, fired: list[str]
+) -> ToolCall:
+    raw = TOOL_CALL.apply(config.tool_call_transforms, raw, fired)
+    given = id_of(raw)
+    name, arguments = call_parts(raw)
+    call = judge_call(name, arguments, config, toolbox)
+    fired += call.repairs
+    return msgspec.structs.replace(call, id=ids.claim(given), extra=call_extra(raw))
+
+
+def judge_call(name: str, arguments: Any, config: ToolCallingConfig, toolbox: Toolbox) -> ToolCall:
+    """Resolve a name and read the arguments: a call that may run, or one with a problem."""
+    tool = toolbox.resolve(name)
+    read = read_arguments(arguments, config.max_tool_args_bytes)
+    value, problem, steps = read.value or {}, read.problem, list(read.repairs)
+    if tool is None:
+        problem = _unknown_tool(name, toolbox)
+    elif problem is None:
+        value = _fitted(value, tool, config, steps)
+        if config.validate_arguments and (errors := tool.validate(value)):
+            problem = Problem(ErrorCode.ARGUMENT_ERROR, "Fix the arguments: " + "; ".join(errors))
+    resolved = name if tool is None else tool.name
+    return ToolCall(
+        "",
+        resolved,
+        value,
+        problem,
+        repairs=tuple(steps),
+        asked=name if name != resolved else None,
+        arguments_bytes=read.size,
+    )
+
+
+def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig, steps: list[str]) -> JSON:
+    """Make arguments what the tool expects, where the config allows it and nothing is lost."""
+    if config.decode_html_entities:
+        value = without_entities(value, steps)
+    if config.coerce_arguments:
+        coerced = tool.coerce(value)
+        steps += coerced.steps
+        value = coerced.value
+    if config.stringify_containers:
+        value = with_texts(value, tool.spec.parameters, steps)
+    return value
+
+
+def _unknown_tool(name: str, toolbox: Toolbox) -> Problem:
+    names = [definition.name for definition in toolbox.definitions]
+    near = nearest(name, names)
+    known = names if len(names) <= SHORT_LIST else near
+    hint = f"Did you mean {near[0]!r}? " if near else ""
+    listed = f"Tools: {', '.join(known)}." if known else "Answer without it."
+    return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {name[:64]!r}. {hint}{listed}")
+
+
+def _cut_off(call: ToolCall) -> ToolCall:
+    """Refuse a call of a reply that did not reach its end, even if it looks complete."""
+    if call.problem is not None and call.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE:
+        return call  # what was written by then is too much already
+    problem = truncated(Arguments(call.arguments, call.arguments_bytes)).problem
+    return msgspec.structs.replace(call, problem=problem)

@@ -1,0 +1,184 @@
+"""The state of a run is its transcript; everything else here is derived from it.
+
+A `Run` is a value. It can be written down after any move and continued elsewhere. A `Move` is what
+must happen next; a driver makes it happen.
+"""
+
+from collections.abc import Sequence
+from typing import Final, Self, TypeAlias
+
+import msgspec
+
+from surecall.settings.config import ToolCallingConfig
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import (
+    JSON,
+    Assistant,
+    Message,
+    Plan,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+
+
+class Ask(msgspec.Struct, frozen=True):
+    """Ask the model."""
+
+    plan: Plan
+
+
+class Call(msgspec.Struct, frozen=True):
+    """Answer these calls, in this order."""
+
+    calls: tuple[ToolCall, ...]
+
+
+class Done(msgspec.Struct, frozen=True):
+    """The run has its answer."""
+
+    text: str
+    stop_reason: str
+
+
+class Fail(msgspec.Struct, frozen=True):
+    """The run has ended without a usable answer."""
+
+    code: ErrorCode
+    message: str
+    details: JSON = {}
+    fault: Fault | None = None
+
+
+Move: TypeAlias = Ask | Call | Done | Fail
+
+# The step of the ladder on which an application's objection stands.
+OBJECTION: Final = "object"
+
+
+class Run(msgspec.Struct, frozen=True):
+    """One run: its settings and its transcript. Messages before `start` are earlier history."""
+
+    run_id: str
+    model: str
+    config: ToolCallingConfig
+    messages: tuple[Message, ...]
+    start: int = 0
+    system: System | None = None
+    tools: tuple[ToolSpec, ...] = ()
+    options: JSON = {}
+
+    def plus(self, *messages: Message) -> "Run":
+        """Return the run with messages appended."""
+        return msgspec.structs.replace(self, messages=(*self.messages, *messages))
+
+    def until(self, position: int) -> "Run":
+        """Return the run as it was before a message came."""
+        return msgspec.structs.replace(self, messages=self.messages[:position])
+
+    def answered(self, results: Sequence[ToolResult]) -> "Run":
+        """Return the run with calls of the last turn answered, in the order of the calls."""
+        said = len(self.messages) - len(self.tail)
+        order = {call.id: place for place, call in enumerate(self._last_calls)}
+        answers = [item for item in self.tail if isinstance(item, ToolResult)]
+        answers = sorted((*answers, *results), key=lambda result: order[result.call_id])
+        return msgspec.structs.replace(self, messages=(*self.messages[:said], *answers))
+
+    @property
+    def own(self) -> tuple[Message, ...]:
+        """The messages of this run."""
+        return self.messages[self.start :]
+
+    @property
+    def last(self) -> Message | None:
+        """The newest message of this run, if there is one yet."""
+        return self.messages[-1] if len(self.messages) > self.start else None
+
+    @property
+    def tail(self) -> tuple[Message, ...]:
+        """What came since the model last spoke."""
+        at = len(self.messages)
+        while at > self.start and not isinstance(self.messages[at - 1], Assistant):
+            at -= 1
+        return self.messages[at:]
+
+    @property
+    def due(self) -> tuple[ToolCall, ...]:
+        """The calls of the last turn that wait for an answer; a refusal ends the wait."""
+        tail = self.tail
+        if any(not isinstance(item, ToolResult) for item in tail):
+            return ()
+        answered = {item.call_id for item in tail if isinstance(item, ToolResult)}
+        return tuple(call for call in self._last_calls if call.id not in answered)
+
+    @property
+    def _last_calls(self) -> tuple[ToolCall, ...]:
+        at = len(self.messages) - len(self.tail)
+        said = self.messages[at - 1] if at > self.start else None
+        return said.calls if isinstance(said, Assistant) else ()
+
+    @property
+    def said(self) -> list[Assistant]:
+        """The model's turns in this run."""
+        return [message for message in self.own if isinstance(message, Assistant)]
+
+    @property
+    def turn(self) -> int:
+        """How many turns the model has had."""
+        return len(self.said)
+
+    @property
+    def results(self) -> list[ToolResult]:
+        """The answers to all calls of this run."""
+        return [message for message in self.own if isinstance(message, ToolResult)]
+
+    @property
+    def called(self) -> bool:
+        """Whether the model has made any call that counts."""
+        return any(message.calls for message in self.said)
+
+    @property
+    def nudged(self) -> bool:
+        """Whether an empty answer has been asked for again."""
+        return any(isinstance(message, User) and message.asks for message in self.own)
+
+    @property
+    def answered_calls(self) -> list[tuple[ToolCall, ToolResult]]:
+        """The calls of this run that were answered, each with its answer, in order."""
+        results = {result.call_id: result for result in self.results}
+        return [
+            (call, results[call.id])
+            for message in self.said
+            for call in message.calls
+            if call.id in results
+        ]
+
+    @property
+    def done(self) -> list[ToolCall]:
+        """The calls of this run that succeeded, in order."""
+        return [call for call, result in self.answered_calls if result.ok]
+
+    @property
+    def calls_per_turn(self) -> int | None:
+        """How many calls of one turn may run; without parallel calls it is one."""
+        explicit = self.config.max_tool_calls_per_turn
+        if explicit is None and self.options.get("parallel_tool_calls") is False:
+            return 1
+        return explicit
+
+    @property
+    def concurrency(self) -> int:
+        """How many tools may run at the same time; one, unless parallel calls were asked for."""
+        parallel = self.options.get("parallel_tool_calls") is True
+        return self.config.max_concurrent_tools if parallel else 1
+
+    def to_json(self) -> bytes:
+        """Write the run down."""
+        return msgspec.json.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes) -> Self:
+        """Read a run that was written down."""
+        return msgspec.json.decode(data, type=cls)

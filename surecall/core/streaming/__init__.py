@@ -1,0 +1,1 @@
+"""What may be shown of a reply that is still arriving."""

@@ -1,0 +1,197 @@
+"""Two strategies, or two runs, compared on the very same conversations.
+
+A pair is one scenario and trial of one model and profile, seen from both sides. Pairs that
+infrastructure spoiled on either side say nothing about the difference: they are dropped and
+counted. The control is left out, as everywhere beside the tool rate.
+"""
+
+from collections.abc import Iterable, Mapping
+from itertools import combinations
+from typing import Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from surecall.eval.analysis.stats import Rate, holm, mcnemar, newcombe
+from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.settings.presets import Strategy
+
+Outcomes: TypeAlias = Mapping[Key, Status]
+Names: TypeAlias = tuple[str, str]
+
+STRATEGIES: Final[tuple[str, ...]] = get_args(Strategy)
+# Up to production, all is known to help or to do no harm; what lies beyond has to prove it.
+_BEYOND_AT: Final = STRATEGIES.index("production") + 1
+PLAIN, BEYOND = STRATEGIES[:_BEYOND_AT], STRATEGIES[_BEYOND_AT:]
+ALPHA: Final = 0.05
+
+
+class Comparison(msgspec.Struct, frozen=True, kw_only=True):
+    """What changed from `first` to `second`. A blank model, profile or strategy means all.
+
+    `fixed` pairs pass only in the second, `broken` ones only in the first. The difference is the
+    second rate minus the first, with its interval; `p_adjusted` is corrected for the family.
+    """
+
+    model: str = ""
+    profile: str = ""
+    strategy: str = ""
+    first: str
+    second: str
+    both: int
+    fixed: int
+    broken: int
+    neither: int
+    infra: int = 0
+    skipped: int = 0
+    unpaired: int = 0
+    difference: float | None = None
+    low: float = -1.0
+    high: float = 1.0
+    p: float = 1.0
+    p_adjusted: float = 1.0
+
+    @property
+    def pairs(self) -> int:
+        """How many pairs were judged on both sides."""
+        return self.both + self.fixed + self.broken + self.neither
+
+    @property
+    def rates(self) -> tuple[Rate, Rate]:
+        """The two rates, over the judged pairs alone."""
+        n = self.pairs
+        return Rate(self.both + self.broken, n), Rate(self.both + self.fixed, n)
+
+    def verdict(self, alpha: float = ALPHA) -> Literal["better", "worse", "no evidence"]:
+        """Say in words whether the second is better; a difference may well be noise."""
+        if self.p_adjusted >= alpha:
+            return "no evidence"
+        return "better" if self.fixed > self.broken else "worse"
+
+
+class Comparisons(msgspec.Struct, frozen=True):
+    """A family of comparisons, and the same over everything; Holm's correction within each."""
+
+    rows: tuple[Comparison, ...] = ()
+    overall: tuple[Comparison, ...] = ()
+
+    def beaten_by(self, cell: Cell) -> tuple[str, ...]:
+        """Name the strategies that a cell's own is significantly better than."""
+        own = [row for row in self.rows if (row.model, row.profile) == (cell.model, cell.profile)]
+        return (
+            *(
+                row.first
+                for row in own
+                if row.second == cell.strategy and row.verdict() == "better"
+            ),
+            *(row.second for row in own if row.first == cell.strategy and row.verdict() == "worse"),
+        )
+
+
+def outcomes(trials: Iterable[Trial]) -> dict[Key, Status]:
+    """Reduce trials to what a comparison needs."""
+    return {trial.key: trial.status for trial in trials if not trial.is_control}
+
+
+def compare_strategies(found: Outcomes, cells: Iterable[Cell] = ()) -> Comparisons:
+    """Compare every two strategies, model by model and profile by profile."""
+    sides: dict[str, dict[Key, Status]] = {}
+    for key, status in _without_control(found):
+        side = sides.setdefault(key.cell.strategy, {})
+        side[msgspec.structs.replace(key, cell=_any_strategy(key.cell))] = status
+    order = tuple(map(_any_strategy, cells))
+    rows: list[Comparison] = []
+    overall: list[Comparison] = []
+    for names in combinations(in_order(sides, by_strategy(sides)), 2):
+        first, second = (sides[name] for name in names)
+        rows += _by_cell(first, second, names, order)
+        overall.append(_compared(first, second, names, Cell("", "", "")))
+    return Comparisons(_corrected(rows), _corrected(overall))
+
+
+def compare_runs(
+    first: Outcomes, second: Outcomes, names: Names = ("A", "B"), cells: Iterable[Cell] = ()
+) -> Comparisons:
+    """Compare two evaluations cell by cell, on the conversations that both have."""
+    one, other = dict(_without_control(first)), dict(_without_control(second))
+    rows = _by_cell(one, other, names, tuple(cells))
+    return Comparisons(
+        _corrected(rows), _corrected([_compared(one, other, names, Cell("", "", ""))])
+    )
+
+
+def by_strategy(labels: Iterable[str]) -> tuple[str, ...]:
+    """Put the labels of known strategies in their order, those with a fallback after the plain."""
+    known = (label for label in labels if label.partition("+")[0] in STRATEGIES)
+    return tuple(
+        sorted(known, key=lambda label: (STRATEGIES.index(label.partition("+")[0]), label))
+    )
+
+
+def in_order(found: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+    """Put names in their known order; those it does not mention follow by alphabet."""
+    present = set(found)
+    listed = [name for name in dict.fromkeys(known) if name in present]
+    return (*listed, *sorted(present.difference(listed)))
+
+
+def _without_control(found: Outcomes) -> Iterable[tuple[Key, Status]]:
+    return ((key, status) for key, status in found.items() if key.scenario != CONTROL)
+
+
+def _any_strategy(cell: Cell) -> Cell:
+    return msgspec.structs.replace(cell, strategy="")
+
+
+def _by_cell(
+    first: Outcomes, second: Outcomes, names: Names, order: tuple[Cell, ...]
+) -> list[Comparison]:
+    sides: dict[Cell, tuple[dict[Key, Status], dict[Key, Status]]] = {}
+    for side, found in enumerate((first, second)):
+        for key, status in found.items():
+            sides.setdefault(key.cell, ({}, {}))[side][key] = status
+    listed = [cell for cell in dict.fromkeys(order) if cell in sides]
+    cells = (*listed, *sorted(sides.keys() - set(listed)))
+    return [_compared(*sides[cell], names, cell) for cell in cells]
+
+
+def _compared(first: Outcomes, second: Outcomes, names: Names, cell: Cell) -> Comparison:
+    counts = dict.fromkeys(
+        ("both", "fixed", "broken", "neither", "infra", "skipped", "unpaired"), 0
+    )
+    for key in first.keys() | second.keys():
+        counts[_kind(first.get(key), second.get(key))] += 1
+    plain = Comparison(
+        model=cell.model,
+        profile=cell.profile,
+        strategy=cell.strategy,
+        first=names[0],
+        second=names[1],
+        **counts,
+    )
+    low, high = newcombe(plain.both, plain.fixed, plain.broken, plain.neither)
+    return msgspec.structs.replace(
+        plain,
+        difference=(plain.fixed - plain.broken) / plain.pairs if plain.pairs else None,
+        low=low,
+        high=high,
+        p=mcnemar(plain.fixed, plain.broken),
+    )
+
+
+def _kind(first: Status | None, second: Status | None) -> str:
+    pair = (first, second)
+    for status, kind in ((None, "unpaired"), ("infra", "infra"), ("skipped", "skipped")):
+        if status in pair:
+            return kind
+    if first == second:
+        return "both" if first == "passed" else "neither"
+    return "fixed" if second == "passed" else "broken"
+
+
+def _corrected(rows: list[Comparison]) -> tuple[Comparison, ...]:
+    """Correct for the family. A row without pairs tests nothing, so it is no member."""
+    adjusted = iter(holm([row.p for row in rows if row.pairs]))
+    return tuple(
+        msgspec.structs.replace(row, p_adjusted=next(adjusted)) if row.pairs else row
+        for row in rows
+    )

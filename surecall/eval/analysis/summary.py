@@ -1,0 +1,394 @@
+"""Trials in any order, read once, reduced to the figures of a report.
+
+    Trial ─► one count for each cell and scenario ─► Totals by cell, strategy, all
+
+Two rates always stand side by side. *Tool* is about the model: runs that the endpoint spoiled are
+left out. *End to end* is about the service: they count as failures. The control has a rate of its
+own; skipped trials have none. Sums do not depend on the order in which trials arrive.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from functools import partial
+from math import fsum
+from typing import Final, TypeAlias
+
+import msgspec
+
+from surecall.eval.analysis.paired import (
+    Comparisons,
+    by_strategy,
+    compare_strategies,
+    in_order,
+)
+from surecall.eval.analysis.stats import NOTHING, Rate, interval, pass_hat, percentile
+from surecall.eval.storage.trial import CONTROL, Cell, FalseFinals, Key, Status, Trial
+from surecall.values.types import Usage
+
+MOST_IN_A_ROW: Final = 10
+PARTS: Final = ("state", "process", "final")
+
+
+class Figure(msgspec.Struct, frozen=True):
+    """A rate as reports show it: with its interval, clustered where scenarios suffice."""
+
+    k: int
+    n: int
+    rate: float | None
+    low: float
+    high: float
+
+    @property
+    def counts(self) -> Rate:
+        """The bare counts."""
+        return Rate(self.k, self.n)
+
+
+class Timing(msgspec.Struct, frozen=True):
+    """Milliseconds, and of how many: p95 of few values is little more than the largest."""
+
+    n: int = 0
+    p50: int = 0
+    p95: int = 0
+
+
+class Latency(msgspec.Struct, frozen=True):
+    """How long whole runs took, retries and tools included, and how long single requests."""
+
+    runs: Timing
+    passed: Timing
+    tool: Timing
+    control: Timing
+    requests: Timing
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """How often a scenario ended in one way. `provider` served the last request, if known."""
+
+    category: str
+    scenario: str
+    provider: str
+    infra: bool
+    count: int
+
+
+class Repair(msgspec.Struct, frozen=True):
+    """In how many runs a repair step fired, and how many of those passed."""
+
+    name: str
+    runs: int
+    passed: int
+
+
+class ScenarioSummary(msgspec.Struct, frozen=True):
+    """One scenario: its rates, the parts of its score, and what was seen to happen."""
+
+    scenario: str
+    rate: Figure
+    end_to_end: Figure
+    infra: int
+    skipped: int
+    parts: dict[str, Figure]
+    facts: dict[str, Figure]
+    false_finals: FalseFinals = FalseFinals()
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    """Every figure over some set of trials. `parts` and `pass_hat` are about tool scenarios.
+
+    `pass_hat[k - 1]` is the chance that a scenario passes k times in a row, averaged over cells
+    and scenarios, for each k that all of them have trials for. `builds` counts the runs that each
+    build of a server had a part in, where the endpoint tells.
+    """
+
+    trials: int
+    infra: int
+    skipped: int
+    tool: Figure
+    end_to_end: Figure
+    control: Figure
+    first_attempt: Figure
+    parts: dict[str, Figure]
+    pass_hat: tuple[float, ...]
+    scenarios: tuple[ScenarioSummary, ...]
+    latency: Latency
+    usage: Usage
+    cost_per_run: float | None
+    retries: int
+    warned: int
+    failures: tuple[Failure, ...]
+    repairs: tuple[Repair, ...]
+    false_finals: FalseFinals = FalseFinals()
+    builds: dict[str, int] = {}
+
+
+class CellSummary(msgspec.Struct, frozen=True):
+    """The figures of one cell, and which strategies its own is significantly better than."""
+
+    cell: Cell
+    totals: Totals
+    better_than: tuple[str, ...] = ()
+
+
+class Summary(msgspec.Struct, frozen=True):
+    """The figures of one evaluation."""
+
+    cells: tuple[CellSummary, ...]
+    strategies: dict[str, Totals]
+    totals: Totals
+    comparisons: Comparisons
+
+
+class _Count:
+    """What the trials of one scenario in one cell add up to."""
+
+    def __init__(self) -> None:
+        self.statuses: Counter[Status] = Counter()
+        self.first_ok = 0
+        self.parts: Counter[tuple[str, bool]] = Counter()
+        self.facts: Counter[tuple[str, bool]] = Counter()
+        self.run_ms: list[int] = []
+        self.passed_ms: list[int] = []
+        self.request_ms: list[int] = []
+        self.usage = Usage()
+        self.costs: list[float] = []
+        self.retries = 0
+        self.warned = 0
+        self.failures: Counter[tuple[str, str, bool]] = Counter()
+        self.fired: Counter[str] = Counter()
+        self.fired_passed: Counter[str] = Counter()
+        self.false_finals = FalseFinals()
+        self.builds: Counter[str] = Counter()
+
+    def add(self, trial: Trial) -> None:
+        self.statuses[trial.status] += 1
+        if trial.status == "skipped":
+            return
+        self._add_effort(trial)
+        if trial.status != "infra":
+            self._add_score(trial)
+        fired = set(trial.fired)
+        self.fired.update(fired)
+        if trial.ok:
+            self.passed_ms.append(trial.elapsed_ms)
+            self.fired_passed.update(fired)
+        else:
+            provider = trial.requests[-1].provider if trial.requests else ""
+            self.failures[trial.category, provider, trial.status == "infra"] += 1
+
+    def _add_effort(self, trial: Trial) -> None:
+        self.run_ms.append(trial.elapsed_ms)
+        self.request_ms += [request.latency_ms for request in trial.requests]
+        self.usage += trial.usage
+        if trial.usage.cost is not None:
+            self.costs.append(trial.usage.cost)
+        self.retries += trial.retries
+        self.false_finals += FalseFinals.of(trial.false_finals, passed=trial.ok)
+        self.builds.update(trial.builds)
+
+    def _add_score(self, trial: Trial) -> None:
+        self.first_ok += trial.first_ok
+        self.warned += bool(trial.score.warnings)
+        self.facts.update(trial.score.facts.items())
+        for name in PARTS:
+            part: bool | None = getattr(trial.score, name)
+            if part is not None:
+                self.parts[name, part] += 1
+
+    @property
+    def judged(self) -> Rate:
+        passed = self.statuses["passed"]
+        return Rate(passed, passed + self.statuses["failed"])
+
+    @property
+    def end_to_end(self) -> Rate:
+        return self.judged + Rate(0, self.statuses["infra"])
+
+    @property
+    def first_attempt(self) -> Rate:
+        return Rate(self.first_ok, self.judged.n)
+
+    def part(self, name: str) -> Rate:
+        return _share(self.parts, name)
+
+    def fact(self, name: str) -> Rate:
+        return _share(self.facts, name)
+
+
+_Counts: TypeAlias = dict[tuple[Cell, str], _Count]
+
+
+def summarise(
+    trials: Iterable[Trial], *, cells: Iterable[Cell] = (), scenarios: Iterable[str] = ()
+) -> Summary:
+    """Reduce trials to figures. `cells` and `scenarios` give the order of the report.
+
+    A cell named there appears even before its first trial.
+    """
+    counts: _Counts = {}
+    found: dict[Key, Status] = {}
+    for trial in trials:
+        place = (trial.key.cell, trial.key.scenario)
+        counts.setdefault(place, _Count()).add(trial)
+        found[trial.key] = trial.status
+    planned = tuple(dict.fromkeys(cells))
+    extra = {cell for cell, _ in counts}.difference(planned)
+    names = in_order({scenario for _, scenario in counts}, scenarios)
+    cell_order = (*planned, *sorted(extra))
+    strategies = {cell.strategy for cell in cell_order}
+    compared = compare_strategies(found, cell_order)
+    return Summary(
+        cells=tuple(
+            CellSummary(cell, _totals(_of(counts, cell), names), compared.beaten_by(cell))
+            for cell in cell_order
+        ),
+        strategies={
+            strategy: _totals(_with_strategy(counts, strategy), names)
+            for strategy in in_order(strategies, by_strategy(strategies))
+        },
+        totals=_totals(counts, names),
+        comparisons=compared,
+    )
+
+
+def count_by(failures: Iterable[Failure], field: str) -> dict[str, int]:
+    """Add up failures by `category`, `scenario` or `provider`, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for failure in failures:
+        counts[getattr(failure, field)] += failure.count
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def figure(parts: Iterable[Rate]) -> Figure:
+    """Pool the rates of scenarios into one, with its interval."""
+    rates = tuple(parts)
+    total = sum(rates, NOTHING)
+    return Figure(total.k, total.n, total.rate, *interval(rates))
+
+
+def _of(counts: _Counts, cell: Cell) -> _Counts:
+    return {place: count for place, count in counts.items() if place[0] == cell}
+
+
+def _with_strategy(counts: _Counts, strategy: str) -> _Counts:
+    return {place: count for place, count in counts.items() if place[0].strategy == strategy}
+
+
+def _share(marks: Counter[tuple[str, bool]], name: str) -> Rate:
+    return Rate(marks[name, True], marks[name, True] + marks[name, False])
+
+
+def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
+    tool = {place: count for place, count in counts.items() if place[1] != CONTROL}
+    control = [count.judged for place, count in counts.items() if place[1] == CONTROL]
+    every = list(counts.values())
+    costs = [cost for count in every for cost in count.costs]
+    cost = fsum(costs) if costs else None
+    usage = sum((count.usage for count in every), Usage())
+    return Totals(
+        trials=sum(count.statuses.total() for count in every),
+        infra=_statuses(every, "infra"),
+        skipped=_statuses(every, "skipped"),
+        tool=_figure(tool, lambda count: count.judged),
+        end_to_end=_figure(tool, lambda count: count.end_to_end),
+        control=figure([sum(control, NOTHING)]),
+        first_attempt=_figure(tool, lambda count: count.first_attempt),
+        parts={name: _figure(tool, partial(_Count.part, name=name)) for name in PARTS},
+        pass_hat=_pass_hat([count.judged for count in tool.values()]),
+        scenarios=_scenarios(counts, names),
+        latency=_latency(counts),
+        usage=msgspec.structs.replace(usage, cost=cost),
+        cost_per_run=None if cost is None else cost / len(costs),
+        retries=sum(count.retries for count in every),
+        warned=sum(count.warned for count in every),
+        failures=_failures(counts),
+        repairs=_repairs(every),
+        false_finals=sum((count.false_finals for count in every), FalseFinals()),
+        builds=_builds(every),
+    )
+
+
+def _statuses(counts: Iterable[_Count], status: Status) -> int:
+    return sum(count.statuses[status] for count in counts)
+
+
+def _figure(counts: _Counts, pick: Callable[[_Count], Rate]) -> Figure:
+    """Pool a rate over cells within each scenario, then over scenarios, which cluster it."""
+    by_scenario: dict[str, Rate] = {}
+    for (_, scenario), count in sorted(counts.items(), key=lambda item: item[0]):
+        by_scenario[scenario] = by_scenario.get(scenario, NOTHING) + pick(count)
+    return figure(by_scenario.values())
+
+
+def _pass_hat(rates: Iterable[Rate]) -> tuple[float, ...]:
+    tried = [rate for rate in rates if rate.n]
+    if not tried:
+        return ()
+    longest = min(MOST_IN_A_ROW, *(rate.n for rate in tried))
+    return tuple(
+        fsum(pass_hat(k, rate.k, rate.n) or 0.0 for rate in tried) / len(tried)
+        for k in range(1, longest + 1)
+    )
+
+
+def _scenarios(counts: _Counts, names: Iterable[str]) -> tuple[ScenarioSummary, ...]:
+    by_name = {
+        name: [count for place, count in counts.items() if place[1] == name] for name in names
+    }
+    return tuple(_scenario(name, found) for name, found in by_name.items() if found)
+
+
+def _scenario(name: str, counts: list[_Count]) -> ScenarioSummary:
+    facts = sorted({fact for count in counts for fact, _ in count.facts})
+    return ScenarioSummary(
+        name,
+        figure([sum((count.judged for count in counts), NOTHING)]),
+        figure([sum((count.end_to_end for count in counts), NOTHING)]),
+        _statuses(counts, "infra"),
+        _statuses(counts, "skipped"),
+        {part: figure([sum((count.part(part) for count in counts), NOTHING)]) for part in PARTS},
+        {fact: figure([sum((count.fact(fact) for count in counts), NOTHING)]) for fact in facts},
+        sum((count.false_finals for count in counts), FalseFinals()),
+    )
+
+
+def _latency(counts: _Counts) -> Latency:
+    every = list(counts.items())
+    return Latency(
+        runs=_timing(ms for _, count in every for ms in count.run_ms),
+        passed=_timing(ms for _, count in every for ms in count.passed_ms),
+        tool=_timing(ms for place, count in every if place[1] != CONTROL for ms in count.run_ms),
+        control=_timing(ms for place, count in every if place[1] == CONTROL for ms in count.run_ms),
+        requests=_timing(ms for _, count in every for ms in count.request_ms),
+    )
+
+
+def _timing(values: Iterable[int]) -> Timing:
+    ordered = sorted(values)
+    return Timing(len(ordered), percentile(ordered, 50), percentile(ordered, 95))
+
+
+def _failures(counts: _Counts) -> tuple[Failure, ...]:
+    rows: Counter[tuple[str, str, str, bool]] = Counter()
+    for (_, scenario), count in counts.items():
+        for (category, provider, infra), number in count.failures.items():
+            rows[category, scenario, provider, infra] += number
+    ranked = sorted(rows.items(), key=lambda row: (-row[1], row[0]))
+    return tuple(Failure(*row, number) for row, number in ranked)
+
+
+def _repairs(counts: Iterable[_Count]) -> tuple[Repair, ...]:
+    runs: Counter[str] = Counter()
+    passed: Counter[str] = Counter()
+    for count in counts:
+        runs.update(count.fired)
+        passed.update(count.fired_passed)
+    ranked = sorted(runs.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(Repair(name, number, passed[name]) for name, number in ranked)
+
+
+def _builds(counts: Iterable[_Count]) -> dict[str, int]:
+    runs: Counter[str] = Counter()
+    for count in counts:
+        runs.update(count.builds)
+    return dict(sorted(runs.items(), key=lambda item: (-item[1], item[0])))

@@ -1,0 +1,1 @@
+"""Figures and advice as files and pages."""

@@ -1,0 +1,248 @@
+"""What reports are made of: the results of a run in their order, and what to call each of them.
+
+    Store ─► trials, Sheet ─► Results ─► summary.json, Markdown, JUnit, …   (`render_*`, all pure)
+
+A `Sheet` says what the trials cannot: which cells were planned, in which order, and what each of
+them means. It is kept in the store beside the trials, so every report can be made from the store
+alone, at any time.
+"""
+
+import hashlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from surecall.eval.running.cells import split_strategy
+from surecall.eval.running.matrix import Plan
+from surecall.eval.settings.endpoint import Endpoint
+from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.settings.presets import TAG_FALLBACK
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
+
+SHEET: Final = "sheet"
+_DEFAULT_PROFILE: Final = "default"
+_NOT_IN_FILE_NAMES: Final = re.compile("[^A-Za-z0-9_.-]+")
+# File systems take 255 bytes; there must be room for the trial and the suffix.
+_LONGEST_STEM: Final = 200
+_HASH_CHARS: Final = 12
+
+
+class Column(msgspec.Struct, frozen=True):
+    """One planned cell and what it means: the options of its requests, its whole config."""
+
+    cell: Cell
+    options: JSON = {}
+    config: JSON = {}
+    simulated: bool = False
+
+    @property
+    def strategy(self) -> str:
+        """The strategy, without the fallback that may be named with it."""
+        return split_strategy(self.cell.strategy)[0]
+
+    @property
+    def fallback(self) -> str:
+        """How calls in plain text are treated."""
+        return split_strategy(self.cell.strategy)[1]
+
+    @property
+    def tool_use_mode(self) -> str:
+        """How tools are used, unless a scenario has it otherwise."""
+        return str(self.config.get("tool_use_mode", ""))
+
+    @property
+    def reads_tags(self) -> bool:
+        """Whether calls are read from tags in the text."""
+        return TAG_FALLBACK in self.config.get("response_transforms", ())
+
+
+class Sheet(msgspec.Struct, frozen=True):
+    """What was planned: cells and scenarios in their order, and the settings, without the key."""
+
+    columns: tuple[Column, ...] = ()
+    scenarios: tuple[str, ...] = ()
+    settings: JSON = {}
+
+
+def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
+    """Describe a plan, for the store."""
+    settings = msgspec.structs.asdict(plan.settings)
+    del settings["api_key"]
+    settings |= {"base_url": endpoint.base_url, "api_prefix": endpoint.api_prefix}
+    if endpoint.build:
+        settings["served_by"] = endpoint.build
+    columns = (
+        Column(each.cell, each.options, each.config.to_mapping(), each.model.simulated)
+        for each in plan.cells
+    )
+    scenarios = tuple(scenario.id for scenario in plan.scenarios)
+    return Sheet(tuple(columns), scenarios, msgspec.to_builtins(settings))
+
+
+def sheet_in(configs: Iterable[Mapping[str, Any]]) -> Sheet:
+    """Read the sheet from the configs of the commands that made a run, oldest first.
+
+    A run that was topped up has the cells of the last command first, in its order, then those
+    that only earlier ones had.
+    """
+    sheets = [_read_sheet(config.get(SHEET, {})) for config in configs][::-1] or [Sheet()]
+    columns = {column.cell: column for sheet in sheets[::-1] for column in sheet.columns}
+    order = dict.fromkeys(column.cell for sheet in sheets for column in sheet.columns)
+    scenarios = dict.fromkeys(name for sheet in sheets for name in sheet.scenarios)
+    return Sheet(tuple(columns[cell] for cell in order), tuple(scenarios), sheets[0].settings)
+
+
+def _read_sheet(plain: Any) -> Sheet:
+    try:
+        return msgspec.convert(plain, Sheet)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"the description of a run cannot be read: {error}") from None
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """One trial in brief: what every report needs of it."""
+
+    key: Key
+    status: Status
+    category: str = ""
+    error: str = ""
+    hint: str = ""
+    http_status: int | None = None
+    elapsed_ms: int = 0
+    attempts: int = 1
+    first_ok: bool = False
+    false_finals: int = 0
+    builds: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the trial passed."""
+        return self.status == "passed"
+
+    @property
+    def is_control(self) -> bool:
+        """Whether it belongs to the control."""
+        return self.key.scenario == CONTROL
+
+
+class Results(msgspec.Struct, frozen=True):
+    """All trials of a run in brief, cell by cell in the order of the sheet; and their names.
+
+    `scenarios` are those that were tried, in order.
+    """
+
+    sheet: Sheet
+    scenarios: tuple[str, ...]
+    entries: dict[Cell, tuple[Entry, ...]]
+    columns: dict[Cell, Column]
+    labels: dict[Cell, str]
+    stems: dict[tuple[Cell, str], str]
+
+    def file_name(self, key: Key) -> str:
+        """Return the name of a trial's own file, as good as any path component can be."""
+        return f"{self.stems[key.cell, key.scenario]}__trial_{key.trial:02d}.json"
+
+    @property
+    def all(self) -> tuple[Entry, ...]:
+        """Every trial, cell by cell."""
+        return tuple(entry for entries in self.entries.values() for entry in entries)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether any of the models is not a real one."""
+        return any(self.columns[cell].simulated for cell in self.entries)
+
+
+def results_of(sheet: Sheet, trials: Iterable[Trial]) -> Results:
+    """Sort trials, in whatever order they come, one at a time. Only what is brief is kept."""
+    found: dict[Cell, list[Entry]] = {}
+    for trial in trials:
+        found.setdefault(trial.key.cell, []).append(_brief(trial))
+    planned = {column.cell: column for column in sheet.columns}
+    cells = [cell for cell in planned if cell in found]
+    cells += sorted(cell for cell in found if cell not in planned)
+    tried = {entry.key.scenario for entries in found.values() for entry in entries}
+    scenarios = _in_order(tried, sheet.scenarios)
+    places = {name: place for place, name in enumerate(scenarios)}
+
+    def place(entry: Entry) -> tuple[int, int]:
+        return entry.key.trial, places[entry.key.scenario]
+
+    columns = {cell: planned.get(cell, Column(cell)) for cell in cells}
+    labels = _labels(columns)
+    return Results(
+        sheet,
+        scenarios,
+        {cell: tuple(sorted(found[cell], key=place)) for cell in cells},
+        columns,
+        labels,
+        _stems({(cell, name): f"{labels[cell]}__{name}" for cell in cells for name in scenarios}),
+    )
+
+
+def _brief(trial: Trial) -> Entry:
+    return Entry(
+        trial.key,
+        trial.status,
+        trial.category,
+        trial.error,
+        trial.hint,
+        trial.http_status,
+        trial.elapsed_ms,
+        trial.attempts,
+        trial.first_ok,
+        trial.false_finals,
+        trial.builds,
+    )
+
+
+def _in_order(names: Iterable[str], planned: Iterable[str]) -> tuple[str, ...]:
+    present = set(names)
+    known = [name for name in planned if name in present]
+    return (*known, *sorted(present.difference(known)))
+
+
+def _labels(columns: Mapping[Cell, Column]) -> dict[Cell, str]:
+    """Name each cell by its model, and by whatever else tells cells of this run apart."""
+    shown = columns.values()
+    profiles = any(column.cell.profile != _DEFAULT_PROFILE for column in shown)
+    strategies = len({column.strategy for column in shown}) > 1
+    fallbacks = len({column.fallback for column in shown}) > 1
+    return {
+        cell: ":".join(
+            (
+                cell.model,
+                *([cell.profile] if profiles else []),
+                *([column.strategy] if strategies else []),
+                *([column.fallback] if fallbacks else []),
+            )
+        )
+        for cell, column in columns.items()
+    }
+
+
+def _stems(names: Mapping[tuple[Cell, str], str]) -> dict[tuple[Cell, str], str]:
+    """Turn names into beginnings of file names, each different from all others."""
+    plain = {pair: safe_name(name) for pair, name in names.items()}
+    # Some file systems do not tell upper case from lower.
+    counts = Counter(stem.casefold() for stem in plain.values())
+    return {
+        pair: stem
+        if counts[stem.casefold()] == 1 and len(stem) <= _LONGEST_STEM
+        else f"{stem[:_LONGEST_STEM]}__{_hashed(*pair)}"
+        for pair, stem in plain.items()
+    }
+
+
+def safe_name(text: str) -> str:
+    """Return a text as part of a file name that is not hidden and leads nowhere else."""
+    return _NOT_IN_FILE_NAMES.sub("__", text).lstrip(".")
+
+
+def _hashed(cell: Cell, scenario: str) -> str:
+    parts = (cell.model, cell.profile, cell.strategy, scenario)
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:_HASH_CHARS]

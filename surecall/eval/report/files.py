@@ -1,0 +1,75 @@
+"""Writing the reports of a run: each file whole or not at all, everything from the store."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from surecall.eval.report.common import Results, results_of, sheet_in
+from surecall.eval.report.junit import junit
+from surecall.eval.report.markdown import report
+from surecall.eval.report.summary_json import (
+    TRIALS_FOLDER,
+    summary,
+    summary_by_scenario,
+    summary_by_scenario_and_strategy,
+)
+from surecall.eval.report.trial_json import trial_document
+from surecall.eval.storage.run_directories import typed_errors, write_file
+from surecall.eval.storage.store import Meta, Store
+from surecall.eval.storage.trial import Key, Trial
+from surecall.wire.messages import encode
+
+MARKDOWN: Final = "report.md"
+JUNIT: Final = "junit.xml"
+
+
+def results_in(store: Store) -> Results:
+    """Read the results of a run."""
+    configs = [invocation.config for invocation in store.meta.invocations]
+    return results_of(sheet_in(configs), store.trials())
+
+
+def pretty(value: Any) -> bytes:
+    """Write JSON for programs and for people."""
+    return msgspec.json.format(encode(value)) + b"\n"
+
+
+def write_reports(
+    directory: Path,
+    results: Results,
+    meta: Meta,
+    recommendations: Iterable[Sequence[str]] = (),
+) -> list[Path]:
+    """Write the summaries, the Markdown report and the JUnit file; return where they are."""
+    by_strategy = summary_by_scenario_and_strategy(results)
+    files = {
+        "summary.json": pretty(summary(results, ts=meta.created, output_dir=str(directory))),
+        "summary_by_scenario.json": pretty(summary_by_scenario(results)),
+        "summary_by_scenario_and_strategy.json": pretty(by_strategy),
+        MARKDOWN: report(results, recommendations).encode("utf-8", "replace"),
+        JUNIT: junit(results).encode(),
+    }
+    with typed_errors(directory):
+        for name, data in files.items():
+            write_file(directory / name, data)
+    return [directory / name for name in files]
+
+
+def write_trials(
+    directory: Path,
+    results: Results,
+    trials: Iterable[Trial],
+    trace: Callable[[Key], bytes | None],
+) -> int:
+    """Write a file for each trial, in a folder of their own; return how many there are."""
+    folder = directory / TRIALS_FOLDER
+    count = 0
+    with typed_errors(folder):
+        folder.mkdir(mode=0o700, exist_ok=True)
+        for trial in trials:
+            found = trial_document(results, trial, trace(trial.key))
+            write_file(folder / results.file_name(trial.key), pretty(found))
+            count += 1
+    return count

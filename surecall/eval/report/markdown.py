@@ -1,0 +1,228 @@
+"""Markdown tables in the columns of the original's tables. No text can break out of a cell."""
+
+import string
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from surecall.eval.analysis.paired import Comparison, Comparisons
+from surecall.eval.analysis.summary import Totals
+from surecall.eval.report.common import Entry, Results
+from surecall.eval.report.summary_json import (
+    builds_in,
+    cell_summary,
+    figures,
+    summary_by_scenario,
+    totals,
+)
+from surecall.eval.storage.trial import CONTROL, Cell
+from surecall.values.types import JSON
+
+# These two are shown only where they tell something.
+STRATEGY: Final = "strategy"
+TOO_EARLY: Final = "answers too early:"
+MATRIX_COLUMNS: Final = (
+    "model",
+    "sampling_profile",
+    STRATEGY,
+    "tool_ok:",
+    "tool_ok_rate:",
+    "control_ok (chat_only):",
+    "p95_ms:",
+    TOO_EARLY,
+    "top tool failures",
+)
+RECOMMENDATION_COLUMNS: Final = (
+    "model",
+    "recommended sampling profile(s)",
+    "preset/workaround",
+    "recommended?",
+    "notes",
+    "decision",
+    "+N runs:",
+)
+COMPARISON_COLUMNS: Final = (
+    "model",
+    "sampling_profile",
+    "strategies",
+    "passed:",
+    "fixed:",
+    "broken:",
+    "difference:",
+    "p (McNemar):",
+    "p (Holm):",
+    "verdict",
+)
+SIMULATED: Final = (
+    "**Simulated.** The models in this report are scripted stand-ins. Nothing here says anything "
+    "about a real model."
+)
+_TOP_SCENARIOS: Final = 2
+_NOTHING: Final = "-"
+_PLAIN: Final = frozenset(string.ascii_letters + string.digits + " _-./:,;%()+='")
+# What Markdown or HTML could take for markup, or a table for the end of a cell.
+_SPECIAL: Final = frozenset("&<>|\\`*_[]{}()#!~$@:")
+
+
+def report(results: Results, recommendations: Iterable[Sequence[str]] = ()) -> str:
+    """Return the report: the sums, the matrix, what strategies change, and what to use."""
+    rows = list(recommendations)
+    found = figures(results)
+    pairs = comparison_table(found.comparisons)
+    parts = [
+        "# Tool calling evaluation",
+        *([SIMULATED] if results.simulated else []),
+        "\n".join(_sums(results, found.totals)),
+        "## Model/profile matrix (tool scenarios only)",
+        matrix(results),
+        *(["## Strategies, on the same conversations", pairs] if found.comparisons.rows else []),
+        *(["## Recommendations", recommendation_table(rows)] if rows else []),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def matrix(results: Results) -> str:
+    """Return one row for each cell.
+
+    The strategy has a column only where there are several, and answers that came too early only
+    where there were any.
+    """
+    hidden = set()
+    if len({cell.strategy for cell in results.entries}) == 1:
+        hidden.add(STRATEGY)
+    if not any(entry.false_finals for entry in results.all):
+        hidden.add(TOO_EARLY)
+    columns = [name for name in MATRIX_COLUMNS if name not in hidden]
+    cells = [_matrix_row(results, cell) for cell in results.entries]
+    rows = [dict(zip(MATRIX_COLUMNS, row, strict=True)) for row in cells]
+    return table(columns, [[row[name] for name in columns] for row in rows])
+
+
+def recommendation_table(rows: Iterable[Sequence[str]]) -> str:
+    """Return one row for each model, in the columns that `recommend.original_row` gives."""
+    return table(
+        RECOMMENDATION_COLUMNS,
+        [(code(model), *map(text, others)) for model, *others in rows],
+    )
+
+
+def comparison_table(found: Comparisons) -> str:
+    """Return one row for each model and profile, then those over everything."""
+    return table(COMPARISON_COLUMNS, map(_comparison_row, (*found.rows, *found.overall)))
+
+
+def _comparison_row(pair: Comparison) -> tuple[str, ...]:
+    first, second = pair.rates
+    bounds = f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]"
+    return (
+        code(pair.model) if pair.model else "all",
+        code(pair.profile) if pair.profile else "all",
+        f"{code(pair.first)} to {code(pair.second)}",
+        f"{first.k}/{first.n} to {second.k}/{second.n}",
+        str(pair.fixed),
+        str(pair.broken),
+        _NOTHING if pair.difference is None else f"{100 * pair.difference:+.1f} {bounds}",
+        f"{pair.p:.2g}",
+        f"{pair.p_adjusted:.2g}",
+        pair.verdict(),
+    )
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Lay out cells that are Markdown already; a name that ends in a colon aligns right."""
+    names = [name.removesuffix(":") for name in columns]
+    rulers = ["---:" if name.endswith(":") else "---" for name in columns]
+    lines = [f"| {' | '.join(names)} |", f"|{'|'.join(rulers)}|"]
+    return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
+
+
+def code(value: str) -> str:
+    """Show a name in code style, if it is plain; otherwise as the text that it is."""
+    return f"`{value}`" if value and _PLAIN.issuperset(value) else text(value)
+
+
+def text(value: str) -> str:
+    """Show any text as itself, on one line."""
+    plain = " ".join("".join(c if c.isprintable() else " " for c in value).split())
+    if _PLAIN.issuperset(plain):
+        return plain or _NOTHING
+    return "".join(f"&#{ord(char)};" if char in _SPECIAL else char for char in plain)
+
+
+def _matrix_row(results: Results, cell: Cell) -> tuple[str, ...]:
+    figures = cell_summary(results, cell)
+    return (
+        code(cell.model),
+        code(cell.profile),
+        code(cell.strategy),
+        _of(figures, "tool_"),
+        _rate(figures),
+        _of(figures, "control_"),
+        str(figures["tool_ms_p95"] or _NOTHING),
+        _early(figures["false_finals"]),
+        _top_failures(results.entries[cell]),
+    )
+
+
+def _early(found: JSON) -> str:
+    return f"{found['answers']} in {_runs(found['runs'])}" if found["answers"] else _NOTHING
+
+
+def _runs(count: int) -> str:
+    return "1 run" if count == 1 else f"{count} runs"
+
+
+def _of(figures: JSON, prefix: str) -> str:
+    runs = figures[f"{prefix}runs"]
+    return f"{figures[f'{prefix}ok']}/{runs}" if runs else _NOTHING
+
+
+def _rate(figures: JSON) -> str:
+    if not figures["tool_runs"]:
+        return _NOTHING
+    low, high = figures["tool_ok_interval"]
+    return f"{figures['tool_ok_rate']:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
+
+
+def _top_failures(entries: Iterable[Entry]) -> str:
+    """Name the scenarios that fail most, and the commonest category; infrastructure apart."""
+    tools = [entry for entry in entries if not entry.is_control]
+    failed = [entry for entry in tools if entry.status == "failed"]
+    scenarios = Counter(entry.key.scenario for entry in failed).most_common(_TOP_SCENARIOS)
+    categories = Counter(entry.category for entry in failed).most_common(1)
+    spoiled = sum(entry.status == "infra" for entry in tools)
+    parts = [f"{text(name)} x{count}" for name, count in (*scenarios, *categories)]
+    return "; ".join([*parts, *([f"infra x{spoiled} (not scored)"] if spoiled else [])]) or _NOTHING
+
+
+def _sums(results: Results, found: Totals) -> Iterable[str]:
+    sums = totals(results)
+    yield f"- Overall: {_share(sums['ok'], sums['runs'])}"
+    tools = _share(sums["tool_ok"], sums["tool_runs"])
+    yield f"- Tool scenarios only (without `{CONTROL}`): {tools}"
+    whole = _share(found.end_to_end.k, found.end_to_end.n)
+    yield f"- The same end to end (what the infrastructure spoiled is a failure): {whole}"
+    if found.pass_hat:
+        chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(found.pass_hat, 1))
+        yield f"- pass^k, the chance that a scenario passes k times in a row: {chances}"
+    if early := sums["false_finals"]["answers"]:
+        runs, passed = _runs(sums["false_finals"]["runs"]), sums["false_finals"]["passed"]
+        yield f"- Answers that came too early: {early}, in {runs}, {passed} of which passed"
+    if sums["infra"]:
+        yield f"- Spoiled by the infrastructure, in no tool rate: {sums['infra']}"
+    if sums["skipped"]:
+        yield f"- Skipped, because they cannot apply: {sums['skipped']}"
+    if builds := _builds(results):
+        yield f"- Served by: {', '.join(map(code, builds))}"
+    yield "- By scenario (ok / runs):"
+    for name, counts in summary_by_scenario(results).items():
+        yield f"  - {code(name)}: {_share(counts['ok'], counts['runs'])}"
+
+
+def _builds(results: Results) -> list[str]:
+    started = results.sheet.settings.get("served_by")
+    return [*([started] if isinstance(started, str) and started else []), *builds_in(results)]
+
+
+def _share(ok: int, runs: int) -> str:
+    return f"`{ok}/{runs}` ok (`{ok / runs:.2%}`)" if runs else "none"

@@ -1,0 +1,315 @@
+"""Everything a report says, as one value: figures, advice and runs, nothing about how they look.
+
+    Store ─► trials, read once ─► Report ─► page.py
+
+A run that was interrupted, is empty or is damaged gives a report all the same; `notices` say what
+is missing from it.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from surecall.eval.analysis.paired import Comparisons
+from surecall.eval.analysis.recommend import (
+    BAR,
+    Candidate,
+    Decision,
+    Recommendation,
+    candidates,
+    decide,
+    recommend,
+)
+from surecall.eval.analysis.stats import percentile
+from surecall.eval.analysis.summary import Figure, Repair, Summary, figure, summarise
+from surecall.eval.report.common import Sheet
+from surecall.eval.report.page.runs import STATUSES, Gatherer, Runs
+from surecall.eval.storage.trial import CONTROL, Cell, FalseFinals, Trial
+from surecall.values.types import Usage
+
+_PERCENT: Final = 100
+
+
+class ScenarioRate(msgspec.Struct, frozen=True):
+    """How one scenario went: `k` of `n` judged runs passed; infrastructure spoiled some more."""
+
+    scenario: str
+    k: int
+    n: int
+    infra: int = 0
+
+
+class CellView(msgspec.Struct, frozen=True, kw_only=True):
+    """One cell of the map. `scenarios` are the tool scenarios, the control stands apart."""
+
+    cell: Cell
+    tool: Figure
+    control: Figure
+    decision: Decision
+    scenarios: tuple[ScenarioRate, ...] = ()
+    misses: dict[str, int] = {}
+    p50_ms: int = 0
+    p95_ms: int = 0
+    infra: int = 0
+    skipped: int = 0
+    trials: int = 0
+    pass_hat: tuple[float, ...] = ()
+    tokens_per_run: float | None = None
+    cost_per_run: float | None = None
+    retries: int = 0
+    false_finals: FalseFinals = FalseFinals()
+
+
+class FailureRow(msgspec.Struct, frozen=True):
+    """How often runs of a model ended so. `infra` ones say nothing about the model."""
+
+    code: str
+    scenario: str
+    model: str
+    provider: str
+    infra: bool
+    count: int
+
+
+class EarlyRow(msgspec.Struct, frozen=True):
+    """How often answers came too early in one scenario, under one strategy."""
+
+    scenario: str
+    strategy: str
+    found: FalseFinals
+
+
+class ProviderRow(msgspec.Struct, frozen=True):
+    """What became of the runs whose last request a provider served."""
+
+    provider: str
+    passed: int
+    failed: int
+    infra: int
+
+
+class Curve(msgspec.Struct, frozen=True):
+    """How long things took: `points` are milliseconds, one for each percent from 0 to 100."""
+
+    name: str
+    n: int
+    points: tuple[int, ...]
+
+
+class Reliability(msgspec.Struct, frozen=True):
+    """How far one can rely on it, and what it takes."""
+
+    pass_hat: dict[str, tuple[float, ...]] = {}
+    curves: tuple[Curve, ...] = ()
+    usage: Usage = Usage()
+    cost_per_run: float | None = None
+    retries: int = 0
+    repairs: tuple[Repair, ...] = ()
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a report comes from: shown in one line under the sentence, in this order."""
+
+    name: str = ""
+    started: str = ""
+    version: str = ""
+    code: str = ""
+    config_hash: str = ""
+    base_url: str = ""
+    api_prefix: str = ""
+    seed: int | None = None
+    command: str = ""
+    served_by: str = ""
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """One report. The sentence is about `strategy`; so is advice that names no other."""
+
+    origin: Origin = Origin()
+    bar: float = BAR
+    strategy: str = ""
+    simulated: bool = False
+    notices: tuple[str, ...] = ()
+    tool: Figure = figure(())
+    control: Figure = figure(())
+    end_to_end: Figure = figure(())
+    trials: int = 0
+    infra: int = 0
+    skipped: int = 0
+    scenarios: tuple[ScenarioRate, ...] = ()
+    advice: tuple[Recommendation, ...] = ()
+    cells: tuple[CellView, ...] = ()
+    failures: tuple[FailureRow, ...] = ()
+    providers: tuple[ProviderRow, ...] = ()
+    comparisons: Comparisons = Comparisons()
+    reliability: Reliability = Reliability()
+    false_finals: FalseFinals = FalseFinals()
+    early: tuple[EarlyRow, ...] = ()
+    builds: tuple[str, ...] = ()
+    runs: Runs = Runs()
+
+    @property
+    def judged(self) -> tuple[CellView, ...]:
+        """The cells that the sentence is about."""
+        return tuple(view for view in self.cells if view.cell.strategy == self.strategy)
+
+    @property
+    def undecided(self) -> int:
+        """How many of them cannot be told from the bar."""
+        return sum(view.decision == "more trials" for view in self.judged)
+
+    @property
+    def hardest(self) -> ScenarioRate | None:
+        """The scenario that passed least, if any run failed."""
+        missed = [each for each in self.scenarios if each.k < each.n]
+        return min(missed, key=lambda each: each.k / each.n, default=None)
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True):
+    """What a report needs beside the trials. `known_as` names what stand-ins stand for."""
+
+    sheet: Sheet = Sheet()
+    origin: Origin = Origin()
+    provider: str = "openrouter"
+    known_as: Mapping[str, str] = {}
+    notices: tuple[str, ...] = ()
+
+    @property
+    def bar(self) -> float:
+        """The bar that rates are held against."""
+        percent = self.sheet.settings.get("bar")
+        return percent / _PERCENT if isinstance(percent, int | float) else BAR
+
+
+def report_of(trials: Iterable[Trial], context: Context) -> Report:
+    """Make a report of trials, which are read once, in whatever order they come."""
+    sheet = context.sheet
+    planned = [column.cell for column in sheet.columns]
+    gathered = Gatherer(planned, sheet.scenarios)
+    summary = summarise(gathered.watch(trials), cells=planned, scenarios=sheet.scenarios)
+    found = candidates(summary.cells)
+    strategy = found[0].instead_of or found[0].strategy if found else ""
+    totals = summary.strategies.get(strategy, summary.totals)
+    tools = [each for each in totals.scenarios if each.scenario != CONTROL]
+    return Report(
+        origin=context.origin,
+        bar=context.bar,
+        strategy=strategy,
+        simulated=any(column.simulated for column in sheet.columns),
+        notices=context.notices,
+        tool=totals.tool,
+        control=totals.control,
+        end_to_end=totals.end_to_end,
+        trials=summary.totals.trials,
+        infra=summary.totals.infra,
+        skipped=summary.totals.skipped,
+        scenarios=tuple(
+            ScenarioRate(each.scenario, each.rate.k, each.rate.n, each.infra) for each in tools
+        ),
+        advice=_advice(found, context),
+        cells=_cells(summary, context.bar),
+        failures=_failures(summary),
+        providers=_providers(gathered.runs),
+        comparisons=summary.comparisons,
+        reliability=_reliability(summary, gathered),
+        false_finals=summary.totals.false_finals,
+        early=_early(summary),
+        builds=tuple(summary.totals.builds),
+        runs=gathered.runs,
+    )
+
+
+def _advice(found: Sequence[Candidate], context: Context) -> tuple[Recommendation, ...]:
+    return recommend(found, bar=context.bar, provider=context.provider, known_as=context.known_as)
+
+
+def _cells(summary: Summary, bar: float) -> tuple[CellView, ...]:
+    by_cell = {
+        (each.model, each.profile, each.strategy): each
+        for strategy in summary.strategies
+        for each in candidates(summary.cells, strategy)
+    }
+    return tuple(
+        CellView(
+            cell=each.cell,
+            tool=each.totals.tool,
+            control=each.totals.control,
+            decision=decide(by_cell[msgspec.structs.astuple(each.cell)], bar),
+            scenarios=tuple(
+                ScenarioRate(one.scenario, one.rate.k, one.rate.n, one.infra)
+                for one in each.totals.scenarios
+                if one.scenario != CONTROL
+            ),
+            misses=by_cell[msgspec.structs.astuple(each.cell)].misses,
+            p50_ms=each.totals.latency.runs.p50,
+            p95_ms=each.totals.latency.runs.p95,
+            infra=each.totals.infra,
+            skipped=each.totals.skipped,
+            trials=each.totals.trials,
+            pass_hat=each.totals.pass_hat,
+            tokens_per_run=_share(each.totals.usage.total_tokens, each.totals.latency.runs.n),
+            cost_per_run=each.totals.cost_per_run,
+            retries=each.totals.retries,
+            false_finals=each.totals.false_finals,
+        )
+        for each in summary.cells
+    )
+
+
+def _share(total: int, parts: int) -> float | None:
+    return total / parts if parts else None
+
+
+def _failures(summary: Summary) -> tuple[FailureRow, ...]:
+    counts: Counter[tuple[str, str, str, str, bool]] = Counter()
+    for each in summary.cells:
+        for one in each.totals.failures:
+            place = (one.category, one.scenario, each.cell.model, one.provider, one.infra)
+            counts[place] += one.count
+    ranked = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
+    return tuple(FailureRow(*place, count) for place, count in ranked)
+
+
+def _early(summary: Summary) -> tuple[EarlyRow, ...]:
+    rows = (
+        EarlyRow(each.scenario, strategy, each.false_finals)
+        for strategy, totals in summary.strategies.items()
+        for each in totals.scenarios
+        if each.false_finals.answers
+    )
+    return tuple(sorted(rows, key=lambda row: -row.found.answers))
+
+
+def _providers(runs: Runs) -> tuple[ProviderRow, ...]:
+    counts = Counter(zip(runs.provider, (STATUSES[place] for place in runs.status), strict=True))
+    rows = (
+        ProviderRow(name, counts[at, "passed"], counts[at, "failed"], counts[at, "infra"])
+        for at, name in enumerate(runs.providers)
+    )
+    used = [row for row in rows if row.passed + row.failed + row.infra]
+    return tuple(sorted(used, key=lambda row: (-row.failed - row.infra, row.provider)))
+
+
+def _reliability(summary: Summary, gathered: Gatherer) -> Reliability:
+    totals = summary.totals
+    times = {
+        "whole runs with tools": gathered.tool_ms,
+        "whole runs of the control": gathered.control_ms,
+        "single requests": gathered.request_ms,
+    }
+    return Reliability(
+        pass_hat={name: each.pass_hat for name, each in summary.strategies.items()},
+        curves=tuple(_curve(name, values) for name, values in times.items() if values),
+        usage=totals.usage,
+        cost_per_run=totals.cost_per_run,
+        retries=totals.retries,
+        repairs=totals.repairs,
+    )
+
+
+def _curve(name: str, values: Sequence[int]) -> Curve:
+    ordered = sorted(values)
+    points = (percentile(ordered, percent) for percent in range(_PERCENT + 1))
+    return Curve(name, len(ordered), tuple(points))

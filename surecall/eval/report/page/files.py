@@ -1,0 +1,216 @@
+"""Reports as files: a run is read from its store, the page is written whole or not at all.
+
+    report.html         the page, with its traces
+    report_data/        the traces, when the page would grow too large with them
+
+Whatever is wrong with a store, there is a page; it says what is missing and why.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from typing import Final, TypeVar
+
+import msgspec
+
+from surecall.eval.report.common import SHEET, Sheet, sheet_in
+from surecall.eval.report.page.data import Context, Origin, Report, report_of
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.runs import Runs
+from surecall.eval.report.page.traces import Block, Packed, Source, blocks, file_name, script
+from surecall.eval.settings.endpoint import endpoint_of
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.run_directories import typed_errors, write_file
+from surecall.eval.storage.store import Invocation, Meta, Store, StoreError, open_for_reading
+from surecall.eval.storage.trial import Cell
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
+from surecall.values.version import __version__
+
+PAGE: Final = "report.html"
+MOST_INLINE_BYTES: Final = 50 * 1000 * 1000
+_SHORT_HASH: Final = 12
+
+T = TypeVar("T")
+
+
+def write_report(store: Store, directory: Path, *, most_bytes: int = MOST_INLINE_BYTES) -> Path:
+    """Write the page of a run, and its traces beside it if it would pass `most_bytes` with them."""
+    return _write(store, directory / PAGE, most_bytes)
+
+
+def write_report_at(directory: Path, *, target: Path | None = None) -> Path:
+    """Write the page of the run in a directory, even if its store cannot be opened."""
+    path = directory / PAGE if target is None else target
+    try:
+        store = open_for_reading(directory)
+    except StoreError as error:
+        report = Report(origin=Origin(name=directory.name), notices=(f"{error}.",))
+        return _written(render_page(report), path)
+    with store:
+        return _write(store, path, MOST_INLINE_BYTES)
+
+
+def report_in(store: Store) -> Report:
+    """Read a run. What cannot be read is missing from the report, and the report says so."""
+    salvage = _Salvage()
+    meta = _meta(store)
+    report = report_of(salvage.read(store.trials()), _context(store.directory.name, meta))
+    notices = [
+        *report.notices,
+        *([f"Part of the results is missing: {salvage.problem}."] if salvage.problem else []),
+        *([] if meta is None else _unfinished(meta.latest, report)),
+    ]
+    return msgspec.structs.replace(report, notices=tuple(notices))
+
+
+class _Salvage:
+    """Reads as far as it goes; `problem` says why no further."""
+
+    def __init__(self) -> None:
+        self.problem = ""
+
+    def read(self, rows: Iterable[T]) -> Iterator[T]:
+        try:
+            yield from rows
+        except StoreError as error:
+            self.problem = str(error)
+
+
+def _meta(store: Store) -> Meta | None:
+    # A store that was made but never signed has no rows; a damaged one may hold anything.
+    with suppress(StoreError, msgspec.MsgspecError, IndexError):
+        return store.meta
+    return None
+
+
+def _context(name: str, meta: Meta | None) -> Context:
+    if meta is None or not meta.invocations:
+        notice = "What was planned, and with which settings, could not be read."
+        return Context(origin=Origin(name=name), notices=(notice,))
+    problem = ""
+    try:
+        sheet = sheet_in([each.config for each in meta.invocations])
+    except ConfigError as error:
+        sheet, problem = Sheet(), f"{error}."
+    return Context(
+        sheet=sheet,
+        origin=_origin(name, meta, sheet),
+        provider=_provider(sheet),
+        known_as={
+            column.cell.model: PERSONAS[column.cell.model].imitates or column.cell.model
+            for column in sheet.columns
+            if column.simulated and column.cell.model in PERSONAS
+        },
+        notices=(problem,) if problem else (),
+    )
+
+
+def _origin(name: str, meta: Meta, sheet: Sheet) -> Origin:
+    seed = sheet.settings.get("seed")
+    latest = meta.latest
+    return Origin(
+        name=name,
+        started=meta.created,
+        version=str(meta.identity.get("version", __version__)),
+        code=latest.code,
+        config_hash=latest.config_hash[:_SHORT_HASH],
+        base_url=str(sheet.settings.get("base_url", "")),
+        api_prefix=str(sheet.settings.get("api_prefix", "")),
+        seed=seed if isinstance(seed, int) else None,
+        command=" ".join(latest.command),
+        served_by=str(sheet.settings.get("served_by", "")),
+    )
+
+
+def _provider(sheet: Sheet) -> str:
+    """Name the presets' provider, as the evaluation did: by the address, unless it was told."""
+    base_url, told = (str(sheet.settings.get(name, "")) for name in ("base_url", "endpoint"))
+    # With any key at all: the address is known, and no request will be made.
+    endpoint = endpoint_of(Settings(base_url=base_url, endpoint=told, api_key=Secret("-")))
+    return "openrouter" if endpoint.simulated else endpoint.provider
+
+
+def _unfinished(latest: Invocation, report: Report) -> Iterator[str]:
+    """Say how many runs the last command wanted that are not there."""
+    if SHEET not in latest.config:
+        return
+    try:
+        sheet = sheet_in([latest.config])
+    except ConfigError:
+        return
+    trials = sheet.settings.get("trials")
+    if not isinstance(trials, int) or sheet.settings.get("shard"):
+        return
+    runs = report.runs
+    names = [Cell(runs.models[m], runs.profiles[p], runs.strategies[s]) for m, p, s in runs.cells]
+    there = Counter(zip(runs.cell, runs.scenario, strict=True))
+    found = {(names[c], runs.scenarios[s]): number for (c, s), number in there.items()}
+    wanted = [(column.cell, name) for column in sheet.columns for name in sheet.scenarios]
+    missing = sum(max(0, trials - found.get(place, 0)) for place in wanted)
+    if missing:
+        yield (
+            f"{missing} of {len(wanted) * trials} planned runs are not recorded: the evaluation "
+            "was interrupted, its budget was used up, or it is still going on. The same command "
+            "continues it."
+        )
+
+
+def _write(store: Store, path: Path, most_bytes: int) -> Path:
+    report = report_in(store)
+    salvage = _Salvage()
+    found = blocks(_aligned(salvage.read(store.packed()), report.runs))
+    with typed_errors(path.parent):
+        source = _placed(found, path.with_name(f"{path.stem}_data"), most_bytes)
+    note = f"Part of the records is missing: {salvage.problem}." if salvage.problem else ""
+    return _written(render_page(report, msgspec.structs.replace(source, note=note)), path)
+
+
+def _aligned(packed: Packed, runs: Runs) -> Packed:
+    """Leave out what was added since the report was made: a block counts by place."""
+    place = 0
+    for trial, lines in packed:
+        if place < runs.count and trial.key == runs.key(place):
+            place += 1
+            yield trial, lines
+
+
+def _placed(found: Iterator[Block], folder: Path, most_bytes: int) -> Source:
+    """Keep blocks for the page while they fit, or else write all of them to files."""
+    kept: list[Block] = []
+    size = 0
+    for block in found:
+        kept.append(block)
+        size += len(block.text)
+        if size > most_bytes:
+            return Source("bundle", _bundled(kept, found, folder), folder=folder.name)
+    _clear(folder, frozenset())
+    starts = tuple(block.start for block in kept)
+    return Source("inline" if kept else "none", starts, tuple(block.text for block in kept))
+
+
+def _bundled(kept: list[Block], rest: Iterator[Block], folder: Path) -> tuple[int, ...]:
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    starts: list[int] = []
+    for part in (kept, rest):
+        for block in part:
+            write_file(folder / file_name(block.start), script(block).encode())
+            starts.append(block.start)
+    _clear(folder, frozenset(map(file_name, starts)))
+    return tuple(starts)
+
+
+def _clear(folder: Path, keep: frozenset[str]) -> None:
+    """Remove the traces of an earlier report."""
+    for path in folder.glob("traces_*.js"):
+        if path.name not in keep:
+            path.unlink()
+
+
+def _written(page: str, path: Path) -> Path:
+    with typed_errors(path.parent):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_file(path, page.encode())
+    return path

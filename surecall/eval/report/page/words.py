@@ -1,0 +1,100 @@
+"""How figures and strange texts are written in a report: the filters of its templates."""
+
+import re
+from typing import Final
+
+from markupsafe import Markup
+
+from surecall.eval.analysis import category
+from surecall.eval.analysis.recommend import Decision
+from surecall.eval.analysis.summary import Figure
+from surecall.values.errors import ErrorCode
+from surecall.values.trace import safe_text
+
+VERDICTS: Final[dict[Decision, tuple[str, str]]] = {
+    "use": ("✓", "Use"),
+    "avoid": ("✗", "Avoid"),
+    "more trials": ("?", "Needs more trials"),
+}
+MEANINGS: Final[dict[str, str]] = {
+    **{code.value: code.meaning.replace("`", "") for code in ErrorCode},
+    ErrorCode.CONTRACT_UNMET: "The model said that it was done, but what had to be done was not.",
+    category.ASSERTION_FAILED: "The conversation ended, but not with the right result.",
+    category.EMPTY_ASSISTANT_TEXT: "The final answer was blank.",
+    category.EXCEPTION: "The evaluation itself failed, or a scenario's own code.",
+    category.TOOLS_DISABLED: "The model is for chat only, under these settings.",
+    category.TRUNCATED: "The reply was cut off at the token limit.",
+    ErrorCode.NO_TOOL_CALLS: "The model never called a tool.",
+}
+_PERCENT: Final = 100
+_SECOND: Final = 1000
+_LONG_S: Final = 100
+_CENT: Final = 0.01
+_NOTHING, _TO, _MINUS = "\N{EN DASH}", "\N{EN DASH}", "\N{MINUS SIGN}"
+_LEVELS: Final = 10
+_NOT_IN_LINES: Final = re.compile(r"[^\n\t]+")
+_AFTER_JOINTS: Final = re.compile("(?<=[/_:@])")
+
+
+def percent(rate: float | None, digits: int = 1) -> str:
+    """Write a share; a dash where there is none. Only all is 100 %, and only nothing is 0 %."""
+    if rate is None:
+        return _NOTHING
+    text = f"{_PERCENT * rate:.{digits}f}"
+    smallest = 10**-digits
+    if rate < 1 and float(text) == _PERCENT:
+        text = f"{_PERCENT - smallest:.{digits}f}"
+    if rate > 0 and float(text) == 0:
+        text = f"{smallest:.{digits}f}"
+    return f"{text}%"
+
+
+def bounds(figure: Figure, digits: int = 1) -> str:
+    """Write an interval in percent, without the sign."""
+    return f"{_PERCENT * figure.low:.{digits}f}{_TO}{_PERCENT * figure.high:.{digits}f}"
+
+
+def points(difference: float) -> str:
+    """Write a difference of two shares, with its sign."""
+    return f"{_PERCENT * difference:+.1f}".replace("-", _MINUS)
+
+
+def seconds(ms: float | None) -> str:
+    """Write a time, with as many digits as tell something."""
+    if not ms:
+        return _NOTHING
+    if ms < _SECOND:
+        return f"{ms:.0f} ms"
+    return f"{ms / _SECOND:.{0 if ms >= _LONG_S * _SECOND else 1}f} s"
+
+
+def count(number: float | None) -> str:
+    """Write a number in groups of three."""
+    return _NOTHING if number is None else f"{number:,.0f}"
+
+
+def counted(number: int, noun: str) -> str:
+    """Write how many there are of something."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def money(dollars: float | None) -> str:
+    """Write an amount; small ones with the digits that they have."""
+    if dollars is None:
+        return _NOTHING
+    return f"${dollars:.2f}" if dollars >= _CENT or not dollars else f"${dollars:.2g}"
+
+
+def level(low: float) -> int:
+    """Return the step of the colour scale for a lower bound, from 0 to 10."""
+    return int(low * _LEVELS)
+
+
+def shown(text: str) -> str:
+    """Make a text from anywhere safe to look at: no control or direction characters."""
+    return _NOT_IN_LINES.sub(lambda piece: safe_text(piece.group()), text)
+
+
+def name(text: str) -> Markup:
+    """Write a name so that a line can end at its joints, and only there."""
+    return Markup("<wbr>").join(_AFTER_JOINTS.split(shown(text)))

@@ -1,0 +1,273 @@
+"""The three summaries, key for key as the original harness writes them, and the `--json` document.
+
+Two rates stand side by side. `ok_rate` counts every trial that ran, also those that the
+infrastructure spoiled: the original's number, end to end. `tool_ok_rate` and `control_ok_rate`
+leave those out, because they say nothing about the model; `infra` says how many there were. So
+`runs == tool_runs + control_runs + infra`, and what cannot apply (`skipped`) is in none of them.
+Times are of every trial that ran: a timeout is what someone waited for. `false_finals` counts
+answers that came too early, the runs they came in, and how many of those passed after all.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from surecall.eval.analysis.paired import Comparison
+from surecall.eval.analysis.stats import Rate, interval, percentile
+from surecall.eval.analysis.summary import Summary, summarise
+from surecall.eval.report.common import Column, Entry, Results
+from surecall.eval.storage.trial import Cell, FalseFinals, Trial
+from surecall.values.types import JSON
+from surecall.values.version import __version__
+
+SCHEMA_VERSION: Final = 1
+TRIALS_FOLDER: Final = "trials"
+_SAMPLES: Final = 3
+# Keys of summary.json that are settings, and what we call them.
+_SETTINGS: Final = {
+    "base_url": "base_url",
+    "api_prefix": "api_prefix",
+    "client_timeout": "client_timeout",
+    "client_open_timeout": "open_timeout",
+    "client_read_timeout": "read_timeout",
+    "fix_empty_final": "fix_empty_final",
+    "tool_use_mode": "tool_use_mode",
+    "tool_failure_policy": "tool_failure_policy",
+    "tool_calling_fallback_retry_count": "tool_calling_fallback_retry_count",
+    "tool_allowlist": "tool_allowlist",
+    "request_overrides": "request_overrides",
+    "sampling_profile_filter": "sampling_profile_filter",
+    "sampling_profile_enforce_applicability": "sampling_profile_enforce_applicability",
+    "llm_options_defaults_overrides": "llm_options_defaults",
+    "model_filter": "model_filter",
+    "strategy_filter": "strategy_filter",
+    "strategy_matrix": "strategy_matrix",
+    "content_tag_tool_call_fallback_global_override": "enable_content_tag_tool_call_fallback",
+    "fallback_matrix": "fallback_matrix",
+    "jobs": "jobs",
+    "trials_per_model": "trials",
+    "seed": "seed",
+}
+
+
+def summary(results: Results, *, ts: str, output_dir: str) -> JSON:
+    """Return summary.json: the settings, then every cell with every trial."""
+    columns = results.columns.values()
+    reading = [column.cell.model for column in columns if column.reads_tags]
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "ts": ts,
+        "simulated": results.simulated,
+        "http_adapter": "aiohttp",
+        **{key: results.sheet.settings.get(name) for key, name in _SETTINGS.items()},
+        "sampling_profiles": _distinct(column.cell.profile for column in columns),
+        "selected_models": _distinct(column.cell.model for column in columns),
+        "strategies": _distinct(column.strategy for column in columns),
+        "best_effort_content_tag_tool_call_fallback_models": _distinct(reading),
+        "fallback_profiles": _distinct(column.fallback for column in columns),
+        "scenarios": list(results.scenarios),
+        "served_by": results.sheet.settings.get("served_by"),
+        "system_fingerprints": builds_in(results),
+        "false_finals": _false_finals(results.all),
+        "output_dir": output_dir,
+        "models": [
+            cell_summary(results, cell) | _details(results, cell) for cell in results.entries
+        ],
+    }
+
+
+def builds_in(results: Results) -> list[str]:
+    """List the builds of servers that replies name, in the order of the trials."""
+    return _distinct(build for entry in results.all for build in entry.builds)
+
+
+def _distinct(values: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(values))
+
+
+def cell_summary(results: Results, cell: Cell) -> JSON:
+    """Return the figures of one cell."""
+    entries, column = results.entries[cell], results.columns[cell]
+    ran = [entry for entry in entries if entry.status != "skipped"]
+    tools = [entry for entry in ran if not entry.is_control]
+    control = [entry for entry in ran if entry.is_control]
+    return {
+        **_who(results, column),
+        "simulated": column.simulated,
+        **_rate("", ran),
+        **_times("", ran),
+        "infra": len(ran) - len(_heard(ran)),
+        "skipped": len(entries) - len(ran),
+        "first_ok": sum(entry.first_ok for entry in ran),
+        "false_finals": _false_finals(ran),
+        **_rate("tool_", _heard(tools)),
+        **_times("tool_", tools),
+        "tool_ok_interval": _interval(_heard(tools)),
+        **_rate("control_", _heard(control)),
+        **_times("control_", control),
+        "scenarios": list(results.scenarios),
+    }
+
+
+def _who(results: Results, column: Column) -> JSON:
+    """Say which cell this is, in the words of the original."""
+    return {
+        "model": results.labels[column.cell],
+        "model_base": column.cell.model,
+        "strategy": column.strategy,
+        "fallback_profile": column.fallback,
+        "sampling_profile": column.cell.profile,
+        "content_tag_tool_call_fallback": column.reads_tags,
+    }
+
+
+def _heard(entries: Iterable[Entry]) -> list[Entry]:
+    return [entry for entry in entries if entry.status != "infra"]
+
+
+def _rate(prefix: str, entries: Sequence[Entry]) -> JSON:
+    rate = Rate(sum(entry.ok for entry in entries), len(entries))
+    return {f"{prefix}runs": rate.n, f"{prefix}ok": rate.k, f"{prefix}ok_rate": rate.rate}
+
+
+def _false_finals(entries: Iterable[Entry]) -> JSON:
+    counts = (FalseFinals.of(entry.false_finals, passed=entry.ok) for entry in entries)
+    return msgspec.structs.asdict(sum(counts, FalseFinals()))
+
+
+def _times(prefix: str, entries: Iterable[Entry]) -> JSON:
+    times = [entry.elapsed_ms for entry in entries]
+    return {f"{prefix}ms_p50": percentile(times, 50), f"{prefix}ms_p95": percentile(times, 95)}
+
+
+def rates_by_scenario(entries: Iterable[Entry]) -> dict[str, Rate]:
+    """Count successes for each scenario."""
+    rates: dict[str, Rate] = {}
+    for entry in entries:
+        rates[entry.key.scenario] = rates.get(entry.key.scenario, Rate(0, 0)) + Rate(entry.ok, 1)
+    return rates
+
+
+def _interval(entries: Sequence[Entry]) -> list[float] | None:
+    return list(interval(rates_by_scenario(entries).values())) if entries else None
+
+
+def _details(results: Results, cell: Cell) -> JSON:
+    ran = [entry for entry in results.entries[cell] if entry.status != "skipped"]
+    lines = [run_result(results, entry) for entry in ran]
+    return {
+        "run_results": lines,
+        "failure_samples": [line for line in lines if not line["ok"]][:_SAMPLES],
+    }
+
+
+def run_result(results: Results, entry: Entry) -> JSON:
+    """Return one trial as the summaries list it."""
+    return {
+        **_who(results, results.columns[entry.key.cell]),
+        "empty_response_retry_attempts": entry.attempts - 1,
+        "scenario": entry.key.scenario,
+        "trial": entry.key.trial,
+        "ok": entry.ok,
+        "status": entry.status,
+        "elapsed_ms": entry.elapsed_ms,
+        "false_finals": entry.false_finals,
+        "error": entry.error or None,
+        "error_hint": entry.hint or None,
+        "error_status": entry.http_status,
+        "error_category": entry.category or None,
+        "report_path": f"{TRIALS_FOLDER}/{results.file_name(entry.key)}",
+    }
+
+
+def summary_by_scenario(results: Results) -> JSON:
+    """Return summary_by_scenario.json."""
+    return _by_scenario(results, results.all)
+
+
+def summary_by_scenario_and_strategy(results: Results) -> JSON:
+    """Return summary_by_scenario_and_strategy.json."""
+    found: dict[str, list[Entry]] = {}
+    for cell, entries in results.entries.items():
+        found.setdefault(results.columns[cell].strategy, []).extend(entries)
+    return {strategy: _by_scenario(results, entries) for strategy, entries in found.items()}
+
+
+def _by_scenario(results: Results, entries: Sequence[Entry]) -> JSON:
+    ran = [entry for entry in entries if entry.status != "skipped"]
+    rates = rates_by_scenario(ran)
+    errors: dict[str, Counter[str]] = {name: Counter() for name in rates}
+    for entry in ran:
+        if not entry.ok:
+            errors[entry.key.scenario][entry.category] += 1
+    return {
+        name: {
+            "runs": rates[name].n,
+            "ok": rates[name].k,
+            "errors": dict(sorted(errors[name].items())),
+            "false_finals": _false_finals(entry for entry in ran if entry.key.scenario == name),
+        }
+        for name in results.scenarios
+        if name in rates
+    }
+
+
+def totals(results: Results) -> JSON:
+    """Return the sums over all cells."""
+    cells = [cell_summary(results, cell) for cell in results.entries]
+    names = ("runs", "ok", "infra", "skipped", "tool_runs", "tool_ok", "control_runs", "control_ok")
+    counts = {name: sum(cell[name] for cell in cells) for name in names}
+    return counts | {"false_finals": _false_finals(results.all)}
+
+
+def figures(results: Results) -> Summary:
+    """Return what follows from how each trial ended: rates, chances in a row, comparisons.
+
+    Nothing is known here of usage, requests and scores, so what is made of those is blank.
+    """
+    ends = (
+        Trial(key=entry.key, status=entry.status, false_finals=entry.false_finals)
+        for entry in results.all
+    )
+    return summarise(ends, cells=results.entries, scenarios=results.scenarios)
+
+
+def _compared(pair: Comparison) -> JSON:
+    first, second = pair.rates
+    return {
+        **msgspec.structs.asdict(pair),
+        "pairs": pair.pairs,
+        "first_rate": {"k": first.k, "n": first.n, "interval": list(first.interval)},
+        "second_rate": {"k": second.k, "n": second.n, "interval": list(second.interval)},
+        "verdict": pair.verdict(),
+    }
+
+
+def document(
+    results: Results, *, run: Mapping[str, Any], recommendations: Sequence[Any] = ()
+) -> JSON:
+    """Return the whole result as one document for programs; `run` says where it comes from."""
+    found = figures(results)
+    more = {
+        "end_to_end": msgspec.structs.asdict(found.totals.end_to_end),
+        "pass_hat": list(found.totals.pass_hat),
+    }
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "surecall": __version__,
+        "run": dict(run),
+        "simulated": results.simulated,
+        "served_by": results.sheet.settings.get("served_by"),
+        "system_fingerprints": builds_in(results),
+        "totals": totals(results) | more,
+        "by_scenario": summary_by_scenario(results),
+        "by_strategy": summary_by_scenario_and_strategy(results),
+        "cells": [cell_summary(results, cell) for cell in results.entries],
+        "comparisons": {
+            "rows": [_compared(pair) for pair in found.comparisons.rows],
+            "overall": [_compared(pair) for pair in found.comparisons.overall],
+        },
+        "recommendations": list(recommendations),
+    }

@@ -1,0 +1,165 @@
+"""What a cell of the matrix is made of: a model, a profile, a strategy, and the config they mean.
+
+presets of the strategy, over the evaluation's own settings  ─►  config
+profile, over it the settings for sampling                   ─►  options of every request
+"""
+
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.load import llm_options
+from surecall.eval.storage.trial import Cell
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
+from surecall.settings.presets import (
+    CONTRACTED,
+    TAG_FALLBACK,
+    Strategy,
+    content_tag_tool_call_fallback,
+    openrouter_routing,
+    resolve,
+)
+from surecall.settings.sampling import SamplingProfile
+from surecall.values.types import JSON
+
+Fallback: TypeAlias = Literal["best_effort", "fallback_off", "fallback_on"]
+BEST_EFFORT: Final[Fallback] = "best_effort"
+ROUTER: Final = "openrouter"
+_UNLIMITED_S: Final = 86_400.0
+
+
+class Model(msgspec.Struct, frozen=True):
+    """A model that can be asked: what is sent as its id, and what is shown in reports.
+
+    `provider` is whose presets fit it. A simulated one may imitate a model of the catalog; it
+    gets that one's workarounds and profiles. One that is not `listed` must be called by name.
+    """
+
+    id: str
+    provider: str = ROUTER
+    shown: str = ""
+    imitates: str = ""
+    simulated: bool = False
+    listed: bool = True
+
+    @property
+    def name(self) -> str:
+        """What reports call it."""
+        return self.shown or self.id
+
+    @property
+    def maker(self) -> str:
+        """The part of its id before the first slash."""
+        return self.id.partition("/")[0]
+
+    @property
+    def subject(self) -> str:
+        """The id that workarounds and profiles are looked up by."""
+        return self.imitates or self.id
+
+    @property
+    def lane(self) -> str:
+        """Whose rate limits it shares: behind a router, those of its maker."""
+        if self.simulated:
+            return self.id
+        return self.maker if self.provider == ROUTER else self.provider
+
+
+class PlannedCell(msgspec.Struct, frozen=True):
+    """One cell: what its trials are filed under, and everything that they need."""
+
+    cell: Cell
+    model: Model
+    config: ToolCallingConfig
+    options: JSON
+
+    @property
+    def without_tools(self) -> bool:
+        """Whether the model is offered no tools."""
+        return self.config.tool_use_mode is ToolUseMode.DISABLED
+
+    @property
+    def contracted(self) -> bool:
+        """Whether the contracts of scenarios are in force."""
+        return split_strategy(self.cell.strategy)[0] in CONTRACTED
+
+
+class Column(msgspec.Struct, frozen=True):
+    """A choice from each dimension of the matrix."""
+
+    model: Model
+    profile: SamplingProfile
+    strategy: Strategy
+    fallback: Fallback = BEST_EFFORT
+
+    @property
+    def cell(self) -> Cell:
+        """What its trials are filed under; the fallback is named only when it was chosen."""
+        plain = self.fallback == BEST_EFFORT
+        label = self.strategy if plain else f"{self.strategy}+{self.fallback}"
+        return Cell(self.model.name, self.profile.id, label)
+
+
+def split_strategy(label: str) -> tuple[str, str]:
+    """Return the strategy and the fallback that a cell's label stands for."""
+    strategy, _, fallback = label.partition("+")
+    return strategy, fallback or BEST_EFFORT
+
+
+def planned_cell(column: Column, settings: Settings, catalog: ModelCatalog) -> PlannedCell:
+    """Work out what a cell means under some settings."""
+    model = column.model
+    options = column.profile.options | llm_options(settings)
+    config = resolve(
+        provider=model.provider,
+        model=model.subject,
+        strategy=column.strategy,
+        catalog=catalog,
+        config=_base(settings, _requires_parameters(settings, model, options)),
+    )
+    if column.strategy != "raw":
+        config = _with_fallback(config, column.fallback, settings)
+    return PlannedCell(column.cell, model, config, options)
+
+
+def _base(settings: Settings, require_parameters: bool) -> ToolCallingConfig:  # noqa: FBT001
+    """Return the config that presets start from."""
+    config = ToolCallingConfig(
+        tool_use_mode=ToolUseMode(settings.tool_use_mode),
+        tool_failure_policy=ToolFailurePolicy(settings.tool_failure_policy),
+        tool_allowlist=settings.tool_allowlist,
+        fallback_retry_count=settings.tool_calling_fallback_retry_count,
+        fix_empty_final=settings.fix_empty_final,
+        run_deadline_s=settings.timeout or _UNLIMITED_S,
+    )
+    routed = openrouter_routing(
+        config,
+        route=settings.route or None,
+        transforms=None if settings.transforms is None else list(settings.transforms),
+        provider_only=list(settings.provider_only),
+        provider_order=list(settings.provider_order),
+        provider_ignore=list(settings.provider_ignore),
+        require_parameters=require_parameters,
+    )
+    return routed.but(request_overrides=routed.request_overrides | settings.request_overrides)
+
+
+def _requires_parameters(settings: Settings, model: Model, options: JSON) -> bool:
+    """Say whether a router must leave out providers that ignore the sampling values."""
+    if settings.require_parameters is not None:
+        return settings.require_parameters
+    return bool(options) and model.provider == ROUTER and not model.simulated
+
+
+def _with_fallback(
+    config: ToolCallingConfig, fallback: Fallback, settings: Settings
+) -> ToolCallingConfig:
+    if fallback == "fallback_on":
+        return content_tag_tool_call_fallback(config)
+    if fallback == "fallback_off":
+        kept = tuple(name for name in config.response_transforms if name != TAG_FALLBACK)
+        return config.but(response_transforms=kept, text_calls="marked")
+    forced = settings.enable_content_tag_tool_call_fallback
+    return content_tag_tool_call_fallback(config) if forced else config

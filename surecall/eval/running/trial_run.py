@@ -1,0 +1,266 @@
+"""One trial: a fresh world, one conversation over a client, and the record of what came of it.
+
+    Key + Scenario + Setup ─► attempt [─► one more, after a blank reply or a broken line] ─► Trial
+
+A `Setup` is what a cell of the matrix means in full: what is sent, and how it is read. Whatever
+the endpoint or the model does ends in a `Trial`; only a cancelled trial raises.
+"""
+
+import asyncio
+import time
+from collections.abc import Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from surecall.core.outcome import RunFailed, RunResult, usage_of
+from surecall.eval.analysis.category import (
+    TOOLS_DISABLED,
+    Verdict,
+    of_answer,
+    of_exception,
+    of_failure,
+    shortened,
+)
+from surecall.eval.scenarios.scenario import Scenario, Stage, digest
+from surecall.eval.storage.trial import Key, Score, Served, Trial
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.transport import Client
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode, deep_merge
+from surecall.settings.presets import Strategy, resolve
+from surecall.settings.retry import RetryPolicy
+from surecall.values.errors import ConfigError
+from surecall.values.events import RequestEnded, RequestRetried, RunEnded, RunStopped
+from surecall.values.trace import Trace
+from surecall.values.types import JSON, Usage
+
+_KEPT_CHARS = 200
+_MAX_TEXT = 4_000
+_MAX_BUILD = 80
+# What a scenario may end in through its own code; it must not end the evaluation.
+CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
+
+
+class Setup(msgspec.Struct, frozen=True, kw_only=True):
+    """What one cell of the matrix means. `contracted` puts the contracts of scenarios in force.
+
+    `model` is the id that is sent; `options` are the sampling profile and whatever else goes into
+    every request. `extra_attempts` follow a blank reply or a line that broke.
+    """
+
+    model: str
+    config: ToolCallingConfig
+    provider: str = ""
+    options: JSON = {}
+    contracted: bool = False
+    simulated: bool = False
+    seed: int = 0
+    extra_attempts: int = 1
+    retry: RetryPolicy = RetryPolicy()
+
+    @property
+    def tools_off(self) -> bool:
+        """Whether the model is for chat only, under these settings."""
+        return self.config.tool_use_mode is ToolUseMode.DISABLED
+
+
+EVAL_DEFAULTS: JSON = {
+    "tool_use_mode": ToolUseMode.ENFORCED,
+    "tool_failure_policy": ToolFailurePolicy.FATAL,
+}
+
+
+def setup_for(  # noqa: PLR0913  # the dimensions of a cell, all but one by keyword
+    model: str,
+    *,
+    strategy: Strategy = "production",
+    provider: str = "openrouter",
+    known_as: str = "",
+    options: Mapping[str, Any] | None = None,
+    overrides: Mapping[str, Any] | None = None,
+    catalog: ModelCatalog | None = None,
+    **settings: Any,
+) -> Setup:
+    """Return the setup of a cell.
+
+    `known_as` is the catalog id whose workarounds apply, when it is not the id that is sent.
+    `overrides` are settings that the presets start from; `settings` are fields of `Setup`.
+    """
+    base = ToolCallingConfig().but(**(EVAL_DEFAULTS | dict(overrides or {})))
+    config = resolve(
+        provider=provider,
+        model=known_as or model,
+        strategy=strategy,
+        catalog=catalog,
+        config=base,
+    )
+    return Setup(
+        model=model, provider=provider, config=config, options=dict(options or {}), **settings
+    )
+
+
+def skip_reason(scenario: Scenario, setup: Setup) -> str:
+    """Say why a scenario cannot apply to a setup; blank when it can."""
+    if scenario.uses_tools and setup.tools_off:
+        return "tools are disabled for this model"
+    return ""
+
+
+def world_id(key: Key, setup: Setup, attempt: int = 1) -> str:
+    """Name the workspace of an attempt, always the same for the same key and seed.
+
+    It does not depend on the strategy: the strategies are compared on the same conversations, and
+    a model must not learn which one it is measured with. Only the simulator is told, behind a
+    tilde that its personas do not read: it must know a retry from another strategy's first try.
+    """
+    cell = key.cell
+    world = digest([cell.model, cell.profile, key.scenario, key.trial, setup.seed, attempt])
+    return f"ws_{world}~{cell.strategy}" if setup.simulated else f"ws_{world}"
+
+
+def is_cancelled(error: BaseException) -> bool:
+    """Whether an error means that somebody cancelled the task, not that its own code raised it."""
+    task = asyncio.current_task()
+    return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
+
+
+class Attempt(msgspec.Struct, frozen=True):
+    """One conversation, held and judged."""
+
+    verdict: Verdict
+    score: Score
+    trace: Trace
+    text: str
+    draft: JSON
+
+
+async def run_trial(
+    key: Key, scenario: Scenario, setup: Setup, client: Client
+) -> tuple[Trial, Trace]:
+    """Run one trial; return its record, and the trace of its last attempt."""
+    started_at, started = time.time(), time.perf_counter()
+    if reason := skip_reason(scenario, setup):
+        skipped = Trial(
+            key=key, status="skipped", category=TOOLS_DISABLED, error=reason, started_at=started_at
+        )
+        return skipped, Trace(())
+    attempts = [await _attempt(key, scenario, setup, client, 1)]
+    while attempts[-1].verdict.transient and len(attempts) <= setup.extra_attempts:
+        attempts.append(await _attempt(key, scenario, setup, client, len(attempts) + 1))
+    elapsed_ms = round((time.perf_counter() - started) * 1000)
+    trial = _record(key, attempts, elapsed_ms, started_at)
+    prompt_hash = scenario.prompt_hash
+    return msgspec.structs.replace(trial, prompt_hash=prompt_hash), attempts[-1].trace
+
+
+async def _attempt(
+    key: Key, scenario: Scenario, setup: Setup, client: Client, number: int
+) -> Attempt:
+    stage = scenario.begin(world_id(key, setup, number))
+    config = scenario.adapted(setup.config, contracted=setup.contracted)
+    runner = _runner(scenario, setup, client, stage)
+    try:
+        result = await stage.play(runner.run)
+    except RunFailed as failure:
+        return _held(stage, failure.result, of_failure(failure), stage.judge(failure.result))
+    except ConfigError:
+        raise  # the caller's mistake: every other trial of the cell would make it again
+    except CRASHES as error:  # a scenario may be a user's own code
+        if is_cancelled(error):
+            raise
+        return Attempt(of_exception(error), Score(), Trace(()), "", stage.draft)
+    score = stage.judge(result)
+    tools_on = scenario.uses_tools and config.tool_use_mode is not ToolUseMode.DISABLED
+    return _held(stage, result, of_answer(result, score, tools_on=tools_on), score)
+
+
+def _held(stage: Stage, result: RunResult, verdict: Verdict, score: Score) -> Attempt:
+    return Attempt(verdict, score, result.trace, result.assistant_text, stage.draft)
+
+
+def _runner(scenario: Scenario, setup: Setup, client: Client, stage: Stage) -> ToolLoopRunner:
+    return ToolLoopRunner(
+        client=client,
+        model=setup.model,
+        registry=stage.registry,
+        executor=stage.executor,
+        config=scenario.adapted(setup.config, contracted=setup.contracted),
+        system=scenario.system,
+        llm_options_defaults=deep_merge(setup.options, scenario.options),
+        retry=setup.retry,
+    )
+
+
+def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: float) -> Trial:
+    last = attempts[-1]
+    traces = [attempt.trace for attempt in attempts]
+    verdict = last.verdict
+    return Trial(
+        key=key,
+        status=verdict.status,
+        category=verdict.category,
+        error=verdict.error,
+        hint=verdict.hint,
+        http_status=verdict.http_status,
+        score=last.score,
+        first_ok=attempts[0].verdict.status == "passed",
+        attempts=len(attempts),
+        elapsed_ms=elapsed_ms,
+        started_at=started_at,
+        requests=tuple(served for trace in traces for served in served_in(trace)),
+        usage=sum(map(usage_of, traces), Usage()),
+        assistant_text=shortened(last.text, _MAX_TEXT),
+        draft=_brief(last.draft),
+        fired=tuple(name for trace in traces for name in _fired(trace)),
+        retries=sum(isinstance(event, RequestRetried) for trace in traces for event in trace),
+        false_finals=sum(map(_false_finals, traces)),
+    )
+
+
+def _replies(trace: Trace) -> Iterable[RequestEnded]:
+    return (event for event in trace if isinstance(event, RequestEnded))
+
+
+def served_in(trace: Trace) -> tuple[Served, ...]:
+    """List the requests of a trace that were answered, as they were served."""
+    return tuple(
+        Served(
+            turn=event.turn,
+            latency_ms=event.elapsed_ms,
+            attempt=event.attempt,
+            finish_reason=event.reply.finish_reason or "",
+            provider=event.reply.provider or "",
+            model=event.reply.model or "",
+            generation_id=event.reply.response_id or "",
+            cost=event.reply.usage.cost if event.reply.usage else None,
+            build=_build(event.body),
+        )
+        for event in _replies(trace)
+    )
+
+
+def _build(body: Any) -> str:
+    """Return what a reply says of the server that wrote it, such as llama.cpp's build."""
+    match body:
+        case {"system_fingerprint": str(build)}:
+            return shortened(build.strip(), _MAX_BUILD)
+        case _:
+            return ""
+
+
+def _false_finals(trace: Trace) -> int:
+    ends = (event for event in trace if isinstance(event, RunEnded | RunStopped))
+    return sum(event.false_finals for event in ends)
+
+
+def _fired(trace: Trace) -> Iterable[str]:
+    return (name for event in _replies(trace) for name in event.reply.fired)
+
+
+def _brief(draft: JSON) -> JSON:
+    """Keep a record small: long texts of the state are cut."""
+    return {
+        key: shortened(value, _KEPT_CHARS) if isinstance(value, str) else value
+        for key, value in draft.items()
+    }

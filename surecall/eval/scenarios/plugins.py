@@ -1,0 +1,304 @@
+"""Scenarios that users bring along: Python files, installed packages, and recorded requests.
+
+    path.py          every @scenario in the file
+    path.py::name    one of them
+    folder/          every *.py and *.jsonl file in it
+    log.jsonl        one line = the full body of a request, perhaps with an `expect` beside it
+
+A recorded request is sent once. It is judged as the verifiers of vendors do: the calls in the
+reply must fit the schemas of their tools, and `expect` may say whether there should be any:
+
+    {"messages": […], "tools": […], "expect": {"tool_call": true, "tools": ["state_get"]}}
+"""
+
+import importlib.metadata
+import importlib.util
+import sys
+import traceback
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+
+from surecall.core.outcome import RunFailed, RunResult
+from surecall.core.state import Run
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.scenario import (
+    RESERVED,
+    Ask,
+    Executor,
+    Scenario,
+    check_id,
+    digest,
+    select_scenarios,
+)
+from surecall.eval.storage.trial import Score
+from surecall.tools.registry import ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode
+from surecall.values.family import unknown
+from surecall.values.types import JSON, ToolCall
+from surecall.wire.messages import RESERVED_OPTIONS, text_of
+
+GROUP: Final = "surecall.scenarios"
+_PYTHON, _LINES, _PART = ".py", ".jsonl", "::"
+_SHOWN = 120
+# A file that ends the program would end it silently, and with success.
+_CRASHES = (Exception, SystemExit)
+# Not options: what the runner or this module owns.
+_OWNED = RESERVED_OPTIONS | {"id", "expect", "tags"}
+
+
+def choose(expression: str, more: Iterable[Scenario] = ()) -> tuple[Scenario, ...]:
+    """Return the scenarios that an expression picks; it may mix names, groups and files.
+
+    Without any name in it, the files alone are meant; blank means the default group.
+    """
+    tokens = [token for part in expression.split(",") if (token := part.strip())]
+    files = [token for token in tokens if is_file(token)]
+    names = [token for token in tokens if not is_file(token)]
+    loaded = tuple(scenario for token in files for scenario in load(token))
+    known = (*SCENARIOS, *more)
+    named = select_scenarios(",".join(names), known) if names or not files else ()
+    chosen = (*named, *loaded)
+    _check_ids(chosen)
+    return chosen
+
+
+def is_file(token: str) -> bool:
+    """Whether a token of an expression means a file or a folder."""
+    path = token.partition(_PART)[0]
+    return path.endswith((_PYTHON, _LINES)) or "/" in path
+
+
+def load(token: str) -> tuple[Scenario, ...]:
+    """Load the scenarios of a file, of a folder, or the one that `file::name` means."""
+    location, part, name = token.partition(_PART)
+    path = Path(location)
+    if path.is_dir():
+        found = [item for file in _files_in(path) for item in _load_file(file)]
+    elif path.is_file():
+        found = list(_load_file(path))
+    else:
+        raise ConfigError(f"there is no scenario file {location!r}")
+    if not part:
+        return tuple(found)
+    chosen = tuple(item for item in found if item.id == name)
+    if not chosen:
+        known = [item.id for item in found]
+        raise ConfigError(f"{location}: {unknown('scenario', name, known)}")
+    return chosen
+
+
+def installed() -> tuple[Scenario, ...]:
+    """Load the scenarios that installed packages offer."""
+    found: list[Scenario] = []
+    for entry in importlib.metadata.entry_points(group=GROUP):
+        try:
+            loaded = entry.load()
+        except _CRASHES as error:
+            raise ConfigError(f"entry point {entry.name!r} of {GROUP}: {_said(error)}") from error
+        offered = _scenarios_in(loaded)
+        if not offered:
+            raise ConfigError(f"entry point {entry.name!r} of {GROUP} offers no scenario")
+        _check_own(offered, f"entry point {entry.name!r} of {GROUP}")
+        found += offered
+    _check_ids(found)
+    return tuple(found)
+
+
+def _files_in(folder: Path) -> list[Path]:
+    files = sorted(file for file in folder.iterdir() if file.suffix in {_PYTHON, _LINES})
+    return [file for file in files if not file.name.startswith(("_", "."))]
+
+
+def _load_file(path: Path) -> Sequence[Scenario]:
+    found = _recorded(path) if path.suffix == _LINES else _scenarios_in(_module(path))
+    if not found:
+        raise ConfigError(f"{path}: there is no scenario in it")
+    _check_own(found, str(path))
+    return found
+
+
+def _module(path: Path) -> ModuleType:
+    """Run a Python file as a module of its own; what goes wrong is told with file and line."""
+    name = f"surecall_scenarios_{path.stem}_{digest(str(path.resolve()))}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ConfigError(f"{path}: not a Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    try:
+        spec.loader.exec_module(module)
+    except SyntaxError as error:
+        raise ConfigError(f"{path}:{error.lineno or 0}: {error.msg}") from error
+    except _CRASHES as error:
+        raise ConfigError(f"{path}:{_line_in(path, error)}: {_said(error)}") from error
+    return module
+
+
+def _line_in(path: Path, error: BaseException) -> int:
+    """Return the last line of the file itself that led to an error."""
+    frames = traceback.extract_tb(error.__traceback__)
+    # Python names a file by its whole path, however it was asked for.
+    lines = [frame.lineno for frame in frames if Path(frame.filename) == path.absolute()]
+    return (lines[-1] if lines else 0) or 0
+
+
+def _said(error: BaseException) -> str:
+    return str(error) if isinstance(error, ConfigError) else f"{type(error).__name__}: {error}"
+
+
+def _scenarios_in(loaded: Any) -> list[Scenario]:
+    """Find scenarios: one, several, or those that a module defines."""
+    if isinstance(loaded, Scenario):
+        return [loaded]
+    items = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
+    if not isinstance(items, Iterable):
+        return []
+    found = (item for item in items if isinstance(item, Scenario))
+    # A scenario may stand under several names in one module.
+    return list({id(item): item for item in found}.values())
+
+
+def _check_own(scenarios: Iterable[Scenario], place: str) -> None:
+    """Refuse the id of the control, also in a scenario that was made without the decorator."""
+    for one in scenarios:
+        if one.is_control:
+            raise ConfigError(f"{place}: {RESERVED}")
+
+
+def _check_ids(scenarios: Iterable[Scenario]) -> None:
+    seen: set[str] = set()
+    for one in scenarios:
+        if one.id in seen:
+            raise ConfigError(f"two scenarios are called {one.id!r}")
+        seen.add(one.id)
+
+
+# Recorded requests.
+
+
+class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a recorded request should lead to; nothing is asked where nothing is said."""
+
+    tool_call: bool | None = None
+    tools: tuple[str, ...] = ()
+    text: str | None = None
+
+
+class Recorded(msgspec.Struct, frozen=True):
+    """One line of a file of requests."""
+
+    messages: list[JSON]
+    tools: list[JSON] = []
+    tool_choice: str | JSON | None = None
+    id: str = ""
+    tags: tuple[str, ...] = ()
+    expect: Expected = Expected()
+
+
+async def _nothing(_name: str, _arguments: JSON) -> JSON:
+    return {}
+
+
+class RecordedStage:
+    """One attempt at a recorded request: it is sent once, and its tools do nothing."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self.registry = ToolRegistry(recorded.tools)
+        self.executor: Executor | None = _nothing
+        self.draft: JSON = {}
+        self._recorded = recorded
+
+    async def play(self, ask: Ask) -> RunResult:
+        """Send the request; a reply with calls ends it as well as one without."""
+        try:
+            return await ask(history=_conversation(self._recorded))
+        except RunFailed as failure:
+            if failure.code is not ErrorCode.MAX_TURNS_EXCEEDED:
+                raise
+            return failure.result
+
+    def judge(self, result: RunResult) -> Score:
+        """Judge the calls by their schemas, then by what was expected."""
+        expected, calls = self._recorded.expect, _calls(result.run)
+        invalid = [reason for call in calls if (reason := _objection(call))]
+        missed = [f"{name} was not called" for name in expected.tools if name not in _names(calls)]
+        if expected.tool_call is not None and expected.tool_call is not bool(calls):
+            missed.append("no tool was called" if expected.tool_call else "a tool was called")
+        text = None if expected.text is None else expected.text in result.assistant_text
+        wrong = (
+            [f"the answer does not contain {expected.text!r:.{_SHOWN}}"] if text is False else []
+        )
+        return Score(
+            process=not invalid and not missed,
+            final=text,
+            reasons=(*invalid, *missed, *wrong),
+            facts={"tool_call": bool(calls), "schema_valid": not invalid},
+        )
+
+
+def _calls(run: Run) -> list[ToolCall]:
+    return [call for message in run.said for call in (*message.calls, *message.dropped)]
+
+
+def _names(calls: Iterable[ToolCall]) -> set[str]:
+    return {call.name for call in calls}
+
+
+def _objection(call: ToolCall) -> str:
+    # One call too many for the settings of the cell is no fault of its arguments.
+    if call.problem is None or call.ignored:
+        return ""
+    return f"{call.name[:_SHOWN]}: {call.problem.code}: {call.problem.message[:_SHOWN]}"
+
+
+def _conversation(recorded: Recorded) -> list[JSON]:
+    """Return the messages but the leading system text, which the runner sends by itself."""
+    first = recorded.messages[0]
+    return recorded.messages[1:] if first.get("role") == "system" else recorded.messages
+
+
+def _recorded(path: Path) -> list[Scenario]:
+    found: dict[str, Scenario] = {}
+    # Only a line feed ends a line: JSON may hold the other separators as they are.
+    for number, line in enumerate(path.read_bytes().split(b"\n"), start=1):
+        if line.strip():
+            try:
+                one = _of_line(line.decode().strip(), f"{path.stem}_{number:03}")
+                _check_ids((*found.values(), one))
+            except RecursionError:
+                raise ConfigError(f"{path}:{number}: nested too deeply") from None
+            except (ConfigError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+                raise ConfigError(f"{path}:{number}: {error}") from None
+            found[one.id] = one
+    return list(found.values())
+
+
+def _of_line(line: str, default_id: str) -> Scenario:
+    body = msgspec.json.decode(line, type=dict[str, Any])
+    recorded = msgspec.convert(body, Recorded)
+    if not recorded.messages:
+        raise ConfigError("messages is empty")
+    if "response_format" in body:
+        raise ConfigError("response_format cannot be sent from a recorded request")
+    scenario_id = recorded.id or default_id
+    check_id(scenario_id)
+    RecordedStage(recorded)  # a tool that cannot be offered is found now
+    first = recorded.messages[0]
+    config: JSON = {"tool_use_mode": "relaxed" if recorded.tools else "disabled", "max_turns": 1}
+    if recorded.tools and recorded.tool_choice is not None:
+        config["tool_choice"] = recorded.tool_choice
+    return Scenario(
+        id=scenario_id,
+        summary="a recorded request",
+        begin=lambda _: RecordedStage(recorded),
+        tags=recorded.tags,
+        system=text_of(first.get("content")) if first.get("role") == "system" else "",
+        config=config,
+        options={key: body[key] for key in body if key not in _OWNED},
+        uses_tools=bool(recorded.tools),
+        source=line,
+    )

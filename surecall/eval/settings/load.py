@@ -1,0 +1,245 @@
+"""The effective settings of an evaluation, and where each of them came from.
+
+    flag  >  SURECALL_*  >  OPENROUTER_*  >  surecall.toml or [tool.surecall]  >  preset  >  default
+
+Everything is passed in, nothing is looked up here. A blank variable says nothing. A value that
+cannot be meant is an error that names its place; a variable that nobody knows is a warning.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from difflib import get_close_matches
+from typing import Any, Final
+
+import msgspec
+
+from surecall.eval.settings.endpoint import address_of, is_openrouter
+from surecall.eval.settings.fields import FIELDS, OWN, ROUTER, Field, Settings
+from surecall.eval.settings.parse import SIMULATOR, parse_dotenv
+from surecall.values.errors import ConfigError
+from surecall.values.family import canonical, unknown
+from surecall.values.types import JSON
+
+DEFAULT: Final = "default"
+FULL: Final = "full"
+SAMPLING: Final = ("temperature", "top_p", "top_k", "min_p")
+
+_FULL_PRESET: Final[JSON] = {
+    "trials": 10,
+    "model_filter": "all",
+    "sampling_profile_filter": "default,recommended,conversation,creative,tool_calling",
+    "scenarios": "all",
+    "strategy_filter": "raw,baseline,production",
+}
+_OFF: Final = frozenset({"", "0", "off", "false", "no", "none"})
+_LANGUAGE: Final = frozenset(
+    f"{ROUTER}LANGUAGE_POLICY_{what}" for what in ("FILTER", "MATRIX", "STRICT")
+)
+_ADAPTER: Final = f"{ROUTER}HTTP_ADAPTER"
+_COMPARED: Final = 64
+_KNOWN: Final = {name for field in FIELDS.values() for name in field.variables}
+
+
+class Effective(msgspec.Struct, frozen=True):
+    """Settings, the source of each, and what the user should be told about them."""
+
+    settings: Settings
+    sources: dict[str, str]
+    warnings: tuple[str, ...] = ()
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """A value as somebody wrote it. Of two, the one of lower rank counts."""
+
+    value: Any
+    source: str
+    rank: int
+
+
+def load(
+    flags: Mapping[str, Any],
+    environ: Mapping[str, str],
+    toml_text: str | None = None,
+    pyproject_text: str | None = None,
+    dotenv_text: str = "",
+) -> Effective:
+    """Settle every setting. `flags` are by setting's name; None and () mean: not given."""
+    variables = {
+        name: (value, f"{name} in .env") for name, value in parse_dotenv(dotenv_text).items()
+    }
+    variables |= {name: (value, name) for name, value in environ.items()}
+    warnings = list(_remarks({name: value for name, (value, _) in variables.items()}))
+    layers = (
+        _given_flags(flags),
+        _given_variables(variables, lambda field: field.own_variable),
+        _given_variables(variables, lambda field: field.router_variable),
+        _given_in_file(toml_text, pyproject_text),
+    )
+    found: dict[str, _Found] = {}
+    for rank, layer in reversed(tuple(enumerate(layers))):
+        found |= {name: _Found(value, source, rank) for name, value, source in layer}
+    values = {name: _parsed(FIELDS[name], each) for name, each in found.items()}
+    sources = dict.fromkeys(FIELDS, DEFAULT) | {name: each.source for name, each in found.items()}
+    ranks = {name: each.rank for name, each in found.items()}
+    _settle_sampling(values, sources, ranks)
+    _settle_matrix(values, sources, ranks)
+    warnings += _settle_key(values, sources)
+    warnings += _settle_preset(values, sources)
+    return Effective(Settings(**values), sources, tuple(warnings))
+
+
+def public(settings: Settings) -> JSON:
+    """Return all settings as plain data, without the key."""
+    plain: JSON = msgspec.to_builtins(msgspec.structs.replace(settings, api_key=None))
+    del plain["api_key"]
+    return plain
+
+
+def identity(settings: Settings) -> JSON:
+    """Return the settings that change what a trial comes to: what a resumed run must share."""
+    shaping = {name: value for name, value in public(settings).items() if FIELDS[name].shapes}
+    return shaping | {"base_url": address_of(settings)}
+
+
+def llm_options(settings: Settings) -> JSON:
+    """Return the options to lay over a profile; a setting of its own beats the JSON."""
+    single = {name: getattr(settings, name) for name in SAMPLING}
+    named = {name: value for name, value in single.items() if value is not None}
+    return settings.llm_options_defaults | named
+
+
+Given = Iterator[tuple[str, Any, str]]
+
+
+def _given_flags(flags: Mapping[str, Any]) -> Given:
+    for name, value in flags.items():
+        if name not in FIELDS or not FIELDS[name].flags:
+            raise ConfigError(unknown("flag", name, (name for name in FIELDS if name != "api_key")))
+        if value is not None and value != ():
+            yield name, value, FIELDS[name].flags[-1]
+
+
+def _given_variables(
+    variables: Mapping[str, tuple[str, str]], named: Callable[[Field], str]
+) -> Given:
+    for field in FIELDS.values():
+        value, source = variables.get(named(field), ("", ""))
+        if source and (value.strip() or field.blank):
+            yield field.name, value, source
+
+
+def _given_in_file(toml_text: str | None, pyproject_text: str | None) -> Given:
+    if toml_text is not None:
+        place, table = "surecall.toml", _toml("surecall.toml", toml_text)
+    else:
+        place = "[tool.surecall] in pyproject.toml"
+        tools = _toml("pyproject.toml", pyproject_text or "").get("tool", {})
+        table = tools.get("surecall", {}) if isinstance(tools, dict) else {}
+    if not isinstance(table, dict):
+        raise ConfigError(f"{place}: must be a table of settings")
+    for written, value in table.items():
+        name = canonical(written)
+        if name == "api_key":
+            raise ConfigError(
+                f"{place}: the key does not belong in a file that is shared; "
+                f"put {OWN}API_KEY into the environment or into .env"
+            )
+        if name not in FIELDS:
+            raise ConfigError(f"{place}: {unknown('setting', written, FIELDS)}")
+        if value != "" or FIELDS[name].blank:
+            yield name, value, f"{place}: {written}"
+
+
+def _toml(place: str, text: str) -> JSON:
+    # Loaded on demand: it costs milliseconds that `--help` should not pay.
+    import tomllib  # noqa: PLC0415 - see above
+
+    try:
+        return tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise ConfigError(f"{place}: not valid TOML: {problem}") from problem
+
+
+def _parsed(field: Field, found: _Found) -> Any:
+    try:
+        return field.parse(found.value)
+    except ConfigError as problem:
+        # Not chained: the first error may hold the value, and that may be a key.
+        raise ConfigError(f"{found.source}: {problem}") from None
+
+
+def _settle_sampling(values: JSON, sources: dict[str, str], ranks: dict[str, int]) -> None:
+    """Drop a single value that a stronger place overrides inside its JSON."""
+    for name in SAMPLING:
+        inside = name in values.get("llm_options_defaults", {})
+        if inside and name in values and ranks["llm_options_defaults"] < ranks[name]:
+            del values[name]
+            sources[name] = sources["llm_options_defaults"]
+
+
+def _settle_matrix(values: JSON, sources: dict[str, str], ranks: dict[str, int]) -> None:
+    """Let the matrix override the filter, unless the filter comes from a stronger place."""
+    stronger = "strategy_filter" in ranks and ranks["strategy_filter"] < ranks.get(
+        "strategy_matrix", -1
+    )
+    if values.get("strategy_matrix") and stronger:
+        values["strategy_matrix"] = False
+        sources["strategy_matrix"] = sources["strategy_filter"]
+
+
+def _settle_key(values: JSON, sources: dict[str, str]) -> list[str]:
+    """Leave OpenRouter's key out where the address is somebody else's; return what to tell."""
+    source, base_url = sources["api_key"], values.get("base_url", "")
+    at_home = base_url in {"", SIMULATOR} or is_openrouter(base_url)
+    if at_home or not source.startswith(ROUTER):
+        return []
+    del values["api_key"]
+    sources["api_key"] = DEFAULT
+    told = (
+        f"{source} is not sent to another address ({sources['base_url']}); "
+        f"if a key is needed there, set {OWN}API_KEY"
+    )
+    return [told]
+
+
+def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:
+    """Fill in what the preset says where nothing else did; return what must be told."""
+    if not (values.get("full") or values.get("eval_preset")):
+        return []
+    asked = sources["eval_preset"] if values.get("eval_preset") else sources["full"]
+    label = f"preset {FULL} ({asked})"
+    values.update(full=True, eval_preset=FULL)
+    for name, value in _FULL_PRESET.items():
+        if name not in values:
+            values[name], sources[name] = value, label
+    if not values.get("strategy_matrix"):
+        return []
+    told = f"{sources['strategy_matrix']} has no effect beside the preset {FULL}"
+    values["strategy_matrix"], sources["strategy_matrix"] = False, label
+    return [told]
+
+
+def _remarks(variables: Mapping[str, str]) -> Iterator[str]:
+    """Tell what is not understood; refuse what would change the result if it were."""
+    for name, value in variables.items():
+        if name in _LANGUAGE:
+            if canonical(value) not in _OFF:
+                raise ConfigError(
+                    f"{name} is not supported: the language of answers is not measured; unset it"
+                )
+        elif name == _ADAPTER:
+            if value.strip():
+                yield f"{name} has no effect: there is only one HTTP client"
+        elif name.startswith((OWN, ROUTER)) and name not in _KNOWN:
+            yield f"{name} is not a setting{_meant(name)}"
+
+
+def _meant(name: str) -> str:
+    """Guess the variable that was meant, by what follows the prefix."""
+    prefix = OWN if name.startswith(OWN) else ROUTER
+    endings = {field.suffix: field for field in FIELDS.values()}
+    near = get_close_matches(name.removeprefix(prefix)[:_COMPARED], endings, n=1)
+    if not near:
+        return ""
+    field = endings[near[0]]
+    same = prefix + field.suffix
+    return f'; did you mean "{same if same in _KNOWN else field.own_variable}"?'

@@ -1,0 +1,366 @@
+"""The store: what the trials of a run came to. Its SQLite file is the only truth about them.
+
+A trial is committed when it ends, so a kill loses at most the trials in flight. Commits go to the
+write-ahead log without waiting for the disk (`synchronous=NORMAL`): the death of the process loses
+nothing, and a power cut at most the last seconds, which the next command runs again; the file
+stays sound. Waiting would stop the event loop for milliseconds in every commit, and would spoil
+the latencies that are being measured.
+"""
+
+import hashlib
+import sqlite3
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Self
+
+import msgspec
+
+from surecall.eval.storage import database as db
+from surecall.eval.storage.run_directories import (
+    DATABASE,
+    LATEST,
+    StoreError,
+    find_run,
+    lock,
+    new_run,
+    opening,
+    point_to,
+    runs,
+    unlock,
+    utc_now,
+)
+from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.runtime.trace import Redactor, Secrets
+from surecall.values.types import JSON
+from surecall.wire.messages import encode
+
+__all__ = [
+    "Invocation",
+    "Meta",
+    "Store",
+    "StoreError",
+    "digest",
+    "merge",
+    "open_for_reading",
+    "open_or_resume",
+]
+
+# On traces, level 1 is as small as level 6 within a few percent, and faster.
+_COMPRESSION: Final = 1
+_DECODER: Final = msgspec.json.Decoder(Trial)
+
+
+class Invocation(msgspec.Struct, frozen=True, kw_only=True):
+    """One command that wrote into a run. `started` is filled in by the store."""
+
+    command: tuple[str, ...] = ()
+    code: str = ""
+    config: JSON = {}
+    started: str = ""
+
+    @property
+    def config_hash(self) -> str:
+        """What tells two configurations apart at a glance."""
+        return digest(self.config)
+
+
+class Meta(msgspec.Struct, frozen=True):
+    """What a run is: what its results depend on, and the commands that made it, oldest first."""
+
+    identity: JSON
+    invocations: tuple[Invocation, ...]
+
+    @property
+    def created(self) -> str:
+        """When the run began: UTC, ISO 8601."""
+        return self.invocations[0].started
+
+    @property
+    def latest(self) -> Invocation:
+        """The command that wrote last."""
+        return self.invocations[-1]
+
+
+class Store:
+    """One run's results. Made by `open_or_resume` (to write) or `open_for_reading`."""
+
+    def __init__(
+        self,
+        directory: Path,
+        connection: sqlite3.Connection,
+        held: sqlite3.Connection | None = None,
+        redactor: Redactor | None = None,
+    ) -> None:
+        self.directory = directory
+        self._path = directory / DATABASE
+        self._connection = connection
+        self._held = held
+        self._redactor = redactor or Redactor()
+        # Older runs that were passed over in the search for this one.
+        self.unreadable: tuple[Path, ...] = ()
+
+    def add(self, trial: Trial, trace: bytes | None = None) -> None:
+        """Record a finished trial and its events as JSON lines, without the secrets in them.
+
+        When this returns, a kill can no longer lose it. A trial is recorded once: only one that
+        the infrastructure spoiled gives way to another result, and such a one replaces no other.
+        """
+        record = self._record(trial)
+        lines = None if trace is None else zlib.compress(self._cleaned(trace), _COMPRESSION)
+        with db.explained(self._path), db.transaction(self._connection):
+            self._put(trial, record, lines)
+
+    def absorb(self, packed: Iterable[tuple[Trial, bytes | None]]) -> int:
+        """Add what `packed` of other stores gives, all or nothing; return how many are new."""
+        before = len(self)
+        with db.explained(self._path), db.transaction(self._connection):
+            for trial, lines in packed:
+                self._put(trial, self._record(trial), lines)
+        return len(self) - before
+
+    def sign(self, identity: Mapping[str, Any], invocation: Invocation) -> None:
+        """Note a command that is about to write; the first one also makes the tables."""
+        clean = self._redactor.value
+        row = (
+            utc_now().isoformat(timespec="milliseconds"),
+            encode(clean(dict(identity))).decode(),
+            digest(identity),
+            encode(clean(invocation.config)).decode(),
+            invocation.config_hash,
+            invocation.code,
+            encode(clean(invocation.command)).decode(),
+        )
+        with db.explained(self._path), db.transaction(self._connection):
+            if not db.checked_version(self._connection, self._path):
+                db.make_tables(self._connection)
+            self._connection.execute(db.INSERT_META, row)
+
+    def done_keys(self, *, infra: bool = True) -> set[Key]:
+        """Return the keys of all recorded trials; with `infra=False`, without the spoiled ones."""
+        with db.explained(self._path):
+            rows = self._connection.execute(db.SELECT_KEYS).fetchall()
+        return {
+            Key(Cell(model, profile, strategy), scenario, trial)
+            for model, profile, strategy, scenario, trial, status in rows
+            if infra or status != "infra"
+        }
+
+    def trials(self) -> Iterator[Trial]:
+        """Read all trials in the order of their keys, as they are now, one at a time."""
+        for (record,) in self._rows(db.SELECT_RECORDS):
+            yield self._decoded(record)
+
+    def packed(self) -> Iterator[tuple[Trial, bytes | None]]:
+        """Read all trials with their traces, compressed, as `absorb` takes them."""
+        for record, lines in self._rows(db.SELECT_PACKED):
+            yield self._decoded(record), lines
+
+    def trace(self, key: Key) -> bytes | None:
+        """Return the events of a trial as JSON lines, if any were recorded."""
+        with db.explained(self._path):
+            row = self._connection.execute(db.SELECT_TRACE, _columns(key)).fetchone()
+        try:
+            return None if row is None else zlib.decompress(row[0])
+        except zlib.error as error:
+            raise StoreError(db.DAMAGED.format(path=self._path, error=error)) from error
+
+    def __len__(self) -> int:
+        """Count the recorded trials."""
+        with db.explained(self._path):
+            (count,) = self._connection.execute(db.COUNT).fetchone()
+        return int(count)
+
+    @property
+    def meta(self) -> Meta:
+        """What the run is, and which commands made it."""
+        with db.explained(self._path):
+            rows = self._connection.execute(db.SELECT_META).fetchall()
+        read = msgspec.json.decode
+        return Meta(
+            read(rows[0][0]),
+            tuple(
+                Invocation(command=tuple(read(command)), code=code, config=read(config), started=at)
+                for _, command, code, config, at in rows
+            ),
+        )
+
+    def close(self) -> None:
+        """Put everything into the one file, and let others write."""
+        held, self._held = self._held, None
+        if held is not None:
+            db.settle(self._connection)
+        self._connection.close()
+        if held is not None:
+            unlock(self.directory, held)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
+        # A connection of its own reads one state of the file, whatever is added meanwhile.
+        with db.explained(self._path), closing(db.connect_reader(self._path)) as connection:
+            yield from connection.execute(query)
+
+    def _put(self, trial: Trial, record: str, lines: bytes | None) -> None:
+        """Add or replace one trial, inside a transaction."""
+        execute, columns = self._connection.execute, _columns(trial.key)
+        outcome = (trial.status, trial.category, trial.elapsed_ms, record)
+        row = execute(db.SELECT_ONE, columns).fetchone()
+        if row is None:
+            number = execute(db.INSERT_TRIAL, columns + outcome).lastrowid
+        elif row[1] == "infra":
+            number = row[0]
+            execute(db.UPDATE_TRIAL, (*outcome, number))
+            execute(db.DELETE_TRACE, (number,))
+        elif trial.status == "infra" or self._is_same(row[2], record):
+            return
+        else:
+            named = " ".join(map(str, columns))
+            raise StoreError(f"{self._path} holds another result of the same trial: {named}")
+        if lines is not None:
+            execute(db.INSERT_TRACE, (number, lines))
+
+    def _record(self, trial: Trial) -> str:
+        plain = msgspec.to_builtins(trial)
+        line = encode(plain)
+        if self._redactor.suspects(line):
+            # The key stays as it is: it says which trial this is.
+            line = encode(self._redactor.value(plain) | {"key": plain["key"]})
+        return line.decode()
+
+    def _cleaned(self, trace: bytes) -> bytes:
+        if not self._redactor.suspects(trace):
+            return trace
+        events = (msgspec.json.decode(line) for line in trace.split(b"\n") if line.strip())
+        return b"".join(encode(self._redactor.value(event)) + b"\n" for event in events)
+
+    def _is_same(self, known: str, record: str) -> bool:
+        # A record that an earlier version wrote may lack a field; its value is then the default.
+        return known == record or self._decoded(known) == self._decoded(record)
+
+    def _decoded(self, record: str) -> Trial:
+        try:
+            return _DECODER.decode(record)
+        except ValueError as error:
+            raise StoreError(db.DAMAGED.format(path=self._path, error=error)) from error
+
+
+def open_or_resume(
+    base: Path,
+    identity: Mapping[str, Any],
+    invocation: Invocation | None = None,
+    *,
+    fresh: bool = False,
+    secrets: Secrets = (),
+) -> Store:
+    """Open the newest run with this identity to add to it, or begin one.
+
+    `identity` holds whatever makes results comparable: the endpoint, the seed, the prompts, the
+    settings that change what a trial comes to. How many trials, which models and how many at once
+    do not belong there: a run can be topped up. Of `secrets`, nothing reaches the disk. An old run
+    that cannot be read is passed over (`Store.unreadable`); the run that was written last is not,
+    because it may well be the one that is meant.
+    """
+    with opening(base):
+        found, unreadable = (None, ()) if fresh else _resumable(base, digest(identity))
+        directory = found or new_run(base, utc_now())
+        store = _open_for_writing(directory, Redactor(secrets))
+        store.unreadable = unreadable
+        try:
+            store.sign(identity, invocation or Invocation())
+            point_to(base, directory)
+        except BaseException:
+            store.close()
+            raise
+    return store
+
+
+def open_for_reading(directory: Path) -> Store:
+    """Open a run, also one that is being written."""
+    path = directory / DATABASE
+    with db.explained(path):
+        connection = db.connect_reader(path)
+        try:
+            version = db.checked_version(connection, path)
+        except BaseException:
+            connection.close()
+            raise
+    if not version:
+        connection.close()
+        raise StoreError(f"{path} holds no run")
+    return Store(directory, connection)
+
+
+def merge(stores: Iterable[Store], into: Store) -> int:
+    """Add the trials of other runs of the same identity, all or none; return how many are new.
+
+    A trial that several hold must have come to the same; one that the infrastructure spoiled
+    gives way to any other.
+    """
+    others = list(stores)
+    for other in others:
+        if other.meta.identity != into.meta.identity:
+            raise StoreError(
+                f"{other.directory} and {into.directory} were made with different settings; their "
+                "results cannot be put together"
+            )
+    return into.absorb(row for other in others for row in other.packed())
+
+
+def digest(value: Mapping[str, Any]) -> str:
+    """Return a hash of a JSON object; the order of its keys does not count."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+def _resumable(base: Path, identity_hash: str) -> tuple[Path | None, tuple[Path, ...]]:
+    """Find the newest run of an identity; list those that could not be read on the way."""
+    unreadable: list[Path] = []
+    for directory in runs(base):
+        try:
+            if _identity_in(directory / DATABASE) == (identity_hash,):
+                return directory, tuple(unreadable)
+        except StoreError:
+            if directory == _last_written(base):
+                raise
+            unreadable.append(directory)
+    return None, tuple(unreadable)
+
+
+def _identity_in(path: Path) -> Any:
+    with db.explained(path), closing(db.connect_reader(path)) as connection:
+        if not db.checked_version(connection, path):
+            return None
+        return connection.execute(db.SELECT_IDENTITY).fetchone()
+
+
+def _last_written(base: Path) -> Path | None:
+    try:
+        return find_run(base, LATEST)
+    except StoreError:
+        return None
+
+
+def _open_for_writing(directory: Path, redactor: Redactor) -> Store:
+    held = lock(directory)
+    try:
+        with db.explained(directory / DATABASE):
+            connection = db.connect_writer(directory / DATABASE)
+    except BaseException:
+        unlock(directory, held)
+        raise
+    return Store(directory, connection, held, redactor)
+
+
+def _columns(key: Key) -> tuple[str, str, str, str, int]:
+    return (key.cell.model, key.cell.profile, key.cell.strategy, key.scenario, key.trial)

@@ -1,0 +1,1 @@
+"""Readers of text that a model wrote: never raise, never guess."""

@@ -1,0 +1,230 @@
+"""ToolDispatcher: answers calls. The only place where an application's tools run.
+
+    call ─ has a problem? ─► refusal
+         └ policy ─► handler or executor, with a timeout ─► envelope ─► transforms, size guard
+
+What a handler raises is told to the model without its internals; the trace keeps them.
+"""
+
+import asyncio
+import functools
+import inspect
+import json
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any, Literal, Protocol, TypeAlias
+
+import msgspec
+
+from surecall.core.pipeline import judge_call
+from surecall.core.tool_results import failed, refusal, seal, success
+from surecall.runtime.thread_pool import Threads
+from surecall.settings.config import ToolCallingConfig
+from surecall.tools.registry import Toolbox, ToolDefinition, is_async_callable
+from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
+from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
+from surecall.wire.messages import scrub
+
+MAX_MESSAGE = 500
+MAX_DETAIL = 2_000
+# These are ValueErrors by descent only; their words are not for the model.
+_NOT_ABOUT_ARGUMENTS = (UnicodeError, json.JSONDecodeError, SurecallError)
+Executor: TypeAlias = Callable[..., Any]
+Work: TypeAlias = functools.partial[Any]
+
+
+class Decision(msgspec.Struct, frozen=True):
+    """What a tool policy says about one call."""
+
+    outcome: Literal["allow", "deny", "confirm"]
+    reason: str = ""
+
+
+class ToolPolicy(Protocol):
+    """An application's say over tools: which are shown, and which calls may run."""
+
+    def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
+        """Whether the model may see a tool at all in this run."""
+
+    def authorize(
+        self, call: ToolCall, context: Mapping[str, Any]
+    ) -> Decision | Awaitable[Decision]:
+        """Whether one call may run."""
+
+
+class PolicyBroken(SurecallError):
+    """A tool policy raised, and the config wants that to end the run."""
+
+
+class ToolDispatcher:
+    """Runs tools for one registry and one config."""
+
+    def __init__(  # collaborators, all but two by keyword
+        self,
+        toolbox: Toolbox,
+        config: ToolCallingConfig,
+        *,
+        executor: Executor | None = None,
+        policy: ToolPolicy | None = None,
+        context: Mapping[str, Any] | None = None,
+        threads: Threads | None = None,
+    ) -> None:
+        self._toolbox = toolbox
+        self._config = config
+        self._executor = executor
+        self._wants_id = executor is not None and accepts_call_id(executor)
+        self._policy = policy
+        self._context = context or {}
+        self._threads = threads or Threads()
+        self.on_policy_error: Callable[[Exception, ToolCall], None] = lambda _error, _call: None
+
+    def is_serial(self, call: ToolCall) -> bool:
+        """Whether a call must not run beside another one of its kind."""
+        tool = self._toolbox.resolve(call.name)
+        return tool is not None and tool.serial
+
+    async def execute(self, name: str, arguments: Any, tool_call_id: str = "") -> ToolResult:
+        """Answer a call that has not been judged yet: any name, any arguments."""
+        call = judge_call(name.strip(), arguments, self._config, self._toolbox)
+        return await self.answer(msgspec.structs.replace(call, id=tool_call_id))
+
+    async def answer(self, call: ToolCall, longest_s: float | None = None) -> ToolResult:
+        """Answer a judged call, within its timeout and within `longest_s`."""
+        started = time.perf_counter()
+        envelope, executed, detail = await self._answered(call, longest_s)
+        result = seal(call, envelope, self._config, executed=executed)
+        elapsed_ms = round((time.perf_counter() - started) * 1000)
+        return msgspec.structs.replace(result, elapsed_ms=elapsed_ms, detail=detail)
+
+    async def _answered(
+        self, call: ToolCall, longest_s: float | None
+    ) -> tuple[JSON, bool, str | None]:
+        """Return the envelope, whether the tool ran, and what only the trace may know."""
+        if call.problem is not None:
+            return refusal(call.name, call.problem), False, None
+        tool = self._toolbox.resolve(call.name)
+        if tool is None:  # a call judged by another registry, or under another mask
+            problem = Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
+            return refusal(call.name, problem), False, None
+        try:
+            work = self._work(tool, call)
+        except ToolError as error:
+            return _told(call, error), False, None
+        if self._policy is not None:
+            began = time.monotonic()
+            objection = await self._authorized(self._policy, call, longest_s)
+            if objection is not None:
+                return refusal(call.name, objection), False, None
+            if longest_s is not None:
+                longest_s = max(0.0, longest_s - (time.monotonic() - began))
+        limit = tool.timeout_s or self._config.tool_timeout_s
+        limit = limit if longest_s is None else min(limit, longest_s)
+        envelope, detail = await self._run(work, call, limit)
+        return envelope, True, detail
+
+    def _work(self, tool: ToolDefinition, call: ToolCall) -> Work:
+        """Return what is to be called, with its arguments as it wants them."""
+        # A copy: what a tool does to its arguments must not change the transcript.
+        arguments = msgspec.to_builtins(call.arguments)
+        if tool.handler is not None:
+            return functools.partial(tool.handler, **tool.bind(arguments))
+        if self._executor is None:
+            raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
+        ids = {"tool_call_id": call.id} if self._wants_id else {}
+        return functools.partial(self._executor, tool.name, arguments, **ids)
+
+    async def _authorized(
+        self, policy: ToolPolicy, call: ToolCall, longest_s: float | None
+    ) -> Problem | None:
+        try:
+            async with asyncio.timeout(longest_s):
+                decided = policy.authorize(call.private(), self._context)
+                decision = await decided if inspect.isawaitable(decided) else decided
+            outcome, reason = decision.outcome, decision.reason
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return self._policy_broke(RuntimeError("it was cancelled"), call)
+        except Exception as error:  # noqa: BLE001  # a policy is foreign code
+            return self._policy_broke(error, call)
+        data = {"policy": {"outcome": outcome, "reason": reason}}
+        if outcome == "allow":
+            return None
+        if outcome == "confirm":
+            message = f"A person must confirm this call first. {reason}".strip()
+            return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, data)
+        return Problem(
+            ErrorCode.TOOL_POLICY_DENIED, f"This call is not permitted. {reason}".strip(), data
+        )
+
+    def _policy_broke(self, error: Exception, call: ToolCall) -> Problem | None:
+        self.on_policy_error(error, call)
+        match self._config.policy_error_mode:
+            case "allow":
+                return None
+            case "deny":
+                return Problem(ErrorCode.TOOL_POLICY_ERROR, "This call could not be checked.")
+            case "raise":
+                raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
+
+    async def _run(self, work: Work, call: ToolCall, limit: float) -> tuple[JSON, str | None]:
+        """Run the tool; return its envelope, and what only the trace may know."""
+        clock = asyncio.timeout(limit)
+        try:
+            async with clock:
+                return success(call.name, await self._value(work)), None
+        except ToolError as error:
+            return _told(call, error), None
+        except asyncio.CancelledError as error:
+            task = asyncio.current_task()
+            if task is None or task.cancelling():
+                raise
+            return _raised(call, error)  # nobody cancelled the run: it was the tool itself
+        except GeneratorExit:  # this coroutine is being thrown away
+            raise
+        except BaseException as error:  # noqa: BLE001  # a tool is foreign code
+            if clock.expired():
+                message = f"The tool did not finish within {limit:g} s. It may still be at work."
+                return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), None
+            return _raised(call, error)
+
+    async def _value(self, work: Work) -> Any:
+        value = await work() if is_async_callable(work) else await self._threads.run(work)
+        return await value if inspect.isawaitable(value) else value
+
+
+def _words(error: BaseException) -> str:
+    """Return the text of an exception; its class is foreign code, and may be broken."""
+    try:
+        return str(scrub(str(error)))
+    except Exception:  # noqa: BLE001  # see above
+        return "(no message)"
+
+
+def _told(call: ToolCall, error: ToolError) -> JSON:
+    """Tell the model what a tool has to say to it."""
+    return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE])
+
+
+def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
+    """Tell the model that a tool raised; a ValueError is taken to be about the arguments."""
+    words = _words(error)
+    detail = f"{type(error).__name__}: {words[:MAX_DETAIL]}"
+    if isinstance(error, ValueError) and not isinstance(error, _NOT_ABOUT_ARGUMENTS):
+        return failed(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
+    message = "The tool itself failed. Go on without it, or try something else."
+    return failed(call.name, ErrorCode.INTERNAL_ERROR, message), detail
+
+
+def accepts_call_id(executor: Executor) -> bool:
+    """Whether an executor takes a `tool_call_id`, by name or among any keywords."""
+    try:
+        parameters = inspect.signature(executor).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    return any(
+        item.kind is item.VAR_KEYWORD
+        or (item.name == "tool_call_id" and item.kind is not item.POSITIONAL_ONLY)
+        for item in parameters
+    )

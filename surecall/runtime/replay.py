@@ -1,0 +1,156 @@
+"""Replay: the loop driven by a recording instead of a network, tools or a clock.
+
+Every request is composed again and its hash compared; every raw answer is read again and compared
+with what was read then. Either the same run comes out, or the first divergence is named.
+"""
+
+from collections import deque
+from typing import TypeVar
+
+from surecall.core.endpoint_lessons import applied, with_stream
+from surecall.core.loop import heard, next_move, objected, ran, refused
+from surecall.core.outcome import RunResult, last_text, usage_of
+from surecall.core.pipeline import Composer, inbound
+from surecall.core.state import Ask, Call, Done, Fail, Move, Run
+from surecall.settings.config import ToolCallingConfig
+from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.errors import ReplayDiverged
+from surecall.values.events import (
+    CallEnded,
+    FinalObjected,
+    RequestEnded,
+    RunEnded,
+    RunRefused,
+    RunStarted,
+    RunStopped,
+)
+from surecall.values.trace import Trace
+from surecall.values.types import Plan, ToolCall, ToolSpec
+
+_Recorded = RequestEnded | CallEnded | FinalObjected | RunRefused | RunEnded | RunStopped
+T = TypeVar("T", RequestEnded, CallEnded, FinalObjected, RunRefused, RunEnded, RunStopped)
+
+
+def replay(trace: Trace) -> RunResult:
+    """Go through a recorded run again; raise `ReplayDiverged` where it takes another turn."""
+    return _Replay(trace).drive()
+
+
+def run_of(trace: Trace) -> Run:
+    """Return the run up to the last complete move of a recording, be it cut by a crash.
+
+    `ToolLoopRunner.resume` takes it from there. Calls without a recorded result run again.
+    """
+    return _Replay(trace).gather()
+
+
+class _Replay:
+    def __init__(self, trace: Trace) -> None:
+        if not len(trace) or not isinstance(trace[0], RunStarted):
+            raise ReplayDiverged(0, "the recording does not begin with run_start")
+        start = trace[0]
+        self._trace = trace
+        self._config = ToolCallingConfig.from_mapping(start.config)
+        self._registry = ToolRegistry(_definition(spec) for spec in start.tools)
+        self._composer = Composer(self._config)
+        self._events = deque(event for event in trace if isinstance(event, _Recorded))
+        self._run = Run(
+            run_id=start.run_id,
+            model=start.model,
+            config=self._config,
+            messages=start.messages,
+            start=start.start,
+            system=start.system,
+            tools=tuple(definition.spec for definition in self._registry.definitions),
+            options=start.options,
+        )
+
+    def drive(self) -> RunResult:
+        run = self._run
+        while isinstance(move := next_move(run), Ask | Call) or self._goes_on(move):
+            run = self._step(run, move)
+        result = self._end(run, move)
+        if self._events:
+            raise ReplayDiverged(run.turn, "the recording goes on after the run has ended")
+        return result
+
+    def gather(self) -> Run:
+        run = self._run
+        while self._events and (
+            isinstance(move := next_move(run), Ask | Call) or self._goes_on(move)
+        ):
+            run = self._step(run, move)
+        return run
+
+    def _goes_on(self, move: Move) -> bool:
+        """Whether an answer was not the end: the application objected, or could not judge it."""
+        objects = bool(self._events) and isinstance(self._events[0], FinalObjected | RunRefused)
+        return isinstance(move, Done) and objects
+
+    def _step(self, run: Run, move: Move) -> Run:
+        match self._next(run), move:
+            case RunRefused(), _:
+                return refused(run, self._take(run, RunRefused).fault)
+            case _, Ask(plan):
+                return self._ask(run, plan)
+            case _, Call(calls):
+                return self._call(run, calls)
+            case _:
+                return objected(run, self._take(run, FinalObjected).reason)
+
+    def _ask(self, run: Run, plan: Plan) -> Run:
+        recorded = self._take(run, RequestEnded)
+        spoken = self._composer.speak(plan)
+        sent = applied(with_stream(spoken) if recorded.streamed else spoken, recorded.lessons)
+        if self._composer.compose(sent).hash != recorded.request_hash:
+            raise ReplayDiverged(run.turn, "the request differs from the recorded one")
+        if (reply := inbound(recorded.body, plan, self._config, self._registry)) != recorded.reply:
+            raise ReplayDiverged(
+                run.turn,
+                f"the answer reads as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
+            )
+        return heard(run, recorded.reply)
+
+    def _call(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
+        """Take the next result; of calls that ran at the same time, any may have been first."""
+        result = self._take(run, CallEnded).result
+        if result.call_id not in {call.id for call in calls}:
+            due = ", ".join(repr(call.id) for call in calls)
+            raise ReplayDiverged(run.turn, f"call {due} is due, recorded is {result.call_id!r}")
+        return ran(run, [result])
+
+    def _end(self, run: Run, move: Done | Fail) -> RunResult:
+        usage = usage_of(self._trace)
+        match move:
+            case Done(text, stop_reason):
+                recorded = self._take(run, RunEnded)
+                if (text, stop_reason) != (recorded.text, recorded.stop_reason):
+                    raise ReplayDiverged(run.turn, "the run ends with another answer")
+                return RunResult(text, stop_reason, usage, self._trace, run)
+            case Fail(code, message):
+                stopped = self._take(run, RunStopped)
+                if code != stopped.code:
+                    raise ReplayDiverged(
+                        run.turn, f"the run fails with {code} ({message}), not {stopped.code}"
+                    )
+                return RunResult(last_text(run), code, usage, self._trace, run)
+
+    def _next(self, run: Run) -> _Recorded:
+        if not self._events:
+            raise ReplayDiverged(run.turn, "the recording ends before the run does")
+        return self._events[0]
+
+    def _take(self, run: Run, kind: type[T]) -> T:
+        event = self._next(run)
+        if not isinstance(event, kind):
+            raise ReplayDiverged(
+                run.turn, f"{kind.__name__} is due, recorded is {type(event).__name__}"
+            )
+        self._events.popleft()
+        return event
+
+
+def _definition(spec: ToolSpec) -> ToolDefinition:
+    return ToolDefinition(
+        spec.name, spec.description, parameters=spec.parameters, repeatable=spec.repeatable
+    )

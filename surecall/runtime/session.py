@@ -1,0 +1,342 @@
+"""One run, driven: each move of the loop is made to happen, timed and recorded."""
+
+import asyncio
+import functools
+import inspect
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from surecall.core.loop import heard, next_move, objected, ran, refused
+from surecall.core.obligations import false_finals, owed
+from surecall.core.offer import offers_tools
+from surecall.core.outcome import RunResult, failure, last_text, usage_of
+from surecall.core.state import Ask, Call, Done, Fail, Move, Run
+from surecall.core.streaming.display import TextWithdrawn
+from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
+from surecall.runtime.request import Conversation, Exchange
+from surecall.runtime.trace import Recorder, plain_words
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.events import (
+    CallEnded,
+    CallStarted,
+    EmptyFinalRetried,
+    FinalForced,
+    FinalObjected,
+    PolicyErred,
+    RequestEnded,
+    RequestRetried,
+    RunEnded,
+    RunRefused,
+    RunStarted,
+    RunStopped,
+)
+from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
+from surecall.values.version import __version__
+
+# Says why an answer is not accepted, or None if it is. It may be a coroutine function.
+AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
+
+
+class Session:
+    """The asynchronous driver of one run."""
+
+    accept_final: AcceptFinal | None = None
+
+    def __init__(
+        self,
+        run: Run,
+        conversation: Conversation,
+        dispatcher: ToolDispatcher,
+        recorder: Recorder,
+        policy_error: Exception | None = None,
+    ) -> None:
+        self._run = run
+        self._fresh: list[ToolResult] = []
+        self._conversation = conversation
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._policy_error = policy_error
+        self._deadline = 0.0
+
+    @property
+    def run(self) -> Run:
+        """How far the run has come; what has run by now has run, also in the middle of a turn."""
+        return ran(self._run, self._fresh) if self._fresh else self._run
+
+    async def drive(self) -> RunResult:
+        """Run the loop to its end; return the result, or raise the error that carries it."""
+        self._run = self._begin(self._run)
+        async with self._conversation.opened():
+            while isinstance(move := await self._next_move(), Ask | Call):
+                match move:
+                    case Ask(plan):
+                        self._run = await self._ask(self._run, plan)
+                    case Call(calls):
+                        self._run = await self._call(self._run, calls)
+                        self._fresh = []
+        return self._end(self._run, move)
+
+    async def _next_move(self) -> Move:
+        """Say what must happen next; an answer that the application refuses is not the end."""
+        hook = self.accept_final
+        while isinstance(move := next_move(self._run), Done) and hook is not None:
+            reason = await self._objection(move, hook)
+            if reason is None:
+                return move
+            if isinstance(reason, Fault):
+                self._run = self._refuse(self._run, reason)
+            else:
+                self._run = objected(self._run, reason)
+                said = self._run.last.content if isinstance(self._run.last, User) else ""
+                turn = self._run.turn - 1
+                self._recorder.emit(FinalObjected, turn, reason=reason, text=str(said))
+                self._withdraw(move.text)
+        return move
+
+    async def _objection(self, move: Done, hook: AcceptFinal) -> str | Fault | None:
+        """Return why an answer is not accepted; a fault if the application could not tell."""
+        result = RunResult(
+            move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
+        )
+        clock = asyncio.timeout(self._deadline - time.monotonic())
+        try:
+            async with clock:
+                return await objection_to(result, hook)
+        except Exception as error:  # noqa: BLE001  # a hook is foreign code
+            return _too_late(self._run) if clock.expired() else _hook_fault(error)
+
+    def _withdraw(self, text: str) -> None:
+        """Take back an answer that was shown and does not count."""
+        if self._conversation.show is not None and text:
+            self._conversation.show(TextWithdrawn(text))
+
+    def _usage(self) -> Usage:
+        return usage_of(self._recorder.trace)
+
+    def _begin(self, run: Run) -> Run:
+        self._deadline = time.monotonic() + run.config.run_deadline_s
+        self._recorder.emit(
+            RunStarted,
+            run.turn,
+            model=run.model,
+            config=run.config.to_mapping(),
+            options=run.options,
+            tools=run.tools,
+            system=run.system,
+            messages=run.messages,
+            start=run.start,
+            version=__version__,
+        )
+        if self._policy_error is None:
+            return run
+        self._policy_erred(run.turn, self._policy_error, None)
+        if run.config.policy_error_mode == "raise":
+            return self._refuse(run, _policy_fault(self._policy_error))
+        return run
+
+    async def _ask(self, run: Run, plan: Plan) -> Run:
+        left = self._deadline - time.monotonic()
+        if left <= 0:
+            return self._refuse(run, _too_late(run))
+        clock = asyncio.timeout(left)
+        try:
+            async with clock:
+                exchange = await self._conversation.ask(plan, run.turn, left)
+        except ProviderError as error:
+            return self._refuse(run, error.fault)
+        except TimeoutError:
+            if not clock.expired():
+                raise
+            return self._refuse(run, _too_late(run))
+        # Observers get the reply itself; the transcript keeps a copy that they cannot reach.
+        calls = tuple(call.private() for call in exchange.reply.calls)
+        after = heard(run, msgspec.structs.replace(exchange.reply, calls=calls))
+        self._heard(run.turn, after, exchange)
+        return after
+
+    def _heard(self, turn: int, after: Run, exchange: Exchange) -> None:
+        said = next(item for item in reversed(after.messages) if isinstance(item, Assistant))
+        self._recorder.emit(
+            RequestEnded,
+            turn,
+            reply=exchange.reply,
+            body=exchange.body,
+            request_hash=exchange.request_hash,
+            attempt=exchange.attempt,
+            elapsed_ms=exchange.elapsed_ms,
+            response_bytes=exchange.response_bytes,
+            lessons=exchange.lessons,
+            streamed=exchange.streamed,
+            ignored_tool_calls=tuple(call.id for call in said.ignored),
+        )
+        if isinstance(after.last, User):
+            self._followed_up(turn, after, after.last)
+
+    def _followed_up(self, turn: int, after: Run, words: User) -> None:
+        """Record what the loop has said to an answer that does not count."""
+        debt = owed(after)
+        if not words.rung or debt is None:
+            self._recorder.emit(
+                EmptyFinalRetried,
+                turn,
+                disable_tools=after.config.fix_empty_final_disable_tools,
+                user_text_bytes=len(after.config.fix_empty_final_user_text.encode()),
+            )
+            return
+        self._withdraw(after.said[-1].text)
+        self._recorder.emit(
+            FinalForced,
+            turn,
+            rung=words.rung,
+            code=debt.code,
+            message=debt.message,
+            text=str(words.content),
+            tools=debt.tools,
+        )
+
+    async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
+        results = self._fresh = []
+        try:
+            await self._answer_all(run, calls, results)
+        except PolicyBroken as broken:
+            return self._refuse(ran(run, results), _policy_fault(broken.__cause__ or broken))
+        return ran(run, results)
+
+    async def _answer_all(
+        self, run: Run, calls: Sequence[ToolCall], results: list[ToolResult]
+    ) -> None:
+        """Answer calls in lanes: those in one lane one after the other, the lanes at once."""
+        gate = asyncio.Semaphore(run.concurrency)
+
+        async def work(lane: Sequence[ToolCall]) -> None:
+            for call in lane:
+                async with gate:
+                    await self._answer(run, call, results)
+                _check_wanted()
+
+        lanes = self._lanes(calls) if run.concurrency > 1 else [calls]
+        if len(lanes) == 1:
+            await work(lanes[0])
+            return
+        # Every lane comes to its end, whatever happens in the others.
+        outcomes = await asyncio.gather(*map(work, lanes), return_exceptions=True)
+        for error in filter(None, outcomes):
+            raise error
+
+    def _lanes(self, calls: Sequence[ToolCall]) -> list[Sequence[ToolCall]]:
+        """Give every call a lane of its own; those that must not meet share one."""
+        lanes: list[Sequence[ToolCall]] = []
+        shared: list[ToolCall] = []
+        for call in calls:
+            if not self._dispatcher.is_serial(call):
+                lanes.append((call,))
+                continue
+            if not shared:
+                lanes.append(shared)
+            shared.append(call)
+        return lanes
+
+    async def _answer(self, run: Run, call: ToolCall, results: list[ToolResult]) -> None:
+        turn = run.turn - 1
+        left = self._deadline - time.monotonic()
+        if left <= 0 and call.problem is None:
+            message = "There was no time left in this run. The tool did not run."
+            call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
+        self._recorder.emit(CallStarted, turn, call=call.private())
+        self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
+        result = await self._dispatcher.answer(call, left)
+        results.append(result)
+        self._recorder.emit(
+            CallEnded,
+            turn,
+            result=result,
+            ok=result.ok,
+            elapsed_ms=result.elapsed_ms,
+            output_bytes=len(result.content.encode()),
+            output_replaced=result.replaced,
+            error_codes=result.error_codes,
+        )
+
+    def _refuse(self, run: Run, fault: Fault) -> Run:
+        self._recorder.emit(RunRefused, run.turn, fault=fault)
+        after = refused(run, fault)
+        if isinstance(next_move(after), Ask):
+            self._recorder.emit(
+                RequestRetried, run.turn, attempt=1, wait_s=0.0, tools_enabled=offers_tools(after)
+            )
+        return after
+
+    def _policy_erred(self, turn: int, error: Exception, call: ToolCall | None) -> None:
+        self._recorder.emit(
+            PolicyErred,
+            turn,
+            stage="exposure" if call is None else "call",
+            message=f"the tool policy raised {type(error).__name__}: {plain_words(error)}"[:200],
+            call_id=call.id if call else None,
+            name=call.name if call else None,
+        )
+
+    def _end(self, run: Run, move: Done | Fail) -> RunResult:
+        usage = self._usage()
+        early = false_finals(run)
+        turn = max(run.turn - 1, 0)
+        match move:
+            case Done(text, stop_reason):
+                self._recorder.emit(
+                    RunEnded,
+                    turn,
+                    text=text,
+                    stop_reason=stop_reason,
+                    usage=usage,
+                    any_tool_calls_seen=run.called,
+                    any_tool_success_seen=any(result.ok for result in run.results),
+                    false_finals=early,
+                )
+                return RunResult(text, stop_reason, usage, self._recorder.trace, run)
+            case Fail(code, message, details):
+                self._recorder.emit(
+                    RunStopped,
+                    turn,
+                    code=code,
+                    message=message,
+                    usage=usage,
+                    details=details,
+                    false_finals=early,
+                )
+                result = RunResult(last_text(run), code, usage, self._recorder.trace, run)
+                raise failure(move, result)
+
+
+def _too_late(run: Run) -> Fault:
+    message = f"the run took longer than {run.config.run_deadline_s:g} s"
+    return Fault(ErrorCode.DEADLINE_EXCEEDED, message)
+
+
+def _policy_fault(error: BaseException) -> Fault:
+    return Fault(ErrorCode.POLICY_ERROR, f"the tool policy raised {type(error).__name__}")
+
+
+def _hook_fault(error: Exception) -> Fault:
+    message = f"accept_final raised {type(error).__name__}: {plain_words(error)}"[:200]
+    return Fault(ErrorCode.POLICY_ERROR, message)
+
+
+async def objection_to(result: RunResult, hook: AcceptFinal) -> str | None:
+    """Ask the application whether it accepts an answer; return its reason if it does not."""
+    verdict = hook(result)
+    reason: Any = await verdict if inspect.isawaitable(verdict) else verdict
+    if reason is None:
+        return None
+    if isinstance(reason, str) and reason.strip():
+        return reason
+    raise TypeError(f"it returned {reason!r:.50}, which is neither None nor a reason")
+
+
+def _check_wanted() -> None:
+    """Stop here if the run was cancelled, even if the tool took that for something else."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError

@@ -1,0 +1,275 @@
+"""The configuration of a run: complete, frozen, checked when it is built, made of plain data.
+
+Every default stands here and nowhere else. Presets are functions from a config to a config.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Any, Final, Literal, TypeAlias, TypeVar, get_args
+
+import msgspec
+
+from surecall.settings.contract import Contract
+from surecall.values.errors import ConfigError
+from surecall.values.family import Family, canonical, unknown
+from surecall.values.types import JSON
+from surecall.wire.messages import RESERVED_OPTIONS, WireStyle, encode
+from surecall.wire.protocols import CallProtocol
+from surecall.wire.text_calls import TextCalls
+from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
+
+PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
+ToolsOffStyle: TypeAlias = Literal["omit", "tool_choice_none"]
+# The steps that answer a premature final: say what is missing; demand a call of what is missing.
+Step: TypeAlias = Literal["remind", "require"]
+REMIND: Final[Step] = "remind"
+REQUIRE: Final[Step] = "require"
+
+FINAL_ANSWER_REQUEST = "Please give your final answer now, as plain text."
+
+
+class ToolUseMode(StrEnum):
+    """Whether tools are offered, and whether one must be called."""
+
+    ENFORCED = "enforced"
+    RELAXED = "relaxed"
+    DISABLED = "disabled"
+
+
+class ToolFailurePolicy(StrEnum):
+    """What failed tools mean for an enforced run."""
+
+    FATAL = "fatal"
+    TOLERATED = "tolerated"
+
+
+class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """All settings of a run. See the table in the documentation for what each does."""
+
+    # Modes and policies
+    tool_use_mode: ToolUseMode = ToolUseMode.RELAXED
+    tool_failure_policy: ToolFailurePolicy = ToolFailurePolicy.FATAL
+    tool_allowlist: tuple[str, ...] | None = None
+    tool_denylist: tuple[str, ...] = ()
+    tool_choice: str | JSON = "auto"
+    policy_error_mode: PolicyErrorMode = "deny"
+    call_protocol: CallProtocol = "native"
+
+    # A premature final answer
+    contract: Contract | None = None
+    final_ladder: tuple[Step, ...] = ()
+    demand_by_name: bool = True
+
+    # An empty final answer
+    fix_empty_final: bool = True
+    fix_empty_final_user_text: str = FINAL_ANSWER_REQUEST
+    fix_empty_final_disable_tools: bool = True
+    tools_off_style: ToolsOffStyle = "omit"
+
+    # Guards
+    max_turns: int = 12
+    max_tool_args_bytes: int = 200_000
+    max_tool_output_bytes: int = 200_000
+    max_tool_calls_per_turn: int | None = None
+    max_concurrent_tools: int = 8
+    max_total_tool_calls: int = 100
+    max_unknown_tool_calls: int = 3
+    repeat_note_at: int = 2
+    repeat_block_at: int = 3
+    repeat_stop_at: int = 6
+    block_repeated_success: bool = False
+    tool_timeout_s: float = 60.0
+    run_deadline_s: float = 600.0
+    max_tool_definitions_count: int = 128
+    max_tool_definitions_bytes: int = 200_000
+    validate_arguments: bool = True
+
+    # Reading
+    text_calls: TextCalls = "off"
+    strip_thinking: bool = True
+    coerce_arguments: bool = False
+    decode_html_entities: bool = False
+    stringify_containers: bool = False
+
+    # The request
+    default_max_tokens: int | None = None
+    request_overrides: JSON = {}
+    unsupported_options: tuple[str, ...] = ()
+    fallback_retry_count: int = 0
+    keep_text_beside_calls: bool = False
+    echo_fields: tuple[str, ...] = ("reasoning_content", "reasoning_details")
+    echo_call_fields: bool = True
+    short_call_ids: bool = False
+    name_tool_messages: bool = False
+    bridge_user_after_tool: bool = False
+
+    # Transforms, by name
+    message_transforms: tuple[str, ...] = ()
+    tool_transforms: tuple[str, ...] = ()
+    body_transforms: tuple[str, ...] = ()
+    response_transforms: tuple[str, ...] = ()
+    tool_call_transforms: tuple[str, ...] = ()
+    tool_result_transforms: tuple[str, ...] = ()
+
+    # Events
+    event_context_keys: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Refuse what cannot work, while the caller still sees where it came from."""
+        for name in _TYPES:
+            msgspec.structs.force_setattr(self, name, _checked(name, getattr(self, name)))
+        for name in _POSITIVE:
+            value = getattr(self, name)
+            if value is not None and not 0 < value < math.inf:
+                raise ConfigError(f"{name} must be a positive number, not {value!r}")
+        if self.fallback_retry_count < 0 or self.max_unknown_tool_calls < 0:
+            raise ConfigError("fallback_retry_count and max_unknown_tool_calls cannot be negative")
+        if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
+            raise ConfigError("repeat_note_at, repeat_block_at, repeat_stop_at must not decrease")
+        if not self.fix_empty_final_user_text.strip():
+            raise ConfigError("fix_empty_final_user_text is blank")
+        if isinstance(self.tool_choice, str) and not self.tool_choice.strip():
+            raise ConfigError("tool_choice is blank")
+        check_options(self.request_overrides, "request_overrides")
+
+    @property
+    def wire_style(self) -> WireStyle:
+        """How earlier assistant turns are written."""
+        return WireStyle(
+            self.keep_text_beside_calls,
+            self.echo_fields,
+            self.echo_call_fields,
+            self.short_call_ids,
+            self.name_tool_messages,
+        )
+
+    def but(self, **changes: Any) -> "ToolCallingConfig":
+        """Return a copy with some fields changed, checked like any other config."""
+        for key in changes:
+            if key not in self.__struct_fields__:
+                raise ConfigError(unknown("configuration key", key, self.__struct_fields__))
+        return msgspec.structs.replace(self, **changes)
+
+    def to_mapping(self) -> JSON:
+        """Return plain data that `from_mapping` reads back."""
+        plain: JSON = msgspec.to_builtins(self)
+        return plain
+
+    @classmethod
+    def from_mapping(cls, mapping: Mapping[str, Any]) -> "ToolCallingConfig":
+        """Build a config from plain data; unknown keys, words and types are errors."""
+        if not isinstance(mapping, Mapping):
+            raise ConfigError(f"the configuration must be a mapping, not {type(mapping).__name__}")
+        for key in mapping:
+            if key not in cls.__struct_fields__:
+                raise ConfigError(unknown("configuration key", str(key), cls.__struct_fields__))
+        return cls(**{key: _plain(key, value) for key, value in mapping.items()})
+
+
+FAMILIES: dict[str, Family[JSON]] = {
+    "message_transforms": MESSAGE,
+    "tool_transforms": TOOL,
+    "body_transforms": BODY,
+    "response_transforms": RESPONSE,
+    "tool_call_transforms": TOOL_CALL,
+    "tool_result_transforms": TOOL_RESULT,
+}
+_POSITIVE = (
+    "max_turns",
+    "max_tool_args_bytes",
+    "max_tool_output_bytes",
+    "max_tool_calls_per_turn",
+    "max_concurrent_tools",
+    "max_total_tool_calls",
+    "repeat_note_at",
+    "tool_timeout_s",
+    "run_deadline_s",
+    "max_tool_definitions_count",
+    "max_tool_definitions_bytes",
+    "default_max_tokens",
+)
+_TYPES = {field.name: field.type for field in msgspec.structs.fields(ToolCallingConfig)}
+_WORDS: dict[str, tuple[str, ...]] = {
+    "tool_use_mode": tuple(ToolUseMode),
+    "tool_failure_policy": tuple(ToolFailurePolicy),
+    "policy_error_mode": get_args(PolicyErrorMode),
+    "tools_off_style": get_args(ToolsOffStyle),
+    "call_protocol": get_args(CallProtocol),
+}
+_LISTS = (
+    *FAMILIES,
+    "tool_allowlist",
+    "tool_denylist",
+    "unsupported_options",
+    "echo_fields",
+    "event_context_keys",
+    "final_ladder",
+)
+
+
+def _checked(name: str, value: Any) -> Any:
+    """Return a value in its field's own type; a wrong type, word or name is an error."""
+    words = _WORDS.get(name)
+    if words and value not in words:
+        raise ConfigError(unknown(name, str(value), words))
+    try:
+        converted = msgspec.convert(value, _TYPES[name])
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{name}: {error}") from None
+    family = FAMILIES.get(name)
+    return converted if family is None else family.check(converted)
+
+
+def _plain(key: str, value: Any) -> Any:
+    """Accept how people write settings: words in any case, lists as comma-separated text."""
+    if key in _WORDS and isinstance(value, str):
+        return canonical(value)
+    if key in _LISTS and isinstance(value, str):
+        return names_in(value)
+    if isinstance(value, list | tuple):
+        stripped = (item.strip() if isinstance(item, str) else item for item in value)
+        return [item for item in stripped if item != ""]
+    return value
+
+
+def names_in(text: str) -> list[str]:
+    """Split a comma-separated list; blanks do not count."""
+    return [name for part in text.split(",") if (name := part.strip())]
+
+
+def check_options(options: Mapping[str, Any], where: str) -> None:
+    """Refuse request options that another layer owns."""
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{where} must be a mapping, not {type(options).__name__}")
+    taken = sorted(RESERVED_OPTIONS & options.keys())
+    if taken:
+        raise ConfigError(
+            f"{where} cannot set {', '.join(taken)}: the runner owns these keys. "
+            "Use the runner's own parameters instead."
+        )
+    try:
+        encode(dict(options))
+    except (TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
+    parallel = options.get("parallel_tool_calls", False)
+    if not isinstance(parallel, bool):
+        raise ConfigError(f"{where}: parallel_tool_calls must be true or false, not {parallel!r}")
+
+
+def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> JSON:
+    """Merge mappings recursively; anything else, lists too, is replaced by the right side."""
+    merged = dict(base)
+    for key, value in over.items():
+        old = merged.get(key)
+        both = isinstance(old, Mapping) and isinstance(value, Mapping)
+        merged[key] = deep_merge(old, value) if both else value  # type: ignore[arg-type]  # `both` says so
+    return merged
+
+
+Item = TypeVar("Item")
+
+
+def union(first: Iterable[Item], second: Iterable[Item]) -> tuple[Item, ...]:
+    """Join two lists without repeating anything; the order stays."""
+    return tuple(dict.fromkeys((*first, *second)))

@@ -1,0 +1,136 @@
+"""What must be true before a final answer counts: a value that an application declares.
+
+    Contract(all_of=["state_patch"])
+    Contract(any_of=["send_mail", "send_letter"])
+    Contract(in_order=["book", Need("pay", {"currency": "EUR"})])
+
+A need is met by a call that succeeded, and whose arguments hold what the need names. A contract is
+data: it is printed, stored, travels in a trace, and is judged again in a replay.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from typing import Any, TypeAlias
+
+import msgspec
+
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON, ToolCall
+from surecall.wire.messages import encode
+
+
+class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A tool that must have succeeded, with at least these arguments."""
+
+    tool: str
+    arguments: JSON = {}
+
+    def met_by(self, call: ToolCall) -> bool:
+        """Whether a call that succeeded is the one that is needed."""
+        return call.name == self.tool and holds(call.arguments, self.arguments)
+
+    def __str__(self) -> str:
+        wanted = f" with {encode(self.arguments).decode()}" if self.arguments else ""
+        return f"{self.tool}{wanted}"
+
+
+# Each names calls of which one is still missing; more than one where any of them will do.
+Missing: TypeAlias = tuple[Need, ...]
+
+
+class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """Calls that must have succeeded. A tool's name alone stands for a need without conditions.
+
+    Unless `then_finalise` is off, no tools are on offer once the contract is met: the model is
+    asked for its answer, and can do no more harm.
+    """
+
+    all_of: Sequence[Need | str] = ()
+    any_of: Sequence[Need | str] = ()
+    in_order: Sequence[Need | str] = ()
+    then_finalise: bool = True
+
+    def __post_init__(self) -> None:
+        """Refuse a contract that demands nothing, or a tool without a name."""
+        for name in ("all_of", "any_of", "in_order"):
+            items = getattr(self, name)
+            if isinstance(items, str):
+                raise ConfigError(f"contract: {name} must be a list of tools, not a text")
+            msgspec.structs.force_setattr(self, name, _plain(name, items))
+        if not self.needs:
+            raise ConfigError("the contract demands nothing: name a tool that must succeed")
+        if any(not need.tool.strip() for need in self.needs):
+            raise ConfigError("the contract names a tool that is blank")
+
+    @property
+    def needs(self) -> tuple[Need, ...]:
+        """Everything that is named, whether all of it is needed or not."""
+        return tuple(_needs((*self.all_of, *self.any_of, *self.in_order)))
+
+    def missing(self, done: Sequence[ToolCall]) -> tuple[Missing, ...]:
+        """Return what calls that succeeded, in their order, have left undone."""
+        alone = [need for need in _needs(self.all_of) if not _is_met(need, done)]
+        any_of = tuple(_needs(self.any_of))
+        either = (any_of,) if any_of and not any(_is_met(need, done) for need in any_of) else ()
+        rest = _unreached(tuple(_needs(self.in_order)), done)
+        return (*((need,) for need in alone), *either, *((need,) for need in rest))
+
+    def next_tools(self, done: Sequence[ToolCall]) -> tuple[str, ...]:
+        """Name the tools that would bring the contract forward; of a sequence, only the next."""
+        waiting = len(_unreached(tuple(_needs(self.in_order)), done)[1:])
+        missing = self.missing(done)
+        now = missing[: len(missing) - waiting]
+        return tuple(dict.fromkeys(need.tool for needs in now for need in needs))
+
+    def out_of_reach(
+        self, offered: Sequence[str], done: Sequence[ToolCall] = ()
+    ) -> tuple[Missing, ...]:
+        """Return what is missing, and cannot be done with the tools that are on offer."""
+        return tuple(
+            missing
+            for missing in self.missing(done)
+            if not any(need.tool in offered for need in missing)
+        )
+
+
+def _plain(name: str, items: Any) -> tuple[Need, ...]:
+    """Copy needs as the JSON that they will be when the contract is read back."""
+    try:
+        text = json.dumps(msgspec.to_builtins(items), allow_nan=False, ensure_ascii=False)
+        needs = msgspec.json.decode(text.encode(), type=tuple[Need | str, ...])
+    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+        raise ConfigError(f"contract: {name}: {error}") from None
+    return tuple(_needs(needs))
+
+
+def _needs(items: Sequence[Need | str]) -> Iterator[Need]:
+    for item in items:
+        yield Need(item) if isinstance(item, str) else item
+
+
+def _is_met(need: Need, done: Sequence[ToolCall]) -> bool:
+    return any(need.met_by(call) for call in done)
+
+
+def _unreached(steps: tuple[Need, ...], done: Sequence[ToolCall]) -> tuple[Need, ...]:
+    """Return the steps of a sequence that have not been taken, one after the other."""
+    reached = 0
+    for call in done:
+        if reached < len(steps) and steps[reached].met_by(call):
+            reached += 1
+    return steps[reached:]
+
+
+def in_words(missing: Sequence[Missing]) -> str:
+    """Say what is missing, as in `book, pay or send_letter`."""
+    return ", ".join(" or ".join(map(str, needs)) for needs in missing)
+
+
+def holds(value: Any, wanted: Any) -> bool:
+    """Whether a JSON value holds another: objects may have more keys, all else must be equal."""
+    if isinstance(value, dict) and isinstance(wanted, dict):
+        return all(key in value and holds(value[key], item) for key, item in wanted.items())
+    if isinstance(value, list) and isinstance(wanted, list):
+        return len(value) == len(wanted) and all(map(holds, value, wanted))
+    # In JSON, true is not 1.
+    return isinstance(value, bool) is isinstance(wanted, bool) and bool(value == wanted)

@@ -1,0 +1,91 @@
+"""The settings of a connection, checked before anything is sent. Messages never quote a secret."""
+
+import math
+from collections.abc import Mapping
+from urllib.parse import SplitResult, urlsplit
+
+import msgspec
+
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
+
+ENDPOINT = "chat/completions"
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """How long and how much an endpoint may take: seconds, decoded bytes, sockets."""
+
+    connect_s: float = 5.0
+    idle_s: float = 60.0
+    total_s: float = 600.0
+    max_response_bytes: int = 32 * 1024 * 1024
+    max_connections: int = 100
+
+    def __post_init__(self) -> None:
+        for name in self.__struct_fields__:
+            # Zero means "no limit" to aiohttp, and an infinite number overflows in it.
+            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
+                raise ConfigError(f"limits.{name} must be a finite number above zero")
+
+
+DEFAULT_LIMITS = Limits()
+
+
+def checked_url(base_url: str) -> SplitResult:
+    """Split the address. Messages never quote it: it may hold a password."""
+    text = base_url.strip()
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname, parts.port
+    except ValueError:
+        raise ConfigError("base_url has a malformed host or port") from None
+    problems = {
+        "base_url must start with http:// or https://, as in http://localhost:8000": (
+            parts.scheme not in {"http", "https"}
+        ),
+        "base_url holds a user name or password; pass the key as api_key instead": (
+            "@" in parts.netloc
+        ),
+        "base_url names no host; write it as in http://localhost:8000": not host,
+        "base_url contains a space or a control character": not text.isprintable() or " " in text,
+        "base_url has a fragment (#…); leave it out": bool(parts.fragment),
+        f"base_url ends with /{ENDPOINT}; leave that out, it is added to every request": (
+            parts.path.rstrip("/").endswith(f"/{ENDPOINT}")
+        ),
+    }
+    for sentence, found in problems.items():
+        if found:
+            raise ConfigError(sentence)
+    return parts
+
+
+def checked_prefix(api_prefix: str | None) -> str:
+    """Force one leading slash and no trailing one; nothing stays nothing."""
+    path = (api_prefix or "").strip().strip("/")
+    return f"/{path}" if path else ""
+
+
+def checked_key(api_key: str | Secret | None) -> Secret | None:
+    """Wrap the key; refuse one that could not be sent. Messages never quote it."""
+    if api_key is None:
+        return None
+    secret = api_key if isinstance(api_key, Secret) else Secret(api_key)
+    text = secret.reveal()
+    if not text.strip():
+        raise ConfigError("api_key is blank; pass None if the endpoint needs no key")
+    if not (text.isascii() and text.isprintable()) or " " in text:
+        raise ConfigError(
+            "api_key contains a space, line break, control or non-ASCII character; copy it again"
+        )
+    return secret
+
+
+def checked_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
+    """Wrap the values, which may be keys; refuse what could break out of its line."""
+    for name, value in headers.items():
+        token = name.isascii() and name.isprintable() and not set(name) & set(" :")
+        if not (name and token):
+            raise ConfigError("a header name is empty or contains a space, colon or line break")
+        if not value.isprintable():
+            raise ConfigError(f"header {name!r} contains a line break or control character")
+    return {name: Secret(value) for name, value in headers.items()}

@@ -1,0 +1,1 @@
+"""Scripted models that follow a conversation."""

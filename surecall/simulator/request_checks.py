@@ -1,0 +1,397 @@
+"""What the strictest real providers refuse in a request, in their own words.
+
+`check` reads one decoded chat request the way a `Profile` would and returns every violation. The
+rules that all profiles share are those that some provider enforces and none objects to: each call
+answered exactly once and at once, ids unique in the conversation, legal names also in the
+history, arguments a JSON object in a string, no empty messages. A profile adds its own.
+"""
+
+import hashlib
+import string
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from surecall.parsing.names import MAX_LENGTH, is_legal
+from surecall.parsing.schema_walk import is_untyped, rewritten
+from surecall.values.types import JSON
+
+MAX_TOOLS = 128
+NINE = 9
+SIGNATURE_PLACEHOLDER = "skip_thought_signature_validator"
+_SIGNATURE_PARTS = 2
+_ALNUM = frozenset(string.ascii_letters + string.digits)
+_PLAIN = _ALNUM | frozenset("_-")
+_ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
+_DOCUMENTED: Final = {
+    "assistant": frozenset({"role", "content", "name", "refusal", "audio", "tool_calls"}),
+    "tool": frozenset({"role", "content", "tool_call_id", "name"}),
+}
+_CHOICES = ("none", "auto", "required")
+
+WORDING: Final[dict[str, str]] = {
+    "messages_empty": "Invalid 'messages': empty array. Expected an array with minimum length 1, "
+    "but got an empty array instead.",
+    "tools_empty": "Invalid 'tools': empty array. Expected an array with minimum length 1, but "
+    "got an empty array instead.",
+    "tools_many": "Invalid 'tools': array too long. Expected an array with maximum length 128, "
+    "but got an array with length {found} instead.",
+    "tool_name": "Invalid '{where}': string does not match pattern. Expected a string that "
+    "matches the pattern '^[a-zA-Z0-9_-]+$' with at most 64 characters.",
+    "tool_twice": "tools: Tool names must be unique.",
+    "tool_schema": "Invalid schema for function '{found}': schema must be a JSON Schema of "
+    "'type: \"object\"'.",
+    "tool_untyped": "JSON schema conversion failed: Unrecognized schema: {found}",
+    "choice_without_tools": "Invalid value for 'tool_choice': 'tool_choice' is only allowed when "
+    "'tools' are specified.",
+    "choice_unknown": "Invalid value for 'tool_choice': '{found}' is neither none, auto, required "
+    "nor one of the 'tools'.",
+    "parallel_without_tools": "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is "
+    "only allowed when 'tools' are specified.",
+    "format_unknown": "Invalid value for 'response_format': it is neither text, json_object nor "
+    "json_schema with a legal name and a schema.",
+    "option_refused": "Unsupported parameter: '{found}' is not supported with this model.",
+    "choice_refused": "tool_choice '{found}' is not supported by this model.",
+    "role_unknown": "Invalid value: '{found}'. Supported values are: 'system', 'assistant', "
+    "'user', 'tool', and 'developer'.",
+    "content_type": "Invalid value for 'content': expected a string, got {found}. ({where})",
+    "content_empty": "{where}: all messages must have non-empty content.",
+    "content_null": "invalid message content type: <nil>",
+    "content_blank": "The text field in the ContentBlock object at {where} is blank. Add text to "
+    "the text field, and try again.",
+    "field_unknown": "Additional properties are not allowed ('{found}' was unexpected) - "
+    "'{where}'.",
+    "both_call_forms": "{where}: 'function_call' and 'tool_calls' cannot be used together.",
+    "calls_empty": "Invalid '{where}': empty array. Expected an array with minimum length 1, but "
+    "got an empty array instead.",
+    "call_type": "Missing required parameter: '{where}.type'.",
+    "id_missing": "Missing required parameter: '{where}.id'.",
+    "name_illegal": "Invalid '{where}.function.name': string does not match pattern. Expected a "
+    "string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
+    "arguments_type": "Invalid type for '{where}.function.arguments': expected a string, but got "
+    "{found} instead.",
+    "arguments_object": "invalid tool call arguments ({where})",
+    "id_twice": "{where}: `tool_use` ids must be unique ({found})",
+    "id_form": "{where}.id: '{found}' is not an id that this provider accepts.",
+    "unanswered": "An assistant message with 'tool_calls' must be followed by tool messages "
+    "responding to each 'tool_call_id'. The following tool_call_ids did not have response "
+    "messages: {found}",
+    "orphan": "Invalid parameter: messages with role 'tool' must be a response to a "
+    "preceeding message with 'tool_calls'. ({where})",  # codespell:ignore preceeding
+    "answered_twice": "each tool_use must have a single result. Found multiple `tool_result` "
+    "blocks with id: {found}",
+    "user_after_tool": "Unexpected role 'user' after role 'tool' ({where})",
+    "reasoning_missing": "The `reasoning_content` in the thinking mode must be passed back to the "
+    "API. ({where})",
+    "signature_missing": "Function call is missing a thought_signature in functionCall parts. "
+    "This is required for tools to work correctly. ({where})",
+    "signature_corrupt": "Corrupted thought signature. ({where})",
+    "result_name": "GenerateContentRequest.contents: function_response.name: Name cannot be "
+    "empty. ({where})",
+}
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One thing that is wrong in a request: the rule, the place, the provider's sentence."""
+
+    rule: str
+    where: str
+    message: str
+
+
+class Profile(msgspec.Struct, frozen=True, kw_only=True):
+    """What one provider demands beyond the common rules, and how it words and wraps errors."""
+
+    name: str
+    summary: str
+    ids: str = "any"  # any | plain | nine | kimi
+    strict_fields: bool = False
+    wants_reasoning: bool = False
+    wants_signatures: bool = False
+    wants_result_names: bool = False
+    refuses_null: bool = False
+    refuses_blank: bool = False
+    refuses_user_after_tool: bool = False
+    refuses_untyped: bool = False
+    refused_options: tuple[str, ...] = ()
+    refused_choices: tuple[str, ...] = ()
+    error_form: str = "openai"  # openai | mistral | gemini
+    words: dict[str, str] = {}
+
+    def violation(self, rule: str, where: str, found: object = "") -> Violation:
+        """Word a violation as this provider would."""
+        template = self.words.get(rule, WORDING[rule])
+        return Violation(rule, where, template.format(where=where, found=found))
+
+
+def check(request: JSON, profile: Profile) -> list[Violation]:
+    """Return everything that the profile would refuse in a request, in order of appearance."""
+    messages = request.get("messages")
+    listed = messages if isinstance(messages, list) else []
+    found = [*_tool_rules(request, profile), *_option_rules(request, profile)]
+    if not listed:
+        found.append(profile.violation("messages_empty", "messages"))
+    for position, message in enumerate(listed):
+        found += _message_rules(message, f"messages[{position}]", profile)
+    found += _conversation_rules([item for item in listed if isinstance(item, dict)], profile)
+    return found
+
+
+def signature(nonce: str) -> str:
+    """Return a thought signature that can be told from a changed one without remembering it."""
+    return f"{nonce}.{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
+
+
+def _is_signature(text: str) -> bool:
+    parts = text.split(".")
+    return len(parts) == _SIGNATURE_PARTS and signature(parts[0]) == text
+
+
+def _tool_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
+    if "tools" not in request:
+        return
+    tools = request["tools"]
+    if not isinstance(tools, list) or not tools:
+        yield profile.violation("tools_empty", "tools")
+        return
+    if len(tools) > MAX_TOOLS:
+        yield profile.violation("tools_many", "tools", len(tools))
+    for position, tool in enumerate(tools):
+        yield from _one_tool(tool, f"tools[{position}].function", profile)
+    names = tool_names(request)
+    if len(set(names)) < len(names):
+        yield profile.violation("tool_twice", "tools")
+
+
+def _one_tool(tool: Any, where: str, profile: Profile) -> Iterator[Violation]:
+    function = tool.get("function") if isinstance(tool, dict) else None
+    function = function if isinstance(function, dict) else {}
+    name = function.get("name")
+    if not isinstance(name, str) or not is_legal(name):
+        yield profile.violation("tool_name", f"{where}.name")
+    parameters = function.get("parameters", {"type": "object"})
+    if not isinstance(parameters, dict) or parameters.get("type") != "object":
+        yield profile.violation("tool_schema", f"{where}.parameters", str(name)[:MAX_LENGTH])
+    elif profile.refuses_untyped and (untyped := _untyped(parameters)):
+        yield profile.violation("tool_untyped", f"{where}.parameters", untyped[0])
+
+
+def _untyped(parameters: JSON) -> list[JSON]:
+    """Return the schemas below that name no type."""
+    found: list[JSON] = []
+
+    def look(schema: JSON) -> JSON:
+        found.extend([schema] if is_untyped(schema) else [])
+        return schema
+
+    rewritten(parameters, look)
+    return found
+
+
+def tool_names(request: JSON) -> list[str]:
+    """Return the names of the tools that a request offers."""
+    tools = request.get("tools")
+    functions = [
+        tool.get("function")
+        for tool in (tools if isinstance(tools, list) else [])
+        if isinstance(tool, dict)
+    ]
+    return [str(item.get("name")) for item in functions if isinstance(item, dict)]
+
+
+def _option_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
+    for option in profile.refused_options:
+        if option in request:
+            yield profile.violation("option_refused", option, option)
+    if not _is_format(request.get("response_format")):
+        yield profile.violation("format_unknown", "response_format")
+    if "tools" in request:
+        yield from _choice_rules(request, profile)
+        return
+    if request.get("tool_choice") not in (None, "none"):
+        yield profile.violation("choice_without_tools", "tool_choice")
+    if "parallel_tool_calls" in request:
+        yield profile.violation("parallel_without_tools", "parallel_tool_calls")
+
+
+def _is_format(wanted: Any) -> bool:
+    match wanted:
+        case None | {"type": "text" | "json_object"}:
+            return True
+        case {"type": "json_schema", "json_schema": {"name": str(name), "schema": dict()}}:
+            return is_legal(name)
+        case _:
+            return False
+
+
+def _choice_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
+    choice = request.get("tool_choice")
+    named = forced_tool(request)
+    if choice is None:
+        return
+    if choice not in _CHOICES and (named is None or named not in tool_names(request)):
+        yield profile.violation("choice_unknown", "tool_choice", str(choice)[:MAX_LENGTH])
+    kind = "named" if named is not None else choice
+    if kind in profile.refused_choices:
+        yield profile.violation("choice_refused", "tool_choice", kind)
+
+
+def forced_tool(request: JSON) -> str | None:
+    """Return the tool that `tool_choice` names, if it names one."""
+    match request.get("tool_choice"):
+        case {"type": "function", "function": {"name": str(name)}}:
+            return name
+        case _:
+            return None
+
+
+def _message_rules(message: Any, where: str, profile: Profile) -> Iterator[Violation]:
+    role = message.get("role") if isinstance(message, dict) else None
+    if role not in _ROLES:
+        yield profile.violation("role_unknown", where, str(role)[:MAX_LENGTH])
+        return
+    known = _DOCUMENTED.get(role)
+    if profile.strict_fields and known is not None:
+        for field in message.keys() - known:
+            yield profile.violation("field_unknown", where, field)
+    yield from _content_rules(message, where, profile)
+    if role == "assistant":
+        yield from _assistant_rules(message, where, profile)
+    if role == "tool" and profile.wants_result_names and not message.get("name"):
+        yield profile.violation("result_name", where)
+
+
+def _content_rules(message: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+    content, role = message.get("content"), message["role"]
+    beside_calls = role == "assistant" and bool(message.get("tool_calls"))
+    if beside_calls:
+        if content is None and profile.refuses_null:
+            yield profile.violation("content_null", where)
+        if isinstance(content, str) and not content.strip() and profile.refuses_blank:
+            yield profile.violation("content_blank", where)
+        return
+    if not isinstance(content, str | list):
+        kind = "null" if content is None else type(content).__name__
+        yield profile.violation("content_type", where, kind)
+        return
+    # A tool may have nothing to say; everybody else has.
+    blank = not content.strip() if isinstance(content, str) else not content
+    if blank and role != "tool":
+        yield profile.violation("content_empty", where)
+
+
+def _assistant_rules(message: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+    if message.get("function_call") and message.get("tool_calls"):
+        yield profile.violation("both_call_forms", where)
+    if "tool_calls" not in message:
+        return
+    calls = calls_of(message)
+    if not calls or len(calls) != len(message["tool_calls"]):
+        yield profile.violation("calls_empty", f"{where}.tool_calls")
+        return
+    for position, call in enumerate(calls):
+        yield from _call_rules(call, f"{where}.tool_calls[{position}]", profile)
+    if profile.wants_reasoning and not isinstance(message.get("reasoning_content"), str):
+        yield profile.violation("reasoning_missing", where)
+    if profile.wants_signatures:
+        yield from _signature_rules(calls[0], where, profile)
+
+
+def calls_of(message: JSON) -> list[JSON]:
+    """Return the call objects of an assistant message in a request."""
+    calls = message.get("tool_calls")
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def _call_rules(call: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+    function = call.get("function")
+    function = function if isinstance(function, dict) else {}
+    name = function.get("name")
+    if call.get("type") != "function":
+        yield profile.violation("call_type", where)
+    if not isinstance(name, str) or not is_legal(name):
+        yield profile.violation("name_illegal", where)
+    yield from _argument_rules(function.get("arguments"), where, profile)
+    call_id = call.get("id")
+    if not isinstance(call_id, str) or not call_id.strip():
+        yield profile.violation("id_missing", where)
+    elif not _id_fits(call_id, str(name), profile.ids):
+        yield profile.violation("id_form", where, call_id[:MAX_LENGTH])
+
+
+def _argument_rules(arguments: Any, where: str, profile: Profile) -> Iterator[Violation]:
+    if not isinstance(arguments, str):
+        kind = "null" if arguments is None else f"a {type(arguments).__name__}"
+        yield profile.violation("arguments_type", where, kind)
+        return
+    try:
+        value = msgspec.json.decode(arguments)
+    except (ValueError, RecursionError):
+        value = None
+    if not isinstance(value, dict):
+        yield profile.violation("arguments_object", where)
+
+
+def _id_fits(call_id: str, name: str, form: str) -> bool:
+    match form:
+        case "nine":
+            return len(call_id) == NINE and _ALNUM.issuperset(call_id)
+        case "kimi":
+            head, _, index = call_id.rpartition(":")
+            return head == f"functions.{name}" and index.isdecimal()
+        case "plain":
+            return _PLAIN.issuperset(call_id)
+        case _:
+            return True
+
+
+def _signature_rules(call: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+    found: Any = call
+    for key in ("extra_content", "google", "thought_signature"):
+        found = found.get(key) if isinstance(found, dict) else None
+    if not isinstance(found, str) or not found:
+        yield profile.violation("signature_missing", where)
+    elif not _is_signature(found) and found != SIGNATURE_PLACEHOLDER:
+        yield profile.violation("signature_corrupt", where)
+
+
+def _conversation_rules(messages: Sequence[JSON], profile: Profile) -> Iterator[Violation]:
+    seen: set[str] = set()
+    waiting: Counter[str] = Counter()
+    for position, message in enumerate(messages):
+        where = f"messages[{position}]"
+        role = message.get("role")
+        if role == "tool":
+            yield from _answer(message, waiting, where, profile)
+            continue
+        yield from _unanswered(waiting, where, profile)
+        after_tool = position > 0 and messages[position - 1].get("role") == "tool"
+        if profile.refuses_user_after_tool and role == "user" and after_tool:
+            yield profile.violation("user_after_tool", where)
+        ids = [str(call.get("id")) for call in calls_of(message)] if role == "assistant" else []
+        for call_id in ids:
+            if call_id in seen:
+                yield profile.violation("id_twice", where, call_id[:MAX_LENGTH])
+            seen.add(call_id)
+        waiting = Counter(ids)
+    yield from _unanswered(waiting, "messages", profile)
+
+
+def _answer(
+    message: JSON, waiting: Counter[str], where: str, profile: Profile
+) -> Iterator[Violation]:
+    call_id = str(message.get("tool_call_id"))
+    if call_id not in waiting:
+        yield profile.violation("orphan", where)
+    elif waiting[call_id] == 0:
+        yield profile.violation("answered_twice", where, call_id[:MAX_LENGTH])
+    else:
+        waiting[call_id] -= 1
+
+
+def _unanswered(waiting: Counter[str], where: str, profile: Profile) -> Iterator[Violation]:
+    missing = sorted(waiting.elements())
+    if missing:
+        yield profile.violation("unanswered", where, ", ".join(missing)[:MAX_LENGTH])

@@ -1,0 +1,1 @@
+"""The tools an application offers."""

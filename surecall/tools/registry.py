@@ -1,0 +1,322 @@
+"""The tools an application offers: definitions, the registry, and the mask over it.
+
+What is sent to the model and what may run are the same object. The package itself ships no tools.
+"""
+
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any, Protocol, Required, TypeAlias, TypedDict, is_typeddict, overload
+
+import msgspec
+
+from surecall.parsing.coercion import Coerced, coercer
+from surecall.parsing.names import fold, is_legal, spellings
+from surecall.tools.schema import (
+    bind_function,
+    compile_schema,
+    describe_function,
+    portable,
+    schema_of,
+)
+from surecall.tools.signatures import converter
+from surecall.values.errors import ConfigError, ToolError
+from surecall.values.family import unknown
+from surecall.values.types import JSON, ToolSpec
+
+Handler: TypeAlias = Callable[..., Any]
+Bind: TypeAlias = Callable[[JSON], dict[str, Any]]
+
+
+class ToolDefinition:
+    """One tool: what the model sees, how arguments are checked, and what runs.
+
+    `parameters` is a JSON Schema, or a class that has one: a pydantic model, dataclass, TypedDict
+    or Struct. The handler is called with keyword arguments. With a schema they are the model's
+    JSON, converted to what the handler's own annotations ask for. With a class they are its
+    fields, as the class itself reads them: validated, converted, with its defaults filled in.
+
+    `repeatable` tools may be called again and again with the same arguments. Calls of `serial`
+    tools in one reply run one after the other, even where calls run in parallel.
+    """
+
+    def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword
+        self,
+        name: str,
+        description: str = "",
+        *,
+        parameters: Any = None,
+        handler: Handler | None = None,
+        exposed_to_model: bool = True,
+        timeout_s: float | None = None,
+        repeatable: bool = False,
+        serial: bool = False,
+    ) -> None:
+        if not is_legal(name):
+            raise ConfigError(
+                f"illegal tool name {name!r}: use 1 to 64 letters, digits, '_' or '-' "
+                "(snake_case is understood best)"
+            )
+        if timeout_s is not None and not timeout_s > 0:
+            raise ConfigError(f"tool {name!r}: timeout_s must be positive")
+        if handler is not None and not callable(handler):
+            raise ConfigError(f"tool {name!r}: the handler must be callable, not {handler!r:.80}")
+        schema = portable(schema_of({} if parameters is None else parameters))
+        self.spec = ToolSpec(name, description, schema, repeatable)
+        self.handler = handler
+        # Prepared here, so that a handler that no model could call is the caller's error.
+        self.bind = dict if handler is None else _binding(parameters, handler)
+        self.exposed_to_model = exposed_to_model
+        self.timeout_s = timeout_s
+        self.serial = serial
+
+    @property
+    def name(self) -> str:
+        """The registered name."""
+        return self.spec.name
+
+    @functools.cached_property
+    def validate(self) -> Callable[[JSON], tuple[str, ...]]:
+        """Check arguments against the schema; compiled once."""
+        try:
+            return compile_schema(self.spec.parameters)
+        except ConfigError as problem:
+            raise ConfigError(f"tool {self.name!r}: {problem}") from problem
+
+    @functools.cached_property
+    def coerce(self) -> Callable[[JSON], Coerced]:
+        """Fit arguments to the schema, without loss; prepared once."""
+        return coercer(self.spec.parameters)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the handler directly, as if it had never been made a tool."""
+        if self.handler is None:
+            raise TypeError(f"tool {self.name!r} has no handler")
+        return self.handler(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<ToolDefinition {self.name}>"
+
+
+def _binding(parameters: Any, handler: Handler) -> Bind:
+    """Return what turns checked arguments into the handler's keyword arguments."""
+    if not isinstance(parameters, type) or not _reads_itself(parameters):
+        return bind_function(handler)
+    read = converter(parameters) or dict
+
+    def bind(arguments: JSON) -> dict[str, Any]:
+        try:
+            return _fields(read(arguments))
+        except Exception as problem:
+            # Only errors about values are meant for the model; others may tell of our insides.
+            told = isinstance(problem, ValueError)
+            raise ToolError(str(problem) if told else "not acceptable") from problem
+
+    return bind
+
+
+def _reads_itself(kind: type[Any]) -> bool:
+    known = is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct)
+    return known or callable(getattr(kind, "model_validate", None))
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    if is_dataclass(value):
+        return {field.name: getattr(value, field.name) for field in fields(value)}
+    if isinstance(value, msgspec.Struct):
+        return msgspec.structs.asdict(value)
+    return dict(value)  # a TypedDict, or a pydantic model, which iterates over its fields
+
+
+@overload
+def tool(function: Handler, /) -> ToolDefinition: ...
+@overload
+def tool(
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    exposed_to_model: bool = True,
+    timeout_s: float | None = None,
+    repeatable: bool = False,
+    serial: bool = False,
+) -> Callable[[Handler], ToolDefinition]: ...
+def tool(
+    function: Handler | None = None,
+    /,
+    *,
+    name: str | None = None,
+    description: str | None = None,
+    **settings: Any,
+) -> ToolDefinition | Callable[[Handler], ToolDefinition]:
+    """Make a tool of a plain function: its signature, annotations and docstring say it all."""
+
+    def define(handler: Handler) -> ToolDefinition:
+        described = describe_function(handler)
+        return ToolDefinition(
+            name or described.name,
+            described.description if description is None else description,
+            parameters=described.parameters,
+            handler=handler,
+            **settings,
+        )
+
+    return define if function is None else define(function)
+
+
+def definition_of(item: Any) -> ToolDefinition:
+    """Accept a definition, a mapping with its fields, OpenAI's form of it, or a function."""
+    match item:
+        case ToolDefinition():
+            return item
+        case Mapping():
+            return _from_mapping(dict(item))
+        case _ if callable(item):
+            return tool(item)
+        case _:
+            raise ConfigError(f"a tool must be a definition, mapping or function, not {item!r:.80}")
+
+
+class _Given(TypedDict, total=False):
+    """The keys that a mapping may have, and their types."""
+
+    name: Required[str]
+    description: str
+    parameters: Any
+    handler: Any
+    exposed_to_model: bool
+    timeout_s: float | None
+    repeatable: bool
+    serial: bool
+
+
+def _from_mapping(item: JSON) -> ToolDefinition:
+    if item.pop("type", "function") != "function":
+        raise ConfigError("a tool definition must be of type 'function'")
+    nested = item.pop("function", {})
+    item |= nested if isinstance(nested, Mapping) else {"function": nested}
+    given = {key: value for key, value in item.items() if key != "strict"}
+    for key in given:
+        if key not in _Given.__annotations__:
+            raise ConfigError(unknown("tool definition key", str(key), _Given.__annotations__))
+    if given.get("description", "") is None:
+        del given["description"]
+    try:
+        return ToolDefinition(**msgspec.convert(given, _Given))
+    except msgspec.ValidationError as problem:
+        raise ConfigError(f"bad tool definition {given.get('name')!r:.80}: {problem}") from None
+
+
+class Toolbox(Protocol):
+    """What the rest of the program needs of a registry, masked or not."""
+
+    @property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """The tools that the model may see and call, in order."""
+
+    def resolve(self, asked: str) -> ToolDefinition | None:
+        """Find the one tool that a model means, if it may be called."""
+
+
+class ToolRegistry:
+    """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded."""
+
+    def __init__(self, tools: Iterable[Any] = ()) -> None:
+        self._by_name: dict[str, ToolDefinition] = {}
+        self._by_fold: dict[str, ToolDefinition] = {}
+        for item in tools:
+            definition = definition_of(item)
+            clash = self._by_fold.get(fold(definition.name))
+            if clash is not None:
+                raise ConfigError(
+                    f"two tools would answer to one name: {clash.name!r} and {definition.name!r}"
+                )
+            self._by_name[definition.name] = definition
+            self._by_fold[fold(definition.name)] = definition
+
+    @functools.cached_property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """The tools that are exposed to the model, in order of registration."""
+        return tuple(item for item in self._by_name.values() if item.exposed_to_model)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every registered name, exposed or not."""
+        return tuple(self._by_name)
+
+    def find(self, asked: str) -> ToolDefinition | None:
+        """Resolve a name to one registered tool, whether it may be called or not."""
+        if asked in self._by_name:
+            return self._by_name[asked]
+        candidates = spellings(asked)
+        for spelling in candidates:
+            if spelling in self._by_name:
+                return self._by_name[spelling]
+        for spelling in candidates:
+            if (found := self._by_fold.get(fold(spelling))) is not None:
+                return found
+        return None
+
+    def resolve(self, asked: str) -> ToolDefinition | None:
+        """Find the one tool that a model means, if it may be called."""
+        found = self.find(asked)
+        return found if found is not None and found.exposed_to_model else None
+
+
+class FilteredToolRegistry:
+    """A view of a registry through an allow list and a deny list; deny wins.
+
+    An allow list of nothing allows nothing. A name that the registry does not know is an error: a
+    misspelt deny list must not open a door.
+    """
+
+    def __init__(
+        self, registry: ToolRegistry, allow: Iterable[str] | None = None, deny: Iterable[str] = ()
+    ) -> None:
+        self._registry = registry
+        self._allow = None if allow is None else _known(registry, allow)
+        self._deny = _known(registry, deny)
+
+    @functools.cached_property
+    def definitions(self) -> tuple[ToolDefinition, ...]:
+        """The exposed tools that the mask lets through, in order of registration."""
+        return tuple(filter(self._lets_through, self._registry.definitions))
+
+    def resolve(self, asked: str) -> ToolDefinition | None:
+        """Find the one tool that a model means, if the mask lets it be called."""
+        # The name is resolved in the whole registry first: a denied tool stays denied under
+        # every spelling, instead of falling through to a neighbour.
+        found = self._registry.resolve(asked)
+        return found if found is not None and self._lets_through(found) else None
+
+    def _lets_through(self, definition: ToolDefinition) -> bool:
+        allowed = self._allow is None or definition.name in self._allow
+        return allowed and definition.name not in self._deny
+
+
+def _known(registry: ToolRegistry, names: Iterable[str]) -> frozenset[str]:
+    listed = frozenset(names)
+    for name in sorted(listed):
+        if name not in registry.names:
+            raise ConfigError(unknown("tool in the mask", name, registry.names))
+    return listed
+
+
+def check_surface(toolbox: Toolbox, max_count: int, max_bytes: int) -> None:
+    """Check what is offered to the model: sound schemas, within the limits that providers set."""
+    specs = tuple(definition.spec for definition in toolbox.definitions)
+    if len(specs) > max_count:
+        raise ConfigError(f"{len(specs)} tools exceed max_tool_definitions_count={max_count}")
+    size = len(msgspec.json.encode(specs))
+    if size > max_bytes:
+        raise ConfigError(f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}")
+    for definition in toolbox.definitions:
+        definition.validate({})  # compiles the schema; else a run would be the first to do it
+
+
+def is_async_callable(function: Callable[..., Any]) -> bool:
+    """Whether a function is awaited, also through partials and objects; others run in a thread."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004  # it is the method that is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

@@ -1,0 +1,398 @@
+"""JSON Schema on the caller's side: written from signatures, made portable, compiled.
+
+    function ─┬─ describe_function ─► what the model is told
+              └─ bind_function ─────► the model's JSON as values of the annotated types
+    provider ─── schema_of ─► schema ─ portable ─► schema ─ compile_schema ─► Validate
+
+Classes of pydantic's shape are known by their methods; pydantic itself is never imported.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import is_dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeAlias, is_typeddict
+
+import msgspec
+
+from surecall.tools.signatures import converter, dated, read_signature
+from surecall.values.errors import ConfigError, ToolError
+from surecall.values.types import JSON
+
+if TYPE_CHECKING:
+    from jsonschema_rs import ValidationError
+
+Validate: TypeAlias = Callable[[JSON], tuple[str, ...]]
+
+_MAX_NODES = 10_000
+_MAX_DEPTH = 64
+_MAX_MESSAGES = 8
+_MAX_MESSAGE_CHARS = 200
+_MAX_ALTERNATIVE_CHARS = 80
+# The validator builds all its errors at once, each with a copy of the offending value: 100 000
+# errors take more than a second. A value of this weight is told its first error only.
+_LARGE_VALUE = 5_000
+_CHARS_PER_NODE = 64
+
+_PROVIDER_METHODS = ("model_json_schema", "json_schema", "to_json_schema", "__json_schema__")
+# `discriminator` is OpenAPI's, and its mapping would point at definitions that are gone.
+_DROPPED = {"$defs", "$id", "$ref", "$schema", "definitions", "discriminator", "title"}
+_ANNOTATIONS = {"default", "deprecated", "description", "examples"}
+_MAPS_OF_SCHEMAS = {"$defs", "definitions", "dependencies", "dependentSchemas"}
+_MAPS_OF_SCHEMAS |= {"patternProperties", "properties"}
+_LISTS_OF_SCHEMAS = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
+_SCHEMAS = {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if"}
+_SCHEMAS |= {"items", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
+
+
+class FunctionSchema(msgspec.Struct, frozen=True):
+    """A function as the model is told of it."""
+
+    name: str
+    description: str
+    parameters: JSON
+
+
+def describe_function(fn: Callable[..., Any]) -> FunctionSchema:
+    """Describe a function by its signature, type hints and docstring."""
+    signature = read_signature(fn)
+    properties, definitions = {}, {}
+    for one in signature.parameters:
+        schema, definitions[one.name] = _written(
+            one.hint, f"#/$defs/{one.name}", f"{signature.name}(): parameter {one.name!r}"
+        )
+        described = {"description": one.text} if one.text else {}
+        properties[one.name] = {**schema, **described, **one.default}
+    root = {
+        "properties": properties,
+        "required": [one.name for one in signature.parameters if one.required],
+        "additionalProperties": signature.takes_more,
+        "$defs": definitions,
+    }
+    return FunctionSchema(signature.name, signature.summary, portable(root))
+
+
+def bind_function(fn: Callable[..., Any]) -> Callable[[JSON], dict[str, Any]]:
+    """Return the conversion of validated JSON arguments into `fn`'s keyword arguments."""
+    signature = read_signature(fn)
+    converters = {one.name: converter(one.hint) for one in signature.parameters}
+
+    def bind(arguments: JSON) -> dict[str, Any]:
+        bound = {}
+        for name, value in arguments.items():
+            if name not in converters and not signature.takes_more:
+                raise ToolError(_line([name], "the tool has no such parameter"))
+            convert = converters.get(name)
+            bound[name] = value if convert is None else _converted(name, convert, value)
+        return bound
+
+    return bind
+
+
+def schema_of(source: object) -> JSON:
+    """Return the schema that `source` is, or provides."""
+    if isinstance(source, Mapping):
+        return dict(source)
+    for method in _PROVIDER_METHODS:
+        if callable(ask := getattr(source, method, None)):
+            return _asked(ask, f"The schema provider {_clipped(repr(source))}")
+    if isinstance(source, type) and (
+        is_dataclass(source) or is_typeddict(source) or issubclass(source, msgspec.Struct)
+    ):
+        schema, definitions = _written(source, "#/$defs", f"The schema provider {source!r}")
+        return {**schema, "$defs": definitions}
+    known = "a mapping, a dataclass, TypedDict, Struct or model class, or an object that has one of"
+    methods = ", ".join(_PROVIDER_METHODS)
+    raise ConfigError(f"{_clipped(repr(source))} is no schema provider: pass {known} {methods}.")
+
+
+def portable(schema: JSON) -> JSON:
+    """Return a copy that picky providers accept: an object, references inlined, no clutter."""
+    return _Portable(schema).document()
+
+
+def compile_schema(schema: JSON) -> Validate:
+    """Compile a schema once into a function from a value to what is wrong with it."""
+    # Imported late: loading the extension takes some 20 ms of the budget for `import surecall`.
+    import jsonschema_rs  # noqa: PLC0415
+
+    try:
+        validator = jsonschema_rs.validator_for(
+            dict(schema),
+            offline=True,
+            # The engine that takes linear time; it refuses look-around and back-references.
+            pattern_options=jsonschema_rs.RegexOptions(),
+        )
+    except Exception as problem:
+        raise ConfigError(f"Invalid schema: {_schema_problem(problem)}") from problem
+
+    def errors_in(value: JSON) -> "list[ValidationError]":
+        try:
+            validator.validate(value)
+        except jsonschema_rs.ValidationError as first:
+            return [first] if _is_large(value) else list(validator.iter_errors(value))
+        return []
+
+    def validate(value: JSON) -> tuple[str, ...]:
+        try:
+            return _messages(errors_in(value))
+        except Exception as problem:  # noqa: BLE001  lone surrogates, foreign types, deep nesting
+            return (_line([], f"the value cannot be checked ({problem})"),)
+
+    return validate
+
+
+def _written(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
+    """Return the hint's schema and the definitions it refers to, which belong at pointer `at`."""
+    provided: JSON = {}
+
+    def provide(kind: type[Any]) -> JSON:
+        if kind is object:
+            # msgspec takes an empty answer for none; `portable` drops the title.
+            return {"title": "any"}
+        if not callable(getattr(kind, "model_json_schema", None)):
+            raise NotImplementedError
+        key = f"{_plain_name(kind.__name__)}.{len(provided)}"
+        provided[key] = _rebased(kind.model_json_schema(), f"{at}/{key}")
+        return {"$ref": f"{at}/{key}"}
+
+    try:
+        (schema,), components = msgspec.json.schema_components(
+            (dated(hint),), schema_hook=provide, ref_template=f"{at}/{{name}}"
+        )
+    except Exception as problem:
+        reason = str(problem).strip().rpartition("\n")[2]
+        raise ConfigError(f"{where} has no JSON Schema: {reason}.") from problem
+    return schema, {**components, **provided}
+
+
+def _converted(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    try:
+        return convert(value)
+    except Exception as problem:
+        # Only errors about values are meant for the model; others may tell of our insides.
+        told = isinstance(problem, ValueError | TypeError | ToolError)
+        raise ToolError(_line([name], str(problem) if told else "not acceptable")) from problem
+
+
+def _asked(ask: Callable[[], object], provider: str) -> JSON:
+    try:
+        answer = ask()
+    except Exception as problem:
+        raise ConfigError(f"{provider} failed: {problem}.") from problem
+    if not isinstance(answer, Mapping):
+        raise ConfigError(f"{provider} returned {type(answer).__name__}, not a mapping.")
+    return dict(answer)
+
+
+# Portable schemas
+
+
+class _Portable:
+    """One rewriting: which references loop, and how much of the budget is spent."""
+
+    def __init__(self, root: JSON) -> None:
+        self._root = root
+        self._spent = 0
+        self._seen: set[str] = set()
+        self._loops: dict[str, str] = {}
+
+    def document(self) -> JSON:
+        """Write the whole schema."""
+        self._trace(self._root, frozenset({"#"}), 0)
+        self._spent = 0
+        root = _as_mapping(self._write(self._root, 0, inline=True))
+        kind = root.pop("type", "object")
+        if "object" not in (kind if isinstance(kind, list) else [kind]):
+            raise ConfigError(f"The parameters of a tool are an object, not {kind!r}.")
+        loops = [(pointer, name) for pointer, name in self._loops.items() if pointer != "#"]
+        definitions = {name: self._write(self._resolve(pointer), 1) for pointer, name in loops}
+        kept = {"$defs": definitions} if definitions else {}
+        return {"type": "object", "properties": {}, **root, **kept}
+
+    def _trace(self, node: Any, ancestors: frozenset[str], depth: int) -> None:
+        """Note every reference that leads back to where it stands."""
+        self._spend(depth)
+        if not isinstance(node, Mapping):
+            return
+        pointer = _pointer(node)
+        if pointer in ancestors - self._loops.keys():
+            self._loops[pointer] = self._fresh_name(pointer)
+        elif pointer and pointer not in self._seen:
+            self._seen.add(pointer)
+            self._trace(self._resolve(pointer), ancestors | {pointer}, depth + 1)
+        below = partial(self._trace, ancestors=ancestors, depth=depth + 1)
+        _rebuilt(_kept(node), below, lambda _: None)
+
+    def _fresh_name(self, pointer: str) -> str:
+        name = _plain_name(pointer.rpartition("/")[2])
+        while name in self._loops.values():
+            name += "_"
+        return name
+
+    def _write(self, node: Any, depth: int, *, inline: bool = False) -> Any:
+        if not isinstance(node, Mapping):
+            return self._copy(node, depth)
+        self._spend(depth)
+        write, copy = partial(self._write, depth=depth + 1), partial(self._copy, depth=depth + 1)
+        written = _typed(_rebuilt(_kept(node), write, copy))
+        pointer = _pointer(node)
+        if not pointer:
+            return written
+        if pointer in self._loops and not inline:
+            name = self._loops[pointer]
+            return {"$ref": pointer if pointer == "#" else f"#/$defs/{name}", **written}
+        return _merged(self._write(self._resolve(pointer), depth + 1, inline=inline), written)
+
+    def _copy(self, data: Any, depth: int) -> Any:
+        self._spend(depth)
+        if isinstance(data, Mapping):
+            return {key: self._copy(value, depth + 1) for key, value in data.items()}
+        if isinstance(data, list | tuple):
+            return [self._copy(value, depth + 1) for value in data]
+        return data
+
+    def _spend(self, depth: int) -> None:
+        self._spent += 1
+        if self._spent > _MAX_NODES:
+            raise ConfigError(f"The schema has more than {_MAX_NODES} nodes, references inlined.")
+        if depth > _MAX_DEPTH:
+            raise ConfigError(f"The schema is nested deeper than {_MAX_DEPTH} levels.")
+
+    def _resolve(self, pointer: str) -> Any:
+        node: Any = self._root
+        try:
+            outside, *segments = pointer.split("/")
+            if outside != "#":
+                raise KeyError
+            for segment in map(_unescaped, segments):
+                node = node[int(segment)] if isinstance(node, list | tuple) else node[segment]
+        except (LookupError, TypeError, ValueError) as problem:
+            raise ConfigError(f"{pointer!r} refers to nothing in the schema.") from problem
+        return node
+
+
+def _pointer(schema: Mapping[str, Any]) -> str:
+    pointer = schema.get("$ref")
+    return pointer if isinstance(pointer, str) else ""
+
+
+def _kept(schema: Mapping[str, Any]) -> JSON:
+    # Some providers reject `required: []`; leaving the key out means the same.
+    return {
+        key: value
+        for key, value in schema.items()
+        if key not in _DROPPED and not (key == "required" and value in ([], ()))
+    }
+
+
+def _rebuilt(schema: JSON, visit: Callable[[Any], Any], copy: Callable[[Any], Any]) -> JSON:
+    """Rebuild one level: `visit` what stands where a schema stands, `copy` what is mere data."""
+
+    def rebuild(key: str, value: Any) -> Any:
+        if key in _MAPS_OF_SCHEMAS and isinstance(value, Mapping):
+            return {name: visit(child) for name, child in value.items()}
+        if key in _LISTS_OF_SCHEMAS and isinstance(value, list | tuple):
+            return [visit(child) for child in value]
+        return visit(value) if key in _SCHEMAS else copy(value)
+
+    return {key: rebuild(key, value) for key, value in schema.items()}
+
+
+def _rebased(schema: Any, at: str) -> Any:
+    """Make the references of a schema hold when it is put at pointer `at`."""
+    if not isinstance(schema, Mapping):
+        return schema
+    rebuilt = _rebuilt(dict(schema), lambda child: _rebased(child, at), lambda data: data)
+    pointer = _pointer(schema)
+    if pointer.startswith("#"):
+        rebuilt["$ref"] = at + pointer[1:]
+    return rebuilt
+
+
+def _merged(target: Any, beside: JSON) -> Any:
+    """Join a definition with what stood beside the reference to it."""
+    if not beside:
+        return target
+    target = _as_mapping(target)
+    if all(
+        key in _ANNOTATIONS or (key, value) == ("type", target.get("type"))
+        for key, value in beside.items()
+    ):
+        return {**target, **beside}
+    return {**beside, "allOf": [target, *beside.get("allOf", ())]}
+
+
+def _as_mapping(schema: Any) -> JSON:
+    if isinstance(schema, bool):
+        return {} if schema else {"not": {}}
+    if not isinstance(schema, dict):
+        raise ConfigError(f"A schema is an object, not {_clipped(repr(schema))}.")
+    return schema
+
+
+def _typed(schema: JSON) -> JSON:
+    """Give an enumeration of texts its type, which some providers insist on."""
+    options = schema.get("enum")
+    texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
+    return {"type": "string", **schema} if texts and options else schema
+
+
+def _unescaped(segment: str) -> str:
+    head, *tails = segment.split("%")
+    octets = head.encode() + b"".join(bytes.fromhex(t[:2]) + t[2:].encode() for t in tails)
+    return octets.decode().replace("~1", "/").replace("~0", "~")
+
+
+def _plain_name(name: str) -> str:
+    return "".join(char if char.isalnum() or char in "_-" else "_" for char in name)
+
+
+# Messages
+
+
+def _messages(errors: "list[ValidationError]") -> tuple[str, ...]:
+    lines = [_line(one.instance_path, _sentence(one)) for one in errors[:_MAX_MESSAGES]]
+    rest = len(errors) - len(lines)
+    return (*lines, f"and {rest} more") if rest else tuple(lines)
+
+
+def _sentence(error: "ValidationError") -> str:
+    """Say what is wrong; where no alternative fits, say why each does not."""
+    branches = getattr(error.kind, "context", ())
+    if not branches or not all(branches):
+        return error.message
+    reasons = [_clipped(branch[0].message, _MAX_ALTERNATIVE_CHARS) for branch in branches]
+    return ", or ".join(dict.fromkeys(reasons))
+
+
+def _schema_problem(problem: Exception) -> str:
+    path = getattr(problem, "instance_path", [])
+    text = getattr(problem, "message", str(problem))
+    advice = "; look-around and back-references are refused" if text.endswith('"regex"') else ""
+    return _line(path, text) + advice
+
+
+def _line(path: Sequence[str | int], text: str) -> str:
+    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return _clipped(f"{place.removeprefix('.') or '(root)'}: {text}")
+
+
+def _clipped(text: str, limit: int = _MAX_MESSAGE_CHARS) -> str:
+    """Cut the middle out of a long text, and make it one line that can be encoded."""
+    line = " ".join(text.encode("utf-8", "backslashreplace").decode().splitlines())
+    half = (limit - 3) // 2
+    return line if len(line) <= limit else f"{line[:half]} … {line[-half:]}"
+
+
+def _is_large(value: Any) -> bool:
+    weight, waiting = 0, [value]
+    while waiting and weight <= _LARGE_VALUE:
+        item = waiting.pop()
+        weight += 1
+        if isinstance(item, str):
+            weight += len(item) // _CHARS_PER_NODE
+        elif isinstance(item, dict):
+            waiting.extend(item.values())
+        elif isinstance(item, list):
+            waiting.extend(item)
+    return weight > _LARGE_VALUE

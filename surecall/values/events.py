@@ -1,0 +1,203 @@
+"""Events: one small frozen value for each move of a run and each outcome.
+
+    run_start
+      (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
+        (tool_call_start  tool_call_end)* | fix_empty_final | forced_continuation | final_objected)*
+    final | run_failed
+
+A `Trace` (in `values.trace`) is their list: all that replay needs, and all that a report reads.
+"""
+
+from typing import Any, TypeAlias
+
+import msgspec
+
+from surecall.values.errors import Fault
+from surecall.values.types import (
+    JSON,
+    Message,
+    Reply,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+)
+
+SCHEMA_VERSION = 1
+
+
+class Stamped(
+    msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True, kw_only=True
+):
+    """What every event carries: whose, which turn, when (UTC seconds), and allowed context."""
+
+    run_id: str
+    turn: int
+    at: float
+    context: dict[str, str] = {}
+
+
+# Nothing is left out of this one: a version that is not written down cannot be refused later.
+class RunStarted(
+    Stamped, frozen=True, gc=False, tag="run_start", kw_only=True, omit_defaults=False
+):
+    """A run began: everything that is needed to begin it again."""
+
+    model: str
+    config: JSON
+    options: JSON
+    tools: tuple[ToolSpec, ...]
+    system: System | None
+    messages: tuple[Message, ...]
+    start: int
+    version: str
+    schema_version: int = SCHEMA_VERSION
+
+
+class RequestStarted(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
+    """A request is about to leave. `request_hash` is the SHA-256 of its body."""
+
+    tool_use_mode: str
+    tool_failure_policy: str
+    tools_enabled: bool
+    tool_choice: str | JSON | None
+    messages_count: int
+    tools_count: int
+    request_bytes: int
+    request_hash: str
+    attempt: int
+
+
+class RequestErred(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_only=True):
+    """A request failed. A retry may follow."""
+
+    fault: Fault
+    attempt: int
+    elapsed_ms: int
+
+
+class RequestRetried(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw_only=True):
+    """A failed request will be sent again after a wait, or again without tools."""
+
+    attempt: int
+    wait_s: float
+    tools_enabled: bool
+    dropped: str | None = None
+
+
+class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
+    """A reply was heard: as it came (`body`), and as it was read (`reply`)."""
+
+    reply: Reply
+    body: Any
+    request_hash: str
+    attempt: int
+    elapsed_ms: int
+    response_bytes: int
+    ignored_tool_calls: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
+    streamed: bool = False
+
+
+class CallStarted(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
+    """A call is about to be answered. With a `problem` on it, it will not run."""
+
+    call: ToolCall
+
+
+class CallEnded(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_only=True):
+    """A call was answered."""
+
+    result: ToolResult
+    ok: bool
+    elapsed_ms: int
+    output_bytes: int
+    output_replaced: bool
+    error_codes: tuple[str, ...] = ()
+
+
+class EmptyFinalRetried(Stamped, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
+    """The final answer was empty; it is asked for once more."""
+
+    disable_tools: bool
+    user_text_bytes: int
+
+
+class FinalForced(Stamped, frozen=True, gc=False, tag="forced_continuation", kw_only=True):
+    """An answer came too early; the next step of the ladder was taken. `text` was said."""
+
+    rung: str
+    code: str
+    message: str
+    text: str
+    tools: tuple[str, ...] = ()
+
+
+class FinalObjected(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
+    """The application did not accept an answer. `text` was said to the model, if anything was."""
+
+    reason: str
+    text: str = ""
+
+
+class PolicyErred(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
+    """The application's tool policy raised."""
+
+    stage: str
+    message: str
+    call_id: str | None = None
+    name: str | None = None
+
+
+class ObserverErred(Stamped, frozen=True, gc=False, tag="observer_error", kw_only=True):
+    """An observer raised; it gets no further events of this run."""
+
+    observer: str
+    message: str
+
+
+class RunRefused(Stamped, frozen=True, gc=False, tag="run_refused", kw_only=True):
+    """The loop was told that a request failed for good, or that time ran out."""
+
+    fault: Fault
+
+
+class RunEnded(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
+    """A run ended with an answer."""
+
+    text: str
+    stop_reason: str
+    usage: Usage
+    any_tool_calls_seen: bool
+    any_tool_success_seen: bool
+    false_finals: int = 0
+
+
+class RunStopped(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):
+    """A run ended without a usable answer."""
+
+    code: str
+    message: str
+    usage: Usage
+    details: JSON = {}
+    false_finals: int = 0
+
+
+Event: TypeAlias = (
+    RunStarted
+    | RequestStarted
+    | RequestErred
+    | RequestRetried
+    | RequestEnded
+    | CallStarted
+    | CallEnded
+    | EmptyFinalRetried
+    | FinalForced
+    | FinalObjected
+    | PolicyErred
+    | ObserverErred
+    | RunRefused
+    | RunEnded
+    | RunStopped
+)

@@ -1,0 +1,1 @@
+"""OpenAI's wire format, clean and bent."""

@@ -1,0 +1,347 @@
+"""The wire: OpenAI's chat messages, written from our values and read into them.
+
+Writers emit only the documented form. Readers are tolerant: they take what is usable and never
+raise on shape. `render_message` and `parse_message` are a pair; so are `encode` and `decode`.
+"""
+
+import hashlib
+import json
+import string
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+
+from surecall.parsing.arguments import read_arguments
+from surecall.parsing.names import legal
+from surecall.values.errors import ConfigError
+from surecall.values.types import (
+    JSON,
+    Assistant,
+    Message,
+    Refusal,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    User,
+)
+
+RESERVED_OPTIONS = frozenset(
+    {"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"}
+)
+_MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "function_call", "name"})
+_CALL_KEYS = frozenset({"id", "type", "function", "index"})
+_NO_LIMIT = 1 << 62
+_DIGITS = string.digits + string.ascii_letters
+SHORT_ID = 9
+# Deeper answers could be read, but not be written again: every step between needs some stack.
+MAX_DEPTH = 128
+# In dollars. Nobody charges more for one answer: a larger number, like a negative one, is no price.
+MOST_COST = 1_000_000.0
+
+
+class WireStyle(msgspec.Struct, frozen=True):
+    """What an endpoint wants to see of an assistant's earlier turns."""
+
+    keep_text_beside_calls: bool = False
+    echo_fields: tuple[str, ...] = ()
+    echo_call_fields: bool = True
+    short_call_ids: bool = False
+    name_tool_messages: bool = False
+
+
+def encode(value: Any) -> bytes:
+    """Write JSON. Lone surrogates, which no strict server accepts, become U+FFFD."""
+    try:
+        return msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return msgspec.json.encode(scrub(value))
+
+
+def decode(data: bytes) -> Any:
+    """Read JSON as servers really send it: a BOM, NaN, bad UTF-8 and lone surrogates pass.
+
+    A ValueError means that it is not JSON, however kindly one looks at it, or nested too deeply.
+    """
+    value = _decoded(data)
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
+        raise ValueError("JSON nested too deeply")
+    return value
+
+
+def _is_deep(value: Any) -> bool:
+    level = [value]
+    for _ in range(MAX_DEPTH + 1):
+        level = [child for item in level for child in _children(item)]
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterable[Any]:
+    if isinstance(value, dict):
+        return value.values()
+    return value if isinstance(value, list) else ()
+
+
+def _decoded(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        text = data.decode("utf-8", "replace").removeprefix("\ufeff")
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+    try:
+        return scrub(json.loads(text, strict=False))
+    except RecursionError:
+        raise ValueError("JSON nested too deeply") from None
+
+
+def encodable(value: Any) -> Any:
+    """Return a JSON value that can be written; nearly always the very same."""
+    try:
+        msgspec.json.encode(value)
+    except UnicodeEncodeError:
+        return scrub(value)
+    return value
+
+
+def scrub(value: Any) -> Any:
+    """Copy a JSON value with every lone surrogate replaced by U+FFFD."""
+    match value:
+        case str():
+            return value.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+        case list() | tuple():
+            return [scrub(item) for item in value]
+        case dict():
+            return {scrub(key): scrub(item) for key, item in value.items()}
+        case _:
+            return value
+
+
+def render_tool(spec: ToolSpec) -> JSON:
+    """Write a tool definition."""
+    function = {
+        "name": spec.name,
+        "description": spec.description,
+        "parameters": spec.parameters,
+    }
+    return {"type": "function", "function": function}
+
+
+def named_choice(name: str) -> JSON:
+    """Write the demand that one tool be called."""
+    return {"type": "function", "function": {"name": name}}
+
+
+def chosen_name(choice: str | JSON | None) -> str | None:
+    """Read that demand; nothing if the choice names no tool."""
+    match choice:
+        case {"function": {"name": str(name)}}:
+            return name
+        case _:
+            return None
+
+
+def render_message(message: Message, style: WireStyle) -> JSON | None:
+    """Write a message; None for what is never sent (refusals, blank assistant turns)."""
+    match message:
+        case System():
+            return {"role": "system", "content": message.text}
+        case User():
+            return {"role": "user", "content": message.content}
+        case Assistant():
+            return _render_assistant(message, style)
+        case ToolResult():
+            return _render_result(message, style)
+        case Refusal():  # pragma: no branch  # a closed union: mypy knows that there is no other
+            return None
+
+
+def _render_result(message: ToolResult, style: WireStyle) -> JSON:
+    call_id = short_id(message.call_id) if style.short_call_ids else message.call_id
+    rendered: JSON = {"role": "tool", "tool_call_id": call_id, "content": message.content}
+    return rendered | {"name": legal(message.name)} if style.name_tool_messages else rendered
+
+
+def _render_assistant(message: Assistant, style: WireStyle) -> JSON | None:
+    if not message.calls and not message.text.strip():
+        return None
+    # Text beside calls pollutes the history of weaker models, so it stays with us by default.
+    keep = style.keep_text_beside_calls or not message.calls
+    rendered: JSON = {"role": "assistant", "content": message.text if keep else ""}
+    if message.calls:
+        rendered["tool_calls"] = [_render_call(call, style) for call in message.calls]
+    for field in style.echo_fields:
+        if field in message.extra:
+            rendered[field] = message.extra[field]
+    return rendered
+
+
+def _render_call(call: ToolCall, style: WireStyle) -> JSON:
+    function = {"name": legal(call.name), "arguments": encode(call.arguments).decode()}
+    call_id = short_id(call.id) if style.short_call_ids else call.id
+    rendered: JSON = {"id": call_id, "type": "function", "function": function}
+    return call.extra | rendered if style.echo_call_fields else rendered
+
+
+def short_id(call_id: str) -> str:
+    """Return an id of nine letters and digits; one that is so already stays as it is."""
+    if len(call_id) == SHORT_ID and call_id.isascii() and call_id.isalnum():
+        return call_id
+    number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
+    digits = []
+    for _ in range(SHORT_ID):
+        number, digit = divmod(number, len(_DIGITS))
+        digits.append(_DIGITS[digit])
+    return "".join(digits)
+
+
+def parse_message(item: Any) -> Message:
+    """Read a message of a caller's history, in our form or in OpenAI's."""
+    match item:
+        case System() | User() | Assistant() | ToolResult() | Refusal():
+            return item
+        case str():
+            return User(encodable(item))
+        case dict():
+            return _parse_mapping(encodable(item))
+        case _:
+            raise ConfigError(
+                f"a history item must be a message or a mapping, not {type(item).__name__}"
+            )
+
+
+def _parse_mapping(item: JSON) -> Message:
+    role = str(item.get("role") or "user")
+    content = item.get("content")
+    match role:
+        case "system" | "developer":
+            return System(text_of(content))
+        case "user":
+            return User(content if isinstance(content, list) else text_of(content))
+        case "assistant":
+            return _parse_assistant(item)
+        case "tool":
+            text = text_of(content)
+            name = str(item.get("name") or "")
+            call_id = _id(item.get("tool_call_id"))
+            return ToolResult(call_id, name, _says_ok(text), text, executed=True)
+        case _:
+            raise ConfigError(f"unknown role {role!r} in the history")
+
+
+def _parse_assistant(item: JSON) -> Assistant:
+    calls = tuple(_parse_call(call) for call in raw_calls(item))
+    return Assistant(text_of(item.get("content")), calls, extra=message_extra(item))
+
+
+def _parse_call(call: JSON) -> ToolCall:
+    name, arguments = call_parts(call)
+    value = read_arguments(arguments, _NO_LIMIT).value
+    return ToolCall(id_of(call), name, value or {}, extra=call_extra(call))
+
+
+def _says_ok(text: str) -> bool:
+    # A foreign history has no envelopes; only one that plainly says `ok: false` failed.
+    try:
+        envelope = msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return True
+    return not (isinstance(envelope, dict) and envelope.get("ok") is False)
+
+
+def raw_calls(message: JSON) -> list[JSON]:
+    """Return the call objects of a raw assistant message: mappings only, a lone one wrapped."""
+    calls = message.get("tool_calls")
+    if isinstance(calls, dict):
+        calls = [calls]
+    return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
+
+
+def id_of(call: JSON) -> str:
+    """Return a raw call's id, blank when there is none."""
+    return _id(call.get("id"))
+
+
+def _id(given: Any) -> str:
+    # Two ids that differ only in lone surrogates would be the same one on the wire.
+    return str(scrub(str(given))).strip() if isinstance(given, str | int) else ""
+
+
+def call_parts(call: JSON) -> tuple[str, Any]:
+    """Return a raw call's name as the model wrote it, and its arguments, untouched."""
+    function = call.get("function")
+    if not isinstance(function, dict):
+        function = {}
+    name = function.get("name")
+    return (name.strip() if isinstance(name, str) else ""), function.get("arguments")
+
+
+def call_extra(call: JSON) -> JSON:
+    """Return what a provider put into a call beside the documented keys (signatures)."""
+    return {key: value for key, value in call.items() if key not in _CALL_KEYS}
+
+
+def message_extra(message: JSON) -> JSON:
+    """Return what a provider put beside the documented keys of a message (reasoning)."""
+    return {
+        key: value
+        for key, value in message.items()
+        if key not in _MESSAGE_KEYS and value is not None
+    }
+
+
+def text_of(content: Any) -> str:
+    """Return the text of a message's content: a string, or the text parts joined."""
+    match content:
+        case str():
+            return content
+        case list():
+            return "".join(_part_text(part) for part in content)
+        case dict():
+            return _part_text(content)
+        case _:
+            return ""
+
+
+def _part_text(part: Any) -> str:
+    match part:
+        case str():
+            return part
+        case {"type": "text" | "output_text", "text": str(text)}:
+            return text
+        case {"type": _}:
+            return ""
+        case {"text": str(text)} | {"content": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def parse_usage(usage: Any) -> Usage | None:
+    """Read token counts and cost; None when the provider sent none."""
+    if not isinstance(usage, dict):
+        return None
+    prompt, completion = _count(usage, "prompt_tokens"), _count(usage, "completion_tokens")
+    return Usage(
+        prompt,
+        completion,
+        _count(usage, "total_tokens") or prompt + completion,
+        _count(usage.get("prompt_tokens_details"), "cached_tokens"),
+        _count(usage.get("completion_tokens_details"), "reasoning_tokens"),
+        _money(usage.get("cost")),
+    )
+
+
+def _count(mapping: Any, key: str) -> int:
+    value = mapping.get(key) if isinstance(mapping, dict) else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+
+
+def _money(value: Any) -> float | None:
+    if not isinstance(value, int | float) or isinstance(value, bool):
+        return None
+    return float(value) if 0 <= value <= MOST_COST else None

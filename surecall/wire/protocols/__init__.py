@@ -1,0 +1,48 @@
+"""Call protocols: how calls are asked for, and how they are read. The loop does not know which.
+
+    native     tools, calls and results in the fields that the endpoint has for them
+    guided     the reply is bound to a JSON schema: one of the calls allowed now, or the answer
+    prompted   a form described in words, for endpoints that offer nothing at all
+
+`speaker` turns plans into plans, `hear` raw messages into raw messages. In between, and after them,
+everything is the same: a history of one protocol can be continued in another.
+"""
+
+from collections.abc import Callable
+from typing import Literal, TypeAlias
+
+from surecall.values.types import JSON, Plan
+from surecall.wire.protocols.guided import guided
+from surecall.wire.protocols.guided import hear as _hear_guided
+from surecall.wire.protocols.in_words import Speaker
+from surecall.wire.protocols.prompted import PROMPTED
+
+CallProtocol: TypeAlias = Literal["native", "guided", "prompted"]
+
+__all__ = ["CallProtocol", "hear", "speaker"]
+
+
+def speaker(protocol: CallProtocol, longest: int) -> Callable[[Plan], Plan]:
+    """Return what puts the plans of one conversation into the words of a protocol.
+
+    Arguments of more than `longest` bytes would be refused, so that guided ones may not grow that
+    long.
+    """
+    match protocol:
+        case "native":
+            return _as_it_is
+        case "guided":
+            return Speaker(guided(longest))
+        case "prompted":  # pragma: no branch  # a closed set: mypy knows that there is no other
+            return Speaker(PROMPTED)
+
+
+def _as_it_is(plan: Plan) -> Plan:
+    return plan
+
+
+def hear(protocol: CallProtocol, message: JSON, plan: Plan) -> JSON:
+    """Return a raw message with its calls where calls belong, or the very same one."""
+    if protocol != "guided" or not plan.known_tools:
+        return message
+    return _hear_guided(message, plan.tools)

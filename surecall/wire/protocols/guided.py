@@ -1,0 +1,187 @@
+"""The guided protocol: every reply is one JSON object, a call that is allowed now or the answer.
+
+    {"tool": "state_get", "arguments": {"select": ["/draft"]}}
+    {"answer": "Done."}
+
+The schema is written anew for each turn. While a final answer would be refused, there is no way to
+write one; when no tool is on offer, there is no way to write a call.
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any, Final
+
+from surecall.parsing.arguments import read_arguments
+from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec
+from surecall.wire.dialects import recover, without_thoughts
+from surecall.wire.messages import chosen_name, encode, raw_calls, text_of
+from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
+from surecall.wire.protocols.field_reader import FieldReader
+from surecall.wire.protocols.in_words import Manner
+
+TOOL: Final = "tool"
+ARGUMENTS: Final = "arguments"
+ANSWER: Final = "answer"
+# A call that was cut off must not run, however well its beginning reads.
+_CUT_OFF = "{"
+_NO_LIMIT = 1 << 62
+_ANSWER: JSON = {
+    "type": "object",
+    "properties": {ANSWER: {"type": "string"}},
+    "required": [ANSWER],
+    "additionalProperties": False,
+}
+
+
+def _opening(tools: tuple[ToolSpec, ...]) -> str:
+    lines = [
+        "Reply with one JSON object and nothing else.",
+        f'To call a tool: {{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
+        f'To give the final answer: {{"{ANSWER}": "text"}}',
+        "",
+        "Tools:",
+        *(
+            f"- {tool.name}: {tool.description} Arguments: {encode(tool.parameters).decode()}"
+            for tool in tools
+        ),
+    ]
+    return "\n".join(lines)
+
+
+def _call(call: ToolCall) -> str:
+    return encode({TOOL: call.name, ARGUMENTS: call.arguments}).decode()
+
+
+def _result(result: ToolResult) -> str:
+    return f"Result of {result.name}: {result.content}"
+
+
+def _answer(text: str) -> str:
+    return encode({ANSWER: text}).decode()
+
+
+def _form(plan: Plan, longest: int) -> JSON:
+    """Bind the reply to what the loop would accept now."""
+    definitions: JSON = {}
+    steps = [_step(tool, definitions, longest) for tool in _allowed(plan)]
+    if (plan.may_answer and plan.tool_choice != "required") or not steps:
+        steps.append(_ANSWER)
+    schema = steps[0] if len(steps) == 1 else {"anyOf": steps}
+    if definitions:
+        schema = schema | {"$defs": definitions}
+    return {"type": "json_schema", "json_schema": {"name": "next_step", "schema": schema}}
+
+
+def _allowed(plan: Plan) -> tuple[ToolSpec, ...]:
+    if plan.tool_choice == "none":
+        return ()
+    name = chosen_name(plan.tool_choice)
+    return tuple(tool for tool in plan.tools if name is None or tool.name == name)
+
+
+def _step(tool: ToolSpec, definitions: JSON, longest: int) -> JSON:
+    arguments = bounded(tool.parameters, longest) if longest <= MOST_REPEATS else tool.parameters
+    if _has_reference(arguments):
+        # References count from the root, so the schema they belong to gets a place of its own.
+        definitions[tool.name] = _moved(arguments, f"#/$defs/{tool.name}")
+        arguments = {"$ref": f"#/$defs/{tool.name}"}
+    return {
+        "type": "object",
+        "properties": {TOOL: {"const": tool.name}, ARGUMENTS: arguments},
+        "required": [TOOL, ARGUMENTS],
+        "additionalProperties": False,
+    }
+
+
+def _has_reference(schema: Any) -> bool:
+    match schema:
+        case dict():
+            return "$ref" in schema or any(map(_has_reference, schema.values()))
+        case list():
+            return any(map(_has_reference, schema))
+        case _:
+            return False
+
+
+def _moved(schema: Any, root: str) -> Any:
+    match schema:
+        case dict():
+            moved = {key: _moved(item, root) for key, item in schema.items()}
+            pointer = schema.get("$ref")
+            if isinstance(pointer, str) and pointer.startswith("#"):
+                moved["$ref"] = root + pointer[1:]
+            return moved
+        case list():
+            return [_moved(item, root) for item in schema]
+        case _:
+            return schema
+
+
+def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
+    """Return a raw message with its call, or its answer, taken out of the JSON object.
+
+    What is neither stays as it is: the dialects may know it, or it is an answer in plain words.
+    """
+    if raw_calls(message):
+        return message
+    text = text_of(message.get("content"))
+    match read_arguments(text, _NO_LIMIT).value:
+        case {"tool": str(name), **rest} if name:
+            if ARGUMENTS in rest or not rest:
+                return _called(message, name, rest.get(ARGUMENTS))
+            # The dialects know other words for arguments. What nobody can read must not run.
+            is_known = recover(text, tools, weak=True).calls
+            return message if is_known else _called(message, name, [rest])
+        case {"answer": answer}:
+            return message | {"content": _words(answer)}
+        case None:
+            return _after_thoughts(message, text, tools)
+        case _:
+            return message
+
+
+def _words(answer: Any) -> str:
+    match answer:
+        case None:
+            return ""
+        case str():
+            return answer
+        case _:
+            return encode(answer).decode()
+
+
+def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON:
+    """Read what comes after thoughts, which are no part of the object."""
+    found = without_thoughts(text)
+    if found.text == text or not found.text.strip():
+        return _cut_off(message, text)
+    bare = message | {"content": found.text}
+    # Once only: whoever thinks inside of thoughts is not read to the end.
+    whole = read_arguments(found.text, _NO_LIMIT).value is not None
+    heard = hear(bare, tools) if whole else _cut_off(bare, found.text)
+    return message if heard is bare else {"reasoning_content": found.reasoning} | heard
+
+
+def _cut_off(message: JSON, text: str) -> JSON:
+    """Read the beginning of an object whose end is missing."""
+    tool = FieldReader(TOOL)
+    name = tool.feed(text)
+    if tool.ended and name:
+        written = text.partition(f'"{ARGUMENTS}"')[2].lstrip(" :")
+        is_whole = read_arguments(written, _NO_LIMIT).problem is None
+        return _called(message, name, _CUT_OFF if is_whole else written)
+    answer = FieldReader(ANSWER)
+    words = answer.feed(text)
+    if tool.is_waiting or answer.is_waiting or words:
+        return message | {"content": words}
+    return message
+
+
+def _called(message: JSON, name: str, arguments: Any) -> JSON:
+    raw = {"type": "function", "function": {"name": name, "arguments": arguments}}
+    return message | {"content": "", "tool_calls": [raw]}
+
+
+def guided(longest: int) -> Manner:
+    """Return the manner of guided calls, with arguments of so many bytes at most."""
+    return Manner(_opening, _call, _result, _answer, partial(_form, longest=longest))

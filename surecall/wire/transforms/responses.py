@@ -1,0 +1,229 @@
+"""Response transforms: heal the assistant message before anything else reads it."""
+
+import json
+import sys
+from collections.abc import Callable
+
+from surecall.parsing.arguments import read_arguments
+from surecall.values.family import Family
+from surecall.values.types import JSON
+from surecall.wire.messages import call_parts, id_of, text_of
+from surecall.wire.transforms.tags import read_tags
+
+RESPONSE: Family[JSON] = Family("response transform")
+
+
+@RESPONSE.register
+def assistant_function_call_to_tool_calls(message: JSON) -> JSON:
+    """Lift the deprecated `function_call` object into a `tool_calls` array of one."""
+    if "function_call" not in message:
+        return message
+    rest = {key: value for key, value in message.items() if key != "function_call"}
+    legacy = message["function_call"]
+    match legacy:
+        case {"name": str(name)} if name.strip() and not message.get("tool_calls"):
+            function = {"name": name, "arguments": _as_text(legacy.get("arguments"))}
+            return rest | {"tool_calls": [{"type": "function", "function": function}]}
+        case _:
+            return rest
+
+
+@RESPONSE.register
+def assistant_tool_calls_object_to_array(message: JSON) -> JSON:
+    """Wrap a bare `tool_calls` object: some routes drop the array around a single call."""
+    calls = message.get("tool_calls")
+    return message | {"tool_calls": [calls]} if isinstance(calls, dict) else message
+
+
+@RESPONSE.register
+def assistant_tool_calls_json_text_to_array(message: JSON) -> JSON:
+    """Decode `tool_calls` that arrive as JSON text; text that is no JSON becomes a bad call."""
+    text = message.get("tool_calls")
+    if not isinstance(text, str) or not text.strip():
+        return message
+    try:
+        calls = json.loads(text)
+    except (ValueError, RecursionError):
+        calls = text
+    if isinstance(calls, dict | list | None):
+        return message | {"tool_calls": calls}
+    # It has an id and no name: it cannot run, and the model is told so.
+    function = {"name": "", "arguments": text}
+    return message | {"tool_calls": [{"id": "call_unreadable", "function": function}]}
+
+
+@RESPONSE.register
+def assistant_tool_calls_flat_to_function(message: JSON) -> JSON:
+    """Put the `name` and `arguments` of a call where they belong: under `function`."""
+    return _each_call(message, _nested)
+
+
+@RESPONSE.register
+def assistant_tool_calls_name_tags_to_arguments(message: JSON) -> JSON:
+    """Split a name that swallowed the arguments: `read<arg_key>path</arg_key>…` (GLM)."""
+    return _each_call(message, _split_name)
+
+
+@RESPONSE.register
+def assistant_tool_calls_parallel_expanded(message: JSON) -> JSON:
+    """Turn a call of `multi_tool_use.parallel`, which nobody offered, into the calls in it."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    uses = [_uses(call) for call in calls]
+    if not any(uses):
+        return message
+    pairs = zip(calls, uses, strict=True)
+    return message | {"tool_calls": [one for call, inner in pairs for one in inner or [call]]}
+
+
+@RESPONSE.register
+def assistant_tool_calls_blank_dropped(message: JSON) -> JSON:
+    """Drop calls without id and name, if they say nothing or stand beside real ones."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    blank = [isinstance(call, dict) and not id_of(call) and not _name(call) for call in calls]
+    # A blank call that is all there is, and that has arguments, is told to the model instead.
+    real = any(isinstance(call, dict) and _name(call) for call in calls)
+    kept = [
+        call
+        for call, is_blank in zip(calls, blank, strict=True)
+        if not is_blank or not (real or _is_empty(call_parts(call)[1]))
+    ]
+    return message if len(kept) == len(calls) else message | {"tool_calls": kept}
+
+
+@RESPONSE.register
+def assistant_tool_calls_arguments_json_string_if_hash(message: JSON) -> JSON:
+    """Serialise `arguments` that arrive as an object; the contract is JSON text."""
+    return _each_call(message, _with_text_arguments)
+
+
+@RESPONSE.register
+def assistant_content_parts_to_text(message: JSON) -> JSON:
+    """Join content that comes in parts; what the model thought goes to `reasoning_content`."""
+    content = message.get("content")
+    if not isinstance(content, list):
+        return message
+    thoughts = "".join(map(_thought, content))
+    healed = message | {"content": text_of(content)}
+    if thoughts and not message.get("reasoning_content"):
+        healed["reasoning_content"] = thoughts
+    return healed
+
+
+@RESPONSE.register
+def assistant_content_tool_call_tags_to_tool_calls(message: JSON) -> JSON:
+    """Read `<tool_call>` text from models that do not emit structured calls."""
+    content = message.get("content")
+    if message.get("tool_calls") or not isinstance(content, str):
+        return message
+    text, calls = read_tags(content)
+    if calls:
+        return message | {"content": text.strip(), "tool_calls": calls}
+    return message if text == content else message | {"content": text}
+
+
+def _each_call(message: JSON, heal: Callable[[JSON], JSON]) -> JSON:
+    """Heal each call of a list; the message is the same one if no call needed it."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    healed = [heal(call) if isinstance(call, dict) else call for call in calls]
+    if all(after is before for after, before in zip(healed, calls, strict=True)):
+        return message
+    return message | {"tool_calls": healed}
+
+
+def _name(call: JSON) -> str:
+    return call_parts(call)[0]
+
+
+def _is_empty(arguments: object) -> bool:
+    return (
+        arguments is None
+        or arguments == {}
+        or (isinstance(arguments, str) and arguments.strip() in {"", "{}"})
+    )
+
+
+def _nested(call: JSON) -> JSON:
+    name = call.get("name")
+    if isinstance(call.get("function"), dict) or not isinstance(name, str) or not name.strip():
+        return call
+    given = next((key for key in ("arguments", "parameters", "input") if key in call), "")
+    function = {"name": name, "arguments": call.get(given)}
+    rest = {key: call[key] for key in call if key not in {"name", given}}
+    return rest | {"function": function}
+
+
+def _split_name(call: JSON) -> JSON:
+    name, arguments = call_parts(call)
+    if "<arg_key>" not in name or not _is_empty(arguments):
+        return call
+    head, *pairs = name.split("<arg_key>")
+    found: JSON = {}
+    for pair in pairs:
+        key, _, rest = pair.partition("</arg_key>")
+        before, _, rest = rest.partition("<arg_value>")
+        value, closed, after = rest.partition("</arg_value>")
+        if not closed or before.strip() or after.strip() not in {"", "</tool_call>"}:
+            return call
+        found[key.strip()] = value
+    if len(found) < len(pairs) or not head.strip():
+        return call
+    return call | {"function": call["function"] | {"name": head.strip(), "arguments": found}}
+
+
+def _uses(call: object) -> list[JSON]:
+    """Return the calls inside a parallel one; none if it is another or cannot be read."""
+    name, arguments = call_parts(call) if isinstance(call, dict) else ("", None)
+    if not _is_parallel(name):
+        return []
+    uses = (read_arguments(arguments, sys.maxsize).value or {}).get("tool_uses")
+    inner = [_use(use) for use in uses] if isinstance(uses, list) else []
+    return inner if all(inner) else []
+
+
+def _use(use: object) -> JSON:
+    match use:
+        case {"recipient_name": str(name), **rest} if not _is_parallel(name):
+            function = {"name": name, "arguments": rest.get("parameters")}
+            return {"type": "function", "function": function}
+        case _:
+            return {}
+
+
+def _is_parallel(name: str) -> bool:
+    return name.strip().removeprefix("functions.") == "multi_tool_use.parallel"
+
+
+def _thought(part: object) -> str:
+    match part:
+        case {"type": "thinking", "thinking": str() | list() as thought}:
+            return text_of(thought)
+        case {"type": "thinking" | "reasoning", "text": str(text)}:
+            return text
+        case _:
+            return ""
+
+
+def _with_text_arguments(call: JSON) -> JSON:
+    function = call.get("function")
+    if not isinstance(function, dict) or "arguments" not in function:
+        return call
+    text = _as_text(function["arguments"])
+    if text is function["arguments"]:
+        return call
+    return call | {"function": function | {"arguments": text}}
+
+
+def _as_text(arguments: object) -> object:
+    """Write an object as JSON. What JSON cannot carry stays: the argument reader judges it."""
+    if not isinstance(arguments, dict | list):
+        return arguments
+    try:
+        return json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    except (ValueError, RecursionError):
+        return arguments
