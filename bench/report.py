@@ -21,8 +21,8 @@ import msgspec
 from surecall.eval.report.page.files import write_report
 from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Trial
-from tests.browser import Browser, started
-from tests.viewed import evaluated
+from tests.support.browser import Browser, started
+from tests.support.viewed import evaluated
 
 SIZES = (1_450, 100_000)
 ROUNDS = 3

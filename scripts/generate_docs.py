@@ -112,8 +112,8 @@ def drifts() -> Iterable[str]:
     yield (
         "Each row is a pair: a fault that the simulator can make (`bend(id, reply)`), and what the "
         "pipeline does about it under the default preset. A cure leaves its name in `Reply.fired`. "
-        "Every row is proved by the laws in `tests/test_drift.py`, in pairs in "
-        "`tests/test_drift_pairs.py` and in whole runs in `tests/test_drift_runs.py`; the cases "
+        "Every row is proved by the laws in `tests/simulator/faults/test_faults.py`, in pairs in "
+        "`test_faults_pairs.py` and in whole runs in `test_faults_runs.py`; the cases "
         "are files in `tests/corpus/replies`."
     )
     cases = corpus()
@@ -124,7 +124,7 @@ def drifts() -> Iterable[str]:
     yield "## Streams"
     yield (
         "Faults of the stream itself, on top of anything above. They are undone before a reply is "
-        "read; `tests/test_simulator_stream_faults.py` proves each, and the recorded forms are in "
+        "read; `tests/simulator/test_answer_bytes.py` proves each, and the recorded forms are in "
         "`tests/corpus/streams`. The personas are called `sim/stream-…`."
     )
     yield table(

@@ -1,0 +1,205 @@
+"""Early answers, contracts and protocols under attack: money, circles, memory, screens."""
+
+import time
+from typing import Any
+
+import pytest
+
+from surecall import (
+    ConfigError,
+    Contract,
+    Need,
+    RetryPolicy,
+    RunFailed,
+    ToolCallingConfig,
+    ToolLoopRunner,
+    presets,
+    replay,
+)
+from surecall.core.pipeline import inbound
+from surecall.core.streaming.display import TextWithdrawn
+from surecall.settings.config import REMIND, REQUIRE
+from surecall.testing import Item, ScriptedModel, calls, failure, says
+from surecall.tools.registry import ToolRegistry
+from surecall.values.events import RunEnded
+from surecall.values.types import (
+    JSON,
+    Assistant,
+    Message,
+    Plan,
+    Reply,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+from surecall.wire.protocols import speaker
+from tests.support.watching import QUICK, add, script, shown, watched
+
+LADDER = (REMIND, REQUIRE)
+MANY = 120
+
+
+class Till:
+    """Pays, but the answer never comes."""
+
+    def __init__(self) -> None:
+        self.paid = 0
+
+    def pay(self, amount: int) -> str:
+        """Pay."""
+        self.paid += 1
+        time.sleep(0.2)
+        return f"paid {amount}"
+
+
+def runner_of(model: ScriptedModel, *tools: Any, **settings: Any) -> ToolLoopRunner:
+    config = ToolCallingConfig(final_ladder=LADDER).but(**settings)
+    return ToolLoopRunner(
+        client=model, model="m", registry=tools, config=config, retry=RetryPolicy(attempts=1)
+    )
+
+
+@pytest.mark.parametrize("contract", [None, Contract(all_of=["pay"])])
+def test_what_timed_out_is_not_paid_a_second_time(contract: Contract | None) -> None:
+    till, model = Till(), ScriptedModel(calls("pay", amount=9), says("I could not pay."))
+    settings: JSON = {"tool_use_mode": "enforced", "contract": contract, "tool_timeout_s": 0.05}
+    with pytest.raises(RunFailed) as failed:
+        runner_of(model, till.pay, **settings).run_sync("Pay 9.")
+
+    assert failed.value.code == ("TOOL_ERROR" if contract is None else "CONTRACT_UNMET")
+    assert till.paid == 1
+    assert len(model.requests) == 2
+
+
+def test_a_contract_may_ask_for_the_same_call_several_times() -> None:
+    ticks = [calls("add", f"c{number}", a=1, b=1) for number in range(3)]
+    model = ScriptedModel(*ticks, says("Done."))
+    contract = Contract(in_order=["add", "add", "add"])
+    result = runner_of(model, add, contract=contract, block_repeated_success=True).run_sync("Go.")
+
+    assert [item.ok for item in result.run.results] == [True, True, True]
+
+
+def test_a_long_way_with_a_push_at_every_step_is_walked_in_reasonable_time() -> None:
+    needs = [Need("add", {"a": number}) for number in range(MANY)]
+    turns: list[Item] = []
+    for number in range(MANY):
+        turns += [says("Done."), calls("add", f"c{number}", a=number, b=0)]
+    model = ScriptedModel(*turns, says("Done."))
+    settings: JSON = {"max_turns": 3 * MANY, "max_total_tool_calls": 2 * MANY}
+    started = time.perf_counter()
+    result = runner_of(model, add, contract=Contract(in_order=needs), **settings).run_sync("Go.")
+
+    assert result.false_finals == MANY
+    assert time.perf_counter() - started < 30
+
+
+def test_an_answer_that_does_not_count_leaves_the_screen() -> None:
+    contracted = presets.default_tool_calling().but(contract=Contract(all_of=["add"]))
+    turns = script(says("Done already."), calls("add", a=1, b=2), says("Three."))
+    events = watched(ScriptedModel(*turns), config=contracted)
+
+    assert [item.text for item in events if isinstance(item, TextWithdrawn)] == ["Done already."]
+    assert shown(events) == "Three."
+
+
+def test_an_answer_that_is_objected_to_leaves_the_screen() -> None:
+    def in_words(result: Any) -> str | None:
+        return None if result.assistant_text == "Three." else "In words, please"
+
+    events = watched(ScriptedModel(*script(says("3"), says("Three."))), accept_final=in_words)
+
+    assert shown(events) == "Three."
+    ended = events[-1]
+    assert isinstance(ended, RunEnded)
+    assert ended.text == "Three."
+
+
+def test_an_objection_without_a_full_stop_gets_one() -> None:
+    model = ScriptedModel(says("3"), says("Three."))
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        config={"final_ladder": ["remind"]},
+        accept_final=lambda result: None if result.assistant_text == "Three." else "In words",
+    )
+    result = runner.run_sync("1 + 2?")
+
+    text = "This answer cannot be accepted: In words. Correct it."
+    assert model.requests[1]["messages"][-1]["content"] == text
+    assert replay(result.trace).run == result.run
+
+
+def test_an_endpoint_that_wants_tools_beside_calls_gets_them_and_is_told_not_to_use_them() -> None:
+    refused = failure(400, {"error": {"message": "messages with calls must define tools="}})
+    model = ScriptedModel(
+        calls("add", a=1, b=2), refused, says("3"), calls("add", a=1, b=2), says("3")
+    )
+    runner = runner_of(model, add, contract=Contract(all_of=["add"]))
+    result = runner.run_sync("1 + 2?")
+    runner.run_sync("1 + 2?")
+
+    assert "tools" not in model.requests[1]
+    assert [model.requests[at]["tool_choice"] for at in (2, 4)] == ["none", "none"]
+    assert len(model.requests) == 5
+    assert replay(result.trace).run == result.run
+
+
+@pytest.mark.parametrize(
+    ("options", "sent"),
+    [
+        ({}, {"max_tokens": 1024}),
+        ({"max_tokens": 7}, {"max_tokens": 7}),
+        ({"max_completion_tokens": 7}, {"max_completion_tokens": 7}),
+    ],
+)
+def test_the_limit_of_the_small_model_preset_gives_way_to_any_other(
+    options: JSON, sent: JSON
+) -> None:
+    model = ScriptedModel(says('{"answer": "Hi."}'))
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        registry=[add],
+        config=presets.small_model(),
+        llm_options_defaults=options,
+        retry=QUICK,
+    )
+    runner.run_sync("Hello.")
+
+    limits = ("max_tokens", "max_completion_tokens")
+    assert {key: model.requests[0][key] for key in limits if key in model.requests[0]} == sent
+
+
+def test_thoughts_inside_of_thoughts_end_in_a_reply_and_soon() -> None:
+    depth = 3_000
+    text = "<think>" * depth + "</think>" * depth + '{"answer": "x"}'
+    spec = ToolSpec("add", "Add.", {"type": "object"})
+    plan = Plan("m", (User("hi"),), (spec,), "auto", known_tools=(spec,))
+    body = {"choices": [{"message": {"role": "assistant", "content": text}}]}
+    started = time.perf_counter()
+    reply = inbound(body, plan, ToolCallingConfig(call_protocol="guided"), ToolRegistry([add]))
+
+    assert isinstance(reply, Reply)
+    assert time.perf_counter() - started < 10
+
+
+def test_what_was_joined_is_kept_once_and_only_while_it_is_needed() -> None:
+    speak = speaker("prompted", 200_000)
+    spec = ToolSpec("add", "Add.", {"type": "object"})
+    many = tuple(ToolCall(f"c{number}", "add", {}) for number in range(MANY))
+    results = tuple(ToolResult(call.id, "add", ok=True, content="x" * 1_000) for call in many)
+    messages: tuple[Message, ...] = (User("hi"), Assistant("", many), *results)
+    first = speak(Plan("m", messages, (spec,), known_tools=(spec,)))
+    again = speak(Plan("m", messages, (spec,), known_tools=(spec,)))
+
+    assert again.messages[-1] is first.messages[-1]
+    kept = speak._joined  # type: ignore[attr-defined]  # what it holds on to
+    assert [len(row) for row, _ in kept.values()] == [MANY]
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("inf")])
+def test_a_need_that_is_no_json_is_refused(number: float) -> None:
+    with pytest.raises(ConfigError, match="contract: all_of"):
+        Contract(all_of=[Need("add", {"a": number})])

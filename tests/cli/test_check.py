@@ -1,0 +1,253 @@
+"""`surecall check`: what is set, where it comes from, and whether the endpoint answers."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+from surecall.cli import check
+from surecall.eval.running.probe import UNHEARD_OF
+from surecall.eval.settings.fields import FIELDS
+from surecall.simulator.server import Simulator
+from surecall.testing import ScriptedProvider, calls, failure, hangs, raw, says
+from tests.support.commands import HOSTILE, Run, command_line, one_line
+
+KEY = "sk-or-v1-0123456789abcdef"
+MODEL = ("-m", "my-model")
+BOUND = json.dumps({"tool": "echo", "arguments": {"text": UNHEARD_OF}})
+TAGGED = '<tool_call>{"name": "echo", "arguments": {"text": "hello"}}</tool_call>'
+TRIED = (calls("echo", text="hello"), says("Done."))
+# The replies of an endpoint that honours all protocols, in the order in which it is asked.
+NATIVE, GUIDED, PROMPTED = calls("echo", text="hello"), says(BOUND), says(TAGGED)
+PROBED = (NATIVE, GUIDED, PROMPTED)
+
+
+def protocols_in(out: str) -> dict[str, str]:
+    lines = [line.partition("  ") for line in out.splitlines()]
+    names = ("native", "guided", "prompted")
+    return {name: said.strip() for name, _, said in lines if name in names}
+
+
+@pytest.fixture(name="run")
+def run_fixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    return command_line(tmp_path, monkeypatch, capsys)
+
+
+def test_without_a_key_and_an_address_it_tries_the_simulator_and_says_so(run: Run) -> None:
+    code, out, err = run("check")
+
+    assert code == 0
+    assert "simulated" in err
+    assert "endpoint  the simulator, in this process\n" in out
+    assert "key       not set\n" in out
+    assert "ok: sim/like-gemini-flash called the tool and answered, in" in out
+    assert "setting" not in out  # nothing is set
+
+
+def test_each_setting_comes_with_its_place_and_the_key_with_its_length(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENROUTER_TRIALS", "3")
+    (tmp_path / ".env").write_text(f"OPENROUTER_API_KEY={KEY}\n")
+    (tmp_path / "surecall.toml").write_text("seed = 7\n")
+    shown = ("--request-overrides", f'{{"user": "{KEY}"}}')
+    code, out, err = run("check", "--offline", "--temperature", "0.5", *shown)
+
+    rows = {line.split()[0]: " ".join(line.split()[1:]) for line in out.splitlines() if line}
+    assert code == 0
+    assert rows["trials"] == "3 OPENROUTER_TRIALS"
+    assert rows["seed"] == "7 surecall.toml: seed"
+    assert rows["temperature"] == "0.5 --temperature"
+    assert rows["api_key"] == f"set, {len(KEY)} characters OPENROUTER_API_KEY in .env"
+    assert rows["request_overrides"] == '{"user":"[redacted]"} --request-overrides'
+    assert rows["endpoint"] == "https://openrouter.ai/api/v1/chat/completions"
+    assert "jobs" not in rows
+    assert KEY[6:] not in out + err
+    assert err == "nothing was sent\n"
+
+
+@pytest.mark.parametrize("flag", ["-v", "--all"])
+def test_all_settings_can_be_shown(run: Run, flag: str) -> None:
+    _, out, _ = run("check", "--offline", flag)
+
+    shown = [line.split()[0] for line in out.splitlines() if line]
+    assert shown[1 : len(FIELDS) + 1] == list(FIELDS)
+
+
+@pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])
+def test_the_address_that_is_called_has_one_prefix_and_hides_its_query(run: Run, path: str) -> None:
+    code, out, _ = run(
+        "check", "--offline", *MODEL, "--base-url", f"http://127.0.0.1:9{path}?key=hidden"
+    )
+
+    assert code == 0
+    assert "endpoint  http://127.0.0.1:9/v1/chat/completions?...\n" in out
+    assert "hidden" not in out
+
+
+def test_a_proxy_is_shown_without_its_password(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HTTP_PROXY", "http://me:secret@proxy.test:3128")
+    code, out, _ = run("check", "--offline", *MODEL, "--base-url", "http://example.test")
+
+    assert code == 0
+    assert "proxy     proxy.test:3128\n" in out
+    monkeypatch.setenv("NO_PROXY", "example.test")
+    out = run("check", "--offline", *MODEL, "--base-url", "http://example.test")[1]
+    assert "proxy     none\n" in out
+
+
+def test_one_small_tool_call_goes_the_way_of_an_evaluation(run: Run) -> None:
+    with ScriptedProvider(*TRIED, *PROBED) as provider:
+        code, out, err = run(
+            "check", *MODEL, "--base-url", provider.url, "--temperature", "0.5", "--top-k", "4"
+        )
+
+    assert (code, err) == (0, "")
+    assert "ok: my-model called the tool and answered, in " in out
+    first = provider.requests[0]
+    assert (first["model"], first["temperature"], first["top_k"]) == ("my-model", 0.5, 4)
+    assert [one["function"]["name"] for one in first["tools"]] == ["echo"]
+
+
+def test_offline_sends_nothing(run: Run) -> None:
+    with ScriptedProvider() as provider:
+        assert run("check", "--offline", *MODEL, "--base-url", provider.url)[0] == 0
+        assert provider.requests == []
+
+
+def test_a_model_that_calls_nothing_is_told_but_not_blamed(run: Run) -> None:
+    with ScriptedProvider(says("Hello!"), *PROBED) as provider:
+        code, out, _ = run("check", *MODEL, "--base-url", provider.url)
+    assert code == 0
+    assert "ok: my-model answered without a call, in " in out
+
+
+def test_a_model_that_never_ends_shows_that_the_endpoint_works(run: Run) -> None:
+    with ScriptedProvider(calls("echo", text=HOSTILE), repeat=True) as provider:
+        code, out, _ = run("check", *MODEL, "--base-url", provider.url)
+    assert code == 0
+    assert "ok: the endpoint answers, but my-model does not finish: " in out
+
+
+def test_where_tools_are_off_none_is_offered(run: Run) -> None:
+    with ScriptedProvider(says("Done.")) as provider:
+        arguments = ("--base-url", provider.url, "--tool-use-mode", "disabled")
+        code, out, _ = run("check", *MODEL, *arguments)
+    assert (code, protocols_in(out)) == (0, {})
+    assert ["tools" in request for request in provider.requests] == [False]
+
+
+def test_an_allowlist_of_tools_does_not_hide_the_small_one(run: Run) -> None:
+    with ScriptedProvider(*TRIED, *PROBED) as provider:
+        arguments = ("--base-url", provider.url, "--tool-allowlist", "state_get")
+        assert "called the tool" in run("check", *MODEL, *arguments)[1]
+
+
+def test_a_wrong_key_is_exit_code_two_and_is_not_shown(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURECALL_API_KEY", KEY)
+    with ScriptedProvider(api_key="another") as provider:
+        code, out, err = run("check", *MODEL, "--base-url", provider.url)
+
+    assert code == 2
+    assert one_line(err).startswith("surecall: my-model: AUTH (HTTP 401): Incorrect API key")
+    assert "ok:" not in out
+    assert KEY[6:] not in out + err
+
+
+def test_an_endpoint_that_cannot_be_reached_is_exit_code_three(run: Run) -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    code, _, err = run("check", *MODEL, "--base-url", address)
+
+    assert code == 3
+    assert "CONNECTION_ERROR: Cannot connect to 127.0.0.1" in one_line(err)
+    assert "Check the URL, and whether the server runs." in err
+
+
+def test_a_model_that_the_endpoint_does_not_know_is_exit_code_two(run: Run) -> None:
+    with Simulator() as simulator:
+        code, _, err = run("check", "-m", "sim/cleen", "--base-url", simulator.url)
+
+    assert code == 2
+    assert 'NOT_FOUND (HTTP 404): unknown persona "sim/cleen"' in one_line(err)
+
+
+@pytest.mark.parametrize(
+    ("answer", "code", "said"),
+    [
+        (failure(400, {"error": {"message": f"no such model {HOSTILE}"}}), 2, "no such model"),
+        (failure(402), 2, "PAYMENT_REQUIRED"),
+        (failure(403), 2, "FORBIDDEN"),
+        (raw(b"<html>Welcome</html>"), 2, "Check base_url"),
+        (failure(429), 3, "RATE_LIMIT"),
+        (failure(503), 3, "UPSTREAM_5XX"),
+    ],
+)
+def test_each_refusal_has_its_exit_code_and_one_line(
+    run: Run, answer: object, code: int, said: str
+) -> None:
+    with ScriptedProvider(answer) as provider:  # type: ignore[arg-type]  # see the table
+        found, _, err = run("check", *MODEL, "--base-url", provider.url)
+
+    assert (found, said in one_line(err)) == (code, True)
+
+
+def test_an_endpoint_that_is_too_slow_is_exit_code_three(run: Run) -> None:
+    with ScriptedProvider(hangs(20)) as provider:
+        code, _, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0.1")
+
+    assert code == 3
+    assert "TIMEOUT" in one_line(err)
+
+
+def test_nobody_waits_longer_than_a_moment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check, "_LONGEST_S", 2.0)
+    slow = lambda _: hangs(20)  # noqa: E731  # an item of a script
+    with ScriptedProvider(calls("echo", text="hello"), slow, *PROBED) as provider:
+        code, out, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0")
+
+    assert code == 3
+    assert "DEADLINE_EXCEEDED" in one_line(err)
+    # It answers, so that it can be asked otherwise.
+    assert "ok:" not in out
+    assert protocols_in(out).keys() == {"native", "guided", "prompted"}
+
+
+def test_misspelt_names_are_found_without_a_request(run: Run) -> None:
+    for arguments in (("-m", "sim/claen"), ("-p", "defalt"), ("-s", "happy_pth")):
+        code, out, err = run("check", *arguments)
+        assert code == 2
+        assert "did you mean" in err
+        assert "ok:" not in out
+    assert run("check", "--base-url", "http://127.0.0.1:9")[0] == 2  # no model is known there
+
+
+def test_the_document_holds_settings_endpoint_and_outcome(run: Run) -> None:
+    code, out, _ = run("check", "--json", "-m", "sim/clean")
+    found = json.loads(out)
+    assert code == 0
+    assert found["settings"] == [
+        {"name": "model_filter", "value": "sim/clean", "source": "--model"}
+    ]
+    assert found["endpoint"]["simulated"] is True
+    assert found["selected"]["models"] == ["sim/clean"]
+    assert (found["request"]["ok"], found["request"]["model"]) == (True, "sim/clean")
+    assert found["protocols"] == [
+        {"protocol": "native", "works": True, "said": "called echo, structured"},
+        {"protocol": "guided", "works": True, "said": "reply bound to the schema"},
+        {"protocol": "prompted", "works": True, "said": "wrote a call as text"},
+    ]
+    with ScriptedProvider(failure(401)) as provider:
+        code, out, err = run("check", "--json", *MODEL, "--base-url", provider.url)
+    found = json.loads(out)
+    assert (code, found["request"]["ok"]) == (2, False)
+    assert found["request"]["fault"]["code"] == "AUTH"
+    assert found["protocols"] is None
+    one_line(err)
+    assert json.loads(run("check", "--json", "--offline")[1])["request"] is None

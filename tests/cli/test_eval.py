@@ -1,0 +1,337 @@
+"""`surecall eval`: what it prints, what it keeps, how it continues, and how it fails."""
+
+import json
+import os
+import pty
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from surecall import cli
+from surecall.testing import ScriptedProvider, says
+from tests.support.spec import proves
+
+SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
+SMALL = ("eval", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only", "-n", "3")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(name="run")
+def run_fixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    """Run the command line in an empty folder, in this process."""
+    monkeypatch.chdir(tmp_path)
+    for name in list(os.environ):
+        if name.startswith(("SURECALL_", "OPENROUTER_")):
+            monkeypatch.delenv(name)
+
+    def run(*arguments: str) -> tuple[int, str, str]:
+        code = cli.main(arguments)
+        return (code, *capsys.readouterr())
+
+    return run
+
+
+def recorded(folder: Path) -> dict[str, int]:
+    """Count the trials of the only run by status."""
+    (database,) = folder.glob(".surecall/runs/*/trials.sqlite")
+    with sqlite3.connect(database) as connection:
+        rows = connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall()
+    return dict(rows)
+
+
+def test_without_a_key_it_measures_simulated_models_and_says_so(run: Run, tmp_path: Path) -> None:
+    code, out, err = run(*SMALL)
+
+    assert code == 0
+    assert "simulated" in err
+    assert "sim/clean" in out
+    assert "3/3 100%" in out
+    assert "✗ avoid" in out
+    assert "\x1b" not in out + err
+    (directory,) = tmp_path.glob(".surecall/runs/*")
+    names = {path.name for path in directory.iterdir()}
+    assert {"summary.json", "summary_by_scenario.json", "report.md", "junit.xml"} <= names
+    assert (tmp_path / ".surecall" / ".gitignore").read_text() == "*\n"
+
+
+def test_the_same_command_runs_nothing_twice_and_more_trials_top_up(
+    run: Run, tmp_path: Path
+) -> None:
+    run(*SMALL)
+    first = recorded(tmp_path)
+    _, _, err = run(*SMALL)
+    assert "12 recorded" in err
+    assert recorded(tmp_path) == first
+    run(*SMALL[:-1], "5")
+    assert sum(recorded(tmp_path).values()) == 20
+    assert len(list(tmp_path.glob(".surecall/runs/*/trials.sqlite"))) == 1
+
+
+def test_a_fresh_run_is_another_run(run: Run, tmp_path: Path) -> None:
+    run(*SMALL)
+    run(*SMALL, "--fresh")
+
+    assert len(list(tmp_path.glob(".surecall/runs/*/trials.sqlite"))) == 2
+
+
+def test_a_part_of_a_run_shows_only_itself(run: Run) -> None:
+    run(*SMALL)
+    _, out, _ = run("eval", "-m", "sim/clean", "-s", "happy_path,chat_only", "-n", "3")
+
+    assert "sim/lazy" not in out
+
+
+def test_a_dry_run_shows_the_matrix_and_sends_nothing(run: Run, tmp_path: Path) -> None:
+    code, out, _ = run(*SMALL, "--strategy", "both", "--dry-run")
+
+    assert code == 0
+    assert "4 cells x 2 scenarios x 3 trials = 24 runs" in out
+    assert "about 48 requests" in out
+    assert not (tmp_path / ".surecall").exists()
+    _, out, _ = run(*SMALL, "--dry-run", "--json")
+    assert json.loads(out)["estimate"]["trials"] == 12
+
+
+def test_json_is_one_document_on_standard_output(run: Run) -> None:
+    _, out, _ = run(*SMALL, "--json", "-q")
+    document = json.loads(out)
+
+    assert document["schema_version"] >= 1
+    assert document["run"]["ending"] == "complete"
+    assert {row["model"] for row in document["recommendations"]} == {"sim/clean", "sim/lazy"}
+
+
+def test_strategies_are_compared_on_the_same_conversations(run: Run) -> None:
+    arguments = ("eval", "-m", "sim/like-glm", "-s", "happy_path", "-n", "12", "--strategy", "both")
+    _, out, _ = run(*arguments, "-q")
+
+    assert "baseline" in out
+    assert "production 12/12" in out
+    assert "broken 0" in out
+
+
+@proves("C119")
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["-m", "sim/cleam"], 2, "sim/clean"),
+        (["-s", "hapy_path"], 2, "happy_path"),
+        (["-p", "defualt"], 2, "default"),
+        (["--strategy", "prodction"], 2, "production"),
+        (["-n", "many"], 2, "--trials"),
+        (["-n", "0"], 2, "--trials"),
+        (["--base-url", "ftp://x"], 2, "--base-url"),
+        (["--llm-options", "{"], 2, "--llm-options"),
+        (["-m", "sim/clean,!sim/clean"], 4, "nothing"),
+        (["--fail-under", "lots"], 2, "--fail-under"),
+        (["--modle", "x"], 2, "--model"),
+        (["-s", "missing.py"], 2, "missing.py"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_the_right_code(
+    arguments: list[str], code: int, message: str, run: Run
+) -> None:
+    got, out, err = run("eval", *arguments)
+    lines = [line for line in err.splitlines() if "simulated" not in line]
+
+    assert (got, out, len(lines)) == (code, "", 1)
+    assert message in lines[0]
+    assert "Traceback" not in err
+
+
+@proves("I26")
+def test_a_misspelt_mode_in_the_environment_is_an_error(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("OPENROUTER_TOOL_USE_MODE", "enforcd")
+    code, _, err = run(*SMALL)
+
+    assert code == 2
+    assert "OPENROUTER_TOOL_USE_MODE" in err
+    assert "enforced" in err
+
+
+def test_a_misspelt_variable_is_a_warning_with_a_suggestion(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURECALL_TRIAL", "2")
+    _, _, err = run(*SMALL, "-q")
+
+    assert 'SURECALL_TRIAL is not a setting; did you mean "SURECALL_TRIALS"?' in err
+
+
+@proves("C118")
+def test_a_router_without_a_key_is_wrong_usage(run: Run) -> None:
+    code, _, err = run("eval", "--base-url", "https://openrouter.ai/api")
+
+    assert code == 2
+    assert "OPENROUTER_API_KEY" in err
+
+
+def test_a_wrong_key_is_one_line_without_the_key(
+    run: Run, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    key = "sk-wrong-key-for-this-endpoint"
+    monkeypatch.setenv("SURECALL_API_KEY", key)
+    with ScriptedProvider(says("never"), api_key="another", repeat=True) as provider:
+        code, out, err = run("eval", "--base-url", provider.url, "-m", "a/b", "-n", "4")
+
+    assert code == 2
+    assert "Incorrect API key" in err
+    assert key not in out + err
+    files = [path for path in tmp_path.rglob("*") if path.is_file()]
+    assert not any(key.encode() in path.read_bytes() for path in files)
+
+
+def test_an_unreachable_host_leaves_the_verdict_open(run: Run) -> None:
+    arguments = ("--base-url", "http://127.0.0.1:9", "-m", "a/b", "-n", "1", "-s", "simple")
+    code, out, err = run("eval", *arguments)
+
+    assert code == 3
+    assert "0/0" in out
+    assert "CONNECTION_ERROR" in err
+    assert "Traceback" not in err
+
+
+def test_a_directory_that_is_a_file_is_one_line(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "taken").write_text("not a directory")
+    code, _, err = run(*SMALL, "-o", "taken")
+
+    assert code == 2
+    assert "taken" in err
+    assert "Traceback" not in err
+
+
+def test_a_damaged_database_is_one_line_and_is_left_alone(run: Run, tmp_path: Path) -> None:
+    run(*SMALL)
+    (database,) = tmp_path.glob(".surecall/runs/*/trials.sqlite")
+    for path in database.parent.glob("trials.sqlite-*"):
+        path.unlink()
+    database.write_bytes(b"This is not a database, but it is long enough to be one." * 99)
+    before = database.read_bytes()
+    code, _, err = run(*SMALL)
+
+    assert (code, "Traceback" in err, "--fresh" in err) == (2, False, True)
+    assert database.read_bytes() == before
+
+
+def test_a_gate_decides_the_exit_code(run: Run) -> None:
+    assert run(*SMALL, "-q", "--fail-under", "10")[0] == 1
+    code, _, err = run("eval", "-m", "sim/clean", "-s", "simple", "-q", "--fail-under", "10")
+    assert (code, err.count("below")) == (0, 0)
+    code, _, err = run("eval", "-m", "sim/clean", "-s", "simple", "-q", "--fail-under", "99")
+    assert (code, "lower bound" in err) == (1, True)
+    arguments = ("-m", "sim/clean", "-s", "simple", "-q", "--fail-under", "99:observed")
+    assert run("eval", *arguments)[0] == 0
+
+
+def test_scenarios_of_ones_own_are_run_from_a_file(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "from surecall.eval.scenarios.scenario import expect, scenario\n\n\n"
+        "@scenario(tags=['own'])\n"
+        "async def polite(run):\n"
+        "    out = await run('Say hello.')\n"
+        "    expect.that(out, bool(out.text), 'nothing was said')\n"
+    )
+    code, _, err = run("eval", "-m", "sim/clean", "-s", "mine.py", "-n", "2")
+
+    assert code == 0, err
+
+
+def test_every_setting_is_an_option_in_a_group(run: Run) -> None:
+    _, out, _ = run("eval", "--help")
+
+    for title in ("What to run:", "How to run it:", "Where:", "This command:"):
+        assert title in out
+    assert "api-key" not in out
+
+
+def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [*SURECALL, *arguments],
+        cwd=folder,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env={key: value for key, value in os.environ.items() if "SURECALL" not in key},
+    )
+
+
+def until_recorded(folder: Path, count: int) -> None:
+    """Wait until some trials are on the disk."""
+    for _ in range(2000):
+        for database in folder.glob(".surecall/runs/*/trials.sqlite"):
+            try:
+                if sum(recorded(folder).values()) >= count:
+                    return
+            except sqlite3.Error:
+                assert database.exists()
+        time.sleep(0.01)
+    raise AssertionError("nothing was recorded")
+
+
+LONG = ("eval", "-m", "all", "-n", "20", "-j", "4")
+
+
+def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continued(
+    tmp_path: Path,
+) -> None:
+    with started(tmp_path, *LONG) as process:
+        until_recorded(tmp_path, 10)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+
+    assert process.returncode == 130
+    assert "Traceback" not in err
+    before = sum(recorded(tmp_path).values())
+    assert 10 <= before < 1700
+    (directory,) = tmp_path.glob(".surecall/runs/*")
+    assert (directory / "report.md").exists()
+    with started(tmp_path, "eval", "-m", "sim/like-claude", "-n", "20", "-q") as again:
+        again.communicate(timeout=60)
+    assert again.returncode == 0
+    assert sum(recorded(tmp_path).values()) >= before
+
+
+def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
+    with started(tmp_path, *LONG) as process:
+        until_recorded(tmp_path, 10)
+        process.kill()
+        process.communicate(timeout=60)
+    before = sum(recorded(tmp_path).values())
+    with started(tmp_path, "eval", "-m", "sim/like-gpt", "-n", "20", "-q") as again:
+        _, err = again.communicate(timeout=60)
+
+    assert again.returncode in {0, 1}, err
+    assert sum(recorded(tmp_path).values()) >= before
+
+
+def test_on_a_terminal_the_board_is_drawn_while_it_fills(tmp_path: Path) -> None:
+    ours, theirs = pty.openpty()
+    with subprocess.Popen(
+        [*SURECALL, "eval", "-m", "stable", "-n", "10"],
+        cwd=tmp_path,
+        stdout=subprocess.DEVNULL,
+        stderr=theirs,
+        env=os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
+    ) as process:
+        os.close(theirs)
+        drawn = b""
+        try:
+            while piece := os.read(ours, 65536):
+                drawn += piece
+        except OSError:  # the other end is closed
+            pass
+    os.close(ours)
+
+    assert process.returncode == 0
+    assert b"in flight" in drawn
+    assert b"tool pass" in drawn

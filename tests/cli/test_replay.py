@@ -1,0 +1,308 @@
+"""`surecall replay` and `export`: runs on disk, read again."""
+
+import asyncio
+import json
+from pathlib import Path
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from surecall.core.outcome import RunResult
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.trial import Cell, Trial
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import dump_trace
+from surecall.settings.config import ToolCallingConfig
+from surecall.testing import ScriptedModel, calls, says
+from surecall.tools.registry import tool
+from surecall.values.trace import Trace
+from tests.support.commands import HOSTILE, Run, command_line, one_line, stored
+from tests.support.trials import CELL, series, trial
+
+SMALL = ("eval", "-q", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only")
+
+
+@pytest.fixture(name="run")
+def run_fixture(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Run:
+    return command_line(tmp_path, monkeypatch, capsys)
+
+
+@tool
+def add(a: int, b: int) -> int:
+    """Add."""
+    return a + b
+
+
+def held(text: str = "3", asked: str = "1 + 2?") -> Trace:
+    """Hold a conversation that ends with this text."""
+    runner = ToolLoopRunner(
+        client=ScriptedModel(calls("add", a=1, b=2), says(text)),
+        model="m",
+        registry=[add],
+        config=ToolCallingConfig(),
+    )
+    result: RunResult = asyncio.run(runner.run(asked))
+    return result.trace
+
+
+def with_trace(trace: bytes | None, one: Trial | None = None) -> Path:
+    kept = one or trial("failed", error=f"ASSERTION_FAILED: {HOSTILE}", hint=HOSTILE)
+    return stored([kept], traces={} if trace is None else {kept.key: trace})
+
+
+# Replay.
+
+
+def test_a_recorded_trial_is_shown_and_comes_out_the_same(run: Run) -> None:
+    with_trace(dump_trace(held()))
+    code, out, err = run("replay", "latest/1")
+
+    assert (code, err) == (0, "")
+    lines = out.splitlines()
+    assert lines[0] == "1  maker__model__happy_path__trial_01: failed ASSERTION_FAILED"
+    assert lines[1] == "maker/model (simulated)  default  production  happy_path"
+    assert any(line.startswith("[0] ← add(") for line in lines)
+    assert lines[-1] == "replayed: the same run came out, 2 turns"
+
+
+def test_a_trial_is_found_by_number_name_part_of_a_name_and_path(run: Run) -> None:
+    directory = with_trace(dump_trace(held()))
+    name = "maker__model__happy_path__trial_01"
+    ways = ("latest/1", f"latest/{name}", f"latest/{name}.json", "latest/happy_path")
+
+    for way in (*ways, f"{directory}/1", f"{directory.name}/{name}"):
+        assert run("replay", way)[0] == 0, way
+
+
+def test_without_a_trial_they_are_listed_failures_first(run: Run) -> None:
+    directory = stored([*series(".x"), *series("is", "two")])
+    for what in ((), ("latest",), ("latest/",), (str(directory),)):
+        code, out, err = run("replay", *what)
+        assert code == 0
+        assert [line.split()[:3] for line in out.splitlines()] == [
+            ["#", "trial", "outcome"],
+            ["3", "maker__model__happy_path__trial_02", "failed"],
+            ["2", "maker__model__two__trial_01", "infra"],
+            ["4", "maker__model__two__trial_02", "skipped"],
+            ["1", "maker__model__happy_path__trial_01", "passed"],
+        ]
+        assert f"surecall replay {directory.name}/NUMBER" in err
+    listed = json.loads(run("replay", "--json")[1])
+    assert [one["number"] for one in listed["trials"]] == [3, 2, 4, 1]
+    assert listed["trials"][1]["status"] == "infra"
+
+
+def test_a_recording_that_was_changed_diverges_where_it_was_changed(run: Run) -> None:
+    data = dump_trace(held()).replace(b'"text":"3"', b'"text":"4"')
+    with_trace(data)
+    code, out, err = run("replay", "latest/1")
+
+    assert code == 1
+    assert "done: " in out
+    assert "the same run" not in out
+    assert one_line(err).startswith("surecall: the replay diverged at turn 1: the answer reads as")
+    found = json.loads(run("replay", "latest/1", "--json")[1])
+    assert (found["same"], found["diverged"].partition(":")[0]) == (False, "turn 1")
+
+
+def test_a_recording_without_its_secrets_says_why_it_diverges(run: Run) -> None:
+    with_trace(dump_trace(held(asked="my key is sk-abcdefghij0123456789")))
+    code, _, err = run("replay", "latest/1")
+
+    assert code == 1
+    assert err.startswith("secrets were taken out of this recording")
+
+
+def test_hostile_words_of_a_model_do_nothing_to_the_terminal(run: Run) -> None:
+    with_trace(dump_trace(held(HOSTILE)))
+    code, out, _ = run("replay", "latest/1")
+    assert code == 0
+    assert "\\x1b[2J" in out
+    code, out, _ = run("replay", "latest/1", "--json")
+    found = json.loads(out)
+    assert (code, found["hint"], found["same"]) == (0, HOSTILE, True)
+    assert found["events"][-1]["text"] == HOSTILE
+    assert "\\x1b[2J" in run("replay", "latest")[1]
+
+
+@pytest.mark.parametrize("data", [None, b""])
+def test_a_trial_without_a_recording_replays_nothing(run: Run, data: bytes | None) -> None:
+    with_trace(data, trial("skipped", category="TOOLS_DISABLED"))
+    code, out, err = run("replay", "latest/1")
+
+    assert (code, out) == (4, "")
+    assert "nothing was recorded of maker__model__happy_path__trial_01: skipped" in one_line(err)
+
+
+def test_a_file_with_a_trace_will_do(run: Run, tmp_path: Path) -> None:
+    first, second = held(), held("three")
+    (tmp_path / "one.jsonl").write_bytes(dump_trace(first))
+    (tmp_path / "two.jsonl").write_bytes(dump_trace(first) + dump_trace(second))
+
+    assert run("replay", "one.jsonl")[0] == 0
+    assert run("replay", "two.jsonl")[0] == 2
+    code, out, _ = run("replay", str(tmp_path / "two.jsonl"), "--run-id", second[0].run_id)
+    assert (code, out.splitlines()[-1]) == (0, "replayed: the same run came out, 2 turns")
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("latest/9", "there is no trial 9: the run has 2"),
+        ("latest/0", "there is no trial 0"),
+        ("latest/" + "9" * 99, "unknown trial"),
+        ("latest/" + "9" * 5000, "File name too long"),
+        ("9" * 5000, "File name too long"),
+        ("latest/hapy_path__trial_01", "unknown trial"),
+        ("latest/happy_path", '"happy_path" is part of 2 names, such as maker__model__happy'),
+        ("nobody/1", 'unknown run "nobody"'),
+        ("some/where/1", 'unknown run "some/where"'),
+        (HOSTILE, "unknown run"),
+        ("missing.jsonl", "cannot use missing.jsonl: No such file"),
+        ("broken.jsonl", "broken.jsonl, line 1: not an event"),
+        ("empty.jsonl", "a trace begins with run_start"),
+    ],
+)
+def test_what_cannot_be_found_is_one_line(run: Run, tmp_path: Path, what: str, said: str) -> None:
+    stored(series(".."))
+    (tmp_path / "broken.jsonl").write_bytes(b"{\x1b\n{}\n")
+    (tmp_path / "empty.jsonl").write_bytes(b"")
+    code, out, err = run("replay", what)
+
+    assert (code, out) == (2, "")
+    assert said in one_line(err)
+
+
+def test_every_trial_of_an_evaluation_can_be_replayed(run: Run) -> None:
+    run(*SMALL, "-n", "1")
+
+    assert [run("replay", f"latest/{number}")[0] for number in range(1, 5)] == [0] * 4
+
+
+# Export.
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    skipped = {DATABASE}
+    return {
+        path.name: path.read_bytes()
+        for path in folder.iterdir()
+        if path.is_file() and path.name not in skipped
+    }
+
+
+def test_reports_that_were_lost_are_made_again_to_the_byte(run: Run, tmp_path: Path) -> None:
+    run(*SMALL, "-n", "2")
+    (directory,) = tmp_path.glob(".surecall/runs/*")
+    before = files(directory)
+    for name in ("summary.json", "summary_by_scenario.json", "report.md", "junit.xml"):
+        (directory / name).unlink()
+    code, out, err = run("export")
+
+    assert code == 0
+    assert files(directory) == before
+    assert "simulated" in before["report.md"].decode().lower()
+    assert len(out.splitlines()) == 7
+    assert err == "8 trials\n"
+    assert len(list((directory / "trials").iterdir())) == 8
+
+
+def test_reports_can_go_elsewhere(run: Run, tmp_path: Path) -> None:
+    stored(series(".x"), base="results")
+    code, _, _ = run("export", "latest", "--runs", "results", "-o", "far/away")
+
+    assert code == 0
+    assert set(files(tmp_path / "far" / "away")) == {
+        "junit.xml",
+        "report.html",
+        "report.md",
+        "summary.json",
+        "summary_by_scenario.json",
+        "summary_by_scenario_and_strategy.json",
+    }
+
+
+def test_each_trial_has_a_file_that_is_named_as_replay_calls_it(run: Run) -> None:
+    directory = with_trace(dump_trace(held(HOSTILE)))
+    code, out, err = run("export", "--format", "trials")
+
+    (path,) = (directory / "trials").iterdir()
+    assert (code, err) == (0, "1 trial\n")
+    assert Path(out.strip()).resolve() == path.parent.resolve()
+    found = json.loads(path.read_bytes())
+    assert (found["ok"], found["error_category"]) == (False, "ASSERTION_FAILED")
+    assert found["trace"][-1]["text"] == HOSTILE
+    assert run("replay", f"latest/{path.name}")[0] == 0
+    assert not (directory / "summary.json").exists()
+
+
+def test_documents_are_printed_so_that_programs_can_read_them(run: Run) -> None:
+    cell = Cell(f"m{HOSTILE}")
+    stored([trial("failed", cell=cell, error=HOSTILE, hint=HOSTILE), *series(".", cell=CELL)])
+    document = json.loads(run("export", "--format", "json")[1])
+    assert document["simulated"] is True
+    assert document["totals"]["runs"] == 2
+    assert {advice["model"] for advice in document["recommendations"]} == {
+        cell.model,
+        CELL.model,
+    }
+    lines = run("export", "--format", "jsonl")[1].splitlines()
+    first, second = (json.loads(line) for line in lines)
+    assert {one["key"]["cell"]["model"] for one in (first, second)} == {cell.model, CELL.model}
+    assert all(one["simulated"] for one in (first, second))
+    root = ET.fromstring(run("export", "--format", "junit")[1])  # noqa: S314 - our own
+    assert root.attrib["tests"] == "2"
+    assert "\u202e" in next(root.iter("failure")).attrib["message"]
+    assert "**Simulated.**" in run("export", "--format", "markdown")[1]
+
+
+def test_a_document_goes_to_a_file_a_pipe_or_the_terminal(run: Run, tmp_path: Path) -> None:
+    stored([trial("failed", error=HOSTILE)])
+    assert run("export", "--format", "jsonl", "-o", "out.jsonl") == (0, "", "")
+    printed = run("export", "--format", "jsonl", "-o", "-")[1]
+    assert json.loads((tmp_path / "out.jsonl").read_bytes()) == json.loads(printed)
+    assert run("export", "--format", "json", "-o", "/dev/null")[0] == 0
+    assert Path("/dev/null").is_char_device()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["nobody"], 'unknown run "nobody"'),
+        (["--format", "jsn"], "'jsn' is not one of"),
+        (["-o", "-"], "several files cannot be printed"),
+        (["--format", "json", "-o", "missing/folder/x"], "cannot use missing/folder/x: No such"),
+        (["--format", "json", "-o", "."], "cannot use .: Is a directory"),
+        (["-o", "occupied"], "cannot use occupied"),
+        (["--runs", "nowhere"], "there are no runs in nowhere"),
+    ],
+)
+def test_what_cannot_be_exported_is_one_line(
+    run: Run, tmp_path: Path, arguments: list[str], said: str
+) -> None:
+    stored(series("."))
+    (tmp_path / "occupied").write_text("")
+    code, out, err = run("export", *arguments)
+
+    assert (code, out) == (2, "")
+    assert said in one_line(err)
+
+
+def test_settings_that_cannot_be_read_are_one_line(run: Run) -> None:
+    stored(series("."), settings={"bar": "high"})
+    code, _, err = run("export")
+
+    assert code == 2
+    assert "the settings of a run cannot be read" in one_line(err)
+
+
+def test_a_run_at_a_real_endpoint_is_reported_without_its_key(run: Run) -> None:
+    settings = {"base_url": "https://openrouter.ai/api"}
+    stored(series("...", cell=Cell("openai/gpt-5.2:nitro")), settings=settings, simulated=False)
+    code, out, _ = run("export", "--format", "json")
+
+    (advice,) = json.loads(out)["recommendations"]
+    assert (code, advice["verdict"]) == (0, "Yes")
+    assert 'provider="openrouter"' in advice["snippet"]

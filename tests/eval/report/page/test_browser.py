@@ -1,0 +1,374 @@
+"""The report in a real browser, opened as a file: its figures, filters, traces, keys and links."""
+
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from surecall.eval.analysis.summary import Figure
+from surecall.eval.report.page.files import write_report
+from surecall.eval.report.page.words import seconds
+from surecall.eval.storage.store import open_for_reading
+from surecall.eval.storage.trial import Cell
+from tests.support.browser import Browser
+from tests.support.viewed import Made, address_of, show
+
+SECTIONS = ["top", "use", "map", "failed", "paired", "reliability", "runs"]
+WORST = "sim/like-glm-flash"
+
+
+def rows(browser: Browser, table: str) -> list[list[str]]:
+    """Return the texts of a table's body, cell by cell, with single spaces."""
+    found: list[list[str]] = browser.run(
+        "return [...document.querySelectorAll(arguments[0] + ' tbody tr')].map((row) =>"
+        " [...row.children].map((cell) => cell.textContent.replace(/\\s+/g, ' ').trim()))",
+        table,
+    )
+    return found
+
+
+def counts(figure: Figure) -> str:
+    return f"{figure.k}/{figure.n}"
+
+
+def listed(browser: Browser) -> str:
+    return browser.text("#shown")
+
+
+# --- figures -------------------------------------------------------------------------------------
+
+
+def test_every_section_is_there_in_its_order_under_a_heading(browser: Browser) -> None:
+    found = browser.run("return [...document.querySelectorAll('main section')].map((s) => s.id)")
+
+    assert found == SECTIONS
+    assert all(browser.texts("main section > :is(h1, h2)"))
+    assert (
+        browser.run("return getComputedStyle(document.getElementById('trace')).display") == "none"
+    )
+
+
+def test_the_sentence_says_the_rate_and_that_the_models_are_not_real(
+    browser: Browser, made: Made
+) -> None:
+    tool = made.summary.strategies["production"].tool
+    sentence = browser.text(".sentence")
+
+    assert tool.n > 0
+    assert counts(tool) in sentence
+    assert f"{100 * (tool.rate or 0):.1f}%" in sentence
+    assert f"{100 * tool.low:.1f}\u2013{100 * tool.high:.1f}" in sentence
+    assert "Simulated." in browser.text("#top")
+    assert f"{len(made.trials)} runs recorded" in browser.text(".facts")
+
+
+def test_each_model_has_advice_with_its_rate(browser: Browser, made: Made) -> None:
+    found = {row[0]: row for row in rows(browser, "#use")}
+    cells = {
+        each.cell.model: each for each in made.summary.cells if each.cell.strategy == "production"
+    }
+
+    assert found.keys() == cells.keys()
+    for model, row in found.items():
+        assert counts(cells[model].totals.tool) in row[3]
+    assert "Avoid" in found[WORST][2]
+    assert "Needs more trials" in found["sim/clean"][2]
+    assert found["sim/clean"][5].startswith("+")
+
+
+def test_each_cell_of_the_map_shows_its_counts_control_and_time(
+    browser: Browser, made: Made
+) -> None:
+    shown = [" ".join(text.split()) for text in browser.texts("#map .cell")]
+
+    assert len(shown) == len(made.summary.cells)
+    for each in made.summary.cells:
+        totals = each.totals
+        parts = (
+            counts(totals.tool),
+            f"control {counts(totals.control)}",
+            f"p95 {seconds(totals.latency.runs.p95)}",
+        )
+        assert any(all(part in text for part in parts) for text in shown), parts
+
+
+def test_failures_are_counted_by_code_and_scenario_and_by_model(
+    browser: Browser, made: Made
+) -> None:
+    by_code, by_model = browser.run(
+        "return [...document.querySelectorAll('#failed table')].slice(0, 2).map((table) =>"
+        " [...table.querySelectorAll('tr')].map((row) =>"
+        " [...row.children].map((cell) => cell.textContent.trim())))"
+    )
+    pairs = [(trial.category, trial.key.scenario, trial.key.cell.model) for trial in made.failed()]
+    by_scenario = Counter((code, scenario) for code, scenario, _ in pairs)
+    by_name = Counter((model, code) for code, _, model in pairs)
+    for table, found in ((by_code, by_scenario), (by_model, by_name)):
+        for row in table[1:]:
+            for name, cell in zip(table[0][3:], row[3:], strict=True):
+                assert cell == str(found[row[0], name] or "·")
+    assert sum(int(row[1]) for row in by_code[1:]) == len(made.failed())
+
+
+def test_strategies_are_compared_in_pairs(browser: Browser, made: Made) -> None:
+    compared = made.summary.comparisons
+    found = rows(browser, "#paired")
+
+    assert len(found) == len(compared.rows) + len(compared.overall)
+    for pair in compared.rows:
+        (row,) = [row for row in found if row[0] == pair.model]
+        assert [cell.split()[-1] for cell in row[2:4]] == [f"{r.k}/{r.n}" for r in pair.rates]
+        assert row[5:7] == [str(pair.fixed), str(pair.broken)]
+        assert "no evidence of a difference" in row[7]
+
+
+def test_reliability_shows_passes_in_a_row_and_repairs(browser: Browser, made: Made) -> None:
+    found = rows(browser, "#reliability .scroll:first-of-type")
+    for each in made.summary.cells:
+        (row,) = [r for r in found if r[0] == each.cell.model and r[2] == each.cell.strategy]
+        assert row[3:5] == [f"{100 * chance:.0f}%" for chance in each.totals.pass_hat]
+    repairs = {row[0]: row[1:3] for row in rows(browser, "#reliability [aria-label=Repairs]")}
+    assert len(repairs) == len(made.summary.totals.repairs) > 0
+    for repair in made.summary.totals.repairs:
+        runs, passed = repairs[repair.name]
+        assert (runs, passed.split()[0]) == (str(repair.runs), str(repair.passed))
+
+
+# --- filters -------------------------------------------------------------------------------------
+
+
+def test_the_list_holds_every_run(browser: Browser, made: Made) -> None:
+    assert listed(browser) == f"{len(made.trials)} runs."
+    assert (
+        int(browser.run("return document.getElementById('list').ariaRowCount"))
+        == len(made.trials) + 1
+    )
+
+
+def test_a_cell_of_the_map_filters_the_list_and_a_second_click_ends_that(
+    browser: Browser, made: Made
+) -> None:
+    mine = [trial for trial in made.trials if trial.key.cell == Cell(WORST, "default", "baseline")]
+    cell = browser.run(
+        "return [...document.querySelectorAll('#map .cell')].findIndex((each) =>"
+        " each.closest('tr').textContent.includes(arguments[0])"
+        " && each.textContent.includes('baseline'))",
+        WORST,
+    )
+    browser.run("document.querySelectorAll('#map .cell')[arguments[0]].id = 'it'", cell)
+    browser.click("#it")
+
+    assert listed(browser) == f"{len(mine)} of {len(made.trials)} runs."
+    assert set(browser.texts("#list .rows .model")) == {WORST}
+    assert set(browser.texts("#list .rows .strategy")) == {"baseline"}
+    assert browser.run("return document.getElementById('it').ariaPressed") == "true"
+    browser.click("#it")
+    assert listed(browser) == f"{len(made.trials)} runs."
+
+
+def test_a_number_of_failures_leads_to_those_runs(browser: Browser, made: Made) -> None:
+    browser.click("#failed tbody td button[data-code]")
+    number = int(browser.text("#failed tbody td button[data-code]"))
+
+    assert listed(browser) == f"{number} of {len(made.trials)} runs."
+    assert set(browser.texts("#list .rows .row .status")) == {"✗ failed"}
+
+
+def test_search_and_choice_narrow_the_list_together(browser: Browser, made: Made) -> None:
+    browser.press("/")
+    browser.wait("document.activeElement.name === 'text'")
+    browser.press("GLM-flash")
+    of_model = sum(trial.key.cell.model == WORST for trial in made.trials)
+    assert listed(browser) == f"{of_model} of {len(made.trials)} runs."
+    browser.run(
+        "const select = document.getElementById('filters').elements.status;"
+        "select.value = 'missed'; select.dispatchEvent(new Event('input', {bubbles: true}))"
+    )
+    failed = sum(trial.key.cell.model == WORST for trial in made.failed())
+    assert listed(browser) == f"{failed} of {len(made.trials)} runs."
+    browser.click("#filters [type=reset]")
+    browser.wait(
+        "document.getElementById('shown').textContent === arguments[0]", f"{len(made.trials)} runs."
+    )
+
+
+def test_a_search_that_finds_nothing_says_so(browser: Browser) -> None:
+    browser.press("/")
+    browser.wait("document.activeElement.name === 'text'")
+    browser.press("no such thing")
+
+    assert "No run matches." in browser.text("#list")
+
+
+# --- one run -------------------------------------------------------------------------------------
+
+
+def test_a_row_leads_to_the_conversation_and_says_why_it_failed(
+    browser: Browser, made: Made
+) -> None:
+    browser.click(".row.failed .why")
+    browser.wait("document.querySelector('#wire dl') !== null")
+    (trial,) = [each for each in made.failed() if browser.address.endswith(address_of(each))]
+
+    assert browser.text("#trace-why").startswith("Why it failed: ")
+    assert trial.error.partition(": ")[2] in browser.text("#trace-why")
+    assert trial.key.cell.model in browser.text("#trace-title")
+    assert not browser.run("return document.getElementById('report').checkVisibility()")
+    turns = made.events(trial, "llm_request_end")
+    assert len(browser.texts("#turns li")) == len(turns)
+    assert trial.assistant_text in browser.text("#talk")
+
+
+def test_the_wire_shows_what_came_what_was_made_of_it_and_the_difference(
+    browser: Browser, made: Made
+) -> None:
+    trial = next(each for each in made.trials if "assistant_content_parts_to_text" in each.fired)
+    show(browser, address_of(trial))
+    end = made.events(trial, "llm_request_end")[0]
+
+    browser.click("#view-raw")
+    assert json.loads(browser.texts("#view pre")[0]) == end["body"]
+    browser.click("#view-normalised")
+    assert json.loads(browser.texts("#view pre")[0]) == end["reply"]
+    assert end["reply"]["response_id"] in browser.text("#wire")
+    assert f"{end['reply']['usage']['prompt_tokens']} in" in browser.text("#wire").replace(",", "")
+
+
+def test_a_repair_is_named_and_seen_in_the_difference(browser: Browser, made: Made) -> None:
+    trial, turn, fired = next(
+        (trial, end["turn"], end["reply"]["fired"][0])
+        for trial in made.trials
+        if trial.fired
+        for end in made.events(trial, "llm_request_end")
+        if end["reply"].get("fired")
+    )
+    show(browser, address_of(trial, turn))
+
+    assert fired in browser.text("#wire")
+    assert browser.texts("#view del, #view ins")
+
+
+def test_every_run_can_be_opened(browser: Browser, made: Made) -> None:
+    addresses = [address_of(trial) for trial in made.trials]
+    problems = browser.run_async(
+        """
+        const problems = [];
+        for (const address of given[0]) {
+          location.hash = address;
+          for (let turns = 0; !document.querySelector("#turns li"); turns++) {
+            if (turns > 500) { problems.push(address); break; }
+            await new Promise((resolve) => setTimeout(resolve, 2));
+          }
+          if (document.querySelector("#talk .notice")) problems.push(address);
+          document.getElementById("turns").replaceChildren();
+        }
+        return problems;
+        """,
+        addresses,
+    )
+    assert problems == []
+
+
+# --- keys, links, going back ---------------------------------------------------------------------
+
+
+def current_turn(browser: Browser) -> str:
+    return browser.text("#wire h2")
+
+
+def test_keys_step_through_turns_and_switch_to_the_raw_reply(browser: Browser, made: Made) -> None:
+    trial = next(each for each in made.trials if len(each.requests) > 2)
+    show(browser, address_of(trial))
+
+    assert "Turn 1" in current_turn(browser)
+    browser.press("jj")
+    assert "Turn 3" in current_turn(browser)
+    assert browser.address.endswith(address_of(trial, 2))
+    browser.press("k")
+    assert "Turn 2" in current_turn(browser)
+    browser.press("r")
+    assert browser.run("return document.getElementById('view-raw').ariaSelected") == "true"
+    browser.press("r")
+    assert browser.run("return document.getElementById('view-raw').ariaSelected") == "false"
+    browser.press("kkkk")
+    assert "Turn 1" in current_turn(browser)
+
+
+def test_keys_step_through_failed_runs_and_lead_back_and_to_the_search(
+    browser: Browser, made: Made
+) -> None:
+    assert len(made.failed()) > 2
+    browser.press("n")
+    browser.wait("location.hash.startsWith('#run/')")
+    first = browser.address
+    browser.press("n")
+    browser.wait("location.href !== arguments[0]", first)
+    second = browser.address
+    browser.press("p")
+    browser.wait("location.href === arguments[0]", first)
+
+    assert {address.partition("#")[2] for address in (first, second)} <= {
+        address_of(trial)[1:] for trial in made.failed()
+    }
+    browser.press("/")
+    browser.wait("document.activeElement.name === 'text'")
+    assert browser.run("return document.getElementById('report').checkVisibility()")
+    browser.press("nj")
+    assert browser.run("return document.activeElement.value") == "nj"
+
+
+def test_escape_leads_back_to_the_report(browser: Browser, made: Made) -> None:
+    show(browser, address_of(made.failed()[0]))
+    browser.press("\ue00c")
+    browser.wait("document.getElementById('report').checkVisibility()")
+
+    assert not browser.run("return document.getElementById('trace').checkVisibility()")
+
+
+def test_a_deep_link_opens_the_very_turn(browser: Browser, made: Made) -> None:
+    trial = next(each for each in made.trials if len(each.requests) > 1)
+    browser.open("about:blank")
+    browser.open(made.page.as_uri() + address_of(trial, 1))
+    browser.wait("document.querySelector('#wire dl') !== null")
+
+    assert "Turn 2" in current_turn(browser)
+    assert browser.run("return document.title").startswith(trial.key.cell.model)
+
+
+@pytest.mark.parametrize(
+    "end", ["#run/no,such,run,at,1", "#run/%", "#run/%E0%A4%A/1", "#run//", "#%"]
+)
+def test_a_link_to_nothing_is_no_accident(browser: Browser, made: Made, end: str) -> None:
+    browser.open("about:blank")
+    browser.open(made.page.as_uri() + end)
+
+    assert browser.text(":is(#report, #trace):not([hidden]) h1")
+
+
+def test_the_back_button_leads_through_runs_to_the_report(browser: Browser, made: Made) -> None:
+    first, second = made.failed()[:2]
+    show(browser, address_of(first))
+    browser.press("j")
+    show(browser, address_of(second))
+    browser.back()
+    browser.wait(
+        "document.getElementById('trace-title').textContent.includes(arguments[0])",
+        f"{first.key.scenario} · trial {first.key.trial}",
+    )
+    browser.back()
+    browser.wait("document.getElementById('report').checkVisibility()")
+    assert listed(browser) == f"{len(made.trials)} runs."
+
+
+def test_traces_beside_the_page_are_found_too(window: Browser, made: Made, tmp_path: Path) -> None:
+    with open_for_reading(made.directory) as store:
+        page = write_report(store, tmp_path, most_bytes=0)
+    trial = made.failed()[-1]
+    window.open("about:blank")
+    window.open(page.as_uri() + address_of(trial))
+    window.wait("document.querySelector('#wire dl') !== null")
+
+    assert list((tmp_path / "report_data").iterdir())
+    assert trial.assistant_text in window.text("#talk")
+    assert window.complaints() == []

@@ -1,0 +1,238 @@
+"""Reports as files: always a page, never half of one, and nothing outside of its place."""
+
+import base64
+import json
+import re
+import zlib
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.report.page.files import PAGE, report_in, write_report, write_report_at
+from surecall.eval.storage.run_directories import DATABASE, StoreError
+from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Trial
+from surecall.values.types import JSON
+from tests.support.eval_results import EVENTS, SAME, TRACE, lines
+from tests.support.trials import CELL, series, trial
+
+SIMULATED = Cell("sim/like-qwen-large")
+
+
+def invocation(*cells: Cell, trials: object = 3, **settings: object) -> Invocation:
+    columns = tuple(Column(cell, simulated=cell == SIMULATED) for cell in cells)
+    sheet = Sheet(columns, ("happy_path",), {"trials": trials, "seed": 7} | settings)
+    return Invocation(
+        command=("surecall", "eval"), code="1+abc", config={"sheet": msgspec.to_builtins(sheet)}
+    )
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Iterator[Store]:
+    with open_or_resume(tmp_path / "base", SAME, invocation(CELL)) as store:
+        yield store
+
+
+def filled(store: Store, trials: list[Trial], trace: bytes | None = TRACE) -> Store:
+    for each in trials:
+        store.add(each, trace)
+    return store
+
+
+def data(page: Path) -> JSON:
+    found = re.search('id="data">(.*?)</script>', page.read_text("utf-8"))
+    assert found is not None
+    decoded: JSON = json.loads(found[1])
+    return decoded
+
+
+def inline(page: Path) -> str:
+    found = re.findall('id="block[0-9]+">([^<]*)<', page.read_text("utf-8"))
+    return "".join(zlib.decompress(base64.b64decode(block)).decode() for block in found)
+
+
+def test_a_page_holds_the_runs_and_their_traces(run: Store, tmp_path: Path) -> None:
+    page = write_report(filled(run, series("..x"), lines(*EVENTS)), tmp_path / "out")
+
+    assert page == tmp_path / "out" / PAGE
+    assert data(page)["traces"]["kind"] == "inline"
+    assert inline(page).count('"type":"run_start"') == 3
+    assert [path.name for path in page.parent.iterdir()] == [PAGE]
+
+
+def test_a_report_knows_where_it_comes_from(run: Store) -> None:
+    origin = report_in(filled(run, series("..."))).origin
+
+    assert (origin.name, origin.seed, origin.code) == (run.directory.name, 7, "1+abc")
+    assert origin.command == "surecall eval"
+    assert len(origin.config_hash) == 12
+    assert origin.started.startswith("20")
+
+
+def test_traces_that_do_not_fit_stand_beside_the_page(run: Store, tmp_path: Path) -> None:
+    page = write_report(filled(run, series("..x")), tmp_path, most_bytes=10)
+    (file,) = (tmp_path / "report_data").iterdir()
+
+    assert data(page)["traces"] == {
+        "kind": "bundle",
+        "starts": [0],
+        "note": "",
+        "folder": "report_data",
+    }
+    assert re.fullmatch(r'surecallBlock\(0,"[A-Za-z0-9+/=]+"\);\n', file.read_text("utf-8"))
+    assert inline(page) == ""
+
+
+def test_what_an_earlier_report_left_behind_is_removed(run: Store, tmp_path: Path) -> None:
+    filled(run, series("..x"))
+    write_report(run, tmp_path, most_bytes=10)
+    stale = tmp_path / "report_data" / "traces_99.js"
+    mine = tmp_path / "report_data" / "notes.txt"
+    stale.touch()
+    mine.touch()
+    write_report(run, tmp_path, most_bytes=10)
+
+    assert sorted(path.name for path in mine.parent.iterdir()) == ["notes.txt", "traces_0.js"]
+    write_report(run, tmp_path)
+    assert list(mine.parent.iterdir()) == [mine]
+
+
+def test_a_report_can_have_another_name(run: Store, tmp_path: Path) -> None:
+    filled(run, series("..x"))
+
+    assert write_report_at(run.directory, target=tmp_path / "x" / "mine.html").is_file()
+    assert write_report_at(run.directory) == run.directory / PAGE
+
+
+def test_trials_that_end_while_the_report_is_made_wait_for_the_next_one(
+    run: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(run, series("x.x"))
+    late = [(trial(number=0), None), *run.packed(), (trial(number=9), None)]
+    monkeypatch.setattr(Store, "packed", lambda _: iter(late))
+    page = write_report(run, tmp_path)
+
+    assert re.findall('"trial":([0-9]+)}', inline(page)) == ["1", "2", "3"]
+
+
+def test_an_unfinished_run_says_how_much_is_missing(run: Store) -> None:
+    (notice,) = report_in(filled(run, series("."))).notices
+
+    assert notice.startswith("2 of 3 planned runs are not recorded")
+    assert report_in(filled(run, series("..."))).notices == ()
+
+
+@pytest.mark.parametrize("settings", [{"trials": "auto"}, {"shard": [1, 4]}])
+def test_what_was_wanted_is_not_guessed(tmp_path: Path, settings: dict[str, object]) -> None:
+    with open_or_resume(tmp_path, SAME, invocation(CELL, **settings)) as store:
+        assert report_in(store).notices == ()
+
+
+def test_a_run_that_has_just_begun_gives_a_page(run: Store, tmp_path: Path) -> None:
+    page = write_report(run, tmp_path)
+
+    assert "No run is recorded yet." in page.read_text("utf-8")
+    assert data(page)["traces"]["kind"] == "none"
+
+
+def test_a_stand_in_is_named_by_what_it_stands_for(tmp_path: Path) -> None:
+    with open_or_resume(tmp_path, SAME, invocation(SIMULATED)) as store:
+        report = report_in(filled(store, series("...", cell=SIMULATED)))
+
+    assert report.simulated
+    assert 'model="qwen/qwen3-235b' in report.advice[0].snippet
+
+
+@pytest.mark.parametrize(
+    ("settings", "provider"),
+    [
+        ({"base_url": "https://api.mistral.ai"}, "mistral"),
+        ({"base_url": "http://localhost:1", "endpoint": "groq"}, "groq"),
+        ({"base_url": "http://localhost:1", "endpoint": "Nobody knows"}, "nobody_knows"),
+        ({}, "openrouter"),
+    ],
+)
+def test_presets_are_those_of_the_endpoint(
+    tmp_path: Path, settings: dict[str, object], provider: str
+) -> None:
+    with open_or_resume(tmp_path, SAME, invocation(CELL, **settings)) as store:
+        report = report_in(filled(store, series("...")))
+
+    assert f'provider="{provider}"' in report.advice[0].snippet
+
+
+def test_a_run_without_a_plan_is_still_reported(tmp_path: Path) -> None:
+    with open_or_resume(tmp_path, SAME) as store:
+        report = report_in(filled(store, series("..x")))
+
+    assert (report.tool.k, report.tool.n, report.notices) == (2, 3, ())
+
+
+def test_a_plan_that_cannot_be_read_is_said_to_be_so(tmp_path: Path) -> None:
+    with open_or_resume(tmp_path, SAME, Invocation(config={"sheet": {"columns": 1}})) as store:
+        report = report_in(filled(store, series("..x")))
+
+    assert report.tool.n == 3
+    assert "cannot be read" in report.notices[0]
+
+
+def changed(store: Store, statement: str) -> None:
+    with store._connection as connection:
+        connection.execute(statement)
+
+
+def test_settings_that_are_gone_leave_the_figures(run: Store) -> None:
+    filled(run, series("..x"))
+    changed(run, "DELETE FROM meta")
+    report = report_in(run)
+
+    assert report.tool.n == 3
+    assert report.notices == ("What was planned, and with which settings, could not be read.",)
+
+
+def test_a_damaged_trial_leaves_those_before_it(run: Store, tmp_path: Path) -> None:
+    filled(run, series("..x"))
+    changed(run, "UPDATE trials SET record = '{' WHERE trial = 2")
+    page = write_report(run, tmp_path)
+    text = page.read_text("utf-8")
+
+    assert "Part of the results is missing" in text
+    assert "<strong>1/1</strong>" in text
+    assert "is damaged" in data(page)["traces"]["note"]
+
+
+def test_a_damaged_trace_harms_no_other(run: Store, tmp_path: Path) -> None:
+    filled(run, series("..x"))
+    changed(run, "UPDATE traces SET lines = x'00' WHERE trial_id = 2")
+
+    found = inline(write_report(run, tmp_path))
+    assert (found.count('"type":"damaged"'), found.count('"type":"final"')) == (1, 2)
+
+
+def test_a_file_that_is_no_store_still_gives_a_page_that_says_so(tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"this was a database once" * 99)
+    page = write_report_at(tmp_path)
+
+    assert "is damaged" in page.read_text("utf-8")
+    assert "No run is recorded yet." in page.read_text("utf-8")
+
+
+def test_a_place_that_cannot_be_written_is_one_clear_error(run: Store, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    with pytest.raises(StoreError, match="cannot use"):
+        write_report(filled(run, series(".")), tmp_path / "file")
+    with pytest.raises(StoreError, match="cannot use"):
+        write_report(run, tmp_path / "file", most_bytes=1)
+
+
+def test_a_run_is_reported_while_it_is_written(run: Store) -> None:
+    filled(run, series(".."))
+
+    with open_for_reading(run.directory) as reader:
+        assert report_in(reader).trials == 2
+        filled(run, series("...")[2:])
+        assert report_in(reader).trials == 3

@@ -1,0 +1,350 @@
+"""The page: one file, nothing from outside, every figure in it, whatever the texts try."""
+
+import base64
+import hashlib
+import json
+import re
+import zlib
+from collections import Counter
+from html.parser import HTMLParser
+from pathlib import Path
+
+import msgspec
+import pytest
+
+import surecall.eval.report.page
+from surecall.eval.report.common import Column, Sheet
+from surecall.eval.report.page.data import Context, Origin, Report, report_of
+from surecall.eval.report.page.html import SCRIPTS, asset, render_page, render_sections, runs_json
+from surecall.eval.report.page.snapshot import report_of_snapshot
+from surecall.eval.report.page.traces import Block, Source, blocks, file_name, script
+from surecall.eval.storage.trial import Cell, Status, Trial
+from tests.support.eval_results import EVENTS, lines
+from tests.support.hostile import PAYLOADS
+from tests.support.trials import CELL, rich_trials, series, trial
+
+ASSETS = Path(surecall.eval.report.page.__file__).parent / "assets"
+MOST_LINES = 300
+SECTIONS = ["top", "use", "map", "failed", "paired", "reliability", "runs"]
+
+
+class Page(HTMLParser):
+    """A page taken apart: its tags with their attributes, its text, its scripts."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.scripts: list[tuple[dict[str, str | None], str]] = []
+        self.text = ""
+        self.styles: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        if tag == "script":
+            self.scripts.append((dict(attrs), ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.cdata_elem == "script":
+            self.scripts[-1] = (self.scripts[-1][0], self.scripts[-1][1] + data)
+        elif self.cdata_elem == "style":
+            self.styles.append(data)
+        else:
+            self.text += data
+
+    def all(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+    @property
+    def policy(self) -> str:
+        found = [meta for meta in self.all("meta") if "http-equiv" in meta]
+        return found[0]["content"] or ""
+
+    @property
+    def data(self) -> dict[str, object]:
+        (found,) = [text for attributes, text in self.scripts if attributes.get("id") == "data"]
+        decoded: dict[str, object] = json.loads(found)
+        return decoded
+
+    @property
+    def shape(self) -> Counter[tuple[str, tuple[str, ...]]]:
+        """Count tags; places where a name may break come with the name."""
+        found = Counter((tag, tuple(attributes)) for tag, attributes in self.tags)
+        del found["wbr", ()]
+        return found
+
+    @property
+    def words(self) -> str:
+        return " ".join(self.text.split())
+
+
+def report(trials: list[Trial] | None = None, **context: object) -> Report:
+    found = rich_trials() if trials is None else trials
+    return report_of(found, msgspec.convert(context, Context))
+
+
+def hashed(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+
+
+def test_the_sections_stand_in_their_order() -> None:
+    page = Page(render_page(report()))
+
+    assert [section["id"] for section in page.all("section") if "id" in section][:7] == SECTIONS
+    assert render_sections(report()) in render_page(report())
+
+
+def test_the_policy_allows_the_style_and_the_script_of_the_page_and_nothing_else() -> None:
+    page = Page(render_page(report()))
+    (running,) = [text for attributes, text in page.scripts if "type" not in attributes]
+    (style,) = page.styles
+
+    assert page.policy.split("; ") == [
+        "default-src 'none'",
+        f"style-src {hashed(style)}",
+        f"script-src {hashed(running)}",
+        "img-src data:",
+        "base-uri 'none'",
+        "form-action 'none'",
+    ]
+
+
+def test_only_a_live_page_may_ask_its_server_and_only_a_bundle_loads_its_own_scripts() -> None:
+    live = Page(render_page(report(), live=True))
+    bundle = Page(render_page(report(), Source("bundle", (0,), folder="report_data")))
+
+    assert "connect-src 'self'" in live.policy
+    assert "strict-dynamic" not in live.policy
+    assert live.data["traces"] == {"kind": "live", "starts": [], "note": "", "folder": ""}
+    assert "'strict-dynamic'" in bundle.policy
+    assert "connect-src" not in bundle.policy
+
+
+def test_nothing_is_fetched_and_no_attribute_holds_code_or_style() -> None:
+    page = Page(render_page(report()))
+
+    for tag, attributes in page.tags:
+        assert not [name for name in attributes if name.startswith("on") or name == "style"], tag
+        for name in ("src", "href", "action", "data", "srcset"):
+            assert (attributes.get(name) or "#").startswith(("#", "data:,")), (tag, attributes)
+
+
+@pytest.mark.parametrize("name", sorted(path.name for path in ASSETS.iterdir()))
+def test_the_files_of_the_page_are_short_and_set_no_markup(name: str) -> None:
+    text = asset(name)
+
+    assert len(text.splitlines()) <= MOST_LINES
+    for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
+        assert word not in text
+    if name.endswith((".js", ".css")):
+        assert not re.search("</|<!--", text)
+    if name.endswith(".html"):
+        assert "|safe" not in text.replace("' class=\"all\"' | safe", "").replace(" ", "")
+
+
+def test_every_script_that_the_package_holds_is_in_the_page() -> None:
+    assert sorted(SCRIPTS) == sorted(path.name for path in ASSETS.glob("page_*.js"))
+
+
+def test_the_data_block_holds_the_columns_of_the_runs() -> None:
+    found = report()
+    page = Page(render_page(found))
+
+    assert page.data["runs"] == json.loads(msgspec.json.encode(found.runs))
+    assert page.data == json.loads(runs_json(found))
+
+
+def test_traces_come_back_as_they_went_in() -> None:
+    trials = rich_trials()
+    packed = [(each, zlib_of(lines(*EVENTS))) for each in trials]
+    made = list(blocks(packed, most_bytes=9_000))
+    source = Source("inline", tuple(b.start for b in made), tuple(b.text for b in made))
+    page = Page(render_page(report(trials), source))
+    found = [text for attributes, text in page.scripts if "block" in (attributes.get("id") or "")]
+
+    assert len(found) == len(made) > 1
+    told = b"".join(unpacked(text) for text in found).decode().splitlines()
+    heads = [json.loads(line) for line in told if line.startswith('{"type":"trial",')]
+    assert [msgspec.convert(head, Trial) for head in heads] == trials
+    assert told.count(lines(*EVENTS).decode().splitlines()[1]) == len(trials)
+
+
+def zlib_of(data: bytes) -> bytes:
+    return zlib.compress(data)
+
+
+def unpacked(text: str) -> bytes:
+    return zlib.decompress(base64.b64decode(text))
+
+
+def test_a_block_ends_with_whole_lines_even_where_a_record_is_damaged_or_missing() -> None:
+    first = trial("passed")
+    packed = [(first, None), (first, b"no zlib"), (first, zlib_of(b'{"type":"final"}'))]
+    (block,) = blocks(packed)
+    found = [json.loads(line)["type"] for line in unpacked(block.text).splitlines()]
+
+    assert found == ["trial", "trial", "damaged", "trial", "final"]
+    assert list(blocks([])) == []
+    assert [each.start for each in blocks(packed, most_bytes=1)] == [0, 1, 2]
+
+
+def test_a_file_of_traces_is_a_call_with_base64_in_quotes() -> None:
+    assert script(Block(17, "eJw+/A==")) == 'surecallBlock(17,"eJw+/A==");\n'
+    assert file_name(17) == "traces_17.js"
+
+
+def test_the_sentence_says_what_is_known() -> None:
+    found = report()
+    words = Page(render_page(found)).words
+
+    assert f"{found.tool.k}/{found.tool.n} runs with tools passed" in words
+    assert "under the production strategy" in words
+    assert "Hardest scenario" in words
+    assert "cost $" in words
+
+
+def test_a_simulated_run_says_so_first_and_in_the_title() -> None:
+    found = report(series("..x"), sheet=Sheet((Column(CELL, simulated=True),)))
+    text = render_page(found)
+
+    assert "<title>Simulated: " in text
+    assert text.index("Simulated.</strong>") < text.index('class="sentence"')
+    assert "Simulated" not in render_page(report(series("..x")))
+
+
+@pytest.mark.parametrize(
+    ("trials", "said"),
+    [
+        pytest.param([], "No run is recorded yet.", id="empty"),
+        pytest.param(series("i"), "none with tools was judged", id="spoiled"),
+        pytest.param(series("s"), "tools are off", id="skipped"),
+        pytest.param(series("."), "No run failed.", id="single"),
+        pytest.param(series("." * 40), "Every cell is on one side of the 90% bar.", id="sure"),
+        pytest.param(series(".x"), "1 of 1 cells cannot be told apart", id="failed"),
+        pytest.param(series("..x", "chat_only"), "none with tools was judged", id="control"),
+    ],
+)
+def test_whatever_there_is_the_page_says_it(trials: list[Trial], said: str) -> None:
+    page = Page(render_page(report(trials)))
+
+    assert said in page.words
+    assert [section["id"] for section in page.all("section") if "id" in section][:7] == SECTIONS
+
+
+def test_no_evidence_is_written_out() -> None:
+    words = Page(render_page(report())).words
+
+    assert "Baseline → production" in words
+    assert "no evidence of a difference" in words
+    assert "Only one strategy was run" in Page(render_page(report(series("..")))).words
+
+
+def test_three_strategies_are_compared_two_by_two() -> None:
+    trials = [
+        each
+        for strategy in ("raw", "baseline", "production")
+        for each in series(
+            "." * 9 if strategy == "production" else "x" * 9, cell=Cell("m", strategy=strategy)
+        )
+    ]
+    words = Page(render_page(report(trials))).words
+
+    assert "Strategies, paired" in words
+    assert "better p =" in words
+
+
+def test_more_trials_that_would_not_help_are_not_asked_for() -> None:
+    words = Page(render_page(report(series("." * 18 + "xx")))).words
+
+    assert "more would not tell" in words
+
+
+def test_a_page_without_single_runs_has_no_buttons_that_lead_to_them() -> None:
+    page = Page(render_page(report_of_snapshot()))
+
+    assert not [button for button in page.all("button") if "data-pick" in button]
+
+
+def test_the_figures_on_record_are_a_small_page() -> None:
+    found = report_of_snapshot()
+    text = render_page(found)
+    words = Page(text).words
+
+    assert "1002/1160 runs with tools passed: 86.4%" in words
+    assert "10 of 29 cells" in words
+    assert (len(found.cells), len(found.advice)) == (29, 17)
+    assert sum(row.count for row in found.failures) == 158
+    assert len(text) < 150_000
+
+
+# --- hostile texts --------------------------------------------------------------------------------
+
+
+def poisoned(payload: str) -> Report:
+    """Put a payload everywhere that a text from outside can be."""
+    cells = [Cell(payload, payload, strategy) for strategy in ("baseline", "production")]
+    request = {"turn": 0, "latency_ms": 3, "attempt": 1, "provider": payload}
+    ends: tuple[tuple[Status, str], ...] = (("passed", ""), ("failed", payload))
+    trials = [
+        trial(
+            status,
+            number,
+            payload,
+            cell,
+            category=category,
+            error=payload,
+            fired=[payload],
+            requests=[request],
+        )
+        for cell in cells
+        for number, (status, category) in enumerate(ends, 1)
+    ]
+    origin = Origin(
+        name=payload,
+        started=payload,
+        version=payload,
+        code=payload,
+        config_hash=payload,
+        base_url=payload,
+        api_prefix=payload,
+        command=payload,
+    )
+    return report_of(trials, Context(origin=origin, notices=(payload,)))
+
+
+HARMLESS = Page(render_page(poisoned("harmless"))).shape
+
+
+@pytest.mark.parametrize("start", range(0, len(PAYLOADS), 25))
+def test_no_text_becomes_a_tag_and_every_text_is_kept(start: int) -> None:
+    for payload in PAYLOADS[start : start + 25]:
+        found = poisoned(payload)
+        text = render_page(found)
+        page = Page(text)
+
+        assert text.encode().decode() == text
+        assert page.shape == HARMLESS
+        runs = page.data["runs"]
+        assert isinstance(runs, dict)
+        assert runs["models"] == [payload]
+        assert runs["errors"] == ["", payload[:199] + "…" if len(payload) > 200 else payload]
+        assert page.data == json.loads(runs_json(found))
+
+
+@pytest.mark.parametrize("payload", ["</script><script>alert(1)</script>", "<!--<script>", "a&b"])
+def test_a_data_block_holds_nothing_that_could_end_it(payload: str) -> None:
+    found = runs_json(poisoned(payload))
+
+    assert found.isascii()
+    assert not set("<>&") & set(found)
+    assert json.loads(found)["origin"]["name"] == payload
+
+
+def test_unseen_characters_are_spelled_out_in_the_sections() -> None:
+    text = render_page(poisoned("a\x1b]8;;x\x07\u202eb\u2066\ud800"))
+
+    assert not re.search(
+        "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text
+    )
+    assert "a\\x1b]8;;x\\x07\\u202eb\\u2066\\ud800" in text

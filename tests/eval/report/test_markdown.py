@@ -1,0 +1,204 @@
+"""The tables: in the original's columns, and safe against any text."""
+
+from xml.etree import ElementTree as ET
+
+import msgspec
+
+from surecall.eval.analysis.paired import Comparison, Comparisons
+from surecall.eval.analysis.stats import newcombe
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.common import Column, Results, Sheet, results_of
+from surecall.eval.report.junit import junit
+from surecall.eval.report.markdown import (
+    MATRIX_COLUMNS,
+    SIMULATED,
+    STRATEGY,
+    TOO_EARLY,
+    comparison_table,
+    matrix,
+    recommendation_table,
+    report,
+)
+from surecall.eval.report.summary_json import document, summary
+from surecall.eval.storage.trial import Cell, Trial
+from tests.support.eval_results import HOSTILE, NAMES, sheet, trial
+
+
+def failures(cell: Cell, scenario: str, count: int, category: str) -> list[Trial]:
+    return [
+        trial(
+            cell,
+            scenario,
+            number,
+            "failed" if number <= count else "passed",
+            category=category,
+            elapsed_ms=12,
+        )
+        for number in range(1, 11)
+    ]
+
+
+def test_the_matrix_has_the_originals_columns_and_words() -> None:
+    cell = Cell("deepseek/deepseek-chat-v3-0324:nitro")
+    made = [
+        *failures(cell, "happy_path", 2, "ASSERTION_FAILED"),
+        *failures(cell, "missing_workspace_id", 4, "TOOL_ERROR"),
+        *failures(cell, "type_error_recovery", 4, "ASSERTION_FAILED"),
+        *failures(cell, "long_arguments_guard", 3, "ASSERTION_FAILED"),
+        *(trial(cell, "chat_only", number, elapsed_ms=9999) for number in range(1, 11)),
+    ]
+    order = ("happy_path", "missing_workspace_id", "type_error_recovery")
+    rows = matrix(results_of(sheet(cell, scenarios=order), made)).splitlines()
+
+    names = [name for name in MATRIX_COLUMNS if name not in {STRATEGY, TOO_EARLY}]
+    assert rows[0] == f"| {' | '.join(name.removesuffix(':') for name in names)} |"
+    assert rows[1] == "|---|---|---:|---:|---:|---:|---|"
+    assert rows[2] == (
+        "| `deepseek/deepseek-chat-v3-0324:nitro` | `default` | 27/40 | 67.5% [52.0, 79.9] | 10/10 "
+        "| 12 | missing_workspace_id x4; type_error_recovery x4; ASSERTION_FAILED x9 |"
+    )
+
+
+def test_the_report_says_what_is_simulated_spoiled_and_recommended() -> None:
+    column = Column(Cell("sim/a", strategy="raw"), simulated=True)
+    other = Column(Cell("sim/a"), simulated=True)
+    made = [trial(column.cell, status="infra"), trial(other.cell), trial(other.cell, "chat_only")]
+    text = report(
+        results_of(Sheet((column, other), NAMES), made),
+        [("sim/a", "default (no overrides)", "-", "Yes", "100% of 1 trial", "use", "+0")],
+    )
+
+    assert SIMULATED in text
+    assert "- Spoiled by the infrastructure, in no tool rate: 1" in text
+    assert "| `sim/a` | `default` | `raw` | - | - | - | - | infra x1 (not scored) |" in text
+    assert "- Tool scenarios only (without `chat_only`): `1/1` ok (`100.00%`)" in text
+    assert "| `sim/a` | default (no overrides) | - | Yes | 100% of 1 trial | use | +0 |" in text
+    assert "| recommended? | notes | decision | +N runs |" in text
+    assert SIMULATED not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+
+
+def comparison(name: str) -> Comparison:
+    return Comparison(
+        model=name, profile=name, first=name, second=name, both=0, fixed=0, broken=0, neither=1
+    )
+
+
+def of_two_strategies() -> Results:
+    """Ten pairs, of which eight are fixed and none is broken; in one more, a run was spoiled."""
+    before, after = Cell("m", strategy="baseline"), Cell("m")
+    made = [
+        *failures(before, "happy_path", 8, "ASSERTION_FAILED"),
+        *failures(after, "happy_path", 0, ""),
+        trial(after, "happy_path", 11, "infra"),
+        trial(before, "happy_path", 11),
+    ]
+    return results_of(sheet(before, after), made)
+
+
+def test_the_report_compares_strategies_pair_by_pair() -> None:
+    text = report(of_two_strategies())
+
+    assert "## Strategies, on the same conversations" in text
+    low, high = newcombe(2, 8, 0, 0)
+    row = (
+        "| `baseline` to `production` | 2/10 to 10/10 | 8 | 0 "
+        f"| +80.0 [{100 * low:+.1f}, {100 * high:+.1f}] | 0.0078 | 0.0078 | better |"
+    )
+    assert f"| `m` | `default` {row}" in text
+    assert f"| all | all {row}" in text
+    assert "## Strategies" not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+
+
+def test_without_pairs_there_is_no_difference() -> None:
+    row = comparison_table(Comparisons((comparison("m"), unpaired("m")))).splitlines()[-1]
+
+    assert row.endswith("| 0/0 to 0/0 | 0 | 0 | - | 1 | 1 | no evidence |")
+
+
+def unpaired(name: str) -> Comparison:
+    return msgspec.structs.replace(comparison(name), neither=0, unpaired=1)
+
+
+def test_the_report_has_the_end_to_end_rate_and_the_chance_of_a_row() -> None:
+    text = report(of_two_strategies())
+
+    assert "ok (`61.90%`)" in text
+    assert "- The same end to end (what the infrastructure spoiled is a failure): `13/22`" in text
+    assert "a scenario passes k times in a row: 1: 63.6%, 2: 52.7%" in text
+    assert "pass^k" not in report(results_of(sheet(), [trial(Cell("m"), status="infra")]))
+
+
+def test_the_document_has_the_figures_of_the_report() -> None:
+    results = of_two_strategies()
+    found = document(results, run={})
+    figures = summarise(
+        [trial(one.key.cell, one.key.scenario, one.key.trial, one.status) for one in results.all]
+    )
+
+    assert found["totals"]["end_to_end"]["k"] == 13
+    assert found["totals"]["end_to_end"]["n"] == 22
+    assert found["totals"]["pass_hat"] == list(figures.totals.pass_hat)
+    (row,), (overall,) = found["comparisons"]["rows"], found["comparisons"]["overall"]
+    assert (row["first"], row["second"], row["verdict"]) == ("baseline", "production", "better")
+    assert (row["p"], row["p_adjusted"]) == (0.0078125, 0.0078125)
+    assert (row["low"], row["high"], overall["difference"]) == (
+        figures.comparisons.rows[0].low,
+        figures.comparisons.rows[0].high,
+        0.8,
+    )
+    assert msgspec.json.decode(msgspec.json.encode(found)) == found
+
+
+def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
+    cell = Cell(HOSTILE, HOSTILE)
+    made = [trial(cell, HOSTILE, status="failed", category=HOSTILE)]
+    for table in (
+        matrix(results_of(sheet(), made)),
+        recommendation_table([(HOSTILE, HOSTILE, HOSTILE, "", HOSTILE, HOSTILE, HOSTILE)]),
+        comparison_table(Comparisons((comparison(HOSTILE),))),
+    ):
+        _, ruler, row = table.splitlines()
+        assert row.count("|") == ruler.count("|")
+        assert not set("<\x1b\n\\[]") & set(
+            row.replace(" [0.0, 79.3]", "").replace("[-84.2, +84.2]", "")
+        )
+        assert "`" not in row
+
+
+def test_junit_tells_failures_from_errors_and_survives_any_text() -> None:
+    cell = Cell(HOSTILE)
+    made = [
+        trial(cell, HOSTILE, 1, elapsed_ms=1500),
+        trial(cell, HOSTILE, 2, "failed", error=HOSTILE, hint=HOSTILE),
+        trial(cell, HOSTILE, 3, "infra"),
+        trial(cell, HOSTILE, 4, "skipped", error="tools are off"),
+    ]
+    results = results_of(Sheet((Column(cell, simulated=True),)), made)
+    root = ET.fromstring(junit(results).encode())  # noqa: S314 - our own text
+
+    (suite,) = root
+    counts = {"tests": "4", "failures": "1", "errors": "1", "skipped": "1", "time": "1.500"}
+    assert {key: suite.attrib[key] for key in counts} == root.attrib == counts
+    cases = suite.findall("testcase")
+    assert [[child.tag for child in case] for case in cases] == [
+        [],
+        ["failure"],
+        ["error"],
+        ["skipped"],
+    ]
+    failure, error = cases[1][0], cases[2][0]
+    assert "<script>\n[a](b)]]>" in str(failure.get("message"))
+    assert (error.get("type"), error.get("message")) == ("TIMEOUT", "TIMEOUT")
+    assert suite.find("properties/property[@name='simulated']") is not None
+
+
+def test_a_cell_in_which_nothing_could_run_has_no_rates() -> None:
+    cell = Cell("minimax/minimax-m2-her")
+    results = results_of(sheet(cell), [trial(cell, status="skipped")])
+    (item,) = summary(results, ts="", output_dir="")["models"]
+
+    assert (item["runs"], item["skipped"], item["run_results"]) == (0, 1, [])
+    assert (item["ok_rate"], item["tool_ok_rate"], item["tool_ok_interval"]) == (None, None, None)
+    assert "| `minimax/minimax-m2-her` | `default` | - | - | - | - | - |" in matrix(results)
+    assert "- Skipped, because they cannot apply: 1" in report(results)
+    assert "- Overall: none" in report(results)

@@ -1,0 +1,115 @@
+"""How an evaluation ends early: by a wish, by its budget, by an endpoint that refuses all of it."""
+
+import asyncio
+
+import msgspec
+import pytest
+
+from surecall.eval.running.harness import HOPELESS_AFTER, Stop
+from surecall.eval.running.harness_events import Stopped
+from surecall.eval.storage.trial import Key, Trial
+from tests.support.eval_fakes import GROK, SERVED, Memory, Trials, a_trial, planned, run
+
+
+def test_the_first_wish_to_stop_lets_trials_under_way_end() -> None:
+    stop = Stop()
+
+    async def pause(key: Key) -> None:
+        if key.trial == 2:
+            if not stop.requested:
+                stop.request()
+            await asyncio.sleep(0.001)
+
+    store, trials = Memory(), Trials(a_trial, pause)
+    report, notices = run(planned(trials=50, jobs=2), trials, store, stop)
+    (stopped,) = [notice for notice in notices if isinstance(notice, Stopped)]
+
+    assert report.ending == stopped.reason == "interrupted"
+    assert sorted(store.found) == sorted(trials.begun)
+    assert 0 < len(store.found) < 200
+    assert report.missing == 200 - len(store.found)
+
+
+@pytest.mark.parametrize("wishes", [1, 2])
+def test_trials_that_do_not_end_in_time_or_at_once_are_not_recorded(wishes: int) -> None:
+    stop = Stop(grace_s=0.01 if wishes == 1 else 3600.0)
+
+    async def pause(key: Key) -> None:
+        if key.trial == 1:
+            return
+        for _ in range(wishes):
+            stop.request()
+        await asyncio.Event().wait()
+
+    store, trials = Memory(), Trials(a_trial, pause)
+    report, _ = run(planned(trials=9, jobs=1), trials, store, stop)
+
+    assert {key.trial for key in store.found} == {1}
+    assert len(trials.begun) == len(store.found) + 1
+    assert trials.under_way == 0
+    assert (report.ending, report.ran) == ("interrupted", len(store.found))
+
+
+def test_a_wish_before_the_beginning_is_obeyed() -> None:
+    stop, trials = Stop(), Trials(a_trial)
+    stop.request()
+
+    assert run(planned(), trials, stop=stop)[0].ending == "interrupted"
+    assert trials.begun == []
+
+
+def test_no_more_is_spent_than_the_cap() -> None:
+    def outcome(key: Key) -> Trial:
+        return a_trial(key, cost=0.25)
+
+    store = Memory()
+    report, notices = run(planned(trials=9, max_cost=2.0), Trials(outcome), store)
+
+    assert (report.ending, report.spent, report.ran) == ("budget", 2.0, 8)
+    assert report.missing == 28
+    assert notices[-1] == Stopped("budget", 0)
+    more = planned(trials=9, max_cost=3.0)
+    assert run(more, Trials(outcome), store)[0].ran == 4
+
+
+def test_spending_exactly_the_cap_on_everything_is_complete() -> None:
+    report, _ = run(planned(trials=1, max_cost=1.0), Trials(lambda key: a_trial(key, cost=0.25)))
+
+    assert (report.ending, report.spent) == ("complete", 1.0)
+
+
+def test_dear_trials_between_cheap_ones_do_not_break_the_cap() -> None:
+    costs = iter([0.06, *[0.01] * 7, *[0.06] * 72])
+
+    def outcome(key: Key) -> Trial:
+        return a_trial(key, cost=next(costs))
+
+    report, _ = run(planned(trials=20, jobs=8, max_cost=0.2), Trials(outcome))
+
+    assert (report.ending, report.ran, round(report.spent, 6)) == ("budget", 9, 0.19)
+
+
+def test_trials_of_unknown_cost_are_counted() -> None:
+    def outcome(key: Key) -> Trial:
+        return Trial(key=key, status="passed", requests=SERVED)
+
+    assert run(planned(trials=1), Trials(outcome))[0].unpriced == 4
+
+
+@pytest.mark.parametrize("category", ["AUTH", "PAYMENT_REQUIRED", "CONNECTION_ERROR", "NOT_FOUND"])
+def test_an_endpoint_that_refuses_everything_is_given_up(category: str) -> None:
+    def outcome(key: Key) -> Trial:
+        trial = a_trial(key, "infra", category)
+        return msgspec.structs.replace(trial, error="what it said")
+
+    report, _ = run(planned(trials=20, jobs=1), Trials(outcome))
+
+    assert (report.ending, report.error) == ("unusable", "what it said")
+    assert report.infra == HOPELESS_AFTER
+
+
+def test_an_endpoint_that_refuses_only_some_is_not_given_up() -> None:
+    def outcome(key: Key) -> Trial:
+        return a_trial(key, "infra", "AUTH") if key.cell == GROK else a_trial(key)
+
+    assert run(planned(trials=20, jobs=1), Trials(outcome))[0].ending == "complete"

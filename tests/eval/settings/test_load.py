@@ -1,0 +1,389 @@
+"""Settings: which place wins, what is refused, and what an evaluation makes of them."""
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from surecall.eval.settings.endpoint import (
+    JOBS,
+    OPENROUTER_URL,
+    endpoint_of,
+    headers_of,
+    jobs_of,
+    limits_of,
+)
+from surecall.eval.settings.fields import FIELDS, Settings, documentation
+from surecall.eval.settings.load import FULL, identity, llm_options, load, public
+from surecall.settings.endpoint import Limits
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
+from tests.support.spec import proves
+
+KEY = "sk-or-v1-made-up"
+# Every variable of the original script, with a value that it would accept.
+VARIABLES = {
+    "OPENROUTER_API_KEY": KEY,
+    "OPENROUTER_BASE_URL": "https://openrouter.ai/api",
+    "OPENROUTER_API_PREFIX": "/v1",
+    "OPENROUTER_HTTP_REFERER": "https://example.com",
+    "OPENROUTER_X_TITLE": "eval",
+    "OPENROUTER_CLIENT_TIMEOUT": "90",
+    "OPENROUTER_OPEN_TIMEOUT": "5",
+    "OPENROUTER_READ_TIMEOUT": "30",
+    "OPENROUTER_HTTP_ADAPTER": "httpx",
+    "OPENROUTER_MODEL_FILTER": "all,!minimax",
+    "OPENROUTER_SAMPLING_PROFILE_FILTER": "default,recommended",
+    "OPENROUTER_SAMPLING_PROFILE_ENFORCE_APPLICABILITY": "0",
+    "OPENROUTER_LLM_OPTIONS_DEFAULTS_JSON": '{"max_tokens": 500}',
+    "OPENROUTER_TEMPERATURE": "0.2",
+    "OPENROUTER_TOP_P": "0.9",
+    "OPENROUTER_TOP_K": "40",
+    "OPENROUTER_MIN_P": "0.1",
+    "OPENROUTER_TRIALS": "3",
+    "OPENROUTER_JOBS": "4",
+    "OPENROUTER_SCENARIOS": "simple",
+    "OPENROUTER_STRATEGY_FILTER": "baseline",
+    "OPENROUTER_STRATEGY_MATRIX": "1",
+    "OPENROUTER_FALLBACK_MATRIX": "1",
+    "OPENROUTER_ENABLE_CONTENT_TAG_TOOL_CALL_FALLBACK": "1",
+    "OPENROUTER_TOOL_USE_MODE": "relaxed",
+    "OPENROUTER_TOOL_FAILURE_POLICY": "tolerated",
+    "OPENROUTER_TOOL_CALLING_FALLBACK_RETRY_COUNT": "2",
+    "OPENROUTER_TOOL_ALLOWLIST": "state_get",
+    "OPENROUTER_FIX_EMPTY_FINAL": "0",
+    "OPENROUTER_ROUTE": "fallback",
+    "OPENROUTER_TRANSFORMS": "none",
+    "OPENROUTER_PROVIDER_ONLY": "Groq",
+    "OPENROUTER_PROVIDER_ORDER": "Groq,Together",
+    "OPENROUTER_PROVIDER_IGNORE": "Azure",
+    "OPENROUTER_REQUEST_OVERRIDES_JSON": '{"user": "u"}',
+    "OPENROUTER_REQUIRE_PARAMETERS": "0",
+    "VERBOSE": "2",
+    "OPENROUTER_EMPTY_RESPONSE_RETRY_COUNT": "0",
+    "OPENROUTER_PRODUCTION_AUTO_SAMPLING_PROFILE": "1",
+    "OPENROUTER_LANGUAGE_POLICY_FILTER": "",
+    "OPENROUTER_LANGUAGE_POLICY_MATRIX": "0",
+    "OPENROUTER_LANGUAGE_POLICY_STRICT": "0",
+    "OPENROUTER_REPORT_DIR": "reports",
+}
+
+
+def settings(**environ: str) -> Settings:
+    return load({}, environ).settings
+
+
+def refusal(flags: dict[str, Any], *texts: str | None, **environ: str) -> str:
+    own, pyproject = (*texts, None, None)[:2]
+    with pytest.raises(ConfigError) as problem:
+        load(flags, environ, own, pyproject)
+    return str(problem.value)
+
+
+def test_the_table_describes_every_setting_once() -> None:
+    flags = [flag for field in FIELDS.values() for flag in field.flags]
+    variables = [name for field in FIELDS.values() for name in field.variables]
+
+    assert tuple(sorted(FIELDS)) == tuple(sorted(Settings.__struct_fields__))
+    assert len(flags) == len(set(flags))
+    assert len(variables) == len(set(variables))
+    assert len(documentation()) == len(FIELDS)
+
+
+@pytest.mark.parametrize("field", FIELDS.values(), ids=lambda field: field.name)
+def test_every_setting_but_the_key_has_a_flag_a_variable_and_a_sentence(field: Any) -> None:
+    assert bool(field.flags) is (field.name != "api_key")
+    assert field.own_variable.startswith("SURECALL_")
+    assert field.help
+    assert field.is_switch is (
+        isinstance(field.default, bool) or field.name == "require_parameters"
+    )
+
+
+def test_nothing_given_means_the_defaults() -> None:
+    effective = load({}, {})
+
+    assert effective.settings == Settings()
+    assert set(effective.sources.values()) == {"default"}
+    assert effective.warnings == ()
+
+
+def test_every_variable_of_the_original_is_understood() -> None:
+    effective = load({}, VARIABLES)
+    expected = {
+        "model_filter": "all,!minimax",
+        "trials": 3,
+        "tool_allowlist": ("state_get",),
+        "transforms": (),
+        "request_overrides": {"user": "u"},
+        "verbose": 2,
+        "empty_response_retry_count": 0,
+        "read_timeout": 30.0,
+    }
+
+    assert {name: getattr(effective.settings, name) for name in expected} == expected
+    assert effective.warnings == (
+        "OPENROUTER_HTTP_ADAPTER has no effect: there is only one HTTP client",
+    )
+
+
+@proves("I25")
+def test_every_variable_of_the_original_may_be_blank_and_then_says_nothing() -> None:
+    effective = load({}, dict.fromkeys(VARIABLES, " "))
+
+    assert effective.settings == msgspec.structs.replace(Settings(), api_prefix="")
+    assert effective.warnings == ()
+
+
+def test_flag_beats_own_variable_beats_router_variable_beats_file_beats_default() -> None:
+    places: list[tuple[dict[str, Any], dict[str, str], str | None]] = [
+        ({"trials": 1}, {"SURECALL_TRIALS": "2", "OPENROUTER_TRIALS": "3"}, "trials = 4"),
+        ({"trials": None}, {"SURECALL_TRIALS": "2", "OPENROUTER_TRIALS": "3"}, "trials = 4"),
+        ({}, {"OPENROUTER_TRIALS": "3"}, "trials = 4"),
+        ({}, {}, "trials = 4"),
+        ({}, {}, None),
+    ]
+    found = [load(*place) for place in places]
+
+    assert [each.settings.trials for each in found] == [1, 2, 3, 4, 10]
+    assert [each.sources["trials"] for each in found] == [
+        "--trials",
+        "SURECALL_TRIALS",
+        "OPENROUTER_TRIALS",
+        "surecall.toml: trials",
+        "default",
+    ]
+
+
+def test_a_flag_that_may_be_repeated_is_one_filter() -> None:
+    assert load({"model_filter": ("a", "b")}, {}).settings.model_filter == "a,b"
+    assert load({"model_filter": ()}, {}).settings.model_filter == "stable"
+
+
+def test_a_dotenv_file_never_overrides_the_environment() -> None:
+    dotenv = f"OPENROUTER_API_KEY={KEY}\nOPENROUTER_TRIALS=7\n"
+    effective = load({}, {"OPENROUTER_TRIALS": "3"}, dotenv_text=dotenv)
+
+    assert effective.settings.trials == 3
+    assert effective.sources["api_key"] == "OPENROUTER_API_KEY in .env"
+
+
+def test_settings_may_stand_in_pyproject_unless_there_is_a_file_of_their_own() -> None:
+    pyproject = '[tool.surecall]\nmodel-filter = ["google", "!pro"]\n'
+
+    assert load({}, {}, None, pyproject).settings.model_filter == "google,!pro"
+    assert load({}, {}, "", pyproject).settings.model_filter == "stable"
+    assert load({}, {}, None, "[project]\n").settings == Settings()
+    assert load({}, {}, None, "tool = 3\n").settings == Settings()
+
+
+def test_blank_text_in_a_file_says_nothing_except_for_the_prefix() -> None:
+    found = load({}, {}, 'model_filter = ""\napi_prefix = ""\n').settings
+
+    assert (found.model_filter, found.api_prefix) == ("stable", "")
+
+
+@pytest.mark.parametrize(
+    ("texts", "complaint"),
+    [
+        pytest.param(("trails = 3",), 'surecall.toml: unknown setting "trails"; did', id="unknown"),
+        pytest.param(('api_key = "x"',), "the key does not belong in a file", id="key"),
+        pytest.param(("trials =",), "surecall.toml: not valid TOML", id="toml"),
+        pytest.param((None, "["), "pyproject.toml: not valid TOML", id="pyproject"),
+        pytest.param((None, "[tool]\nsurecall = 3"), "must be a table", id="no-table"),
+        pytest.param(('trials = "x"',), "surecall.toml: trials: must be a whole", id="value"),
+    ],
+)
+def test_a_file_that_is_wrong_is_refused_by_name(
+    texts: tuple[str | None, ...], complaint: str
+) -> None:
+    assert complaint in refusal({}, *texts)
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "complaint"),
+    [
+        ("OPENROUTER_TOOL_USE_MODE", "enforce", 'did you mean "enforced"'),
+        ("OPENROUTER_TOOL_FAILURE_POLICY", "lethal", "known: "),
+        ("OPENROUTER_TRIALS", "ten", "must be a whole number"),
+        ("SURECALL_MAX_COST", "-1", "must be a number above zero"),
+        ("OPENROUTER_REQUEST_OVERRIDES_JSON", "{", "must be a JSON object"),
+        ("OPENROUTER_STRATEGY_MATRIX", "maybe", "must be 1 or 0"),
+        ("OPENROUTER_EVAL_PRESET", "fill", 'did you mean "full"'),
+        ("OPENROUTER_LANGUAGE_POLICY_FILTER", "ja-JP", "is not supported"),
+        ("OPENROUTER_LANGUAGE_POLICY_MATRIX", "1", "is not supported"),
+    ],
+)
+def test_a_value_that_cannot_be_meant_is_refused_by_the_name_of_its_variable(
+    variable: str, value: str, complaint: str
+) -> None:
+    message = refusal({}, **{variable: value})
+
+    assert message.startswith(variable)
+    assert complaint in message
+
+
+def test_a_wrong_value_counts_only_where_nothing_stronger_is_said() -> None:
+    assert load({"trials": "2"}, {"OPENROUTER_TRIALS": "ten"}).settings.trials == 2
+
+
+def test_an_unknown_flag_and_the_key_as_a_flag_are_refused() -> None:
+    assert 'did you mean "trials"' in refusal({"trails": 3})
+    assert "unknown flag" in refusal({"api_key": KEY})
+
+
+def test_a_variable_that_nobody_knows_is_told_with_what_may_be_meant() -> None:
+    environ = {"OPENROUTER_TRAILS": "3", "OPENROUTER_SEED": "1", "SURECALL_ZZZZ": "", "OTHER": "x"}
+
+    assert load({}, environ).warnings == (
+        'OPENROUTER_TRAILS is not a setting; did you mean "OPENROUTER_TRIALS"?',
+        'OPENROUTER_SEED is not a setting; did you mean "SURECALL_SEED"?',
+        "SURECALL_ZZZZ is not a setting",
+    )
+
+
+def test_the_key_is_never_shown() -> None:
+    effective = load({}, VARIABLES)
+    shown = repr(effective) + repr(public(effective.settings)) + repr(identity(effective.settings))
+
+    assert KEY not in shown
+    assert effective.settings.api_key is not None
+    assert effective.settings.api_key.reveal() == KEY
+
+
+def test_a_broken_key_is_refused_without_repeating_it() -> None:
+    message = refusal({}, OPENROUTER_API_KEY="sk or v1")
+
+    assert message.startswith("OPENROUTER_API_KEY: ")
+    assert "sk or" not in message
+
+
+def test_the_full_preset_fills_in_what_nothing_else_sets() -> None:
+    effective = load({}, {"OPENROUTER_FULL": "1", "OPENROUTER_MODEL_FILTER": "google"})
+    found = effective.settings
+
+    assert (found.trials, found.scenarios, found.model_filter) == (10, "all", "google")
+    assert found.sampling_profile_filter == "default,recommended,conversation,creative,tool_calling"
+    assert found.strategy_filter == "raw,baseline,production"
+    assert (found.full, found.eval_preset) == (True, FULL)
+    assert effective.sources["scenarios"] == "preset full (OPENROUTER_FULL)"
+    assert effective.warnings == ()
+
+
+def test_the_full_preset_turns_the_strategy_matrix_off_and_says_so() -> None:
+    effective = load({"eval_preset": "all"}, {"OPENROUTER_STRATEGY_MATRIX": "1"})
+
+    assert not effective.settings.strategy_matrix
+    assert effective.warnings == (
+        "OPENROUTER_STRATEGY_MATRIX has no effect beside the preset full",
+    )
+    assert load({"full": False}, {}).settings == Settings()
+
+
+@pytest.mark.parametrize(
+    ("flags", "environ", "matrix"),
+    [
+        ({"strategy_filter": "raw"}, {"OPENROUTER_STRATEGY_MATRIX": "1"}, False),
+        ({"strategy_matrix": True}, {"OPENROUTER_STRATEGY_FILTER": "raw"}, True),
+        ({}, {"OPENROUTER_STRATEGY_FILTER": "raw", "OPENROUTER_STRATEGY_MATRIX": "1"}, True),
+        ({}, {"OPENROUTER_STRATEGY_MATRIX": "1"}, True),
+        ({"strategy_filter": "raw"}, {}, False),
+    ],
+)
+def test_the_matrix_beats_a_filter_that_is_not_from_a_stronger_place(
+    flags: dict[str, Any], environ: dict[str, str], *, matrix: bool
+) -> None:
+    assert load(flags, environ).settings.strategy_matrix is matrix
+
+
+def test_a_single_sampling_value_beats_the_same_one_in_json() -> None:
+    environ = {
+        "OPENROUTER_LLM_OPTIONS_DEFAULTS_JSON": '{"temperature": 1.5, "max_tokens": 9}',
+        "OPENROUTER_TEMPERATURE": "0.2",
+    }
+
+    assert llm_options(load({}, environ).settings) == {"temperature": 0.2, "max_tokens": 9}
+
+
+def test_json_from_a_stronger_place_beats_a_single_sampling_value() -> None:
+    flags = {"llm_options_defaults": '{"temperature": 1.5}'}
+    effective = load(flags, {"OPENROUTER_TEMPERATURE": "0.2", "OPENROUTER_TOP_P": "0.5"})
+
+    assert llm_options(effective.settings) == {"temperature": 1.5, "top_p": 0.5}
+    assert effective.sources["temperature"] == "--llm-options"
+
+
+def test_identity_holds_what_changes_results_and_nothing_else() -> None:
+    one = settings(OPENROUTER_API_KEY=KEY, OPENROUTER_TRIALS="3", OPENROUTER_JOBS="1")
+    other = settings(
+        OPENROUTER_API_KEY="another-key",
+        OPENROUTER_BASE_URL=OPENROUTER_URL,
+        OPENROUTER_MODEL_FILTER="all",
+    )
+    warmer = settings(OPENROUTER_API_KEY=KEY, OPENROUTER_TEMPERATURE="1")
+
+    assert identity(one) == identity(other)
+    assert identity(one) != identity(warmer)
+    assert identity(one) != identity(Settings())
+    assert identity(Settings())["base_url"] == "sim"
+
+
+def test_without_key_and_address_there_is_the_simulator() -> None:
+    assert endpoint_of(Settings()).simulated
+    assert endpoint_of(settings(SURECALL_BASE_URL="sim", SURECALL_API_KEY=KEY)).simulated
+
+
+def test_a_key_alone_means_openrouter() -> None:
+    endpoint = endpoint_of(settings(OPENROUTER_API_KEY=KEY))
+
+    assert (endpoint.base_url, endpoint.provider) == (OPENROUTER_URL, "openrouter")
+    assert not endpoint.simulated
+    assert not endpoint.explicit
+    assert isinstance(endpoint.api_key, Secret)
+
+
+@pytest.mark.parametrize(
+    ("address", "provider"),
+    [
+        ("http://localhost:8000", "custom"),
+        ("https://api.openai.com/v1", "openai"),
+        ("https://notopenai.com/v1", "custom"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "gemini"),
+    ],
+)
+def test_the_address_tells_whose_presets_fit(address: str, provider: str) -> None:
+    endpoint = endpoint_of(settings(SURECALL_BASE_URL=address))
+
+    assert (endpoint.provider, endpoint.explicit) == (provider, True)
+    named = settings(SURECALL_BASE_URL=address, SURECALL_ENDPOINT="Llama.cpp")
+    assert endpoint_of(named).provider == "llama_cpp"
+
+
+def test_openrouter_without_a_key_is_refused_with_the_way_out() -> None:
+    with pytest.raises(ConfigError, match="OPENROUTER_API_KEY"):
+        endpoint_of(settings(OPENROUTER_BASE_URL="https://openrouter.ai/api/v1"))
+
+
+def test_time_limits_become_limits_of_the_connection() -> None:
+    assert limits_of(Settings()) == Limits(connect_s=10.0, idle_s=120.0, total_s=120.0)
+    endless = settings(OPENROUTER_CLIENT_TIMEOUT="0", OPENROUTER_OPEN_TIMEOUT="-1")
+    assert limits_of(endless) == Limits(connect_s=86400.0, idle_s=86400.0, total_s=86400.0)
+    patient = settings(OPENROUTER_READ_TIMEOUT="30", OPENROUTER_JOBS="200")
+    assert limits_of(patient).idle_s == 30.0
+    assert limits_of(patient).max_connections == 200
+
+
+def test_headers_are_sent_as_asked_and_openrouter_is_asked_who_served() -> None:
+    given = settings(OPENROUTER_API_KEY=KEY, OPENROUTER_X_TITLE="eval")
+    own = settings(SURECALL_BASE_URL="http://localhost:1", OPENROUTER_HTTP_REFERER="http://x")
+
+    assert headers_of(given, endpoint_of(given)) == {
+        "X-Title": "eval",
+        "X-OpenRouter-Metadata": "enabled",
+    }
+    assert headers_of(own, endpoint_of(own)) == {"HTTP-Referer": "http://x"}
+
+
+def test_the_number_of_jobs_is_chosen_unless_it_is_given() -> None:
+    assert jobs_of(Settings()) == JOBS
+    assert jobs_of(settings(OPENROUTER_JOBS="3")) == 3

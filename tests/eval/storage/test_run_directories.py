@@ -1,0 +1,170 @@
+"""Run directories: found by name, put together, and never harmed when something is wrong."""
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from surecall.eval.storage import database, store
+from surecall.eval.storage.run_directories import StoreError, find_run, runs
+from surecall.eval.storage.store import Store, merge, open_for_reading, open_or_resume
+from tests.support.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / ".surecall"
+
+
+@pytest.fixture
+def run(base: Path) -> Iterator[Store]:
+    with open_or_resume(base, SAME) as opened:
+        yield opened
+
+
+def test_a_damaged_file_is_reported_and_left_alone(base: Path, run: Store) -> None:
+    run.close()
+    path = run.directory / "trials.sqlite"
+    path.write_bytes(b"this is not a database " * 100)
+
+    with pytest.raises(StoreError, match=r"is damaged .* --fresh"):
+        open_or_resume(base, SAME)
+    with pytest.raises(StoreError, match=r"is damaged .* --fresh"):
+        open_for_reading(run.directory)
+    assert path.read_bytes() == b"this is not a database " * 100
+    with open_or_resume(base, SAME, fresh=True) as fresh:
+        assert fresh.directory != run.directory
+
+
+def test_damage_inside_the_file_is_found_before_anything_is_added(base: Path, run: Store) -> None:
+    for number in range(1, 100):
+        run.add(passed(key(number)), TRACE)
+    run.close()
+    path = run.directory / "trials.sqlite"
+    data = bytearray(path.read_bytes())
+    data[4096 * 6 :] = b"\xff" * (len(data) - 4096 * 6)
+    path.write_bytes(data)
+
+    with pytest.raises(StoreError, match="is damaged"):
+        open_or_resume(base, SAME)
+    with open_for_reading(run.directory) as reader, pytest.raises(StoreError, match="is damaged"):
+        list(reader.trials())
+    assert path.read_bytes() == bytes(data)
+
+
+def test_a_damaged_record_or_trace_is_reported(run: Store) -> None:
+    run.add(passed(key()), TRACE)
+    run.close()
+    with closing(sqlite3.connect(run.directory / "trials.sqlite")) as connection:
+        connection.execute("UPDATE trials SET record = '{'")
+        connection.execute("UPDATE traces SET lines = x'00'")
+        connection.commit()
+
+    with open_for_reading(run.directory) as reader:
+        with pytest.raises(StoreError, match="is damaged"):
+            list(reader.trials())
+        with pytest.raises(StoreError, match="is damaged"):
+            reader.trace(key())
+
+
+def test_a_file_of_a_newer_version_is_not_touched(base: Path, run: Store) -> None:
+    run.close()
+    with closing(sqlite3.connect(run.directory / "trials.sqlite")) as connection:
+        connection.execute(f"PRAGMA user_version = {database.SCHEMA_VERSION + 1}")
+
+    with pytest.raises(StoreError, match="newer version of surecall; update it"):
+        open_or_resume(base, SAME)
+    with pytest.raises(StoreError, match="newer version of surecall; update it"):
+        open_for_reading(run.directory)
+
+
+def test_a_file_without_tables_is_no_run(base: Path, run: Store) -> None:
+    run.close()
+    (run.directory / "trials.sqlite").write_bytes(b"")
+
+    with pytest.raises(StoreError, match="holds no run"):
+        open_for_reading(run.directory)
+    with open_or_resume(base, SAME) as other:
+        assert other.directory != run.directory
+
+
+@pytest.mark.parametrize("name", ["writer.lock", "trials.sqlite"])
+def test_a_lock_or_file_that_cannot_be_used_is_reported(base: Path, run: Store, name: str) -> None:
+    run.close()
+    (run.directory / "trials.sqlite").rename(run.directory / "kept")
+    (run.directory / name).unlink(missing_ok=True)
+    (run.directory / name).mkdir()
+
+    with pytest.raises(StoreError, match=f"cannot use .*{name}: unable to open"):
+        store._open_for_writing(run.directory, run._redactor)
+    (run.directory / name).rmdir()
+    (run.directory / "kept").rename(run.directory / "trials.sqlite")
+    open_or_resume(base, SAME).close()
+
+
+def test_a_damaged_lock_is_reported(base: Path, run: Store) -> None:
+    run.close()
+    (run.directory / "writer.lock").write_bytes(b"x" * 5000)
+
+    with pytest.raises(StoreError, match=r"cannot use .*writer.lock: file is not a database"):
+        open_or_resume(base, SAME)
+
+
+def test_a_place_that_cannot_be_written_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(StoreError, match=r"cannot use .*file: "):
+        open_or_resume(tmp_path / "file", SAME)
+
+
+def test_shards_are_put_together(base: Path, tmp_path: Path, run: Store) -> None:
+    run.add(passed(key(1)), TRACE)
+    run.add(spoiled(key(2)))
+    with open_or_resume(tmp_path / "elsewhere", SAME) as shard:
+        shard.add(passed(key(1)), TRACE)
+        shard.add(passed(key(2)), TRACE)
+        shard.add(spoiled(key(3)))
+        with open_or_resume(base, SAME, fresh=True) as into:
+            assert merge([run, shard], into) == 3
+            assert merge([run, shard], into) == 0
+            assert list(into.trials()) == [passed(key(1)), passed(key(2)), spoiled(key(3))]
+            assert into.trace(key(2)) == TRACE
+
+
+def test_shards_that_disagree_or_do_not_belong_together_are_refused(
+    base: Path, tmp_path: Path, run: Store
+) -> None:
+    run.add(passed(key(2)))
+    with (
+        open_or_resume(tmp_path / "b", SAME) as shard,
+        open_or_resume(base, OTHER) as stranger,
+        open_or_resume(base, SAME, fresh=True) as into,
+    ):
+        shard.add(passed(key(1)))
+        shard.add(passed(key(2), elapsed_ms=99))
+        with pytest.raises(StoreError, match="another result"):
+            merge([run, shard], into)
+        with pytest.raises(StoreError, match="different settings"):
+            merge([run, stranger], into)
+        assert len(into) == 0
+
+
+def test_a_run_is_found_by_any_name_that_means_one(base: Path, run: Store) -> None:
+    run.close()
+    word = run.directory.name.rpartition("-")[2]
+    for name in ("latest", run.directory.name, word, str(run.directory)):
+        assert find_run(base, name) == run.directory
+
+    (base / "latest").unlink()
+    with pytest.raises(StoreError, match='unknown run "latest"'):
+        find_run(base, "latest")
+    for name in ("", "no-such-run"):
+        with pytest.raises(StoreError, match=f'unknown run "{name}"; .*{word}'):
+            find_run(base, name)
+
+
+def test_a_place_without_runs_says_so(tmp_path: Path) -> None:
+    assert runs(tmp_path) == []
+    with pytest.raises(StoreError, match="there are no runs"):
+        find_run(tmp_path, "latest")

@@ -1,0 +1,299 @@
+"""The store: nothing finished is lost or repeated, and every trouble is one clear sentence."""
+
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surecall.eval.storage import run_directories as rundirs
+from surecall.eval.storage import store
+from surecall.eval.storage.run_directories import StoreError, runs
+from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Score, Trial
+from surecall.values.types import Secret
+from tests.support.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
+from tests.support.paths import ROOT
+
+MEMORY = Path("/dev/shm")  # noqa: S108 - a memory disk, where there is one
+SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / ".surecall"
+
+
+@pytest.fixture
+def run(base: Path) -> Iterator[Store]:
+    with open_or_resume(base, SAME) as opened:
+        yield opened
+
+
+def reopened(run: Store) -> Store:
+    run.close()
+    return open_for_reading(run.directory)
+
+
+def test_a_run_has_a_directory_of_its_own_that_git_ignores(base: Path, run: Store) -> None:
+    assert re.fullmatch(r"\d{4}-\d\d-\d\d-\d{6}-[a-z]+", run.directory.name)
+    assert run.directory.parent == base / "runs"
+    assert (base / ".gitignore").read_text("utf-8") == "*\n"
+    assert (base / "latest").read_text("utf-8").strip() == run.directory.name
+
+
+def test_the_same_settings_resume_in_any_order_of_keys(base: Path, run: Store) -> None:
+    run.add(passed(key(1)))
+    run.close()
+
+    with open_or_resume(base, dict(reversed(SAME.items()))) as again:
+        assert again.directory == run.directory
+        assert again.done_keys() == {key(1)}
+
+
+def test_other_settings_and_a_fresh_start_get_new_directories(base: Path, run: Store) -> None:
+    run.close()
+    with open_or_resume(base, OTHER) as other, open_or_resume(base, SAME, fresh=True) as fresh:
+        made = [run.directory, other.directory, fresh.directory]
+
+    assert runs(base) == list(reversed(made))  # newest first, though all in the same second
+    with open_or_resume(base, SAME) as newest:
+        assert newest.directory == fresh.directory
+        assert (base / "latest").read_text("utf-8").strip() == fresh.directory.name
+
+
+@pytest.mark.parametrize("pointed", [True, False])
+def test_an_old_run_that_cannot_be_read_is_passed_over(
+    base: Path, run: Store, *, pointed: bool
+) -> None:
+    run.close()
+    with open_or_resume(base, OTHER) as newer:
+        (run.directory / "trials.sqlite").write_bytes(b"this is not a database " * 100)
+    if not pointed:
+        (base / "latest").unlink()
+
+    with open_or_resume(base, SAME) as begun:
+        assert begun.directory not in {run.directory, newer.directory}
+        assert begun.unreadable == (run.directory,)
+    with open_or_resume(base, OTHER) as resumed:
+        assert (resumed.directory, resumed.unreadable) == (newer.directory, ())
+
+
+def test_what_goes_in_comes_out_in_the_order_of_the_keys(run: Store) -> None:
+    trial = Trial(
+        key=key(2),
+        status="failed",
+        category="ASSERTION_FAILED",
+        score=Score(state=True, final=False, reasons=("not Done.",), facts={"guard_fired": True}),
+        assistant_text="lone \ud800 half",
+        fired=("x",),
+    )
+    run.add(trial, TRACE)
+    run.add(passed(key(1)))
+
+    assert len(run) == 2
+    first, second = run.trials()
+    assert first == passed(key(1))
+    assert second.assistant_text == "lone \N{REPLACEMENT CHARACTER} half"
+    assert (second.score, second.category) == (trial.score, "ASSERTION_FAILED")
+    assert (run.trace(key(1)), run.trace(key(2))) == (None, TRACE)
+    assert run.trace(key(9)) is None
+
+
+def test_a_result_is_recorded_once_and_never_changed(run: Store) -> None:
+    run.add(passed(key()), TRACE)
+    run.add(passed(key()), TRACE)
+
+    with pytest.raises(StoreError, match="another result of the same trial: sim/a default"):
+        run.add(passed(key(), elapsed_ms=6))
+    assert list(run.trials()) == [passed(key())]
+
+
+def test_a_spoiled_trial_gives_way_and_replaces_nothing(run: Store) -> None:
+    run.add(spoiled(key()), b'{"spoiled":1}\n')
+    assert (run.done_keys(), run.done_keys(infra=False)) == ({key()}, set())
+
+    run.add(passed(key()), TRACE)
+    run.add(spoiled(key()), b'{"late":1}\n')
+
+    assert list(run.trials()) == [passed(key())]
+    assert run.trace(key()) == TRACE
+    assert run.done_keys(infra=False) == {key()}
+
+
+def test_readers_see_one_state_while_the_writer_goes_on(run: Store) -> None:
+    run.add(passed(key(1)))
+    run.add(passed(key(3)))
+    with open_for_reading(run.directory) as reader:
+        reading = reader.trials()
+        seen = [next(reading).key.trial]
+        run.add(passed(key(2)))
+        seen += [trial.key.trial for trial in reading]
+
+        assert seen == [1, 3]
+        assert len(reader) == 3
+        with pytest.raises(StoreError, match="readonly"):
+            reader.add(passed(key(4)))
+
+
+def test_a_second_writer_is_refused_and_told_who_writes(base: Path, run: Store) -> None:
+    with pytest.raises(StoreError, match=rf"pid {os.getpid()}\) is writing to .*--fresh"):
+        open_or_resume(base, SAME)
+
+    (run.directory / "writer.pid").unlink()
+    with pytest.raises(StoreError, match="another process is writing"):
+        open_or_resume(base, SAME)
+
+    run.close()
+    open_or_resume(base, SAME).close()
+
+
+def test_only_one_process_at_a_time_looks_for_a_run(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(rundirs, "_OPENING_WAIT_S", 0.0)
+    with rundirs.opening(base), pytest.raises(StoreError, match="is opening a run"):
+        open_or_resume(base, SAME)
+
+
+def test_a_store_that_cannot_be_opened_is_not_left_locked(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(store, "point_to", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            open_or_resume(base, SAME)
+
+    with open_or_resume(base, SAME) as run:
+        assert len(run.meta.invocations) == 2
+
+
+def test_every_command_signs_and_secrets_do_not_reach_the_disk(base: Path) -> None:
+    first = Invocation(command=("surecall", "eval"), code="0.1.0", config={"key": SECRET})
+    open_or_resume(base, SAME, first, secrets=Secret(SECRET)).close()
+    with open_or_resume(base, SAME, Invocation(config={"n": 2}), secrets=SECRET) as run:
+        leaky = Trial(key=key(), status="failed", category="AUTH", error=f"bad key {SECRET}")
+        run.add(leaky, TRACE + b'{"body":"Bearer ' + SECRET.encode() + b'"}\n')
+        run.add(passed(key(2)), TRACE)
+
+        meta = run.meta
+        (told, _), trace = run.trials(), run.trace(key())
+
+    assert meta.identity == SAME
+    assert [one.command for one in meta.invocations] == [("surecall", "eval"), ()]
+    assert (meta.invocations[0].code, meta.latest.config) == ("0.1.0", {"n": 2})
+    assert meta.created == meta.invocations[0].started < meta.latest.started
+    assert meta.latest.config_hash == store.digest({"n": 2})
+    assert "[redacted]" in told.error
+    assert trace is not None
+    assert trace.startswith(TRACE)
+    assert SECRET.encode() not in trace
+    assert all(
+        SECRET.encode() not in path.read_bytes() for path in base.rglob("*") if path.is_file()
+    )
+
+
+def test_a_closed_run_is_one_plain_file(run: Store) -> None:
+    run.add(passed(key()), TRACE)
+    assert {path.suffix for path in run.directory.glob("trials*")} >= {".sqlite", ".sqlite-wal"}
+    run.close()
+
+    assert sorted(path.name for path in run.directory.iterdir()) == ["trials.sqlite", "writer.lock"]
+    with open_for_reading(run.directory) as reader:
+        assert list(reader.trials()) == [passed(key())]
+
+
+def test_closing_does_not_wait_for_readers(run: Store) -> None:
+    run.add(passed(key(1)))
+    run.add(passed(key(2)))
+    with open_for_reading(run.directory) as reader:
+        reading = reader.trials()
+        next(reading)
+        run.close()
+        assert next(reading) == passed(key(2))
+
+
+def test_a_full_disk_loses_no_recorded_trial(run: Store) -> None:
+    large = f'"{os.urandom(50_000).hex()}"'.encode()
+    run.add(passed(key(1)), TRACE)
+    (pages,) = run._connection.execute("PRAGMA page_count").fetchone()
+    run._connection.execute(f"PRAGMA max_page_count = {pages}")
+
+    with pytest.raises(StoreError, match=r"disk is full.*recorded before is safe"):
+        run.add(passed(key(2)), large)
+    assert run.done_keys() == {key(1)}
+
+    run._connection.execute("PRAGMA max_page_count = 100000")
+    run.add(passed(key(2)), large)
+    with reopened(run) as reader:
+        assert [trial.key.trial for trial in reader.trials()] == [1, 2]
+
+
+FILLS_THE_DISK = """
+import os, resource, sys
+from pathlib import Path
+from surecall.eval.storage.store import StoreError, open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Trial
+
+def trial(number):
+    return Trial(key=Key(Cell("m"), "s", number), status="passed")
+
+with open_or_resume(Path(sys.argv[1]), {}) as run:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, resource.RLIM_INFINITY))
+    added = 0
+    try:
+        while True:
+            run.add(trial(added), os.urandom(20_000).hex().encode())
+            added += 1
+    except StoreError as error:
+        print(added > 3, "could not be written" in str(error), len(run) == added)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
+    run.add(trial(added), b"")
+    print(len(run.done_keys()) == added + 1)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="there are no file size limits")
+def test_a_write_that_the_system_refuses_loses_no_recorded_trial(base: Path) -> None:
+    command = [sys.executable, "-c", FILLS_THE_DISK, str(base)]
+    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+
+    assert (ran.stdout.split(), ran.stderr) == (["True"] * 4, "")
+
+
+def test_a_file_is_written_whole_or_not_at_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    (tmp_path / "latest").write_bytes(b"old")
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "replace", refuse)
+        with pytest.raises(StoreError, match="No space left"):
+            rundirs.point_to(tmp_path, tmp_path / "new")
+    assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("latest", b"old")]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+def test_a_hundred_kills_and_one_at_every_point_lose_and_repeat_nothing() -> None:
+    script = str(ROOT / "scripts" / "kill_test.py")
+    environment = os.environ | {"PYTHONPATH": str(ROOT)}
+    if MEMORY.is_dir():  # what a kill does is the same there, and a busy disk takes its time
+        environment["TMPDIR"] = str(MEMORY)
+    ran = subprocess.run(
+        [sys.executable, script, "--kills", "100", "--trials", "40"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stdout + ran.stderr
+    assert ran.stdout.count('"lost":0,"repeated":0,"altered":0,"refused":0') == 2

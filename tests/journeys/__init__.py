@@ -1,0 +1,1 @@
+"""Promises of the README, tried through the public door alone."""

@@ -1,0 +1,1 @@
+"""What holds across modules."""

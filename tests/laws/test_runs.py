@@ -1,0 +1,257 @@
+"""Laws of whole runs: whatever the model says, what is sent stays legal and replays."""
+
+import asyncio
+import json
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+
+from surecall import (
+    ReplayDiverged,
+    RetryPolicy,
+    Run,
+    RunFailed,
+    RunResult,
+    ToolCallingConfig,
+    ToolDispatcher,
+    ToolLoopRunner,
+    ToolRegistry,
+    Trace,
+    load_trace,
+    replay,
+    save_trace,
+    tool,
+)
+from surecall.core.loop import heard, next_move, ran, refused
+from surecall.core.offer import plan
+from surecall.core.state import Ask, Call
+from surecall.parsing.names import is_legal
+from surecall.runtime.request import PromptRunner
+from surecall.testing import ScriptedModel, calls, says
+from surecall.values.events import CallEnded, RequestEnded, RunRefused, RunStarted
+from surecall.values.types import User
+from tests.support.spec import proves
+from tests.support.strategies import CONFIGS, SCRIPTS
+
+
+@tool
+def add(a: int, b: int) -> dict[str, int]:
+    """Add two numbers."""
+    return {"sum": a + b}
+
+
+@tool
+async def fail() -> None:
+    """Fail."""
+    raise RuntimeError("internals")
+
+
+@tool(exposed_to_model=False)
+async def hidden() -> None:
+    """Never to be called."""
+    raise AssertionError("a hidden tool ran")
+
+
+REGISTRY = ToolRegistry([add, fail, hidden])
+
+
+def result_of(script: list[Any], config: ToolCallingConfig) -> tuple[RunResult, ScriptedModel]:
+    """Run a script to its end, happy or not; the script ends with a plain answer."""
+    model = ScriptedModel(*script, *[says("The end.")] * 8)
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        registry=REGISTRY,
+        config=config,
+        system="Be brief.",
+        retry=RetryPolicy(attempts=1),
+    )
+    try:
+        return asyncio.run(runner.run("Go on.")), model
+    except RunFailed as error:
+        return error.result, model
+
+
+def assert_legal(request: dict[str, Any]) -> None:
+    """Check a request as the strictest provider would."""
+    seen: set[str] = set()
+    waiting: list[str] = []
+    for message in request["messages"]:
+        if message["role"] == "tool":
+            assert waiting.pop(0) == message["tool_call_id"], "answered in order, at once"
+            assert isinstance(message["content"], str)
+            continue
+        assert not waiting, "every call is answered before anybody else speaks"
+        for call in message.get("tool_calls", ()):
+            assert call["id"]
+            assert call["id"] not in seen, "ids are unique in the conversation"
+            seen.add(call["id"])
+            waiting.append(call["id"])
+            assert is_legal(call["function"]["name"])
+            assert isinstance(json.loads(call["function"]["arguments"]), dict)
+        assert message.get("tool_calls") or message["content"], "nothing empty is sent"
+    assert not waiting
+    assert ("tools" in request) == ("tool_choice" in request)
+    assert "tools" in request or "parallel_tool_calls" not in request
+
+
+@proves("G7", "G8")
+@given(SCRIPTS, CONFIGS)
+@settings(max_examples=300)
+def test_every_history_that_is_sent_is_legal(script: list[Any], config: ToolCallingConfig) -> None:
+    _, model = result_of(script, config)
+
+    for request in model.requests:
+        assert_legal(request)
+
+
+@proves("G4")
+@given(SCRIPTS, CONFIGS)
+@settings(max_examples=200)
+def test_a_recording_gives_the_same_run_again(script: list[Any], config: ToolCallingConfig) -> None:
+    result, _ = result_of(script, config)
+
+    with TemporaryDirectory() as folder:
+        save_trace(result.trace, Path(folder, "trace.jsonl"))
+        again = replay(load_trace(Path(folder, "trace.jsonl")))
+
+    assert again.run == result.run
+    assert (again.assistant_text, again.stop_reason) == (result.assistant_text, result.stop_reason)
+    assert replay(result.trace).run == result.run
+
+
+@proves("G3")
+@given(SCRIPTS, CONFIGS)
+def test_a_run_can_be_written_down_after_any_move(
+    script: list[Any], config: ToolCallingConfig
+) -> None:
+    result, _ = result_of(script, config)
+    start = result.trace[0]
+    assert isinstance(start, RunStarted)
+    kinds = (RequestEnded, CallEnded, RunRefused)
+    events = iter([event for event in result.trace if isinstance(event, kinds)])
+    run = msgspec.structs.replace(result.run, messages=start.messages)
+
+    while isinstance(move := next_move(run), Ask | Call):
+        run = Run.from_json(run.to_json())
+        due = len(move.calls) if isinstance(move, Call) else 1
+        happened = [next(events) for _ in range(due)]
+        match happened[0]:
+            case CallEnded():
+                run = ran(run, [item.result for item in happened if isinstance(item, CallEnded)])
+            case RequestEnded(reply=reply):
+                run = heard(run, reply)
+            case RunRefused(fault=fault):
+                run = refused(run, fault)
+    assert run == result.run
+
+
+@proves("G3")
+def test_a_run_is_continued_in_another_process_from_what_was_written_down() -> None:
+    first = ScriptedModel(calls("add", a=1, b=2))
+    conversation = PromptRunner(first).conversation(toolbox=REGISTRY)
+    run = Run("r", "m", ToolCallingConfig(), (User("1 + 2?"),), tools=(add.spec,))
+    run = heard(run, asyncio.run(conversation.ask(plan(run))).reply)
+
+    runner = ToolLoopRunner(client=ScriptedModel(says("3")), model="m", registry=REGISTRY)
+    result = asyncio.run(runner.resume(Run.from_json(run.to_json())))
+
+    assert result.assistant_text == "3"
+    assert [item.ok for item in result.run.results] == [True]
+
+
+def recorded() -> Trace:
+    return result_of([calls("add", a=1, b=2), says("3")], ToolCallingConfig())[0].trace
+
+
+def tampered(trace: Trace, index: int, **changes: Any) -> Trace:
+    events = list(trace.events)
+    events[index] = msgspec.structs.replace(events[index], **changes)
+    return Trace(tuple(events))
+
+
+def at(trace: Trace, kind: type) -> int:
+    return next(index for index, event in enumerate(trace) if isinstance(event, kind))
+
+
+@proves("G4")
+@pytest.mark.parametrize(
+    ("kind", "changes", "says_what"),
+    [
+        (RequestEnded, {"request_hash": "0" * 64}, "the request differs"),
+        (RequestEnded, {"body": says("Something else.")}, "the answer reads as"),
+        (RunStarted, {"model": "another"}, "the request differs"),
+    ],
+)
+def test_replay_names_the_first_divergence(
+    kind: type, changes: dict[str, Any], says_what: str
+) -> None:
+    trace = recorded()
+
+    with pytest.raises(ReplayDiverged, match=says_what) as divergence:
+        replay(tampered(trace, at(trace, kind), **changes))
+    assert divergence.value.turn == 0
+
+
+def test_replay_names_a_call_that_is_not_the_recorded_one() -> None:
+    trace = recorded()
+    index = at(trace, CallEnded)
+    event = trace[index]
+    assert isinstance(event, CallEnded)
+    other = msgspec.structs.replace(event.result, call_id="another")
+
+    with pytest.raises(ReplayDiverged, match="'call_1' is due, recorded is 'another'"):
+        replay(tampered(trace, index, result=other))
+
+
+@pytest.mark.parametrize(("field", "value"), [("text", "4"), ("stop_reason", "length")])
+def test_replay_notices_another_end(field: str, value: str) -> None:
+    trace = recorded()
+
+    with pytest.raises(ReplayDiverged, match="another answer"):
+        replay(tampered(trace, len(trace) - 1, **{field: value}))
+
+
+def test_replay_notices_another_failure() -> None:
+    config = ToolCallingConfig.from_mapping({"tool_use_mode": "enforced"})
+    trace = result_of([], config)[0].trace
+
+    with pytest.raises(ReplayDiverged, match="fails with NO_TOOL_CALLS"):
+        replay(tampered(trace, len(trace) - 1, code="TOOL_ERROR"))
+
+
+@pytest.mark.parametrize("length", range(8))
+def test_replay_of_a_recording_that_was_cut_says_where_it_ends(length: int) -> None:
+    trace = Trace(recorded().events[:length])
+
+    with pytest.raises(ReplayDiverged, match="recording"):
+        replay(trace)
+
+
+def test_replay_notices_events_out_of_order() -> None:
+    events = list(recorded().events)
+    first, second = at(Trace(tuple(events)), RequestEnded), at(Trace(tuple(events)), CallEnded)
+    events[first], events[second] = events[second], events[first]
+
+    with pytest.raises(ReplayDiverged, match="RequestEnded is due, recorded is CallEnded"):
+        replay(Trace(tuple(events)))
+
+
+def test_a_refused_request_is_part_of_the_recording() -> None:
+    run = Run("r", "m", ToolCallingConfig(), (User("Hello"),))
+    fault = result_of([says("x", finish_reason="error")], ToolCallingConfig())[0].run.messages[-1]
+    after = refused(run, fault.fault)  # type: ignore[union-attr]  # the last message is a refusal
+
+    assert Run.from_json(after.to_json()) == after
+
+
+def test_the_dispatcher_serves_calls_outside_a_loop() -> None:
+    dispatcher = ToolDispatcher(REGISTRY, ToolCallingConfig())
+
+    result = asyncio.run(dispatcher.execute("add", {"a": 1, "b": 2}, "c1"))
+
+    assert (result.call_id, result.ok, result.envelope["data"]) == ("c1", True, {"sum": 3})

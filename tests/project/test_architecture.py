@@ -1,0 +1,81 @@
+"""The shape of the code base: small files, small functions, imports that point down."""
+
+import ast
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+import surecall
+from tests.support.paths import ROOT
+
+SOURCES = sorted(
+    path
+    for folder in ("surecall", "tests", "examples", "bench", "scripts")
+    for path in (ROOT / folder).rglob("*.py")
+)
+MAX_FILE, MAX_FUNCTION, MAX_LOOP, MAX_NEXT_MOVE, MAX_NAMES = 400, 40, 60, 10, 45
+
+
+def functions(path: Path) -> list[ast.FunctionDef | ast.AsyncFunctionDef]:
+    tree = ast.parse(path.read_text("utf-8"))
+    kinds = (ast.FunctionDef, ast.AsyncFunctionDef)
+    return [node for node in ast.walk(tree) if isinstance(node, kinds)]
+
+
+def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    return (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def test_import_contracts_hold() -> None:
+    command = Path(sys.executable).with_name("lint-imports")
+    ran = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stdout
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_file_can_be_read_in_one_sitting(path: Path) -> None:
+    assert len(path.read_text("utf-8").splitlines()) <= MAX_FILE
+    assert [node.name for node in functions(path) if length(node) > MAX_FUNCTION] == []
+
+
+def test_the_loop_fits_on_one_screen() -> None:
+    path = ROOT / "surecall" / "core" / "loop.py"
+
+    assert len(path.read_text("utf-8").splitlines()) <= MAX_LOOP
+    (next_move,) = [node for node in functions(path) if node.name == "next_move"]
+    assert length(next_move) <= MAX_NEXT_MOVE
+
+
+def test_no_public_name_is_also_a_module_that_could_take_its_place() -> None:
+    modules = {path.stem for path in (ROOT / "surecall").iterdir()}
+
+    assert modules & set(surecall.__all__) == set()
+    with pytest.raises(AttributeError):
+        _ = surecall.nonsense  # type: ignore[attr-defined]  # that is the point
+    assert dir(surecall) == surecall.__all__
+
+
+def test_the_public_list_is_short_sorted_and_complete() -> None:
+    assert sorted(surecall.__all__) == surecall.__all__
+    assert len(surecall.__all__) <= MAX_NAMES
+    assert all(hasattr(surecall, name) for name in surecall.__all__)
+
+
+def test_importing_the_package_loads_no_http_library() -> None:
+    code = "import sys, surecall; print('aiohttp' in sys.modules, 'jsonschema_rs' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.split() == ["False", "False"]
+
+
+def test_every_dependency_is_constrained_by_name_and_version_only() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    lines = (ROOT / "constraints.txt").read_text("utf-8").split()
+    pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
+    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+
+    assert all("==" in line and "/" not in line for line in lines)
+    assert {name.partition(">=")[0].lower() for name in wanted} <= pinned

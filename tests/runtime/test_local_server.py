@@ -1,0 +1,309 @@
+"""A local server: what cannot be served, how it starts, and that it ends, whoever dies first."""
+
+import http.client
+import json
+import signal
+import socket
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from surecall.runtime import local_server as localserver
+from surecall.runtime.local_server import (
+    Job,
+    LocalServer,
+    LocalServerError,
+    Serving,
+    address_of,
+    build_of,
+    check_file,
+    params_for,
+    telling,
+)
+from surecall.values.errors import ConfigError
+from tests.support.paths import TESTS
+
+HERE = TESTS / "support"
+ENGINE = str(HERE / "engine")
+QUICK = Serving(starts_within_s=20)
+PARENT = """
+import sys, time
+from pathlib import Path
+from surecall.runtime.local_server import LocalServer
+with LocalServer(Path(sys.argv[1])):
+    time.sleep(60)
+"""
+
+
+@pytest.fixture(name="gguf")
+def gguf_fixture(tmp_path: Path) -> Path:
+    return model(tmp_path / "tiny.gguf")
+
+
+def model(path: Path) -> Path:
+    path.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 1, 1) + bytes(1000))
+    return path
+
+
+def child(behaviour: str) -> tuple[str, ...]:
+    # With -P, or the folder `typing` beside it would take the standard module's place.
+    return (sys.executable, "-P", str(HERE / "local_child.py"), behaviour)
+
+
+def failure(gguf: Path, behaviour: str, serving: Serving = QUICK) -> str:
+    with (
+        pytest.raises(LocalServerError) as problem,
+        LocalServer(gguf, serving, child=child(behaviour)),
+    ):
+        pass
+    assert "\n" not in str(problem.value)
+    return str(problem.value)
+
+
+def is_open(address: str) -> bool:
+    host, _, port = address.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=5).close()
+    except ConnectionRefusedError:
+        return False
+    return True
+
+
+def closes(address: str, within_s: float = 10.0) -> bool:
+    deadline = time.monotonic() + within_s
+    while is_open(address):
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+def test_it_serves_inside_the_block_and_is_gone_after_it(gguf: Path) -> None:
+    with LocalServer(gguf, child=child("healthy")) as server:
+        place = urlsplit(server.url).netloc
+        assert (server.model, server.build, server.ended()) == ("tiny", "stand-in 1", "")
+        line = http.client.HTTPConnection(place, timeout=5)
+        line.request("POST", "/v1/chat/completions", "{}")
+        answer = json.loads(line.getresponse().read())
+        line.close()
+        assert answer["choices"][0]["message"]["content"] == "Done."
+    assert not is_open(place)
+    assert "signal 9" in server.ended()
+
+
+def test_each_line_of_the_log_is_handed_over_where_that_is_wished(gguf: Path) -> None:
+    lines: list[str] = []
+    with LocalServer(gguf, child=child("healthy"), log=lines.append):
+        pass
+    assert lines[0] == "load: the file is being read"
+    assert all(lines)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "said"),
+    [
+        ("fails", "has ended (exit code 3): load: error loading model: \x1b[1mtensor 3"),
+        ("stops", "has ended (exit code 4): load: the file is being read"),
+        ("refuses", "tiny.gguf cannot be served: there is a reason"),
+        ("babbles", "did not say where it listens"),
+    ],
+)
+def test_a_server_that_does_not_start_is_told_in_one_line_with_the_cause(
+    gguf: Path, behaviour: str, said: str
+) -> None:
+    assert said in failure(gguf, behaviour)
+
+
+@pytest.mark.parametrize("behaviour", ["silent", "sick"])
+def test_nobody_waits_for_ever_for_a_server(gguf: Path, behaviour: str) -> None:
+    hurried = Serving(starts_within_s=0.5)
+    assert "was not ready within 0.5 s" in failure(gguf, behaviour, hurried)
+
+
+def test_a_server_that_can_no_longer_speak_is_given_up(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(localserver, "_LAST_WORDS_S", 0.1)
+    assert failure(gguf, "closes").endswith("the local server fell silent")
+
+
+def test_a_server_that_dies_before_it_is_healthy_is_noticed(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def killed(_: str) -> bool:
+        server._process.kill()  # type: ignore[union-attr]  # it has started
+        return bool(server._process.wait() is None)  # type: ignore[union-attr]  # as above
+
+    server = LocalServer(gguf, QUICK, child=child("healthy"))
+    monkeypatch.setattr(localserver, "_is_healthy", killed)
+    with pytest.raises(LocalServerError, match="signal 9"), server:
+        pass
+
+
+def test_it_can_be_waited_for_only_when_it_was_started(gguf: Path) -> None:
+    with pytest.raises(LocalServerError, match="never started"):
+        LocalServer(gguf).ended()
+
+
+def test_what_is_no_file_is_refused_before_anything_starts(tmp_path: Path) -> None:
+    torn = tmp_path / "torn.gguf"
+    torn.write_bytes(b"GGUF" + struct.pack("<IQQ", 3, 300, 20))
+    text = tmp_path / "text.gguf"
+    text.write_text("version https://example.test/pointer")
+    for path, complaint in {
+        tmp_path / "none.gguf": "none.gguf does not exist",
+        tmp_path: "is a directory; name the GGUF file in it",
+        Path("/dev/null"): "/dev/null is not a file",
+        text: "text.gguf is not a GGUF file",
+        torn: "torn.gguf is cut short: 24 bytes cannot hold the 300 tensors",
+        Path("a\0b"): "is not the name of any file",
+        Path("\udcff"): "is not the name of any file",
+        text / "inside": "cannot be read: Not a directory",
+    }.items():
+        with pytest.raises(ConfigError) as problem, LocalServer(path, child=("false",)):
+            pass
+        assert complaint in str(problem.value)
+
+
+def test_a_file_that_may_not_be_read_is_refused(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Whoever may read everything cannot be shown a file that is closed to him.
+    def closed(*_: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(Path, "open", closed)
+    with pytest.raises(ConfigError, match=r"tiny\.gguf cannot be read: Permission denied"):
+        check_file(gguf)
+
+
+def test_without_the_package_the_way_to_get_it_is_told(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(localserver, "ENGINE", "no_such_engine")
+    with pytest.raises(ConfigError, match=r"pip install 'surecall\[local\]'"), LocalServer(gguf):
+        pass
+
+
+def test_a_port_that_is_taken_is_the_systems_error_even_if_the_holder_would_share(
+    gguf: Path,
+) -> None:
+    with socket.socket() as holder:
+        holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        holder.bind(("127.0.0.1", 0))
+        holder.listen()
+        taken = Serving(port=holder.getsockname()[1])
+        with (
+            pytest.raises(OSError, match="in use"),
+            LocalServer(gguf, taken, child=child("healthy")),
+        ):
+            pass
+
+
+def test_a_server_that_nobody_can_reach_is_not_healthy() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        address = f"http://127.0.0.1:{free.getsockname()[1]}"
+    assert not localserver._is_healthy(address)
+
+
+def test_the_first_line_about_a_failure_is_the_one_that_tells() -> None:
+    log = ["begin", "E load: Failed to read", "error: giving up", "end"]
+    assert telling(log) == "E load: Failed to read"
+    assert telling(["begin", "end"]) == ""
+
+
+def test_the_parameters_are_spelt_as_the_installed_version_has_them() -> None:
+    job = Job("a.gguf", "a", Serving(host="::1", port=7, threads=3, context=512))
+
+    def params(**own: Any) -> Any:
+        def make() -> SimpleNamespace:
+            parts = {name: SimpleNamespace() for name in ("model", "cpuparams", "cpuparams_batch")}
+            return SimpleNamespace(**parts, **own)
+
+        return params_for(SimpleNamespace(CommonParams=make), job)
+
+    old, new = params(model_alias="", hostname=""), params(model_alias=set(), hostnames=[])
+    assert (old.hostname, old.model_alias) == ("::1", "a")
+    assert (new.hostnames, new.model_alias) == (["::1"], {"a"})
+    for each in (old, new):
+        assert (each.model.path, each.port, each.n_ctx, each.n_parallel) == ("a.gguf", 7, 512, 1)
+        assert (each.cpuparams.n_threads, each.cpuparams_batch.n_threads) == (3, 3)
+        assert (each.use_jinja, each.offline, each.endpoint_slots) == (True, True, False)
+
+
+def test_the_address_can_be_used_as_it_is_told() -> None:
+    assert address_of("127.0.0.1", "http://127.0.0.1:8080") == "http://127.0.0.1:8080"
+    assert address_of("::1", "http://::1:8080") == "http://[::1]:8080"
+
+
+def test_the_build_is_named_as_far_as_it_is_known() -> None:
+    told = SimpleNamespace(__version__="1.2", BUILD_INFO={"build_number": 5, "commit": "cafe"})
+    untold = SimpleNamespace(__version__="1.2", BUILD_INFO={"build_number": 0, "commit": "unknown"})
+    assert build_of(told) == "xllamacpp 1.2 (llama.cpp b5-cafe)"
+    assert build_of(untold) == build_of(SimpleNamespace(__version__="1.2")) == "xllamacpp 1.2"
+
+
+@pytest.fixture(name="engine")
+def engine_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Put the stand-in for the engine in its place, for this process and its children."""
+    monkeypatch.syspath_prepend(ENGINE)
+    monkeypatch.setenv("PYTHONPATH", ENGINE)
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_real_child_serves_with_the_engine_it_finds_and_knows_no_keys(
+    gguf: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURECALL_API_KEY", "sk-made-up")
+    lines: list[str] = []
+    with LocalServer(gguf, QUICK, log=lines.append) as server:
+        assert server.build == "xllamacpp 9.9 (llama.cpp b77-abc)"
+    assert lines == ["this line must not reach the parent's ear"]
+    assert "SURECALL_API_KEY" not in localserver._environment()
+    assert localserver._environment()["OMP_WAIT_POLICY"] == "PASSIVE"
+
+
+@pytest.mark.usefixtures("engine")
+def test_the_real_child_tells_why_the_engine_does_not_take_a_file(tmp_path: Path) -> None:
+    with (
+        pytest.raises(LocalServerError, match="Failed to init"),
+        LocalServer(model(tmp_path / "broken.gguf"), QUICK),
+    ):
+        pass
+
+
+@contextmanager
+def parent_of(gguf: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
+    """Start a process that starts a server; yield it, and where its child listens."""
+    port = gguf.with_suffix(".port")
+    with subprocess.Popen([sys.executable, "-c", PARENT, str(gguf)]) as parent:
+        try:
+            deadline = time.monotonic() + 20
+            while not (port.exists() and port.read_text()):
+                assert time.monotonic() < deadline
+                time.sleep(0.02)
+            yield parent, f"127.0.0.1:{port.read_text()}"
+        finally:
+            parent.kill()
+
+
+@pytest.mark.usefixtures("engine")
+@pytest.mark.parametrize("name", ["tiny.gguf", "slow.gguf"])
+def test_no_server_outlives_a_parent_that_is_killed_not_even_while_it_loads(
+    tmp_path: Path, name: str
+) -> None:
+    with parent_of(model(tmp_path / name)) as (parent, address):
+        assert is_open(address)
+        parent.send_signal(signal.SIGKILL)
+        parent.wait()
+        assert closes(address)

@@ -1,0 +1,213 @@
+"""Traces: recorded whole, written without secrets, read back or refused with the line."""
+
+import asyncio
+import json
+import logging
+import stat
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from surecall.core.outcome import RunFailed, RunResult
+from surecall.runtime.replay import replay
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import (
+    JsonlSink,
+    Recorder,
+    allowed_context,
+    load_trace,
+    save_trace,
+)
+from surecall.settings.retry import RetryPolicy
+from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, failure, says
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ConfigError
+from surecall.values.events import SCHEMA_VERSION, Event, ObserverErred, PolicyErred, RunStarted
+from surecall.values.trace import Trace
+from surecall.values.types import Assistant, User
+from tests.support.spec import proves
+
+KEY = "sk-canary/47+11=ab/cdEF"
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def ran(*script: Item, user_text: str = "hi", **settings: Any) -> RunResult:
+    runner = ToolLoopRunner(
+        client=ScriptedModel(*script),
+        model="m",
+        registry=ToolRegistry([echo]),
+        retry=RetryPolicy(attempts=1),
+        **settings,
+    )
+    try:
+        return asyncio.run(runner.run(user_text))
+    except RunFailed as error:
+        return error.result
+
+
+def two_turns() -> RunResult:
+    return ran(calls("echo", text="héllo"), says("done", usage={"cost": 0.5}))
+
+
+def written(path: Path, result: RunResult) -> list[bytes]:
+    save_trace(result.trace, path)
+    return path.read_bytes().splitlines(keepends=True)
+
+
+def test_a_saved_trace_is_read_back_as_it_was(tmp_path: Path) -> None:
+    for result in (two_turns(), ran(failure(500)), ran(failure(401))):
+        save_trace(result.trace, tmp_path / "run.jsonl")
+        read = load_trace(tmp_path / "run.jsonl")
+        assert read == result.trace
+        assert replay(read).run == result.run
+
+
+def test_a_sink_writes_each_event_as_it_happens(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    counts: list[int] = []
+    observers = [JsonlSink(path), lambda _: counts.append(path.read_bytes().count(b"\n"))]
+    result = ran(calls("echo", text="x"), says("done"), observers=observers)
+    assert counts == list(range(1, len(result.trace) + 1))
+    assert load_trace(str(path)) == result.trace
+
+
+def test_only_the_owner_may_read_what_is_written(tmp_path: Path) -> None:
+    result = ran(says("hi"), observers=[JsonlSink(tmp_path / "a")])
+    save_trace(result.trace, tmp_path / "b")
+    for name in ("a", "b"):
+        assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+
+
+def test_a_saved_trace_replaces_the_file(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    written(path, two_turns())
+    result = ran(says("hi"))
+    written(path, result)
+    assert load_trace(path) == result.trace
+
+
+def test_a_trace_torn_at_any_byte_of_its_last_line_is_read_up_to_it(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    result = two_turns()
+    lines = written(path, result)
+    for kept in range(1, len(lines[-1]) - 1):
+        path.write_bytes(b"".join(lines[:-1]) + lines[-1][:kept])
+        assert load_trace(path) == Trace(result.trace.events[:-1])
+
+
+@pytest.mark.parametrize("damage", [b"", b"{}", b"\xff", b'{"type":"\\u001b[2J"}', b"[" * 100_000])
+def test_damage_in_the_middle_is_refused_with_its_line(tmp_path: Path, damage: bytes) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = written(path, two_turns())
+    lines[2] = lines[2][:20] + b"\n" if not damage else damage + b"\n"
+    path.write_bytes(b"".join(lines))
+    with pytest.raises(ConfigError, match=r"run\.jsonl, line 3: not an event") as caught:
+        load_trace(path)
+    assert str(caught.value).isprintable()
+
+
+def test_a_damaged_last_line_that_is_whole_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    lines = written(path, ran(says("hi")))
+    path.write_bytes(b"".join(lines) + b"{}\n")
+    with pytest.raises(ConfigError, match=f"line {len(lines) + 1}"):
+        load_trace(path)
+
+
+@pytest.mark.parametrize("changes", [{}, {"type": "begun"}, {"model": 5}])
+def test_a_newer_format_is_refused_as_such(tmp_path: Path, changes: dict[str, Any]) -> None:
+    path = tmp_path / "run.jsonl"
+    first, *others = written(path, ran(says("hi")))
+    header = json.loads(first)
+    assert header["schema_version"] == SCHEMA_VERSION
+    newer = header | {"schema_version": SCHEMA_VERSION + 1} | changes
+    path.write_bytes(json.dumps(newer).encode() + b"\n" + b'{"type":"new"}\n' + b"".join(others))
+    with pytest.raises(ConfigError, match="newer version"):
+        load_trace(path)
+
+
+@pytest.mark.parametrize("kept", [slice(0), slice(1, None)])
+def test_a_trace_begins_at_the_beginning(tmp_path: Path, kept: slice) -> None:
+    path = tmp_path / "run.jsonl"
+    path.write_bytes(b"\n".join(written(path, ran(says("hi")))[kept]))
+    with pytest.raises(ConfigError, match="begins with run_start"):
+        load_trace(path)
+
+
+def test_of_several_runs_in_one_file_one_must_be_named(tmp_path: Path) -> None:
+    path = tmp_path / "runs.jsonl"
+    sink = JsonlSink(path)
+    results = [ran(says(text), observers=[sink]) for text in ("one", "two")]
+    with pytest.raises(ConfigError, match=f"holds 2 runs.*{results[1].run.run_id}"):
+        load_trace(path)
+    for result in results:
+        assert load_trace(path, result.run.run_id) == result.trace
+    with pytest.raises(ConfigError, match="begins with run_start"):
+        load_trace(path, "another")
+
+
+def test_half_characters_do_not_keep_a_trace_from_being_written(tmp_path: Path) -> None:
+    path = tmp_path / "run.jsonl"
+    ran(says("hi"), user_text="\ud800", observers=[JsonlSink(path)])
+    start = load_trace(path)[0]
+    assert isinstance(start, RunStarted)
+    assert start.messages == (User("\ufffd"),)
+
+
+def test_a_disk_that_is_full_or_gone_does_not_affect_the_run(tmp_path: Path) -> None:
+    result = ran(says("hi"), observers=[JsonlSink(tmp_path / "no" / "such" / "folder")])
+    assert result.assistant_text == "hi"
+    assert [type(event) for event in result.trace].count(ObserverErred) == 1
+
+
+def test_observers_that_raise_at_once_are_all_let_go(caplog: pytest.LogCaptureFixture) -> None:
+    def first(event: Event) -> None:
+        raise ValueError(f"\x1b[2J{type(event).__name__}")
+
+    class Second:
+        def __call__(self, event: Event) -> None:
+            raise Unspeakable(event)
+
+    good = RecordingObserver()
+    with caplog.at_level(logging.WARNING, "surecall"):
+        result = ran(says("hi"), observers=[first, Second(), first, good])
+    assert result.assistant_text == "hi"
+    assert good.events == list(result.trace)
+    assert good.types[:4] == ["RunStarted"] + ["ObserverErred"] * 3
+    assert len(caplog.records) == 3
+    assert "\x1b" not in caplog.text
+    assert all(len(event.message) <= 200 for event in good.events[1:4])
+
+
+class Unspeakable(Exception):
+    """An error that cannot even be printed."""
+
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+@proves("C117")
+def test_events_carry_the_run_and_only_allowed_context_shortened() -> None:
+    context = {"tenant": "é" * 150, "secret": "s", "number": 7, "odd": "\ud800"}
+    allowed = allowed_context(context, ["tenant", "number", "odd", "missing"])
+    assert allowed == {"tenant": "é" * 100, "number": "7", "odd": "?"}
+    recorder = Recorder("run", (), allowed)
+    recorder.emit(PolicyErred, 3, stage="call", message="m")
+    (event,) = recorder.trace
+    assert (event.run_id, event.turn, event.context) == ("run", 3, allowed)
+    assert abs(event.at - time.time()) < 60
+
+
+def test_a_trace_of_a_run_keeps_what_the_model_said(tmp_path: Path) -> None:
+    result = two_turns()
+    save_trace(result.trace, tmp_path / "run.jsonl")
+    again = replay(load_trace(tmp_path / "run.jsonl"))
+    assert [item.text for item in again.history if isinstance(item, Assistant)] == ["", "done"]
+    assert (again.assistant_text, again.usage.cost) == ("done", 0.5)

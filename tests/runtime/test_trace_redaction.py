@@ -1,0 +1,228 @@
+"""Secrets: known keys, pieces of them, and what looks like a key reach no file."""
+
+import asyncio
+import base64
+import json
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from surecall.core.outcome import RunResult
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.trace import REDACTED, JsonlSink, Redactor, Secrets, load_trace, save_trace
+from surecall.runtime.transport import OpenAICompatible
+from surecall.testing import Item, ScriptedModel, calls, says
+from surecall.tools.registry import ToolRegistry, tool
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import PolicyErred
+from surecall.values.trace import Trace
+from surecall.values.types import Secret
+from tests.support.spec import proves
+
+KEY = "sk-canary/47+11=ab/cdEF"
+
+
+@tool
+def echo(text: str) -> str:
+    """Say it again."""
+    return text
+
+
+def ran(*script: Item, user_text: str = "hi", observers: Any = ()) -> RunResult:
+    model = ScriptedModel(*script)
+    runner = ToolLoopRunner(
+        client=model, model="m", registry=ToolRegistry([echo]), observers=observers
+    )
+    return asyncio.run(runner.run(user_text))
+
+
+SPELLINGS = {
+    "plain": KEY,
+    "url": "sk-canary%2F47%2B11%3Dab%2FcdEF",
+    "url in lower case": "sk-canary%2f47%2b11%3dab%2fcdEF",
+    "hex": KEY.encode().hex(),
+    "HEX": KEY.encode().hex().upper(),
+    "escaped slash": KEY.replace("/", "\\/"),
+    "escaped twice": KEY.replace("/", "\\\\/"),
+    "by number": KEY.replace("/", "\\u002F").replace("+", "\\u002B").replace("=", "\\u003D"),
+    "basic": base64.b64encode(f"user:{KEY}".encode()).decode(),
+    "basic without user": base64.b64encode(f":{KEY}".encode()).decode(),
+    "base64": base64.b64encode(KEY.encode()).decode(),
+    "base64 for urls": base64.urlsafe_b64encode(f"me:{KEY}\xff".encode("latin-1")).decode(),
+    "cut off": KEY[:12],
+    "its end": "…" + KEY[-10:],
+}
+
+
+@pytest.mark.parametrize("spelling", SPELLINGS.values(), ids=SPELLINGS.keys())
+@proves("G5")
+def test_a_key_reaches_no_file_in_any_spelling(tmp_path: Path, spelling: str) -> None:
+    text = f"it is {spelling}, isn't it"
+    sink = JsonlSink(tmp_path / "a", secrets=[Secret(KEY)])
+    result = ran(calls("echo", text=text), says(text), user_text=text, observers=[sink])
+    save_trace(result.trace, tmp_path / "b", secrets=[KEY])
+    for name in ("a", "b"):
+        kept = (tmp_path / name).read_text("utf-8")
+        assert spelling[4:12] not in kept
+        assert kept.count(REDACTED) >= 4
+        assert len(load_trace(tmp_path / name)) == len(result.trace)
+
+
+@pytest.mark.parametrize(
+    "secrets",
+    [KEY, Secret(KEY), [KEY], (None, Secret(KEY)), OpenAICompatible("http://h", KEY).api_key],
+)
+def test_a_key_may_be_given_in_any_form(tmp_path: Path, secrets: Secrets) -> None:
+    path = tmp_path / "run.jsonl"
+    ran(says(KEY), observers=[JsonlSink(path, secrets)])
+    assert KEY not in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("secrets", [None, (), "", "short", [None, Secret("x")]])
+def test_without_a_key_a_trace_is_written_as_it_is(tmp_path: Path, secrets: Secrets) -> None:
+    path = tmp_path / "run.jsonl"
+    result = ran(
+        says("a short task-list; risk-free; sk-learn-like-a-professional"),
+        observers=[JsonlSink(path, secrets)],
+    )
+    assert load_trace(path) == result.trace
+
+
+@pytest.mark.parametrize(
+    "key", ["12345678", "1234567890.5", "sk-no-key-required", "lm-studio", '"\\":,{']
+)
+def test_an_odd_key_does_not_damage_the_file(tmp_path: Path, key: str) -> None:
+    path = tmp_path / "run.jsonl"
+    usage = {"prompt_tokens": 123456789, "cost": 1234567890.5}
+    said = says(f"a required {key} field", usage=usage)
+    result = ran(said, observers=[JsonlSink(path, key)])
+    read = load_trace(path)
+    assert (len(read), read.turns[0].usage) == (len(result.trace), result.usage)
+    assert '"required"' in path.read_text("utf-8")
+
+
+KEYLIKE = [
+    "Authorization: Bearer abcdefgh1",
+    "bearer  eyJhbGciOiJIUzI1NiJ9.e30.x-_~+/=",
+    "BEARER: ABCDEFGHabcdefgh",
+    "sk-proj-abcdefgh12345678",
+    "(sk-or-v1-0123456789abcdef)",
+    "key=sk-ant-api03-AbCdEfGhIjKl",
+    "Bearer " + "abcdefghij" * 4,
+]
+
+
+@pytest.mark.parametrize("text", KEYLIKE)
+@proves("G5")
+def test_what_looks_like_a_key_is_not_written_either(tmp_path: Path, text: str) -> None:
+    path = tmp_path / "run.jsonl"
+    ran(calls("echo", text=text), says(text), observers=[JsonlSink(path)])
+    kept = path.read_text("utf-8")
+    assert text[-9:-1] not in kept
+    assert kept.count(REDACTED) >= 3
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Bearer authentication is required; a Bearer token",
+        "Bearer",
+        "Bearer: ",
+        "bearers0123456789",
+        "a task-0123456789-0123456789 at hand",
+        "sk-short1",
+        "sk-learn-pipelines",
+        "risk-sk-0123456789abcdef",
+    ],
+)
+def test_words_are_not_taken_for_keys(text: str) -> None:
+    assert Redactor().text(text) == text
+
+
+def test_several_stretches_are_marked_one_by_one() -> None:
+    redactor = Redactor("abcd1234efgh5678")
+    text = "<abcd1234efgh567> and <d1234efgh5678> and <abcd> Bearer sk-proj-0123456789abc"
+    assert redactor.text(text) == f"<{REDACTED}> and <{REDACTED}> and <abcd> Bearer {REDACTED}"
+    assert redactor.text("abcd1234 d1234efg") == f"{REDACTED} {REDACTED}"
+
+
+def test_a_fault_is_redacted_in_all_its_words() -> None:
+    fault = Fault(ErrorCode.AUTH, KEY, 401, KEY, KEY, body=KEY)
+    redacted = Redactor(KEY).fault(fault)
+    assert redacted == Fault(ErrorCode.AUTH, REDACTED, 401, REDACTED, REDACTED, body=REDACTED)
+    plain = Fault(ErrorCode.AUTH, "no", 401)
+    assert Redactor(KEY).fault(plain) == plain
+
+
+PRINTABLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=6, max_size=40)
+ANYTHING = st.text(st.characters(exclude_categories=()), max_size=20)
+
+
+@given(key=PRINTABLE, before=ANYTHING, after=ANYTHING)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@proves("G5")
+def test_no_key_reaches_a_file_whatever_stands_around_it(
+    tmp_path: Path, key: str, before: str, after: str
+) -> None:
+    text = before + key + after
+    nested = json.dumps({"arguments": json.dumps({key: text})})
+    body = {key: [text, nested], "numbers": [1, 2.5, None, True]}
+    event = PolicyErred(run_id="r", turn=0, at=0.0, stage=nested, message=text, context=body)  # type: ignore[arg-type]  # any JSON at all
+    path = tmp_path / "run.jsonl"
+    save_trace(Trace((event,)), path, key)
+    plain = msgspec.json.decode(path.read_bytes())
+    assert plain["type"] == "policy_error" or key in "policy_error"
+    if key not in REDACTED:
+        assert key not in repr_of(plain)
+
+
+def repr_of(value: Any) -> str:
+    """Join all texts of a value, and those in the JSON in them."""
+    match value:
+        case str():
+            try:
+                inner = json.loads(value)
+            except ValueError:
+                return value
+            return value + repr_of(inner) if isinstance(inner, dict) else value
+        case dict():
+            return "\0".join(repr_of(item) for pair in value.items() for item in pair)
+        case list():
+            return "\0".join(map(repr_of, value))
+        case _:
+            return ""
+
+
+@pytest.mark.parametrize(
+    "hostile", ["sk-", "Bearer ", "sk-a", "47+11=ab/cdEF", "1" * 8, "Bearer\t\t"]
+)
+def test_redaction_takes_linear_time(hostile: str) -> None:
+    redactor = Redactor(KEY + "1" * 20)
+
+    def seconds(size: int) -> float:
+        text = hostile * (size // len(hostile))
+        started = time.perf_counter()
+        redactor.text(text)
+        return time.perf_counter() - started
+
+    assert (
+        min(seconds(400_000) for _ in range(3))
+        < 12 * min(seconds(100_000) for _ in range(3)) + 0.05
+    )
+
+
+@proves("G5")
+def test_a_secret_is_shown_in_no_way(tmp_path: Path) -> None:
+    secret = Secret(KEY)
+    assert KEY not in f"{secret}{secret!r}{[secret]}{vars(OpenAICompatible('http://h', secret))}"
+    with pytest.raises(TypeError, match="not serialised"):
+        secret.__reduce__()
+    with pytest.raises(TypeError):
+        msgspec.json.encode(secret)
+    assert (bool(secret), bool(Secret(""))) == (True, False)
+    assert repr(JsonlSink(tmp_path, secret)).count("canary") == 0

@@ -1,0 +1,203 @@
+"""Capabilities: one name per provider, careful defaults, and the token budget."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.settings.capabilities import (
+    PROVIDERS,
+    Capabilities,
+    canonical_provider,
+    capabilities_for,
+    check_budget,
+    estimate_tokens,
+)
+from surecall.values.errors import ConfigError
+from tests.support.spec import proves
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *((name, name) for name in PROVIDERS),
+        ("Open-Router", "openrouter"),
+        ("open_router", "openrouter"),
+        (" Open Router ", "openrouter"),
+        ("volcano", "volcengine"),
+        ("volcanoengine", "volcengine"),
+        ("volcano_engine", "volcengine"),
+        ("Volcano Engine", "volcengine"),
+        ("ark", "volcengine"),
+        ("llama.cpp", "llama_cpp"),
+        ("LlamaCpp", "llama_cpp"),
+        ("lm-studio", "lm_studio"),
+        ("LMStudio", "lm_studio"),
+        ("together_ai", "together"),
+        ("togetherai", "together"),
+        ("Together.AI", "together"),
+        ("fireworks_ai", "fireworks"),
+        ("google", "gemini"),
+        ("Google AI Studio", "gemini"),
+        ("mistralai", "mistral"),
+        ("vLLM", "vllm"),
+    ],
+)
+@proves("C114")
+def test_a_provider_has_one_name_and_many_spellings(spelling: str, name: str) -> None:
+    assert canonical_provider(spelling) == name
+
+
+def test_an_unknown_provider_comes_back_folded() -> None:
+    assert canonical_provider("My-Own.Server  2") == "my_own_server_2"
+    assert canonical_provider("") == ""
+
+
+@given(st.text())
+def test_folding_a_provider_twice_changes_nothing(name: str) -> None:
+    assert canonical_provider(canonical_provider(name)) == canonical_provider(name)
+
+
+def test_an_unknown_provider_is_trusted_with_little() -> None:
+    careful = Capabilities(
+        tools=True,
+        json_object=True,
+        json_schema=False,
+        streaming=True,
+        parallel_tool_calls=False,
+        context_window_tokens=None,
+        reserved_response_tokens=0,
+    )
+
+    assert capabilities_for("acme") == careful == Capabilities()
+
+
+@pytest.mark.parametrize(
+    ("provider", "formats", "parallel"),
+    [
+        ("openrouter", "object schema", True),
+        ("openai", "object schema", True),
+        ("deepseek", "object", False),
+        ("gemini", "object schema", False),
+        ("mistral", "object schema", True),
+        ("groq", "object", True),
+        ("together", "object", False),
+        ("fireworks", "object schema", False),
+        ("vllm", "object schema", True),
+        ("llama_cpp", "object schema", True),
+        ("ollama", "object schema", False),
+        ("lm_studio", "schema", False),
+        ("volcengine", "object", True),
+    ],
+)
+@proves("C114")
+def test_a_known_provider_can_do_what_the_table_says(
+    provider: str, formats: str, *, parallel: bool
+) -> None:
+    able = capabilities_for(provider)
+
+    assert able.tools
+    assert able.streaming
+    assert able.json_object is ("object" in formats)
+    assert able.json_schema is ("schema" in formats)
+    assert able.parallel_tool_calls is parallel
+
+
+@pytest.mark.parametrize("provider", ["openrouter", "Open-Router", "open router"])
+@pytest.mark.parametrize(
+    ("model", "formats", "tools"),
+    [
+        ("openai/gpt-5.2:nitro", "", True),
+        ("anthropic/claude-opus-4.6", "object", True),
+        ("Anthropic/Claude", "object", True),
+        ("google/gemini-2.5-flash:nitro", "object schema", True),
+        ("minimax/minimax-m2.1:nitro", "", True),
+        ("minimax/minimax-m2-her", "", False),
+        ("minimax/minimax-m2-her:free", "", False),
+        ("minimax/minimax-m2-hermes", "", True),
+    ],
+)
+@proves("C114")
+def test_a_routed_model_may_be_able_to_do_less(
+    provider: str, model: str, formats: str, *, tools: bool
+) -> None:
+    able = capabilities_for(provider, model)
+
+    assert able.tools is tools
+    assert able.json_object is ("object" in formats)
+    assert able.json_schema is ("schema" in formats)
+    assert able.parallel_tool_calls
+
+
+def test_the_exceptions_of_a_router_are_not_those_of_a_provider() -> None:
+    assert capabilities_for("openai", "openai/gpt-5.2").json_schema
+
+
+def test_an_override_replaces_what_the_table_says_and_leaves_no_trace() -> None:
+    able = capabilities_for("openrouter", "openai/x", json_schema=True, context_window_tokens=10)
+
+    assert able.json_schema
+    assert not able.json_object
+    assert able.context_window_tokens == 10
+    assert not capabilities_for("openrouter", "openai/x").json_schema
+    assert capabilities_for("openai", parallel_tool_calls=False) != capabilities_for("openai")
+    assert capabilities_for("openai").parallel_tool_calls
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        pytest.param({"tool": True}, "capabilities of acme: .*unknown field `tool`", id="name"),
+        pytest.param({"tools": "false"}, "Expected `bool`, got `str`", id="text"),
+        pytest.param({"context_window_tokens": 1.5}, "got `float`", id="number"),
+        pytest.param({"context_window_tokens": 0}, "must be at least 1", id="no-window"),
+        pytest.param({"reserved_response_tokens": -1}, "cannot be negative", id="negative"),
+        pytest.param(
+            {"context_window_tokens": 10, "reserved_response_tokens": 11},
+            r"reserved_response_tokens \(11\) exceeds context_window_tokens \(10\)",
+            id="reserve-beyond-window",
+        ),
+    ],
+)
+def test_a_bad_override_is_refused(overrides: dict[str, object], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        capabilities_for("acme", "", **overrides)
+
+
+def test_a_reserve_beyond_the_window_is_refused_however_it_is_built() -> None:
+    with pytest.raises(ConfigError, match="exceeds"):
+        Capabilities(context_window_tokens=5, reserved_response_tokens=6)
+
+
+def test_the_narrowest_window_holds_one_token() -> None:
+    narrowest = Capabilities(context_window_tokens=1)
+
+    assert check_budget(1, narrowest) is None
+    assert check_budget(2, narrowest) is not None
+    assert narrowest.__struct_config__.frozen
+
+
+def test_the_reserve_may_fill_the_window_or_stand_alone() -> None:
+    full = Capabilities(context_window_tokens=5, reserved_response_tokens=5)
+
+    assert check_budget(0, full) is None
+    assert check_budget(1, full) is not None
+    assert check_budget(10**9, Capabilities(reserved_response_tokens=5)) is None
+
+
+@proves("C115")
+def test_a_prompt_beyond_the_window_is_described_in_a_sentence() -> None:
+    narrow = Capabilities(context_window_tokens=10, reserved_response_tokens=2)
+
+    assert check_budget(8, narrow) is None
+    assert check_budget(50, narrow) == (
+        "The prompt takes about 50 tokens, but only 8 fit: "
+        "the window holds 10, and 2 are reserved for the answer."
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [("", 0), ("a", 1), ("abcd", 1), ("abcde", 2), ("a" * 400, 100), ("€€", 2), ("\ud800", 1)],
+)
+def test_four_bytes_are_counted_as_a_token(text: str, tokens: int) -> None:
+    assert estimate_tokens(text) == tokens

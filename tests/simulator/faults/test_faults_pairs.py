@@ -1,0 +1,127 @@
+"""Two drifts at once: every ordered pair that can meet in one reply is cured together."""
+
+import itertools
+
+import pytest
+
+from surecall.simulator.faults import DRIFTS
+from surecall.values.errors import Fault
+from surecall.values.types import JSON, Reply
+from tests.support.drifts import SAMPLES, bent, meaning, read
+
+CURED = [drift.id for drift in DRIFTS.values() if drift.outcome == "cured"]
+SEEDS = (0, 1, 3)
+
+_NO_CALLS = {"tool_calls_null", "finish_without_calls"}
+# A legacy call leaves the list of calls free to be null or empty.
+_ANY_REPLY = {"wrapped_in_data", "content_parts", "content_thinking", "legacy_function_call"}
+_LIST_SHAPES = {"tool_calls_object", "tool_calls_text", "tool_calls_junk", "call_unwrapped"}
+# Pairs that never meet: in neither order do both apply to one reply.
+APART: list[tuple[set[str], set[str], str]] = [
+    (
+        _NO_CALLS,
+        {*CURED} - _ANY_REPLY - _NO_CALLS,
+        "one needs a reply with calls, the other one without",
+    ),
+    (
+        {"arguments_object"},
+        {
+            "arguments_encoded_twice",
+            "arguments_escaped_whitespace",
+            "arguments_fenced",
+            "arguments_repeated",
+        },
+        "an object has no spelling",
+    ),
+    ({"arguments_blank"}, {"arguments_null"}, "both stand for the same nothing"),
+    (
+        {"name_swallowed_arguments"},
+        {"arguments_python", "arguments_trailing_comma"},
+        "arguments in tags have no JSON around them",
+    ),
+    ({"name_swallowed_arguments"}, {"optionals_null"}, "in tags, null is a text"),
+    (
+        {"legacy_function_call"},
+        _LIST_SHAPES | {"call_blank_beside"},
+        "the legacy field holds one call and no list",
+    ),
+    (
+        {"tool_calls_object"},
+        {"tool_calls_junk", "call_blank_beside"},
+        "a single call has nothing beside it",
+    ),
+    ({"call_unwrapped"}, {"parallel_wrapper"}, "inside the wrapper there is no `function` to lose"),
+]
+# Pairs in this order that are not cured. The model is told; nothing runs on a guess.
+TOLD = {
+    ("arguments_lone_surrogate", "arguments_wrapped"): "text within text must be strict JSON",
+    ("arguments_wrapped", "arguments_under_properties"): "one wrapper is taken off, not two",
+    ("arguments_under_properties", "arguments_wrapped"): "one wrapper is taken off, not two",
+}
+# Pairs in this order where the cure of the one does the other's work too.
+ABSORBED = {
+    ("arguments_object", "legacy_function_call"): "lifting the legacy call writes it as text",
+    ("arguments_lone_surrogate", "parallel_wrapper"): "opening the wrapper reads what is in it",
+    ("integers_as_floats", "name_swallowed_arguments"): "a tag holds 3.0 as text",
+    ("integers_as_floats", "numbers_as_text"): "3.0 in quotes is a number in quotes",
+    ("arguments_wrapped", "containers_as_text"): "the wrapper itself is what became text",
+    ("arguments_under_properties", "containers_as_text"): "the wrapper itself is what became text",
+}
+
+
+def both(first: str, second: str) -> list[tuple[JSON, JSON]]:
+    """Return the clean replies to which both drifts apply in this order, with what they make."""
+    found = []
+    for clean, seed in itertools.product(SAMPLES, SEEDS):
+        once = bent(first, clean, seed)
+        twice = bent(second, once, seed)
+        if once is not clean and twice is not once:
+            found.append((clean, twice))
+    return found
+
+
+@pytest.mark.parametrize("first", CURED)
+def test_two_cured_drifts_at_once_read_like_the_clean_reply(first: str) -> None:
+    for second in CURED:
+        if second == first or (first, second) in TOLD:
+            continue
+        for clean, crooked in both(first, second):
+            reply = read(crooked)
+            assert meaning(reply) == meaning(read(clean)), second
+            assert isinstance(reply, Reply)
+            wanted = {*DRIFTS[first].cures, *DRIFTS[second].cures}
+            assert wanted <= {*reply.fired} or (first, second) in ABSORBED, second
+
+
+@pytest.mark.parametrize("pair", TOLD, ids="+".join)
+def test_a_pair_that_is_not_cured_runs_nothing(pair: tuple[str, str]) -> None:
+    uncured = 0
+    for clean, crooked in both(*pair):
+        reply = read(crooked)
+        if meaning(reply) != meaning(read(clean)):
+            assert not isinstance(reply, Fault)
+            assert any(call.problem is not None for call in reply.calls)
+            uncured += 1
+
+    assert uncured
+
+
+@pytest.mark.parametrize("pair", ABSORBED, ids="+".join)
+def test_an_absorbed_cure_is_really_absorbed(pair: tuple[str, str]) -> None:
+    wanted = {cure for name in pair for cure in DRIFTS[name].cures}
+    replies = [read(crooked) for _, crooked in both(*pair)]
+
+    assert any(isinstance(reply, Reply) and not wanted <= {*reply.fired} for reply in replies)
+
+
+def test_the_pairs_that_never_meet_are_exactly_those_in_the_table() -> None:
+    never = {
+        frozenset(pair)
+        for pair in itertools.combinations(CURED, 2)
+        if not both(*pair) and not both(*reversed(pair))
+    }
+    listed = {
+        frozenset((one, other)) for left, right, _ in APART for one in left for other in right
+    }
+
+    assert never == listed

@@ -1,0 +1,154 @@
+"""Manners: what a model does that no reader can cure, and what makes it do otherwise."""
+
+from typing import Any
+
+import pytest
+
+from surecall.simulator.personas.behaviours import MANNERS, REFUSAL, mannered
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.intent import COMPLAINTS, DONE, next_intent
+from surecall.simulator.personas.persona import Persona, say
+from surecall.values.types import JSON
+from surecall.wire.messages import named_choice
+from tests.simulator.personas.test_persona import (
+    ASKED,
+    STATE,
+    WEATHER,
+    follow,
+    function,
+    message_of,
+    request,
+    told,
+)
+
+RULES = told("Be kind.")
+DENIED = '{"ok":false,"errors":[{"code":"REPEATED_CALL","message":"no"}]}'
+SAID: JSON = {"role": "assistant", "content": DONE}
+COMPLAINT: JSON = {"role": "user", "content": f"{COMPLAINTS[0]}: no call. Call a tool now."}
+
+
+@pytest.mark.parametrize("name", MANNERS)
+def test_a_manner_does_not_show_without_instructions(name: str) -> None:
+    for body in (request(ASKED), request(ASKED, tools=STATE)):
+        plain = next_intent(body)
+        assert mannered(name, plain, body) is plain
+
+
+def test_a_manner_leaves_alone_what_it_is_not_about() -> None:
+    chat, work = (request(told("x"), ASKED, tools=tools) for tools in (None, STATE))
+    for name in ("apologetic", "premature", "stubborn", "shortcut", "sloppy", "forgetful"):
+        assert mannered(name, next_intent(chat), chat) == next_intent(chat)
+    for name in ("chatty-final", "talkative", "premature", "stubborn", "mute", "cut-final"):
+        assert mannered(name, next_intent(work), work) == next_intent(work)
+
+
+def test_a_manner_holds_for_a_conversation_and_variants_of_it_draw_the_same() -> None:
+    persona = Persona(id="sim/x", kind="mixed", summary="", faults=(("chatty-final", 0.5),))
+
+    def faults(variant: str, **options: Any) -> list[str]:
+        users = [{"role": "user", "content": f"Go, ws_{n}{variant}"} for n in range(40)]
+        return [say(persona, request(told("x"), user, **options), 0).fault for user in users]
+
+    assert 5 < faults("").count("chatty-final") < 35
+    assert faults("~a") == faults("~b", temperature=1) == faults("")
+
+
+def answered(name: str, content: str, at: int = 0, arguments: str = "{}") -> list[JSON]:
+    """Return a call with its answer, as they stand in a conversation."""
+    called = {"name": name, "arguments": arguments}
+    call = {"id": f"call_{at}", "type": "function", "function": called}
+    turn = {"role": "assistant", "content": None, "tool_calls": [call]}
+    return [turn, {"role": "tool", "tool_call_id": f"call_{at}", "content": content}]
+
+
+def decided(manner: str, *messages: JSON, **options: Any) -> list[str] | str:
+    """Return the tools that a persona calls next, or what it says."""
+    body = request(RULES, ASKED, *messages, tools=STATE, **options)
+    message = message_of(say(PERSONAS[f"sim/{manner}"], body, 0))
+    calls = message.get("tool_calls", ())
+    return [call["function"]["name"] for call in calls] or str(message["content"])
+
+
+READ, FAILED = answered("state_get", '{"ok":true}'), answered("state_get", '{"ok":false}')
+AGAIN = answered("state_get", '{"ok":true}', 1)
+REFUSED = answered("state_get", DENIED, 1)
+
+
+@pytest.mark.parametrize(
+    ("manner", "messages", "move"),
+    [
+        ("hasty", [], DONE),
+        ("hasty", [SAID, COMPLAINT], ["state_get"]),
+        ("hasty", READ, ["state_patch"]),
+        ("premature", [], ["state_get"]),
+        ("premature", READ, DONE),
+        ("premature", [*READ, SAID, COMPLAINT], DONE),
+        ("premature", [*READ, SAID, COMPLAINT, SAID, COMPLAINT], ["state_patch"]),
+        ("heedless", READ, ["state_patch"]),
+        ("heedless", FAILED, DONE),
+        ("heedless", [*FAILED, SAID, COMPLAINT], ["state_get"]),
+        ("circling", [], ["state_get"]),
+        ("circling", READ, ["state_get"]),
+        ("circling", FAILED, ["state_get"]),
+        ("circling", [*READ, *REFUSED], ["state_patch"]),
+        ("circling", [*READ, *AGAIN, *answered("state_get", DENIED, 2)], ["state_get"]),
+        ("circling", [*READ, *answered("state_patch", '{"ok":true}', 1)], DONE),
+        ("unmoved", [*READ, SAID, COMPLAINT, SAID, COMPLAINT], DONE),
+        ("unwilling", [], REFUSAL),
+    ],
+)
+def test_what_a_manner_does_and_what_it_is_moved_by(
+    manner: str, messages: list[JSON], move: list[str] | str
+) -> None:
+    assert decided(manner, *messages) == move
+
+
+@pytest.mark.parametrize("choice", ["required", named_choice("state_get")])
+def test_a_call_that_is_demanded_is_made_unless_the_model_is_deaf(choice: Any) -> None:
+    deaf = {name for name, manner in MANNERS.items() if manner.deaf}
+    answers = {name for name in (*MANNERS, "lazy") if decided(name, tool_choice=choice) == DONE}
+    refusals = {name for name in MANNERS if decided(name, tool_choice=choice) == REFUSAL}
+
+    assert answers | refusals == deaf | {"lazy"}
+    assert refusals == {"unwilling"}
+
+
+def test_a_demanded_call_is_the_own_next_step_where_that_is_allowed() -> None:
+    long = told("Set it to a text of at least 300 characters.")
+    body = request(long, ASKED, *READ, tools=STATE[1:], tool_choice=named_choice("state_patch"))
+    (call,) = next_intent(body).calls
+    assert len(call.arguments["ops"][0]["value"]) == 300
+    back = request(long, ASKED, *READ, tools=STATE, tool_choice=named_choice("state_get"))
+    assert [call.tool for call in next_intent(back).calls] == ["state_get"]
+
+
+def test_a_demand_is_met_also_when_everything_is_done_or_was_given_up() -> None:
+    done = [*READ, *answered("state_patch", '{"ok":true}', 1)]
+    lost = [part for at in range(4) for part in answered("state_get", '{"ok":false}', at)]
+    assert decided("clean", *done) == DONE
+    assert decided("clean", *done, tool_choice="required") == ["state_patch"]
+    assert str(decided("clean", *lost)).startswith("I could not")
+    assert decided("clean", *lost, tool_choice="required") == ["state_get"]
+
+
+def test_a_complaint_is_no_new_task_and_the_tool_that_it_names_is_called() -> None:
+    asked = {"role": "user", "content": "What is the weather in Paris for 3 days?"}
+    tools = [WEATHER, function("log_visit")]
+    called = answered("get_weather", "sunny")
+    complaint = {"role": "user", "content": f"{COMPLAINTS[0]}: log_visit. Call log_visit now."}
+    said = {"role": "assistant", "content": f"{DONE} get_weather said: sunny"}
+
+    def tools_called(*messages: JSON) -> list[str]:
+        body = request(asked, *called, said, *messages, tools=tools)
+        return [call.tool for call in next_intent(body).calls]
+
+    assert tools_called(complaint) == ["log_visit"]
+    assert tools_called(complaint, *answered("log_visit", "fine", 1)) == []
+    assert tools_called(asked) == ["get_weather"]
+
+
+def test_an_objection_that_names_nothing_gets_the_same_answer_again() -> None:
+    objection = {"role": "user", "content": f"{COMPLAINTS[1]}: too short. Correct it."}
+    done = [*READ, *answered("state_patch", '{"ok":true}', 1), SAID, objection]
+    assert decided("clean", *done) == DONE
+    assert follow(PERSONAS["sim/hasty"], STATE, ASKED)[0]["tool_calls"]

@@ -1,0 +1,349 @@
+"""What lifts a weak model: reminders, demands, contracts and guided calls, against personas."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import jsonschema_rs
+import msgspec
+import pytest
+
+from surecall import OpenAICompatible, RunFailed, RunResult, ToolLoopRunner
+from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.scenarios.scenario import Scenario
+from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.simulator.personas.behaviours import MANNERS, REFUSAL
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.persona import Persona, say
+from surecall.simulator.server import Simulator
+from surecall.values.events import CallEnded, FinalForced, RequestEnded, RunEnded, RunStopped
+from surecall.values.trace import Trace
+from surecall.values.types import JSON, Usage
+from surecall.wire.assembler import TextDelta
+from tests.eval.running.test_trial_run import (
+    AT_ONCE,
+    BY_ID,
+    QUICK,
+    setup_of,
+)
+
+PROTOCOLS = ("native", "guided", "prompted")
+HAPPY, TYPE_ERROR = BY_ID["happy_path"], BY_ID["type_error_recovery"]
+CLEAN = [persona for persona in PERSONAS.values() if persona.kind in {"clean", "strict"}]
+# No provider's name tells what this endpoint wants.
+BLANK_REFUSED = {"message_transforms": ["assistant_tool_calls_content_null_if_blank"]}
+# What an endpoint refuses once, and is not asked for again.
+TAUGHT = {
+    ("sim/strict-deepseek", "native"): ["choice_refused"],
+    ("sim/strict-no-parallel", "native"): ["option_refused"],
+    ("sim/strict-no-required", "native"): ["choice_refused"],
+    ("sim/strict-no-format", "guided"): ["option_refused"],
+}
+UNMET, UNFINISHED = "CONTRACT_UNMET", "ASSERTION_FAILED"
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with Simulator(seed=11) as running:
+        yield running
+
+
+def play(
+    simulator: Simulator,
+    name: str,
+    strategy: Strategy = "production",
+    scenario: Scenario = HAPPY,
+    **changes: Any,
+) -> tuple[Trial, Trace]:
+    """Hold one conversation with a client of its own."""
+    persona = PERSONAS[f"sim/{name}"]
+    setup = setup_for(
+        persona.id,
+        strategy=strategy,
+        provider=persona.provider,
+        known_as=persona.imitates,
+        retry=QUICK,
+        simulated=True,
+        contracted=strategy in CONTRACTED,
+        overrides=BLANK_REFUSED if persona.id == "sim/strict-bedrock" else {},
+    )
+    setup = msgspec.structs.replace(setup, config=setup.config.but(**changes))
+    key = Key(Cell(persona.id, strategy=strategy), scenario.id, 1)
+    return asyncio.run(run_trial(key, scenario, setup, OpenAICompatible(simulator.url)))
+
+
+def rungs(trace: Trace) -> list[str]:
+    return [event.rung for event in trace if isinstance(event, FinalForced)]
+
+
+def early(trace: Trace) -> int:
+    (end,) = (event for event in trace if isinstance(event, RunEnded | RunStopped))
+    return end.false_finals
+
+
+WHOLE = ["remind", "require"]
+NOTHING: tuple[str, int, int, list[str]] = ("NO_TOOL_CALLS", 1, 1, [])
+# By strategy: how it ends, after how many requests, with how many false ends and which steps.
+COURSES: dict[str, dict[Strategy, tuple[str, int, int, list[str]]]] = {
+    "hasty": {
+        "raw": NOTHING,
+        "production": ("", 4, 1, ["remind"]),
+        "contract": ("", 4, 1, ["remind"]),
+        "guided": ("", 3, 0, []),
+        "guided_contract": ("", 3, 0, []),
+    },
+    "premature": {
+        "raw": (UNFINISHED, 2, 0, []),
+        "production": (UNFINISHED, 2, 0, []),
+        "contract": ("", 5, 2, WHOLE),
+        "guided": (UNFINISHED, 2, 0, []),
+        "guided_contract": ("", 3, 0, []),
+    },
+    "premature-no-required": {
+        "raw": (UNFINISHED, 2, 0, []),
+        "production": (UNFINISHED, 2, 0, []),
+        "contract": ("", 5, 2, WHOLE),
+        "guided": (UNFINISHED, 2, 0, []),
+        "guided_contract": ("", 3, 0, []),
+    },
+    "circling": {
+        "raw": ("LOOP_DETECTED", 6, 0, []),
+        "production": ("LOOP_DETECTED", 6, 0, []),
+        "contract": ("", 5, 0, []),
+        "guided": ("", 4, 0, []),
+        "guided_contract": ("", 4, 0, []),
+    },
+    "unmoved": {
+        "raw": NOTHING,
+        "production": ("NO_TOOL_CALLS", 3, 3, WHOLE),
+        "contract": (UNMET, 3, 3, WHOLE),
+        "guided": (UNFINISHED, 2, 0, []),
+        "guided_contract": ("", 3, 0, []),
+    },
+    "unwilling": {
+        "raw": NOTHING,
+        "production": ("NO_TOOL_CALLS", 3, 3, WHOLE),
+        "contract": (UNMET, 3, 3, WHOLE),
+        "guided": (UNFINISHED, 2, 0, []),
+        "guided_contract": ("", 3, 0, []),
+    },
+    "strict-no-format": dict.fromkeys(
+        ("raw", "production", "contract", "guided", "guided_contract"), ("", 3, 0, [])
+    ),
+    "formless": dict.fromkeys(
+        ("raw", "production", "contract", "guided", "guided_contract"), ("", 3, 0, [])
+    ),
+}
+# The same in a scenario in which a call fails.
+AFTER_A_FAILURE: dict[Strategy, tuple[str, int, int, list[str]]] = {
+    "raw": ("TOOL_ERROR", 3, 1, []),
+    "production": ("", 5, 1, ["remind"]),
+    "contract": ("", 5, 1, ["remind"]),
+    "guided": ("", 4, 0, []),
+    "guided_contract": ("", 4, 0, []),
+}
+PLAYED = [
+    *((name, HAPPY, strategy) for name in COURSES for strategy in COURSES[name]),
+    *(("heedless", TYPE_ERROR, strategy) for strategy in AFTER_A_FAILURE),
+]
+
+
+@pytest.mark.parametrize(("name", "scenario", "strategy"), PLAYED)
+def test_a_weak_model_is_lifted_or_fails_with_the_right_code_after_few_requests(
+    simulator: Simulator, name: str, scenario: Scenario, strategy: Strategy
+) -> None:
+    one, trace = play(simulator, name, strategy, scenario)
+    courses = AFTER_A_FAILURE if scenario is TYPE_ERROR else COURSES[name]
+
+    assert (one.category, len(one.requests), early(trace), rungs(trace)) == courses[strategy]
+    assert one.ok == (one.category == "")
+
+
+@pytest.mark.parametrize(
+    ("name", "strategy", "course"),
+    [
+        ("hasty", "production", ("", 4, 1, ["remind"])),
+        ("premature", "contract", ("", 5, 2, WHOLE)),
+        ("unmoved", "production", ("NO_TOOL_CALLS", 3, 3, WHOLE)),
+        ("unwilling", "contract", (UNMET, 3, 3, WHOLE)),
+        ("circling", "production", ("LOOP_DETECTED", 6, 0, [])),
+    ],
+)
+def test_where_calls_are_only_described_the_ladder_works_by_words_alone(
+    simulator: Simulator, name: str, strategy: Strategy, course: Any
+) -> None:
+    one, trace = play(simulator, name, strategy, call_protocol="prompted")
+
+    assert (one.category, len(one.requests), early(trace), rungs(trace)) == course
+
+
+def test_a_model_that_needs_the_demand_is_not_lifted_by_reminders_of_one_kind(
+    simulator: Simulator,
+) -> None:
+    reminded, _ = play(simulator, "premature", "contract", final_ladder=("remind",))
+    demanded, trace = play(simulator, "premature", "contract", final_ladder=("require",))
+
+    assert (reminded.category, len(reminded.requests)) == (UNMET, 3)
+    assert (demanded.category, len(demanded.requests), rungs(trace)) == ("", 4, ["require"])
+
+
+def test_a_refused_demand_is_made_softly_and_paid_for_once(simulator: Simulator) -> None:
+    simulator.violations.clear()
+    one, _ = play(simulator, "premature-no-required", "contract")
+    (seen,) = simulator.violations
+    simulator.violations.clear()
+
+    assert (one.ok, one.retries, seen.rule) == (True, 1, "choice_refused")
+
+
+def test_a_refused_form_is_left_out_and_paid_for_once(simulator: Simulator) -> None:
+    simulator.violations.clear()
+    one, _ = play(simulator, "strict-no-format", "guided_contract")
+    (seen,) = simulator.violations
+    simulator.violations.clear()
+
+    assert (one.ok, one.retries, seen.rule) == (True, 1, "option_refused")
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("strict", [persona.id for persona in CLEAN])
+def test_no_step_of_the_ladder_makes_a_request_that_a_strict_provider_refuses(
+    simulator: Simulator, strict: str, protocol: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rules = msgspec.structs.replace(PERSONAS[strict], faults=(("premature", 1.0),))
+    monkeypatch.setitem(PERSONAS, strict, rules)
+    simulator.violations.clear()
+    one, _ = play(
+        simulator, strict.removeprefix("sim/"), "contract", TYPE_ERROR, call_protocol=protocol
+    )
+
+    assert one.ok
+    assert [seen.rule for seen in simulator.violations] == TAUGHT.get((strict, protocol), [])
+    simulator.violations.clear()
+
+
+@pytest.mark.parametrize("deaf", ["formless", "no-format"])
+def test_without_a_grammar_the_ladder_is_what_is_left(
+    simulator: Simulator, deaf: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    faults = (("hasty", 1.0), ("formless", 1.0)) if deaf == "formless" else (("hasty", 1.0),)
+    profile = "common" if deaf == "formless" else deaf
+    both = Persona(id="sim/both", kind="mixed", summary="", profile=profile, faults=faults)
+    monkeypatch.setitem(PERSONAS, both.id, both)
+    one, trace = play(simulator, "both", "guided_contract")
+
+    assert (one.category, len(one.requests), early(trace), rungs(trace)) == ("", 4, 1, ["remind"])
+
+
+def test_a_result_counts_its_false_ends_and_an_honest_refusal_is_an_answer_where_none_is_owed(
+    simulator: Simulator,
+) -> None:
+    def result(mode: str) -> RunResult:
+        config = setup_of(PERSONAS["sim/unwilling"], "production").config.but(tool_use_mode=mode)
+        stage = HAPPY.begin("ws_1")
+        runner = ToolLoopRunner(
+            client=OpenAICompatible(simulator.url),
+            model="sim/unwilling",
+            registry=stage.registry,
+            executor=stage.executor,
+            config=config,
+            system="Be kind.",
+        )
+        try:
+            return runner.run_sync("workspace_id=ws_1")
+        except RunFailed as failure:
+            return failure.result
+
+    free, forced = result("relaxed"), result("enforced")
+    assert (free.assistant_text, free.false_finals, free.run.turn) == (REFUSAL, 0, 1)
+    assert (forced.assistant_text, forced.false_finals, forced.run.turn) == (REFUSAL, 3, 3)
+
+
+# What costs nothing where nothing is wrong.
+
+
+@pytest.mark.parametrize("persona", CLEAN, ids=lambda persona: persona.id)
+def test_a_clean_model_pays_nothing_for_the_ladder_and_no_request_for_a_contract(
+    simulator: Simulator, persona: Persona
+) -> None:
+    name = persona.id.removeprefix("sim/")
+
+    def cost(one: Trial, trace: Trace) -> tuple[bool, int, Usage]:
+        assert rungs(trace) == []
+        return one.ok, len(one.requests), one.usage
+
+    for scenario in BY_ID.values():
+        plain = cost(*play(simulator, name, scenario=scenario, final_ladder=()))
+        assert cost(*play(simulator, name, scenario=scenario)) == plain
+        assert plain[0]
+        ok, requests, _ = cost(*play(simulator, name, "contract", scenario))
+        assert (ok, requests) == plain[:2]
+
+
+# The call protocols.
+
+
+def course(trace: Trace) -> tuple[list[Any], str, int]:
+    """Return the calls with their arguments and results, the last word, and the turns."""
+    heard = [event for event in trace if isinstance(event, RequestEnded)]
+    calls = [(call.name, call.arguments) for event in heard for call in event.reply.calls]
+    results = [
+        (event.result.name, event.result.ok, event.result.content)
+        for event in trace
+        if isinstance(event, CallEnded)
+    ]
+    return [*zip(calls, results, strict=True)], heard[-1].reply.text, len(heard)
+
+
+@pytest.mark.parametrize("scenario", BY_ID.values(), ids=lambda scenario: scenario.id)
+def test_the_call_protocols_give_equal_runs(simulator: Simulator, scenario: Scenario) -> None:
+    runs = {
+        protocol: course(play(simulator, "clean", scenario=scenario, call_protocol=protocol)[1])
+        for protocol in PROTOCOLS
+    }
+
+    assert runs["prompted"] == runs["native"]
+    calls, text, turns = runs["native"]
+    # One guided reply is one call: what others do at once takes it a turn more.
+    assert runs["guided"] == (calls, text, turns + (scenario.id in AT_ONCE))
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+def test_a_streamed_run_is_the_same_and_shows_nothing_but_the_answer(
+    simulator: Simulator, protocol: str
+) -> None:
+    async def watch() -> tuple[str, RunResult]:
+        stage = HAPPY.begin("ws_1")
+        setup = setup_of(PERSONAS["sim/clean"], "production")
+        runner = ToolLoopRunner(
+            client=OpenAICompatible(simulator.url),
+            model="sim/clean",
+            registry=stage.registry,
+            executor=stage.executor,
+            config=setup.config.but(call_protocol=protocol),
+            system=HAPPY.system,
+        )
+        stream = runner.stream("workspace_id=ws_1")
+        shown = [event.text async for event in stream if isinstance(event, TextDelta)]
+        return "".join(shown), stream.result
+
+    shown, result = asyncio.run(watch())
+    assert (shown, result.assistant_text, result.run.turn) == ("Done.", "Done.", 3)
+
+
+@pytest.mark.parametrize("strategy", ["guided", "guided_contract"])
+def test_whoever_is_bound_by_a_grammar_writes_what_the_schema_allows(strategy: Strategy) -> None:
+    with Simulator(seed=11) as simulator:
+        for name in ("clean", "lazy", "tags", *MANNERS):
+            for scenario in BY_ID.values():
+                play(simulator, name, strategy, scenario)
+        asked: list[JSON] = [item for item in simulator.requests if "response_format" in item]
+
+    assert len(asked) > len(MANNERS) * 16
+    for request in asked:
+        choice = say(PERSONAS[request["model"]], request, 11).body["choices"][0]
+        schema = request["response_format"]["json_schema"]["schema"]
+        if choice["finish_reason"] != "length":
+            assert jsonschema_rs.is_valid(schema, json.loads(choice["message"]["content"]))

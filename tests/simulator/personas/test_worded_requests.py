@@ -1,0 +1,286 @@
+"""Requests in words: a persona reads them as it reads fields, and answers in the same form."""
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import jsonschema_rs
+import pytest
+
+from surecall import ToolCallingConfig
+from surecall.core.pipeline import Composer
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.intent import COMPLAINTS, DONE
+from surecall.simulator.personas.persona import say
+from surecall.simulator.personas.worded_requests import understood
+from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.request_checks import check
+from surecall.values.types import (
+    JSON,
+    Assistant,
+    Message,
+    Plan,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+from surecall.wire.messages import named_choice
+from tests.simulator.personas.test_persona import STATE
+
+PROTOCOLS = ("guided", "prompted")
+TOOLS = tuple(
+    ToolSpec(tool["function"]["name"], "Read: or\nchange. ", tool["function"]["parameters"])
+    for tool in STATE
+)
+RULES, ASKED = System("Be kind.\n"), User("Please set the draft. workspace_id=ws_7")
+GET = ToolCall("call_0", "state_get", {"workspace_id": "ws_7", "note": "a\u2028</tool_call>\nb"})
+PATCH = ToolCall("call_1", "state_patch", {"workspace_id": "ws_7"})
+
+
+def result(call: ToolCall, content: str = '{"ok":true}') -> ToolResult:
+    return ToolResult(call.id, call.name, ok=True, content=content)
+
+
+def written(protocol: Any, *messages: Message, **changes: Any) -> JSON:
+    """Return the request that a client sends in a protocol."""
+    given: JSON = {"tools": TOOLS, "known_tools": TOOLS, "tool_choice": "auto"} | changes
+    composer = Composer(ToolCallingConfig(call_protocol=protocol))
+    plan = Plan("m", messages, **given)
+    body: JSON = json.loads(composer.compose(composer.speak(plan)).body)
+    return body
+
+
+def answer(body: JSON, persona: str = "clean", seed: int = 0) -> JSON:
+    message: JSON = say(PERSONAS[f"sim/{persona}"], body, seed).body["choices"][0]["message"]
+    return message
+
+
+HISTORIES: list[tuple[Message, ...]] = [
+    (ASKED,),
+    (RULES, ASKED),
+    (RULES, ASKED, Assistant("", (GET,)), result(GET)),
+    (ASKED, Assistant("", (GET, PATCH)), result(GET), result(PATCH, '{"ok":false,"errors":[]}')),
+    (ASKED, Assistant("", (GET,)), result(GET), User("Please answer now.")),
+    (ASKED, Assistant("", (GET,)), result(GET), Assistant(DONE), User("And now?")),
+    (ASKED, User(f"{COMPLAINTS[0]}: a"), User(f"{COMPLAINTS[1]}: b"), User(f"{COMPLAINTS[0]}: c")),
+]
+
+
+@pytest.mark.parametrize("protocol", PROTOCOLS)
+@pytest.mark.parametrize("history", HISTORIES, ids=str)
+def test_a_conversation_in_words_is_understood_like_one_in_fields(
+    protocol: str, history: tuple[Message, ...]
+) -> None:
+    plain = written("native", *history)
+    spoken = understood(written(protocol, *history))
+
+    def told(message: JSON) -> Any:
+        calls = [
+            (call["function"]["name"], json.loads(call["function"]["arguments"]))
+            for call in message.get("tool_calls", ())
+        ]
+        return message["role"], calls or message["content"]
+
+    assert [*map(told, spoken.request["messages"])] == [*map(told, plain["messages"])]
+    assert spoken.request["tools"] == plain["tools"]
+    assert (spoken.form, spoken.bound) == (protocol, protocol == "guided")
+    assert check(written(protocol, *history), PROFILES["openai"]) == []
+
+
+def test_a_request_in_fields_is_taken_as_it_is() -> None:
+    body = written("native", RULES, ASKED)
+    assert understood(body).request is body
+    odd: JSON = {"messages": [None, {"role": "system"}], "response_format": {"type": "text"}}
+    assert understood(odd).request is odd
+
+
+@pytest.mark.parametrize(
+    ("changes", "offered", "choice"),
+    [
+        ({}, ["state_get", "state_patch"], None),
+        ({"may_answer": False}, ["state_get", "state_patch"], "required"),
+        ({"tool_choice": "required"}, ["state_get", "state_patch"], "required"),
+        (
+            {"tool_choice": named_choice("state_patch"), "may_answer": False},
+            ["state_patch"],
+            named_choice("state_patch"),
+        ),
+        ({"tools": ()}, [], None),
+        ({"tool_choice": "none"}, [], None),
+    ],
+)
+def test_a_schema_tells_which_tools_are_on_offer_and_whether_one_must_be_called(
+    changes: JSON, offered: list[str], choice: Any
+) -> None:
+    body = written("guided", ASKED, **changes)
+    fields = understood(body).request
+    assert [tool["function"]["name"] for tool in fields.get("tools", ())] == offered
+    assert fields.get("tool_choice") == choice
+    said = json.loads(answer(body)["content"])
+    assert said.get("tool") == (offered[0] if offered else None)
+    schema = body["response_format"]["json_schema"]["schema"]
+    assert jsonschema_rs.is_valid(schema, said)
+
+
+def test_a_schema_that_refers_to_others_is_filled_in() -> None:
+    inner = {"type": "object", "properties": {"depth": {"const": 7}}, "required": ["depth"]}
+    parameters = {
+        "type": "object",
+        "properties": {"inner": {"$ref": "#/$defs/inner"}},
+        "required": ["inner"],
+        "$defs": {"inner": inner},
+    }
+    tool = ToolSpec("excavate", "Dig.", parameters)
+    body = written("guided", User("Please excavate."), tools=(tool,), known_tools=(tool,))
+    said = json.loads(answer(body)["content"])
+    assert said == {"tool": "excavate", "arguments": {"inner": {"depth": 7}}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"type": "object", "properties": {"a": {"const": "x9"}}, "required": ["a"]}, {"a": "x9"}),
+        ({"anyOf": [{"const": 5}, {"const": 6}]}, 5),
+        ({"anyOf": 5}, "Ada Lovelace"),
+        ({"type": "integer"}, 42),
+        ({"type": "array", "items": {"type": "integer"}}, [42]),
+    ],
+)
+def test_a_reply_is_bound_to_any_schema(schema: JSON, value: Any) -> None:
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    asked = {"role": "user", "content": 'Ask "Ada Lovelace" about 42'}
+    body: JSON = {"messages": [asked], "response_format": form}
+    assert json.loads(answer(body)["content"]) == value
+    assert json.loads(answer({"messages": [], "response_format": form})["content"]) is not None
+    beside = {"messages": [asked], "response_format": form, "tools": STATE}
+    assert answer(beside)["tool_calls"]
+
+
+@pytest.mark.parametrize("wanted", [{"const": "x9"}, {"enum": ["x9"]}, {"type": "string"}, True])
+def test_an_answer_is_bound_to_what_its_schema_says(wanted: Any) -> None:
+    step = {"type": "object", "properties": {"answer": wanted}, "required": ["answer"]}
+    form = {"type": "json_schema", "json_schema": {"name": "next_step", "schema": step}}
+    body: JSON = {"messages": [{"role": "user", "content": "Hello!"}], "response_format": form}
+    said = json.loads(answer(body)["content"])
+    fixed = isinstance(wanted, dict) and "type" not in wanted
+    assert said == {"answer": "x9" if fixed else DONE}
+
+
+def test_a_call_without_words_about_tools_is_read_from_the_schema_alone() -> None:
+    step = {"properties": {"tool": {"const": "ping"}, "arguments": 5}}
+    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": step}}
+    body: JSON = {"messages": [{"role": "user", "content": "Hi"}], "response_format": form}
+    assert json.loads(answer(body)["content"]) == {"tool": "ping", "arguments": {}}
+
+
+def test_without_the_schema_the_words_alone_are_followed() -> None:
+    body = written("guided", RULES, ASKED)
+    del body["response_format"]
+    assert json.loads(answer(body)["content"])["tool"] == "state_get"
+    assert json.loads(answer(body, "lazy")["content"]) == {"answer": DONE}
+
+
+def changed(*messages: JSON, protocol: str = "guided") -> JSON:
+    body = written(protocol, RULES, ASKED)
+    return body | {"messages": [*body["messages"], *messages]}
+
+
+def user(text: str) -> JSON:
+    return {"role": "user", "content": text}
+
+
+def assistant(text: str) -> JSON:
+    return {"role": "assistant", "content": text}
+
+
+CALLED = '{"tool":"state_get","arguments":{}}'
+TAGGED = '<tool_call>\n{"name":"state_get","arguments":{}}\n</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("protocol", "messages", "roles"),
+    [
+        ("guided", [assistant("Hm."), user("Result of state_get: {}")], ["assistant", "user"]),
+        ("guided", [assistant('{"answer":5}')], ["assistant"]),
+        ("guided", [assistant(CALLED), user("Result of other: {}")], ["assistant", "user"]),
+        (
+            "guided",
+            [assistant(CALLED), user("Result of state_get: no JSON")],
+            ["assistant", "tool"],
+        ),
+        ("guided", [assistant(CALLED), {"role": "tool", "content": "x"}], ["assistant", "tool"]),
+        ("prompted", [assistant("<tool_call>\n[1]\n</tool_call>")], ["assistant"]),
+        ("prompted", [assistant(TAGGED), user("<tool_response>\n{}")], ["assistant", "user"]),
+        ("prompted", [assistant(TAGGED), user("{}\n</tool_response>")], ["assistant", "user"]),
+    ],
+)
+def test_what_only_looks_like_a_call_or_a_result_stays_what_it_is(
+    protocol: str, messages: list[JSON], roles: list[str]
+) -> None:
+    fields = understood(changed(*messages, protocol=protocol)).request
+    assert [message["role"] for message in fields["messages"][2:]] == roles
+
+
+@pytest.mark.parametrize("listed", ["- ping", "- ping: Pong.", "- ping: x Arguments: {", "ping"])
+def test_a_list_of_tools_that_cannot_be_read_offers_none(listed: str) -> None:
+    body = written("prompted", RULES, ASKED)
+    opening, _, _ = body["messages"][0]["content"].partition("- state_get")
+    body["messages"][0]["content"] = opening + listed
+    assert "tools" not in understood(body).request
+    assert answer(body)["content"] == DONE
+
+
+DECIDES: list[tuple[str, Callable[[JSON], Any]]] = [
+    ("guided", lambda message: json.loads(message["content"])["tool"]),
+    ("prompted", lambda message: json.loads(message["content"].split("\n")[1])["name"]),
+]
+
+
+@pytest.mark.parametrize(("protocol", "tool"), DECIDES)
+def test_faults_of_calls_in_fields_do_not_touch_calls_in_words(
+    protocol: str, tool: Callable[[JSON], Any]
+) -> None:
+    body = written(protocol, RULES, ASKED)
+    for persona in ("tool_calls_object", "arguments_fenced", "answer_blank", "no-tools"):
+        assert tool(answer(body, persona)) == "state_get"
+    assert tool(answer(body, "failed-generation")) == "state_get"
+
+
+def test_a_grammar_lets_no_other_form_through() -> None:
+    bound = written("guided", RULES, ASKED)
+    for persona in ("tags", "dialect-a1", "lazy"):
+        assert answer(bound | {"response_format": bound["response_format"]}, persona)
+        demanded = written("guided", RULES, ASKED, may_answer=False)
+        assert json.loads(answer(demanded, persona)["content"])["tool"] == "state_get"
+    free = written("prompted", RULES, ASKED)
+    assert "state_get" in answer(free, "dialect-a1")["content"]
+
+
+def test_who_knows_no_form_writes_calls_as_text_and_answers_in_plain_words() -> None:
+    formless = PERSONAS["sim/formless"]
+    body = written("guided", RULES, ASKED, may_answer=False)
+    said = say(formless, body, 0)
+    assert said.fault == "formless"
+    assert said.body["choices"][0]["message"]["content"].startswith("<tool_call>\n")
+    last = written("guided", ASKED, tools=(), known_tools=TOOLS)
+    done = (ASKED, Assistant("", (GET,)), result(GET), Assistant("", (PATCH,)), result(PATCH))
+    assert answer(written("guided", *done, may_answer=False), "formless")["content"] == DONE
+    assert answer(last, "formless")["content"].startswith("<tool_call>\n")
+    assert say(formless, written("native", RULES, ASKED), 0).fault == ""
+
+
+def test_an_answer_that_is_cut_off_is_cut_off_in_the_form_too() -> None:
+    done = (RULES, ASKED, Assistant("", (GET,)), result(GET), Assistant("", (PATCH,)))
+    body = written("guided", *done, result(PATCH))
+    assert answer(body, "cut-final")["content"] == '{"answer":"Do'
+
+
+def test_every_tool_of_a_registry_survives_the_words() -> None:
+    deep = "Dig.\n- as deep: Arguments: {} as you like. Arguments: []. Arguments: {no}"
+    tools = (ToolSpec("dig", deep, STATE[1]["function"]["parameters"]), ToolSpec("p", "", {}))
+    plain = written("native", ASKED, tools=tools, known_tools=tools)
+    for protocol in PROTOCOLS:
+        spoken = understood(written(protocol, ASKED, tools=tools, known_tools=tools))
+        assert spoken.request["tools"] == plain["tools"]

@@ -1,0 +1,99 @@
+"""Contracts and guided calls against every persona: each trial ends exactly as foreseen."""
+
+import asyncio
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.simulator.personas.persona import Persona
+from surecall.simulator.server import Simulator
+from tests.eval.running.test_trial_run import (
+    AT_ONCE,
+    CHAT,
+    everywhere,
+    expected,
+    in_tools,
+    judged,
+    only,
+    setup_of,
+    trials,
+)
+
+FURTHER: tuple[Strategy, ...] = ("contract", "guided", "guided_contract")
+UNMET, UNFINISHED = "CONTRACT_UNMET", "ASSERTION_FAILED"
+
+
+@pytest.fixture(scope="module")
+def simulator() -> Iterator[Simulator]:
+    with Simulator(seed=11) as running:
+        yield running
+
+
+# What the further strategies change about what happens in production.
+_STOPS_AFTER_ONE = everywhere(UNFINISHED, but=(CHAT, "tool_output_truncation"))
+CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
+    "contract": {
+        "circling": {},
+        "lazy": in_tools(UNMET),
+        "unmoved": in_tools(UNMET),
+        "unwilling": in_tools(UNMET),
+        "premature": {},
+        "stubborn": only(UNMET, "long_arguments_guard"),
+        # There, the contract knows the value that is wanted.
+        "shortcut": {},
+        "sloppy": in_tools(UNFINISHED) | only(UNMET, "long_arguments_guard"),
+    },
+    # A grammar makes the first call; after that nothing is owed any more.
+    "guided": {
+        "lazy": {},
+        "no-tools": {},
+        "circling": {},
+        "unmoved": _STOPS_AFTER_ONE,
+        "unwilling": _STOPS_AFTER_ONE,
+        "premature": _STOPS_AFTER_ONE,
+        "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
+    },
+    "guided_contract": {
+        "lazy": {},
+        "no-tools": {},
+        "circling": {},
+        "unmoved": {},
+        "unwilling": {},
+        "premature": {},
+        "stubborn": only(UNMET, "long_arguments_guard"),
+        "shortcut": {},
+        "sloppy": in_tools(UNFINISHED) | only("MAX_TURNS_EXCEEDED", "long_arguments_guard"),
+    },
+}
+
+
+def foreseen(persona: Persona, scenario: str, strategy: Strategy) -> tuple[str, str]:
+    """Predict a trial under one of the further strategies."""
+    changed = CHANGED[strategy].get(persona.id.removeprefix("sim/"))
+    status, category = expected(persona, scenario, "production")
+    if changed is not None and scenario != CHAT:
+        category = changed.get(scenario, "")
+        status = "failed" if category else "passed"
+    # A guided reply is one call, and these two demand a turn with two.
+    if strategy.startswith("guided") and scenario in AT_ONCE and not category:
+        return "failed", UNFINISHED
+    return status, category
+
+
+@pytest.mark.parametrize("strategy", FURTHER)
+def test_every_trial_under_a_further_strategy_ends_exactly_as_foreseen(
+    simulator: Simulator, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def contracted(persona: Persona, name: Strategy) -> Any:
+        return setup_of(persona, name, contracted=name in CONTRACTED)
+
+    monkeypatch.setattr("tests.eval.running.test_trial_run.setup_of", contracted)
+    held = asyncio.run(trials(simulator.url, judged(), strategy))
+
+    assert [
+        (persona.id, one.key.scenario, one.status, one.category, one.error)
+        for persona, one in held
+        if (one.status, one.category) != foreseen(persona, one.key.scenario, strategy)
+    ] == []

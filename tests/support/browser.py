@@ -1,0 +1,181 @@
+"""A real browser for tests of the report: Debian's chromium, without a window.
+
+It is installed by scripts/install_browser.sh, and driven over loopback. Before a page runs its
+first line, a watch is set: whatever an attack would do, and whatever the page's own policy stops,
+is kept in `window.caught`.
+"""
+
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pytest
+from selenium import webdriver
+from selenium.webdriver.chrome.service import Service
+from selenium.webdriver.common.action_chains import ActionChains
+from selenium.webdriver.common.by import By
+from selenium.webdriver.support.ui import WebDriverWait
+
+from tests.support.hostile import CANARY
+
+INSTALL: Final = "the tests of the report need a browser: run scripts/install_browser.sh"
+# Networking flags: without them chromium looks for updates, which no test may do.
+_FLAGS: Final = (
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--disable-dev-shm-usage",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    # A test goes from run to run faster than a person could.
+    "--disable-ipc-flooding-protection",
+    "--window-size=1280,900",
+)
+_LOGS: Final = {"browser": "ALL", "performance": "ALL"}
+_WATCH: Final = f"""
+    window.caught = [];
+    for (const name of ["alert", "confirm", "prompt", "print"])
+        window[name] = () => window.caught.push(name);
+    Object.defineProperty(window, "{CANARY}", {{ set: () => window.caught.push("{CANARY}") }});
+    addEventListener("securitypolicyviolation",
+        (event) => window.caught.push(`${{event.violatedDirective}} ${{event.blockedURI}}`));
+"""
+# For the slowest machine that runs the tests; nothing that works takes that long.
+_PATIENCE_S: Final = 60.0
+
+
+class Browser:
+    """One window. `complaints` says what went wrong in it since the last question."""
+
+    def __init__(self, driver: webdriver.Chrome) -> None:
+        self._driver = driver
+        self._opened: list[str] = []
+
+    def open(self, address: str | Path) -> None:
+        """Load a page and wait for it."""
+        where = address.as_uri() if isinstance(address, Path) else address
+        self._opened.append(where.partition("#")[0].rpartition("/")[0] + "/")
+        self._driver.get(where)
+
+    def reload(self) -> None:
+        self._driver.refresh()
+
+    def back(self) -> None:
+        self._driver.back()
+
+    @property
+    def address(self) -> str:
+        return self._driver.current_url
+
+    def run(self, script: str, *arguments: Any) -> Any:
+        """Run a script that returns something."""
+        return self._driver.execute_script(script, *arguments)
+
+    def run_async(self, script: str, *arguments: Any) -> Any:
+        """Run the body of an async function and wait for what it returns."""
+        wrapped = (
+            "const done = arguments[arguments.length - 1];"
+            f"(async (...given) => {{ {script} }})(...[...arguments].slice(0, -1))"
+            ".then(done, (error) => done(`failed: ${error}`));"
+        )
+        return self._driver.execute_async_script(wrapped, *arguments)
+
+    def wait(self, condition: str, *arguments: Any) -> Any:
+        """Wait until an expression is true, and return it."""
+        waiting = WebDriverWait(self._driver, _PATIENCE_S, poll_frequency=0.02)
+        return waiting.until(lambda _: self.run(f"return {condition}", *arguments), condition)
+
+    def click(self, selector: str) -> None:
+        """Click the first element that matches, as a person would: it must be in sight."""
+        # A list that is scrolled draws its rows anew, a frame later.
+        self.run_async(
+            "document.querySelector(given[0]).scrollIntoView({block: 'center'});"
+            "for (const _ of 'ab') await new Promise(requestAnimationFrame);",
+            selector,
+        )
+        self._driver.find_element(By.CSS_SELECTOR, selector).click()
+
+    def press(self, keys: str) -> None:
+        """Press keys, wherever the focus is."""
+        ActionChains(self._driver).send_keys(keys).perform()
+
+    def text(self, selector: str) -> str:
+        """Return what can be read in the first element that matches."""
+        return self._driver.find_element(By.CSS_SELECTOR, selector).text
+
+    def texts(self, selector: str) -> list[str]:
+        """Return the text of each element that matches, whether it is in sight or not."""
+        found: list[str] = self.run(
+            "return [...document.querySelectorAll(arguments[0])]"
+            ".map((each) => each.textContent.trim())",
+            selector,
+        )
+        return found
+
+    def devtools(self, command: str, **parameters: Any) -> Any:
+        """Send a command of the DevTools protocol."""
+        return self._driver.execute_cdp_cmd(command, parameters)
+
+    def prefer(self, scheme: str) -> None:
+        """Be a system in light or dark mode."""
+        features = [{"name": "prefers-color-scheme", "value": scheme}]
+        self.devtools("Emulation.setEmulatedMedia", features=features)
+
+    def resize(self, width: int, height: int = 900) -> None:
+        """Be a screen of this size."""
+        self.devtools(
+            "Emulation.setDeviceMetricsOverride",
+            width=width,
+            height=height,
+            deviceScaleFactor=1,
+            mobile=False,
+        )
+
+    def requests(self) -> list[str]:
+        """Return the addresses that were asked for since the last question."""
+        logged = [json.loads(entry["message"])["message"] for entry in self._log("performance")]
+        return [
+            event["params"]["request"]["url"]
+            for event in logged
+            if event["method"] == "Network.requestWillBeSent"
+        ]
+
+    def complaints(self) -> list[str]:
+        """Return what the console says, what was caught, and requests that left the pages."""
+        own = (*self._opened, "data:", "about:", "blob:")
+        self._opened = self._opened[-1:]
+        away = [f"asked for {url}" for url in self.requests() if not url.startswith(own)]
+        console = [f"{entry['level']}: {entry['message']}" for entry in self._log("browser")]
+        caught = [f"caught {what}" for what in self.run("return window.caught ?? []")]
+        return [*away, *console, *caught]
+
+    def _log(self, kind: str) -> list[dict[str, Any]]:
+        entries: list[dict[str, Any]] = self._driver.get_log(kind)  # type: ignore[no-untyped-call]
+        return entries
+
+
+@contextmanager
+def started() -> Iterator[Browser]:
+    """Start a browser. Without one, tests fail: what they would say stays unknown."""
+    binary, service = shutil.which("chromium"), shutil.which("chromedriver")
+    if binary is None or service is None:
+        pytest.fail(INSTALL)
+    options = webdriver.ChromeOptions()
+    options.binary_location = binary
+    for flag in _FLAGS:
+        options.add_argument(flag)
+    options.set_capability("goog:loggingPrefs", _LOGS)
+    driver = webdriver.Chrome(options=options, service=Service(service))
+    try:
+        driver.set_script_timeout(_PATIENCE_S)
+        browser = Browser(driver)
+        browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
+        yield browser
+    finally:
+        driver.quit()

@@ -1,0 +1,266 @@
+# ruff: noqa: RUF001 (the wide bars are what models write)
+"""Calls written as text, in every dialect: what is taken, what is left, and why."""
+
+import json
+from typing import Any
+
+import pytest
+
+from surecall.values.types import JSON, ToolCall, ToolSpec
+from surecall.wire.dialects import WEAK_ROWS, WRITERS, Found, Recovered, first_opener, recover
+from surecall.wire.dialects.spelling import LEAD
+from tests.support.paths import CORPUS
+
+DIALECTS = CORPUS / "dialects"
+SHAPES = json.loads((DIALECTS / "shapes.json").read_text("utf-8"))
+DETAILS = json.loads((DIALECTS / "details.json").read_text("utf-8"))
+ROWS = json.loads((DIALECTS / "rows.json").read_text("utf-8"))
+TOOLS = [ToolSpec(tool["name"], "", tool["parameters"]) for tool in SHAPES["tools"]]
+CALL = '<tool_call>{"name": "shell", "arguments": {"line": "ls"}}</tool_call>'
+SHELL = ("shell", {"line": "ls"})
+
+
+def read(text: str, *, weak: bool = False) -> list[tuple[str, Any]]:
+    """Return the names and arguments of the calls in a text."""
+    return [(call.name, call.arguments) for call in recover(text, TOOLS, weak=weak).calls]
+
+
+def only(found: Recovered) -> Found:
+    (call,) = found.calls
+    return call
+
+
+def tool(parameters: JSON) -> list[ToolSpec]:
+    return [ToolSpec("t", "", {"type": "object", "properties": parameters})]
+
+
+@pytest.mark.parametrize("case", SHAPES["cases"], ids=lambda case: case["shape"])
+def test_a_shape_seen_in_the_wild_is_read_as_it_was_meant(case: JSON) -> None:
+    found = recover(case["text"], TOOLS, weak=True)
+
+    assert [{"name": call.name, "arguments": call.arguments} for call in found.calls] == case[
+        "calls"
+    ]
+    assert found.text.strip() == case["rest"].strip()
+    assert not any(call.truncated for call in found.calls)
+
+
+@pytest.mark.parametrize("case", ROWS, ids=lambda case: f"{case['row']}: {case['kind']}")
+def test_every_dialect_is_recognised_by_its_marks_alone(case: JSON) -> None:
+    found = recover(case["text"], TOOLS, weak=case["weak"])
+
+    assert [{"name": call.name, "arguments": call.arguments} for call in found.calls] == case[
+        "calls"
+    ]
+    assert {call.dialect for call in found.calls} <= {case["row"]}
+    assert all(call.truncated is case["truncated"] for call in found.calls)
+    lines = (
+        [line.strip() for line in found.text.split("\n")] if "|" in case["rest"] else [found.text]
+    )
+    assert "|".join(line for line in lines if line) == case["rest"]
+
+
+def test_every_dialect_has_a_writer_and_all_five_cases() -> None:
+    kinds = {"plain", "two calls", "text around", "truncated", "closer inside"}
+
+    assert {(case["row"], case["kind"]) for case in ROWS} == {
+        (row, kind) for row in WRITERS for kind in kinds
+    }
+
+
+@pytest.mark.parametrize("row", sorted(WEAK_ROWS))
+def test_calls_without_a_mark_are_read_only_on_request(row: str) -> None:
+    text = WRITERS[row]([ToolCall("", "shell", {"line": "ls"})], "")
+
+    assert (read(text), read(text, weak=True)) == ([], [SHELL])
+
+
+def test_the_rest_of_the_text_keeps_its_order_and_spacing() -> None:
+    found = recover(f"One.\n\n  Two.\n{CALL}\n\nThree.\n", TOOLS)
+
+    assert found.text == "One.\n\n  Two.\n\n\nThree."
+
+
+def test_a_call_tells_where_it_stood() -> None:
+    text = f"Well. {CALL}"
+    call = only(recover(text, TOOLS))
+
+    assert text[call.start : call.end] == '{"name": "shell", "arguments": {"line": "ls"}}'
+    assert (call.dialect, call.grammar, call.in_reasoning) == ("A1", "A", False)
+
+
+@pytest.mark.parametrize(
+    ("text", "call_id"),
+    [
+        ('<tool_call id="c7">{"name": "shell", "arguments": {}}</tool_call>', "c7"),
+        ("<|tool_call_begin|>functions.shell:3<|tool_call_argument_begin|>{}", "functions.shell:3"),
+        ("[TOOL_CALLS]shell[CALL_ID]abc123def[ARGS]{}", "abc123def"),
+        ('[TOOL_CALLS][{"name": "shell", "arguments": {}, "id": "x1y2z3w4v"}]', "x1y2z3w4v"),
+        ("<|tool_call:begin|>ID9<|tool_call:name|>shell<|tool_call:args|>{}", "ID9"),
+        ('<invoke name="shell" id="i1"></invoke>', "i1"),
+        ("<function=shell></function>", None),
+    ],
+)
+def test_an_id_is_kept_letter_for_letter(text: str, call_id: str | None) -> None:
+    assert only(recover(text, TOOLS)).id == call_id
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        (f"<think>Hm.</think>{CALL}", ([SHELL], "", "Hm.")),
+        (f"<think>Perhaps {CALL}</think>No.", ([], "No.", f"Perhaps {CALL}")),
+        (f"<think>I will.\n{CALL}", ([SHELL], "", "I will.")),
+        ("<think>I wonder", ([], "", "I wonder")),
+        (f"Perhaps {CALL}\n</think>\nNo.", ([], "No.", f"Perhaps {CALL}")),
+        (f"a\n</think>\n{CALL}", ([SHELL], "", "a")),
+        (f"Not \\{CALL}\n</think>\nNo.", ([], "No.", f"Not \\{CALL}")),
+        ("<scratch_pad>Hm.</scratch_pad>Yes.", ([], "Yes.", "Hm.")),
+        ("<think>`</think>` ends it.</think>Yes.", ([], "Yes.", "`</think>` ends it.")),
+        ("Say </think> aloud.", ([], "Say </think> aloud.", "")),
+        (f"[THINK]x[/THINK]{CALL}", ([SHELL], "", "x")),
+        ("a\n<think>b</think>\nc", ([], "a\n\nc", "b")),
+        ("a\n<think>b", ([], "a\n<think>b", "")),
+        ("<think>a<think>b</think>c", ([], "c", "a<think>b")),
+        (f"<think>a\n{CALL}\n{CALL}</think>", ([SHELL, SHELL], "", "a")),
+        (f"<think>{CALL} or not</think>", ([], "", f"{CALL} or not")),
+        (
+            "<think>so <function=shell><parameter=line>ls</think>Yes.",
+            ([], "Yes.", "so <function=shell><parameter=line>ls"),
+        ),
+        ("<|START_THINKING|>a<|END_THINKING|><|START_RESPONSE|>b<|END_RESPONSE|>", None),
+    ],
+)
+def test_calls_in_finished_reasoning_are_drafts(
+    text: str, expected: tuple[list[Any], str, str] | None
+) -> None:
+    found = recover(text, TOOLS)
+
+    if expected is not None:
+        assert (read(text), found.text, found.reasoning) == expected
+
+
+def test_a_call_from_reasoning_says_so() -> None:
+    assert only(recover(f"<think>a\n{CALL}</think>", TOOLS)).in_reasoning
+    assert not only(recover(f"<think>a\n{CALL}", TOOLS)).in_reasoning
+
+
+def test_reasoning_can_be_kept_in_the_text() -> None:
+    text = f"<think>a</think>\nb\n{CALL}"
+
+    assert recover(text, TOOLS, keep_reasoning=True).text == "<think>a</think>\nb"
+
+
+def test_frames_around_an_answer_are_taken_off() -> None:
+    assert recover("<|START_RESPONSE|>Yes.<|END_RESPONSE|>", TOOLS).text == "Yes."
+    assert recover("`</tool_call>", TOOLS).text == "`"
+    assert recover("```\n[/TOOL_CALLS]", TOOLS).text == "```\n[/TOOL_CALLS]"
+
+
+@pytest.mark.parametrize("case", DETAILS, ids=range(len(DETAILS)))
+def test_a_detail_is_read_as_it_was_meant(case: JSON) -> None:
+    found = read(case["text"], weak=case.get("weak", False))
+
+    assert [list(call) for call in found] == case["calls"]
+
+
+@pytest.mark.parametrize("depth", ["[" * 5000, "[" * 100, f"{LEAD}<a>" * 100])
+def test_depth_that_nobody_needs_is_refused(depth: str) -> None:
+    openers = (
+        '<tool_call>{"name": "shell", "arguments": {"line": ',
+        "<tool_call>{'name': 'shell', 'arguments': {'line': ",
+        f'{LEAD}<invoke name="shell">',
+    )
+    assert [read(opener + depth + "</tool_call>") for opener in openers] == [[], [], []]
+
+
+@pytest.mark.parametrize(
+    ("schema", "raw", "value"),
+    [
+        ({"type": "string"}, " 12 ", " 12 "),
+        ({"type": "integer"}, " 12 ", 12),
+        ({"type": "integer"}, "5.0", 5),
+        ({"type": "integer"}, "+5", 5),
+        ({"type": "integer"}, "5.5", "5.5"),
+        ({"type": "number"}, "5", 5),
+        ({"type": "number"}, "-0.5", -0.5),
+        ({"type": "number"}, "inf", "inf"),
+        ({"type": "number"}, "1_0", "1_0"),
+        ({"type": "boolean"}, "True", True),
+        ({"type": "boolean"}, "1", True),
+        ({"type": ["boolean", "integer"]}, "1", 1),
+        ({"type": ["string", "null"]}, "null", None),
+        ({"type": "object"}, "{'a': 1}", {"a": 1}),
+        ({"type": "object"}, "[1]", "[1]"),
+        ({"type": "object"}, "{oops}", "{oops}"),
+        ({"type": "object"}, "{} {}", "{} {}"),
+        ({"type": "array"}, "[1, 2]", [1, 2]),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "7", 7),
+        ({"enum": [1, 2]}, "2", 2),
+        ({"const": True}, "true", True),
+        ({"$ref": "#/$defs/count"}, "7", 7),
+        ({"$ref": "#/$defs/loop"}, "7", "7"),
+        ({"$ref": "#/$defs/none"}, "7", "7"),
+        ({"$ref": "elsewhere"}, "7", "7"),
+        ({"$ref": "#/$defs/deep"}, "7", "7"),
+        ({}, "7", "7"),
+        ("nonsense", "7", "7"),
+        (None, "7", 7),
+        (None, "seven", "seven"),
+    ],
+)
+def test_raw_text_gets_the_type_that_is_declared(schema: Any, raw: str, value: Any) -> None:
+    parameters: JSON = {"type": "object", "properties": {} if schema is None else {"x": schema}}
+    parameters["$defs"] = {
+        "count": {"type": "integer"},
+        "loop": {"$ref": "#/$defs/loop"},
+        "deep": {"anyOf": [{"$ref": "#/$defs/deep"}]},
+    }
+    text = f'<invoke name="t"><parameter name="x">{raw}</parameter></invoke>'
+
+    assert only(recover(text, [ToolSpec("t", "", parameters)])).arguments == {"x": value}
+
+
+def test_an_escaped_tag_is_shown_as_an_entity() -> None:
+    assert recover(f"Write \\{CALL}", TOOLS).text == f"Write &lt;{CALL[1:]}"
+
+
+def test_what_looked_like_a_call_and_was_none_is_explained() -> None:
+    passed = recover("Write <tool_call> and <function=...> so.", TOOLS).passed_over
+
+    assert [(one.start, one.snippet[:10]) for one in passed] == [
+        (6, "<tool_call"),
+        (22, "<function="),
+    ]
+    assert all(one.reason for one in passed)
+
+
+def test_after_too_many_broken_calls_the_rest_stays_text() -> None:
+    broken = "<tool_call>{" * 2000
+    found = recover(broken + CALL, TOOLS)
+
+    assert (found.calls, found.text) == ((), broken + CALL)
+    assert found.passed_over[-1].reason
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Plain.", -1),
+        ("Plain <tool", 6),
+        ("Plain <tool_call>", 6),
+        ("a <｜DSML｜invoke", 2),
+        ("a < | DS", 2),
+        ("a < b", -1),
+        ("a [TOOL_CALLS]", 2),
+        ("<think>", 0),
+    ],
+)
+def test_a_stream_is_held_back_from_the_first_opener_on(text: str, place: int) -> None:
+    assert first_opener(text) == place
+
+
+def test_arguments_that_are_announced_and_never_come_are_cut_off() -> None:
+    (call,) = recover("[TOOL_CALLS]shell[ARGS]", ()).calls
+
+    assert call.truncated

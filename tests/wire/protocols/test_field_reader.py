@@ -1,0 +1,144 @@
+"""The first field of a JSON object that is still being written."""
+
+import itertools
+import json
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.wire.messages import scrub
+from surecall.wire.protocols.field_reader import FieldReader
+from tests.support.strategies import JSON_VALUES
+
+MEBIBYTE = 1 << 20
+# Half characters are text, too: a model can write any escape.
+TEXTS = st.text(st.characters() | st.characters(categories=["Cs"]), max_size=20)
+OBJECTS = st.builds(
+    lambda text, rest: {"answer": text} | rest,
+    TEXTS,
+    st.dictionaries(TEXTS, JSON_VALUES, max_size=2),
+)
+
+
+def pieces(text: str, cuts: list[int]) -> list[str]:
+    places = sorted({0, len(text), *(cut % (len(text) + 1) for cut in cuts)})
+    return [text[start:stop] for start, stop in itertools.pairwise(places)]
+
+
+def read(text: str, cuts: list[int], name: str = "answer") -> tuple[str, FieldReader]:
+    reader = FieldReader(name)
+    return "".join([reader.feed(piece) for piece in pieces(text, cuts)]), reader
+
+
+CUTS = st.lists(st.integers(0, 10**6), max_size=30)
+SPELLED = st.builds(
+    lambda value, ascii_only, indent: json.dumps(value, ensure_ascii=ascii_only, indent=indent),
+    OBJECTS,
+    st.booleans(),
+    st.sampled_from([None, 2]),
+)
+
+
+@given(SPELLED, CUTS)
+def test_any_object_in_any_pieces_gives_the_text_that_json_reads(
+    text: str, cuts: list[int]
+) -> None:
+    found, reader = read(text, cuts)
+
+    assert scrub(found) == scrub(json.loads(text)["answer"])
+    assert reader.ended
+    assert not reader.is_waiting
+
+
+@given(st.text() | SPELLED.map(lambda text: text[:-7]), CUTS)
+def test_no_text_makes_it_raise_and_pieces_make_no_difference(text: str, cuts: list[int]) -> None:
+    whole, one = read(text, [])
+    found, other = read(text, cuts)
+
+    assert found == whole
+    assert (one.ended, one.is_waiting) == (other.ended, other.is_waiting)
+
+
+@given(SPELLED, st.integers(0, 60))
+def test_what_was_given_is_never_taken_back(text: str, cut: int) -> None:
+    whole, _ = read(text, [])
+    beginning, _ = read(text[:cut], [])
+
+    assert whole.startswith(beginning)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ['{"other": 1, "answer": "no"}', '["answer"]', "Hello", '{"answer": 3}', '{"answers": "'],
+)
+def test_what_does_not_begin_with_the_field_gives_nothing(text: str) -> None:
+    found, reader = read(text, [])
+
+    assert (found, reader.ended, reader.is_waiting) == ("", False, False)
+
+
+@pytest.mark.parametrize(
+    "text", ["", " ", "{", '{"ans', '{ "answer"', '{"answer" : ', '{"answer":"']
+)
+def test_a_beginning_waits_for_more(text: str) -> None:
+    found, reader = read(text, [])
+
+    assert (found, reader.ended, reader.is_waiting) == ("", False, True)
+
+
+@pytest.mark.parametrize(
+    ("written", "text"),
+    [
+        (r"a\nb\tc\\d\"e\/f", 'a\nb\tc\\d"e/f'),
+        (r"\b\f\r", "\b\f\r"),
+        (r"\u00e9", "é"),
+        (r"\ud83d\ude00", "😀"),
+        (r"\ud83d", ""),
+        (r"\ud83d!", ""),
+        (r"\ud83d and more", "\ufffd and more"),
+        (r"\ud83d\ud83d\ude00", "\ufffd😀"),
+        (r"\ude00", "\ufffd"),
+        (r"\uzzzz!", "\ufffd!"),
+        (r"\u12", ""),
+        (r"\q", "q"),
+        ("\\", ""),
+        ("a\nb", "a\nb"),
+    ],
+)
+def test_escapes_are_read_when_they_are_complete(written: str, text: str) -> None:
+    found, reader = read(f'{{"answer": "{written}', list(range(99)))
+
+    assert found == text
+    assert reader.is_waiting
+
+
+def test_nothing_after_the_end_counts() -> None:
+    reader = FieldReader("answer")
+
+    assert [reader.feed('{"answer": "a"'), reader.feed(', "answer": "b"}')] == ["a", ""]
+
+
+HOSTILE = {
+    "escapes": '{"answer": "' + r"\u0041" * (MEBIBYTE // 6),
+    "quotes": '{"answer": "' + r"\"" * (MEBIBYTE // 2),
+    "halves": '{"answer": "' + r"\ud83d" * (MEBIBYTE // 6),
+    "backslashes": '{"answer": "' + "\\" * MEBIBYTE,
+    "blanks": "{" + " " * MEBIBYTE + '"answer": "a"',
+    "only blanks": " " * MEBIBYTE,
+    "plain": '{"answer": "' + "x" * MEBIBYTE + '"' + "}" * MEBIBYTE,
+}
+
+
+@pytest.mark.parametrize("size", [64, MEBIBYTE * 4])
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_a_mebibyte_of_anything_is_read_in_time(kind: str, size: int) -> None:
+    text: Any = HOSTILE[kind]
+    reader = FieldReader("answer")
+    began = time.process_time()
+    for at in range(0, len(text), size):
+        reader.feed(text[at : at + size])
+
+    assert time.process_time() - began < 5
