@@ -31,7 +31,7 @@ from surecall.settings.config import ToolUseMode
 from surecall.settings.endpoint import ENDPOINT
 from surecall.settings.retry import RetryPolicy
 from surecall.values.errors import ErrorCode, Fault, ProviderError
-from surecall.values.events import RequestEnded
+from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Secret
 
 _LONGEST_S: Final = 30.0
@@ -205,7 +205,7 @@ def _failed(model: str, failure: RunFailed) -> Finding:
     if not isinstance(failure, ProviderError):
         late = failure.code is ErrorCode.DEADLINE_EXCEEDED
         said = "" if late else f"the endpoint answers, but {model} does not finish: {failure}"
-        heard = any(isinstance(event, RequestEnded) for event in failure.result.trace)
+        heard = any(isinstance(event, LlmRequestEndEvent) for event in failure.result.trace)
         problem, code = (str(failure), INCOMPLETE) if late else ("", 0)
         return Finding(model, said, problem, code=code, heard=heard)
     fault = failure.fault

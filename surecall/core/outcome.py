@@ -7,7 +7,7 @@ import msgspec
 from surecall.core.obligations import false_finals
 from surecall.core.state import Fail, Run
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
-from surecall.values.events import RequestEnded
+from surecall.values.events import LlmRequestEndEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, Usage
 
@@ -41,7 +41,7 @@ class RunResult(msgspec.Struct, frozen=True):
     @property
     def fired(self) -> tuple[str, ...]:
         """The names of the repairs that were needed, in order, with repetitions."""
-        heard = (event for event in self.trace if isinstance(event, RequestEnded))
+        heard = (event for event in self.trace if isinstance(event, LlmRequestEndEvent))
         return tuple(name for event in heard for name in event.reply.fired)
 
     @property
@@ -104,7 +104,7 @@ def failure(fail: Fail, result: RunResult) -> RunFailed:
 
 def usage_of(trace: Trace) -> Usage:
     """Add up what the provider reported for every reply."""
-    heard = (event.reply.usage for event in trace if isinstance(event, RequestEnded))
+    heard = (event.reply.usage for event in trace if isinstance(event, LlmRequestEndEvent))
     return sum((usage for usage in heard if usage is not None), Usage())
 
 

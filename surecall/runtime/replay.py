@@ -16,19 +16,34 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ReplayDiverged
 from surecall.values.events import (
-    CallEnded,
-    FinalObjected,
-    RequestEnded,
-    RunEnded,
-    RunRefused,
-    RunStarted,
-    RunStopped,
+    FinalEvent,
+    FinalObjectedEvent,
+    LlmRequestEndEvent,
+    RequestRefusedEvent,
+    RunFailedEvent,
+    RunStartEvent,
+    ToolCallEndEvent,
 )
 from surecall.values.trace import Trace
 from surecall.values.types import Plan, ToolCall, ToolSpec
 
-_Recorded = RequestEnded | CallEnded | FinalObjected | RunRefused | RunEnded | RunStopped
-T = TypeVar("T", RequestEnded, CallEnded, FinalObjected, RunRefused, RunEnded, RunStopped)
+_Recorded = (
+    LlmRequestEndEvent
+    | ToolCallEndEvent
+    | FinalObjectedEvent
+    | RequestRefusedEvent
+    | FinalEvent
+    | RunFailedEvent
+)
+T = TypeVar(
+    "T",
+    LlmRequestEndEvent,
+    ToolCallEndEvent,
+    FinalObjectedEvent,
+    RequestRefusedEvent,
+    FinalEvent,
+    RunFailedEvent,
+)
 
 
 def replay(trace: Trace) -> RunResult:
@@ -46,7 +61,7 @@ def run_of(trace: Trace) -> Run:
 
 class _Replay:
     def __init__(self, trace: Trace) -> None:
-        if not len(trace) or not isinstance(trace[0], RunStarted):
+        if not len(trace) or not isinstance(trace[0], RunStartEvent):
             raise ReplayDiverged(0, "the recording does not begin with run_start")
         start = trace[0]
         self._trace = trace
@@ -84,22 +99,24 @@ class _Replay:
 
     def _goes_on(self, move: Move) -> bool:
         """Whether an answer was not the end: the application objected, or could not judge it."""
-        objects = bool(self._events) and isinstance(self._events[0], FinalObjected | RunRefused)
+        objects = bool(self._events) and isinstance(
+            self._events[0], FinalObjectedEvent | RequestRefusedEvent
+        )
         return isinstance(move, Done) and objects
 
     def _step(self, run: Run, move: Move) -> Run:
         match self._next(run), move:
-            case RunRefused(), _:
-                return refused(run, self._take(run, RunRefused).fault)
+            case RequestRefusedEvent(), _:
+                return refused(run, self._take(run, RequestRefusedEvent).fault)
             case _, Ask(plan):
                 return self._ask(run, plan)
             case _, Call(calls):
                 return self._call(run, calls)
             case _:
-                return objected(run, self._take(run, FinalObjected).reason)
+                return objected(run, self._take(run, FinalObjectedEvent).reason)
 
     def _ask(self, run: Run, plan: Plan) -> Run:
-        recorded = self._take(run, RequestEnded)
+        recorded = self._take(run, LlmRequestEndEvent)
         spoken = self._composer.speak(plan)
         sent = applied(with_stream(spoken) if recorded.streamed else spoken, recorded.lessons)
         if self._composer.compose(sent).hash != recorded.request_hash:
@@ -113,7 +130,7 @@ class _Replay:
 
     def _call(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
         """Take the next result; of calls that ran at the same time, any may have been first."""
-        result = self._take(run, CallEnded).result
+        result = self._take(run, ToolCallEndEvent).result
         if result.call_id not in {call.id for call in calls}:
             due = ", ".join(repr(call.id) for call in calls)
             raise ReplayDiverged(run.turn, f"call {due} is due, recorded is {result.call_id!r}")
@@ -123,12 +140,12 @@ class _Replay:
         usage = usage_of(self._trace)
         match move:
             case Done(text, stop_reason):
-                recorded = self._take(run, RunEnded)
+                recorded = self._take(run, FinalEvent)
                 if (text, stop_reason) != (recorded.text, recorded.stop_reason):
                     raise ReplayDiverged(run.turn, "the run ends with another answer")
                 return RunResult(text, stop_reason, usage, self._trace, run)
             case Fail(code, message):
-                stopped = self._take(run, RunStopped)
+                stopped = self._take(run, RunFailedEvent)
                 if code != stopped.code:
                     raise ReplayDiverged(
                         run.turn, f"the run fails with {code} ({message}), not {stopped.code}"

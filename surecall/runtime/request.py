@@ -32,7 +32,7 @@ from surecall.settings.endpoint import DEFAULT_LIMITS
 from surecall.settings.retry import RetryPolicy
 from surecall.tools.registry import Toolbox, ToolRegistry
 from surecall.values.errors import ErrorCode, Fault, ProviderError
-from surecall.values.events import RequestErred, RequestRetried, RequestStarted
+from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, LlmRequestStartEvent
 from surecall.values.types import JSON, Answer, Plan, Reply
 from surecall.wire.assembler import Assembler
 from surecall.wire.messages import decode, scrub
@@ -196,7 +196,9 @@ class Conversation:
                     reply, body, request.hash, attempt, elapsed_ms, size, lessons, streamed
                 )
             fault = runner.redacted(outcome)
-            self._emit(RequestErred, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
+            self._emit(
+                LlmRequestErrorEvent, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms
+            )
             # Who has begun to answer does not refuse the request.
             lesson = None if self._in_stream else lesson_of(fault, sent)
             if lesson is not None and lesson not in lessons:
@@ -217,7 +219,7 @@ class Conversation:
         self, plan: Plan, turn: int, attempt: int, wait_s: float, dropped: str | None = None
     ) -> None:
         self._emit(
-            RequestRetried,
+            LlmRequestRetryEvent,
             turn,
             attempt=attempt,
             wait_s=wait_s,
@@ -227,7 +229,7 @@ class Conversation:
 
     def _announce(self, plan: Plan, request: Request, turn: int, attempt: int) -> None:
         self._emit(
-            RequestStarted,
+            LlmRequestStartEvent,
             turn,
             tool_use_mode=self._config.tool_use_mode.value,
             tool_failure_policy=self._config.tool_failure_policy.value,

@@ -20,18 +20,18 @@ from surecall.runtime.request import Conversation, Exchange
 from surecall.runtime.trace import Recorder, plain_words
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
-    CallEnded,
-    CallStarted,
-    EmptyFinalRetried,
-    FinalForced,
-    FinalObjected,
-    PolicyErred,
-    RequestEnded,
-    RequestRetried,
-    RunEnded,
-    RunRefused,
-    RunStarted,
-    RunStopped,
+    FinalEvent,
+    FinalObjectedEvent,
+    FixEmptyFinalEvent,
+    ForcedContinuationEvent,
+    LlmRequestEndEvent,
+    LlmRequestRetryEvent,
+    PolicyErrorEvent,
+    RequestRefusedEvent,
+    RunFailedEvent,
+    RunStartEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
 )
 from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
 from surecall.values.version import __version__
@@ -92,7 +92,7 @@ class Session:
                 self._run = objected(self._run, reason)
                 said = self._run.last.content if isinstance(self._run.last, User) else ""
                 turn = self._run.turn - 1
-                self._recorder.emit(FinalObjected, turn, reason=reason, text=str(said))
+                self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=str(said))
                 self._withdraw(move.text)
         return move
 
@@ -119,7 +119,7 @@ class Session:
     def _begin(self, run: Run) -> Run:
         self._deadline = time.monotonic() + run.config.run_deadline_s
         self._recorder.emit(
-            RunStarted,
+            RunStartEvent,
             run.turn,
             model=run.model,
             config=run.config.to_mapping(),
@@ -160,7 +160,7 @@ class Session:
     def _heard(self, turn: int, after: Run, exchange: Exchange) -> None:
         said = next(item for item in reversed(after.messages) if isinstance(item, Assistant))
         self._recorder.emit(
-            RequestEnded,
+            LlmRequestEndEvent,
             turn,
             reply=exchange.reply,
             body=exchange.body,
@@ -180,7 +180,7 @@ class Session:
         debt = owed(after)
         if not words.rung or debt is None:
             self._recorder.emit(
-                EmptyFinalRetried,
+                FixEmptyFinalEvent,
                 turn,
                 disable_tools=after.config.fix_empty_final_disable_tools,
                 user_text_bytes=len(after.config.fix_empty_final_user_text.encode()),
@@ -188,7 +188,7 @@ class Session:
             return
         self._withdraw(after.said[-1].text)
         self._recorder.emit(
-            FinalForced,
+            ForcedContinuationEvent,
             turn,
             rung=words.rung,
             code=debt.code,
@@ -245,12 +245,12 @@ class Session:
         if left <= 0 and call.problem is None:
             message = "There was no time left in this run. The tool did not run."
             call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
-        self._recorder.emit(CallStarted, turn, call=call.private())
+        self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
         self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
         result = await self._dispatcher.answer(call, left)
         results.append(result)
         self._recorder.emit(
-            CallEnded,
+            ToolCallEndEvent,
             turn,
             result=result,
             ok=result.ok,
@@ -261,17 +261,21 @@ class Session:
         )
 
     def _refuse(self, run: Run, fault: Fault) -> Run:
-        self._recorder.emit(RunRefused, run.turn, fault=fault)
+        self._recorder.emit(RequestRefusedEvent, run.turn, fault=fault)
         after = refused(run, fault)
         if isinstance(next_move(after), Ask):
             self._recorder.emit(
-                RequestRetried, run.turn, attempt=1, wait_s=0.0, tools_enabled=offers_tools(after)
+                LlmRequestRetryEvent,
+                run.turn,
+                attempt=1,
+                wait_s=0.0,
+                tools_enabled=offers_tools(after),
             )
         return after
 
     def _policy_erred(self, turn: int, error: Exception, call: ToolCall | None) -> None:
         self._recorder.emit(
-            PolicyErred,
+            PolicyErrorEvent,
             turn,
             stage="exposure" if call is None else "call",
             message=f"the tool policy raised {type(error).__name__}: {plain_words(error)}"[:200],
@@ -286,7 +290,7 @@ class Session:
         match move:
             case Done(text, stop_reason):
                 self._recorder.emit(
-                    RunEnded,
+                    FinalEvent,
                     turn,
                     text=text,
                     stop_reason=stop_reason,
@@ -298,7 +302,7 @@ class Session:
                 return RunResult(text, stop_reason, usage, self._recorder.trace, run)
             case Fail(code, message, details):
                 self._recorder.emit(
-                    RunStopped,
+                    RunFailedEvent,
                     turn,
                     code=code,
                     message=message,

@@ -19,7 +19,13 @@ from typing import Any, TypeAlias, TypeVar
 import msgspec
 
 from surecall.values.errors import ConfigError, Fault
-from surecall.values.events import SCHEMA_VERSION, Event, ObserverErred, RequestEnded, RunStarted
+from surecall.values.events import (
+    SCHEMA_VERSION,
+    Event,
+    LlmRequestEndEvent,
+    ObserverErrorEvent,
+    RunStartEvent,
+)
 from surecall.values.trace import Trace, safe_text
 from surecall.values.types import Secret
 from surecall.wire.messages import encode
@@ -78,7 +84,7 @@ class Recorder:
         said = "".join(traceback.format_exception_only(error)).strip()
         message = f"observer {name} raised {said}"[:MAX_MESSAGE]
         _log.warning("%s; it gets no further events of this run", safe_text(message))
-        self.emit(ObserverErred, turn, observer=name, message=message)
+        self.emit(ObserverErrorEvent, turn, observer=name, message=message)
 
     @property
     def trace(self) -> Trace:
@@ -262,7 +268,7 @@ class JsonlSink:
     def __call__(self, event: Event) -> None:
         """Write one event."""
         line = _line(event, self._redactor)
-        if isinstance(event, RunStarted) and _is_torn(self._path):
+        if isinstance(event, RunStartEvent) and _is_torn(self._path):
             line = b"\n" + line  # a crash left half a line; it must not swallow this one
         _write(self._path, "ab", line)
 
@@ -289,7 +295,7 @@ def dump_trace(trace: Trace, secrets: Secrets = ()) -> bytes:
 
 def _line(event: Event, redactor: Redactor) -> bytes:
     plain = msgspec.to_builtins(event)
-    if isinstance(event, RequestEnded):
+    if isinstance(event, LlmRequestEndEvent):
         plain = _writable(plain)
     line = encode(plain)
     return (encode(redactor.value(plain)) if redactor.suspects(line) else line) + b"\n"
@@ -339,7 +345,7 @@ def parse_trace(data: bytes, run_id: str | None = None, path: str = "the trace")
     if run_id is None and len(runs) > 1:
         raise ConfigError(f"{path} holds {len(runs)} runs; pass run_id: {', '.join(runs[:9])}")
     chosen = tuple(event for event in events if run_id in {None, event.run_id})
-    starts = [at for at, event in enumerate(chosen) if isinstance(event, RunStarted)]
+    starts = [at for at, event in enumerate(chosen) if isinstance(event, RunStartEvent)]
     if not starts or starts[0] != 0:
         raise ConfigError(f"{path}: a trace begins with run_start")
     return Trace(chosen[starts[-1] :])

@@ -39,7 +39,7 @@ class Stamped(
 
 
 # Nothing is left out of this one: a version that is not written down cannot be refused later.
-class RunStarted(
+class RunStartEvent(
     Stamped, frozen=True, gc=False, tag="run_start", kw_only=True, omit_defaults=False
 ):
     """A run began: everything that is needed to begin it again."""
@@ -55,7 +55,7 @@ class RunStarted(
     schema_version: int = SCHEMA_VERSION
 
 
-class RequestStarted(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
+class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
     """A request is about to leave. `request_hash` is the SHA-256 of its body."""
 
     tool_use_mode: str
@@ -69,7 +69,7 @@ class RequestStarted(Stamped, frozen=True, gc=False, tag="llm_request_start", kw
     attempt: int
 
 
-class RequestErred(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_only=True):
+class LlmRequestErrorEvent(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_only=True):
     """A request failed. A retry may follow."""
 
     fault: Fault
@@ -77,7 +77,7 @@ class RequestErred(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_o
     elapsed_ms: int
 
 
-class RequestRetried(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw_only=True):
+class LlmRequestRetryEvent(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw_only=True):
     """A failed request will be sent again after a wait, or again without tools."""
 
     attempt: int
@@ -86,7 +86,7 @@ class RequestRetried(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw
     dropped: str | None = None
 
 
-class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
+class LlmRequestEndEvent(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
     """A reply was heard: as it came (`body`), and as it was read (`reply`)."""
 
     reply: Reply
@@ -100,13 +100,13 @@ class RequestEnded(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_onl
     streamed: bool = False
 
 
-class CallStarted(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
+class ToolCallStartEvent(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
     """A call is about to be answered. With a `problem` on it, it will not run."""
 
     call: ToolCall
 
 
-class CallEnded(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_only=True):
+class ToolCallEndEvent(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_only=True):
     """A call was answered."""
 
     result: ToolResult
@@ -117,14 +117,16 @@ class CallEnded(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_only=Tru
     error_codes: tuple[str, ...] = ()
 
 
-class EmptyFinalRetried(Stamped, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
+class FixEmptyFinalEvent(Stamped, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
     """The final answer was empty; it is asked for once more."""
 
     disable_tools: bool
     user_text_bytes: int
 
 
-class FinalForced(Stamped, frozen=True, gc=False, tag="forced_continuation", kw_only=True):
+class ForcedContinuationEvent(
+    Stamped, frozen=True, gc=False, tag="forced_continuation", kw_only=True
+):
     """An answer came too early; the next step of the ladder was taken. `text` was said."""
 
     rung: str
@@ -134,14 +136,14 @@ class FinalForced(Stamped, frozen=True, gc=False, tag="forced_continuation", kw_
     tools: tuple[str, ...] = ()
 
 
-class FinalObjected(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
+class FinalObjectedEvent(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
     """The application did not accept an answer. `text` was said to the model, if anything was."""
 
     reason: str
     text: str = ""
 
 
-class PolicyErred(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
+class PolicyErrorEvent(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
     """The application's tool policy raised."""
 
     stage: str
@@ -150,20 +152,20 @@ class PolicyErred(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=Tr
     name: str | None = None
 
 
-class ObserverErred(Stamped, frozen=True, gc=False, tag="observer_error", kw_only=True):
+class ObserverErrorEvent(Stamped, frozen=True, gc=False, tag="observer_error", kw_only=True):
     """An observer raised; it gets no further events of this run."""
 
     observer: str
     message: str
 
 
-class RunRefused(Stamped, frozen=True, gc=False, tag="run_refused", kw_only=True):
+class RequestRefusedEvent(Stamped, frozen=True, gc=False, tag="run_refused", kw_only=True):
     """The loop was told that a request failed for good, or that time ran out."""
 
     fault: Fault
 
 
-class RunEnded(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
+class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     """A run ended with an answer."""
 
     text: str
@@ -174,7 +176,7 @@ class RunEnded(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     false_finals: int = 0
 
 
-class RunStopped(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):
+class RunFailedEvent(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):
     """A run ended without a usable answer."""
 
     code: str
@@ -185,19 +187,19 @@ class RunStopped(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True)
 
 
 Event: TypeAlias = (
-    RunStarted
-    | RequestStarted
-    | RequestErred
-    | RequestRetried
-    | RequestEnded
-    | CallStarted
-    | CallEnded
-    | EmptyFinalRetried
-    | FinalForced
-    | FinalObjected
-    | PolicyErred
-    | ObserverErred
-    | RunRefused
-    | RunEnded
-    | RunStopped
+    RunStartEvent
+    | LlmRequestStartEvent
+    | LlmRequestErrorEvent
+    | LlmRequestRetryEvent
+    | LlmRequestEndEvent
+    | ToolCallStartEvent
+    | ToolCallEndEvent
+    | FixEmptyFinalEvent
+    | ForcedContinuationEvent
+    | FinalObjectedEvent
+    | PolicyErrorEvent
+    | ObserverErrorEvent
+    | RequestRefusedEvent
+    | FinalEvent
+    | RunFailedEvent
 )

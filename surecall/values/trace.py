@@ -7,22 +7,22 @@ from typing import Any
 import msgspec
 
 from surecall.values.events import (
-    CallEnded,
-    CallStarted,
-    EmptyFinalRetried,
     Event,
-    FinalForced,
-    FinalObjected,
-    ObserverErred,
-    PolicyErred,
-    RequestEnded,
-    RequestErred,
-    RequestRetried,
-    RequestStarted,
-    RunEnded,
-    RunRefused,
-    RunStarted,
-    RunStopped,
+    FinalEvent,
+    FinalObjectedEvent,
+    FixEmptyFinalEvent,
+    ForcedContinuationEvent,
+    LlmRequestEndEvent,
+    LlmRequestErrorEvent,
+    LlmRequestRetryEvent,
+    LlmRequestStartEvent,
+    ObserverErrorEvent,
+    PolicyErrorEvent,
+    RequestRefusedEvent,
+    RunFailedEvent,
+    RunStartEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
 )
 from surecall.values.types import (
     Reply,
@@ -41,8 +41,8 @@ class Turn(msgspec.Struct, frozen=True):
     """One turn at a glance: what was asked, what was said, what the calls came to."""
 
     turn: int
-    request: RequestStarted | None
-    response: RequestEnded | None
+    request: LlmRequestStartEvent | None
+    response: LlmRequestEndEvent | None
     tool_results: tuple[ToolResult, ...]
 
     @property
@@ -116,16 +116,16 @@ class Trace:
     @property
     def turns(self) -> tuple[Turn, ...]:
         """The trace, turn by turn."""
-        requests: dict[int, RequestStarted] = {}
-        responses: dict[int, RequestEnded] = {}
+        requests: dict[int, LlmRequestStartEvent] = {}
+        responses: dict[int, LlmRequestEndEvent] = {}
         results: dict[int, list[ToolResult]] = {}
         for event in self.events:
             match event:
-                case RequestStarted():
+                case LlmRequestStartEvent():
                     requests[event.turn] = event
-                case RequestEnded():
+                case LlmRequestEndEvent():
                     responses[event.turn] = event
-                case CallEnded():
+                case ToolCallEndEvent():
                     results.setdefault(event.turn, []).append(event.result)
                 case _:
                     pass
@@ -152,36 +152,36 @@ def safe_text(text: str) -> str:
 
 def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat case for each kind of event
     match event:
-        case RunStarted():
+        case RunStartEvent():
             return f"run {event.run_id[:8]} {event.model}, {_count(len(event.tools), 'tool')}"
-        case RequestStarted():
+        case LlmRequestStartEvent():
             tools = _count(event.tools_count, "tool") if event.tools_enabled else "no tools"
             return f"[{event.turn}] → {_count(event.messages_count, 'message')}, {tools}"
-        case RequestErred():
+        case LlmRequestErrorEvent():
             return f"[{event.turn}] ✗ {event.fault}"
-        case RequestRetried():
+        case LlmRequestRetryEvent():
             how = f"without {event.dropped}" if event.dropped else f"in {event.wait_s:.1f} s"
             return f"[{event.turn}] ↻ again {how}"
-        case RequestEnded():
+        case LlmRequestEndEvent():
             return f"[{event.turn}] ← {_said(event.reply)} ({event.elapsed_ms} ms)"
-        case CallStarted():
+        case ToolCallStartEvent():
             return ""
-        case CallEnded():
+        case ToolCallEndEvent():
             mark = "✓" if event.ok else "✗"
             return f"[{event.turn}]   {mark} {_short(event.result.name)} {_came_to(event.result)}"
-        case EmptyFinalRetried():
+        case FixEmptyFinalEvent():
             return f"[{event.turn}] ↻ empty answer, asking for it once more"
-        case FinalForced():
+        case ForcedContinuationEvent():
             return f"[{event.turn}] ↻ answered too early ({event.rung}): {event.message}"
-        case FinalObjected():
+        case FinalObjectedEvent():
             return f"[{event.turn}] ↻ answer not accepted: {_short(event.reason)}"
-        case PolicyErred() | ObserverErred():
+        case PolicyErrorEvent() | ObserverErrorEvent():
             return f"[{event.turn}] ! {event.message}"
-        case RunRefused():
+        case RequestRefusedEvent():
             return ""
-        case RunEnded():
+        case FinalEvent():
             return f"done: {event.stop_reason}, {event.usage.total_tokens} tokens"
-        case RunStopped():  # pragma: no branch  # a closed union: mypy knows that there is no other
+        case RunFailedEvent():  # pragma: no branch  # a closed union: mypy knows of no other
             return f"failed: {event.code}: {event.message}"
 
 

@@ -21,7 +21,7 @@ from surecall.core.streaming.display import TextWithdrawn
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.tools.registry import ToolRegistry
-from surecall.values.events import RunEnded
+from surecall.values.events import FinalEvent
 from surecall.values.types import (
     JSON,
     Assistant,
@@ -112,7 +112,7 @@ def test_an_answer_that_is_objected_to_leaves_the_screen() -> None:
 
     assert shown(events) == "Three."
     ended = events[-1]
-    assert isinstance(ended, RunEnded)
+    assert isinstance(ended, FinalEvent)
     assert ended.text == "Three."
 
 

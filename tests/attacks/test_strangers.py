@@ -30,7 +30,7 @@ from surecall import (
     tool,
 )
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, raw, says
-from surecall.values.events import CallStarted, Event, RequestEnded
+from surecall.values.events import Event, LlmRequestEndEvent, ToolCallStartEvent
 from surecall.values.types import ToolCall, ToolSpec
 
 ONCE = RetryPolicy(attempts=1)
@@ -58,9 +58,9 @@ SCRIPT = (calls("echo", word="secret"), says("ok"))
 
 def test_an_observer_cannot_change_what_a_tool_runs_with_or_what_was_said() -> None:
     def meddle(event: Event) -> None:
-        if isinstance(event, CallStarted):
+        if isinstance(event, ToolCallStartEvent):
             event.call.arguments["word"] = "***"
-        if isinstance(event, RequestEnded):
+        if isinstance(event, LlmRequestEndEvent):
             for call in event.reply.calls:
                 call.arguments["word"] = "###"
 

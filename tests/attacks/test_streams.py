@@ -13,7 +13,7 @@ from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.runtime.portal import PortalClosed
 from surecall.runtime.run_stream import LiveEvent
 from surecall.testing import Scripted, ScriptedModel, calls, calls_many, failure, says, streams
-from surecall.values.events import CallEnded, CallStarted, RunStopped
+from surecall.values.events import RunFailedEvent, ToolCallEndEvent, ToolCallStartEvent
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 from tests.support.watching import QUICK, runner_of, shown, watched
 
@@ -120,7 +120,7 @@ def test_a_call_that_has_ended_is_not_made_again_after_a_break(bound: int) -> No
         config = PARALLEL | {"max_concurrent_tools": bound}
         stream = runner_of(model, config=config, registry=[step]).stream("go")
         async for happened in stream:
-            if isinstance(happened, CallEnded):
+            if isinstance(happened, ToolCallEndEvent):
                 break
         assert [item.call_id for item in stream.run.results] == ["call_1"]
         await stream.aclose()
@@ -146,7 +146,7 @@ def test_a_tool_that_takes_its_cancellation_for_something_else_is_the_last_to_ru
         model = ScriptedModel(streams(calls_many(calls("slow", n=1), calls("slow", n=2))))
         async with runner_of(model, config={}, registry=[slow]).stream("go") as stream:
             async for happened in stream:
-                if isinstance(happened, CallStarted):
+                if isinstance(happened, ToolCallStartEvent):
                     await asyncio.sleep(0.01)
                     break
         assert [item.error_codes for item in stream.run.results] == [("INTERNAL_ERROR",)]
@@ -173,7 +173,7 @@ def test_leaving_twice_lets_a_tool_leave_in_good_order() -> None:
         model = ScriptedModel(streams(calls("slow")))
         async with runner_of(model, registry=[slow]).stream("go") as stream:
             async for happened in stream:
-                if isinstance(happened, CallStarted):
+                if isinstance(happened, ToolCallStartEvent):
                     await asyncio.sleep(0.01)
                     break
         await stream.aclose()
@@ -194,7 +194,7 @@ def test_closing_a_stream_does_not_swallow_the_callers_own_cancellation() -> Non
     async def close() -> None:
         stream = runner_of(ScriptedModel(streams(calls("slow"))), registry=[slow]).stream("go")
         watching = aiter(stream)
-        while not isinstance(await anext(watching), CallStarted):
+        while not isinstance(await anext(watching), ToolCallStartEvent):
             pass
         await asyncio.sleep(0.01)
         async with asyncio.timeout(0.05):
@@ -217,7 +217,7 @@ def test_a_failed_run_that_nobody_watched_to_its_end_is_no_noise() -> None:
     async def leave() -> None:
         stream = runner_of(ScriptedModel(failure(401))).stream("go")
         async for happened in stream:
-            if isinstance(happened, RunStopped):
+            if isinstance(happened, RunFailedEvent):
                 break
         await stream.aclose()
 
@@ -235,7 +235,7 @@ def test_a_policy_that_cancels_itself_is_an_error_of_the_policy() -> None:
     model = ScriptedModel(streams(calls("add", a=1, b=2)), streams(says("fine")))
     events = watched(model, tool_policy=Policy())
 
-    (ended,) = [happened for happened in events if isinstance(happened, CallEnded)]
+    (ended,) = [happened for happened in events if isinstance(happened, ToolCallEndEvent)]
     assert ended.error_codes == (ErrorCode.TOOL_POLICY_ERROR,)
 
 
@@ -256,9 +256,9 @@ def test_a_policy_and_a_tool_share_the_time_that_is_left() -> None:
     started = time.monotonic()
     events = watched(model, tool_policy=Policy(), registry=[slow], config={"run_deadline_s": 2.0})
 
-    assert isinstance(events[-1], RunStopped)
+    assert isinstance(events[-1], RunFailedEvent)
     assert events[-1].code == ErrorCode.DEADLINE_EXCEEDED
-    (ended,) = [happened for happened in events if isinstance(happened, CallEnded)]
+    (ended,) = [happened for happened in events if isinstance(happened, ToolCallEndEvent)]
     assert ended.elapsed_ms < 2_200
     assert time.monotonic() - started < 20
 
@@ -298,7 +298,7 @@ def test_a_call_that_also_stands_in_the_text_is_not_shown() -> None:
     events = watched(played(body, streams(says("3"))))
 
     assert shown(events) == "Well.3"
-    assert sum(isinstance(happened, CallEnded) for happened in events) == 1
+    assert sum(isinstance(happened, ToolCallEndEvent) for happened in events) == 1
 
 
 def test_a_name_in_two_pieces_is_announced_when_it_is_whole() -> None:

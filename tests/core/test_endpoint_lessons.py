@@ -21,7 +21,7 @@ from surecall import (
 from surecall.core.endpoint_lessons import applied, lesson_of
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.errors import ErrorCode
-from surecall.values.events import RequestRetried
+from surecall.values.events import LlmRequestRetryEvent
 from surecall.values.types import Plan, ToolSpec
 from tests.support.spec import proves
 
@@ -54,7 +54,7 @@ def test_a_refused_parallel_flag_is_left_out_at_once_and_from_then_on() -> None:
 
     assert (first.assistant_text, second.assistant_text) == ("1", "2")
     assert ["parallel_tool_calls" in request for request in model.requests] == [True, False, False]
-    assert [event.dropped for event in first.trace if isinstance(event, RequestRetried)] == [
+    assert [event.dropped for event in first.trace if isinstance(event, LlmRequestRetryEvent)] == [
         "parallel_tool_calls"
     ]
 

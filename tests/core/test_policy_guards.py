@@ -13,7 +13,7 @@ from surecall.settings.retry import RetryPolicy
 from surecall.testing import Item, ScriptedModel, calls, calls_many, hangs, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode
-from surecall.values.events import CallEnded, RunRefused
+from surecall.values.events import RequestRefusedEvent, ToolCallEndEvent
 from surecall.values.types import JSON
 from tests.support.spec import proves
 
@@ -241,7 +241,7 @@ def test_a_slow_run_is_stopped_at_its_deadline(script: tuple[Item, ...]) -> None
     assert limit.code is ErrorCode.DEADLINE_EXCEEDED
     assert time.monotonic() - started < 8
     assert counter.ran == []
-    (refused,) = [event for event in limit.result.trace if isinstance(event, RunRefused)]
+    (refused,) = [event for event in limit.result.trace if isinstance(event, RequestRefusedEvent)]
     assert refused.fault.code is ErrorCode.DEADLINE_EXCEEDED
 
 
@@ -265,7 +265,7 @@ def test_no_request_leaves_after_the_deadline() -> None:
 
 def test_a_tool_that_slept_well_within_its_time_is_fine() -> None:
     result = Counter().run(ScriptedModel(calls("slow", seconds=0.01), says("ok")))
-    (ended,) = [event for event in result.trace if isinstance(event, CallEnded)]
+    (ended,) = [event for event in result.trace if isinstance(event, ToolCallEndEvent)]
     assert ended.ok
     assert ended.elapsed_ms >= 10
 

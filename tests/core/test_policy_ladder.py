@@ -22,7 +22,12 @@ from surecall.core.state import OBJECTION, Ask, Call, Done, Fail, Run
 from surecall.settings.config import FINAL_ANSWER_REQUEST, REMIND, REQUIRE
 from surecall.settings.contract import Contract
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
-from surecall.values.events import EmptyFinalRetried, FinalForced, RunEnded, RunStopped
+from surecall.values.events import (
+    FinalEvent,
+    FixEmptyFinalEvent,
+    ForcedContinuationEvent,
+    RunFailedEvent,
+)
 from surecall.values.types import JSON, Reply, ToolCall, ToolResult, User
 from tests.core.test_offer import CODES, NAMES, SETTINGS, TOOLS, TURNS, begun, called, said, step
 
@@ -73,7 +78,7 @@ class Desk:
 
 
 def forced(result: RunResult) -> list[tuple[str, str, tuple[str, ...]]]:
-    events = [event for event in result.trace if isinstance(event, FinalForced)]
+    events = [event for event in result.trace if isinstance(event, ForcedContinuationEvent)]
     return [(event.rung, event.code, event.tools) for event in events]
 
 
@@ -94,7 +99,7 @@ def test_a_reminder_says_what_is_missing_and_the_run_goes_on() -> None:
         "Make the call now, and answer when it has succeeded."
     )
     assert result.false_finals == 1
-    assert isinstance(ended := result.trace[-1], RunEnded)
+    assert isinstance(ended := result.trace[-1], FinalEvent)
     assert ended.false_finals == 1
 
 
@@ -127,7 +132,7 @@ def test_the_ladder_ends_with_the_code_of_what_is_owed(
     assert result.stop_reason == code
     assert [step for step, *_ in forced(result)] == ["remind", "require"]
     assert len(model.requests) == 3 + len(script)
-    assert isinstance(stopped := result.trace[-1], RunStopped)
+    assert isinstance(stopped := result.trace[-1], RunFailedEvent)
     assert stopped.false_finals == result.false_finals == 3
 
 
@@ -198,7 +203,7 @@ def test_an_answer_without_tools_is_not_asked_for_while_something_is_owed() -> N
 
     assert result.stop_reason == ErrorCode.CONTRACT_UNMET
     assert len(model.requests) == 4
-    assert not [event for event in result.trace if isinstance(event, EmptyFinalRetried)]
+    assert not [event for event in result.trace if isinstance(event, FixEmptyFinalEvent)]
 
 
 def test_an_answer_with_tools_can_still_be_asked_for() -> None:
@@ -216,7 +221,7 @@ def test_an_empty_answer_after_all_is_done_is_still_asked_for_once() -> None:
 
     assert result.assistant_text == "There."
     assert last_words(model) == FINAL_ANSWER_REQUEST
-    assert [type(event) for event in result.trace].count(EmptyFinalRetried) == 1
+    assert [type(event) for event in result.trace].count(FixEmptyFinalEvent) == 1
 
 
 def test_the_limit_of_turns_holds_on_the_ladder_and_the_debt_is_the_reason() -> None:

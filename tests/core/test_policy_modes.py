@@ -14,7 +14,12 @@ from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, call
 from surecall.testing import failure as answers_with
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, ToolError
-from surecall.values.events import EmptyFinalRetried, RequestErred, RequestRetried, RunEnded
+from surecall.values.events import (
+    FinalEvent,
+    FixEmptyFinalEvent,
+    LlmRequestErrorEvent,
+    LlmRequestRetryEvent,
+)
 from surecall.values.types import JSON, Assistant
 from tests.support.spec import proves
 
@@ -77,7 +82,7 @@ def test_calls_that_come_although_tools_are_disabled_are_counted_and_ignored() -
     assert turn.ignored_tool_calls[0].id == "c9"
     assert turn.tool_results == ()
     ended = result.trace[-1]
-    assert isinstance(ended, RunEnded)
+    assert isinstance(ended, FinalEvent)
     assert not ended.any_tool_calls_seen
 
 
@@ -192,7 +197,7 @@ def test_relaxed_with_a_budget_asks_again_without_the_tools_that_were_refused() 
     assert {"tools", "tool_choice", "parallel_tool_calls"} <= first.keys()
     assert second.keys() == {"model", "messages"}
     assert second["messages"] == first["messages"]
-    (retried,) = [event for event in result.trace if isinstance(event, RequestRetried)]
+    (retried,) = [event for event in result.trace if isinstance(event, LlmRequestRetryEvent)]
     assert (retried.attempt, retried.wait_s, retried.tools_enabled) == (1, 0.0, False)
 
 
@@ -224,8 +229,8 @@ def test_refused_tools_without_a_budget_are_raised(settings: JSON, asked: int) -
         asyncio.run(runner(model, get, **settings).run("hi", on_event=seen))
     assert (failed.value.code, failed.value.status) == (ErrorCode.NO_TOOL_USE_ENDPOINT, 404)
     assert len(model.requests) == asked
-    assert sum(isinstance(event, RequestErred) for event in seen.events) == asked
-    assert seen.types[-3:] == ["RequestErred", "RunRefused", "RunStopped"]
+    assert sum(isinstance(event, LlmRequestErrorEvent) for event in seen.events) == asked
+    assert seen.types[-3:] == ["LlmRequestErrorEvent", "RequestRefusedEvent", "RunFailedEvent"]
 
 
 @proves("C68")
@@ -278,7 +283,7 @@ def test_an_empty_answer_after_tools_is_asked_for_once_more_without_tools() -> N
     assert last.keys() == {"model", "messages"}
     assert last["messages"][:-1] == before["messages"]
     assert last["messages"][-1] == {"role": "user", "content": FINAL_ANSWER_REQUEST}
-    (retried,) = [event for event in result.trace if isinstance(event, EmptyFinalRetried)]
+    (retried,) = [event for event in result.trace if isinstance(event, FixEmptyFinalEvent)]
     assert (retried.turn, retried.disable_tools) == (1, True)
     assert retried.user_text_bytes == len(FINAL_ANSWER_REQUEST)
 

@@ -15,7 +15,7 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ErrorCode
-from surecall.values.events import CallEnded
+from surecall.values.events import ToolCallEndEvent
 from surecall.values.types import ToolCall, ToolResult
 from tests.support.spec import proves
 
@@ -145,7 +145,7 @@ def test_result_transforms_also_shape_the_replacement() -> None:
 @pytest.mark.parametrize(("length", "replaced"), [(300_000, True), (3, False)])
 def test_the_event_of_a_replaced_output_says_so(length: int, *, replaced: bool) -> None:
     trace = run(lambda: "x" * length).trace
-    ended = [event for event in trace if isinstance(event, CallEnded)]
+    ended = [event for event in trace if isinstance(event, ToolCallEndEvent)]
     assert [event.output_replaced for event in ended] == [replaced]
 
 

@@ -29,7 +29,7 @@ from surecall.core.state import Ask, Call, Done
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract, Need
 from surecall.testing import ScriptedModel, calls, says, streams
-from surecall.values.events import FinalForced, FinalObjected, RunEnded
+from surecall.values.events import FinalEvent, FinalObjectedEvent, ForcedContinuationEvent
 from surecall.values.types import JSON, Message, Reply, ToolCall, ToolResult, User
 from surecall.wire.history import legal_history
 from surecall.wire.protocols import speaker
@@ -231,7 +231,7 @@ def test_whatever_comes_what_is_sent_is_legal_and_no_contract_is_passed_over(
         assert_legal(request)
     assert len(model.requests) <= 2 * 8, "turns, and what an endpoint's refusals teach"
     contract = result.run.config.contract
-    if isinstance(result.trace[-1], RunEnded) and contract is not None:
+    if isinstance(result.trace[-1], FinalEvent) and contract is not None:
         assert not contract.missing(result.run.done)
     assert replay(result.trace).run == result.run
 
@@ -369,5 +369,5 @@ def test_ladders_and_objections_do_occur(protocol: str) -> None:
 
     assert (result.assistant_text, result.stop_reason) == ("Done.", "final")
     kinds = [type(event) for event in result.trace]
-    assert (kinds.count(FinalForced), kinds.count(FinalObjected)) == (2, 1)
+    assert (kinds.count(ForcedContinuationEvent), kinds.count(FinalObjectedEvent)) == (2, 1)
     assert result.false_finals == 2

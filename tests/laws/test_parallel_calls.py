@@ -11,7 +11,7 @@ from surecall import replay, tool
 from surecall.core.loop import next_move
 from surecall.core.state import Done
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.values.events import CallStarted
+from surecall.values.events import ToolCallStartEvent
 from surecall.values.types import JSON
 from surecall.wire.history import legal_history
 from tests.runtime.test_session_parallel import SLEEP, numbered, runner_of
@@ -71,7 +71,7 @@ def test_order_and_history_are_right_whatever_the_calls_do(tasks: list[Task], bo
     sent = [message for message in model.requests[1]["messages"] if message["role"] == "tool"]
     assert [message["tool_call_id"] for message in sent] == numbered(result)
     assert replay(result.trace).run == result.run
-    started = sum(isinstance(event, CallStarted) for event in result.trace)
+    started = sum(isinstance(event, ToolCallStartEvent) for event in result.trace)
     assert started == len(tasks)
 
 
@@ -101,6 +101,6 @@ def test_a_parallel_turn_cancelled_at_any_moment_can_be_gone_on_with(
     before = {item.call_id for item in run.results}
     resumed = runner_of(asked, FREE, SERIAL, SLEEP, **config).resume_sync(run)
 
-    again = {event.call.id for event in resumed.trace if isinstance(event, CallStarted)}
+    again = {event.call.id for event in resumed.trace if isinstance(event, ToolCallStartEvent)}
     assert not before & again
     assert numbered(resumed) == [f"call_{number}" for number in range(1, len(tasks) + 1)]

@@ -32,7 +32,12 @@ from surecall.core.state import Ask, Call
 from surecall.parsing.names import is_legal
 from surecall.runtime.request import PromptRunner
 from surecall.testing import ScriptedModel, calls, says
-from surecall.values.events import CallEnded, RequestEnded, RunRefused, RunStarted
+from surecall.values.events import (
+    LlmRequestEndEvent,
+    RequestRefusedEvent,
+    RunStartEvent,
+    ToolCallEndEvent,
+)
 from surecall.values.types import User
 from tests.support.spec import proves
 from tests.support.strategies import CONFIGS, SCRIPTS
@@ -131,8 +136,8 @@ def test_a_run_can_be_written_down_after_any_move(
 ) -> None:
     result, _ = result_of(script, config)
     start = result.trace[0]
-    assert isinstance(start, RunStarted)
-    kinds = (RequestEnded, CallEnded, RunRefused)
+    assert isinstance(start, RunStartEvent)
+    kinds = (LlmRequestEndEvent, ToolCallEndEvent, RequestRefusedEvent)
     events = iter([event for event in result.trace if isinstance(event, kinds)])
     run = msgspec.structs.replace(result.run, messages=start.messages)
 
@@ -141,11 +146,13 @@ def test_a_run_can_be_written_down_after_any_move(
         due = len(move.calls) if isinstance(move, Call) else 1
         happened = [next(events) for _ in range(due)]
         match happened[0]:
-            case CallEnded():
-                run = ran(run, [item.result for item in happened if isinstance(item, CallEnded)])
-            case RequestEnded(reply=reply):
+            case ToolCallEndEvent():
+                run = ran(
+                    run, [item.result for item in happened if isinstance(item, ToolCallEndEvent)]
+                )
+            case LlmRequestEndEvent(reply=reply):
                 run = heard(run, reply)
-            case RunRefused(fault=fault):
+            case RequestRefusedEvent(fault=fault):
                 run = refused(run, fault)
     assert run == result.run
 
@@ -182,9 +189,9 @@ def at(trace: Trace, kind: type) -> int:
 @pytest.mark.parametrize(
     ("kind", "changes", "says_what"),
     [
-        (RequestEnded, {"request_hash": "0" * 64}, "the request differs"),
-        (RequestEnded, {"body": says("Something else.")}, "the answer reads as"),
-        (RunStarted, {"model": "another"}, "the request differs"),
+        (LlmRequestEndEvent, {"request_hash": "0" * 64}, "the request differs"),
+        (LlmRequestEndEvent, {"body": says("Something else.")}, "the answer reads as"),
+        (RunStartEvent, {"model": "another"}, "the request differs"),
     ],
 )
 def test_replay_names_the_first_divergence(
@@ -199,9 +206,9 @@ def test_replay_names_the_first_divergence(
 
 def test_replay_names_a_call_that_is_not_the_recorded_one() -> None:
     trace = recorded()
-    index = at(trace, CallEnded)
+    index = at(trace, ToolCallEndEvent)
     event = trace[index]
-    assert isinstance(event, CallEnded)
+    assert isinstance(event, ToolCallEndEvent)
     other = msgspec.structs.replace(event.result, call_id="another")
 
     with pytest.raises(ReplayDiverged, match="'call_1' is due, recorded is 'another'"):
@@ -234,10 +241,15 @@ def test_replay_of_a_recording_that_was_cut_says_where_it_ends(length: int) -> N
 
 def test_replay_notices_events_out_of_order() -> None:
     events = list(recorded().events)
-    first, second = at(Trace(tuple(events)), RequestEnded), at(Trace(tuple(events)), CallEnded)
+    first, second = (
+        at(Trace(tuple(events)), LlmRequestEndEvent),
+        at(Trace(tuple(events)), ToolCallEndEvent),
+    )
     events[first], events[second] = events[second], events[first]
 
-    with pytest.raises(ReplayDiverged, match="RequestEnded is due, recorded is CallEnded"):
+    with pytest.raises(
+        ReplayDiverged, match="LlmRequestEndEvent is due, recorded is ToolCallEndEvent"
+    ):
         replay(Trace(tuple(events)))
 
 

@@ -14,7 +14,7 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ErrorCode
-from surecall.values.events import PolicyErred
+from surecall.values.events import PolicyErrorEvent
 from surecall.values.types import ToolCall, ToolResult, ToolSpec
 from tests.support.spec import proves
 
@@ -85,8 +85,8 @@ def answer_of(result: RunResult) -> ToolResult:
     return answer
 
 
-def errors(result: RunResult) -> list[PolicyErred]:
-    return [event for event in result.trace if isinstance(event, PolicyErred)]
+def errors(result: RunResult) -> list[PolicyErrorEvent]:
+    return [event for event in result.trace if isinstance(event, PolicyErrorEvent)]
 
 
 def offered(model: ScriptedModel) -> list[str]:

@@ -26,7 +26,7 @@ from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.endpoint import Limits
 from surecall.settings.presets import resolve
 from surecall.tools.registry import tool
-from surecall.values.events import RequestEnded
+from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Answer
 from surecall.wire.assembler import TextDelta
 from surecall.wire.history import legal_history
@@ -164,7 +164,7 @@ def test_in_every_protocol_a_run_ends_with_a_result_and_a_legal_history(
 def test_guided_replies_are_all_calls_or_answers(server: LocalServer) -> None:
     client = Overheard(server)
     result = result_of(server, client, call_protocol="guided")
-    replies = [event.reply for event in result.trace if isinstance(event, RequestEnded)]
+    replies = [event.reply for event in result.trace if isinstance(event, LlmRequestEndEvent)]
 
     assert replies
     assert all(reply.calls or reply.text for reply in replies)

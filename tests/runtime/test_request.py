@@ -26,7 +26,12 @@ from surecall.testing import (
 )
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ConfigError, ErrorCode, ProviderError
-from surecall.values.events import Event, RequestErred, RequestRetried, RequestStarted
+from surecall.values.events import (
+    Event,
+    LlmRequestErrorEvent,
+    LlmRequestRetryEvent,
+    LlmRequestStartEvent,
+)
 from surecall.values.types import Answer, Plan, Secret, ToolSpec, Usage, User
 from tests.support.spec import proves
 
@@ -211,17 +216,17 @@ def test_the_policy_is_the_callers() -> None:
 def test_every_attempt_fault_and_wait_is_told() -> None:
     asked = Asked(ScriptedModel(BUSY, says("ok")), WITH_TOOLS)
     assert [type(event) for event in asked.recorder.events] == [
-        RequestStarted,
-        RequestErred,
-        RequestRetried,
-        RequestStarted,
+        LlmRequestStartEvent,
+        LlmRequestErrorEvent,
+        LlmRequestRetryEvent,
+        LlmRequestStartEvent,
     ]
-    first, second = asked.of(RequestStarted)
+    first, second = asked.of(LlmRequestStartEvent)
     assert (first.attempt, second.attempt, first.turn) == (1, 2, 4)
     assert first.request_hash == second.request_hash == asked.exchange.request_hash
     assert (first.tools_count, first.tools_enabled, first.messages_count) == (1, True, 1)
-    assert asked.of(RequestErred)[0].fault.message == "busy"
-    (retried,) = asked.of(RequestRetried)
+    assert asked.of(LlmRequestErrorEvent)[0].fault.message == "busy"
+    (retried,) = asked.of(LlmRequestRetryEvent)
     assert (retried.attempt, retried.wait_s, retried.tools_enabled) == (1, 0.5, True)
     assert asked.exchange.attempt == 2
 
@@ -247,7 +252,9 @@ def test_a_rate_limit_is_waited_out_and_the_tools_are_kept() -> None:
     assert result.assistant_text == "done"
     assert model.requests[0] == model.requests[1]
     assert model.requests[1]["tools"][0]["function"]["name"] == "look"
-    assert [event.wait_s for event in result.trace if isinstance(event, RequestRetried)] == [0.01]
+    assert [event.wait_s for event in result.trace if isinstance(event, LlmRequestRetryEvent)] == [
+        0.01
+    ]
 
 
 @proves("C115")
@@ -319,7 +326,7 @@ def test_what_a_model_says_is_left_alone_otherwise() -> None:
 
 
 def test_nothing_is_recorded_unless_asked_for() -> None:
-    assert silent(RequestStarted, 0, attempt=1) is None  # type: ignore[func-returns-value]  # that is the point
+    assert silent(LlmRequestStartEvent, 0, attempt=1) is None  # type: ignore[func-returns-value]  # that is the point
 
 
 def test_an_answer_that_is_not_json_is_quoted_in_short() -> None:

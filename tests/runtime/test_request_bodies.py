@@ -20,7 +20,7 @@ from surecall import (
     tool,
 )
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.values.events import RequestEnded
+from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Assistant, System, ToolSpec, User
 from surecall.wire.messages import RESERVED_OPTIONS
 from tests.support.spec import proves
@@ -284,7 +284,7 @@ def test_transforms_change_neither_the_history_nor_the_raw_body() -> None:
 
     result = ask(model, presets.default_tool_calling(config))
 
-    heard = next(event for event in result.trace if isinstance(event, RequestEnded))
+    heard = next(event for event in result.trace if isinstance(event, LlmRequestEndEvent))
     assert heard.body == bent
     assert "signature" in model.requests[1]["messages"][1]["tool_calls"][0]
     assert result.run.said[0].extra == {}

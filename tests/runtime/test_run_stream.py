@@ -23,7 +23,7 @@ from surecall.testing import (
     says,
 )
 from surecall.values.events import (
-    RunStopped,
+    RunFailedEvent,
 )
 from surecall.values.types import ToolResult
 from surecall.wire.assembler import TextDelta
@@ -36,7 +36,7 @@ def test_a_failed_run_raises_after_its_last_event() -> None:
 
     with pytest.raises(RunFailed):
         deque(map(seen.append, stream), maxlen=0)
-    assert isinstance(seen[-1], RunStopped)
+    assert isinstance(seen[-1], RunFailedEvent)
     with pytest.raises(RunFailed):
         _ = stream.result
 
@@ -154,6 +154,6 @@ def test_a_server_that_stays_silent_in_mid_stream_runs_into_the_deadline() -> No
     config = ToolCallingConfig(run_deadline_s=0.2)
     events = watched(client, config=config)
 
-    assert isinstance(events[-1], RunStopped)
+    assert isinstance(events[-1], RunFailedEvent)
     assert events[-1].code == ErrorCode.DEADLINE_EXCEEDED
     assert client.open == 0

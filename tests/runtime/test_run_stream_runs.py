@@ -33,13 +33,13 @@ from surecall.testing import (
     streams,
 )
 from surecall.values.events import (
-    CallEnded,
-    CallStarted,
-    RequestRetried,
-    RunEnded,
-    RunStarted,
-    RunStopped,
+    FinalEvent,
+    LlmRequestRetryEvent,
+    RunFailedEvent,
+    RunStartEvent,
     Stamped,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
 )
 from surecall.values.trace import Trace
 from surecall.values.types import ToolResult, User
@@ -57,7 +57,7 @@ def test_text_is_shown_as_it_comes_and_the_result_is_that_of_a_plain_run() -> No
     plain = runner_of(ScriptedModel(*replies)).run_sync("1 + 2?")
 
     assert shown(events) == plain.assistant_text
-    assert isinstance(events[-1], RunEnded)
+    assert isinstance(events[-1], FinalEvent)
     assert [request["stream"] for request in provider.requests] == [True, True]
     assert events[-1].usage.total_tokens == 4
 
@@ -72,9 +72,13 @@ def test_events_come_in_the_order_in_which_things_happen() -> None:
     events = watched(ScriptedModel(*script(calls("add", a=1, b=2), says("3"))))
     order = [type(event).__name__ for event in events]
 
-    assert order.index("CallAnnounced") < order.index("CallStarted") < order.index("CallEnded")
-    assert order.index("CallEnded") < order.index("TextDelta") < order.index("RunEnded")
-    assert isinstance(events[0], RunStarted)
+    assert (
+        order.index("CallAnnounced")
+        < order.index("ToolCallStartEvent")
+        < order.index("ToolCallEndEvent")
+    )
+    assert order.index("ToolCallEndEvent") < order.index("TextDelta") < order.index("FinalEvent")
+    assert isinstance(events[0], RunStartEvent)
 
 
 @proves("C112")
@@ -138,7 +142,7 @@ def test_a_call_written_as_text_is_never_shown() -> None:
     assert shown(events) == "Let me see.3"
     assert not any(isinstance(event, TextWithdrawn) for event in events)
     assert CallAnnounced(0, "add") in events
-    assert any(isinstance(event, CallEnded) and event.ok for event in events)
+    assert any(isinstance(event, ToolCallEndEvent) and event.ok for event in events)
 
 
 def test_thoughts_inside_the_text_are_shown_as_thoughts() -> None:
@@ -168,8 +172,8 @@ def test_text_of_a_stream_that_broke_is_withdrawn_and_nothing_runs_from_it() -> 
 
     assert shown(events) == "3"
     assert sum(isinstance(event, TextWithdrawn) for event in events) == 1
-    assert sum(isinstance(event, RequestRetried) for event in events) == 2
-    assert not any(isinstance(event, CallStarted) for event in events)
+    assert sum(isinstance(event, LlmRequestRetryEvent) for event in events) == 2
+    assert not any(isinstance(event, ToolCallStartEvent) for event in events)
 
 
 def test_a_stream_that_ends_without_its_last_event_is_asked_for_again() -> None:
@@ -186,7 +190,7 @@ def test_a_broken_stream_that_stays_broken_fails_the_run_and_takes_its_text_back
     events = watched(ScriptedModel(broken, broken, broken))
 
     assert shown(events) == ""
-    assert isinstance(events[-1], RunStopped)
+    assert isinstance(events[-1], RunFailedEvent)
     assert events[-1].code == ErrorCode.CONNECTION_ERROR
 
 
@@ -291,7 +295,7 @@ def test_a_key_that_a_stream_echoes_does_not_reach_the_trace() -> None:
     with ScriptedProvider(*script(says(f"Your key is {key}."))) as provider:
         events = watched(OpenAICompatible(provider.url, key), registry=[])
 
-    ended = next(event for event in events if isinstance(event, RunEnded))
+    ended = next(event for event in events if isinstance(event, FinalEvent))
     assert key not in ended.text
 
 

@@ -15,7 +15,12 @@ from surecall.settings.retry import RetryPolicy
 from surecall.testing import RecordingObserver, ScriptedModel, calls, calls_many, failure, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, ProviderError
-from surecall.values.events import CallEnded, ObserverErred, RequestEnded, RunStarted
+from surecall.values.events import (
+    LlmRequestEndEvent,
+    ObserverErrorEvent,
+    RunStartEvent,
+    ToolCallEndEvent,
+)
 from surecall.values.types import JSON, Assistant, System, ToolResult, Usage, User
 from tests.support.spec import proves
 
@@ -148,11 +153,11 @@ def test_every_observer_sees_every_event_of_the_run() -> None:
     result = asyncio.run(runner.run("hi", on_event=of_run))
     assert of_runner.events == of_run.events == list(result.trace)
     assert of_run.types == [
-        "RunStarted",
-        *("RequestStarted", "RequestEnded", "CallStarted", "CallEnded"),
-        *("RequestStarted", "RequestEnded", "RunEnded"),
+        "RunStartEvent",
+        *("LlmRequestStartEvent", "LlmRequestEndEvent", "ToolCallStartEvent", "ToolCallEndEvent"),
+        *("LlmRequestStartEvent", "LlmRequestEndEvent", "FinalEvent"),
     ]
-    (ended,) = [event for event in result.trace if isinstance(event, CallEnded)]
+    (ended,) = [event for event in result.trace if isinstance(event, ToolCallEndEvent)]
     assert ended.ok
     assert isinstance(ended.elapsed_ms, int)
     assert ended.output_bytes == len(ended.result.content)
@@ -169,9 +174,9 @@ def test_an_observer_that_raises_does_not_affect_the_run(caplog: pytest.LogCaptu
     with caplog.at_level(logging.WARNING, "surecall"):
         result = asyncio.run(runner.run("hi"))
     assert result.assistant_text == "3"
-    assert good.types.count("ObserverErred") == 1
-    (erred,) = [event for event in result.trace if isinstance(event, ObserverErred)]
-    assert "RunStarted" in erred.message
+    assert good.types.count("ObserverErrorEvent") == 1
+    (erred,) = [event for event in result.trace if isinstance(event, ObserverErrorEvent)]
+    assert "RunStartEvent" in erred.message
     assert "broken" in caplog.text
 
 
@@ -355,7 +360,7 @@ def test_a_result_says_what_was_repaired() -> None:
     config = ToolCallingConfig()
     runner = Shop().runner(ScriptedModel(single, says("3")), config=config)
     result = asyncio.run(runner.run("hi"))
-    heard = [event.reply.fired for event in result.trace if isinstance(event, RequestEnded)]
+    heard = [event.reply.fired for event in result.trace if isinstance(event, LlmRequestEndEvent)]
     assert result.fired == heard[0]
     assert len(result.fired) == 1
 
@@ -364,7 +369,7 @@ def test_a_trace_begins_with_all_that_is_needed_to_begin_again() -> None:
     runner = Shop().runner(ScriptedModel(says("3")), system="be brief")
     result = asyncio.run(runner.run("hi", history=[HI]))
     started = result.trace[0]
-    assert isinstance(started, RunStarted)
+    assert isinstance(started, RunStartEvent)
     assert (started.model, started.system) == ("m", System("be brief"))
     assert (started.messages, started.start) == ((User("hi"), User("hi")), 1)
     assert [spec.name for spec in started.tools] == ["add", "look"]

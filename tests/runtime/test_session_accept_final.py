@@ -25,7 +25,7 @@ from surecall.runtime.session import AcceptFinal
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract
 from surecall.testing import Item, ScriptedModel, calls, failure, says
-from surecall.values.events import FinalForced, FinalObjected, RunRefused
+from surecall.values.events import FinalObjectedEvent, ForcedContinuationEvent, RequestRefusedEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON
 
@@ -72,7 +72,7 @@ def fails(hook: AcceptFinal | Any, *script: Item, **settings: Any) -> RunFailed:
 
 
 def objections(trace: Trace) -> list[str]:
-    return [event.reason for event in trace if isinstance(event, FinalObjected)]
+    return [event.reason for event in trace if isinstance(event, FinalObjectedEvent)]
 
 
 @pytest.mark.parametrize("hook", [wants("three"), objects_later])
@@ -156,7 +156,9 @@ def test_what_is_owed_comes_before_the_hook() -> None:
     result, _ = ran(note, *script, contract=Contract(all_of=("get",)))
 
     assert asked == ["late"]
-    assert [event.rung for event in result.trace if isinstance(event, FinalForced)] == ["remind"]
+    assert [event.rung for event in result.trace if isinstance(event, ForcedContinuationEvent)] == [
+        "remind"
+    ]
     assert result.false_finals == 1
 
 
@@ -183,7 +185,7 @@ def test_a_hook_that_raises_fails_the_run_and_no_work_is_lost(hook: AcceptFinal)
     assert "accept_final raised LookupError: no such order" in str(failed)
     assert failed.result.assistant_text == "3"
     assert [item.ok for item in failed.result.run.results] == [True]
-    assert isinstance(failed.result.trace[-2], RunRefused)
+    assert isinstance(failed.result.trace[-2], RequestRefusedEvent)
 
 
 @pytest.mark.parametrize("returned", [True, False, "", "  ", 3, ["no"], b"no"])
@@ -221,7 +223,7 @@ async def _run(runner: ToolLoopRunner) -> RunResult:
 async def _stream(runner: ToolLoopRunner) -> RunResult:
     stream = runner.stream("1 + 2?")
     seen = [event async for event in stream]
-    assert any(isinstance(event, FinalObjected) for event in seen)
+    assert any(isinstance(event, FinalObjectedEvent) for event in seen)
     return stream.result
 
 
@@ -231,7 +233,7 @@ async def _run_sync(runner: ToolLoopRunner) -> RunResult:
 
 async def _stream_sync(runner: ToolLoopRunner) -> RunResult:
     stream = runner.stream_sync("1 + 2?")
-    assert any(isinstance(event, FinalObjected) for event in stream)
+    assert any(isinstance(event, FinalObjectedEvent) for event in stream)
     return stream.result
 
 
@@ -275,7 +277,7 @@ def test_a_hook_that_raised_is_not_passed_over_by_resuming() -> None:
 def test_a_recording_that_ends_with_an_objection_goes_on_from_there() -> None:
     result, _ = ran(wants("three"), says("3"), says("three"))
     kinds = [type(event) for event in result.trace]
-    cut = Trace(result.trace.events[: kinds.index(FinalObjected) + 1])
+    cut = Trace(result.trace.events[: kinds.index(FinalObjectedEvent) + 1])
     runner = runner_of(ScriptedModel(says("It is three.")), wants("three"))
 
     assert runner.resume_sync(run_of(cut)).assistant_text == "It is three."

@@ -20,7 +20,7 @@ from surecall import (
 from surecall.core.loop import next_move
 from surecall.core.state import Call
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.values.events import CallEnded
+from surecall.values.events import ToolCallEndEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, ToolCall
 
@@ -248,7 +248,7 @@ def test_a_parallel_run_is_replayed_whatever_was_first() -> None:
         return number
 
     result = runner_of(ScriptedModel(many("work", 3), says("Done.")), work).run_sync("Go.")
-    ended = [event.result.call_id for event in result.trace if isinstance(event, CallEnded)]
+    ended = [event.result.call_id for event in result.trace if isinstance(event, ToolCallEndEvent)]
 
     assert ended == ["call_3", "call_2", "call_1"]
     assert numbered(result) == ["call_1", "call_2", "call_3"]
@@ -267,7 +267,7 @@ def test_calls_that_were_answered_before_a_crash_do_not_run_again() -> None:
 
     result = runner_of(ScriptedModel(many("work", 2), says("Done.")), work).run_sync("Go.")
     events = list(result.trace)
-    first = next(at for at, event in enumerate(events) if isinstance(event, CallEnded))
+    first = next(at for at, event in enumerate(events) if isinstance(event, ToolCallEndEvent))
     crashed = run_of(Trace(tuple(events[: first + 1])))
     ran.clear()
     resumed = runner_of(ScriptedModel(says("Done.")), work).resume_sync(crashed)

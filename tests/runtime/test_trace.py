@@ -24,7 +24,13 @@ from surecall.settings.retry import RetryPolicy
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, failure, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ConfigError
-from surecall.values.events import SCHEMA_VERSION, Event, ObserverErred, PolicyErred, RunStarted
+from surecall.values.events import (
+    SCHEMA_VERSION,
+    Event,
+    ObserverErrorEvent,
+    PolicyErrorEvent,
+    RunStartEvent,
+)
 from surecall.values.trace import Trace
 from surecall.values.types import Assistant, User
 from tests.support.spec import proves
@@ -157,14 +163,14 @@ def test_half_characters_do_not_keep_a_trace_from_being_written(tmp_path: Path) 
     path = tmp_path / "run.jsonl"
     ran(says("hi"), user_text="\ud800", observers=[JsonlSink(path)])
     start = load_trace(path)[0]
-    assert isinstance(start, RunStarted)
+    assert isinstance(start, RunStartEvent)
     assert start.messages == (User("\ufffd"),)
 
 
 def test_a_disk_that_is_full_or_gone_does_not_affect_the_run(tmp_path: Path) -> None:
     result = ran(says("hi"), observers=[JsonlSink(tmp_path / "no" / "such" / "folder")])
     assert result.assistant_text == "hi"
-    assert [type(event) for event in result.trace].count(ObserverErred) == 1
+    assert [type(event) for event in result.trace].count(ObserverErrorEvent) == 1
 
 
 def test_observers_that_raise_at_once_are_all_let_go(caplog: pytest.LogCaptureFixture) -> None:
@@ -180,7 +186,7 @@ def test_observers_that_raise_at_once_are_all_let_go(caplog: pytest.LogCaptureFi
         result = ran(says("hi"), observers=[first, Second(), first, good])
     assert result.assistant_text == "hi"
     assert good.events == list(result.trace)
-    assert good.types[:4] == ["RunStarted"] + ["ObserverErred"] * 3
+    assert good.types[:4] == ["RunStartEvent"] + ["ObserverErrorEvent"] * 3
     assert len(caplog.records) == 3
     assert "\x1b" not in caplog.text
     assert all(len(event.message) <= 200 for event in good.events[1:4])
@@ -199,7 +205,7 @@ def test_events_carry_the_run_and_only_allowed_context_shortened() -> None:
     allowed = allowed_context(context, ["tenant", "number", "odd", "missing"])
     assert allowed == {"tenant": "é" * 100, "number": "7", "odd": "?"}
     recorder = Recorder("run", (), allowed)
-    recorder.emit(PolicyErred, 3, stage="call", message="m")
+    recorder.emit(PolicyErrorEvent, 3, stage="call", message="m")
     (event,) = recorder.trace
     assert (event.run_id, event.turn, event.context) == ("run", 3, allowed)
     assert abs(event.at - time.time()) < 60

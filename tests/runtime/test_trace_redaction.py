@@ -19,7 +19,7 @@ from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import Item, ScriptedModel, calls, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode, Fault
-from surecall.values.events import PolicyErred
+from surecall.values.events import PolicyErrorEvent
 from surecall.values.trace import Trace
 from surecall.values.types import Secret
 from tests.support.spec import proves
@@ -172,7 +172,7 @@ def test_no_key_reaches_a_file_whatever_stands_around_it(
     text = before + key + after
     nested = json.dumps({"arguments": json.dumps({key: text})})
     body = {key: [text, nested], "numbers": [1, 2.5, None, True]}
-    event = PolicyErred(run_id="r", turn=0, at=0.0, stage=nested, message=text, context=body)  # type: ignore[arg-type]  # any JSON at all
+    event = PolicyErrorEvent(run_id="r", turn=0, at=0.0, stage=nested, message=text, context=body)  # type: ignore[arg-type]  # any JSON at all
     path = tmp_path / "run.jsonl"
     save_trace(Trace((event,)), path, key)
     plain = msgspec.json.decode(path.read_bytes())

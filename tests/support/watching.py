@@ -8,7 +8,7 @@ from surecall.core.streaming.display import TextWithdrawn
 from surecall.runtime.run_stream import LiveEvent
 from surecall.runtime.transport import Client
 from surecall.testing import Item, streams
-from surecall.values.events import RunStopped
+from surecall.values.events import RunFailedEvent
 from surecall.wire.assembler import TextDelta
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
@@ -35,7 +35,7 @@ def watched(client: Client, **settings: Any) -> list[LiveEvent]:
             async for event in runner_of(client, **settings).stream("1 + 2?"):
                 events.append(event)  # noqa: PERF401  # kept when the run fails
         except RunFailed:
-            assert isinstance(events[-1], RunStopped)
+            assert isinstance(events[-1], RunFailedEvent)
         return events
 
     return asyncio.run(watch())

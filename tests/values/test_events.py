@@ -23,22 +23,22 @@ from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, sa
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.values.events import (
-    CallEnded,
-    CallStarted,
-    EmptyFinalRetried,
     Event,
-    FinalForced,
-    FinalObjected,
-    ObserverErred,
-    PolicyErred,
-    RequestEnded,
-    RequestErred,
-    RequestRetried,
-    RequestStarted,
-    RunEnded,
-    RunRefused,
-    RunStarted,
-    RunStopped,
+    FinalEvent,
+    FinalObjectedEvent,
+    FixEmptyFinalEvent,
+    ForcedContinuationEvent,
+    LlmRequestEndEvent,
+    LlmRequestErrorEvent,
+    LlmRequestRetryEvent,
+    LlmRequestStartEvent,
+    ObserverErrorEvent,
+    PolicyErrorEvent,
+    RequestRefusedEvent,
+    RunFailedEvent,
+    RunStartEvent,
+    ToolCallEndEvent,
+    ToolCallStartEvent,
 )
 from surecall.values.trace import Trace, render_event, safe_text
 from surecall.values.types import JSON, Assistant, Reply, ToolCall, ToolResult, Usage, User
@@ -93,11 +93,11 @@ def requests(text: str) -> list[Event]:
     call = ToolCall(text, text * 99, {"a": text.replace("\ud800", ""), "b": "x" * 500})
     ended = {"body": text, "response_bytes": 1, "elapsed_ms": 5, "request_hash": "h", "attempt": 1}
     return [
-        stamped(RequestStarted, **started, request_hash="h", attempt=1),
-        stamped(RequestErred, fault=fault(text), attempt=1, elapsed_ms=5),
-        stamped(RequestRetried, attempt=1, wait_s=0.25, tools_enabled=True),
-        stamped(RequestEnded, **ended, reply=Reply(text * 9)),
-        stamped(RequestEnded, **ended, reply=Reply("", (call,), fired=(text,))),
+        stamped(LlmRequestStartEvent, **started, request_hash="h", attempt=1),
+        stamped(LlmRequestErrorEvent, fault=fault(text), attempt=1, elapsed_ms=5),
+        stamped(LlmRequestRetryEvent, attempt=1, wait_s=0.25, tools_enabled=True),
+        stamped(LlmRequestEndEvent, **ended, reply=Reply(text * 9)),
+        stamped(LlmRequestEndEvent, **ended, reply=Reply("", (call,), fired=(text,))),
     ]
 
 
@@ -119,18 +119,20 @@ def every_event(text: str) -> list[Event]:
     }
     seen = {"any_tool_calls_seen": True, "any_tool_success_seen": False}
     return [
-        stamped(RunStarted, **run, model=text, messages=(User(text),)),
+        stamped(RunStartEvent, **run, model=text, messages=(User(text),)),
         *requests(text),
-        stamped(CallStarted, call=ToolCall(text, text)),
-        stamped(CallEnded, **sizes, result=result, ok=False),
-        stamped(EmptyFinalRetried, disable_tools=True, user_text_bytes=1),
-        stamped(FinalForced, rung="remind", code="CONTRACT_UNMET", message=text, text=text),
-        stamped(FinalObjected, reason=text),
-        stamped(PolicyErred, stage="call", message=text),
-        stamped(ObserverErred, observer=text, message=text),
-        stamped(RunRefused, fault=fault(text)),
-        stamped(RunEnded, **seen, text=text, stop_reason=text, usage=USAGE),
-        stamped(RunStopped, code="TOOL_ERROR", message=text, usage=USAGE),
+        stamped(ToolCallStartEvent, call=ToolCall(text, text)),
+        stamped(ToolCallEndEvent, **sizes, result=result, ok=False),
+        stamped(FixEmptyFinalEvent, disable_tools=True, user_text_bytes=1),
+        stamped(
+            ForcedContinuationEvent, rung="remind", code="CONTRACT_UNMET", message=text, text=text
+        ),
+        stamped(FinalObjectedEvent, reason=text),
+        stamped(PolicyErrorEvent, stage="call", message=text),
+        stamped(ObserverErrorEvent, observer=text, message=text),
+        stamped(RequestRefusedEvent, fault=fault(text)),
+        stamped(FinalEvent, **seen, text=text, stop_reason=text, usage=USAGE),
+        stamped(RunFailedEvent, code="TOOL_ERROR", message=text, usage=USAGE),
     ]
 
 
@@ -312,7 +314,7 @@ def test_the_newest_words_are_the_best_there_is(messages: Any, text: str) -> Non
 @pytest.mark.parametrize("content", ["It is warm.", "{", '{"ok": "maybe"}', "[1]"])
 def test_the_result_of_a_foreign_history_is_printed_as_it_is(content: str) -> None:
     result = ToolResult("c", "look", ok=True, content=content)
-    event = CallEnded(
+    event = ToolCallEndEvent(
         run_id="r",
         turn=0,
         at=0.0,
@@ -323,3 +325,12 @@ def test_the_result_of_a_foreign_history_is_printed_as_it_is(content: str) -> No
         output_replaced=False,
     )
     assert render_event(event) == f"[0]   ✓ look {content}"
+
+
+def test_an_event_is_named_after_its_tag() -> None:
+    names = {kind.__struct_config__.tag: kind.__name__ for kind in get_args(Event)}
+    # Its tag is kept for traces that exist; what was refused is a request.
+    assert names.pop("run_refused") == "RequestRefusedEvent"
+
+    for tag, name in names.items():
+        assert name == "".join(word.capitalize() for word in str(tag).split("_")) + "Event"

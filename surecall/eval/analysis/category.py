@@ -16,7 +16,7 @@ import msgspec
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.eval.storage.trial import Score, Status
 from surecall.values.errors import ErrorCode, Fault, ProviderError
-from surecall.values.events import RequestEnded, RequestErred, RequestStarted
+from surecall.values.events import LlmRequestEndEvent, LlmRequestErrorEvent, LlmRequestStartEvent
 from surecall.values.trace import Trace
 from surecall.values.types import ToolResult
 
@@ -134,7 +134,7 @@ def _of_model(result: RunResult, category: str, reason: str) -> Verdict:
 
 
 def _last_finish(trace: Trace) -> str | None:
-    heard = (event for event in reversed(trace.events) if isinstance(event, RequestEnded))
+    heard = (event for event in reversed(trace.events) if isinstance(event, LlmRequestEndEvent))
     last = next(heard, None)
     return last.reply.finish_reason if last else None
 
@@ -148,6 +148,6 @@ def _category(fault: Fault) -> str:
 
 def _was_waiting(trace: Trace) -> bool:
     """Whether time ran out on the endpoint: a request was under way, or had failed before."""
-    kinds = (RequestStarted, RequestEnded, RequestErred)
+    kinds = (LlmRequestStartEvent, LlmRequestEndEvent, LlmRequestErrorEvent)
     last = next((event for event in reversed(trace.events) if isinstance(event, kinds)), None)
-    return isinstance(last, RequestStarted | RequestErred)
+    return isinstance(last, LlmRequestStartEvent | LlmRequestErrorEvent)

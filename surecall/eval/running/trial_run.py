@@ -31,7 +31,12 @@ from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolU
 from surecall.settings.presets import Strategy, resolve
 from surecall.settings.retry import RetryPolicy
 from surecall.values.errors import ConfigError
-from surecall.values.events import RequestEnded, RequestRetried, RunEnded, RunStopped
+from surecall.values.events import (
+    FinalEvent,
+    LlmRequestEndEvent,
+    LlmRequestRetryEvent,
+    RunFailedEvent,
+)
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Usage
 
@@ -213,13 +218,13 @@ def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: floa
         assistant_text=shortened(last.text, _MAX_TEXT),
         draft=_brief(last.draft),
         fired=tuple(name for trace in traces for name in _fired(trace)),
-        retries=sum(isinstance(event, RequestRetried) for trace in traces for event in trace),
+        retries=sum(isinstance(event, LlmRequestRetryEvent) for trace in traces for event in trace),
         false_finals=sum(map(_false_finals, traces)),
     )
 
 
-def _replies(trace: Trace) -> Iterable[RequestEnded]:
-    return (event for event in trace if isinstance(event, RequestEnded))
+def _replies(trace: Trace) -> Iterable[LlmRequestEndEvent]:
+    return (event for event in trace if isinstance(event, LlmRequestEndEvent))
 
 
 def served_in(trace: Trace) -> tuple[Served, ...]:
@@ -250,7 +255,7 @@ def _build(body: Any) -> str:
 
 
 def _false_finals(trace: Trace) -> int:
-    ends = (event for event in trace if isinstance(event, RunEnded | RunStopped))
+    ends = (event for event in trace if isinstance(event, FinalEvent | RunFailedEvent))
     return sum(event.false_finals for event in ends)
 
 

@@ -19,7 +19,7 @@ from surecall.eval.analysis.category import (
 )
 from surecall.eval.storage.trial import Score
 from surecall.testing import ScriptedModel, calls, failure, says
-from surecall.values.events import Event, RequestEnded, RequestStarted
+from surecall.values.events import Event, LlmRequestEndEvent, LlmRequestStartEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON
 from surecall.wire.response import fault_of
@@ -206,10 +206,10 @@ def late(*events: type[Event]) -> Verdict:
 
 
 def test_a_deadline_is_blamed_on_whoever_was_being_waited_for() -> None:
-    assert late(RequestStarted).status == "infra"
-    assert late(RequestStarted, RequestEnded).status == "failed"
+    assert late(LlmRequestStartEvent).status == "infra"
+    assert late(LlmRequestStartEvent, LlmRequestEndEvent).status == "failed"
     assert late().status == "failed"
-    assert late(RequestStarted).category == "DEADLINE_EXCEEDED"
+    assert late(LlmRequestStartEvent).category == "DEADLINE_EXCEEDED"
 
 
 def test_a_category_is_plain_text() -> None:
@@ -217,7 +217,7 @@ def test_a_category_is_plain_text() -> None:
         failed(failure(401)),
         failed(says("no")),
         answered(says("no")),
-        late(RequestStarted),
+        late(LlmRequestStartEvent),
     )
     assert {type(verdict.category) for verdict in verdicts} == {str}
 

@@ -21,7 +21,7 @@ from surecall.eval.storage.trial import Key, Trial
 from surecall.runtime.trace import dump_trace
 from surecall.settings.retry import RetryPolicy
 from surecall.values.errors import ConfigError
-from surecall.values.events import PolicyErred
+from surecall.values.events import PolicyErrorEvent
 from surecall.values.trace import Trace
 from surecall.values.types import Answer
 from tests.support.eval_fakes import CLAUDE, GROK, Memory, NoClient, Trials, a_trial, planned, run
@@ -228,7 +228,7 @@ def test_simulated_models_are_asked_again_without_delay() -> None:
 
 
 def test_a_trace_is_recorded_line_by_line() -> None:
-    event = PolicyErred(run_id="r", turn=0, at=1.0, stage="visible", message="a\nb")
+    event = PolicyErrorEvent(run_id="r", turn=0, at=1.0, stage="visible", message="a\nb")
     store = Memory()
 
     async def trials(key: Key, *_: object) -> tuple[Trial, Trace]:

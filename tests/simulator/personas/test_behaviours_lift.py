@@ -18,7 +18,13 @@ from surecall.simulator.personas.behaviours import MANNERS, REFUSAL
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.persona import Persona, say
 from surecall.simulator.server import Simulator
-from surecall.values.events import CallEnded, FinalForced, RequestEnded, RunEnded, RunStopped
+from surecall.values.events import (
+    FinalEvent,
+    ForcedContinuationEvent,
+    LlmRequestEndEvent,
+    RunFailedEvent,
+    ToolCallEndEvent,
+)
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Usage
 from surecall.wire.assembler import TextDelta
@@ -75,11 +81,11 @@ def play(
 
 
 def rungs(trace: Trace) -> list[str]:
-    return [event.rung for event in trace if isinstance(event, FinalForced)]
+    return [event.rung for event in trace if isinstance(event, ForcedContinuationEvent)]
 
 
 def early(trace: Trace) -> int:
-    (end,) = (event for event in trace if isinstance(event, RunEnded | RunStopped))
+    (end,) = (event for event in trace if isinstance(event, FinalEvent | RunFailedEvent))
     return end.false_finals
 
 
@@ -287,12 +293,12 @@ def test_a_clean_model_pays_nothing_for_the_ladder_and_no_request_for_a_contract
 
 def course(trace: Trace) -> tuple[list[Any], str, int]:
     """Return the calls with their arguments and results, the last word, and the turns."""
-    heard = [event for event in trace if isinstance(event, RequestEnded)]
+    heard = [event for event in trace if isinstance(event, LlmRequestEndEvent)]
     calls = [(call.name, call.arguments) for event in heard for call in event.reply.calls]
     results = [
         (event.result.name, event.result.ok, event.result.content)
         for event in trace
-        if isinstance(event, CallEnded)
+        if isinstance(event, ToolCallEndEvent)
     ]
     return [*zip(calls, results, strict=True)], heard[-1].reply.text, len(heard)
 

@@ -25,7 +25,7 @@ from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.core.streaming.holdback import AnswerOnly
 from surecall.runtime.run_stream import LiveEvent
 from surecall.testing import Item, ScriptedModel, calls, failure, says, streams
-from surecall.values.events import CallStarted, RequestRetried, RunEnded
+from surecall.values.events import FinalEvent, LlmRequestRetryEvent, ToolCallStartEvent
 from surecall.values.types import JSON, Reply, User
 from surecall.wire.assembler import TextDelta
 from surecall.wire.protocols import hear
@@ -244,7 +244,7 @@ def seen(*texts: str, piece_bytes: int = 7) -> list[LiveEvent]:
 
 def final(events: list[LiveEvent]) -> str:
     last = events[-1]
-    assert isinstance(last, RunEnded)
+    assert isinstance(last, FinalEvent)
     return last.text
 
 
@@ -270,7 +270,7 @@ def test_a_guided_call_is_announced_and_never_shown() -> None:
     events = seen('{"tool": "add", "arguments": {"a": 1, "b": 2}}', '{"answer": "3"}')
     order = [type(event) for event in events]
 
-    assert order.index(CallAnnounced) < order.index(CallStarted) < order.index(TextDelta)
+    assert order.index(CallAnnounced) < order.index(ToolCallStartEvent) < order.index(TextDelta)
     assert shown(events) == "3"
 
 
@@ -336,7 +336,7 @@ def test_a_form_that_is_refused_is_left_out_from_then_on_and_the_words_remain() 
     assert result.assistant_text == "3"
     assert ["response_format" in request for request in model.requests] == [True, False, False]
     assert "Reply with one JSON object" in model.requests[2]["messages"][0]["content"]
-    dropped = [event.dropped for event in result.trace if isinstance(event, RequestRetried)]
+    dropped = [event.dropped for event in result.trace if isinstance(event, LlmRequestRetryEvent)]
     assert dropped == [RESPONSE_FORMAT]
     assert replay(result.trace).run == result.run
 
