@@ -18,9 +18,9 @@ if TYPE_CHECKING:
         ToolUseError,
     )
     from surecall.core.state import Run
+    from surecall.runtime.conversation import PromptRunner
     from surecall.runtime.dispatch import Decision, ToolDispatcher, ToolPolicy
     from surecall.runtime.replay import replay, run_of
-    from surecall.runtime.request import PromptRunner
     from surecall.runtime.runner import ToolLoopRunner
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
     from surecall.runtime.transport import OpenAICompatible
@@ -66,7 +66,7 @@ _HOMES: Final = {
     "values.events": ("Event",),
     "values.trace": ("Trace",),
     "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
-    "runtime.request": ("PromptRunner",),
+    "runtime.conversation": ("PromptRunner",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
     "settings.retry": ("RetryPolicy",),

@@ -16,7 +16,7 @@ from typing import Self, TypeAlias
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
-from surecall.runtime.portal import Portal, PortalClosed
+from surecall.runtime.event_loop_thread import EventLoopClosed, EventLoopThread
 from surecall.runtime.session import Session
 from surecall.values.errors import SurecallError
 from surecall.values.events import Event
@@ -138,9 +138,9 @@ class _Watching:
 class BlockingRunStream:
     """The same for code that blocks; the run itself goes on in the runner's own thread."""
 
-    def __init__(self, stream: RunStream, portal: Portal) -> None:
+    def __init__(self, stream: RunStream, thread: EventLoopThread) -> None:
         self._stream = stream
-        self._portal = portal
+        self._thread = thread
 
     @property
     def run(self) -> Run:
@@ -154,7 +154,7 @@ class BlockingRunStream:
 
     def __iter__(self) -> Iterator[LiveEvent]:
         try:
-            while batch := self._portal.call(self._stream.batch()):
+            while batch := self._thread.call(self._stream.batch()):
                 yield from batch
         finally:
             self.close()
@@ -167,5 +167,5 @@ class BlockingRunStream:
 
     def close(self) -> None:
         """End the run, if it is still going, and wait until it has let go of everything."""
-        with suppress(PortalClosed):  # then it has ended with everything else
-            self._portal.call(self._stream.aclose())
+        with suppress(EventLoopClosed):  # then it has ended with everything else
+            self._thread.call(self._stream.aclose())

@@ -18,9 +18,9 @@ import msgspec
 from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
 from surecall.core.state import Fail, Run
+from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.dispatch import Executor, ToolDispatcher, ToolPolicy
-from surecall.runtime.portal import Portal
-from surecall.runtime.request import PromptRunner
+from surecall.runtime.event_loop_thread import EventLoopThread
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.session import AcceptFinal, Session
 from surecall.runtime.thread_pool import Threads
@@ -81,7 +81,7 @@ class ToolLoopRunner:
             deep_merge(defaults, self._config.request_overrides), self._config.default_max_tokens
         )
         self._threads = Threads()
-        self._portal: Portal | None = None
+        self._thread: EventLoopThread | None = None
         self._opening = threading.Lock()
         self._check_tools()
 
@@ -176,27 +176,27 @@ class ToolLoopRunner:
 
     def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
-        return self._opened_portal().call(self.run(user_text, **settings))
+        return self._opened_thread().call(self.run(user_text, **settings))
 
     def resume_sync(self, run: Run, **settings: Any) -> RunResult:
         """Do the same as `resume`, blocking."""
-        return self._opened_portal().call(self.resume(run, **settings))
+        return self._opened_thread().call(self.resume(run, **settings))
 
     def stream_sync(self, user_text: str | list[Any] = "", **settings: Any) -> BlockingRunStream:
         """Do the same as `stream`, blocking."""
-        return BlockingRunStream(self.stream(user_text, **settings), self._opened_portal())
+        return BlockingRunStream(self.stream(user_text, **settings), self._opened_thread())
 
-    def _opened_portal(self) -> Portal:
+    def _opened_thread(self) -> EventLoopThread:
         with self._opening:
-            if self._portal is None or not self._portal.alive:
-                self._portal = Portal(self._prompt.client.opened)
-            return self._portal
+            if self._thread is None or not self._thread.alive:
+                self._thread = EventLoopThread(self._prompt.client.opened)
+            return self._thread
 
     def close(self) -> None:
         """Close what `run_sync` keeps open. Happens by itself when the program ends."""
-        if self._portal is not None:
-            self._portal.close()
-            self._portal = None
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
 
     def _session(
         self,
@@ -220,8 +220,7 @@ class ToolLoopRunner:
             context=context,
             threads=self._threads,
         )
-        conversation = self._prompt.conversation(run.config, toolbox, recorder.emit)
-        conversation.show = watch
+        conversation = self._prompt.conversation(run.config, toolbox, recorder.emit, watch)
         session = Session(run, conversation, dispatcher, recorder, policy_error)
         session.accept_final = self._accept_final
         return session

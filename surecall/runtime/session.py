@@ -15,8 +15,8 @@ from surecall.core.offer import offers_tools
 from surecall.core.outcome import RunResult, failure, last_text, usage_of
 from surecall.core.state import Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
+from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
-from surecall.runtime.request import Conversation, Exchange
 from surecall.runtime.trace import Recorder, plain_words
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (

@@ -10,7 +10,7 @@ import pytest
 
 from surecall import Decision, ErrorCode, SurecallError, ToolLoopRunner, tool
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
-from surecall.runtime.portal import PortalClosed
+from surecall.runtime.event_loop_thread import EventLoopClosed
 from surecall.runtime.run_stream import LiveEvent
 from surecall.testing import Scripted, ScriptedModel, calls, calls_many, failure, says, streams
 from surecall.values.events import RunFailedEvent, ToolCallEndEvent, ToolCallStartEvent
@@ -370,7 +370,7 @@ def test_a_stream_of_a_closed_runner_says_so() -> None:
     stream = runner.stream_sync("go")
     runner.close()
 
-    with pytest.raises(PortalClosed):
+    with pytest.raises(EventLoopClosed):
         list(stream)
 
 

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.core.pipeline import Composer, inbound
-from surecall.runtime.request import PromptRunner
+from surecall.runtime.conversation import PromptRunner
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says

@@ -30,7 +30,7 @@ from surecall.core.loop import heard, next_move, ran, refused
 from surecall.core.offer import plan
 from surecall.core.state import Ask, Call
 from surecall.parsing.names import is_legal
-from surecall.runtime.request import PromptRunner
+from surecall.runtime.conversation import PromptRunner
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.events import (
     LlmRequestEndEvent,

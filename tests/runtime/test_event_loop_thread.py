@@ -18,7 +18,7 @@ import pytest
 
 import surecall
 from surecall.core.outcome import LimitExceeded
-from surecall.runtime.portal import Portal, _Errand
+from surecall.runtime.event_loop_thread import EventLoopThread, _Submission
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import (
@@ -60,8 +60,8 @@ def runner_of(*script: Item, tools: tuple[Any, ...] = ()) -> ToolLoopRunner:
     )
 
 
-def portal_threads() -> list[threading.Thread]:
-    return [thread for thread in threading.enumerate() if thread.name == "surecall-portal"]
+def loop_threads() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "surecall-event-loop"]
 
 
 def python(code: str) -> subprocess.CompletedProcess[str]:
@@ -113,15 +113,15 @@ def test_run_sync_works_again_after_close() -> None:
 
 
 def test_close_ends_the_thread_and_so_does_forgetting() -> None:
-    before = portal_threads()
+    before = loop_threads()
     closed, forgotten = runner_of(says("a")), runner_of(says("b"))
     closed.run_sync("hi")
     forgotten.run_sync("hi")
-    assert len(portal_threads()) == len(before) + 2
+    assert len(loop_threads()) == len(before) + 2
     closed.close()
     del forgotten
     gc.collect()
-    assert portal_threads() == before
+    assert loop_threads() == before
 
 
 def test_run_sync_inside_an_asynchronous_tool_is_refused_instead_of_waiting_forever() -> None:
@@ -243,7 +243,7 @@ def test_a_run_is_cancelled_in_the_middle_of_a_tool() -> None:
 def test_closing_cancels_what_is_at_work_and_lets_it_tidy_up() -> None:
     steps: list[str] = []
     begun = threading.Event()
-    portal = Portal(nullcontext)
+    thread = EventLoopThread(nullcontext)
 
     async def work() -> None:
         begun.set()
@@ -255,9 +255,9 @@ def test_closing_cancels_what_is_at_work_and_lets_it_tidy_up() -> None:
             steps.append("tidied")
 
     with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(portal.call, work())
+        waiting = pool.submit(thread.call, work())
         begun.wait(5)
-        portal.close()
+        thread.close()
         with pytest.raises(CancelledError):
             waiting.result(5)
     assert steps == ["tidied"]
@@ -277,32 +277,32 @@ def test_closing_ends_generators_that_were_left_in_the_middle() -> None:
         kept.append(generator := numbers())
         return await anext(generator)
 
-    portal = Portal(nullcontext)
-    assert portal.call(work()) == 1
-    portal.close()
+    thread = EventLoopThread(nullcontext)
+    assert thread.call(work()) == 1
+    thread.close()
     assert steps == ["ended"]
 
 
-def test_work_on_the_portals_own_loop_cannot_wait_for_it() -> None:
-    portal = Portal(nullcontext)
+def test_work_on_the_threads_own_loop_cannot_wait_for_it() -> None:
+    thread = EventLoopThread(nullcontext)
 
     async def work() -> None:
-        portal.call(asyncio.sleep(0))
+        thread.call(asyncio.sleep(0))
 
     with pytest.raises(ConfigError, match="wait for itself"):
-        portal.call(work())
-    portal.close()
+        thread.call(work())
+    thread.close()
 
 
-def test_a_portal_that_is_closed_from_its_own_loop_does_not_wait_for_itself() -> None:
-    portal = Portal(nullcontext)
+def test_a_thread_that_is_closed_from_its_own_loop_does_not_wait_for_itself() -> None:
+    thread = EventLoopThread(nullcontext)
 
     async def work() -> float:
         before = time.monotonic()
-        portal.close()
+        thread.close()
         return time.monotonic() - before
 
-    assert portal.call(work()) < 1
+    assert thread.call(work()) < 1
 
 
 @proves("G12")
@@ -338,7 +338,7 @@ def test_work_that_was_called_back_before_it_arrived_never_begins() -> None:
     async def work() -> None:
         begun.append("work")
 
-    errand = _Errand(work())
+    errand = _Submission(work())
     errand.drop()
     with pytest.raises(asyncio.CancelledError):
         asyncio.run(errand.run())

@@ -1,335 +1,330 @@
-"""PromptRunner: one plan in, one reply out; waits and jitter are given, so nothing here sleeps."""
+"""What leaves for the endpoint and what is made of its text, seen in the bodies of requests."""
 
 import asyncio
-import traceback
+import copy
 from typing import Any
 
 import pytest
 
-from surecall.core.outcome import RequestFailed
-from surecall.runtime.request import Exchange, PromptRunner, read_body, silent
-from surecall.runtime.runner import ToolLoopRunner
-from surecall.runtime.trace import Recorder
-from surecall.runtime.transport import Client, OpenAICompatible
-from surecall.settings.capabilities import Capabilities
-from surecall.settings.config import ToolCallingConfig
-from surecall.settings.retry import RetryPolicy
-from surecall.testing import (
-    Item,
-    ScriptedModel,
-    ScriptedProvider,
-    calls,
-    failure,
-    hangs_up,
-    raw,
-    says,
+from surecall import (
+    Capabilities,
+    ConfigError,
+    Plan,
+    PromptRunner,
+    RetryPolicy,
+    RunResult,
+    ToolCallingConfig,
+    ToolLoopRunner,
+    ToolRegistry,
+    presets,
+    tool,
 )
-from surecall.tools.registry import ToolRegistry, tool
-from surecall.values.errors import ConfigError, ErrorCode, ProviderError
-from surecall.values.events import (
-    Event,
-    LlmRequestErrorEvent,
-    LlmRequestRetryEvent,
-    LlmRequestStartEvent,
-)
-from surecall.values.types import Answer, Plan, Secret, ToolSpec, Usage, User
+from surecall.testing import ScriptedModel, calls, calls_many, says
+from surecall.values.events import LlmRequestEndEvent
+from surecall.values.types import JSON, Assistant, System, ToolSpec, User
+from surecall.wire.messages import RESERVED_OPTIONS
 from tests.support.spec import proves
 
-KEY = "sk-canary-47114711"
-ASKED = Plan("m", (User("hi"),))
-LOOK = ToolSpec("look", "Looks.", {"type": "object"})
-WITH_TOOLS = Plan("m", (User("hi"),), (LOOK,), "auto")
-BUSY = failure(503, {"error": {"message": "busy"}})
-
-
-class KeyedModel(ScriptedModel):
-    """A script behind a key, like a real endpoint."""
-
-    api_key = Secret(KEY)
+SIGNATURE = {"extra_content": {"google": {"thought_signature": "real"}}}
 
 
 @tool
-def look() -> str:
-    """Look around."""
-    return "nothing"
+def add(a: int, b: int) -> int:
+    """Add two numbers."""
+    return a + b
 
 
-class Asked:
-    """What became of one plan: the waits, the events, and the reply or the error."""
-
-    def __init__(self, client: Client, plan: Plan = ASKED, **settings: Any) -> None:
-        self.waits: list[float] = []
-        self.recorder = Recorder("run", ())
-        self.error: ProviderError | None = None
-        runner = PromptRunner(client, sleep=self._sleep, jitter=lambda: 1.0, **settings)
-        try:
-            conversation = runner.conversation(emit=self.recorder.emit)
-            self.exchange: Exchange = asyncio.run(conversation.ask(plan, 4))
-        except ProviderError as error:
-            self.error = error
-
-    async def _sleep(self, seconds: float) -> None:
-        self.waits.append(seconds)
-
-    def of(self, kind: type[Event]) -> list[Any]:
-        """Return the events of one kind."""
-        return [event for event in self.recorder.events if isinstance(event, kind)]
-
-
-def limited(**headers: str) -> Item:
-    named = {name.replace("_", "-"): value for name, value in headers.items()}
-    return failure(429, {"error": {"message": "slow down"}}, named)
-
-
-def test_a_plan_becomes_a_request_and_an_answer_a_reply() -> None:
-    model = ScriptedModel(says("hello", model="served", provider="P", id="r1"))
-    exchange = asyncio.run(PromptRunner(model).ask(ASKED))
-    assert model.requests == [{"model": "m", "messages": [{"role": "user", "content": "hi"}]}]
-    assert (exchange.reply.text, exchange.reply.finish_reason) == ("hello", "stop")
-    assert (exchange.reply.model, exchange.reply.provider) == ("served", "P")
-    assert exchange.body["id"] == exchange.reply.response_id == "r1"
-    assert (exchange.attempt, exchange.response_bytes > 100) == (1, True)
-
-
-@pytest.mark.parametrize(
-    ("base", "prefix"),
-    [("", "/v1"), ("/", "/v1"), ("/v1", "/v1"), ("/v1/", "v1/"), ("/v1", ""), ("/v1/", None)],
-)
-@proves("C110")
-def test_an_address_is_joined_without_doubling_v1(base: str, prefix: str | None) -> None:
-    with ScriptedProvider(says("here")) as provider:
-        client = OpenAICompatible(provider.url + base, api_prefix=prefix)
-        assert client.url("chat/completions") == f"{provider.url}/v1/chat/completions"
-        assert Asked(client).exchange.reply.text == "here"
-
-
-@proves("C113")
-def test_parts_are_joined_and_tokens_counted() -> None:
-    parts = [{"type": "text", "text": "Good "}, {"type": "text", "text": "day"}]
-    usage = {"prompt_tokens": 7, "completion_tokens": 2, "total_tokens": 9}
-    body = says("", usage=usage)
-    body["choices"][0]["message"]["content"] = parts
-    reply = asyncio.run(PromptRunner(ScriptedModel(body)).ask(ASKED)).reply
-    assert (reply.text, reply.usage) == ("Good day", Usage(7, 2, 9))
-
-
-@pytest.mark.parametrize(
-    ("status", "body", "code", "told"),
-    [
-        (401, {"error": {"message": "who are you"}}, "AUTH", "who are you"),
-        (404, "no such page", "NOT_FOUND", "no such page"),
-        (404, "<html>nginx</html>", "NOT_FOUND", "an HTML page instead of JSON"),
-        (400, {"error": "plain"}, "BAD_REQUEST", "plain"),
-        (422, {"detail": "wrong"}, "UNPROCESSABLE", "wrong"),
-        (402, b"", "PAYMENT_REQUIRED", "HTTP 402"),
-        (403, b"null", "FORBIDDEN", "null"),
-        (413, b'"too much"', "REQUEST_TOO_LARGE", "too much"),
-    ],
-)
-@proves("C111")
-def test_a_bad_status_is_an_error_with_status_message_and_body(
-    status: int, body: Any, code: str, told: str
-) -> None:
-    with ScriptedProvider(failure(status, body)) as provider:
-        asked = Asked(OpenAICompatible(provider.url, KEY))
-    assert asked.error is not None
-    assert (asked.error.code, asked.error.status) == (code, status)
-    assert told in str(asked.error)
-    assert (asked.error.fault.body != "") is (body != b"")
-    assert len(provider.requests) == 1
-
-
-@pytest.mark.parametrize(
-    ("answer", "code", "waits"),
-    [
-        (raw(b""), "EMPTY_RESPONSE", 2),
-        (raw(b" \n"), "EMPTY_RESPONSE", 2),
-        (raw(b"null"), "EMPTY_RESPONSE", 2),
-        (raw(b'{"choices":null}'), "EMPTY_RESPONSE", 2),
-        (raw(b'{"choices":[{"messa'), "DECODE_ERROR", 2),
-        (raw(b"<!doctype html>"), "DECODE_ERROR", 0),
-        (raw(b'{"models":[]}'), "DECODE_ERROR", 0),
-        (raw(b"[" * 9_999), "DECODE_ERROR", 2),
-        (hangs_up(), "CONNECTION_ERROR", 2),
-        (raw(b'{"error":{"code":401,"message":"x"}}'), "AUTH", 0),
-    ],
-)
-@proves("I4")
-def test_an_answer_that_is_none_is_a_fault(answer: Item, code: str, waits: int) -> None:
-    asked = Asked(ScriptedModel(answer, answer, answer))
-    assert asked.error is not None
-    assert asked.error.code == code
-    assert len(asked.waits) == waits
-
-
-@proves("I4")
-def test_an_error_inside_a_200_is_not_taken_for_a_lack_of_calls() -> None:
-    body = {"error": {"code": 402, "message": "out of credit"}, "user_id": "u"}
-    config = ToolCallingConfig.from_mapping({"tool_use_mode": "enforced"})
-    runner = ToolLoopRunner(
-        client=ScriptedModel(body), model="m", registry=ToolRegistry([look]), config=config
+def runner(
+    model: ScriptedModel, config: ToolCallingConfig | None = None, **settings: Any
+) -> ToolLoopRunner:
+    retry = RetryPolicy(attempts=1)
+    registry = ToolRegistry([add])
+    return ToolLoopRunner(
+        client=model, model="m", registry=registry, config=config, retry=retry, **settings
     )
-    with pytest.raises(RequestFailed) as caught:
-        asyncio.run(runner.run("hi"))
-    assert (caught.value.code, caught.value.status) == (ErrorCode.PAYMENT_REQUIRED, 402)
-    assert caught.value.hint == "Add credit to the account."
+
+
+def ask(
+    model: ScriptedModel, config: ToolCallingConfig | None = None, **settings: Any
+) -> RunResult:
+    return asyncio.run(runner(model, config, **settings).run("1 + 2?"))
+
+
+def with_message(reply: JSON, **fields: Any) -> JSON:
+    """Put fields into the assistant's message of a scripted reply."""
+    choice = reply["choices"][0]
+    return reply | {"choices": [choice | {"message": choice["message"] | fields}]}
+
+
+def with_call(reply: JSON, **fields: Any) -> JSON:
+    """Put fields into the only call of a scripted reply."""
+    call = reply["choices"][0]["message"]["tool_calls"][0]
+    return with_message(reply, tool_calls=[call | fields])
+
+
+@proves("C79")
+def test_request_overrides_reach_the_body() -> None:
+    overrides = {"temperature": 0.2, "transforms": [], "provider": {"only": ["a"]}}
+    model = ScriptedModel(says("3"))
+
+    ask(model, ToolCallingConfig(request_overrides=overrides))
+
+    assert {key: model.requests[0][key] for key in overrides} == overrides
+
+
+@proves("C79")
+@pytest.mark.parametrize("key", sorted(RESERVED_OPTIONS))
+def test_a_reserved_key_in_the_overrides_is_refused_when_the_config_is_built(key: str) -> None:
+    with pytest.raises(ConfigError, match=f"request_overrides cannot set {key}: "):
+        ToolCallingConfig(request_overrides={"temperature": 0, key: "x"})
+
+
+@proves("C80")
+def test_option_defaults_reach_the_body_and_the_overrides_win_in_depth() -> None:
+    defaults: JSON = {"top_p": 0.9, "seed": 1, "provider": {"only": ["a"], "sort": "price"}}
+    config = ToolCallingConfig(request_overrides={"seed": 2, "provider": {"only": ["b"]}})
+    model = ScriptedModel(calls("add", a=1, b=2), says("3"))
+    before = copy.deepcopy(defaults)
+
+    ask(model, config, llm_options_defaults=defaults)
+
+    for body in model.requests:
+        assert (body["top_p"], body["seed"]) == (0.9, 2)
+        assert body["provider"] == {"only": ["b"], "sort": "price"}
+    assert defaults == before
+
+
+@proves("C81")
+@pytest.mark.parametrize("key", sorted(RESERVED_OPTIONS))
+def test_a_reserved_key_in_the_defaults_is_refused_when_the_runner_is_built(key: str) -> None:
+    assert "stream" in RESERVED_OPTIONS
+    with pytest.raises(ConfigError, match=f"llm_options_defaults cannot set {key}: "):
+        runner(ScriptedModel(), llm_options_defaults={key: True})
 
 
 @pytest.mark.parametrize(
-    ("script", "waits", "answered"),
+    ("options", "message"),
     [
-        ([BUSY, BUSY, says("ok")], [0.5, 1.0], True),
-        ([BUSY, BUSY, BUSY], [0.5, 1.0], False),
-        ([limited(retry_after="7"), says("ok")], [7.0], True),
-        ([limited(retry_after="0.25"), says("ok")], [0.25], True),
-        ([limited(retry_after_ms="1500"), says("ok")], [1.5], True),
-        ([limited(retry_after="120"), says("ok")], [120.0], True),
-        ([limited(retry_after="121")], [], False),
-        ([limited(retry_after="-5"), says("ok")], [0.5], True),
-        ([limited(retry_after="nan"), says("ok")], [0.5], True),
-        ([limited(retry_after="soon"), says("ok")], [0.5], True),
-        ([limited(retry_after="Mon, 01 Jan 2001 00:00:00 GMT"), says("ok")], [0.5], True),
-        ([limited(retry_after="Mon, 01 Jan 2091 00:00:00 GMT")], [], False),
-        ([limited(x_should_retry="false")], [], False),
-        ([failure(400, None, {"x-should-retry": "true"}), says("ok")], [0.5], True),
-        ([failure(401)], [], False),
-        ([failure(402)], [], False),
-        ([hangs_up(), raw(b"{}"), says("ok")], [0.5, 1.0], True),
+        ({"logit_bias": object()}, "llm_options_defaults cannot be written as JSON: "),
+        ({"parallel_tool_calls": "false"}, "must be true or false, not 'false'"),
+        ([("top_p", 1)], "llm_options_defaults must be a mapping, not list"),
     ],
 )
-@proves("G11", "I8")
-def test_passing_faults_are_tried_again(
-    script: list[Item], waits: list[float], *, answered: bool
-) -> None:
-    asked = Asked(ScriptedModel(*script))
-    assert asked.waits == waits
-    assert (asked.error is None) is answered
+def test_options_that_no_request_can_carry_are_refused(options: Any, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        runner(ScriptedModel(), llm_options_defaults=options)
 
 
-@proves("G11")
-def test_the_policy_is_the_callers() -> None:
-    policy = RetryPolicy(attempts=5, first_wait_s=2.0, longest_wait_s=3.0)
-    asked = Asked(ScriptedModel(BUSY, BUSY, BUSY, BUSY, BUSY), retry=policy)
-    assert asked.waits == [2.0, 3.0, 3.0, 3.0]
-
-
-def test_every_attempt_fault_and_wait_is_told() -> None:
-    asked = Asked(ScriptedModel(BUSY, says("ok")), WITH_TOOLS)
-    assert [type(event) for event in asked.recorder.events] == [
-        LlmRequestStartEvent,
-        LlmRequestErrorEvent,
-        LlmRequestRetryEvent,
-        LlmRequestStartEvent,
-    ]
-    first, second = asked.of(LlmRequestStartEvent)
-    assert (first.attempt, second.attempt, first.turn) == (1, 2, 4)
-    assert first.request_hash == second.request_hash == asked.exchange.request_hash
-    assert (first.tools_count, first.tools_enabled, first.messages_count) == (1, True, 1)
-    assert asked.of(LlmRequestErrorEvent)[0].fault.message == "busy"
-    (retried,) = asked.of(LlmRequestRetryEvent)
-    assert (retried.attempt, retried.wait_s, retried.tools_enabled) == (1, 0.5, True)
-    assert asked.exchange.attempt == 2
-
-
+@proves("C82")
 @pytest.mark.parametrize(
-    ("answer", "code"), [(failure(401), "AUTH"), (failure(402), "PAYMENT_REQUIRED")]
+    "choice", ["auto", "none", "required", {"type": "function", "function": {"name": "add"}}]
 )
-@proves("I8")
-def test_a_bad_key_or_an_empty_account_is_asked_once(answer: Item, code: str) -> None:
-    model = ScriptedModel(answer)
-    config = ToolCallingConfig(fallback_retry_count=3)
-    runner = ToolLoopRunner(client=model, model="m", registry=ToolRegistry([look]), config=config)
-    with pytest.raises(RequestFailed) as caught:
-        asyncio.run(runner.run("hi"))
-    assert (caught.value.code, len(model.requests)) == (code, 1)
+def test_the_tool_choice_is_sent_as_configured(choice: str | JSON) -> None:
+    model = ScriptedModel(says("3"))
+
+    ask(model, ToolCallingConfig(tool_choice=choice))
+
+    assert model.requests[0]["tool_choice"] == choice
+    assert [item["function"]["name"] for item in model.requests[0]["tools"]] == ["add"]
 
 
-@proves("I8")
-def test_a_rate_limit_is_waited_out_and_the_tools_are_kept() -> None:
-    model = ScriptedModel(limited(retry_after="0.01"), calls("look"), says("done"))
-    runner = ToolLoopRunner(client=model, model="m", registry=ToolRegistry([look]))
-    result = asyncio.run(runner.run("hi"))
-    assert result.assistant_text == "done"
-    assert model.requests[0] == model.requests[1]
-    assert model.requests[1]["tools"][0]["function"]["name"] == "look"
-    assert [event.wait_s for event in result.trace if isinstance(event, LlmRequestRetryEvent)] == [
-        0.01
-    ]
-
-
-@proves("C115")
-def test_a_prompt_beyond_the_window_is_not_sent() -> None:
+@proves("C83")
+def test_tools_together_with_a_response_format_are_refused() -> None:
     model = ScriptedModel()
-    narrow = Capabilities(context_window_tokens=10)
-    asked = Asked(model, Plan("m", (User("x" * 200),)), capabilities=narrow)
-    assert asked.error is not None
-    assert asked.error.code is ErrorCode.CONTEXT_TOO_LONG
-    assert "only 10 fit" in str(asked.error)
+    plan = Plan(
+        "m", (User("hi"),), (ToolSpec("add", "", {}),), "auto", response_format={"type": "text"}
+    )
+
+    with pytest.raises(ConfigError, match="tools and response_format"):
+        asyncio.run(PromptRunner(model).ask(plan))
     assert model.requests == []
-    assert asked.recorder.events == []
 
 
-@proves("C115")
-def test_a_prompt_that_fits_is_sent() -> None:
-    wide = Capabilities(context_window_tokens=1_000)
-    assert Asked(ScriptedModel(says("ok")), capabilities=wide).exchange.reply.text == "ok"
+@proves("C83")
+def test_tools_for_a_model_without_tools_are_refused() -> None:
+    model = ScriptedModel()
+
+    with pytest.raises(ConfigError, match="m does not support tools"):
+        ask(model, capabilities=Capabilities(tools=False))
+    assert model.requests == []
 
 
-def test_tools_against_the_capabilities_are_refused_before_any_request() -> None:
-    runner = PromptRunner(ScriptedModel(), capabilities=Capabilities(tools=False))
-    with pytest.raises(ConfigError, match="does not support tools"):
-        asyncio.run(runner.ask(WITH_TOOLS))
+@proves("C83")
+def test_either_of_tools_and_response_format_alone_is_sent() -> None:
+    model = ScriptedModel(says("{}"))
+    form: JSON = {"type": "json_object"}
+
+    asyncio.run(PromptRunner(model).ask(Plan("m", (User("hi"),), response_format=form)))
+
+    assert model.requests[0]["response_format"] == form
+    assert "tools" not in model.requests[0]
 
 
-ECHOES = [
-    failure(401, {"error": {"message": f"Incorrect API key provided: {KEY}."}}),
-    failure(400, {"error": {"message": "x", "metadata": {"raw": f"Authorization: Bearer {KEY}"}}}),
-    failure(502, f"<html>{KEY}</html>"),
-    failure(403, {"error": {"message": "x" * 390 + KEY}}),
-    failure(
-        403, {"error": {"message": "x", "metadata": {"provider_name": KEY, "remedy_hint": KEY}}}
-    ),
-    raw(b'{"error":{"message":"' + KEY.encode().replace(b"-", b"\\u002d") + b'"}}'),
-    raw(f"not JSON: {KEY}".encode()),
-    raw(f'{{"{KEY}": 1}}'.encode()),
-    failure(404, {"detail": "Bearer eyJhbGciOiJIUzI1NiJ9.e30 and sk-other-0123456789abcdef"}),
-]
+@proves("C84")
+def test_under_the_default_preset_calls_come_one_at_a_time() -> None:
+    model = ScriptedModel(says("3"))
+
+    ask(model, presets.default_tool_calling())
+
+    assert model.requests[0]["parallel_tool_calls"] is False
 
 
-@pytest.mark.parametrize("echo", ECHOES)
-@proves("G5")
-def test_a_key_that_an_endpoint_echoes_is_in_no_error_and_no_event(echo: Item) -> None:
-    asked = Asked(KeyedModel(echo), retry=RetryPolicy(attempts=1))
-    assert asked.error is not None
-    told = traceback.format_exception(asked.error)
-    shown = "".join([*told, repr(asked.error.fault), repr(asked.recorder.events)])
-    assert "canary-4" not in shown
-    assert "eyJhbGci" not in shown
-    assert "0123456789abcdef" not in shown
-    assert "[redacted]" in shown
+@proves("C84")
+def test_who_wants_parallel_calls_keeps_them_under_the_default_preset() -> None:
+    wanted = ToolCallingConfig(request_overrides={"parallel_tool_calls": True})
+    model = ScriptedModel(says("3"))
+
+    ask(model, presets.default_tool_calling(wanted))
+
+    assert model.requests[0]["parallel_tool_calls"] is True
 
 
-@proves("G5")
-def test_a_key_that_a_model_repeats_is_in_no_event_and_no_history() -> None:
-    model = KeyedModel(calls("look", note=KEY), says(f"it is {KEY}"))
-    registry = ToolRegistry([look])
-    config = ToolCallingConfig(validate_arguments=False)
-    runner = ToolLoopRunner(client=model, model="m", registry=registry, config=config)
-    result = asyncio.run(runner.run("hi"))
-    assert result.assistant_text == "it is [redacted]"
-    assert KEY not in repr(result) + repr(result.trace.events) + repr(model.requests)
+@proves("C85")
+def test_an_option_that_the_endpoint_does_not_take_is_planned_but_not_sent() -> None:
+    two = calls_many(calls("add", a=1, b=2), calls("add", a=3, b=4))
+    model = ScriptedModel(two, says("3"))
+
+    result = ask(model, presets.resolve(provider="gemini"))
+
+    assert all("parallel_tool_calls" not in body for body in model.requests)
+    assert result.run.options["parallel_tool_calls"] is False
+    assert [answer.executed for answer in result.run.results] == [True, False]
 
 
-def test_what_a_model_says_is_left_alone_otherwise() -> None:
-    text = "A key looks like sk-proj-abcdefgh12345678; send it as Bearer sk-canar…"
-    assert Asked(KeyedModel(says(text))).exchange.reply.text == text
+@proves("C86")
+@pytest.mark.parametrize(
+    ("item", "name"),
+    [(42, "int"), (None, "NoneType"), (["hi"], "list"), ({"role": "narrator"}, "'narrator'")],
+)
+def test_a_history_item_of_an_unknown_form_is_refused_by_name(item: Any, name: str) -> None:
+    model = ScriptedModel()
+
+    with pytest.raises(ConfigError, match=name):
+        asyncio.run(runner(model).run("hi", history=[item]))
+    assert model.requests == []
 
 
-def test_nothing_is_recorded_unless_asked_for() -> None:
-    assert silent(LlmRequestStartEvent, 0, attempt=1) is None  # type: ignore[func-returns-value]  # that is the point
+@proves("C86")
+def test_history_is_taken_as_text_as_mappings_and_as_messages() -> None:
+    model = ScriptedModel(says("3"))
+    history = ["a", {"role": "assistant", "content": "b"}, User("c"), Assistant("d"), System("e")]
+
+    asyncio.run(runner(model).run("f", history=history))
+
+    sent = [(item["role"], item["content"]) for item in model.requests[0]["messages"]]
+    assert "".join(text for _, text in sent) == "abcdef"
+    assert [role[0] for role, _ in sent] == ["u", "a", "u", "a", "s", "u"]
 
 
-def test_an_answer_that_is_not_json_is_quoted_in_short() -> None:
-    fault = read_body(Answer(200, {}, b"\xff \n oops" * 1_000))
-    assert fault.message.startswith("the answer is not JSON: '\ufffd oops")
-    assert len(fault.body) <= 400
+@proves("C87")
+@pytest.mark.parametrize(
+    "text", ["  Hello\n\n", "<b>3</b> &amp; {{x}}", "```\n3\n```", "<tool_call>"]
+)
+def test_the_text_of_a_reply_is_kept_as_it_came(text: str) -> None:
+    result = ask(ScriptedModel(says(text)), presets.resolve(provider="openrouter"))
+
+    assert result.assistant_text == text
+
+
+@proves("I10")
+@pytest.mark.parametrize(
+    "content",
+    [
+        [{"type": "text", "text": "Hel"}, {"type": "text", "text": "lo"}],
+        [{"type": "output_text", "text": "Hello"}, {"type": "image_url", "image_url": {}}],
+        ["Hel", {"text": "lo"}, None, 7],
+        {"type": "text", "text": "Hello"},
+    ],
+)
+def test_content_in_parts_becomes_plain_text(content: Any) -> None:
+    model = ScriptedModel(says(content), says("bye"))
+    first = ask(model)
+
+    asyncio.run(runner(model).run("again", history=first.history))
+
+    assert first.assistant_text == "Hello"
+    assert model.requests[1]["messages"][1] == {"role": "assistant", "content": "Hello"}
+
+
+@proves("I11")
+def test_real_reasoning_goes_back_as_it_came() -> None:
+    details = [{"type": "reasoning.text", "text": "1 + 2 is 3"}]
+    reply = with_message(
+        calls("add", a=1, b=2), reasoning_content="1 + 2", reasoning_details=details
+    )
+    model = ScriptedModel(with_call(reply, **SIGNATURE), says("3"))
+
+    ask(model, presets.gemini_openrouter_compat(presets.deepseek_openrouter_compat()))
+
+    turn = model.requests[1]["messages"][1]
+    assert (turn["reasoning_content"], turn["reasoning_details"]) == ("1 + 2", details)
+    assert turn["tool_calls"][0]["extra_content"] == SIGNATURE["extra_content"]
+    assert "signature" not in turn["tool_calls"][0]
+
+
+@proves("I11")
+def test_a_placeholder_is_sent_only_where_there_is_no_real_value() -> None:
+    real = with_call(calls("add", a=1, b=2), signature="real")
+    model = ScriptedModel(real, calls("add", a=3, b=4), says("3"))
+
+    ask(model, presets.gemini_openrouter_compat(presets.deepseek_openrouter_compat()))
+
+    turns = [item for item in model.requests[2]["messages"] if item["role"] == "assistant"]
+    signatures = [turn["tool_calls"][0]["signature"] for turn in turns]
+    assert signatures == ["real", "skip_thought_signature_validator"]
+    assert [turn["reasoning_content"] for turn in turns] == ["", ""]
+
+
+@proves("I13")
+def test_transforms_change_neither_the_history_nor_the_raw_body() -> None:
+    bent = with_message(calls("add", a=1, b=2), tool_calls=None, function_call={"name": "add"})
+    bent["choices"][0]["message"]["function_call"]["arguments"] = {"a": 1, "b": 2}
+    model = ScriptedModel(copy.deepcopy(bent), says("3"))
+    config = presets.gemini_openrouter_compat(presets.deepseek_openrouter_compat())
+
+    result = ask(model, presets.default_tool_calling(config))
+
+    heard = next(event for event in result.trace if isinstance(event, LlmRequestEndEvent))
+    assert heard.body == bent
+    assert "signature" in model.requests[1]["messages"][1]["tool_calls"][0]
+    assert result.run.said[0].extra == {}
+    assert result.run.said[0].calls[0].extra == {}
+
+
+@proves("I13")
+def test_neither_the_callers_history_nor_options_nor_tools_are_changed() -> None:
+    call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": " "}}
+    history = [{"role": "assistant", "content": "", "tool_calls": [call]}]
+    options: JSON = {"provider": {"only": ["a"]}, "stop": ["x"]}
+    strip = ToolCallingConfig(
+        request_overrides=options, tool_transforms=("openai_tools_strip_function_descriptions",)
+    )
+    before = copy.deepcopy((history, options, add.spec))
+
+    config = presets.openrouter_routing(presets.gemini_openrouter_compat(strip), route="fallback")
+    asyncio.run(runner(ScriptedModel(says("3")), config).run("hi", history=history))
+
+    assert (history, options, add.spec) == before
+
+
+@proves("I22")
+def test_raw_sends_nothing_that_a_preset_would_add() -> None:
+    model = ScriptedModel(calls("add", a=1, b=2), says("3"))
+
+    ask(model, presets.resolve(provider="deepseek", model="deepseek/deepseek-v3.2", strategy="raw"))
+
+    assert all(
+        body.keys() == {"model", "messages", "tools", "tool_choice"} for body in model.requests
+    )
+    turn = model.requests[1]["messages"][1]
+    assert turn.keys() == {"role", "content", "tool_calls"}
+    assert turn["tool_calls"][0].keys() == {"id", "type", "function"}
+
+
+@proves("I22")
+def test_raw_does_not_limit_the_calls_of_a_turn() -> None:
+    model = ScriptedModel(calls_many(calls("add", a=1, b=2), calls("add", a=3, b=4)), says("3"))
+
+    result = ask(model, presets.resolve(provider="openai", strategy="raw"))
+
+    assert [answer.executed for answer in result.run.results] == [True, True]

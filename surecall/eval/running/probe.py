@@ -16,7 +16,7 @@ import msgspec
 from surecall.core.endpoint_lessons import REFUSALS, RESPONSE_FORMAT, TOOL_CHOICE, applied
 from surecall.core.pipeline import Composer, inbound
 from surecall.eval.running.cells import PlannedCell
-from surecall.runtime.request import PromptRunner
+from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.transport import Client
 from surecall.settings.config import deep_merge
 from surecall.settings.presets import content_tag_tool_call_fallback
@@ -111,12 +111,12 @@ async def _probe(protocol: CallProtocol, planned: PlannedCell, client: Client) -
     lessons = set(runner.lessons.get(plan.model, ())) - {TOOL_CHOICE, RESPONSE_FORMAT}
     request = composer.compose(applied(spoken, sorted(lessons)))
     try:
-        body = runner.read(await client.send(request.body))
+        body = runner.sender.read(await client.send(request.body))
     except ProviderError as error:
         body = error.fault
     reply = body if isinstance(body, Fault) else inbound(body, plan, config, registry)
     if isinstance(reply, Fault):
-        return Probe(protocol, works=False, said=_refused(protocol, runner.redacted(reply)))
+        return Probe(protocol, works=False, said=_refused(protocol, runner.sender.redacted(reply)))
     return _judged(protocol, _message_in(body), reply)
 
 

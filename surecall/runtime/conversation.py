@@ -1,0 +1,231 @@
+"""The requests of a run: one plan in, one reply out, retried where that helps.
+
+    plan ─ compose ─► request ─ RequestSender.send ─► body ─ inbound ─► reply
+                         └──── a fault ─ RetryPolicy.wait ─► again, or ProviderError
+
+A conversation remembers what it has written and what the endpoint refused. It knows nothing of
+loops, or of tools that run. Every attempt, fault and wait is told to `emit`; what may be shown of
+an answer that is still arriving goes to `show`. A reply is read the same way, streamed or not.
+"""
+
+import asyncio
+import math
+import random
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+import msgspec
+
+from surecall.core.endpoint_lessons import STREAM, applied, lesson_of, with_stream
+from surecall.core.pipeline import Composer, Request, inbound, text_calls_of
+from surecall.core.streaming.display import Display, Show
+from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback
+from surecall.runtime.request import Received, RequestSender
+from surecall.runtime.transport import Client
+from surecall.settings.capabilities import Capabilities
+from surecall.settings.config import ToolCallingConfig, union
+from surecall.settings.retry import RetryPolicy
+from surecall.tools.registry import Toolbox, ToolRegistry
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, LlmRequestStartEvent
+from surecall.values.types import Plan, Reply
+
+_NO_REPLY = Fault(ErrorCode.CONNECTION_ERROR, "the reply is no longer awaited")
+
+
+class Emit(Protocol):
+    """How a request tells what happens to it."""
+
+    def __call__(self, kind: Any, turn: int, **fields: Any) -> None:
+        """Record one event."""
+
+
+def silent(kind: Any, turn: int, **fields: Any) -> None:
+    """Record nothing."""
+
+
+class Exchange(msgspec.Struct, frozen=True, gc=False):
+    """One reply, with the answer it was read from."""
+
+    reply: Reply
+    body: Any
+    request_hash: str
+    attempt: int
+    elapsed_ms: int
+    response_bytes: int
+    lessons: tuple[str, ...] = ()
+    streamed: bool = False
+
+
+class PromptRunner:
+    """The single boundary of a request: sends plans through a client, retrying passing faults."""
+
+    def __init__(
+        self,
+        client: Client,
+        *,
+        retry: RetryPolicy | None = None,
+        capabilities: Capabilities | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        jitter: Callable[[], float] = random.random,
+    ) -> None:
+        self.sender = RequestSender(client, capabilities)
+        self.retry = retry or RetryPolicy()
+        self.sleep = sleep
+        self.jitter = jitter
+        # What the endpoint was found to refuse, by model. A client that keeps it shares it.
+        self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
+        # What it is known to refuse beforehand.
+        can = capabilities or Capabilities(parallel_tool_calls=True)
+        # A client that is not ours need not know how to stream.
+        streams = can.streaming and hasattr(client, "stream")
+        refused = {"parallel_tool_calls": not can.parallel_tool_calls, STREAM: not streams}
+        self.known = tuple(option for option, is_refused in refused.items() if is_refused)
+
+    @property
+    def client(self) -> Client:
+        """What requests are sent through."""
+        return self.sender.client
+
+    def conversation(
+        self,
+        config: ToolCallingConfig | None = None,
+        toolbox: Toolbox | None = None,
+        emit: Emit = silent,
+        show: Show | None = None,
+    ) -> "Conversation":
+        """Open a series of requests that share settings and grow one transcript."""
+        config = config or ToolCallingConfig()
+        return Conversation(self, config, toolbox or ToolRegistry(), emit, show)
+
+    async def ask(
+        self, plan: Plan, config: ToolCallingConfig | None = None, show: Show | None = None
+    ) -> Exchange:
+        """Send one plan on its own; with `show`, the answer is streamed."""
+        return await self.conversation(config, show=show).ask(plan)
+
+
+class Conversation:
+    """The requests of one run. It remembers what it has written, so a turn costs a turn.
+
+    Where `show` is given, answers are streamed and what may be shown of them goes there.
+    """
+
+    def __init__(
+        self,
+        runner: PromptRunner,
+        config: ToolCallingConfig,
+        toolbox: Toolbox,
+        emit: Emit,
+        show: Show | None = None,
+    ) -> None:
+        self.show = show
+        self._runner = runner
+        self._config = config
+        self._toolbox = toolbox
+        self._emit = emit
+        self._composer = Composer(config)
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        """Keep connections open while the run lasts."""
+        return self._runner.client.opened()
+
+    async def ask(self, plan: Plan, turn: int = 0, longest_s: float = math.inf) -> Exchange:
+        """Send a plan and read the reply; passing faults are retried, others raised."""
+        runner = self._runner
+        streamed = self.show is not None
+        lessons = union(runner.known, runner.lessons.get(plan.model, ()))
+        spoken = self._composer.speak(plan)
+        sent = applied(with_stream(spoken) if streamed else spoken, lessons)
+        request = self._composer.compose(sent)
+        runner.sender.check(sent, request)
+        attempt = learned = 0
+        began = time.perf_counter()
+        while True:
+            attempt += 1
+            self._announce(plan, request, turn, attempt)
+            started = time.perf_counter()
+            reply, received = await self._attempt(plan, sent, request)
+            elapsed_ms = round((time.perf_counter() - started) * 1000)
+            if not isinstance(reply, Fault):
+                body, size = received.body, received.size
+                return Exchange(
+                    reply, body, request.hash, attempt, elapsed_ms, size, lessons, streamed
+                )
+            fault = runner.sender.redacted(reply)
+            self._failed(turn, fault, attempt, elapsed_ms)
+            # An endpoint that has begun to answer has not refused the request.
+            lesson = None if received.in_stream else lesson_of(fault, sent)
+            if lesson is not None and lesson not in lessons:
+                learned += 1
+                lessons = (*lessons, lesson)
+                runner.lessons[plan.model] = lessons
+                sent = applied(sent, lessons)
+                request = self._composer.compose(sent)
+                self._retry(plan, turn, attempt, 0.0, lesson)
+                continue
+            wait = runner.retry.wait(fault, attempt - learned, runner.jitter())
+            if wait is None or time.perf_counter() - began + wait >= longest_s:
+                raise ProviderError(fault)
+            self._retry(plan, turn, attempt, wait)
+            await runner.sleep(wait)
+
+    def _failed(self, turn: int, fault: Fault, attempt: int, elapsed_ms: int) -> None:
+        self._emit(LlmRequestErrorEvent, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
+
+    def _retry(
+        self, plan: Plan, turn: int, attempt: int, wait_s: float, dropped: str | None = None
+    ) -> None:
+        self._emit(
+            LlmRequestRetryEvent,
+            turn,
+            attempt=attempt,
+            wait_s=wait_s,
+            tools_enabled=bool(plan.tools),
+            dropped=dropped,
+        )
+
+    def _announce(self, plan: Plan, request: Request, turn: int, attempt: int) -> None:
+        self._emit(
+            LlmRequestStartEvent,
+            turn,
+            tool_use_mode=self._config.tool_use_mode.value,
+            tool_failure_policy=self._config.tool_failure_policy.value,
+            tools_enabled=bool(plan.tools) and plan.tool_choice != "none",
+            tool_choice=plan.tool_choice,
+            messages_count=request.messages_count,
+            tools_count=len(plan.tools),
+            request_bytes=len(request.body),
+            request_hash=request.hash,
+            attempt=attempt,
+        )
+
+    async def _attempt(
+        self, plan: Plan, sent: Plan, request: Request
+    ) -> tuple[Reply | Fault, Received]:
+        """Send a request once; return the reply that was read, or the fault, and the answer."""
+        display = None if self.show is None else self._display(self.show, plan)
+        limit = self._config.max_tool_args_bytes
+        try:
+            received = await self._runner.sender.send(sent, request, display, limit)
+        except BaseException:  # the deadline, or the caller has left the stream
+            if display is not None:
+                display.close(_NO_REPLY)
+            raise
+        reply = received.body
+        if not isinstance(reply, Fault):
+            reply = inbound(received.body, plan, self._config, self._toolbox)
+        if display is not None:
+            display.close(reply)
+        return reply, received
+
+    def _display(self, show: Show, plan: Plan) -> Display:
+        names = [tool.name for tool in plan.tools]
+        config = self._config
+        mode = text_calls_of(config)
+        holdback: Filter = Holdback(mode, names, strip_thinking=config.strip_thinking)
+        if config.call_protocol == "guided" and plan.known_tools:
+            holdback = AnswerOnly()
+        return Display(show, holdback, frozenset(names))
