@@ -17,9 +17,8 @@ from surecall.eval.settings.fields import documentation
 from surecall.settings.capabilities import PROVIDERS, capabilities_for
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import FAMILIES
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits, RetryPolicy
 from surecall.settings.presets import PRESET, RAW
-from surecall.settings.retry import RetryPolicy
 from surecall.settings.sampling import SamplingCatalog
 from surecall.settings.setting_docs import HELP
 from surecall.simulator.faults import DRIFTS, Drift

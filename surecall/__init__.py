@@ -28,9 +28,8 @@ if TYPE_CHECKING:
     from surecall.settings.capabilities import Capabilities, capabilities_for
     from surecall.settings.catalog import ModelCatalog
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
+    from surecall.settings.connection import Limits, RetryPolicy
     from surecall.settings.contract import Contract, Need
-    from surecall.settings.endpoint import Limits
-    from surecall.settings.retry import RetryPolicy
     from surecall.settings.sampling import SamplingCatalog
     from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
     from surecall.values.errors import (
@@ -53,7 +52,7 @@ _HOMES: Final = {
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
     "settings.contract": ("Contract", "Need"),
     "runtime.dispatch": ("Decision", "ToolDispatcher", "ToolPolicy"),
-    "settings.endpoint": ("Limits",),
+    "settings.connection": ("Limits", "RetryPolicy"),
     "values.errors": (
         "ConfigError",
         "ErrorCode",
@@ -69,7 +68,6 @@ _HOMES: Final = {
     "runtime.conversation": ("PromptRunner",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
-    "settings.retry": ("RetryPolicy",),
     "runtime.runner": ("ToolLoopRunner",),
     "settings.sampling": ("SamplingCatalog",),
     "core.state": ("Run",),

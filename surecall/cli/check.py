@@ -28,8 +28,7 @@ from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import Redactor
 from surecall.runtime.transport import Client
 from surecall.settings.config import ToolUseMode
-from surecall.settings.endpoint import ENDPOINT
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import ENDPOINT, RetryPolicy
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Secret

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import content_tag_tool_call_fallback, default_tool_calling
 from surecall.tools.registry import ToolRegistry

@@ -10,7 +10,7 @@ import click
 from surecall.cli.common import note
 from surecall.runtime.local_server import LocalServer, LocalServerError
 from surecall.runtime.transport import OpenAICompatible
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import Answer
 

@@ -19,14 +19,15 @@ from typing import Any, Protocol
 import msgspec
 
 from surecall.core.endpoint_lessons import STREAM, applied, lesson_of, with_stream
-from surecall.core.pipeline import Composer, Request, inbound, text_calls_of
+from surecall.core.inbound import inbound, text_calls_of
+from surecall.core.outbound import Composer, Request
 from surecall.core.streaming.display import Display, Show
 from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback
 from surecall.runtime.request import Received, RequestSender
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, union
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.tools.registry import Toolbox, ToolRegistry
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, LlmRequestStartEvent

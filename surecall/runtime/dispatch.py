@@ -16,7 +16,7 @@ from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from surecall.core.pipeline import judge_call
+from surecall.core.inbound import judge_call
 from surecall.core.tool_results import failed, refusal, seal, success
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig

@@ -4,7 +4,7 @@ The words of the error itself may quote the request, and with it the key; they a
 `aiohttp` is imported inside functions only, like in the transport.
 """
 
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.values.errors import ErrorCode, Fault
 
 

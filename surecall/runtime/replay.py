@@ -8,9 +8,10 @@ from collections import deque
 from typing import TypeVar
 
 from surecall.core.endpoint_lessons import applied, with_stream
+from surecall.core.inbound import inbound
 from surecall.core.loop import heard, next_move, objected, ran, refused
+from surecall.core.outbound import Composer
 from surecall.core.outcome import RunResult, last_text, usage_of
-from surecall.core.pipeline import Composer, inbound
 from surecall.core.state import Ask, Call, Done, Fail, Move, Run
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import ToolDefinition, ToolRegistry

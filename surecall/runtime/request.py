@@ -13,19 +13,19 @@ from typing import Any, NamedTuple
 import msgspec
 
 from surecall.core.endpoint_lessons import STREAM
-from surecall.core.pipeline import Request, preflight
+from surecall.core.outbound import Request, preflight
 from surecall.core.streaming.body_reader import Listener
 from surecall.core.streaming.display import Display
 from surecall.runtime.trace import Redactor
 from surecall.runtime.transport import Client, Incoming
 from surecall.settings.capabilities import Capabilities, check_budget, estimate_tokens
-from surecall.settings.endpoint import DEFAULT_LIMITS
+from surecall.settings.connection import DEFAULT_LIMITS
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import JSON, Answer, Plan
 from surecall.wire.assembler import Assembler
 from surecall.wire.messages import decode, scrub
 from surecall.wire.response import fault_of
-from surecall.wire.transforms.bodies import failed_generation
+from surecall.wire.transforms.inbound import failed_generation
 
 MAX_QUOTE = 400
 

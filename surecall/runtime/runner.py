@@ -28,8 +28,8 @@ from surecall.runtime.trace import Observer, Recorder, allowed_context
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
+from surecall.settings.connection import RetryPolicy
 from surecall.settings.contract import in_words
-from surecall.settings.retry import RetryPolicy
 from surecall.tools.registry import (
     FilteredToolRegistry,
     Toolbox,

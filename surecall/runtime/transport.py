@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
 
 from surecall.runtime.network_faults import fault_of_error, too_large
-from surecall.settings.endpoint import (
+from surecall.settings.connection import (
     DEFAULT_LIMITS,
     ENDPOINT,
     Limits,

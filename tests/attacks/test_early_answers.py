@@ -16,7 +16,7 @@ from surecall import (
     presets,
     replay,
 )
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.testing import Item, ScriptedModel, calls, failure, says

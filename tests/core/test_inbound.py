@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from surecall import presets
+from surecall.core.inbound import inbound
 from surecall.core.outcome import RunResult
-from surecall.core.pipeline import inbound
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, says

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from surecall import ToolRegistry, presets
-from surecall.core.pipeline import judge_call
+from surecall.core.inbound import judge_call
 from surecall.parsing.argument_rewrites import with_texts, without_entities
 from surecall.settings.config import FAMILIES
 from surecall.values.types import JSON

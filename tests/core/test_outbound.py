@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.core.pipeline import Composer, inbound
+from surecall.core.inbound import inbound
+from surecall.core.outbound import Composer
 from surecall.runtime.conversation import PromptRunner
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig

@@ -9,7 +9,7 @@ import pytest
 from surecall.core.outcome import LimitExceeded, RequestFailed, RunResult
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.testing import Item, ScriptedModel, calls, calls_many, hangs, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode

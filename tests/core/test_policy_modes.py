@@ -8,8 +8,8 @@ import pytest
 from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.settings.connection import RetryPolicy
 from surecall.settings.presets import default_tool_calling
-from surecall.settings.retry import RetryPolicy
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, calls_many, says
 from surecall.testing import failure as answers_with
 from surecall.tools.registry import ToolRegistry

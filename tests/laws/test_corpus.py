@@ -10,7 +10,7 @@ import json
 import pytest
 
 from surecall import ToolCallingConfig, ToolRegistry, presets
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.simulator.faults import DRIFTS
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Reply

@@ -23,8 +23,8 @@ from surecall import (
     replay,
     run_of,
 )
+from surecall.core.inbound import judge_call
 from surecall.core.loop import heard, next_move, objected, ran
-from surecall.core.pipeline import judge_call
 from surecall.core.state import Ask, Call, Done
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract, Need

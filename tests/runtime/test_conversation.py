@@ -14,7 +14,7 @@ from surecall.runtime.trace import Recorder
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.testing import (
     Item,
     ScriptedModel,

@@ -23,7 +23,7 @@ from surecall.runtime.local_server import ENGINE, LocalServer
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.settings.presets import resolve
 from surecall.tools.registry import tool
 from surecall.values.events import LlmRequestEndEvent

@@ -11,7 +11,7 @@ import pytest
 from surecall.core.outcome import LimitExceeded, RequestFailed, RunFailed, RunResult
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.testing import RecordingObserver, ScriptedModel, calls, calls_many, failure, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, ProviderError

@@ -20,7 +20,7 @@ from surecall.runtime.trace import (
     load_trace,
     save_trace,
 )
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, failure, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ConfigError

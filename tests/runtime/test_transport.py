@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.runtime.transport import OpenAICompatible
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.testing import ScriptedProvider, failure, says
 from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
 from surecall.values.types import Answer, Secret

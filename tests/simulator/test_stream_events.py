@@ -7,7 +7,7 @@ import pytest
 
 from scripts.soak import GET, PATCH
 from surecall import ToolDefinition, ToolRegistry
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.simulator.faults import DRIFTS
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.persona import say

@@ -6,7 +6,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, ToolRegistry, presets, tool
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.simulator.faults import bend
 from surecall.testing import calls, calls_many, says
 from surecall.values.errors import Fault

@@ -18,7 +18,7 @@ from surecall.core.state import Run
 from surecall.runtime.dispatch import Decision
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from surecall.parsing.sse import SseDecoder, SseEvent, too_large
-from surecall.settings.endpoint import DEFAULT_LIMITS
+from surecall.settings.connection import DEFAULT_LIMITS
 from surecall.values.errors import Fault
 from surecall.wire.assembler import Assembler, Delta, TextDelta
 

@@ -38,7 +38,7 @@ from surecall.eval.settings.endpoint import jobs_of
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.runtime.trace import dump_trace
 from surecall.runtime.transport import Client
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.trace import Trace
 

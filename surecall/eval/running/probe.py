@@ -14,7 +14,8 @@ from typing import Any, Final, get_args
 import msgspec
 
 from surecall.core.endpoint_lessons import REFUSALS, RESPONSE_FORMAT, TOOL_CHOICE, applied
-from surecall.core.pipeline import Composer, inbound
+from surecall.core.inbound import inbound
+from surecall.core.outbound import Composer
 from surecall.eval.running.cells import PlannedCell
 from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.transport import Client

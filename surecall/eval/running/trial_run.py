@@ -28,8 +28,8 @@ from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode, deep_merge
+from surecall.settings.connection import RetryPolicy
 from surecall.settings.presets import Strategy, resolve
-from surecall.settings.retry import RetryPolicy
 from surecall.values.errors import ConfigError
 from surecall.values.events import (
     FinalEvent,

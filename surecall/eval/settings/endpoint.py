@@ -9,7 +9,7 @@ from surecall.eval.settings.fields import LLAMA, OWN, ROUTER, Settings
 from surecall.eval.settings.parse import AUTO, LOCAL, SIMULATOR
 from surecall.runtime.gguf import model_id
 from surecall.settings.capabilities import canonical_provider
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical
 from surecall.values.types import Secret

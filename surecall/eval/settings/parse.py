@@ -11,7 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from surecall.settings.config import check_options, names_in
-from surecall.settings.endpoint import checked_key, checked_prefix, checked_url
+from surecall.settings.connection import checked_key, checked_prefix, checked_url
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical, unknown
 from surecall.values.types import JSON, Secret

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ToolRegistry, presets
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.core.streaming.display import CallAnnounced, Display, Shown, TextWithdrawn
 from surecall.core.streaming.holdback import Holdback
 from surecall.tools.registry import ToolDefinition

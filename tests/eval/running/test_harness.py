@@ -19,7 +19,7 @@ from surecall.eval.running.harness_events import (
 )
 from surecall.eval.storage.trial import Key, Trial
 from surecall.runtime.trace import dump_trace
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ConfigError
 from surecall.values.events import PolicyErrorEvent
 from surecall.values.trace import Trace

@@ -21,7 +21,7 @@ from surecall.eval.storage.trial import Trial
 from surecall.runtime.trace import load_trace
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.catalog import ModelCatalog
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Simulator

@@ -15,7 +15,7 @@ from surecall.eval.settings.endpoint import (
 )
 from surecall.eval.settings.fields import FIELDS, Settings, documentation
 from surecall.eval.settings.load import FULL, identity, llm_options, load, public
-from surecall.settings.endpoint import Limits
+from surecall.settings.connection import Limits
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
 from tests.support.spec import proves

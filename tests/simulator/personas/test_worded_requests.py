@@ -8,7 +8,7 @@ import jsonschema_rs
 import pytest
 
 from surecall import ToolCallingConfig
-from surecall.core.pipeline import Composer
+from surecall.core.outbound import Composer
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.intent import COMPLAINTS, DONE
 from surecall.simulator.personas.persona import say

@@ -20,7 +20,7 @@ from surecall import (
     replay,
 )
 from surecall.core.endpoint_lessons import RESPONSE_FORMAT, applied, lesson_of
-from surecall.core.pipeline import inbound
+from surecall.core.inbound import inbound
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.core.streaming.holdback import AnswerOnly
 from surecall.runtime.run_stream import LiveEvent

@@ -1,4 +1,7 @@
-"""The settings of a connection, checked before anything is sent. Messages never quote a secret."""
+"""A connection: its limits, its address and key, and when a failed request is sent again.
+
+Everything is checked before anything is sent. Messages never quote a secret.
+"""
 
 import math
 from collections.abc import Mapping
@@ -6,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 import msgspec
 
-from surecall.values.errors import ConfigError
+from surecall.values.errors import ConfigError, Fault
 from surecall.values.types import Secret
 
 ENDPOINT = "chat/completions"
@@ -29,6 +32,29 @@ class Limits(msgspec.Struct, frozen=True):
 
 
 DEFAULT_LIMITS = Limits()
+
+
+class RetryPolicy(msgspec.Struct, frozen=True):
+    """Bounds of the retry of one request. `attempts` counts the first one too."""
+
+    attempts: int = 3
+    first_wait_s: float = 0.5
+    longest_wait_s: float = 8.0
+    longest_retry_after_s: float = 120.0
+
+    def wait(self, fault: Fault, attempt: int, jitter: float) -> float | None:
+        """Return the seconds to wait before the next attempt; None means: give up.
+
+        `jitter` is a random number from 0 to 1. A server's Retry-After is followed exactly if it
+        is short enough, and means giving up if it is not. One that is already over (a date in the
+        past, zero) does not count.
+        """
+        if not fault.retryable or attempt >= self.attempts:
+            return None
+        if fault.retry_after is not None and fault.retry_after > 0:
+            return fault.retry_after if fault.retry_after <= self.longest_retry_after_s else None
+        backoff = min(self.first_wait_s * 2.0 ** min(attempt - 1, 99), self.longest_wait_s)
+        return backoff * (0.5 + jitter / 2)
 
 
 def checked_url(base_url: str) -> SplitResult:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.settings.retry import RetryPolicy
+from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ErrorCode, Fault
 from tests.support.spec import proves
 

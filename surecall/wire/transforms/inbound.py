@@ -1,8 +1,14 @@
-"""Response transforms: heal the assistant message before anything else reads it."""
+"""Inbound transforms: heal an answer before it is read.
+
+body          the whole answer, if it is in an envelope of its own
+response      the assistant message
+tool call     one raw call, before its arguments are read
+"""
 
 import json
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from surecall.parsing.arguments import read_arguments
 from surecall.values.family import Family
@@ -10,7 +16,47 @@ from surecall.values.types import JSON
 from surecall.wire.messages import call_parts, id_of, text_of
 from surecall.wire.transforms.tags import read_tags
 
+BODY: Family[JSON] = Family("body transform")
 RESPONSE: Family[JSON] = Family("response transform")
+TOOL_CALL: Family[JSON] = Family("tool call transform")
+
+_WRAPPERS = ("data", "result", "response")
+
+
+@BODY.register
+def response_body_unwrapped(body: JSON) -> JSON:
+    """Take a completion out of `{"data": …}`, in which some gateways wrap it."""
+    if "choices" in body or body.get("error"):
+        return body
+    for key in _WRAPPERS:
+        inner = body.get(key)
+        if isinstance(inner, dict) and isinstance(inner.get("choices"), list):
+            return inner
+    return body
+
+
+@BODY.register
+def failed_generation_to_message(body: JSON) -> JSON:
+    """Read what the model wrote out of Groq's error about it: the generation failed, not we."""
+    generation = failed_generation(body)
+    if generation is None:
+        return body
+    message = {"role": "assistant", "content": _header_closed(generation)}
+    return {"choices": [{"message": message, "finish_reason": "stop"}]}
+
+
+def _header_closed(text: str) -> str:
+    # Llama on Groq writes `<function=f{…}</function>`: the tag of the dialect, but for its `>`.
+    head, brace, rest = text.partition("{")
+    is_open = head.lstrip().startswith("<function=") and ">" not in head
+    return f"{head}>{brace}{rest}" if brace and is_open else text
+
+
+def failed_generation(body: Any) -> str | None:
+    """Return the text that a provider could not read as a call, if an error carries one."""
+    error = body.get("error") if isinstance(body, dict) else None
+    text = error.get("failed_generation") if isinstance(error, dict) else None
+    return text if isinstance(text, str) and text.strip() else None
 
 
 @RESPONSE.register
@@ -227,3 +273,13 @@ def _as_text(arguments: object) -> object:
         return json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     except (ValueError, RecursionError):
         return arguments
+
+
+@TOOL_CALL.register
+def assistant_tool_calls_arguments_blank_to_empty_object(call: JSON) -> JSON:
+    """Read blank argument text as an empty object: models write it for tools without arguments."""
+    match call:
+        case {"function": {"arguments": str(text)} as function} if not text.strip():
+            return call | {"function": function | {"arguments": "{}"}}
+        case _:
+            return call

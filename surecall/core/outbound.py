@@ -1,0 +1,117 @@
+"""Outbound: a plan becomes a request.
+
+    plan ─► call protocol ─► messages and tools as JSON ─► transforms ─► bytes and hash
+
+No vendor is mentioned here: quirks are transforms, chosen by the config.
+"""
+
+import hashlib
+
+import msgspec
+
+from surecall.settings.capabilities import Capabilities
+from surecall.settings.config import ToolCallingConfig
+from surecall.values.errors import ConfigError
+from surecall.values.types import (
+    JSON,
+    Message,
+    Plan,
+    ToolResult,
+    ToolSpec,
+    User,
+)
+from surecall.wire.messages import (
+    encode,
+    render_message,
+    render_tool,
+)
+from surecall.wire.protocols import speaker
+from surecall.wire.transforms import MESSAGE, TOOL
+
+BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
+
+
+class Request(msgspec.Struct, frozen=True, gc=False):
+    """A request, ready to be sent. `hash` is the SHA-256 of exactly these bytes."""
+
+    body: bytes
+    hash: str
+    messages_count: int
+    tools_count: int
+
+
+class Composer:
+    """Writes the requests of one run. What was written before is not written again.
+
+    A transcript only grows, and messages are frozen, so a message that stands where it stood in
+    the last plan has the same bytes. Without this, the n-th turn would pay for n turns.
+    """
+
+    def __init__(self, config: ToolCallingConfig) -> None:
+        self._config = config
+        self._style = config.wire_style
+        self._written: list[tuple[Message, msgspec.Raw | None]] = []
+        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
+        # Puts a plan into the words of the call protocol.
+        self.speak = speaker(config.call_protocol, config.max_tool_args_bytes)
+
+    def compose(self, plan: Plan) -> Request:
+        """Write one request, of a plan that is in the words of the protocol."""
+        body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
+        if plan.tools:
+            body["tools"] = self._surface(plan.tools)
+            body["tool_choice"] = plan.tool_choice
+        if plan.response_format is not None:
+            body["response_format"] = plan.response_format
+        for key, value in plan.options.items():
+            if key not in self._config.unsupported_options:
+                body[key] = value
+        data = encode(body)
+        digest = hashlib.sha256(data).hexdigest()
+        return Request(data, digest, len(body["messages"]), len(plan.tools))
+
+    def _messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
+        written = self._written
+        for position, message in enumerate(messages):
+            if position < len(written) and written[position][0] is message:
+                continue
+            del written[position:]
+            written.append((message, self._message(message)))
+        del written[len(messages) :]
+        if self._config.bridge_user_after_tool:
+            return self._bridged()
+        return [raw for _, raw in written if raw is not None]
+
+    def _bridged(self) -> list[msgspec.Raw]:
+        """Put an assistant's word between a tool's result and what the user says next."""
+        rendered: list[msgspec.Raw] = []
+        after_tool = False
+        for message, raw in self._written:
+            if raw is None:
+                continue
+            if after_tool and isinstance(message, User):
+                rendered.append(BRIDGE)
+            rendered.append(raw)
+            after_tool = isinstance(message, ToolResult)
+        return rendered
+
+    def _message(self, message: Message) -> msgspec.Raw | None:
+        rendered = render_message(message, self._style)
+        if rendered is None:
+            return None
+        return msgspec.Raw(encode(MESSAGE.apply(self._config.message_transforms, rendered, [])))
+
+    def _surface(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
+        if self._tools[0] is not tools:
+            names = self._config.tool_transforms
+            rendered = [TOOL.apply(names, render_tool(spec), []) for spec in tools]
+            self._tools = (tools, msgspec.Raw(encode(rendered)))
+        return self._tools[1]
+
+
+def preflight(plan: Plan, capabilities: Capabilities | None) -> None:
+    """Refuse combinations that no endpoint, or not this one, can serve."""
+    if plan.tools and plan.response_format is not None:
+        raise ConfigError("tools and response_format cannot go into one request")
+    if plan.tools and capabilities is not None and not capabilities.tools:
+        raise ConfigError(f"{plan.model} does not support tools; set tool_use_mode to disabled")
