@@ -8,13 +8,14 @@
         └────────────────────────────────────────────────────────────────────┘
 
 Nothing here does I/O, reads a clock or hides state, so the async, sync, replay and test drivers
-all run these same lines. What the words mean (when to stop, what counts) stands in `policy`.
+all run these same lines. What the words mean (when to stop, what counts) is in `policy`.
 """
 
 from collections.abc import Sequence
 
+from surecall.core.early_answers import follow_up, objection
 from surecall.core.offer import plan
-from surecall.core.policy import admit, follow_up, halted, objection, verdict
+from surecall.core.policy import admit, halted, verdict
 from surecall.core.state import Ask, Call, Move, Run
 from surecall.values.errors import Fault
 from surecall.values.types import Assistant, Refusal, Reply, ToolResult

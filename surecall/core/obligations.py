@@ -1,16 +1,17 @@
-"""What a run still owes before a final answer counts, and what was said too early.
+"""Which requirements a run has not met yet, and which answers came before they were met.
 
-A debt comes from the mode (a call must be made), from failures that nothing made up for, or from
-the contract. It is derived from the transcript alone; the ladder in `policy` answers it.
+A requirement comes from the mode (a tool must be called), from failures not followed by a success,
+or from the contract. Everything is derived from the transcript, once for each `Run`. What is said
+to an early answer is in `early_answers`; what is offered meanwhile, in `offer`.
 """
 
 from collections.abc import Iterable
 
 import msgspec
 
-from surecall.core.state import Run
+from surecall.core.state import Run, once_per_run
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
-from surecall.settings.contract import in_words
+from surecall.settings.contract import Progress, in_words
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Assistant, ToolCall
 
@@ -25,7 +26,7 @@ PROTOCOL_CODES = frozenset(
 )
 
 
-# What failed so may have taken effect all the same, or was denied: it is not demanded again.
+# A call that failed with one of these may have taken effect, or was denied: it is not demanded.
 NOT_TO_REPEAT = frozenset(
     {
         ErrorCode.INTERNAL_ERROR,
@@ -38,15 +39,16 @@ NOT_TO_REPEAT = frozenset(
         ErrorCode.TOOL_TIMEOUT,
     }
 )
-# A model whose calls fail so often in a row may say that it cannot do it.
+# After this many failed calls in a row a model may say that it cannot do it.
 HOPELESS = 3
 
 
-class Debt(msgspec.Struct, frozen=True):
-    """Why a final answer would not count: for people, and (`wanted`) for the model.
+class Obligation(msgspec.Struct, frozen=True):
+    """An unmet need, the reason why a final answer would not count.
 
-    A success of one of `tools` would bring the run on. Unless it is `demandable`, nobody insists:
-    the run fails when the model ends it.
+    `message` is for people, `wanted` for the model. A successful call to one of `tools` makes
+    progress. If it is not `demandable`, the loop does not push for it: the run fails when the model
+    ends it.
     """
 
     code: ErrorCode
@@ -57,22 +59,33 @@ class Debt(msgspec.Struct, frozen=True):
     demandable: bool = True
 
 
-def owed(run: Run) -> Debt | None:
-    """Say what a run still owes; nothing if a final answer would count now."""
+@once_per_run
+def progress(run: Run) -> Progress:
+    """Return how far the contract is met; without a contract nothing is missing."""
     contract = run.config.contract
-    if contract is not None and (missing := contract.missing(run.done)):
+    return Progress() if contract is None else contract.progress(run.done)
+
+
+@once_per_run
+def unmet(run: Run) -> Obligation | None:
+    """Return what a run still has to do; None if a final answer would count now."""
+    if missing := progress(run).missing:
         words = in_words(missing)
-        details = {"missing": [[str(need) for need in needs] for needs in missing]}
-        tools = _to_demand(run, contract.next_tools(run.done))
-        return Debt(
+        tools = _to_demand(run, progress(run).next_tools)
+        return Obligation(
             ErrorCode.CONTRACT_UNMET,
-            f"the contract is not met, missing is: {words}",
+            f"contract not met: still missing {words}",
             _success(words),
             tools,
-            details | _failed(run),
+            {"missing": names_of(missing)} | _failed(run),
             bool(tools),
         )
-    return _unmet(run) if run.config.tool_use_mode is ToolUseMode.ENFORCED else None
+    return _unmet_by_mode(run) if run.config.tool_use_mode is ToolUseMode.ENFORCED else None
+
+
+def names_of(missing: Iterable[Iterable[object]]) -> list[list[str]]:
+    """Write missing needs as plain data, for the details of an error."""
+    return [[str(need) for need in needs] for needs in missing]
 
 
 def _success(words: str) -> str:
@@ -80,7 +93,7 @@ def _success(words: str) -> str:
 
 
 def _to_demand(run: Run, names: Iterable[str]) -> tuple[str, ...]:
-    """Return those of some tools that are on offer, and whose last failure does not forbid it."""
+    """Return those of some tools that are available and whose last failure allows a repetition."""
     offered = {spec.name for spec in run.tools}
     answers = {call.name: result for call, result in run.answered_calls}
     forbidden = {
@@ -90,29 +103,29 @@ def _to_demand(run: Run, names: Iterable[str]) -> tuple[str, ...]:
 
 
 def is_hopeless(run: Run) -> bool:
-    """Whether the newest calls have all failed, so often that nothing else is to be expected."""
+    """Whether the newest calls have all failed, so that another success is not to be expected."""
     newest = run.results[-HOPELESS:]
     return len(newest) == HOPELESS and not any(result.ok for result in newest)
 
 
-def _unmet(run: Run) -> Debt | None:
-    """Say what an enforced run owes, whatever the contract."""
+def _unmet_by_mode(run: Run) -> Obligation | None:
+    """Return what an enforced run still has to do, apart from its contract."""
     if not run.called:
         message = "the model answered without calling any tool"
-        return Debt(ErrorCode.NO_TOOL_CALLS, message, "a call of a tool")
+        return Obligation(ErrorCode.NO_TOOL_CALLS, message, "a call of a tool")
     details = _failed(run)
     failed = tuple(details["failed_tools"])
     if run.config.tool_failure_policy is ToolFailurePolicy.FATAL and failed:
         words = ", ".join(failed)
         message = f"tools failed and were not repaired: {words}"
         tools = _to_demand(run, failed)
-        # One that is not to be repeated cannot be made up for: nothing that is demanded would help.
+        # If one of them must not be repeated, no call that could be demanded would help.
         hopeful = len(tools) == len(failed)
-        return Debt(ErrorCode.TOOL_ERROR, message, _success(words), tools, details, hopeful)
+        return Obligation(ErrorCode.TOOL_ERROR, message, _success(words), tools, details, hopeful)
     if not any(result.ok for result in run.results):
-        message = "no tool call succeeded"
+        message, wanted = "no tool call succeeded", _success("a tool")
         tools = _to_demand(run, [spec.name for spec in run.tools])
-        return Debt(ErrorCode.TOOL_ERROR, message, _success("a tool"), tools, details, bool(tools))
+        return Obligation(ErrorCode.TOOL_ERROR, message, wanted, tools, details, bool(tools))
     return None
 
 
@@ -126,10 +139,10 @@ def _failed(run: Run) -> JSON:
 
 
 def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
-    """Return the calls that failed for good, and those that a success made up for.
+    """Return the failures not followed by a success, and those that were.
 
-    A success makes up for a failure when it came later from the same tool, or at any time from
-    the very same call.
+    A success counts for a failure if it came later from the same tool, or at any time from the
+    same call.
     """
     pairs = run.answered_calls
     last_success = {call.name: at for at, (call, result) in enumerate(pairs) if result.ok}
@@ -152,18 +165,18 @@ def same_call(call: ToolCall, other: ToolCall) -> bool:
     return (
         call.name == other.name
         and call.arguments == other.arguments
-        # What could not be read is empty here; its size tells one attempt from another.
+        # Arguments that could not be read are empty here; their size tells two attempts apart.
         and (call.arguments_bytes == other.arguments_bytes or bool(call.arguments))
         and not other.ignored
     )
 
 
 def false_finals(run: Run) -> int:
-    """Count the answers that came while something was owed: "Done." with nothing done."""
+    """Count the early answers: "Done." while something was still to be done."""
     return sum(
         isinstance(said, Assistant)
         and not said.calls
         and bool(said.text.strip())
-        and owed(run.until(position)) is not None
+        and unmet(run.until(position)) is not None
         for position, said in enumerate(run.messages[run.start :], start=run.start)
     )

@@ -46,7 +46,7 @@ class RunResult(msgspec.Struct, frozen=True):
 
     @property
     def false_finals(self) -> int:
-        """How often the model said that it was done while something was still owed."""
+        """How many early answers there were: "done" while something was still to be done."""
         return false_finals(self.run)
 
 

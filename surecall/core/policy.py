@@ -2,21 +2,18 @@
 
 import msgspec
 
-from surecall.core.obligations import Debt, owed, same_call
+from surecall.core.obligations import names_of, progress, same_call, unmet
 from surecall.core.offer import offers_tools
-from surecall.core.state import OBJECTION, Done, Fail, Run
+from surecall.core.state import Done, Fail, Run
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import in_words
-from surecall.values.errors import ErrorCode, Fault
+from surecall.values.errors import ErrorCode
 from surecall.values.types import (
     Assistant,
-    Message,
     Problem,
     Refusal,
     Reply,
     ToolCall,
-    ToolResult,
-    User,
 )
 
 
@@ -45,16 +42,17 @@ def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:
     if (wanted or config.block_repeated_success) and _just_succeeded(run, call):
         if wanted:
             return call
-        message = "You made this very call just now, and it succeeded. Do what comes next."
+        message = "You just made this exact call and it succeeded. Continue with the next step."
         return _barred(call, ErrorCode.REPEATED_CALL, message)
     times = streak(run, call) + 1
     if times >= config.repeat_block_at:
         message = (
-            f"You made this very call {times} times in a row. Use its result, or do otherwise."
+            f"You made this exact call {times} times in a row. "
+            "Use its result, or do something else."
         )
         return _barred(call, ErrorCode.REPEATED_CALL, message)
     if times >= config.repeat_note_at:
-        note = f"You have made this very call {times} times in a row."
+        note = f"You have made this exact call {times} times in a row."
         return msgspec.structs.replace(call, warnings=(*call.warnings, note))
     return call
 
@@ -78,10 +76,8 @@ def _just_succeeded(run: Run, call: ToolCall) -> bool:
 
 
 def _is_wanted(run: Run, call: ToolCall) -> bool:
-    """Whether the contract asks for this very call, though it was made before."""
-    contract = run.config.contract
-    missing = () if contract is None else contract.missing(run.done)
-    return any(need.met_by(call) for needs in missing for need in needs)
+    """Whether the contract asks for this call, even if it was made before."""
+    return any(need.met_by(call) for needs in progress(run).missing for need in needs)
 
 
 def _is_repeatable(run: Run, call: ToolCall) -> bool:
@@ -101,64 +97,8 @@ def streak(run: Run, call: ToolCall) -> int:
     return count
 
 
-def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
-    """Return what the loop says to an answer that does not count: a step of the ladder, or none.
-
-    An empty answer to a run that owes nothing is asked for once more.
-    """
-    if said.calls or run.turn >= run.config.max_turns:
-        return ()
-    debt = owed(run)
-    if debt is not None and (step := _next_step(run, debt)):
-        return (User(_corrected(debt), nudge=True, rung=step),)
-    empty = not said.text.strip() and run.called and not run.nudged
-    # After a ladder, whoever still owes something could not repay it without tools.
-    config = run.config
-    in_vain = debt is not None and config.final_ladder and config.fix_empty_final_disable_tools
-    if empty and not in_vain and config.fix_empty_final:
-        return (User(config.fix_empty_final_user_text, nudge=True),)
-    return ()
-
-
-def _next_step(run: Run, debt: Debt) -> str | None:
-    """Return the step that is due: a debt is answered by the whole ladder, and only once.
-
-    Whoever tries what is demanded, and fails, is met with the whole ladder again.
-    """
-    if not debt.demandable:
-        return None
-    words, taken = _corrected(debt), 0
-    for message in reversed(run.own):
-        if isinstance(message, ToolResult) and _is_attempt(message, debt):
-            break
-        taken += isinstance(message, User) and bool(message.rung) and message.content == words
-    ladder = run.config.final_ladder
-    return ladder[taken] if taken < len(ladder) else None
-
-
-def _is_attempt(result: ToolResult, debt: Debt) -> bool:
-    return result.name in debt.tools and ErrorCode.REPEATED_CALL not in result.error_codes
-
-
-def _corrected(debt: Debt) -> str:
-    return (
-        f"This is not finished. Still missing: {debt.wanted}. "
-        "Make the call now, and answer when it has succeeded."
-    )
-
-
-def objection(run: Run, reason: str) -> Message:
-    """Return what an application's objection to an answer becomes: a step, or the end."""
-    made = sum(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
-    if made >= len(run.config.final_ladder):
-        return Refusal(Fault(ErrorCode.CONTRACT_UNMET, f"the answer was not accepted: {reason}"))
-    stop = "" if reason.rstrip().endswith((".", "!", "?")) else "."
-    text = f"This answer cannot be accepted: {reason.rstrip()}{stop} Correct it."
-    return User(text, nudge=True, rung=OBJECTION)
-
-
 def halted(run: Run) -> Fail | None:
-    """Say whether another request is out of the question: one failed for good, or a limit."""
+    """Say why there is no further request: the last one failed for good, or a limit is reached."""
     if isinstance(run.last, Refusal) and not _may_ask_without_tools(run, run.last):
         fault = run.last.fault
         return Fail(fault.code, fault.message, fault=fault)
@@ -168,7 +108,7 @@ def halted(run: Run) -> Fail | None:
 def _limit(run: Run) -> Fail | None:
     config = run.config
     if config.tool_use_mode is ToolUseMode.ENFORCED and not run.tools:
-        return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is on offer")
+        return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is available")
     if (absent := _out_of_reach(run)) is not None:
         return absent
     if run.turn >= config.max_turns:
@@ -183,7 +123,7 @@ def _limit(run: Run) -> Fail | None:
     if ErrorCode.TOOL_CALL_LIMIT in codes:
         message = f"more than {config.max_total_tool_calls} tool calls in one run"
         return Fail(ErrorCode.MAX_TOOL_CALLS_EXCEEDED, message)
-    # Nobody means more calls in one turn than may run in all; comparing them all would not end.
+    # A turn with more calls than may run in all is not meant; comparing them all takes too long.
     for call in _newest_calls(run)[: config.max_total_tool_calls]:
         if streak(run, call) >= config.repeat_stop_at:
             message = f"{call.name} was called with the same arguments again and again"
@@ -192,17 +132,13 @@ def _limit(run: Run) -> Fail | None:
 
 
 def _out_of_reach(run: Run) -> Fail | None:
-    """Say which part of the contract no tool on offer can meet."""
-    if run.config.contract is None:
-        return None
+    """Say which part of the contract no available tool can meet."""
     offers = run.config.tool_use_mode is not ToolUseMode.DISABLED
-    offered = [spec.name for spec in run.tools] if offers else []
-    missing = run.config.contract.out_of_reach(offered, run.done)
+    missing = progress(run).out_of_reach([spec.name for spec in run.tools] if offers else [])
     if not missing:
         return None
-    message = f"the contract needs tools that are not on offer: {in_words(missing)}"
-    details = {"missing": [[str(need) for need in needs] for needs in missing]}
-    return Fail(ErrorCode.CONTRACT_UNMET, message, details)
+    message = f"the contract needs tools that are not available: {in_words(missing)}"
+    return Fail(ErrorCode.CONTRACT_UNMET, message, {"missing": names_of(missing)})
 
 
 def _newest_calls(run: Run) -> tuple[ToolCall, ...]:
@@ -217,16 +153,16 @@ def _may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
     refusals = sum(isinstance(message, Refusal) for message in run.tail)
     return (
         run.config.tool_use_mode is ToolUseMode.RELAXED
-        and owed(run) is None
+        and unmet(run) is None
         and refusal.fault.code is ErrorCode.NO_TOOL_USE_ENDPOINT
         and refusals <= run.config.fallback_retry_count
     )
 
 
 def verdict(run: Run, said: Assistant) -> Done | Fail:
-    """Judge a turn without calls: an answer, or the reason why it is none."""
-    if (debt := owed(run)) is not None:
-        return Fail(debt.code, debt.message, debt.details)
+    """Judge a turn without calls: a final answer, or the reason why it does not count."""
+    if (need := unmet(run)) is not None:
+        return Fail(need.code, need.message, need.details)
     if said.text.strip():
         reason = said.finish_reason
         return Done(said.text, reason if reason in {"length", "content_filter"} else "final")

@@ -4,8 +4,9 @@ A `Run` is a value. It can be written down after any move and continued elsewher
 must happen next; a driver makes it happen.
 """
 
-from collections.abc import Sequence
-from typing import Final, Self, TypeAlias
+from collections.abc import Callable, Sequence
+from functools import cached_property, wraps
+from typing import Final, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -54,11 +55,15 @@ class Fail(msgspec.Struct, frozen=True):
 
 Move: TypeAlias = Ask | Call | Done | Fail
 
-# The step of the ladder on which an application's objection stands.
+# The step of the ladder that an application's objection takes.
 OBJECTION: Final = "object"
 
 
-class Run(msgspec.Struct, frozen=True):
+T = TypeVar("T")
+
+
+# `dict` leaves room for what is derived: see `once_per_run`. It is not part of the value.
+class Run(msgspec.Struct, frozen=True, dict=True):
     """One run: its settings and its transcript. Messages before `start` are earlier history."""
 
     run_id: str
@@ -72,6 +77,8 @@ class Run(msgspec.Struct, frozen=True):
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""
+        if not messages:
+            return self
         return msgspec.structs.replace(self, messages=(*self.messages, *messages))
 
     def until(self, position: int) -> "Run":
@@ -86,7 +93,7 @@ class Run(msgspec.Struct, frozen=True):
         answers = sorted((*answers, *results), key=lambda result: order[result.call_id])
         return msgspec.structs.replace(self, messages=(*self.messages[:said], *answers))
 
-    @property
+    @cached_property
     def own(self) -> tuple[Message, ...]:
         """The messages of this run."""
         return self.messages[self.start :]
@@ -96,7 +103,7 @@ class Run(msgspec.Struct, frozen=True):
         """The newest message of this run, if there is one yet."""
         return self.messages[-1] if len(self.messages) > self.start else None
 
-    @property
+    @cached_property
     def tail(self) -> tuple[Message, ...]:
         """What came since the model last spoke."""
         at = len(self.messages)
@@ -124,7 +131,7 @@ class Run(msgspec.Struct, frozen=True):
         """The model's turns in this run."""
         return [message for message in self.own if isinstance(message, Assistant)]
 
-    @property
+    @cached_property
     def turn(self) -> int:
         """How many turns the model has had."""
         return len(self.said)
@@ -144,21 +151,21 @@ class Run(msgspec.Struct, frozen=True):
         """Whether an empty answer has been asked for again."""
         return any(isinstance(message, User) and message.asks for message in self.own)
 
-    @property
-    def answered_calls(self) -> list[tuple[ToolCall, ToolResult]]:
+    @cached_property
+    def answered_calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
         """The calls of this run that were answered, each with its answer, in order."""
         results = {result.call_id: result for result in self.results}
-        return [
+        return tuple(
             (call, results[call.id])
             for message in self.said
             for call in message.calls
             if call.id in results
-        ]
+        )
 
-    @property
-    def done(self) -> list[ToolCall]:
+    @cached_property
+    def done(self) -> tuple[ToolCall, ...]:
         """The calls of this run that succeeded, in order."""
-        return [call for call, result in self.answered_calls if result.ok]
+        return tuple(call for call, result in self.answered_calls if result.ok)
 
     @property
     def calls_per_turn(self) -> int | None:
@@ -182,3 +189,17 @@ class Run(msgspec.Struct, frozen=True):
     def from_json(cls, data: bytes) -> Self:
         """Read a run that was written down."""
         return msgspec.json.decode(data, type=cls)
+
+
+def once_per_run(derive: Callable[[Run], T]) -> Callable[[Run], T]:
+    """Remember what a function derives from a run: a run is a value, so the result stays true."""
+    key = f"{derive.__module__}.{derive.__qualname__}"
+
+    @wraps(derive)
+    def derived(run: Run) -> T:
+        known: dict[str, T] = run.__dict__
+        if key not in known:
+            known[key] = derive(run)
+        return known[key]
+
+    return derived

@@ -106,7 +106,9 @@ class ToolLoopRunner:
         for need in contract.needs:
             if need.tool not in self._registry.names:
                 raise ConfigError(f"contract: {unknown('tool', need.tool, self._registry.names)}")
-        if absent := contract.out_of_reach([tool.name for tool in self._toolbox.definitions]):
+        if absent := contract.progress(()).out_of_reach(
+            [tool.name for tool in self._toolbox.definitions]
+        ):
             raise ConfigError(f"contract: tools that it needs are masked: {in_words(absent)}")
 
     async def run(

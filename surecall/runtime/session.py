@@ -10,7 +10,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from surecall.core.loop import heard, next_move, objected, ran, refused
-from surecall.core.obligations import false_finals, owed
+from surecall.core.obligations import false_finals, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.outcome import RunResult, failure, last_text, usage_of
 from surecall.core.state import Ask, Call, Done, Fail, Move, Run
@@ -177,8 +177,8 @@ class Session:
 
     def _followed_up(self, turn: int, after: Run, words: User) -> None:
         """Record what the loop has said to an answer that does not count."""
-        debt = owed(after)
-        if not words.rung or debt is None:
+        need = unmet(after)
+        if not words.rung or need is None:
             self._recorder.emit(
                 FixEmptyFinalEvent,
                 turn,
@@ -191,10 +191,10 @@ class Session:
             ForcedContinuationEvent,
             turn,
             rung=words.rung,
-            code=debt.code,
-            message=debt.message,
+            code=need.code,
+            message=need.message,
             text=str(words.content),
-            tools=debt.tools,
+            tools=need.tools,
         )
 
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:

@@ -38,10 +38,23 @@ class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
 Missing: TypeAlias = tuple[Need, ...]
 
 
+class Progress(msgspec.Struct, frozen=True):
+    """How far a contract is met: what is missing, and the tools that would make progress now."""
+
+    missing: tuple[Missing, ...] = ()
+    next_tools: tuple[str, ...] = ()
+
+    def out_of_reach(self, offered: Sequence[str]) -> tuple[Missing, ...]:
+        """Return what is missing and cannot be done with the tools that are available."""
+        return tuple(
+            needs for needs in self.missing if not any(need.tool in offered for need in needs)
+        )
+
+
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Calls that must have succeeded. A tool's name alone stands for a need without conditions.
 
-    Unless `then_finalise` is off, no tools are on offer once the contract is met: the model is
+    Unless `then_finalise` is off, no tools are offered once the contract is met: the model is
     asked for its answer, and can do no more harm.
     """
 
@@ -67,30 +80,20 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         """Everything that is named, whether all of it is needed or not."""
         return tuple(_needs((*self.all_of, *self.any_of, *self.in_order)))
 
-    def missing(self, done: Sequence[ToolCall]) -> tuple[Missing, ...]:
-        """Return what calls that succeeded, in their order, have left undone."""
-        alone = [need for need in _needs(self.all_of) if not _is_met(need, done)]
+    def progress(self, done: Sequence[ToolCall]) -> Progress:
+        """Return what is still missing after calls that succeeded, in their order."""
+        alone = [(need,) for need in _needs(self.all_of) if not _is_met(need, done)]
         any_of = tuple(_needs(self.any_of))
-        either = (any_of,) if any_of and not any(_is_met(need, done) for need in any_of) else ()
-        rest = _unreached(tuple(_needs(self.in_order)), done)
-        return (*((need,) for need in alone), *either, *((need,) for need in rest))
+        either = [any_of] if any_of and not any(_is_met(need, done) for need in any_of) else []
+        rest = [(need,) for need in _unreached(tuple(_needs(self.in_order)), done)]
+        # Of a sequence, only the next step makes progress.
+        now = (*alone, *either, *rest[:1])
+        next_tools = dict.fromkeys(need.tool for needs in now for need in needs)
+        return Progress((*alone, *either, *rest), tuple(next_tools))
 
-    def next_tools(self, done: Sequence[ToolCall]) -> tuple[str, ...]:
-        """Name the tools that would bring the contract forward; of a sequence, only the next."""
-        waiting = len(_unreached(tuple(_needs(self.in_order)), done)[1:])
-        missing = self.missing(done)
-        now = missing[: len(missing) - waiting]
-        return tuple(dict.fromkeys(need.tool for needs in now for need in needs))
-
-    def out_of_reach(
-        self, offered: Sequence[str], done: Sequence[ToolCall] = ()
-    ) -> tuple[Missing, ...]:
-        """Return what is missing, and cannot be done with the tools that are on offer."""
-        return tuple(
-            missing
-            for missing in self.missing(done)
-            if not any(need.tool in offered for need in missing)
-        )
+    def missing(self, done: Sequence[ToolCall]) -> tuple[Missing, ...]:
+        """Return the needs that calls that succeeded have not met."""
+        return self.progress(done).missing
 
 
 def _plain(name: str, items: Any) -> tuple[Need, ...]:

@@ -7,49 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.core.loop import heard, next_move, objected, ran, refused
-from surecall.core.obligations import HOPELESS, NOT_TO_REPEAT, is_hopeless, owed
-from surecall.core.offer import finalising, offers_tools, plan
-from surecall.core.state import Ask, Call, Fail, Run
-from surecall.settings.config import REMIND, REQUIRE, ToolCallingConfig
+from surecall.core.obligations import HOPELESS, is_hopeless, unmet
+from surecall.core.offer import finalising, offers_tools
+from surecall.core.state import Ask, Fail, Run
+from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
 from surecall.values.errors import ErrorCode, Fault
-from surecall.values.types import JSON, Plan, Reply, System, ToolCall, ToolResult, ToolSpec, User
+from surecall.values.types import JSON, Reply, System, ToolCall, ToolResult, User
 from surecall.wire.messages import chosen_name, named_choice
+from tests.support.transcripts import (
+    NAMES,
+    SETTINGS,
+    TOOLS,
+    TURNS,
+    asking,
+    begun,
+    called,
+    offer,
+    said,
+    step,
+)
 
-TOOLS = tuple(ToolSpec(name, name, {}) for name in ("get", "put", "send"))
-LADDER = (REMIND, REQUIRE)
-CODES = {True: (), False: (ErrorCode.ARGUMENT_ERROR,)}
 NO_TOOLS = Fault(ErrorCode.NO_TOOL_USE_ENDPOINT, "no tools here", 404)
-
-
-def begun(options: JSON | None = None, **settings: Any) -> Run:
-    config = ToolCallingConfig(**({"final_ladder": LADDER} | settings))
-    return Run("r", "m", config, (User("hi"),), tools=TOOLS, options=options or {})
-
-
-def called(run: Run, name: str, *, ok: bool = True, **arguments: Any) -> Run:
-    call = ToolCall(f"c{run.turn}", name, arguments)
-    run = heard(run, Reply("", (call,)))
-    result = ToolResult(call.id, name, ok, "{}", executed=True, error_codes=CODES[ok])
-    return ran(run, [result])
-
-
-def said(run: Run, *texts: str) -> Run:
-    for text in texts:
-        run = heard(run, Reply(text))
-    return run
-
-
-def offer(run: Run) -> tuple[list[str], Any]:
-    asked = asking(run)
-    return [spec.name for spec in asked.tools], asked.tool_choice
-
-
-def asking(run: Run) -> Plan:
-    move = next_move(run)
-    assert isinstance(move, Ask)
-    assert move.plan == plan(run)
-    return move.plan
 
 
 EVERYTHING = (["get", "put", "send"], "auto")
@@ -128,22 +107,6 @@ def test_a_tool_that_failed_and_is_gone_is_not_demanded() -> None:
     assert isinstance(next_move(said(run, "Done.")), Fail)
 
 
-@pytest.mark.parametrize("code", sorted(NOT_TO_REPEAT))
-@pytest.mark.parametrize("contract", [None, Contract(all_of=("put",))])
-def test_what_may_have_taken_effect_or_was_denied_is_never_demanded_again(
-    code: ErrorCode, contract: Contract | None
-) -> None:
-    run = begun(tool_use_mode="enforced", contract=contract)
-    run = heard(run, Reply("", (ToolCall("c", "put", {}),)))
-    result = ToolResult("c", "put", ok=False, content="{}", executed=True, error_codes=(code,))
-    run = ran(run, [result])
-
-    assert asking(run).may_answer
-    failed = next_move(said(run, "It failed."))
-    assert isinstance(failed, Fail)
-    assert failed.code == ("TOOL_ERROR" if contract is None else "CONTRACT_UNMET")
-
-
 def test_a_model_whose_calls_all_fail_may_say_so_and_is_asked_only_a_few_times_more() -> None:
     run = begun(contract=Contract(all_of=("put",)))
     for number in range(HOPELESS):
@@ -185,14 +148,6 @@ def test_without_a_contract_that_says_so_nothing_is_final(settings: JSON) -> Non
     assert offer(run) == EVERYTHING
 
 
-def test_an_enforced_run_owes_its_repairs_even_when_the_contract_is_met() -> None:
-    settings: JSON = {"contract": Contract(all_of=("put",)), "tool_use_mode": "enforced"}
-    run = called(called(begun(**settings), "get", ok=False), "put")
-
-    assert not finalising(run)
-    assert offer(said(run, "Done.", "Done.")) == (["get"], named_choice("get"))
-
-
 def test_tools_can_be_forbidden_where_they_cannot_be_left_out() -> None:
     style: JSON = {"tools_off_style": "tool_choice_none"}
     run = called(begun(contract=Contract(all_of=("put",)), **style), "put")
@@ -227,46 +182,6 @@ def test_the_system_text_stands_first() -> None:
     assert asking(run).messages == (System("Be brief."), User("hi"))
 
 
-NAMES = [spec.name for spec in TOOLS]
-NEED = st.sampled_from(NAMES) | st.builds(Need, st.sampled_from(NAMES), st.just({"a": 1}))
-NEEDS = st.lists(NEED, max_size=2)
-CONTRACTS = st.builds(
-    Contract, st.lists(NEED, min_size=1, max_size=2), NEEDS, NEEDS, then_finalise=st.booleans()
-)
-SETTINGS = st.fixed_dictionaries(
-    {"tool_use_mode": st.sampled_from(["relaxed", "enforced"])},
-    optional={
-        "contract": CONTRACTS,
-        "final_ladder": st.lists(st.sampled_from(LADDER), max_size=4),
-        "tool_failure_policy": st.just("tolerated"),
-        "tools_off_style": st.just("tool_choice_none"),
-    },
-)
-TURNS = st.lists(
-    st.sampled_from(["Done.", "", "object"])
-    | st.tuples(st.sampled_from([*NAMES, "gone"]), st.booleans(), st.integers(0, 1)),
-    max_size=8,
-)
-
-
-def step(run: Run, turn: Any) -> Run:
-    match turn:
-        case "object":
-            return objected(heard(run, Reply("Hm.")), "No.")
-        case str():
-            return said(run, turn)
-        case (name, ok, number):
-            call = ToolCall(f"c{run.turn}", name, {"a": number})
-            run = heard(run, Reply("", (call,)))
-            if not isinstance(move := next_move(run), Call):
-                return run
-            fine = ok and move.calls[0].problem is None
-            done = ToolResult(call.id, name, fine, "{}", executed=fine, error_codes=CODES[fine])
-            return ran(run, [done])
-        case _:
-            raise AssertionError(turn)
-
-
 @given(SETTINGS, TURNS, st.sets(st.sampled_from(NAMES), max_size=2))
 def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
     settings: JSON, turns: list[Any], denied: set[str]
@@ -281,8 +196,8 @@ def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
         names = {spec.name for spec in asked.tools}
         assert not names & denied
         assert names <= {spec.name for spec in asked.known_tools}
-        debt = owed(run)
-        welcome = debt is None or not debt.demandable or is_hopeless(run)
+        need = unmet(run)
+        welcome = need is None or not need.demandable or is_hopeless(run)
         assert asked.may_answer == (welcome and asked.tool_choice in ("auto", "none", None))
         if asked.tool_choice == "required" or chosen_name(asked.tool_choice):
             assert asked.tools

@@ -45,7 +45,7 @@ def test_any_of_is_met_by_one_of_its_tools() -> None:
 
     assert contract.missing(made("pay")) == ((BOOK, MAIL),)
     assert contract.missing(made("mail")) == ()
-    assert contract.next_tools([]) == ("book", "mail")
+    assert contract.progress([]).next_tools == ("book", "mail")
 
 
 def test_a_sequence_is_met_step_by_step_whatever_comes_between() -> None:
@@ -53,8 +53,8 @@ def test_a_sequence_is_met_step_by_step_whatever_comes_between() -> None:
 
     assert contract.missing(made("mail", "book")) == ((MAIL,),)
     assert contract.missing(made("book", "pay", "mail")) == ()
-    assert contract.next_tools([]) == ("book",)
-    assert contract.next_tools(made("book")) == ("mail",)
+    assert contract.progress([]).next_tools == ("book",)
+    assert contract.progress(made("book")).next_tools == ("mail",)
 
 
 def test_a_step_that_is_named_twice_must_succeed_twice() -> None:
@@ -68,8 +68,8 @@ def test_the_parts_of_a_contract_add_up() -> None:
     contract = Contract(all_of=("a",), any_of=("b", "c"), in_order=("d", "e"))
 
     assert in_words(contract.missing([])) == "a, b or c, d, e"
-    assert contract.next_tools([]) == ("a", "b", "c", "d")
-    assert contract.next_tools(made("a", "b", "d")) == ("e",)
+    assert contract.progress([]).next_tools == ("a", "b", "c", "d")
+    assert contract.progress(made("a", "b", "d")).next_tools == ("e",)
 
 
 def test_a_need_can_name_arguments() -> None:
@@ -232,7 +232,7 @@ def test_an_answer_before_that_fails_the_run_and_says_what_is_missing() -> None:
     failed = fails(says("Done."), requests=1, contract=Contract(all_of=("book", PAY)))
 
     assert failed.code is ErrorCode.CONTRACT_UNMET
-    assert 'missing is: book, pay with {"currency":"EUR"}' in str(failed)
+    assert 'still missing book, pay with {"currency":"EUR"}' in str(failed)
     assert failed.details["missing"] == [["book"], ['pay with {"currency":"EUR"}']]
     assert failed.result.assistant_text == "Done."
     assert failed.result.false_finals == 1
@@ -320,7 +320,7 @@ def test_a_tool_that_a_policy_hides_fails_the_run_without_a_request() -> None:
     failed = fails(requests=0, contract=BOOKED, hidden="book")
 
     assert failed.code is ErrorCode.CONTRACT_UNMET
-    assert "not on offer: book" in str(failed)
+    assert "not available: book" in str(failed)
 
 
 def test_one_of_several_tools_may_be_hidden() -> None:

@@ -178,7 +178,7 @@ def check_id(scenario_id: str) -> None:
 
 def check_contract(scenario_id: str, contract: Contract | None, offered: Sequence[str]) -> None:
     """Refuse a contract that no model could meet: it names a tool that is not on offer."""
-    if contract is not None and (missing := contract.out_of_reach(offered)):
+    if contract is not None and (missing := contract.progress(()).out_of_reach(offered)):
         raise ConfigError(
             f"the contract of {scenario_id} needs tools that are not on offer: {in_words(missing)}"
         )

@@ -242,7 +242,7 @@ def test_done_without_what_the_contract_demands_is_the_models_failure_and_names_
     verdict = failed(says("Done."), contract=contract, final_ladder=())
 
     assert (verdict.status, verdict.category) == ("failed", "CONTRACT_UNMET")
-    assert verdict.error == "CONTRACT_UNMET: the contract is not met, missing is: ping"
+    assert verdict.error == "CONTRACT_UNMET: contract not met: still missing ping"
     assert not verdict.transient
     cut_off = failed(says("Do", finish_reason="length"), contract=contract, final_ladder=())
     assert cut_off.category == "TRUNCATED"

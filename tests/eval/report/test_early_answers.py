@@ -70,7 +70,7 @@ def test_done_with_nothing_done_is_the_models_failure_and_names_what_is_missing(
     found = held(says("Done."), says("Done."), says("Done."))
 
     assert (found.status, found.category) == ("failed", "CONTRACT_UNMET")
-    assert found.error == "CONTRACT_UNMET: the contract is not met, missing is: book"
+    assert found.error == "CONTRACT_UNMET: contract not met: still missing book"
     assert (found.false_finals, found.score.state) == (3, None)
 
 

@@ -21,7 +21,7 @@ from surecall.values.types import (
 )
 from surecall.wire.protocols import CallProtocol, speaker
 from surecall.wire.protocols.bounded_schema import bounded
-from tests.core.test_loop import DOWN
+from tests.support.hand_driven import DOWN
 
 LONGEST = ToolCallingConfig().max_tool_args_bytes
 PROTOCOLS = get_args(CallProtocol)

@@ -75,7 +75,7 @@ def test_the_timeline_shows_what_was_missing_and_how_it_was_met(page: Browser) -
     marks = page.texts("#turns li a > span")
     assert [mark.endswith("answer · too early") for mark in marks] == [True, True, False, False]
     assert [mark[0] for mark in marks] == ["✗", "✗", "✓", "✓"]
-    missing = "the contract is not met, missing is: book"
+    missing = "contract not met: still missing book"
     assert page.texts("#talk .said.user .bad") == [
         f"(answered too early, remind: {missing}; reminded of: book)",
         f"(answered too early, require: {missing}; demanded: book)",

@@ -29,7 +29,17 @@ from surecall.values.events import (
     RunFailedEvent,
 )
 from surecall.values.types import JSON, Reply, ToolCall, ToolResult, User
-from tests.core.test_offer import CODES, NAMES, SETTINGS, TOOLS, TURNS, begun, called, said, step
+from tests.support.transcripts import (
+    CODES,
+    NAMES,
+    SETTINGS,
+    TOOLS,
+    TURNS,
+    begun,
+    called,
+    said,
+    step,
+)
 
 BOTH = (REMIND, REQUIRE)
 PUT = Contract(all_of=("put",))
@@ -250,7 +260,9 @@ def test_what_has_just_succeeded_does_not_run_again() -> None:
 
     assert desk.ran == ["get a"]
     assert [item.error_codes for item in result.run.results] == [(), ("REPEATED_CALL",)]
-    assert "it succeeded. Do what comes next." in str(model.requests[2]["messages"][-1]["content"])
+    assert "it succeeded. Continue with the next step." in str(
+        model.requests[2]["messages"][-1]["content"]
+    )
 
 
 def test_it_stays_blocked_while_nothing_else_was_called() -> None:

@@ -1,0 +1,86 @@
+"""Early answers: what happens when a model answers before the work is done.
+
+Theory of operation. All rules about early answers follow from this page; they are applied here, in
+`obligations` (what is unmet) and in `offer` (what the next request offers). Everything is derived
+from the transcript. No flag is kept, so a run that is resumed or replayed continues where it was.
+
+    the model answers, without a call
+      ├─ no need is unmet ─────────► the answer counts ─► the application may object ─┐
+      └─ a need is unmet: the answer is early                                         │
+           ├─ it is not demandable ─► the run fails with the code of the need         │
+           ├─ a step is left ───────► the model is told what is missing, asked again ◄┘
+           └─ no step is left ──────► the run fails with the code of the need
+
+When is an answer early?  If, by `obligations.unmet`, the contract misses a successful call, or the
+    mode is `enforced` and no tool was called, a failure was not followed by a success, or nothing
+    succeeded. The contract is looked at first.
+What is demanded?  The words name everything that is missing. On the step `remind` that is all. On
+    the step `require` the next request also offers only the tools that make progress and demands a
+    call. A tool whose last failure may have taken effect, or was denied, is never demanded.
+When does the ladder start again?  After an attempt: a result of one of the tools that make
+    progress, whether it succeeded or not (a call that was blocked as a repetition is no attempt).
+    And when the need changes, because each need has its own words and steps are counted by them.
+When does it end?  A need is met with at most `len(final_ladder)` steps between two attempts, every
+    step costs a turn, and `max_turns` bounds the turns. After three failed calls in a row a guided
+    model may answer, so that it can say that it cannot do it.
+What about an empty answer?  If no step of the ladder applies, it is asked for once more
+    (`fix_empty_final`), once in a run.
+And an objection of the application?  It is told to the model in its own words, at most
+    `len(final_ladder)` times in a run; then the run fails with CONTRACT_UNMET. After an objection
+    the tools are offered again.
+"""
+
+from surecall.core.obligations import Obligation, unmet
+from surecall.core.state import OBJECTION, Run
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.types import Assistant, Message, Refusal, ToolResult, User
+
+
+def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
+    """Return what the loop says to an answer that does not count; nothing if it counts."""
+    if said.calls or run.turn >= run.config.max_turns:
+        return ()
+    need = unmet(run)
+    if need is not None and (step := _next_step(run, need)):
+        return (User(_still_missing(need), nudge=True, rung=step),)
+    empty = not said.text.strip() and run.called and not run.nudged
+    # Where the ladder was climbed in vain, an answer without tools would not count either.
+    config = run.config
+    in_vain = need is not None and config.final_ladder and config.fix_empty_final_disable_tools
+    if empty and not in_vain and config.fix_empty_final:
+        return (User(config.fix_empty_final_user_text, nudge=True),)
+    return ()
+
+
+def _next_step(run: Run, need: Obligation) -> str | None:
+    """Return the next step for a need; None if all were taken since the last attempt."""
+    if not need.demandable:
+        return None
+    words, taken = _still_missing(need), 0
+    for message in reversed(run.own):
+        if isinstance(message, ToolResult) and _is_attempt(message, need):
+            break
+        taken += isinstance(message, User) and bool(message.rung) and message.content == words
+    ladder = run.config.final_ladder
+    return ladder[taken] if taken < len(ladder) else None
+
+
+def _is_attempt(result: ToolResult, need: Obligation) -> bool:
+    return result.name in need.tools and ErrorCode.REPEATED_CALL not in result.error_codes
+
+
+def _still_missing(need: Obligation) -> str:
+    return (
+        f"This is not finished. Still missing: {need.wanted}. "
+        "Make the call now, and answer when it has succeeded."
+    )
+
+
+def objection(run: Run, reason: str) -> Message:
+    """Return what an application's objection to an answer becomes: a step, or the end."""
+    made = sum(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
+    if made >= len(run.config.final_ladder):
+        return Refusal(Fault(ErrorCode.CONTRACT_UNMET, f"the answer was not accepted: {reason}"))
+    stop = "" if reason.rstrip().endswith((".", "!", "?")) else "."
+    text = f"This answer cannot be accepted: {reason.rstrip()}{stop} Correct it."
+    return User(text, nudge=True, rung=OBJECTION)

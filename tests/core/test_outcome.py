@@ -1,0 +1,52 @@
+"""How a run ends: each failure has its error, and keeps the last words."""
+
+import pytest
+
+from surecall.core.outcome import (
+    LimitExceeded,
+    RequestFailed,
+    RunFailed,
+    RunResult,
+    ToolUseError,
+    failure,
+    last_text,
+    usage_of,
+)
+from surecall.core.state import Fail, Run
+from surecall.settings.config import ToolCallingConfig
+from surecall.values.errors import ErrorCode
+from surecall.values.trace import Trace
+from surecall.values.types import (
+    Assistant,
+    Refusal,
+    Usage,
+    User,
+)
+from tests.support.hand_driven import (
+    DOWN,
+    begun,
+)
+
+
+@pytest.mark.parametrize(
+    ("fail", "kind"),
+    [
+        (Fail(ErrorCode.MAX_TURNS_EXCEEDED, "x"), LimitExceeded),
+        (Fail(ErrorCode.DEADLINE_EXCEEDED, "x", fault=DOWN), LimitExceeded),
+        (Fail(ErrorCode.UPSTREAM_5XX, "x", fault=DOWN), RequestFailed),
+        (Fail(ErrorCode.POLICY_ERROR, "x", fault=DOWN), ToolUseError),
+        (Fail(ErrorCode.EMPTY_FINAL, "x", {"a": 1}), ToolUseError),
+    ],
+)
+def test_each_failure_has_its_error(fail: Fail, kind: type[RunFailed]) -> None:
+    result = RunResult("", fail.code, Usage(), Trace(()), begun())
+    error = failure(fail, result)
+    assert type(error) is kind
+    assert (error.code, error.details, error.result) == (fail.code, fail.details, result)
+
+
+def test_the_last_words_are_those_of_this_run() -> None:
+    run = Run("r", "m", ToolCallingConfig(), (Assistant("old"), User("hi")), start=1)
+    assert last_text(run) == ""
+    assert last_text(run.plus(Assistant("a"), Assistant("b"), Refusal(DOWN))) == "b"
+    assert usage_of(Trace(())) == Usage()

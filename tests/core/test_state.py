@@ -1,0 +1,85 @@
+"""The state of a run: what is derived from a transcript, and that it can be written down."""
+
+import pytest
+
+from surecall.core.loop import heard, next_move, ran, refused
+from surecall.core.offer import offers_tools
+from surecall.core.policy import streak
+from surecall.core.state import Run, once_per_run
+from surecall.settings.config import ToolCallingConfig
+from surecall.values.errors import ErrorCode
+from surecall.values.types import (
+    JSON,
+    Assistant,
+    Problem,
+    ToolCall,
+    User,
+)
+from tests.support.hand_driven import (
+    CALL,
+    DOWN,
+    TOOLS,
+    after,
+    answer,
+    asking,
+    begun,
+    plan_of,
+)
+
+
+def test_a_run_survives_being_written_down_after_every_move() -> None:
+    run = begun({"temperature": 0.5}, max_turns=4, tool_denylist=["x"])
+    refusal = Problem(ErrorCode.TOOL_NOT_ALLOWED, "no", {"near": ["add"]})
+    calls = (CALL, ToolCall("c2", "ad", problem=refusal))
+    asked = heard(run, asking(*calls))
+    answered = ran(asked, [answer(call) for call in calls])
+    for state in (run, asked, answered, refused(answered, DOWN)):
+        again = Run.from_json(state.to_json())
+        assert again == state
+        assert next_move(again) == next_move(state)
+
+
+def test_history_before_the_start_counts_for_nothing() -> None:
+    earlier = (User("go"), Assistant("", (CALL,)), answer(CALL, ok=False), User("", nudge=True))
+    run = Run("r", "m", ToolCallingConfig(max_turns=1), earlier, start=4, tools=TOOLS)
+    assert (run.turn, run.called, run.nudged, run.last, run.results) == (0, False, False, None, [])
+    assert offers_tools(run)
+    assert streak(run, CALL) == 0
+    assert plan_of(run).messages == earlier
+
+
+@pytest.mark.parametrize(
+    ("limit", "options", "expected"),
+    [
+        (None, {}, None),
+        (None, {"parallel_tool_calls": True}, None),
+        (None, {"parallel_tool_calls": False}, 1),
+        (3, {"parallel_tool_calls": False}, 3),
+    ],
+)
+def test_calls_per_turn(limit: int | None, options: JSON, expected: int | None) -> None:
+    assert begun(options, max_tool_calls_per_turn=limit).calls_per_turn == expected
+
+
+def test_what_came_since_the_model_spoke_is_the_tail() -> None:
+    run = after(begun(), asking(CALL))
+    assert run.tail == (answer(CALL),)
+    assert begun().tail == (User("hi"),)
+
+
+def test_what_is_derived_from_a_run_is_derived_once_and_is_no_part_of_it() -> None:
+    asked: list[Run] = []
+
+    @once_per_run
+    def turns(run: Run) -> int:
+        asked.append(run)
+        return run.turn
+
+    run = begun()
+    later = run.plus(Assistant("hi"))
+
+    assert [turns(run), turns(run), turns(later), turns(later)] == [0, 0, 1, 1]
+    assert [each is state for each, state in zip(asked, (run, later), strict=True)] == [True, True]
+    assert run == begun()
+    assert run.to_json() == begun().to_json()
+    assert run.plus() is run
