@@ -66,11 +66,11 @@ def venue(settings: Settings) -> Iterator[Venue]:
     limits = limits_of(settings)
     if endpoint.local:
         # Imported here, like the simulator below: a list of models needs no server.
-        from surecall.cli.tethered import Tethered, served  # noqa: PLC0415 - see above
+        from surecall.cli.local import LocalClient, served  # noqa: PLC0415 - see above
 
         with served(gguf_of(settings)) as server:
             known = msgspec.structs.replace(endpoint, build=server.build)
-            yield Venue(known, library, Tethered(server, limits))
+            yield Venue(known, library, LocalClient(server, limits))
         return
     if not endpoint.simulated:
         client = OpenAICompatible(

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from surecall.cli import local, tethered
+from surecall.cli import local
 from surecall.eval.storage.run_directories import find_run
 from surecall.eval.storage.store import open_for_reading
 from surecall.runtime import local_server as localserver
@@ -41,9 +41,7 @@ def stage_fixture(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Let a stand-in with some behaviour become the server."""
 
     def stage(behaviour: str) -> None:
-        for place in (local, tethered):
-            stand_in = partial(LocalServer, child=child(behaviour))
-            monkeypatch.setattr(place, "LocalServer", stand_in)
+        monkeypatch.setattr(local, "LocalServer", partial(LocalServer, child=child(behaviour)))
 
     return stage
 
