@@ -34,7 +34,7 @@ _SOME_TOOL = (ToolSpec("-", "", {}),)
 def command(*, file: BinaryIO, tools: BinaryIO | None, as_json: bool) -> int:
     """Explain a raw response, or a text, in FILE (or - for standard input).
 
-    Tells which calls are in it, what was healed, and why something is not taken for a call.
+    Shows which calls are in it, what was repaired, and why something is not taken for a call.
     """
     explanation = explain(file.read(), _tools_in(tools))
     if as_json:
@@ -57,7 +57,7 @@ def _tools_in(file: BinaryIO | None) -> list[Any]:
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of an answer. `problem` of a call says why it would not run."""
+    """How an answer was read. `problem` of a call says why it would not run."""
 
     kind: str
     steps: tuple[str, ...] = ()

@@ -63,18 +63,17 @@ _GRACE_S = 0.5
     show_default=True,
     help="Seconds that loading the file may take.",
 )
-@click.option("--anywhere", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--verbose", is_flag=True, help="Show the server's log.")
-def command(*, gguf: Path, anywhere: bool, verbose: bool, **serving: Any) -> int:
+def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
     """Serve the model in a GGUF file on this machine, with llama.cpp.
 
     One conversation at a time, with the file's own chat template. Needs the extra `local`: pip
     install 'surecall[local]'. An evaluation needs no server of its own: see surecall eval --gguf.
     """
     how = Serving(**serving)
-    if not anywhere and not is_loopback(how.host):
+    if not public and not is_loopback(how.host):
         return complain(
-            f"{how.host} is not loopback; add --anywhere if the network may use the model",
+            f"{how.host} is not loopback; add --public if the network may use the model",
             WRONG_USAGE,
         )
     try:
@@ -88,7 +87,7 @@ def command(*, gguf: Path, anywhere: bool, verbose: bool, **serving: Any) -> int
     except LocalServerError as error:
         return complain(str(error), FAILED)
     except BrokenPipeError:
-        raise  # nobody reads what we say
+        raise  # the reader of our output has gone
     except OSError as error:
         return complain(cannot_listen(how.port, error, how.host), FAILED)
 
@@ -105,7 +104,7 @@ def _announced(server: LocalServer) -> str:
 
 
 class LocalClient(OpenAICompatible):
-    """A client of a local server. Once that has ended, every request fails at once and for good."""
+    """A client of a local server. Once that has ended, every request fails for good."""
 
     def __init__(self, server: LocalServer, limits: Limits) -> None:
         super().__init__(server.url, limits=limits)
@@ -124,14 +123,14 @@ class LocalClient(OpenAICompatible):
             Fault(
                 ErrorCode.CONNECTION_ERROR,
                 f"{ended[0].upper()}{ended[1:]}.",
-                hint="Whatever was measured is kept; the same command continues.",
+                hint="What was measured is kept; the same command continues.",
             )
         )
 
 
 @contextmanager
 def served(gguf: str) -> Iterator[LocalServer]:
-    """Serve a file while the block lasts; tell at its end if the server did not live that long."""
+    """Serve a file while the block lasts; say at its end if the server did not live that long."""
     server = LocalServer(Path(gguf).expanduser())
     with ExitStack() as stack:
         try:

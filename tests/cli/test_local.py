@@ -51,9 +51,10 @@ def stage_fixture(monkeypatch: pytest.MonkeyPatch) -> Stage:
     [
         (("none.gguf",), 2, "none.gguf does not exist"),
         ((".",), 2, "is a directory"),
-        (("tiny.gguf", "--host", "192.0.2.1"), 2, "192.0.2.1 is not loopback; add --anywhere"),
+        (("tiny.gguf", "--host", "192.0.2.1"), 2, "192.0.2.1 is not loopback; add --public"),
         (("tiny.gguf", "--threads", "0"), 2, "Invalid value for '--threads'"),
         (("tiny.gguf", "--context", "none"), 2, "Invalid value for '--context'"),
+        (("tiny.gguf", "--host", "192.0.2.1", "--public"), 1, "cannot listen on 192.0.2.1"),
         (("tiny.gguf", "--host", "192.0.2.1", "--anywhere"), 1, "cannot listen on 192.0.2.1"),
         ((), 2, "Missing argument 'MODEL.gguf'"),
     ],
