@@ -21,8 +21,8 @@ from surecall.settings.connection import Limits, RetryPolicy
 from surecall.settings.presets import PRESET, RAW
 from surecall.settings.sampling import SamplingCatalog
 from surecall.settings.setting_docs import HELP
-from surecall.simulator.faults import DRIFTS, Drift
 from surecall.simulator.faults import FAMILIES as KINDS
+from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
 from surecall.values.errors import ErrorCode
 
@@ -106,11 +106,12 @@ def provider_row(name: str) -> tuple[str, str]:
 
 
 def drifts() -> Iterable[str]:
-    """Write the table of drifts: what bends a reply, and what becomes of it."""
+    """Write the table of faults: what is wrong in a reply, and what is done about it."""
     yield "# Drift\n\nGenerated from the code and the corpus by `make docs`. Do not edit."
     yield (
-        "Each row is a pair: a fault that the simulator can make (`bend(id, reply)`), and what the "
-        "pipeline does about it under the default preset. A cure leaves its name in `Reply.fired`. "
+        "Each row is a pair: a fault that the simulator can make (`apply_fault(id, reply)`), and "
+        "what the pipeline does about it under the default preset. A cure leaves its name in "
+        "`Reply.fired`. "
         "Every row is proved by the laws in `tests/simulator/faults/test_faults.py`, in pairs in "
         "`test_faults_pairs.py` and in whole runs in `test_faults_runs.py`; the cases "
         "are files in `tests/corpus/replies`."
@@ -118,18 +119,19 @@ def drifts() -> Iterable[str]:
     cases = corpus()
     for family in KINDS:
         yield f"## {family.capitalize()}"
-        rows = [drift_row(drift, cases) for drift in DRIFTS.values() if drift.family == family]
-        yield table("drift | source | shape | behaviour | cure | cases", rows)
+        found = [fault for fault in SHAPE_FAULTS.values() if fault.family == family]
+        rows = [fault_row(fault, cases) for fault in found]
+        yield table("fault | source | shape | behaviour | cure | cases", rows)
     yield "## Streams"
     yield (
         "Faults of the stream itself, on top of anything above. They are undone before a reply is "
-        "read; `tests/simulator/test_answer_bytes.py` proves each, and the recorded forms are in "
-        "`tests/corpus/streams`. The personas are called `sim/stream-…`."
+        "read; `tests/simulator/faults/test_stream_fault.py` proves each, and the recorded forms "
+        "are in `tests/corpus/streams`. The personas are called `sim/stream-…`."
     )
     yield table(
         "fault | source | shape | behaviour",
         (
-            (f"`{fault.id}`", ", ".join(fault.sources), fault.summary, behaviour(fault))
+            (f"`{fault.id}`", ", ".join(fault.sources), fault.summary, cure_of(fault))
             for fault in STREAM_FAULTS.values()
         ),
     )
@@ -152,17 +154,17 @@ def conversation_rows() -> list[tuple[str, ...]]:
     ]
 
 
-def drift_row(drift: Drift, cases: list[tuple[str, str]]) -> tuple[str, ...]:
-    """Say what one drift is and what becomes of it."""
-    cures = ", ".join(f"`{name}`" for name in drift.cures) or "none needed"
-    named = ", ".join(f"`{name}`" for source, name in cases if source in drift.sources)
-    cure = cures if drift.outcome == "cured" or drift.cures else ""
-    return f"`{drift.id}`", ", ".join(drift.sources), drift.summary, behaviour(drift), cure, named
+def fault_row(fault: ShapeFault, cases: list[tuple[str, str]]) -> tuple[str, ...]:
+    """Say what one fault is and what is done about it."""
+    cures = ", ".join(f"`{name}`" for name in fault.cures) or "none needed"
+    named = ", ".join(f"`{name}`" for source, name in cases if source in fault.sources)
+    cure = cures if fault.outcome == "cured" or fault.cures else ""
+    return f"`{fault.id}`", ", ".join(fault.sources), fault.summary, cure_of(fault), cure, named
 
 
-def behaviour(drift: Drift) -> str:
-    """Say what becomes of a drift."""
-    kind, _, preset = drift.outcome.partition(":")
+def cure_of(fault: ShapeFault) -> str:
+    """Say what is done about a fault."""
+    kind, _, preset = fault.outcome.partition(":")
     match kind:
         case "cured":
             return "read as the clean reply"
@@ -171,7 +173,7 @@ def behaviour(drift: Drift) -> str:
         case "opt_in":
             return f"cured by the preset `{preset}` only"
         case _:
-            return f"refused: `{drift.outcome}`"
+            return f"refused: `{fault.outcome}`"
 
 
 def commands() -> Iterable[str]:

@@ -1,6 +1,6 @@
-"""The command line. Each command is a module that is imported when it is called, and not before.
+"""The command line. Each command is a module, imported only when it is called.
 
-Errors are one line on standard error. Exit codes: 0 fine, 1 it did not work or a gate failed, 2
+Errors are one line on standard error. Exit codes: 0 success, 1 failure or a failed gate, 2
 wrong usage, 3 incomplete, 4 nothing selected, 130 interrupted.
 """
 
@@ -22,13 +22,13 @@ from surecall.values.version import __version__
 COMMANDS: Final = {
     "check": "Show the settings in effect, and try the endpoint with one small request.",
     "compare": "Compare two runs on the conversations that both have, and tell change from noise.",
-    "eval": "Measure models: run scenarios many times, and tell which model to use and why.",
+    "eval": "Measure models: run scenarios many times, and say which model to use and why.",
     "explain": "Explain a raw response, or a text, in FILE (or - for standard input).",
     "export": "Write the reports of RUN again, all of them or one format, from what is stored.",
     "local": "Serve the model in a GGUF file on this machine, with llama.cpp.",
     "ls": "List models, profiles, scenarios, presets, faults or runs.",
     "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
-    "replay": "Go through a recorded trial again, offline, and tell whether it comes out the same.",
+    "replay": "Replay a recorded trial, offline, and say whether the result is the same.",
     "report": "Write the report of a run again, from its results.",
     "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",
     "view": "Open the report of a run in the browser.",
@@ -72,7 +72,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an old terminal lacks many signs
+            stream.reconfigure(errors="backslashreplace")  # an old terminal lacks many characters
     try:
         code = cli.main(args=arguments, prog_name="surecall", standalone_mode=False)
     except click.ClickException as error:
@@ -83,7 +83,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # Whoever read our output has gone; nothing more can be said, not even at exit.
+        # The reader of our output has gone; nothing more can be printed, not even at exit.
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return FAILED

@@ -1,7 +1,7 @@
-"""`surecall check`: what is set and by whom, and whether the endpoint does what it should.
+"""`surecall check`: what is set and where, and whether the endpoint does what it should.
 
-The request goes the way of an evaluation's: same presets, same options, one small tool. Where it
-is answered, the endpoint is asked once more in each call protocol, to see which it honours.
+The request is made as an evaluation would make it: same presets, same options, one small tool. If
+it is answered, the endpoint is asked once more in each call protocol, to see which it honours.
 """
 
 import asyncio
@@ -16,7 +16,7 @@ import msgspec
 from surecall.cli.common import INCOMPLETE, WRONG_USAGE, complain, note, say
 from surecall.cli.listing import count, json_line, say_columns, say_document
 from surecall.cli.options import GroupedCommand, settled, with_settings
-from surecall.cli.target import SIMULATED, Venue, venue
+from surecall.cli.target import SIMULATED, Target, open_target
 from surecall.core.outcome import RunFailed
 from surecall.eval.running.cells import PlannedCell
 from surecall.eval.running.matrix import Plan, plan
@@ -35,7 +35,7 @@ from surecall.values.types import JSON, Secret
 
 _LONGEST_S: Final = 30.0
 _TURNS: Final = 4
-# What the settings are to blame for; anything else may be gone the next time.
+# Errors that the settings cause; any other may be gone the next time.
 _SETTINGS_AT_FAULT: Final = frozenset(
     {
         ErrorCode.AUTH,
@@ -52,9 +52,9 @@ Setting: TypeAlias = tuple[str, str, str]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What became of the request. `problem` is blank when the endpoint answered.
+    """The outcome of the request. `problem` is blank when the endpoint answered.
 
-    `heard` says that it answered at all, be it too slowly. `protocols` tell what became of the
+    `heard` says that it answered at all, even if too slowly. `protocols` are the outcomes of the
     other requests, one for each call protocol; none without tools.
     """
 
@@ -70,14 +70,14 @@ class Finding(msgspec.Struct, frozen=True):
 @click.command(cls=GroupedCommand)
 @with_settings()
 @click.option("--offline", is_flag=True, help="Send nothing.")
-@click.option("-v", "--all", "everything", is_flag=True, help="Show also what is not set.")
+@click.option("-v", "--all", "everything", is_flag=True, help="Also show what is not set.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> int:
     """Show the settings in effect, and try the endpoint with one small request.
 
-    Tells of each setting where it comes from, and which address will be called. The first of the
+    Shows where each setting comes from, and which address will be called. The first of the
     selected models gets a small tool to call, then once more in each of the three ways to ask for
-    a call (`native`, `guided`, `prompted`): which of them the endpoint honours is told. The key is
+    a call (`native`, `guided`, `prompted`), to see which of them the endpoint honours. The key is
     never shown.
     """
     effective = settled(flags)
@@ -85,21 +85,21 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
     if not as_json and rows:
         say_columns(("setting", "value", "from"), rows)
         say("")
-    with venue(effective.settings) as place:
-        where = _where(effective.settings, place)
+    with open_target(effective.settings) as target:
+        where = _where(effective.settings, target)
         if not as_json:
             say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
-        if place.endpoint.simulated:
+        if target.endpoint.simulated:
             note(SIMULATED)
         planned = plan(
             effective.settings,
             choose(effective.settings.scenarios, installed()),
-            place.library,
-            place.endpoint,
+            target.library,
+            target.endpoint,
         )
         if not as_json:
             say_columns(("selected", _selected(planned)), ())
-        finding = None if offline else asyncio.run(_found(planned.cells[0], place.client))
+        finding = None if offline else asyncio.run(_found(planned.cells[0], target.client))
     if as_json:
         say_document(_document(rows, where, planned, finding))
     return _told(finding, as_json=as_json)
@@ -129,17 +129,17 @@ def _key_words(key: Secret | None) -> str:
 
 
 def _without_query(url: str) -> str:
-    """Leave out what some addresses carry a key in."""
+    """Leave out the query, which holds a key in some addresses."""
     parts = urlsplit(url)
     return urlunsplit(parts._replace(query="...")) if parts.query else url
 
 
-def _where(settings: Settings, place: Venue) -> dict[str, str]:
-    simulated = place.endpoint.simulated
-    url = place.client.url(ENDPOINT)
+def _where(settings: Settings, target: Target) -> dict[str, str]:
+    simulated = target.endpoint.simulated
+    url = target.client.url(ENDPOINT)
     return {
         "url": "the simulator, in this process" if simulated else _without_query(url),
-        "provider": place.endpoint.provider,
+        "provider": target.endpoint.provider,
         "key": _key_words(settings.api_key),
         "proxy": "none" if simulated else _proxy(url),
     }
@@ -147,7 +147,7 @@ def _where(settings: Settings, place: Venue) -> dict[str, str]:
 
 def _proxy(url: str) -> str:
     """Say which proxy the environment names for an address, without its password."""
-    # Imported here for its cost.
+    # Imported here because it is slow to import.
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
 
     parts = urlsplit(url)
@@ -178,7 +178,7 @@ async def _found(planned: PlannedCell, client: Client) -> Finding:
 
 
 async def _tried(planned: PlannedCell, client: Client) -> Finding:
-    """Ask the model to call a tool; whether it does is told, but only the endpoint is judged."""
+    """Ask the model to call a tool; report whether it does, but judge only the endpoint."""
     config = planned.config.but(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=_LONGEST_S)
     if config.tool_use_mode is not ToolUseMode.DISABLED:
         config = config.but(tool_use_mode=ToolUseMode.RELAXED)

@@ -1,6 +1,7 @@
-"""What all commands share: exit codes, complaints, numbers that are called by their plain name."""
+"""What all commands share: exit codes, messages, and the options of those that serve something."""
 
 import errno
+import functools
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -15,15 +16,19 @@ FAILED, WRONG_USAGE, INCOMPLETE, NOTHING, INTERRUPTED = 1, 2, 3, 4, 130
 
 
 class WholeNumber(click.IntRange):
-    """A whole number within bounds, called by its plain name in messages."""
+    """A whole number within bounds; messages call it that, and not an integer range."""
 
     name = "whole number"
 
 
-def with_address(port: int) -> Callable[[F], F]:
-    """Give a command that serves something the options of where it listens."""
+def with_address(port: int) -> Callable[[F], Callable[..., Any]]:
+    """Give a command that serves something the options of where it listens, and for whom."""
 
-    def decorate(function: F) -> F:
+    def decorate(function: F) -> Callable[..., Any]:
+        @functools.wraps(function)
+        def combined(*, public: bool, anywhere: bool, **options: Any) -> Any:
+            return function(public=public or anywhere, **options)
+
         listens = click.option(
             "--port",
             type=WholeNumber(0, _MAX_PORT),
@@ -34,19 +39,24 @@ def with_address(port: int) -> Callable[[F], F]:
         where = click.option(
             "--host", default=LOOPBACK, show_default=True, help="Address to listen on."
         )
-        return where(listens(function))
+        opens = click.option(
+            "--public", is_flag=True, help="Allow an address that other machines can reach."
+        )
+        # The former name; scripts may still use it.
+        formerly = click.option("--anywhere", is_flag=True, hidden=True)
+        return where(listens(opens(formerly(combined))))
 
     return decorate
 
 
 def complain(message: str, code: int) -> int:
-    """Say in one line on standard error what is wrong, and return the exit code."""
+    """Print what is wrong, in one line on standard error, and return the exit code."""
     note(f"surecall: {' '.join(message.split())}")
     return code
 
 
 def note(line: str) -> None:
-    """Say something beside the data, on standard error. Its words may come from anywhere."""
+    """Print a message on standard error, beside the data. Its text may come from outside."""
     click.echo(safe_text(line), err=True)
 
 
@@ -56,7 +66,7 @@ def say(text: str) -> None:
 
 
 def cannot_listen(port: int, error: OSError, host: str = "") -> str:
-    """Say why nothing can be served on a port; the host is named where it was chosen."""
+    """Say why nothing can be served on a port; the host is named if it was chosen."""
     if error.errno == errno.EADDRINUSE:
         where = f" on {host}" if host else ""
         return f"port {port}{where} is taken; choose another one with --port"

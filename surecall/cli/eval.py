@@ -1,4 +1,4 @@
-"""`surecall eval`: run the matrix, keep every trial, and end with what to use."""
+"""`surecall eval`: run the matrix, keep every trial, and end with advice on what to use."""
 
 import asyncio
 import hashlib
@@ -19,8 +19,8 @@ from surecall.cli.listing import json_line
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
-from surecall.cli.table import Board, plain
-from surecall.cli.target import SIMULATED, Venue, venue
+from surecall.cli.table import CellTable, plain
+from surecall.cli.target import SIMULATED, Target, open_target
 from surecall.cli.view import show
 from surecall.eval.analysis.paired import Comparison
 from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
@@ -65,7 +65,7 @@ def command(  # the options of the command, by keyword
     louder: int,
     **flags: Any,
 ) -> int:
-    """Measure models: run scenarios many times, and tell which model to use and why.
+    """Measure models: run scenarios many times, and say which model to use and why.
 
     Without a key and without an address, the models are simulated. The same command continues
     where it was interrupted; with more trials or models it adds what is missing.
@@ -74,38 +74,38 @@ def command(  # the options of the command, by keyword
     settings = msgspec.structs.replace(
         effective.settings, verbose=0 if quiet else effective.settings.verbose + louder
     )
-    with venue(settings) as place:
+    with open_target(settings) as target:
         scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
-        planned = plan(settings, scenarios, place.library, place.endpoint)
-        if place.endpoint.simulated:
+        planned = plan(settings, scenarios, target.library, target.endpoint)
+        if target.endpoint.simulated:
             note(SIMULATED)
-        # Before the own run is opened: that becomes the latest one.
+        # Before this run is opened: it becomes the latest one.
         earlier = _earlier(settings)
         if dry_run:
             done = set() if fresh else _done_before(settings)
             return _dry_run(planned, done, as_json=as_json)
-        with _opened(planned, place, fresh=fresh) as store, _watched(store, opens=opens):
-            report = asyncio.run(_evaluated(planned, place, store))
+        with _opened(planned, target, fresh=fresh) as store, _watched(store, opens=opens):
+            report = asyncio.run(_evaluated(planned, target, store))
             trials = _own_trials(planned, store)
-            summary = _concluded(planned, place, store, report, trials, as_json=as_json)
+            summary = _concluded(planned, target, store, report, trials, as_json=as_json)
             return _settled_code(settings, trials, summary, report, earlier)
 
 
 @contextmanager
 def _watched(store: Store, *, opens: bool) -> Iterator[None]:
-    """Serve the report while the block lasts, and open it, if that is wished."""
+    """Serve the report while the block lasts and open it, if asked for."""
     if not opens:
         yield
         return
     with LiveReport(store.directory) as live:
         show(live.url)
         yield
-    # The page that was served has ended with its server; the file stays.
+    # The served page ends with its server; the file stays.
     show((store.directory / PAGE).resolve().as_uri())
 
 
 def _earlier(settings: Settings) -> list[Trial] | None:
-    """Read the run that this one is held against, if any."""
+    """Read the run that this one is compared with, if any."""
     if not settings.against:
         return None
     with opened(settings.output_dir, settings.against) as other:
@@ -113,7 +113,7 @@ def _earlier(settings: Settings) -> list[Trial] | None:
 
 
 def _own_trials(planned: Plan, store: Store) -> list[Trial]:
-    """Read what this command asks for: a run may hold other cells, scenarios and trials, too."""
+    """Read the trials that this command asks for; the run may hold others too."""
     wanted = _wanted_by(planned)
     return [trial for trial in store.trials() if wanted(trial.key)]
 
@@ -131,7 +131,7 @@ def _wanted_by(planned: Plan) -> Callable[[Key], bool]:
 
 
 def _done_before(settings: Settings) -> set[Key]:
-    """Return what the run that would be continued holds. Nothing is changed or locked by this."""
+    """Return the trials of the run that would be continued; change and lock nothing."""
     same = digest(_identity(settings))
     for directory in runs(Path(settings.output_dir)):
         with suppress(StoreError), open_for_reading(directory) as store:
@@ -173,13 +173,13 @@ def _headline(planned: Plan, recorded: int) -> str:
     )
 
 
-def _opened(planned: Plan, place: Venue, *, fresh: bool) -> Store:
+def _opened(planned: Plan, target: Target, *, fresh: bool) -> Store:
     settings = planned.settings
-    sheet = msgspec.to_builtins(sheet_for(planned, place.endpoint))
+    sheet = msgspec.to_builtins(sheet_for(planned, target.endpoint))
     invocation = Invocation(
         command=("surecall", *sys.argv[1:]), code=code_hash(), config={"sheet": sheet}
     )
-    secrets = place.client.secrets
+    secrets = target.client.secrets
     base, same = Path(settings.output_dir), _identity(settings)
     store = open_or_resume(base, same, invocation, fresh=fresh, secrets=secrets)
     for path in store.unreadable:
@@ -198,7 +198,7 @@ def _opened(planned: Plan, place: Venue, *, fresh: bool) -> Store:
 
 
 def _check_prompts(planned: Plan, store: Store) -> None:
-    """Refuse to mix trials of a scenario with those of what it used to be."""
+    """Refuse to mix trials of a scenario with those of its earlier version."""
     now = {scenario.id: scenario.prompt_hash for scenario in planned.scenarios}
     for trial in store.trials():
         name = trial.key.scenario
@@ -209,21 +209,21 @@ def _check_prompts(planned: Plan, store: Store) -> None:
             )
 
 
-async def _evaluated(planned: Plan, place: Venue, store: Store) -> Report:
+async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
     stop = Stop()
     loop = asyncio.get_running_loop()
     for name in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(name, stop.request)
     cells = [each.cell for each in planned.cells]
-    board = Board(cells, planned.settings.bar / 100, _own_trials(planned, store))
-    progress = Progress(planned, board, store.done_keys(infra=False))
+    table = CellTable(cells, planned.settings.bar / 100, _own_trials(planned, store))
+    progress = Progress(planned, table, store.done_keys(infra=False))
     with shown(progress, planned.settings.verbose) as take:
-        return await evaluate(planned, store, run_trial, lambda _: place.client, take, stop)
+        return await evaluate(planned, store, run_trial, lambda _: target.client, take, stop)
 
 
 def _concluded(
     planned: Plan,
-    place: Venue,
+    target: Target,
     store: Store,
     report: Report,
     trials: Sequence[Trial],
@@ -234,43 +234,43 @@ def _concluded(
     cells = [each.cell for each in planned.cells]
     names = [scenario.id for scenario in planned.scenarios]
     summary = summarise(trials, cells=cells, scenarios=names)
-    advice = advised(summary, planned, place)
+    advice = advised(summary, planned, target)
     write_stored(store, results_in(store), store.directory)
     if as_json:
         rows = msgspec.to_builtins(advice)
         run = {"directory": str(store.directory), "ending": report.ending}
-        results = results_of(sheet_for(planned, place.endpoint), trials)
+        results = results_of(sheet_for(planned, target.endpoint), trials)
         say(json_line(document(results, run=run, recommendations=rows)))
     else:
-        _print(Board(cells, planned.settings.bar / 100, trials), advice, summary)
+        _print(CellTable(cells, planned.settings.bar / 100, trials), advice, summary)
         note(f"report  {store.directory / PAGE}      surecall view")
     return summary
 
 
-def advised(summary: Summary, planned: Plan, place: Venue) -> Sequence[Recommendation]:
+def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recommendation]:
     """Return the advice for each model."""
     known_as = {each.model.name: each.model.subject for each in planned.cells}
-    provider = "openrouter" if place.endpoint.simulated else place.endpoint.provider
+    provider = "openrouter" if target.endpoint.simulated else target.endpoint.provider
     return recommend(
         candidates(summary.cells),
         bar=planned.settings.bar / 100,
         provider=provider,
-        catalog=place.library.catalog,
-        profiles=place.library.profiles,
+        catalog=target.library.catalog,
+        profiles=target.library.profiles,
         known_as=known_as,
     )
 
 
-def _print(board: Board, advice: Sequence[Recommendation], summary: Summary) -> None:
+def _print(table: CellTable, advice: Sequence[Recommendation], summary: Summary) -> None:
     spelt = str if (sys.stdout.encoding or "").lower().startswith("utf") else plain
-    lines = [*board.lines(), "", *map(advice_line, advice), ""]
+    lines = [*table.lines(), "", *map(advice_line, advice), ""]
     changed = [pair for pair in summary.comparisons.rows if pair.fixed or pair.broken]
     lines += map(_compared, changed)
     say(spelt("\n".join(lines)))
 
 
 def advice_line(each: Recommendation) -> str:
-    """Write one line: what to do with a model, and why; all about the profile it names."""
+    """Write one line: what to do with a model, and why, with the profile it names."""
     tool = each.decided_tool
     notes = each.notes if each.decided_profile == each.profile else ()
     name = f"{_SIGNS[each.decision]}  {each.model:<23}  {each.decided_profile:<12}"

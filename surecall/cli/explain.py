@@ -1,14 +1,30 @@
-"""`surecall explain`: what becomes of a raw response or a text, and why."""
+"""`surecall explain`: how a raw response or a text is read, and why.
 
+It reads as a run would, with the default presets and every dialect: what was recognised, what was
+healed, what was left alone. A text that is one whole object of the guided protocol is read as a
+guided run would read it. `explain` and `render` are pure; only `command` reads files and prints.
+"""
+
+from collections.abc import Sequence
 from typing import Any, BinaryIO
 
 import click
 import msgspec
 
-from surecall.cli.explanation import explain, render
-from surecall.values.errors import ConfigError
+from surecall.core.inbound import inbound
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import content_tag_tool_call_fallback, default_tool_calling
+from surecall.tools.registry import ToolRegistry
+from surecall.values.errors import ConfigError, ErrorCode, Fault
 from surecall.values.trace import safe_text
-from surecall.wire.messages import decode
+from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
+from surecall.wire.dialects import recover
+from surecall.wire.messages import decode, text_of
+
+GUIDED = "guided_reply"
+ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
+# The protocol reads nothing where no tool is known at all.
+_SOME_TOOL = (ToolSpec("-", "", {}),)
 
 
 @click.command()
@@ -18,7 +34,7 @@ from surecall.wire.messages import decode
 def command(*, file: BinaryIO, tools: BinaryIO | None, as_json: bool) -> int:
     """Explain a raw response, or a text, in FILE (or - for standard input).
 
-    Tells which calls are in it, what was healed, and why something is not taken for a call.
+    Shows which calls are in it, what was repaired, and why something is not taken for a call.
     """
     explanation = explain(file.read(), _tools_in(tools))
     if as_json:
@@ -38,3 +54,111 @@ def _tools_in(file: BinaryIO | None) -> list[Any]:
     if not isinstance(tools, list):
         raise ConfigError("--tools must be a JSON list of tool definitions")
     return tools
+
+
+class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How an answer was read. `problem` of a call says why it would not run."""
+
+    kind: str
+    steps: tuple[str, ...] = ()
+    calls: tuple[JSON, ...] = ()
+    text: str = ""
+    passed_over: tuple[JSON, ...] = ()
+    fault: str = ""
+
+
+def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
+    """Explain a response body, or anything else as the text of one."""
+    body = _body(data)
+    kind = "response" if body is not None else "text"
+    text = data.decode("utf-8", "replace")
+    answer = {"choices": [{"message": {"content": text}}]} if body is None else body
+    registry = ToolRegistry(tools)
+    specs = tuple(tool.spec for tool in registry.definitions)
+    content = text if body is None else _content(body)
+    guided = _is_guided(content)
+    plan = Plan("", (), specs, known_tools=specs or _SOME_TOOL)
+    reply = inbound(answer, plan, _config(guided=guided), registry)
+    if isinstance(reply, Fault):
+        return Explanation(kind, fault=str(reply))
+    left = recover(content, specs, weak=True).passed_over
+    return Explanation(
+        kind,
+        (*([GUIDED] if guided else []), *reply.fired),
+        tuple(_call(call, judged=bool(tools)) for call in reply.calls),
+        reply.text,
+        tuple({"at": item.start, "text": item.snippet, "reason": item.reason} for item in left),
+        _nothing(reply, content),
+    )
+
+
+def _config(*, guided: bool) -> ToolCallingConfig:
+    config = content_tag_tool_call_fallback(default_tool_calling())
+    return config.but(call_protocol="guided") if guided else config
+
+
+def _is_guided(content: str) -> bool:
+    """Whether a text is one whole object of the guided protocol, and nothing beside it."""
+    try:
+        value = decode(content.encode("utf-8", "surrogatepass"))
+    except ValueError:
+        return False
+    match value:
+        case {"tool": str(), "arguments": dict(), **rest} | {"answer": str(), **rest}:
+            return not rest
+        case _:
+            return False
+
+
+def _body(data: bytes) -> JSON | None:
+    try:
+        value = decode(data)
+    except ValueError:
+        return None
+    return value if isinstance(value, dict) and ANSWER_KEYS & value.keys() else None
+
+
+def _content(body: JSON) -> str:
+    match body:
+        case {"choices": [{"message": {"content": content}}, *_]}:
+            return text_of(content)
+        case _:
+            return ""
+
+
+def _call(call: ToolCall, *, judged: bool) -> JSON:
+    shown: JSON = {"name": call.name, "arguments": call.arguments}
+    if call.repairs:
+        shown["repairs"] = list(call.repairs)
+    # Without a list of tools no name can be known, and that is no problem of the call.
+    unknown = call.problem is not None and call.problem.code is ErrorCode.TOOL_NOT_ALLOWED
+    if call.problem is not None and (judged or not unknown):
+        shown["problem"] = f"{call.problem.code}: {call.problem.message}"
+    return shown
+
+
+def _nothing(reply: Reply, content: str) -> str:
+    if reply.calls or reply.text.strip() or content.strip():
+        return ""
+    return "the reply is empty"
+
+
+def render(explanation: Explanation) -> str:
+    """Write an explanation for people."""
+    lines = [f"read as: {explanation.kind}"]
+    if explanation.fault:
+        lines.append(f"fault: {explanation.fault}")
+    lines += [f"step: {name}" for name in explanation.steps]
+    for call in explanation.calls:
+        lines.append(f"call: {call['name']} {msgspec.json.encode(call['arguments']).decode()}")
+        if "problem" in call:
+            lines.append(f"  would not run: {call['problem']}")
+    lines += [
+        f"not a call, at {item['at']}: {item['reason']}: {item['text']}"
+        for item in explanation.passed_over
+    ]
+    if not explanation.calls and not explanation.fault and not explanation.passed_over:
+        lines.append("no calls, and nothing that looks like one")
+    if explanation.text.strip():
+        lines.append(f"text: {explanation.text}")
+    return "\n".join(lines)

@@ -116,7 +116,7 @@ def _entity(char: str) -> str:
     return f"&#{ord(char)};"
 
 
-# In print, each format has its own way to write what a terminal could obey.
+# When printed, each format escapes control characters in its own way.
 _SPELLINGS: Final[Mapping[str, Callable[[str], str]]] = {
     "json": _json_spelling,
     "jsonl": _json_spelling,

@@ -1,4 +1,4 @@
-"""Gates: whether an evaluation came out well enough, and what its exit code says. Pure."""
+"""Gates: whether the results of an evaluation are good enough, and the exit code. Pure."""
 
 from collections.abc import Iterator, Sequence
 
@@ -11,7 +11,7 @@ from surecall.eval.settings.parse import Gate
 from surecall.eval.storage.trial import Trial
 from surecall.values.errors import ErrorCode
 
-# The endpoint has no such thing; another try would end the same way.
+# The endpoint does not have this; another try would end the same way.
 _LASTING = frozenset({ErrorCode.NO_TOOL_USE_ENDPOINT})
 
 
@@ -22,7 +22,7 @@ def exit_code(
     trials: Sequence[Trial],
     earlier: Sequence[Trial] | None,
 ) -> tuple[int, list[str]]:
-    """Return the exit code and why: a gate that failed comes before a verdict left open."""
+    """Return the exit code and why: a failed gate comes before a gate that could not judge."""
     failed = [*_below(settings.fail_under, summary), *_regressed(trials, earlier)]
     if failed:
         return FAILED, failed
@@ -70,7 +70,7 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
 
 
 def _unmeasured(gate: Gate | None, summary: Summary) -> Iterator[str]:
-    """Say what a gate could not judge. Cells without tools are no gap beside others with them."""
+    """Say what a gate could not judge. Cells without tools matter only if no cell has tools."""
     if gate is None:
         return
     if not summary.totals.tool.n:

@@ -13,7 +13,7 @@ SCHEMA_VERSION: Final = 1
 
 
 def say_columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows below their heads; each column as wide as its longest text, the last one free."""
+    """Print rows below their heads; each column but the last as wide as its longest text."""
     lines = [list(map(safe_text, row)) for row in (heads, *rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     padded = (map(str.ljust, line, widths) for line in lines)
@@ -26,14 +26,14 @@ def say_document(found: Mapping[str, Any]) -> None:
 
 
 def json_line(value: Any) -> str:
-    """Write JSON on one line, with nothing in it that a terminal could obey."""
+    """Write JSON on one line, without control characters."""
     return visible(encode(value).decode(), lambda char: json.dumps(char)[1:-1])
 
 
 def visible(text: str, spell: Callable[[str], str]) -> str:
-    """Spell every character but a line break that is not printable in the format's own way.
+    """Escape every character that is not printable, except line breaks, as the format does it.
 
-    What `say` would make of it could not be read back.
+    What `say` makes of such characters could not be read back.
     """
     if text.isprintable():
         return text
@@ -41,7 +41,7 @@ def visible(text: str, spell: Callable[[str], str]) -> str:
 
 
 def rate_words(k: int, n: int, bounds: Interval) -> str:
-    """Write a rate with what is known about it: 39/40 97.5% [87.1, 99.6]."""
+    """Write a rate with its interval: 39/40 97.5% [87.1, 99.6]."""
     if not n:
         return ""
     low, high = bounds

@@ -1,5 +1,11 @@
-"""`surecall local`: the model in a GGUF file, on a port of this machine."""
+"""`surecall local`: the model in a GGUF file, on a port of this machine.
 
+An evaluation of a file uses the same server, through a client that knows when it has ended.
+"""
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -17,13 +23,19 @@ from surecall.cli.common import (
     with_address,
 )
 from surecall.runtime.local_server import LocalServer, LocalServerError, Serving
+from surecall.runtime.transport import OpenAICompatible
+from surecall.settings.connection import Limits
 from surecall.simulator.server import is_loopback
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.types import Answer
 
 _PORT = 8080
 _MOST_THREADS = 1024
 _LEAST_CONTEXT, _MOST_CONTEXT = 256, 2**22
 _LONGEST_START_S = 86_400
 _DEFAULT = Serving()
+# A connection breaks a moment before the end of the process can be seen.
+_GRACE_S = 0.5
 
 
 @click.command()
@@ -51,18 +63,17 @@ _DEFAULT = Serving()
     show_default=True,
     help="Seconds that loading the file may take.",
 )
-@click.option("--anywhere", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--verbose", is_flag=True, help="Show the server's log.")
-def command(*, gguf: Path, anywhere: bool, verbose: bool, **serving: Any) -> int:
+def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
     """Serve the model in a GGUF file on this machine, with llama.cpp.
 
     One conversation at a time, with the file's own chat template. Needs the extra `local`: pip
     install 'surecall[local]'. An evaluation needs no server of its own: see surecall eval --gguf.
     """
     how = Serving(**serving)
-    if not anywhere and not is_loopback(how.host):
+    if not public and not is_loopback(how.host):
         return complain(
-            f"{how.host} is not loopback; add --anywhere if the network may use the model",
+            f"{how.host} is not loopback; add --public if the network may use the model",
             WRONG_USAGE,
         )
     try:
@@ -76,7 +87,7 @@ def command(*, gguf: Path, anywhere: bool, verbose: bool, **serving: Any) -> int
     except LocalServerError as error:
         return complain(str(error), FAILED)
     except BrokenPipeError:
-        raise  # nobody reads what we say
+        raise  # the reader of our output has gone
     except OSError as error:
         return complain(cannot_listen(how.port, error, how.host), FAILED)
 
@@ -90,3 +101,42 @@ def _announced(server: LocalServer) -> str:
             f"  surecall eval --jobs 1 --client-timeout 600 {there}",
         )
     )
+
+
+class LocalClient(OpenAICompatible):
+    """A client of a local server. Once that has ended, every request fails for good."""
+
+    def __init__(self, server: LocalServer, limits: Limits) -> None:
+        super().__init__(server.url, limits=limits)
+        self._server = server
+
+    async def send(self, body: bytes) -> Answer:
+        """Post one request; see `OpenAICompatible`."""
+        try:
+            return await super().send(body)
+        except ProviderError as error:
+            lost = error.code is ErrorCode.CONNECTION_ERROR
+            ended = await asyncio.to_thread(self._server.ended, _GRACE_S) if lost else ""
+            if not ended:
+                raise
+        raise ProviderError(
+            Fault(
+                ErrorCode.CONNECTION_ERROR,
+                f"{ended[0].upper()}{ended[1:]}.",
+                hint="What was measured is kept; the same command continues.",
+            )
+        )
+
+
+@contextmanager
+def served(gguf: str) -> Iterator[LocalServer]:
+    """Serve a file while the block lasts; say at its end if the server did not live that long."""
+    server = LocalServer(Path(gguf).expanduser())
+    with ExitStack() as stack:
+        try:
+            stack.enter_context(server)
+        except (LocalServerError, OSError) as error:
+            raise click.ClickException(str(error)) from None
+        yield server
+        if ended := server.ended():
+            note(f"surecall: {ended}")

@@ -89,7 +89,7 @@ def _written(value: Any) -> str:
 
 
 def _filter(effective: Effective, name: str) -> str | None:
-    """Return a filter that somebody has set; one that is not in plain sight is told."""
+    """Return the filter if it was set; mention it if it was not set by a flag."""
     source = effective.sources[name]
     if source == DEFAULT:
         return None
@@ -116,7 +116,7 @@ def _models(effective: Effective) -> Rows:
     if endpoint.simulated:
         note(SIMULATED)
         if hidden := len(library.models) - len(found) if expression is None else 0:
-            note(f"{hidden} more stand in for no model of the catalog: -m 'sim/*' lists them")
+            note(f"{hidden} more imitate no model of the catalog: -m 'sim/*' lists them")
     return [_model(model, library) for model in found]
 
 
@@ -125,15 +125,15 @@ def _model(model: Model, library: Library) -> JSON:
     return {
         "model": model.name,
         "simulated": model.simulated,
-        **_standing(model, entry),
+        **_quality(model, entry),
         "profiles": () if entry is None else entry.profiles,
         "workarounds": library.catalog.workarounds_for(model.subject),
         "tags": () if entry is None else entry.tags,
     }
 
 
-def _standing(model: Model, entry: CatalogModel | None) -> JSON:
-    """Say how good a model is; of one that only imitates it, nobody should think so."""
+def _quality(model: Model, entry: CatalogModel | None) -> JSON:
+    """Say how good a model is; of a simulated one, only which model it imitates."""
     if model.simulated:
         return {"imitates": model.imitates}
     return {"recommended": "" if entry is None else entry.recommended}

@@ -44,7 +44,7 @@ def command(*, runs: tuple[str, ...], into: str, **flags: Any) -> int:
 
 
 def _check_alike(sources: Sequence[Store]) -> None:
-    """Refuse before anything is made."""
+    """Refuse runs that do not fit together, before anything is written."""
     first, *others = sources
     for other in others:
         if found := differences(first.meta.identity, other.meta.identity):

@@ -1,6 +1,6 @@
 """Settings on the command line: each field of an evaluation's settings is an option.
 
-The table of fields says how each is called, read and explained; here it only becomes click's.
+The table of fields says how each is called, read and explained; here it becomes an option.
 """
 
 import os
@@ -72,7 +72,7 @@ def _plain(value: Any) -> str:
 
 
 def settled(flags: dict[str, Any], folder: Path | None = None) -> Effective:
-    """Settle the settings from flags, environment and files of the working directory."""
+    """Combine the settings from flags, environment and files of the working directory."""
     here = folder or Path.cwd()
     effective = load(
         flags,

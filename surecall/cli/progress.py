@@ -1,4 +1,4 @@
-"""What an evaluation shows while it goes on: a live board on a terminal, plain lines elsewhere."""
+"""What an evaluation shows while it goes on: a live table on a terminal, plain lines elsewhere."""
 
 import sys
 import time
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from surecall.cli.common import note
-from surecall.cli.table import Board, plain
+from surecall.cli.table import CellTable, plain
 from surecall.eval.running.harness_events import (
     Finished,
     Notice,
@@ -26,21 +26,21 @@ if TYPE_CHECKING:
 _BAR: Final = 30
 _PER_SECOND: Final = 4
 _WHY: Final = {
-    "interrupted": "stopping: trials under way are being finished; once more Ctrl-C stops now",
+    "interrupted": "stopping: trials under way are being finished; Ctrl-C again stops now",
     "budget": "stopping: the budget is used up",
     "unusable": "stopping: the endpoint cannot be used",
 }
 
 
 class Progress:
-    """Counts what happens. `board` is how the cells stand."""
+    """Counts what happens. `table` shows how each cell is doing."""
 
-    def __init__(self, plan: Plan, board: Board, done: set[Key]) -> None:
-        self.board = board
+    def __init__(self, plan: Plan, table: CellTable, done: set[Key]) -> None:
+        self.table = table
         self._started = time.monotonic()
         missing = (key for key in plan.keys(1) if key not in done)
         self._left: Counter[Cell] = Counter(key.cell for key in missing)
-        self._wanted = self._recorded = self._finished = self._flying = self._retries = 0
+        self._wanted = self._recorded = self._finished = self._in_flight = self._retries = 0
         self._spent = 0.0
         self._remark = ""
 
@@ -50,11 +50,11 @@ class Progress:
             case Planned(wanted, recorded):
                 self._wanted, self._recorded = wanted, recorded
             case Started():
-                self._flying += 1
+                self._in_flight += 1
             case Finished(trial, spent):
-                self.board.add(trial)
+                self.table.add(trial)
                 self._left[trial.key.cell] -= 1
-                self._flying -= 1
+                self._in_flight -= 1
                 self._finished += 1
                 self._retries += trial.retries
                 self._spent = spent
@@ -65,7 +65,7 @@ class Progress:
 
     @property
     def line(self) -> str:
-        """How far it is and what is in the way, in one line."""
+        """The progress and what holds it up, in one line."""
         return "   ".join(filter(None, (self._far(), self._remark)))
 
     def _far(self) -> str:
@@ -75,7 +75,7 @@ class Progress:
         retries = f"   retries {self._retries}" if self._retries else ""
         cost = f"   ${self._spent:.2f}" if self._spent else ""
         return (
-            f"{bar:·<{_BAR}}  {done}/{self._wanted}   in flight {self._flying}{retries}{cost}"
+            f"{bar:·<{_BAR}}  {done}/{self._wanted}   in flight {self._in_flight}{retries}{cost}"
             f"{self._time_left()}"
         )
 
@@ -87,9 +87,9 @@ class Progress:
         return f"   {seconds // 60}:{seconds % 60:02} left"
 
     def lines(self, width: int) -> list[str]:
-        """Return the whole display; a remark has its own line, where the edge cuts nothing off."""
+        """Return the whole display; a remark has its own line, so that it is not cut off."""
         remark = [self._remark] if self._remark else []
-        return [*self.board.lines(width, left=self._left), "", self._far(), *remark]
+        return [*self.table.lines(width, left=self._left), "", self._far(), *remark]
 
     def cell_done(self, cell: Cell) -> bool:
         """Whether a cell has all its trials."""
@@ -98,18 +98,18 @@ class Progress:
 
 @contextmanager
 def shown(progress: Progress, verbosity: int) -> Iterator[Callable[[Notice], None]]:
-    """Show progress as fits where standard error leads; give what takes the notices."""
+    """Show progress in the form that fits standard error; yield what takes the notices."""
     if verbosity <= 0:
         yield progress.take
     elif verbosity == 1 and sys.stderr.isatty():
         with _live(progress) as take:
             yield take
     else:
-        yield _spoken(progress, verbosity)
+        yield _printed(progress, verbosity)
 
 
-def _spoken(progress: Progress, verbosity: int) -> Callable[[Notice], None]:
-    """Print one line for each finished cell, or, if wished, for each trial."""
+def _printed(progress: Progress, verbosity: int) -> Callable[[Notice], None]:
+    """Print one line for each finished cell or, if asked for, each trial."""
 
     def take(notice: Notice) -> None:
         progress.take(notice)
@@ -120,7 +120,7 @@ def _spoken(progress: Progress, verbosity: int) -> Callable[[Notice], None]:
                 note(f"{trial.status:7} {where} {key.trial} {trial.elapsed_ms} ms {trial.error}")
             case Finished(trial, _) if progress.cell_done(trial.key.cell):
                 cell = trial.key.cell
-                tool = progress.board.standings[cell].tool
+                tool = progress.table.counts[cell].tool
                 note(f"{cell.model} {cell.profile} {cell.strategy}: {tool.k}/{tool.n}")
             case RateLimited() | Stopped():
                 note(progress.line)

@@ -1,4 +1,4 @@
-"""`surecall replay`: what happened in a trial, gone through again without a network."""
+"""`surecall replay`: a recorded trial, run again without a network."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -47,13 +47,13 @@ class Listed(msgspec.Struct, frozen=True):
 @click.command()
 @click.argument("what", metavar="[RUN[/TRIAL]]", default=LATEST)
 @with_settings("output_dir")
-@click.option("--run-id", metavar="ID", help="The run that is meant, in a file of several.")
+@click.option("--run-id", metavar="ID", help="Which run to replay, in a file of several.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, what: str, run_id: str | None, as_json: bool, **flags: Any) -> int:
-    """Go through a recorded trial again, offline, and tell whether it comes out the same.
+    """Replay a recorded trial, offline, and say whether the result is the same.
 
     RUN is a name, a part of one, a path, or latest; TRIAL is a number or a name, or a part of one,
-    from the list that is printed without it. A .jsonl file with a trace will do as well.
+    from the list that is printed without it. A .jsonl file with a trace works as well.
     """
     if what.endswith(_TRACE_FILE):
         with typed_errors(Path(what)):
@@ -100,7 +100,7 @@ def _list(store: Store, trials: Sequence[Listed], *, as_json: bool) -> int:
             for one in ranked
         ],
     )
-    note(f"surecall replay {store.directory.name}/NUMBER shows one; a name will do as well")
+    note(f"surecall replay {store.directory.name}/NUMBER shows one; a name works as well")
     return 0
 
 
@@ -169,7 +169,7 @@ def _replayed(data: bytes, trace: Trace, facts: JSON, *, as_json: bool) -> int:
         outcome = {"same": not diverged, "diverged": diverged or None}
         say_document(facts | outcome | {"events": trace.events})
     if diverged and REDACTED.encode() in data:
-        note("secrets were taken out of this recording, which may be all that differs")
+        note("secrets were removed from this recording; that may be the only difference")
     if diverged:
         return complain(f"the replay diverged at {diverged}", FAILED)
     if not as_json:

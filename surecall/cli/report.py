@@ -25,7 +25,7 @@ def command(*, run: str, output: str | None, runs: str | None) -> int:
 
 
 def run_directory(runs: str | None, name: str) -> Path:
-    """Return where a run is kept, by what `find_run` knows it by."""
+    """Return the directory of a run, by any name that `find_run` accepts."""
     base = Path(settled({"output_dir": runs}).settings.output_dir)
     with typed_errors(Path(name)):
         return find_run(base, name)

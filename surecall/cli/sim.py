@@ -7,13 +7,14 @@ import click
 from surecall.cli.common import (
     FAILED,
     INTERRUPTED,
+    WRONG_USAGE,
     WholeNumber,
     cannot_listen,
     complain,
     with_address,
 )
 from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.server import Seen, Simulator
+from surecall.simulator.server import Seen, Simulator, is_loopback
 from surecall.values.trace import safe_text
 
 _PORT = 8089
@@ -30,7 +31,6 @@ _MAX_SEED = 2**63 - 1
     help="The same seed and the same requests give the same replies.",
 )
 @click.option("--persona-default", metavar="NAME", help="Persona for models with other names.")
-@click.option("--anywhere", is_flag=True, help="Allow an address that other machines can reach.")
 @click.option("--list", "listing", is_flag=True, help="List the personas and their faults.")
 def command(
     *,
@@ -38,7 +38,7 @@ def command(
     port: int,
     seed: int,
     persona_default: str | None,
-    anywhere: bool,
+    public: bool,
     listing: bool,
 ) -> int:
     """Serve a provider that misbehaves on purpose, to test an agent against.
@@ -47,12 +47,17 @@ def command(
     """
     if listing:
         return _list_personas()
+    if not public and not is_loopback(host):
+        return complain(
+            f"{host} is not loopback; add --public if the network may use the simulator",
+            WRONG_USAGE,
+        )
     simulator = Simulator(
         seed=seed,
         default=persona_default,
         host=host,
         port=port,
-        anywhere=anywhere,
+        anywhere=public,
         report=_report,
     )
     try:
@@ -85,5 +90,5 @@ async def _serve(simulator: Simulator) -> None:
 
 
 def _report(seen: Seen) -> None:
-    """Tell at once what was wrong in a request. Its words come from outside."""
+    """Print immediately what was wrong in a request. Its text comes from outside."""
     click.echo(safe_text(f"violation: {seen.persona} {seen.where}: {seen.message}"), err=True)

@@ -1,4 +1,4 @@
-"""What a stored run says of itself: its settings, where it was made, and what it advises."""
+"""What a stored run says about itself: its settings, its endpoint, and its advice."""
 
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -25,14 +25,14 @@ _ROUTER = "openrouter"
 
 
 def opened(base: str, name: str) -> Store:
-    """Open a run to read it, by what `find_run` knows it by."""
+    """Open a run to read it, by any name that `find_run` accepts."""
     with typed_errors(Path(name)):
         directory = find_run(Path(base), name)
     return open_for_reading(directory)
 
 
 def endpoint_named(settings: Settings) -> Endpoint:
-    """Say where settings lead. Only going there takes a key."""
+    """Return the endpoint of some settings. Only a request to it takes a key."""
     key = settings.api_key or (_ANY_KEY if settings.base_url else None)
     return endpoint_of(msgspec.structs.replace(settings, api_key=key))
 
@@ -48,7 +48,7 @@ def advice_of(store: Store, sheet: Sheet) -> tuple[Recommendation, ...]:
         provider=_ROUTER if endpoint.simulated else endpoint.provider,
         catalog=library.catalog,
         profiles=library.profiles,
-        known_as={model.name: model.subject for model in library.models},
+        known_as=sheet.known_as,
     )
 
 
@@ -65,7 +65,7 @@ def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str
 
 
 def changed_prompts(*runs: Iterable[Trial]) -> list[str]:
-    """Name the scenarios that did not put the same before a model in all trials."""
+    """Name the scenarios whose prompts were not the same in all trials."""
     seen: dict[str, set[str]] = {}
     for trials in runs:
         for trial in trials:

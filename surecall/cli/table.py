@@ -1,4 +1,4 @@
-"""The board: how every cell of an evaluation stands, as text. Pure; nothing here prints.
+"""The table of an evaluation: how each cell is doing, as text. Pure; nothing here prints.
 
 model                 profile   tool pass     40%             bar 90  100%  control     p95
 qwen3-235b-a22b-2507  default   40/40 100%    ····················┼──●      10/10     9.1 s
@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from surecall.cli.listing import count
 from surecall.eval.analysis.stats import NOTHING, Rate, interval, percentile
 from surecall.eval.storage.trial import Cell, Trial
 from surecall.values.trace import safe_text
@@ -24,7 +25,7 @@ _MEDIUM: Final = 84
 _SPARE: Final = {"·": ".", "─": "-", "●": "o", "┼": "|", "…": "...", "✓": "+", "✗": "x", "━": "="}
 
 
-class Standing:
+class CellCounts:
     """The trials of one cell so far."""
 
     def __init__(self) -> None:
@@ -57,7 +58,7 @@ class Standing:
 
 
 class Row(msgspec.Struct, frozen=True):
-    """One line of the board, in words."""
+    """One line of the table, in words."""
 
     model: str
     profile: str
@@ -69,22 +70,22 @@ class Row(msgspec.Struct, frozen=True):
     remark: str
 
 
-class Board:
+class CellTable:
     """All cells, in the order of the plan; those that turn up unplanned come last."""
 
     def __init__(self, cells: Iterable[Cell], bar: float, trials: Iterable[Trial] = ()) -> None:
         self._bar = bar
-        self.standings: dict[Cell, Standing] = {cell: Standing() for cell in cells}
+        self.counts: dict[Cell, CellCounts] = {cell: CellCounts() for cell in cells}
         for trial in trials:
             self.add(trial)
 
     def add(self, trial: Trial) -> None:
         """Count one more trial."""
-        self.standings.setdefault(trial.key.cell, Standing()).add(trial)
+        self.counts.setdefault(trial.key.cell, CellCounts()).add(trial)
 
     def lines(self, width: int = _WIDE, *, left: Counter[Cell] | None = None) -> list[str]:
-        """Write the board: the head, then a line for each cell; narrow ones lack columns."""
-        rows = [self._row(cell, left) for cell in self.standings]
+        """Write the table: the head, then a line for each cell; a narrow one lacks columns."""
+        rows = [self._row(cell, left) for cell in self.counts]
         several = len({row.strategy for row in rows}) > 1
         names = ["model", "profile", *(["strategy"] if several else []), "passed", "line"]
         names += [name for name, least in (("control", _MEDIUM), ("p95", _WIDE)) if width >= least]
@@ -99,18 +100,18 @@ class Board:
         return {"passed": "tool pass", "line": line, "remark": ""}
 
     def _row(self, cell: Cell, left: Counter[Cell] | None) -> Row:
-        standing = self.standings[cell]
-        tool = standing.tool
+        counts = self.counts[cell]
+        tool = counts.tool
         return Row(
             model=shorter(cell.model, 38),
             profile=shorter(cell.profile, 26),
             strategy=cell.strategy,
             passed=f"{tool.k}/{tool.n}".rjust(7)
             + ("" if tool.rate is None else f" {tool.rate:4.0%}"),
-            line=scale_of(standing.rates.values(), self._bar),
-            control=_count(standing.control),
-            p95=f"{percentile(standing.times, _P95) / 1000:.1f} s" if standing.times else "",
-            remark=_remark(standing, (left or Counter())[cell]),
+            line=scale_of(counts.rates.values(), self._bar),
+            control=_count(counts.control),
+            p95=f"{percentile(counts.times, _P95) / 1000:.1f} s" if counts.times else "",
+            remark=_remark(counts, (left or Counter())[cell]),
         )
 
 
@@ -138,17 +139,17 @@ def _count(rate: Rate) -> str:
     return f"{rate.k}/{rate.n}" if rate.n else ""
 
 
-def _remark(standing: Standing, left: int) -> str:
+def _remark(counts: CellCounts, left: int) -> str:
     remarks = []
-    hardest = max(standing.rates.items(), key=lambda item: item[1].n - item[1].k, default=None)
+    hardest = max(counts.rates.items(), key=lambda item: item[1].n - item[1].k, default=None)
     if hardest is not None and hardest[1].k < hardest[1].n:
         remarks.append(f"✗ {hardest[0]} {_count(hardest[1])}")
-    if standing.false_finals:
-        remarks.append(f"{standing.false_finals} too early")
-    if standing.statuses["infra"]:
-        causes = ", ".join(standing.categories)
-        remarks.append(f"{standing.statuses['infra']} infra ({causes}), not scored")
-    if standing.statuses["skipped"]:
+    if counts.false_finals:
+        remarks.append(count(counts.false_finals, "early answer"))
+    if counts.statuses["infra"]:
+        causes = ", ".join(counts.categories)
+        remarks.append(f"{counts.statuses['infra']} infra ({causes}), not scored")
+    if counts.statuses["skipped"]:
         remarks.append("tools are off: skipped")
     if left:
         remarks.append(f"… {left} left")
@@ -162,7 +163,7 @@ def shorter(text: str, limit: int) -> str:
 
 
 def table(names: Sequence[str], rows: Sequence[Row], heads: dict[str, str]) -> list[str]:
-    """Align columns; the last one is as long as it is."""
+    """Align columns; the last one is not padded."""
     cells = [[heads.get(name, name) for name in names]]
     cells += ([getattr(row, name) for name in names] for row in rows)
     widths = [max(len(line[column]) for line in cells) for column in range(len(names))]
@@ -174,7 +175,7 @@ def table(names: Sequence[str], rows: Sequence[Row], heads: dict[str, str]) -> l
 
 
 def plain(text: str) -> str:
-    """Spell a board without the signs that an old terminal lacks."""
+    """Write a table without the characters that an old terminal lacks."""
     for sign, spare in _SPARE.items():
         text = text.replace(sign, spare)
     return text

@@ -1,4 +1,4 @@
-"""Where an evaluation takes place: an endpoint, a file that is served here, or the simulator."""
+"""Where an evaluation is sent: to an endpoint, to a file that is served here, or the simulator."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -23,7 +23,7 @@ from surecall.simulator.personas.catalogue import PERSONAS, likeness_of
 SIMULATED = "The models are simulated: no network, no key, no real model is being measured."
 
 
-class Venue(msgspec.Struct, frozen=True):
+class Target(msgspec.Struct, frozen=True):
     """An endpoint, what can be chosen there, and the client that reaches it."""
 
     endpoint: Endpoint
@@ -32,7 +32,7 @@ class Venue(msgspec.Struct, frozen=True):
 
 
 def library_at(endpoint: Endpoint) -> Library:
-    """Return the models and profiles that an endpoint has to choose from."""
+    """Return the models and profiles that can be chosen at an endpoint."""
     catalog = ModelCatalog.builtin()
     if endpoint.simulated:
         models = simulated_models(catalog)
@@ -44,7 +44,7 @@ def library_at(endpoint: Endpoint) -> Library:
 
 
 def simulated_models(catalog: ModelCatalog) -> tuple[Model, ...]:
-    """Return the personas; one for each model of the catalog stands in for it."""
+    """Return the personas; listed are those that imitate a model of the catalog."""
     listed = {persona.id for entry in catalog.models if (persona := likeness_of(entry.id))}
     return tuple(
         Model(
@@ -59,18 +59,18 @@ def simulated_models(catalog: ModelCatalog) -> tuple[Model, ...]:
 
 
 @contextmanager
-def venue(settings: Settings) -> Iterator[Venue]:
-    """Open the place that the settings mean; a server of our own lives as long as the block."""
+def open_target(settings: Settings) -> Iterator[Target]:
+    """Open the target of the settings; a server of our own lives as long as the block."""
     endpoint = endpoint_of(settings)
     library = library_at(endpoint)
     limits = limits_of(settings)
     if endpoint.local:
         # Imported here, like the simulator below: a list of models needs no server.
-        from surecall.cli.tethered import Tethered, served  # noqa: PLC0415 - see above
+        from surecall.cli.local import LocalClient, served  # noqa: PLC0415 - see above
 
         with served(gguf_of(settings)) as server:
             known = msgspec.structs.replace(endpoint, build=server.build)
-            yield Venue(known, library, Tethered(server, limits))
+            yield Target(known, library, LocalClient(server, limits))
         return
     if not endpoint.simulated:
         client = OpenAICompatible(
@@ -80,9 +80,9 @@ def venue(settings: Settings) -> Iterator[Venue]:
             headers=headers_of(settings, endpoint),
             limits=limits,
         )
-        yield Venue(endpoint, library, client)
+        yield Target(endpoint, library, client)
         return
     from surecall.simulator.server import Simulator  # noqa: PLC0415 - see above
 
     with Simulator(seed=settings.seed) as simulator:
-        yield Venue(endpoint, library, OpenAICompatible(simulator.url, limits=limits))
+        yield Target(endpoint, library, OpenAICompatible(simulator.url, limits=limits))

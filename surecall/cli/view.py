@@ -13,7 +13,7 @@ from surecall.eval.report.page.files import PAGE, write_report_at
 from surecall.eval.storage.run_directories import DATABASE, LATEST
 
 _MAX_PORT: Final = 65_535
-# After its report an evaluation only closes its files; what comes later is news.
+# After its report an evaluation only closes its files; a later change is new data.
 _CLOSING_S: Final = 5.0
 
 
@@ -47,7 +47,7 @@ def command(*, run: str, live: bool, opened: bool, port: int, runs: str | None) 
 
 
 def _is_current(report: Path) -> bool:
-    """Tell whether a report was written after the last trial."""
+    """Whether a report was written after the last trial."""
     try:
         written = report.stat().st_mtime
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""Staging: the bytes of an answer, in the pieces in which a scene sends them."""
+"""The bytes of an answer, in the pieces in which a transport fault sends them."""
 
 import gzip
 import zlib
@@ -7,23 +7,23 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.simulator.faults.stream_fault import bend_stream
+from surecall.simulator.faults.stream_fault import apply_stream_fault
 from surecall.simulator.stream_events import events_of, frames_of
-from surecall.simulator.transport_faults import Scene
+from surecall.simulator.transport_faults import TransportFault
 from surecall.values.types import JSON
 
-PLAIN: Final = Scene(id="", summary="")
+PLAIN: Final = TransportFault(id="", summary="")
 _GZIP_WINDOW = 31
 _HEADER_BYTES = 4096
 _JSON: Final = {"Content-Type": "application/json"}
 _EVENTS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
 
 
-class Staged(msgspec.Struct, frozen=True):
-    """What goes out: the head, the pieces, and what is then repeated until the scene ends.
+class AnswerBytes(msgspec.Struct, frozen=True):
+    """What goes out: the head, the pieces, and what is then repeated until the end.
 
-    `length` is what the head promises; None for a stream, whose end nobody knows beforehand.
-    `plays` is false when the scene's fault does not apply to this reply.
+    `length` is what the head promises; None for a stream, whose length is not known beforehand.
+    `faulty` is false if the fault of the stream does not apply to this reply.
     """
 
     status: int
@@ -31,31 +31,31 @@ class Staged(msgspec.Struct, frozen=True):
     pieces: tuple[bytes, ...]
     again: bytes = b""
     length: int | None = None
-    plays: bool = True
+    faulty: bool = True
 
 
-def staged_body(scene: Scene, body: Any, status: int = 200) -> Staged:
-    """Stage a plain answer: the scene's own, or what the persona says."""
-    if scene.status is not None:
-        body, status = scene.body, scene.status
-    data, headers = encoded(body), _JSON | _headers(scene)
-    if scene.gzip:
+def body_bytes(fault: TransportFault, body: Any, status: int = 200) -> AnswerBytes:
+    """Write a plain answer: the fault's own, or what the persona says."""
+    if fault.status is not None:
+        body, status = fault.body, fault.status
+    data, headers = encoded(body), _JSON | _headers(fault)
+    if fault.gzip:
         data, headers = gzip.compress(data, mtime=0), headers | {"Content-Encoding": "gzip"}
-    pieces = _cut(scene, [data])
-    return Staged(status, headers, pieces, length=len(data))
+    pieces = _cut(fault, [data])
+    return AnswerBytes(status, headers, pieces, length=len(data))
 
 
-def staged_stream(scene: Scene, body: JSON, *, usage: bool, seed: int) -> Staged:
-    """Stage a reply as a stream of events."""
+def stream_bytes(fault: TransportFault, body: JSON, *, usage: bool, seed: int) -> AnswerBytes:
+    """Write a reply as a stream of events."""
     clean = events_of(body, usage=usage, seed=seed)
-    events = bend_stream(scene.chunking, clean, seed) if scene.chunking else clean
-    frames, again = frames_of(events), scene.forever.encode()
-    headers = _EVENTS | _headers(scene)
-    if scene.gzip:
+    events = apply_stream_fault(fault.stream_fault, clean, seed) if fault.stream_fault else clean
+    frames, again = frames_of(events), fault.forever.encode()
+    headers = _EVENTS | _headers(fault)
+    if fault.gzip:
         frames, again = _packed(frames, again)
         headers = headers | {"Content-Encoding": "gzip"}
-    plays = not scene.chunking or events != clean
-    return Staged(200, headers, _cut(scene, frames), again, plays=plays)
+    faulty = not fault.stream_fault or events != clean
+    return AnswerBytes(200, headers, _cut(fault, frames), again, faulty=faulty)
 
 
 def encoded(body: Any) -> bytes:
@@ -63,26 +63,26 @@ def encoded(body: Any) -> bytes:
     return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
 
 
-def _headers(scene: Scene) -> dict[str, str]:
-    padding = range(scene.header_bytes // _HEADER_BYTES)
-    return scene.headers | {f"X-Padding-{number}": "x" * _HEADER_BYTES for number in padding}
+def _headers(fault: TransportFault) -> dict[str, str]:
+    padding = range(fault.header_bytes // _HEADER_BYTES)
+    return fault.headers | {f"X-Padding-{number}": "x" * _HEADER_BYTES for number in padding}
 
 
-def _cut(scene: Scene, frames: Sequence[bytes]) -> tuple[bytes, ...]:
+def _cut(fault: TransportFault, frames: Sequence[bytes]) -> tuple[bytes, ...]:
     """Cut frames down to the share that is sent, and into the pieces that are asked for."""
-    if scene.sends == 1 and not scene.piece_bytes:
+    if fault.sends == 1 and not fault.piece_bytes:
         return tuple(frames)
-    if scene.forever:
+    if fault.forever:
         # What is repeated must follow a whole frame, or it would be read as part of it.
-        return tuple(frames[: int(len(frames) * scene.sends)])
+        return tuple(frames[: int(len(frames) * fault.sends)])
     data = b"".join(frames)
-    data = data[: int(len(data) * scene.sends)]
-    size = scene.piece_bytes or max(1, len(data))
+    data = data[: int(len(data) * fault.sends)]
+    size = fault.piece_bytes or max(1, len(data))
     return tuple(data[start : start + size] for start in range(0, len(data), size))
 
 
 def _packed(frames: Sequence[bytes], again: bytes) -> tuple[list[bytes], bytes]:
-    """Compress each frame so that it can be read at once, and a block so that it can be repeated.
+    """Compress each frame so that it can be read on arrival, and a block that can be repeated.
 
     After a full flush the compressor has forgotten everything, so the same bytes may come again.
     """

@@ -1,19 +1,19 @@
-"""Strict profiles: what particular providers demand of a request beyond the common rules."""
+"""What particular providers demand of a request beyond the common rules."""
 
 from typing import Final
 
-from surecall.simulator.request_checks import Profile, Violation
+from surecall.simulator.request_checks import ProviderRules, Violation
 from surecall.values.types import JSON
 
 _ALL: Final = (
-    Profile(name="common", summary="the rules that every strict provider shares"),
-    Profile(
+    ProviderRules(name="common", summary="the rules that every strict provider shares"),
+    ProviderRules(
         name="openai",
         summary="refuses message fields that the API does not document",
         ids="any",
         strict_fields=True,
     ),
-    Profile(
+    ProviderRules(
         name="anthropic",
         summary="ids of letters, digits, '_' and '-', unique in the whole conversation",
         ids="plain",
@@ -21,7 +21,7 @@ _ALL: Final = (
             "id_form": "{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
         },
     ),
-    Profile(
+    ProviderRules(
         name="mistral",
         summary="ids of nine letters or digits, no user after a tool, no undocumented fields",
         ids="nine",
@@ -36,14 +36,14 @@ _ALL: Final = (
             "field_unknown": "Extra inputs are not permitted: {where}.{found} (extra_forbidden)",
         },
     ),
-    Profile(
+    ProviderRules(
         name="deepseek",
         summary="wants `reasoning_content` back with every tool-call turn; no forced tool",
         wants_reasoning=True,
         refused_choices=("required", "named"),
         words={"choice_refused": "Thinking mode does not support this tool_choice"},
     ),
-    Profile(
+    ProviderRules(
         name="gemini",
         summary="wants its thought signature back, a name with each result, no unknown options",
         wants_signatures=True,
@@ -55,7 +55,7 @@ _ALL: Final = (
             "field.",
         },
     ),
-    Profile(
+    ProviderRules(
         name="kimi",
         summary="wants its own ids `functions.name:index` kept",
         ids="kimi",
@@ -65,14 +65,16 @@ _ALL: Final = (
             "choice_refused": "tool_choice 'required' is incompatible with thinking enabled",
         },
     ),
-    Profile(
+    ProviderRules(
         name="ollama",
         summary="refuses `content: null`, also beside calls",
         refuses_null=True,
         words={"content_type": "invalid message content type: <nil>"},
     ),
-    Profile(name="bedrock", summary="refuses a blank `content` beside calls", refuses_blank=True),
-    Profile(
+    ProviderRules(
+        name="bedrock", summary="refuses a blank `content` beside calls", refuses_blank=True
+    ),
+    ProviderRules(
         name="groq",
         summary="refuses message fields that the API does not document",
         strict_fields=True,
@@ -81,42 +83,42 @@ _ALL: Final = (
             "[('{where}' : property '{found}' is unsupported)]",
         },
     ),
-    Profile(
+    ProviderRules(
         name="llama_cpp",
         summary="refuses a tool with a property that has no type",
         refuses_untyped=True,
     ),
-    Profile(
+    ProviderRules(
         name="cerebras",
         summary="refuses `parallel_tool_calls` and a named tool",
         refused_options=("parallel_tool_calls",),
         refused_choices=("named",),
         words={"option_refused": "{found}: property '{found}' is unsupported"},
     ),
-    Profile(
+    ProviderRules(
         name="no-parallel",
         summary="refuses `parallel_tool_calls`, as some reasoning models do behind any provider",
         refused_options=("parallel_tool_calls",),
     ),
-    Profile(
+    ProviderRules(
         name="no-required",
         summary="refuses to be forced to call a tool",
         refused_choices=("required", "named"),
     ),
-    Profile(
+    ProviderRules(
         name="no-format",
         summary="refuses `response_format`, as servers do that cannot bind a reply to a schema",
         refused_options=("response_format",),
     ),
 )
-PROFILES: Final[dict[str, Profile]] = {profile.name: profile for profile in _ALL}
+PROVIDER_RULES: Final[dict[str, ProviderRules]] = {each.name: each for each in _ALL}
 _ORDER_RULES = frozenset({"user_after_tool", "unanswered", "answered_twice", "orphan"})
 
 
-def refusal(profile: Profile, violation: Violation) -> tuple[int, JSON | list[JSON]]:
+def refusal(rules: ProviderRules, violation: Violation) -> tuple[int, JSON | list[JSON]]:
     """Return the status and the body with which a provider refuses a request."""
     message, rule = violation.message, violation.rule
-    match profile.error_form:
+    match rules.error_form:
         case "mistral" if rule == "field_unknown":
             return 422, {"object": "error", "message": message, "type": "invalid_request_error"}
         case "mistral":

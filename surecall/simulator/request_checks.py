@@ -1,9 +1,9 @@
 """What the strictest real providers refuse in a request, in their own words.
 
-`check` reads one decoded chat request the way a `Profile` would and returns every violation. The
-rules that all profiles share are those that some provider enforces and none objects to: each call
-answered exactly once and at once, ids unique in the conversation, legal names also in the
-history, arguments a JSON object in a string, no empty messages. A profile adds its own.
+`check` reads one decoded chat request by the rules of a provider and returns every violation. The
+common rules are those that some provider enforces and none objects to: each call answered exactly
+once and immediately, ids unique in the conversation, legal names also in the history, arguments a
+JSON object in a string, no empty messages. A provider adds its own.
 """
 
 import hashlib
@@ -101,7 +101,7 @@ class Violation(msgspec.Struct, frozen=True):
     message: str
 
 
-class Profile(msgspec.Struct, frozen=True, kw_only=True):
+class ProviderRules(msgspec.Struct, frozen=True, kw_only=True):
     """What one provider demands beyond the common rules, and how it words and wraps errors."""
 
     name: str
@@ -126,16 +126,16 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True):
         return Violation(rule, where, template.format(where=where, found=found))
 
 
-def check(request: JSON, profile: Profile) -> list[Violation]:
-    """Return everything that the profile would refuse in a request, in order of appearance."""
+def check(request: JSON, rules: ProviderRules) -> list[Violation]:
+    """Return everything that a provider would refuse in a request, in order of appearance."""
     messages = request.get("messages")
     listed = messages if isinstance(messages, list) else []
-    found = [*_tool_rules(request, profile), *_option_rules(request, profile)]
+    found = [*_tool_rules(request, rules), *_option_rules(request, rules)]
     if not listed:
-        found.append(profile.violation("messages_empty", "messages"))
+        found.append(rules.violation("messages_empty", "messages"))
     for position, message in enumerate(listed):
-        found += _message_rules(message, f"messages[{position}]", profile)
-    found += _conversation_rules([item for item in listed if isinstance(item, dict)], profile)
+        found += _message_rules(message, f"messages[{position}]", rules)
+    found += _conversation_rules([item for item in listed if isinstance(item, dict)], rules)
     return found
 
 
@@ -149,33 +149,33 @@ def _is_signature(text: str) -> bool:
     return len(parts) == _SIGNATURE_PARTS and signature(parts[0]) == text
 
 
-def _tool_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
+def _tool_rules(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
     if "tools" not in request:
         return
     tools = request["tools"]
     if not isinstance(tools, list) or not tools:
-        yield profile.violation("tools_empty", "tools")
+        yield rules.violation("tools_empty", "tools")
         return
     if len(tools) > MAX_TOOLS:
-        yield profile.violation("tools_many", "tools", len(tools))
+        yield rules.violation("tools_many", "tools", len(tools))
     for position, tool in enumerate(tools):
-        yield from _one_tool(tool, f"tools[{position}].function", profile)
+        yield from _one_tool(tool, f"tools[{position}].function", rules)
     names = tool_names(request)
     if len(set(names)) < len(names):
-        yield profile.violation("tool_twice", "tools")
+        yield rules.violation("tool_twice", "tools")
 
 
-def _one_tool(tool: Any, where: str, profile: Profile) -> Iterator[Violation]:
+def _one_tool(tool: Any, where: str, rules: ProviderRules) -> Iterator[Violation]:
     function = tool.get("function") if isinstance(tool, dict) else None
     function = function if isinstance(function, dict) else {}
     name = function.get("name")
     if not isinstance(name, str) or not is_legal(name):
-        yield profile.violation("tool_name", f"{where}.name")
+        yield rules.violation("tool_name", f"{where}.name")
     parameters = function.get("parameters", {"type": "object"})
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
-        yield profile.violation("tool_schema", f"{where}.parameters", str(name)[:MAX_LENGTH])
-    elif profile.refuses_untyped and (untyped := _untyped(parameters)):
-        yield profile.violation("tool_untyped", f"{where}.parameters", untyped[0])
+        yield rules.violation("tool_schema", f"{where}.parameters", str(name)[:MAX_LENGTH])
+    elif rules.refuses_untyped and (untyped := _untyped(parameters)):
+        yield rules.violation("tool_untyped", f"{where}.parameters", untyped[0])
 
 
 def _untyped(parameters: JSON) -> list[JSON]:
@@ -201,19 +201,19 @@ def tool_names(request: JSON) -> list[str]:
     return [str(item.get("name")) for item in functions if isinstance(item, dict)]
 
 
-def _option_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
-    for option in profile.refused_options:
+def _option_rules(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
+    for option in rules.refused_options:
         if option in request:
-            yield profile.violation("option_refused", option, option)
+            yield rules.violation("option_refused", option, option)
     if not _is_format(request.get("response_format")):
-        yield profile.violation("format_unknown", "response_format")
+        yield rules.violation("format_unknown", "response_format")
     if "tools" in request:
-        yield from _choice_rules(request, profile)
+        yield from _choice_rules(request, rules)
         return
     if request.get("tool_choice") not in (None, "none"):
-        yield profile.violation("choice_without_tools", "tool_choice")
+        yield rules.violation("choice_without_tools", "tool_choice")
     if "parallel_tool_calls" in request:
-        yield profile.violation("parallel_without_tools", "parallel_tool_calls")
+        yield rules.violation("parallel_without_tools", "parallel_tool_calls")
 
 
 def _is_format(wanted: Any) -> bool:
@@ -226,16 +226,16 @@ def _is_format(wanted: Any) -> bool:
             return False
 
 
-def _choice_rules(request: JSON, profile: Profile) -> Iterator[Violation]:
+def _choice_rules(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
     choice = request.get("tool_choice")
     named = forced_tool(request)
     if choice is None:
         return
     if choice not in _CHOICES and (named is None or named not in tool_names(request)):
-        yield profile.violation("choice_unknown", "tool_choice", str(choice)[:MAX_LENGTH])
+        yield rules.violation("choice_unknown", "tool_choice", str(choice)[:MAX_LENGTH])
     kind = "named" if named is not None else choice
-    if kind in profile.refused_choices:
-        yield profile.violation("choice_refused", "tool_choice", kind)
+    if kind in rules.refused_choices:
+        yield rules.violation("choice_refused", "tool_choice", kind)
 
 
 def forced_tool(request: JSON) -> str | None:
@@ -247,56 +247,56 @@ def forced_tool(request: JSON) -> str | None:
             return None
 
 
-def _message_rules(message: Any, where: str, profile: Profile) -> Iterator[Violation]:
+def _message_rules(message: Any, where: str, rules: ProviderRules) -> Iterator[Violation]:
     role = message.get("role") if isinstance(message, dict) else None
     if role not in _ROLES:
-        yield profile.violation("role_unknown", where, str(role)[:MAX_LENGTH])
+        yield rules.violation("role_unknown", where, str(role)[:MAX_LENGTH])
         return
     known = _DOCUMENTED.get(role)
-    if profile.strict_fields and known is not None:
+    if rules.strict_fields and known is not None:
         for field in message.keys() - known:
-            yield profile.violation("field_unknown", where, field)
-    yield from _content_rules(message, where, profile)
+            yield rules.violation("field_unknown", where, field)
+    yield from _content_rules(message, where, rules)
     if role == "assistant":
-        yield from _assistant_rules(message, where, profile)
-    if role == "tool" and profile.wants_result_names and not message.get("name"):
-        yield profile.violation("result_name", where)
+        yield from _assistant_rules(message, where, rules)
+    if role == "tool" and rules.wants_result_names and not message.get("name"):
+        yield rules.violation("result_name", where)
 
 
-def _content_rules(message: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+def _content_rules(message: JSON, where: str, rules: ProviderRules) -> Iterator[Violation]:
     content, role = message.get("content"), message["role"]
     beside_calls = role == "assistant" and bool(message.get("tool_calls"))
     if beside_calls:
-        if content is None and profile.refuses_null:
-            yield profile.violation("content_null", where)
-        if isinstance(content, str) and not content.strip() and profile.refuses_blank:
-            yield profile.violation("content_blank", where)
+        if content is None and rules.refuses_null:
+            yield rules.violation("content_null", where)
+        if isinstance(content, str) and not content.strip() and rules.refuses_blank:
+            yield rules.violation("content_blank", where)
         return
     if not isinstance(content, str | list):
         kind = "null" if content is None else type(content).__name__
-        yield profile.violation("content_type", where, kind)
+        yield rules.violation("content_type", where, kind)
         return
-    # A tool may have nothing to say; everybody else has.
+    # Only a tool may have nothing to say.
     blank = not content.strip() if isinstance(content, str) else not content
     if blank and role != "tool":
-        yield profile.violation("content_empty", where)
+        yield rules.violation("content_empty", where)
 
 
-def _assistant_rules(message: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+def _assistant_rules(message: JSON, where: str, rules: ProviderRules) -> Iterator[Violation]:
     if message.get("function_call") and message.get("tool_calls"):
-        yield profile.violation("both_call_forms", where)
+        yield rules.violation("both_call_forms", where)
     if "tool_calls" not in message:
         return
     calls = calls_of(message)
     if not calls or len(calls) != len(message["tool_calls"]):
-        yield profile.violation("calls_empty", f"{where}.tool_calls")
+        yield rules.violation("calls_empty", f"{where}.tool_calls")
         return
     for position, call in enumerate(calls):
-        yield from _call_rules(call, f"{where}.tool_calls[{position}]", profile)
-    if profile.wants_reasoning and not isinstance(message.get("reasoning_content"), str):
-        yield profile.violation("reasoning_missing", where)
-    if profile.wants_signatures:
-        yield from _signature_rules(calls[0], where, profile)
+        yield from _call_rules(call, f"{where}.tool_calls[{position}]", rules)
+    if rules.wants_reasoning and not isinstance(message.get("reasoning_content"), str):
+        yield rules.violation("reasoning_missing", where)
+    if rules.wants_signatures:
+        yield from _signature_rules(calls[0], where, rules)
 
 
 def calls_of(message: JSON) -> list[JSON]:
@@ -305,33 +305,33 @@ def calls_of(message: JSON) -> list[JSON]:
     return [call for call in calls if isinstance(call, dict)] if isinstance(calls, list) else []
 
 
-def _call_rules(call: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+def _call_rules(call: JSON, where: str, rules: ProviderRules) -> Iterator[Violation]:
     function = call.get("function")
     function = function if isinstance(function, dict) else {}
     name = function.get("name")
     if call.get("type") != "function":
-        yield profile.violation("call_type", where)
+        yield rules.violation("call_type", where)
     if not isinstance(name, str) or not is_legal(name):
-        yield profile.violation("name_illegal", where)
-    yield from _argument_rules(function.get("arguments"), where, profile)
+        yield rules.violation("name_illegal", where)
+    yield from _argument_rules(function.get("arguments"), where, rules)
     call_id = call.get("id")
     if not isinstance(call_id, str) or not call_id.strip():
-        yield profile.violation("id_missing", where)
-    elif not _id_fits(call_id, str(name), profile.ids):
-        yield profile.violation("id_form", where, call_id[:MAX_LENGTH])
+        yield rules.violation("id_missing", where)
+    elif not _id_fits(call_id, str(name), rules.ids):
+        yield rules.violation("id_form", where, call_id[:MAX_LENGTH])
 
 
-def _argument_rules(arguments: Any, where: str, profile: Profile) -> Iterator[Violation]:
+def _argument_rules(arguments: Any, where: str, rules: ProviderRules) -> Iterator[Violation]:
     if not isinstance(arguments, str):
         kind = "null" if arguments is None else f"a {type(arguments).__name__}"
-        yield profile.violation("arguments_type", where, kind)
+        yield rules.violation("arguments_type", where, kind)
         return
     try:
         value = msgspec.json.decode(arguments)
     except (ValueError, RecursionError):
         value = None
     if not isinstance(value, dict):
-        yield profile.violation("arguments_object", where)
+        yield rules.violation("arguments_object", where)
 
 
 def _id_fits(call_id: str, name: str, form: str) -> bool:
@@ -347,51 +347,51 @@ def _id_fits(call_id: str, name: str, form: str) -> bool:
             return True
 
 
-def _signature_rules(call: JSON, where: str, profile: Profile) -> Iterator[Violation]:
+def _signature_rules(call: JSON, where: str, rules: ProviderRules) -> Iterator[Violation]:
     found: Any = call
     for key in ("extra_content", "google", "thought_signature"):
         found = found.get(key) if isinstance(found, dict) else None
     if not isinstance(found, str) or not found:
-        yield profile.violation("signature_missing", where)
+        yield rules.violation("signature_missing", where)
     elif not _is_signature(found) and found != SIGNATURE_PLACEHOLDER:
-        yield profile.violation("signature_corrupt", where)
+        yield rules.violation("signature_corrupt", where)
 
 
-def _conversation_rules(messages: Sequence[JSON], profile: Profile) -> Iterator[Violation]:
+def _conversation_rules(messages: Sequence[JSON], rules: ProviderRules) -> Iterator[Violation]:
     seen: set[str] = set()
     waiting: Counter[str] = Counter()
     for position, message in enumerate(messages):
         where = f"messages[{position}]"
         role = message.get("role")
         if role == "tool":
-            yield from _answer(message, waiting, where, profile)
+            yield from _answer(message, waiting, where, rules)
             continue
-        yield from _unanswered(waiting, where, profile)
+        yield from _unanswered(waiting, where, rules)
         after_tool = position > 0 and messages[position - 1].get("role") == "tool"
-        if profile.refuses_user_after_tool and role == "user" and after_tool:
-            yield profile.violation("user_after_tool", where)
+        if rules.refuses_user_after_tool and role == "user" and after_tool:
+            yield rules.violation("user_after_tool", where)
         ids = [str(call.get("id")) for call in calls_of(message)] if role == "assistant" else []
         for call_id in ids:
             if call_id in seen:
-                yield profile.violation("id_twice", where, call_id[:MAX_LENGTH])
+                yield rules.violation("id_twice", where, call_id[:MAX_LENGTH])
             seen.add(call_id)
         waiting = Counter(ids)
-    yield from _unanswered(waiting, "messages", profile)
+    yield from _unanswered(waiting, "messages", rules)
 
 
 def _answer(
-    message: JSON, waiting: Counter[str], where: str, profile: Profile
+    message: JSON, waiting: Counter[str], where: str, rules: ProviderRules
 ) -> Iterator[Violation]:
     call_id = str(message.get("tool_call_id"))
     if call_id not in waiting:
-        yield profile.violation("orphan", where)
+        yield rules.violation("orphan", where)
     elif waiting[call_id] == 0:
-        yield profile.violation("answered_twice", where, call_id[:MAX_LENGTH])
+        yield rules.violation("answered_twice", where, call_id[:MAX_LENGTH])
     else:
         waiting[call_id] -= 1
 
 
-def _unanswered(waiting: Counter[str], where: str, profile: Profile) -> Iterator[Violation]:
+def _unanswered(waiting: Counter[str], where: str, rules: ProviderRules) -> Iterator[Violation]:
     missing = sorted(waiting.elements())
     if missing:
-        yield profile.violation("unanswered", where, ", ".join(missing)[:MAX_LENGTH])
+        yield rules.violation("unanswered", where, ", ".join(missing)[:MAX_LENGTH])

@@ -1,4 +1,4 @@
-"""The simulator's server: an OpenAI-compatible provider on loopback that plays personas.
+"""The simulator's server: an OpenAI-compatible provider on loopback that answers as personas.
 
     with Simulator(seed=7) as simulator:
         client = OpenAICompatible(simulator.url)
@@ -23,11 +23,11 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from surecall.runtime.event_loop_thread import in_background
-from surecall.simulator.answer_bytes import PLAIN, Staged, encoded, staged_body, staged_stream
+from surecall.simulator.answer_bytes import PLAIN, AnswerBytes, body_bytes, encoded, stream_bytes
 from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona
 from surecall.simulator.personas.persona import RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas.worded_requests import understood
-from surecall.simulator.provider_rules import PROFILES, refusal
+from surecall.simulator.provider_rules import PROVIDER_RULES, refusal
 from surecall.simulator.request_checks import Violation, check
 from surecall.simulator.stream_events import (
     is_streamable,
@@ -35,7 +35,7 @@ from surecall.simulator.stream_events import (
     wants_usage,
     without_streaming,
 )
-from surecall.simulator.transport_faults import SCENES, Scene
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS, TransportFault
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from surecall.values.version import __version__
@@ -67,9 +67,10 @@ class Simulator:
     """A provider that misbehaves on purpose, served from a thread of its own.
 
     `requests` and `violations` hold what came in and what was wrong with it, the newest ten
-    thousand of each; `faults` counts what was played. `default` names the persona for models that
-    the simulator does not know; without it they are answered with a 404. Anything but loopback is
-    refused unless `anywhere` says that it is meant: whoever reaches the port can use the server.
+    thousand of each; `faults` counts the faults that were sent. `default` names the persona for
+    models that the simulator does not know; without it they are answered with a 404. Anything but
+    loopback is refused unless `anywhere` says that it is meant: every program that reaches the
+    port can use the server.
     """
 
     def __init__(
@@ -95,7 +96,7 @@ class Simulator:
         self._default = default
         self._address = (host, port)
         self._report = report
-        self._played: OrderedDict[str, None] = OrderedDict()
+        self._spared: OrderedDict[str, None] = OrderedDict()
         self._open: dict[int, web.Request] = {}
         self._stopping = asyncio.Event()
         self._cleanup = ExitStack()
@@ -132,7 +133,7 @@ class Simulator:
         return runner
 
     async def stop(self, runner: "web.AppRunner") -> None:
-        """Stop listening; whoever still waits for an answer is hung up on."""
+        """Stop listening; connections that still wait for an answer are closed."""
         self._stopping.set()
         for request in self._open.values():
             _hang_up(request, "abort")
@@ -147,17 +148,17 @@ class Simulator:
         persona = find(str(body.get("model"))) or find(self._default or "")
         if persona is None:
             return _answer(404, _error(no_persona(str(body.get("model"))[:64]), "model_not_found"))
-        profile = PROFILES[persona.profile]
-        if found := [*check(body, profile), *stream_rules(body)]:
+        rules = PROVIDER_RULES[persona.rules]
+        if found := [*check(body, rules), *stream_rules(body)]:
             self._note(persona, found)
-            return _answer(*refusal(profile, found[0]))
+            return _answer(*refusal(rules, found[0]))
         said = self._said(persona, body)
-        scene = SCENES.get(said.fault, PLAIN)
-        show = _staged(scene, said.body, body)
-        self.faults[said.fault] += said.fault != "" and show.plays
+        fault = TRANSPORT_FAULTS.get(said.fault, PLAIN)
+        answer = _answer_bytes(fault, said.body, body)
+        self.faults[said.fault] += said.fault != "" and answer.faulty
         self._open[id(request)] = request
         try:
-            return await self._play(request, scene, show)
+            return await self._deliver(request, fault, answer)
         finally:
             self._open.pop(id(request))
 
@@ -170,48 +171,50 @@ class Simulator:
                 self._report(seen)
 
     def _said(self, persona: Persona, body: JSON) -> Said:
-        """Let the persona answer; a fault that a retry cures is played once in each place."""
+        """Let the persona answer; a fault that a retry cures comes once in each place."""
         place = _place(persona, body)
-        spare = place in self._played
+        spare = place in self._spared
         said = say(persona, without_streaming(body), self.seed, spare=spare)
-        if SCENES.get(said.fault, PLAIN).only_streams and not body.get("stream"):
+        if TRANSPORT_FAULTS.get(said.fault, PLAIN).only_streams and not body.get("stream"):
             said = Said(said.body)
-        self._played.pop(place, None)
+        self._spared.pop(place, None)
         if said.fault and not spare and outcome_of(said.fault) == RETRIED:
-            self._played[place] = None
-            while len(self._played) > _KEPT:
-                self._played.popitem(last=False)
+            self._spared[place] = None
+            while len(self._spared) > _KEPT:
+                self._spared.popitem(last=False)
         return said
 
-    async def _play(
-        self, request: "web.Request", scene: Scene, show: Staged
+    async def _deliver(
+        self, request: "web.Request", fault: TransportFault, answer: AnswerBytes
     ) -> "web.StreamResponse":
-        """Send an answer as its scene demands, for a bounded time."""
+        """Send an answer with its transport fault, for a bounded time."""
         from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
-        response = web.StreamResponse(status=show.status, headers=show.headers)
-        response.content_length = show.length
+        response = web.StreamResponse(status=answer.status, headers=answer.headers)
+        response.content_length = answer.length
         with suppress(TimeoutError):
             async with asyncio.timeout(_LONGEST_ANSWER_S):
-                await self._rest(scene.wait_s)
-                if scene.sends:
+                await self._rest(fault.wait_s)
+                if fault.sends:
                     await response.prepare(request)
-                    await self._send(response, scene, show)
-                if scene.ending == "hang":
+                    await self._send(response, fault, answer)
+                if fault.ending == "hang":
                     await self._stopping.wait()
-        if scene.ending:
-            _hang_up(request, scene.ending)
+        if fault.ending:
+            _hang_up(request, fault.ending)
         return response
 
-    async def _send(self, response: "web.StreamResponse", scene: Scene, show: Staged) -> None:
+    async def _send(
+        self, response: "web.StreamResponse", fault: TransportFault, answer: AnswerBytes
+    ) -> None:
         sent = 0
-        again = itertools.repeat(show.again) if show.again else ()
-        for piece in itertools.chain(show.pieces, again):
-            if sent >= scene.at_most or self._stopping.is_set():
+        again = itertools.repeat(answer.again) if answer.again else ()
+        for piece in itertools.chain(answer.pieces, again):
+            if sent >= fault.at_most or self._stopping.is_set():
                 return
             await response.write(piece)
             sent += len(piece)
-            await self._rest(scene.pause_s)
+            await self._rest(fault.pause_s)
 
     async def _rest(self, seconds: float) -> None:
         """Wait, but not beyond the end of the server; let others run in any case."""
@@ -286,12 +289,12 @@ def _decoded(data: bytes) -> JSON | str:
     return body if isinstance(body, dict) else "The request body must be a JSON object."
 
 
-def _staged(scene: Scene, reply: Any, request: JSON) -> Staged:
+def _answer_bytes(fault: TransportFault, reply: Any, request: JSON) -> AnswerBytes:
     """Put a reply into the form that was asked for; an error before a stream is plain."""
-    if not request.get("stream") or scene.status is not None or not is_streamable(reply):
-        return staged_body(scene, reply, status_of(reply))
+    if not request.get("stream") or fault.status is not None or not is_streamable(reply):
+        return body_bytes(fault, reply, status_of(reply))
     seed = zlib.crc32(encoded(reply))
-    return staged_stream(scene, reply, usage=wants_usage(request), seed=seed)
+    return stream_bytes(fault, reply, usage=wants_usage(request), seed=seed)
 
 
 def _answer(status: int, body: Any) -> "web.Response":
@@ -310,7 +313,7 @@ def _hang_up(request: "web.Request", ending: str) -> None:
     if transport is None:  # pragma: no cover  # a client that left has cancelled us already
         return
     if ending == "abort":
-        # Whoever does not read what was sent must not keep the connection open.
+        # A client that does not read what was sent must not keep the connection open.
         transport.abort()
         return
     if ending == "reset":

@@ -4,14 +4,14 @@
     events_of(body)         role, thoughts, content, calls in pieces, finish, usage, [DONE]
     frames_of(events)       the same as bytes, one block for each event
 
-A bent body makes a bent stream: each field goes into the deltas in the form it has in the body,
-so that a reader who undoes the streaming gets the very drift that the plain form has.
+A faulty body makes a faulty stream: each field goes into the deltas in the form it has in the
+body, so that a reader who undoes the streaming gets the same fault as in the plain form.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from surecall.simulator.faults.drift import written
+from surecall.simulator.faults.shape_fault import written
 from surecall.simulator.request_checks import Violation
 from surecall.values.types import JSON
 
@@ -98,7 +98,7 @@ def pieces(text: str, seed: int = 0) -> list[str]:
     """Cut a text, by the seed, into pieces of a few characters, more if it is very long.
 
     The first piece is the longest. A longer second one might begin with all of the first, and
-    nobody could tell that from arguments which are sent anew with every chunk.
+    could not be told from arguments that are sent again in full with every chunk.
     """
     longest = max(LONGEST_PIECE, -(-len(text) // MOST_PIECES))
     cut, at = [text[:longest]], longest

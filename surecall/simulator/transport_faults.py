@@ -1,4 +1,4 @@
-"""Scenes: what goes wrong around a reply rather than in it, and how a stream is cut and ended."""
+"""Transport faults: what goes wrong around a reply, not in it, and how a stream is cut or ended."""
 
 from typing import Final
 
@@ -6,7 +6,7 @@ import msgspec
 
 from surecall.simulator.faults import call_fragments as faults_fragments
 from surecall.simulator.faults import streams as faults_stream
-from surecall.simulator.faults.drift import Drift
+from surecall.simulator.faults.shape_fault import ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
 from surecall.simulator.faults.streams import KEEP_ALIVE
 from surecall.values.errors import ErrorCode
@@ -21,14 +21,14 @@ _HTML = (
 )
 
 
-class Scene(msgspec.Struct, frozen=True, kw_only=True):
+class TransportFault(msgspec.Struct, frozen=True, kw_only=True):
     """How one answer is sent. Without a `status` the persona's own reply goes out.
 
     `wait_s` comes before the answer. `sends` is the share of the body that goes out; at zero there
     are not even headers, which otherwise `header_bytes` inflate. `forever` is repeated after it
     until `at_most` bytes are on the wire.
     `ending` says what then happens to the connection: `close`, `reset`, or the silence of `hang`.
-    With `only_streams` nothing of all this concerns a plain request; `chunking` names a fault.
+    With `only_streams`, plain requests are left alone; `stream_fault` names a fault of the stream.
     """
 
     id: str
@@ -47,7 +47,7 @@ class Scene(msgspec.Struct, frozen=True, kw_only=True):
     piece_bytes: int = 0
     pause_s: float = 0.0
     only_streams: bool = False
-    chunking: str = ""
+    stream_fault: str = ""
     forever: str = ""
     at_most: int = _WIRE_BYTES
 
@@ -57,7 +57,7 @@ def _error(message: str, kind: str, code: object = None) -> JSON:
 
 
 _ALL: Final = (
-    Scene(
+    TransportFault(
         id="http-429",
         summary="429 with Retry-After: 1 for the first request of a conversation, then fine",
         only_first=True,
@@ -65,26 +65,26 @@ _ALL: Final = (
         headers={"Retry-After": "1"},
         body=_error("Rate limit reached for requests.", "requests", "rate_limit_exceeded"),
     ),
-    Scene(
+    TransportFault(
         id="http-500",
         summary="500 with an error object, then fine",
         status=500,
         body=_error("The server had an error while processing your request.", "server_error"),
     ),
-    Scene(
+    TransportFault(
         id="http-503",
         summary="503 with an overloaded error, then fine",
         status=503,
         body=_error("The engine is currently overloaded.", "overloaded_error"),
     ),
-    Scene(
+    TransportFault(
         id="html-502",
         summary="502 with a proxy's HTML page, then fine",
         status=502,
         headers={"Content-Type": "text/html; charset=utf-8"},
         body=_HTML,
     ),
-    Scene(
+    TransportFault(
         id="html-200",
         summary="200 with an HTML page instead of JSON, as from a wrong address",
         outcome=ErrorCode.DECODE_ERROR,
@@ -92,56 +92,62 @@ _ALL: Final = (
         headers={"Content-Type": "text/html; charset=utf-8"},
         body=_HTML,
     ),
-    Scene(
+    TransportFault(
         id="blank-200",
         summary="200 with nothing but blank lines, as some proxies keep a connection alive",
         status=200,
         headers={"Content-Type": "application/json"},
         body="\n\n\n",
     ),
-    Scene(
+    TransportFault(
         id="huge-headers",
         summary="ten megabytes of headers before the answer",
         outcome=ErrorCode.DECODE_ERROR,
         header_bytes=10 * 1024 * 1024,
     ),
-    Scene(
+    TransportFault(
         id="hang-up",
         summary="the connection is closed without an answer",
         sends=0.0,
         ending="close",
     ),
-    Scene(
+    TransportFault(
         id="reset",
         summary="the connection is reset without an answer",
         sends=0.0,
         ending="reset",
     ),
-    Scene(
+    TransportFault(
         id="cut",
         summary="the body ends in the middle, the rest never comes",
         sends=0.5,
         ending="close",
     ),
-    Scene(id="silent", summary="the socket stays open and silent", sends=0.0, ending="hang"),
-    Scene(id="slow", summary="the answer comes, a little late", outcome="cured", wait_s=0.2),
-    Scene(id="drip", summary="the answer comes in small pieces", outcome="cured", piece_bytes=16),
-    Scene(id="gzip", summary="the answer is compressed", outcome="cured", gzip=True),
-    Scene(
+    TransportFault(
+        id="silent", summary="the socket stays open and silent", sends=0.0, ending="hang"
+    ),
+    TransportFault(
+        id="slow", summary="the answer comes, a little late", outcome="cured", wait_s=0.2
+    ),
+    TransportFault(
+        id="drip", summary="the answer comes in small pieces", outcome="cured", piece_bytes=16
+    ),
+    TransportFault(id="gzip", summary="the answer is compressed", outcome="cured", gzip=True),
+    TransportFault(
         id="http-401",
         summary="401: the key is refused",
         outcome=ErrorCode.AUTH,
         status=401,
         body=_error("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
     ),
-    Scene(
+    TransportFault(
         id="http-402",
         summary="402: the account is out of credit",
         outcome=ErrorCode.PAYMENT_REQUIRED,
         status=402,
         body={"error": {"code": 402, "message": "Insufficient credits."}},
     ),
-    Scene(
+    TransportFault(
         id="http-403-moderation",
         summary="403: moderation refused the prompt",
         outcome=ErrorCode.CONTENT_POLICY,
@@ -154,7 +160,7 @@ _ALL: Final = (
             }
         },
     ),
-    Scene(
+    TransportFault(
         id="http-400-context",
         summary="400: the conversation does not fit the window",
         outcome=ErrorCode.CONTEXT_TOO_LONG,
@@ -170,9 +176,9 @@ _ALL: Final = (
 
 def _endless(
     name: str, summary: str, block: str, outcome: str = ErrorCode.RESPONSE_TOO_LARGE
-) -> Scene:
+) -> TransportFault:
     """Describe a stream that begins like any other and then repeats a block without end."""
-    return Scene(
+    return TransportFault(
         id=f"stream-{name}",
         summary=summary,
         outcome=outcome,
@@ -188,49 +194,49 @@ def _chunk(delta: str) -> str:
 
 
 _STREAMS: Final = (
-    Scene(
+    TransportFault(
         id="stream-cut",
         summary="the connection is closed in the middle of a stream",
         only_streams=True,
         sends=0.6,
         ending="close",
     ),
-    Scene(
+    TransportFault(
         id="stream-reset",
         summary="the connection is reset in the middle of a stream",
         only_streams=True,
         sends=0.6,
         ending="reset",
     ),
-    Scene(
+    TransportFault(
         id="stream-silent",
         summary="a stream falls silent in the middle, and the socket stays open",
         only_streams=True,
         sends=0.6,
         ending="hang",
     ),
-    Scene(
+    TransportFault(
         id="stream-bytes",
         summary="a stream comes byte by byte, so that characters and lines are torn apart",
         outcome="cured",
         only_streams=True,
         piece_bytes=1,
     ),
-    Scene(
+    TransportFault(
         id="stream-torn",
         summary="a stream comes in pieces of seven bytes, wherever its events begin and end",
         outcome="cured",
         only_streams=True,
         piece_bytes=7,
     ),
-    Scene(
+    TransportFault(
         id="stream-drip",
         summary="one byte of a stream in a second",
         only_streams=True,
         piece_bytes=1,
         pause_s=1.0,
     ),
-    Scene(
+    TransportFault(
         id="stream-keep-alive",
         summary="nothing but a comment now and then, for as long as the client waits",
         only_streams=True,
@@ -258,7 +264,7 @@ _STREAMS: Final = (
         "endless-comments", "comments without end, as fast as they are read", KEEP_ALIVE * 2048
     ),
     _endless("endless-line", "a line that never ends", "la" * (32 * 1024)),
-    Scene(
+    TransportFault(
         id="stream-gzip-bomb",
         summary="a megabyte on the wire that unpacks to a gigabyte",
         outcome=ErrorCode.RESPONSE_TOO_LARGE,
@@ -272,17 +278,17 @@ _STREAMS: Final = (
 )
 
 
-def _chunked(fault: Drift) -> Scene:
-    return Scene(
+def _streamed(fault: ShapeFault) -> TransportFault:
+    return TransportFault(
         id=f"stream-{fault.id.replace('_', '-')}",
         summary=fault.summary,
         sources=fault.sources,
         outcome=fault.outcome,
         only_streams=True,
-        chunking=fault.id,
+        stream_fault=fault.id,
     )
 
 
-SCENES: Final[dict[str, Scene]] = {
-    scene.id: scene for scene in (*_ALL, *_STREAMS, *map(_chunked, STREAM_FAULTS.values()))
+TRANSPORT_FAULTS: Final[dict[str, TransportFault]] = {
+    fault.id: fault for fault in (*_ALL, *_STREAMS, *map(_streamed, STREAM_FAULTS.values()))
 }

@@ -13,7 +13,7 @@ import pytest
 from surecall.cli.eval import advice_line
 from surecall.cli.gates import exit_code
 from surecall.cli.progress import Progress
-from surecall.cli.table import Board, plain
+from surecall.cli.table import CellTable, plain
 from surecall.eval.analysis.recommend import Candidate, recommend
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.analysis.summary import summarise
@@ -202,7 +202,7 @@ def test_a_gate_on_the_control_alone_leaves_the_verdict_open(run: Run) -> None:
 
 
 def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
-    progress = Progress(Plan(Settings(), (), ()), Board((), 0.9), set())
+    progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), set())
     assert "in flight 0" in progress.lines(80)[-1]
     progress.take(RateLimited("maker", 3.0, 1))
     assert progress.lines(80)[-1] == "429 (maker, waiting 3 s)"
@@ -211,15 +211,15 @@ def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
 
     assert "in flight 0" in far
     assert "Ctrl-C" not in far
-    assert hint.endswith("once more Ctrl-C stops now")
+    assert hint.endswith("Ctrl-C again stops now")
     assert len(hint) < 80
     assert progress.line == f"{far}   {hint}"
 
 
 def test_the_board_remarks_what_is_skipped_and_left_also_in_plain_signs() -> None:
     off, on = Cell("off"), Cell("on")
-    board = Board((off, on), 0.9, [*series("s", cell=off), *series(".", cell=on)])
-    _, first, second = board.lines(left=Counter({on: 2}))
+    table = CellTable((off, on), 0.9, [*series("s", cell=off), *series(".", cell=on)])
+    _, first, second = table.lines(left=Counter({on: 2}))
 
     assert first.endswith("tools are off: skipped")
     assert second.endswith("… 2 left")

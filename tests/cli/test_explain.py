@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from surecall.cli import main
-from surecall.cli.explanation import explain, render
+from surecall.cli.explain import explain, render
 from surecall.testing import calls, says
 from surecall.values.types import JSON
 

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from surecall.cli import local, tethered
+from surecall.cli import local
 from surecall.eval.storage.run_directories import find_run
 from surecall.eval.storage.store import open_for_reading
 from surecall.runtime import local_server as localserver
@@ -41,9 +41,7 @@ def stage_fixture(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Let a stand-in with some behaviour become the server."""
 
     def stage(behaviour: str) -> None:
-        for place in (local, tethered):
-            stand_in = partial(LocalServer, child=child(behaviour))
-            monkeypatch.setattr(place, "LocalServer", stand_in)
+        monkeypatch.setattr(local, "LocalServer", partial(LocalServer, child=child(behaviour)))
 
     return stage
 
@@ -53,9 +51,10 @@ def stage_fixture(monkeypatch: pytest.MonkeyPatch) -> Stage:
     [
         (("none.gguf",), 2, "none.gguf does not exist"),
         ((".",), 2, "is a directory"),
-        (("tiny.gguf", "--host", "192.0.2.1"), 2, "192.0.2.1 is not loopback; add --anywhere"),
+        (("tiny.gguf", "--host", "192.0.2.1"), 2, "192.0.2.1 is not loopback; add --public"),
         (("tiny.gguf", "--threads", "0"), 2, "Invalid value for '--threads'"),
         (("tiny.gguf", "--context", "none"), 2, "Invalid value for '--context'"),
+        (("tiny.gguf", "--host", "192.0.2.1", "--public"), 1, "cannot listen on 192.0.2.1"),
         (("tiny.gguf", "--host", "192.0.2.1", "--anywhere"), 1, "cannot listen on 192.0.2.1"),
         ((), 2, "Missing argument 'MODEL.gguf'"),
     ],

@@ -12,7 +12,7 @@ from surecall.eval.storage.trial import Cell
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.presets import PRESET
 from surecall.settings.sampling import SamplingCatalog
-from surecall.simulator.faults import DRIFTS
+from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.simulator.personas.catalogue import PERSONAS
 from tests.support.commands import HOSTILE, Run, command_line, one_line, stored
 from tests.support.trials import series, trial
@@ -145,7 +145,7 @@ def test_presets_and_faults_come_with_what_they_do(run: Run) -> None:
 
     assert [preset["preset"] for preset in presets] == list(PRESET.names)
     assert all(one["summary"] for one in (*presets, *faults))
-    assert set(DRIFTS) < {fault["fault"] for fault in faults}
+    assert set(SHAPE_FAULTS) < {fault["fault"] for fault in faults}
     assert {fault["persona"] for fault in faults} < set(PERSONAS)
     assert len(run("ls", "faults")[1].splitlines()) == len(faults) + 1
 

@@ -95,7 +95,7 @@ def test_the_list_has_a_line_for_every_persona_with_its_source(
         (["sim", "--port", "http"], "Invalid value for '--port'"),
         (["sim", "--persona-default", "sim/cleanx"], 'did you mean "sim/clean"'),
         (["sim", "--persona-default", "\x1b[31mred"], "unknown persona"),
-        (["sim", "--host", "192.0.2.1"], "192.0.2.1 is not loopback"),
+        (["sim", "--host", "192.0.2.1"], "192.0.2.1 is not loopback; add --public"),
         (["sim", "extra"], "unexpected extra argument"),
         (["simm"], "Did you mean 'sim'?"),
         (["--nonsense"], "No such option"),
@@ -124,10 +124,11 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_one(
     assert capsys.readouterr() == ("", expected)
 
 
+@pytest.mark.parametrize("flag", ["--public", "--anywhere"])
 def test_an_address_of_another_machine_is_one_line_and_exit_code_one(
-    capsys: pytest.CaptureFixture[str],
+    flag: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert cli.main(["sim", "--host", "192.0.2.1", "--port", "0", "--anywhere"]) == 1
+    assert cli.main(["sim", "--host", "192.0.2.1", "--port", "0", flag]) == 1
     assert capsys.readouterr().err.startswith("surecall: cannot listen on 192.0.2.1, port 0: ")
 
 

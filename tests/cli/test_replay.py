@@ -112,7 +112,7 @@ def test_a_recording_without_its_secrets_says_why_it_diverges(run: Run) -> None:
     code, _, err = run("replay", "latest/1")
 
     assert code == 1
-    assert err.startswith("secrets were taken out of this recording")
+    assert err.startswith("secrets were removed from this recording")
 
 
 def test_hostile_words_of_a_model_do_nothing_to_the_terminal(run: Run) -> None:

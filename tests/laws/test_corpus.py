@@ -11,11 +11,11 @@ import pytest
 
 from surecall import ToolCallingConfig, ToolRegistry, presets
 from surecall.core.inbound import inbound
-from surecall.simulator.faults import DRIFTS
+from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Reply
 from surecall.wire.messages import WireStyle, render_message
-from tests.support.drifts import plan
+from tests.support.fault_samples import plan
 from tests.support.paths import CORPUS
 
 FOLDER = CORPUS / "replies"
@@ -100,7 +100,7 @@ def test_every_source_in_scope_has_a_case_and_no_case_has_another_name() -> None
 
 
 def test_every_source_in_scope_has_a_fault() -> None:
-    assert {source for drift in DRIFTS.values() for source in drift.sources} == (
+    assert {source for drift in SHAPE_FAULTS.values() for source in drift.sources} == (
         IN_SCOPE - ELSEWHERE.keys()
     )
 

@@ -15,7 +15,7 @@ from surecall import (
     tool,
 )
 from surecall.parsing.schema_walk import is_untyped, rewritten
-from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import check
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.wire.messages import short_id
@@ -206,7 +206,7 @@ def test_a_property_without_a_type_gets_all_of_them_for_llama_cpp() -> None:
         runner = ToolLoopRunner(client=model, model="m", registry=[remember], config=settings)
         asyncio.run(runner.run("Go."))
 
-    rules = PROFILES["llama_cpp"]
+    rules = PROVIDER_RULES["llama_cpp"]
     assert [each.rule for each in check(plain.requests[0], rules)] == ["tool_untyped"]
     assert check(typed.requests[0], rules) == []
     value = typed.requests[0]["tools"][0]["function"]["parameters"]["properties"]["value"]

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.provider_rules import PROFILES, refusal
+from surecall.simulator.provider_rules import PROVIDER_RULES, refusal
 from surecall.simulator.request_checks import (
     SIGNATURE_PLACEHOLDER,
     WORDING,
@@ -16,7 +16,7 @@ from surecall.simulator.request_checks import (
 )
 from surecall.values.types import JSON
 
-COMMON = PROFILES["common"]
+COMMON = PROVIDER_RULES["common"]
 
 
 def tool(name: str = "ping") -> JSON:
@@ -51,7 +51,7 @@ LEGAL = request({"role": "system", "content": "Be brief."}, USER, turn(call()), 
 
 
 def rules(body: JSON, profile: str = "common") -> list[str]:
-    return [violation.rule for violation in check(body, PROFILES[profile])]
+    return [violation.rule for violation in check(body, PROVIDER_RULES[profile])]
 
 
 def test_a_legal_conversation_has_no_violation() -> None:
@@ -67,7 +67,7 @@ def test_parts_as_content_and_an_empty_tool_result_are_legal() -> None:
 @pytest.mark.parametrize("wanted", [{"type": "text"}, {"type": "json_object"}, form("a", {})])
 def test_a_form_may_be_asked_for(wanted: JSON) -> None:
     assert check(request(USER, response_format=wanted), COMMON) == []
-    refusing = check(request(USER, response_format=wanted), PROFILES["no-format"])
+    refusing = check(request(USER, response_format=wanted), PROVIDER_RULES["no-format"])
     assert [violation.where for violation in refusing] == ["response_format"]
 
 
@@ -226,20 +226,20 @@ def test_a_violation_is_refused_in_the_form_of_its_provider() -> None:
     order = Violation("user_after_tool", "messages[1]", "bad order")
     field = Violation("field_unknown", "messages[1]", "bad field")
 
-    assert refusal(PROFILES["openai"], form)[1]["error"]["message"] == "bad id"  # type: ignore[call-overload]  # an object here
-    status, body = refusal(PROFILES["gemini"], form)
+    assert refusal(PROVIDER_RULES["openai"], form)[1]["error"]["message"] == "bad id"  # type: ignore[call-overload]  # an object here
+    status, body = refusal(PROVIDER_RULES["gemini"], form)
     assert (status, body[0]["error"]["status"]) == (400, "INVALID_ARGUMENT")  # type: ignore[index]  # a list here
-    assert refusal(PROFILES["mistral"], form)[1]["code"] == "1000"  # type: ignore[call-overload]  # an object here
-    assert refusal(PROFILES["mistral"], order)[1]["code"] == "3230"  # type: ignore[call-overload]  # an object here
-    assert refusal(PROFILES["mistral"], field)[0] == 422
+    assert refusal(PROVIDER_RULES["mistral"], form)[1]["code"] == "1000"  # type: ignore[call-overload]  # an object here
+    assert refusal(PROVIDER_RULES["mistral"], order)[1]["code"] == "3230"  # type: ignore[call-overload]  # an object here
+    assert refusal(PROVIDER_RULES["mistral"], field)[0] == 422
 
 
 def test_every_profile_words_only_rules_that_exist() -> None:
-    for profile in PROFILES.values():
+    for profile in PROVIDER_RULES.values():
         assert profile.words.keys() <= WORDING.keys()
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", PROVIDER_RULES)
 @pytest.mark.parametrize(
     "spoil",
     [
@@ -256,4 +256,4 @@ def test_every_profile_words_only_rules_that_exist() -> None:
 def test_no_request_makes_the_checker_raise(profile: str, spoil: Callable[[JSON], None]) -> None:
     body = copy.deepcopy(LEGAL)
     spoil(body)
-    assert check(body, PROFILES[profile])
+    assert check(body, PROVIDER_RULES[profile])

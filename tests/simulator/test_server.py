@@ -25,7 +25,7 @@ from surecall.settings.presets import Strategy
 from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
 from surecall.simulator.personas.persona import RETRIED, Persona
 from surecall.simulator.server import Seen, Simulator, is_loopback
-from surecall.simulator.transport_faults import SCENES
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.types import JSON
 
 ASKED: JSON = {"role": "user", "content": "Hello!"}
@@ -91,11 +91,11 @@ def test_a_violation_is_refused_in_the_providers_words_and_can_be_listed_and_for
 def test_violations_are_told_at_once_and_old_memories_are_dropped() -> None:
     told: list[Seen] = []
     with Simulator(report=told.append) as simulator:
-        simulator._played.update(dict.fromkeys(map(str, range(10_000))))
+        simulator._spared.update(dict.fromkeys(map(str, range(10_000))))
         assert ask(simulator, model="sim/choices_missing")[1].get("choices") in (None, [])
         assert ask(simulator, model="sim/clean", messages=[])[0] == 400
     assert [seen.rule for seen in told] == ["messages_empty"]
-    assert len(simulator._played) == 10_000
+    assert len(simulator._spared) == 10_000
 
 
 def test_an_unknown_model_is_a_404_with_a_suggestion_unless_there_is_a_default() -> None:
@@ -165,16 +165,19 @@ def alone() -> list[Persona]:
 
 
 def streams_only(persona: Persona) -> bool:
-    return any(fault in SCENES and SCENES[fault].only_streams for fault, _ in persona.faults)
+    return any(
+        fault in TRANSPORT_FAULTS and TRANSPORT_FAULTS[fault].only_streams
+        for fault, _ in persona.faults
+    )
 
 
 @pytest.mark.parametrize("persona", alone(), ids=lambda persona: persona.id)
 def test_a_persona_ends_as_documented(simulator: Simulator, persona: Persona) -> None:
     simulator.violations.clear()
     before, started = len(simulator.requests), time.perf_counter()
-    # Only where silence is played is it worth waiting for; a busy machine is silent at times.
-    is_staged = persona.kind in {"transport", "stream"}
-    one = asyncio.run(held(simulator, persona, idle_s=0.3 if is_staged else BOUND_S))
+    # Only where silence is applied is it worth waiting for; a busy machine is silent at times.
+    is_disturbed = persona.kind in {"transport", "stream"}
+    one = asyncio.run(held(simulator, persona, idle_s=0.3 if is_disturbed else BOUND_S))
 
     assert time.perf_counter() - started < BOUND_S
     codes = {code for result in one.result.run.results for code in result.error_codes}

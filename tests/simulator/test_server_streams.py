@@ -26,7 +26,7 @@ from surecall import (
 from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
 from surecall.simulator.personas.persona import RETRIED, Persona
 from surecall.simulator.server import Simulator
-from surecall.simulator.transport_faults import SCENES
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
 from tests.simulator.test_server import IDLE, SETTINGS, TEACHERS
@@ -38,9 +38,9 @@ PATH = "/v1/chat/completions"
 ROOM = 256 * 1024
 # Faults of empty arguments, or of several calls in a reply, which these runs do not have.
 NEVER_MET = IDLE | {"sim/stream-id-of-the-first-alone", "sim/stream-arguments-interleaved"}
-SILENT = {scene.id for scene in SCENES.values() if scene.ending == "hang"}
+SILENT = {fault.id for fault in TRANSPORT_FAULTS.values() if fault.ending == "hang"}
 # These need a deadline or a limit that suits them, and have tests of their own.
-HOSTILE = {scene.id for scene in SCENES.values() if scene.forever} | {"stream-drip"}
+HOSTILE = {fault.id for fault in TRANSPORT_FAULTS.values() if fault.forever} | {"stream-drip"}
 
 
 @pytest.fixture(scope="module")
@@ -217,7 +217,11 @@ def test_a_streamed_persona_ends_as_documented(simulator: Simulator, persona: Pe
 
 @pytest.mark.parametrize(
     "model",
-    [scene.id for scene in SCENES.values() if scene.outcome == ErrorCode.RESPONSE_TOO_LARGE],
+    [
+        fault.id
+        for fault in TRANSPORT_FAULTS.values()
+        if fault.outcome == ErrorCode.RESPONSE_TOO_LARGE
+    ],
 )
 def test_a_stream_without_end_is_refused_at_the_limit(simulator: Simulator, model: str) -> None:
     limits = Limits(max_response_bytes=ROOM)
@@ -253,9 +257,9 @@ def test_a_stream_breaks_off_in_the_middle(
 
 
 def test_an_endless_stream_has_an_end_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    endless = SCENES["stream-endless"]
+    endless = TRANSPORT_FAULTS["stream-endless"]
     short = msgspec.structs.replace(endless, forever=": x\n\n", at_most=600)
-    monkeypatch.setitem(SCENES, "stream-endless", short)
+    monkeypatch.setitem(TRANSPORT_FAULTS, "stream-endless", short)
     cut = pytest.raises(http.client.IncompleteRead)
     with Simulator() as simulator, asked(simulator, "stream-endless") as answer, cut as error:
         answer.read()

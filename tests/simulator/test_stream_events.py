@@ -8,7 +8,7 @@ import pytest
 from scripts.soak import GET, PATCH
 from surecall import ToolDefinition, ToolRegistry
 from surecall.core.inbound import inbound
-from surecall.simulator.faults import DRIFTS
+from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.persona import say
 from surecall.simulator.stream_events import (
@@ -30,7 +30,7 @@ from surecall.values.types import JSON, Plan, User
 from surecall.wire.assembler import Assembler
 from surecall.wire.messages import render_tool
 from surecall.wire.response import fault_of
-from tests.support.drifts import DEFAULT, REGISTRY, SAMPLES, bent, meaning, read
+from tests.support.fault_samples import DEFAULT, REGISTRY, SAMPLES, meaning, read, with_fault
 from tests.support.streams import events_of as decoded
 
 NAMES = [definition.name for definition in REGISTRY.definitions]
@@ -198,18 +198,18 @@ def test_a_streamed_request_is_otherwise_the_plain_one() -> None:
 # The law: streamed and plain forms read alike
 
 
-@pytest.mark.parametrize("drift_id", ["", *DRIFTS])
-def test_a_bent_reply_reads_the_same_when_it_is_streamed(drift_id: str) -> None:
+@pytest.mark.parametrize("fault_id", ["", *SHAPE_FAULTS])
+def test_a_faulty_reply_reads_the_same_when_it_is_streamed(fault_id: str) -> None:
     for clean in REPLIES:
-        for seed in SEEDS if drift_id != "arguments_runaway" else (0,):
-            body = bent(drift_id, clean, seed) if drift_id else clean
+        for seed in SEEDS if fault_id != "arguments_runaway" else (0,):
+            body = with_fault(fault_id, clean, seed) if fault_id else clean
             if is_streamable(body):
                 assert understood(events_of(body, seed=seed)) == meaning(read(body))
 
 
 def test_two_calls_that_are_equal_to_the_id_are_read_once_when_they_are_streamed() -> None:
     """Nobody can tell them from a call that is sent again; what runs once may be asked for."""
-    body = bent("id_repeated", EQUAL_TWINS)
+    body = with_fault("id_repeated", EQUAL_TWINS)
     once = meaning(read(calls("add", a=1, b=2)))
 
     assert understood(events_of(body)) == once != meaning(read(body))

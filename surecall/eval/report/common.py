@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.eval.running.cells import split_strategy
+from surecall.eval.running.cells import PlannedCell, split_strategy
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
@@ -32,12 +32,16 @@ _HASH_CHARS: Final = 12
 
 
 class Column(msgspec.Struct, frozen=True):
-    """One planned cell and what it means: the options of its requests, its whole config."""
+    """One planned cell and what it means: the options of its requests, its whole config.
+
+    `imitates` is the model that a simulated one imitates. Older stores do not say it.
+    """
 
     cell: Cell
     options: JSON = {}
     config: JSON = {}
     simulated: bool = False
+    imitates: str = ""
 
     @property
     def strategy(self) -> str:
@@ -67,6 +71,12 @@ class Sheet(msgspec.Struct, frozen=True):
     scenarios: tuple[str, ...] = ()
     settings: JSON = {}
 
+    @property
+    def known_as(self) -> dict[str, str]:
+        """The catalog id of each simulated model: that of the model it imitates, or its own."""
+        simulated = [column for column in self.columns if column.simulated]
+        return {column.cell.model: column.imitates or column.cell.model for column in simulated}
+
 
 def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
     """Describe a plan, for the store."""
@@ -75,12 +85,20 @@ def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
     settings |= {"base_url": endpoint.base_url, "api_prefix": endpoint.api_prefix}
     if endpoint.build:
         settings["served_by"] = endpoint.build
-    columns = (
-        Column(each.cell, each.options, each.config.to_mapping(), each.model.simulated)
-        for each in plan.cells
-    )
+    columns = tuple(map(_described, plan.cells))
     scenarios = tuple(scenario.id for scenario in plan.scenarios)
-    return Sheet(tuple(columns), scenarios, msgspec.to_builtins(settings))
+    return Sheet(columns, scenarios, msgspec.to_builtins(settings))
+
+
+def _described(planned: PlannedCell) -> Column:
+    model = planned.model
+    return Column(
+        planned.cell,
+        planned.options,
+        planned.config.to_mapping(),
+        simulated=model.simulated,
+        imitates=model.imitates,
+    )
 
 
 def sheet_in(configs: Iterable[Mapping[str, Any]]) -> Sheet:

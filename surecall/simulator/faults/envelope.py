@@ -1,36 +1,36 @@
-"""Drifts of the envelope and of the answer as such: what surrounds a message, and its end."""
+"""Faults of the envelope and of the answer as a whole: what surrounds a message, and its end."""
 
 from typing import Any
 
-from surecall.simulator.faults.drift import Scene, drift, on_choice, on_message
+from surecall.simulator.faults.shape_fault import Sample, on_choice, on_message, shape_fault
 from surecall.values.types import JSON
 
 _PARTS = "assistant_content_parts_to_text"
 
 
-@drift("envelope", "D06", cures=("response_body_unwrapped",))
-def wrapped_in_data(body: JSON, _scene: Scene) -> JSON:
-    """The whole completion stands under `data`, beside a `success` flag."""
+@shape_fault("envelope", "D06", cures=("response_body_unwrapped",))
+def wrapped_in_data(body: JSON, _sample: Sample) -> JSON:
+    """The whole completion is under `data`, beside a `success` flag."""
     return {"data": body, "success": True} if "choices" in body else body
 
 
-@drift("envelope", "D06", outcome="DECODE_ERROR")
-def foreign_envelope(body: JSON, _scene: Scene) -> JSON:
+@shape_fault("envelope", "D06", outcome="DECODE_ERROR")
+def foreign_envelope(body: JSON, _sample: Sample) -> JSON:
     """The answer has another API's shape, with nothing that could be a choice."""
     return {"output": {"text": "…"}, "request_id": str(body.get("id", ""))}
 
 
-@drift("envelope", "D07", outcome="retried")
-def choices_missing(body: JSON, scene: Scene) -> JSON:
+@shape_fault("envelope", "D07", outcome="retried")
+def choices_missing(body: JSON, sample: Sample) -> JSON:
     """HTTP 200 without any choice: absent, empty, null, or everything null."""
     rest: JSON = {key: body[key] for key in body if key != "choices"}
     nothing: JSON = dict.fromkeys(body)
     bodies: tuple[JSON, ...] = ({}, rest | {"choices": []}, rest | {"choices": None}, nothing)
-    return dict(scene.pick(bodies))
+    return dict(sample.pick(bodies))
 
 
-@drift("envelope", "D08", outcome="retried")
-def error_in_body(_body: JSON, scene: Scene) -> JSON:
+@shape_fault("envelope", "D08", outcome="retried")
+def error_in_body(_body: JSON, sample: Sample) -> JSON:
     """HTTP 200 with an error body: rate limit, overload, in a list, or in upstream's words."""
     errors: tuple[Any, ...] = (
         {"error": {"code": 429, "message": "Rate limit exceeded"}},
@@ -39,33 +39,33 @@ def error_in_body(_body: JSON, scene: Scene) -> JSON:
         {"error": {"code": 502, "metadata": {"raw": '{"error":{"message":"busy"}}'}}},
         {"error": {"error_type": "timeout", "availability": {"retryable": True}}},
     )
-    return scene.pick(errors)  # type: ignore[no-any-return]  # one of them is a list, as in the wild
+    return sample.pick(errors)  # type: ignore[no-any-return]  # one of them is a list, as in the wild
 
 
-@drift("envelope", "D08", outcome="retried")
+@shape_fault("envelope", "D08", outcome="retried")
 @on_choice
-def error_in_choice(choice: JSON, _scene: Scene) -> JSON:
+def error_in_choice(choice: JSON, _sample: Sample) -> JSON:
     """The generation broke off: an error beside half a message."""
     error = {"code": 502, "message": "Upstream closed", "metadata": {"error_type": "server"}}
     return choice | {"finish_reason": "error", "error": error}
 
 
-@drift("envelope", "D08", outcome="PAYMENT_REQUIRED")
-def error_out_of_credit(_body: JSON, _scene: Scene) -> JSON:
+@shape_fault("envelope", "D08", outcome="PAYMENT_REQUIRED")
+def error_out_of_credit(_body: JSON, _sample: Sample) -> JSON:
     """HTTP 200 with an error body that no retry can mend: no credit left."""
     return {"error": {"code": 402, "message": "Insufficient credits"}, "user_id": "user_1"}
 
 
-@drift("envelope", "D08", outcome="CONTENT_POLICY")
-def error_moderation(_body: JSON, _scene: Scene) -> JSON:
+@shape_fault("envelope", "D08", outcome="CONTENT_POLICY")
+def error_moderation(_body: JSON, _sample: Sample) -> JSON:
     """HTTP 200 with an error body: moderation refused the prompt."""
     metadata = {"reasons": ["violence"], "flagged_input": "…", "provider_name": "Acme"}
     return {"error": {"code": 403, "message": "Flagged", "metadata": metadata}}
 
 
-@drift("envelope", "D12", outcome="retried")
+@shape_fault("envelope", "D12", outcome="retried")
 @on_choice
-def malformed_function_call(_choice: JSON, _scene: Scene) -> JSON:
+def malformed_function_call(_choice: JSON, _sample: Sample) -> JSON:
     """The provider could not read its own model's call and sends an empty message instead."""
     return {
         "index": 0,
@@ -75,9 +75,9 @@ def malformed_function_call(_choice: JSON, _scene: Scene) -> JSON:
     }
 
 
-@drift("message", "D16", cures=(_PARTS,))
+@shape_fault("message", "D16", cures=(_PARTS,))
 @on_message
-def content_parts(message: JSON, _scene: Scene) -> JSON:
+def content_parts(message: JSON, _sample: Sample) -> JSON:
     """Content as a list of parts instead of text."""
     text = message.get("content")
     if not isinstance(text, str) or not text:
@@ -87,31 +87,31 @@ def content_parts(message: JSON, _scene: Scene) -> JSON:
     return message | {"content": parts}
 
 
-@drift("message", "D16", cures=(_PARTS,))
+@shape_fault("message", "D16", cures=(_PARTS,))
 @on_message
-def content_thinking(message: JSON, scene: Scene) -> JSON:
+def content_thinking(message: JSON, sample: Sample) -> JSON:
     """Content as parts, of which the first is what the model thought."""
     given = message.get("content")
     thoughts: tuple[Any, ...] = ("Hm.", [{"type": "text", "text": "Hm."}])
-    thinking = {"type": "thinking", "thinking": scene.pick(thoughts)}
+    thinking = {"type": "thinking", "thinking": sample.pick(thoughts)}
     if isinstance(given, list):
         return message | {"content": [thinking, *given]}
     text = [{"type": "text", "text": given}] if isinstance(given, str) else []
     return message | {"content": [thinking, *text, {"type": "reference", "reference_ids": [1]}]}
 
 
-@drift("message", "D05")
+@shape_fault("message", "D05")
 @on_message
-def tool_calls_null(message: JSON, scene: Scene) -> JSON:
+def tool_calls_null(message: JSON, sample: Sample) -> JSON:
     """`tool_calls` is null, or empty text, where there are none."""
     return (
-        message if message.get("tool_calls") else message | {"tool_calls": scene.pick([None, ""])}
+        message if message.get("tool_calls") else message | {"tool_calls": sample.pick([None, ""])}
     )
 
 
-@drift("loop", "D101")
+@shape_fault("loop", "D101")
 @on_choice
-def finish_without_calls(choice: JSON, _scene: Scene) -> JSON:
+def finish_without_calls(choice: JSON, _sample: Sample) -> JSON:
     """The finish reason promises calls, and the list of calls is empty."""
     message = choice.get("message")
     if not isinstance(message, dict) or message.get("tool_calls"):
@@ -119,33 +119,33 @@ def finish_without_calls(choice: JSON, _scene: Scene) -> JSON:
     return choice | {"finish_reason": "tool_calls", "message": message | {"tool_calls": []}}
 
 
-@drift("loop", "D102")
+@shape_fault("loop", "D102")
 @on_choice
-def finish_stop_with_calls(choice: JSON, scene: Scene) -> JSON:
+def finish_stop_with_calls(choice: JSON, sample: Sample) -> JSON:
     """The finish reason says stop, or nothing, beside calls."""
     message = choice.get("message")
     if not isinstance(message, dict) or not message.get("tool_calls"):
         return choice
-    return choice | {"finish_reason": scene.pick(["stop", None, "function_call", "eos"])}
+    return choice | {"finish_reason": sample.pick(["stop", None, "function_call", "eos"])}
 
 
-@drift("loop", "D15", "D103", outcome="retried")
+@shape_fault("loop", "D15", "D103", outcome="retried")
 @on_message
-def answer_blank(message: JSON, scene: Scene) -> JSON:
+def answer_blank(message: JSON, sample: Sample) -> JSON:
     """The answer is empty or blank."""
     if message.get("tool_calls") or not message.get("content"):
         return message
-    return message | {"content": scene.pick(["", None, " \n", []])}
+    return message | {"content": sample.pick(["", None, " \n", []])}
 
 
-@drift("loop", "D104", "D110", outcome="retried")
+@shape_fault("loop", "D104", "D110", outcome="retried")
 @on_choice
-def answer_in_reasoning(choice: JSON, scene: Scene) -> JSON:
-    """The answer stands in the reasoning alone, whatever the finish reason promises."""
+def answer_in_reasoning(choice: JSON, sample: Sample) -> JSON:
+    """The answer is in the reasoning alone, whatever the finish reason promises."""
     message = choice.get("message")
     text = message.get("content") if isinstance(message, dict) else None
     if not isinstance(message, dict) or message.get("tool_calls") or not isinstance(text, str):
         return choice
-    key = scene.pick(["reasoning", "reasoning_content"])
-    finish = scene.pick(["stop", "tool_calls", "tool_calls", "stop"])
+    key = sample.pick(["reasoning", "reasoning_content"])
+    finish = sample.pick(["stop", "tool_calls", "tool_calls", "stop"])
     return choice | {"finish_reason": finish, "message": message | {"content": "", key: text}}

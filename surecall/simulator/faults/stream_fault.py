@@ -1,8 +1,8 @@
-"""What a fault of streaming is, and how one is written: a function that bends a clean stream.
+"""What a fault of a stream is, and how one is written: a function that spoils a clean stream.
 
-    @stream_fault("D68")               sources, and what must become of it: cured unless it says
-    @on_fragments                      which part of the stream it bends
-    def index_missing(fragments, scene): ...
+    @stream_fault("D68")               sources, and the outcome if it is not `cured`
+    @on_fragments                      which part of the stream it changes
+    def index_missing(fragments, sample): ...
 
 A fault that does not apply to a stream returns an equal one. Nothing is ever mutated.
 """
@@ -11,53 +11,53 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
-from surecall.simulator.faults.drift import Drift, Scene
+from surecall.simulator.faults.shape_fault import Sample, ShapeFault
 from surecall.simulator.stream_events import Event
 from surecall.values.types import JSON
 
-Bend: TypeAlias = Callable[[list[Event], Scene], list[Event]]
+Change: TypeAlias = Callable[[list[Event], Sample], list[Event]]
 # One fragment for a chunk of its own, or several for one chunk.
-Bent: TypeAlias = Sequence[JSON | list[JSON]]
+Fragments: TypeAlias = Sequence[JSON | list[JSON]]
 
 FAMILY: Final = "stream"
-STREAM_FAULTS: Final[dict[str, Drift]] = {}
-_BENDS: Final[dict[str, Bend]] = {}
+STREAM_FAULTS: Final[dict[str, ShapeFault]] = {}
+_CHANGES: Final[dict[str, Change]] = {}
 
 
-def bend_stream(fault_id: str, events: Sequence[Event], seed: int = 0) -> list[Event]:
-    """Bend the events of a clean stream; `seed` chooses where a fault has several forms."""
-    return _BENDS[fault_id](list(events), Scene(seed))
+def apply_stream_fault(fault_id: str, events: Sequence[Event], seed: int = 0) -> list[Event]:
+    """Apply a fault to a clean stream; `seed` chooses where a fault has several forms."""
+    return _CHANGES[fault_id](list(events), Sample(seed))
 
 
-def stream_fault(*sources: str, outcome: str = "cured") -> Callable[[Bend], Bend]:
+def stream_fault(*sources: str, outcome: str = "cured") -> Callable[[Change], Change]:
     """Register a function from events to events under its own name."""
 
-    def register(function: Bend) -> Bend:
+    def register(function: Change) -> Change:
         name = function.__name__
         summary = (function.__doc__ or "").strip()
-        STREAM_FAULTS[name] = Drift(name, sources, FAMILY, summary, outcome)
-        _BENDS[name] = function
+        STREAM_FAULTS[name] = ShapeFault(name, sources, FAMILY, summary, outcome)
+        _CHANGES[name] = function
         return function
 
     return register
 
 
-def on_chunks(function: Callable[[list[JSON], Scene], list[Event]]) -> Bend:
-    """Bend the chunks; the end mark stays where it is."""
+def on_chunks(function: Callable[[list[JSON], Sample], list[Event]]) -> Change:
+    """Change the chunks; the end mark stays where it is."""
 
     @functools.wraps(function)
-    def bent(events: list[Event], scene: Scene) -> list[Event]:
+    def wrapped(events: list[Event], sample: Sample) -> list[Event]:
         chunks = [event for event in events if isinstance(event, dict)]
-        return [*function(chunks, scene), *(event for event in events if isinstance(event, str))]
+        return [*function(chunks, sample), *(event for event in events if isinstance(event, str))]
 
-    return bent
+    return wrapped
 
 
-def on_fragments(function: Callable[[list[JSON], Scene], Bent]) -> Bend:
-    """Bend the fragments of calls; their chunks stand where the first of them stood."""
+def on_fragments(function: Callable[[list[JSON], Sample], Fragments]) -> Change:
+    """Change the fragments of calls; their chunks are sent where the first of them was."""
 
     @functools.wraps(function)
-    def bent(events: list[Event], scene: Scene) -> list[Event]:
+    def wrapped(events: list[Event], sample: Sample) -> list[Event]:
         places = [at for at, event in enumerate(events) if fragments_in(event)]
         if not places:
             return events
@@ -65,25 +65,27 @@ def on_fragments(function: Callable[[list[JSON], Scene], Bent]) -> Bend:
         template: Any = events[places[0]]
         chunks: list[Event] = [
             with_delta(template, {"tool_calls": item if isinstance(item, list) else [item]})
-            for item in function(found, scene)
+            for item in function(found, sample)
         ]
         return [*events[: places[0]], *chunks, *events[places[-1] + 1 :]]
 
-    return bent
+    return wrapped
 
 
-def on_pieces(function: Callable[[JSON, JSON, int], JSON]) -> Callable[[list[JSON], Scene], Bent]:
-    """Bend each fragment but the first of a call; it is given that one, too, and its number."""
+def on_pieces(
+    function: Callable[[JSON, JSON, int], JSON],
+) -> Callable[[list[JSON], Sample], Fragments]:
+    """Change each fragment of a call but the first, given that one and its own number."""
 
     @functools.wraps(function)
-    def bent(fragments: list[JSON], _scene: Scene) -> Bent:
+    def wrapped(fragments: list[JSON], _sample: Sample) -> Fragments:
         return [
             fragment if number == 0 else function(fragment, call[0], number)
             for call in calls_in(fragments)
             for number, fragment in enumerate(call)
         ]
 
-    return bent
+    return wrapped
 
 
 def fragments_in(event: Event) -> list[JSON]:
@@ -114,7 +116,7 @@ def piece_of(opening: JSON, arguments: Any) -> JSON:
 
 
 def changed(fragment: JSON, **function: Any) -> JSON:
-    """Change what stands in the `function` of a fragment."""
+    """Change the `function` of a fragment."""
     return fragment | {"function": fragment["function"] | function}
 
 

@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from surecall.simulator.faults.drift import Scene, written
+from surecall.simulator.faults.shape_fault import Sample, written
 from surecall.simulator.faults.stream_fault import (
     calls_in,
     fragments_in,
@@ -57,9 +57,9 @@ def _joined(call: list[JSON]) -> JSON:
 
 @stream_fault("D10")
 @on_chunks
-def delta_null(chunks: list[JSON], scene: Scene) -> list[Event]:
+def delta_null(chunks: list[JSON], sample: Sample) -> list[Event]:
     """The chunk with the finish reason has null for a delta, or none."""
-    bare = scene.pick([{"delta": None}, {}])
+    bare = sample.pick([{"delta": None}, {}])
     return [
         with_choice(chunk, without(chunk["choices"][0], "delta") | bare)
         if _is_last(chunk)
@@ -70,7 +70,7 @@ def delta_null(chunks: list[JSON], scene: Scene) -> list[Event]:
 
 @stream_fault(_QUIRK)
 @on_chunks
-def message_not_delta(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def message_not_delta(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """One chunk with a whole message, as from gateways that do not really stream."""
     message = _message_of(chunks)
     return [
@@ -84,7 +84,7 @@ def message_not_delta(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 @stream_fault("D79")
 @on_chunks
-def message_at_the_end(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def message_at_the_end(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """The chunk with the finish reason repeats the whole message."""
     message = _message_of(chunks)
     return [
@@ -97,7 +97,7 @@ def message_at_the_end(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 @stream_fault("D01")
 @on_chunks
-def legacy_deltas(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def legacy_deltas(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """A single call in `function_call` deltas."""
     calls = calls_in([fragment for chunk in chunks for fragment in fragments_in(chunk)])
     if len(calls) != 1:
@@ -112,18 +112,18 @@ def legacy_deltas(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 @stream_fault("D11")
 @on_chunks
-def choices_empty(chunks: list[JSON], scene: Scene) -> list[Event]:
+def choices_empty(chunks: list[JSON], sample: Sample) -> list[Event]:
     """Chunks without a choice, at the start and in the middle; one of them has the usage."""
-    nothing = chunks[0] | {"choices": scene.pick([[], None])}
+    nothing = chunks[0] | {"choices": sample.pick([[], None])}
     half = len(chunks) // 2
     return [nothing, *chunks[:half], nothing | {"usage": _USAGE}, *chunks[half:]]
 
 
 @stream_fault("D11")
 @on_chunks
-def usage_elsewhere(chunks: list[JSON], scene: Scene) -> list[Event]:
+def usage_elsewhere(chunks: list[JSON], sample: Sample) -> list[Event]:
     """The usage so far in every chunk, in the choice, or under a name of the provider's own."""
-    where = scene.pick(["chunk", "choice", "x_groq"])
+    where = sample.pick(["chunk", "choice", "x_groq"])
     if where == "choice":
         return [_with_usage_inside(chunk) if _is_last(chunk) else chunk for chunk in chunks]
     if where == "x_groq":
@@ -140,8 +140,8 @@ def _with_usage_inside(chunk: JSON) -> JSON:
 
 @stream_fault(_QUIRK)
 @on_chunks
-def finish_beside_delta(chunks: list[JSON], _scene: Scene) -> list[Event]:
-    """The finish reason stands in every chunk from the last delta on, and is said twice."""
+def finish_beside_delta(chunks: list[JSON], _sample: Sample) -> list[Event]:
+    """The finish reason is in every chunk from the last delta on, and is said twice."""
     *before, last = _before_finish(chunks)
     rest = [chunk for chunk in chunks if _is_last(chunk) or not chunk["choices"]]
     reason = {key: rest[0]["choices"][0][key] for key in ("finish_reason",)}
@@ -150,7 +150,7 @@ def finish_beside_delta(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 @stream_fault(_QUIRK)
 @on_chunks
-def second_choice(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def second_choice(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """Another choice is streamed between the chunks of the first one."""
     return [
         each
@@ -164,7 +164,7 @@ def second_choice(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 @stream_fault(_QUIRK)
 @on_chunks
-def role_in_every_delta(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def role_in_every_delta(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """Every delta begins with the role, and has null for what it does not say."""
     nothing = {"role": "assistant", "refusal": None, "function_call": None}
     return [
@@ -175,7 +175,7 @@ def role_in_every_delta(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 @stream_fault(_QUIRK)
 @on_chunks
-def reasoning_signed_late(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def reasoning_signed_late(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """Thoughts in two forms come first; their signature comes after everything else."""
     detail = {"type": "reasoning.text", "format": "anthropic-claude-v1", "index": 0}
     thoughts = [
@@ -191,7 +191,7 @@ def reasoning_signed_late(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 
 @stream_fault(_QUIRK)
-def chunks_in_lists(events: list[Event], _scene: Scene) -> list[Event]:
+def chunks_in_lists(events: list[Event], _sample: Sample) -> list[Event]:
     """Every chunk is wrapped into a list."""
     return [event if isinstance(event, str) else _lines(f"[{written(event)}]") for event in events]
 
@@ -213,40 +213,40 @@ def _spelt(events: list[Event]) -> list[str]:
 
 
 @stream_fault("D09")
-def data_null(events: list[Event], scene: Scene) -> list[Event]:
+def data_null(events: list[Event], sample: Sample) -> list[Event]:
     """Events whose data is null, or empty, between the chunks."""
-    return _among(events, scene.pick(["data: null\n\n", "data: \n\n", "data\n\n"]))
+    return _among(events, sample.pick(["data: null\n\n", "data: \n\n", "data\n\n"]))
 
 
 @stream_fault("D09")
-def data_not_json(events: list[Event], scene: Scene) -> list[Event]:
+def data_not_json(events: list[Event], sample: Sample) -> list[Event]:
     """Events between the chunks that hold no object: words, or a number."""
-    return _among(events, scene.pick(["data: processing\n\n", "data: 7\n\n", 'data: "ping"\n\n']))
+    return _among(events, sample.pick(["data: processing\n\n", "data: 7\n\n", 'data: "ping"\n\n']))
 
 
 @stream_fault(_QUIRK)
-def comments(events: list[Event], scene: Scene) -> list[Event]:
+def comments(events: list[Event], sample: Sample) -> list[Event]:
     """Comments keep the connection alive, before the first chunk and between the others."""
-    block = scene.pick([KEEP_ALIVE, ":\n", ": ping - 2026-01-01\r\n\r\n"])
+    block = sample.pick([KEEP_ALIVE, ":\n", ": ping - 2026-01-01\r\n\r\n"])
     return [block] * _MANY + _among(events, block)
 
 
 @stream_fault(_QUIRK)
-def line_ends(events: list[Event], scene: Scene) -> list[Event]:
+def line_ends(events: list[Event], sample: Sample) -> list[Event]:
     """Lines end with CR LF, or with CR alone."""
-    end = scene.pick(["\r\n", "\r"])
+    end = sample.pick(["\r\n", "\r"])
     return [block.replace("\n", end) for block in _spelt(events)]
 
 
 @stream_fault(_QUIRK)
-def event_fields(events: list[Event], scene: Scene) -> list[Event]:
+def event_fields(events: list[Event], sample: Sample) -> list[Event]:
     """Every event has a name, an id and a time to reconnect, in this order or in another."""
-    before = scene.pick(["event: message\nid: 7\nretry: 3000\n", "id\nevent:\n"])
+    before = sample.pick(["event: message\nid: 7\nretry: 3000\n", "id\nevent:\n"])
     return [before + block for block in _spelt(events)]
 
 
 @stream_fault(_QUIRK)
-def data_lines(events: list[Event], _scene: Scene) -> list[Event]:
+def data_lines(events: list[Event], _sample: Sample) -> list[Event]:
     """The JSON of a chunk spreads over several data lines, without a blank after the colon."""
     return [
         "data:{\n" + _lines(written(event)[1:]) if isinstance(event, dict) else event
@@ -255,7 +255,7 @@ def data_lines(events: list[Event], _scene: Scene) -> list[Event]:
 
 
 @stream_fault(_QUIRK)
-def byte_order_mark(events: list[Event], _scene: Scene) -> list[Event]:
+def byte_order_mark(events: list[Event], _sample: Sample) -> list[Event]:
     """The stream begins with a byte order mark, and ends without a blank line."""
     first, *others = _spelt(events)
     return [f"\ufeff{first}", *others[:-1], others[-1].rstrip()]
@@ -266,21 +266,21 @@ def byte_order_mark(events: list[Event], _scene: Scene) -> list[Event]:
 
 @stream_fault("D14")
 @on_chunks
-def chunks_after_done(chunks: list[JSON], _scene: Scene) -> list[Event]:
-    """The end mark comes, and then more chunks, which nobody should read."""
+def chunks_after_done(chunks: list[JSON], _sample: Sample) -> list[Event]:
+    """The end mark comes, and then more chunks, which must not be read."""
     more = with_delta(_before_finish(chunks)[0], {"content": " And another thing."})
     return [*chunks, DONE, more]
 
 
 @stream_fault("D14")
-def done_missing(events: list[Event], _scene: Scene) -> list[Event]:
+def done_missing(events: list[Event], _sample: Sample) -> list[Event]:
     """The stream ends after the finish reason, without the end mark."""
     return [event for event in events if event != DONE]
 
 
 @stream_fault("D14")
 @on_chunks
-def finish_missing(chunks: list[JSON], _scene: Scene) -> list[Event]:
+def finish_missing(chunks: list[JSON], _sample: Sample) -> list[Event]:
     """No chunk has a finish reason; the end mark alone says that the reply is complete."""
     return [
         with_choice(chunk, chunk["choices"][0] | {"finish_reason": None})
@@ -291,13 +291,13 @@ def finish_missing(chunks: list[JSON], _scene: Scene) -> list[Event]:
 
 
 @stream_fault("D14", outcome="retried")
-def end_missing(events: list[Event], _scene: Scene) -> list[Event]:
+def end_missing(events: list[Event], _sample: Sample) -> list[Event]:
     """The stream ends after the last delta: no finish reason, no end mark."""
     return [*_before_finish([event for event in events if isinstance(event, dict)])]
 
 
 @stream_fault("D13", outcome="retried")
-def cut_in_arguments(events: list[Event], scene: Scene) -> list[Event]:
+def cut_in_arguments(events: list[Event], sample: Sample) -> list[Event]:
     """The stream ends inside the arguments of a call, or inside the text where there is none.
 
     Some gateways put the end mark behind it all the same; a text that ends so looks complete.
@@ -313,11 +313,11 @@ def cut_in_arguments(events: list[Event], scene: Scene) -> list[Event]:
         {"tool_calls": [{"index": last[0]["index"], "function": {"arguments": text[:-1]}}]},
     )
     opening = calling[-len(last)]
-    return [*before[: opening + 1], cut, *([DONE] if scene.pick([False, True]) else [])]
+    return [*before[: opening + 1], cut, *([DONE] if sample.pick([False, True]) else [])]
 
 
 @stream_fault("D13", outcome="retried")
-def cut_in_an_event(events: list[Event], _scene: Scene) -> list[Event]:
+def cut_in_an_event(events: list[Event], _sample: Sample) -> list[Event]:
     """The stream ends inside the JSON of a chunk."""
     before = _before_finish([event for event in events if isinstance(event, dict)])
     block = _lines(written(before[-1]))
@@ -325,13 +325,13 @@ def cut_in_an_event(events: list[Event], _scene: Scene) -> list[Event]:
 
 
 @stream_fault("D14", outcome="retried")
-def nothing_said(_events: list[Event], scene: Scene) -> list[Event]:
+def nothing_said(_events: list[Event], sample: Sample) -> list[Event]:
     """The stream has no chunk at all: the end mark alone, comments alone, or nothing."""
-    return [*scene.pick([[DONE], [KEEP_ALIVE] * _MANY, []])]
+    return [*sample.pick([[DONE], [KEEP_ALIVE] * _MANY, []])]
 
 
 @stream_fault("D08", _QUIRK, outcome="retried")
-def error_in_the_middle(events: list[Event], scene: Scene) -> list[Event]:
+def error_in_the_middle(events: list[Event], sample: Sample) -> list[Event]:
     """After some chunks an error comes, in one of the forms that providers have for it."""
     before = _before_finish([event for event in events if isinstance(event, dict)])
     failed = {"index": 0, "delta": {"content": ""}, "finish_reason": "error"}
@@ -344,4 +344,4 @@ def error_in_the_middle(events: list[Event], scene: Scene) -> list[Event]:
         with_choice(before[0], failed | {"error": numbered}),
         f"event: error\n{_lines(written({'error': numbered}))}",
     )
-    return [*before[: len(before) // 2 + 1], scene.pick(errors), DONE]
+    return [*before[: len(before) // 2 + 1], sample.pick(errors), DONE]

@@ -1,9 +1,9 @@
-"""Manners: ways of a model that no reader can cure, because every reply is well formed.
+"""Behaviours: a model does something else than it was asked to, in replies that are well formed.
 
-A manner shows in conversations with instructions only, and through a whole conversation. What
-helps, if anything does, is what the client says and demands: a reminder, a call that is required, a
-schema without an answer. A model that is *deaf* does not heed `tool_choice`; a grammar binds it all
-the same.
+Those of a conversation show in conversations with instructions only, and from beginning to end.
+No reader can cure them. What helps, if anything does, is what the client says and demands: a
+reminder, a call that is required, a schema without an answer. A model that is *deaf* does not heed
+`tool_choice`; a grammar binds it all the same.
 """
 
 from collections.abc import Callable
@@ -28,33 +28,38 @@ from surecall.values.types import JSON
 REFUSAL = "I cannot do that."
 _ASSERTION_FAILED = "ASSERTION_FAILED"
 _BARELY_LONG = 100
-# After this many complaints the premature give in.
+# After this many complaints the `premature` behaviour gives in.
 _INSISTING = 2
 
 Change: TypeAlias = Callable[[Intent, JSON], Intent]
 
 
-class Manner(msgspec.Struct, frozen=True):
-    """A manner, and the change that it makes to what a good model would do.
+def _unchanged(intent: Intent, _request: JSON) -> Intent:
+    return intent
 
-    `outcome` is the category that a judged run ends in where the manner shows and nobody objects;
-    where it does not show, the run is as good as any.
+
+class Behaviour(msgspec.Struct, frozen=True):
+    """What a model does instead of what a good one would do.
+
+    `change` is made to the intent of the good one. For the behaviour of a single reply it does
+    nothing: the persona writes that reply. `outcome` is the category that a judged run ends in
+    where the behaviour shows and the client does not object; elsewhere the run is as good as any.
     """
 
     id: str
     summary: str
     outcome: str
-    change: Change
+    change: Change = _unchanged
     deaf: bool = False
 
 
-def mannered(name: str, intent: Intent, request: JSON) -> Intent:
-    """Change an intent; the very same object where the manner does not show."""
-    return MANNERS[name].change(intent, request) if intent.orders.given else intent
+def with_behaviour(name: str, intent: Intent, request: JSON) -> Intent:
+    """Change an intent; the same object (`is`) where the behaviour does not show."""
+    return CONVERSATION_BEHAVIOURS[name].change(intent, request) if intent.orders.given else intent
 
 
 def says(intent: Intent, text: str) -> Intent:
-    """Return what would answer instead of calling."""
+    """Return an intent that answers instead of calling."""
     return msgspec.structs.replace(intent, calls=(), text=text)
 
 
@@ -109,7 +114,7 @@ def _circling(intent: Intent, request: JSON) -> Intent:
     answers = _answers(request)
     if not intent.calls or not answers or answers[-1].tool != GET:
         return intent
-    # Who was refused at once goes on; who has got away with it once never stops.
+    # If the first repetition is refused it goes on; if it succeeds once it never stops.
     reads = sum(item.tool == GET and item.ok for item in answers)
     if reads == 0 or (reads == 1 and not answers[-1].ok):
         return intent
@@ -117,7 +122,7 @@ def _circling(intent: Intent, request: JSON) -> Intent:
 
 
 def _first_calls(request: JSON) -> tuple[Wanted, ...]:
-    """Return the read with which the conversation began."""
+    """Return the read that the conversation began with."""
     messages = _messages(request)
     roles = [message.get("role") for message in messages]
     opening = messages[: roles.index("assistant")]
@@ -172,82 +177,82 @@ def _cut_off(intent: Intent, _request: JSON) -> Intent:
 
 
 _ALL: Final = (
-    Manner(
+    Behaviour(
         "chatty-final",
         "adds a sentence to the one that the answer should be",
         _ASSERTION_FAILED,
         _adding("Let me know if there is anything else."),
     ),
-    Manner(
+    Behaviour(
         "apologetic",
         "adds an apology to the answer when anything has failed on the way",
         _ASSERTION_FAILED,
         _only_when_told(_adding("Sorry for the trouble.")),
     ),
-    Manner(
+    Behaviour(
         "talkative",
         "adds a sentence to the answer in conversations without tools",
         _ASSERTION_FAILED,
         _only_in_chats(_adding("How else may I help?")),
     ),
-    Manner(
+    Behaviour(
         "hasty",
         "says that it is done before it has done anything, and begins when it is reminded",
         ErrorCode.NO_TOOL_CALLS,
         _hasty,
     ),
-    Manner(
+    Behaviour(
         "premature",
         "says that it is done after the first answers, until it is told so twice or must call",
         _ASSERTION_FAILED,
         _premature,
     ),
-    Manner(
+    Behaviour(
         "heedless",
         "says that it is done when a call has failed, and makes it again when it is reminded",
         ErrorCode.TOOL_ERROR,
         _heedless,
     ),
-    Manner(
+    Behaviour(
         "circling",
-        "reads again what it has just read; only a refusal at once breaks the habit",
+        "reads again what it has just read; only an immediate refusal stops it",
         ErrorCode.LOOP_DETECTED,
         _circling,
     ),
-    Manner(
+    Behaviour(
         "unmoved",
         "says that it is done and does nothing, whatever it is told and whatever is demanded",
         ErrorCode.NO_TOOL_CALLS,
         _instead_of_calls(DONE),
         deaf=True,
     ),
-    Manner(
+    Behaviour(
         "unwilling",
         "says that it cannot do what it is asked to, whatever it is told and whatever is demanded",
         ErrorCode.NO_TOOL_CALLS,
         _instead_of_calls(REFUSAL),
         deaf=True,
     ),
-    Manner(
+    Behaviour(
         "stubborn",
         "asked for a long text, it sends nothing shorter, whatever it is told",
         ErrorCode.TOOL_ERROR,
         _stubborn,
     ),
-    Manner(
+    Behaviour(
         "shortcut",
         "asked for a long text, it sends one that is not long enough and leaves it at that",
         _ASSERTION_FAILED,
         _shortcut,
     ),
-    Manner("sloppy", "sets another value than the one it was told", _ASSERTION_FAILED, _sloppy),
-    Manner(
+    Behaviour("sloppy", "sets another value than the one it was told", _ASSERTION_FAILED, _sloppy),
+    Behaviour(
         "forgetful",
         "does the task, but heeds none of the instructions about how",
         _ASSERTION_FAILED,
         _forgetful,
     ),
-    Manner("mute", "ends with nothing, also when asked again", "EMPTY_ASSISTANT_TEXT", _mute),
-    Manner("cut-final", "is cut off by the token limit in its answer", "TRUNCATED", _cut_off),
+    Behaviour("mute", "ends with nothing, also when asked again", "EMPTY_ASSISTANT_TEXT", _mute),
+    Behaviour("cut-final", "is cut off by the token limit in its answer", "TRUNCATED", _cut_off),
 )
-MANNERS: Final = {manner.id: manner for manner in _ALL}
+CONVERSATION_BEHAVIOURS: Final = {each.id: each for each in _ALL}

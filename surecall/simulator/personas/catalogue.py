@@ -1,21 +1,21 @@
-"""The catalogue of personas: one clean, one for each fault, each profile and each scene, and mixes.
+"""The catalogue of personas: one clean, one for each fault, behaviour and provider, and mixes.
 
 sim/clean              no fault
-sim/<drift>            one bent shape, wherever it applies
-sim/strict-<profile>   no fault, but a provider's own rules for requests
-sim/<scene>            trouble on the way: limits, errors, resets, silence
-sim/<manner>           well-formed replies that do not do what the instructions ask; some of them
-                       again with the rules of a profile, as sim/<manner>-<profile>
+sim/<fault>            one fault of shape, wherever it applies
+sim/strict-<provider>  no fault, but a provider's own rules for requests
+sim/<transport fault>  trouble on the way: limits, errors, resets, silence
+sim/<behaviour>        well-formed replies that do not do what the instructions ask; some of them
+                       again with the rules of a provider, as sim/<behaviour>-<provider>
 sim/like-<family>      a mix that imitates a family of models; a simulation, not the model
 """
 
 from typing import Final
 
-from surecall.simulator.faults import DRIFTS, Drift
-from surecall.simulator.personas.behaviours import MANNERS
-from surecall.simulator.personas.persona import CURED, HABITS, OPT_IN, RETRIED, Persona
-from surecall.simulator.provider_rules import PROFILES
-from surecall.simulator.transport_faults import SCENES
+from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
+from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
+from surecall.simulator.personas.persona import CURED, OPT_IN, REPLY_BEHAVIOURS, RETRIED, Persona
+from surecall.simulator.provider_rules import PROVIDER_RULES
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
 from surecall.values.family import unknown
 
@@ -39,19 +39,20 @@ _STRICT_MODELS: Final = {
 }
 
 
-def mixable(drift: Drift) -> bool:
-    """Whether a run can come out right in spite of the drift, on default presets."""
-    return drift.outcome in {CURED, RETRIED} or drift.outcome in REPAIRABLE
+def mixable(fault: ShapeFault) -> bool:
+    """Whether a run can succeed in spite of the fault, on default presets."""
+    return fault.outcome in {CURED, RETRIED} or fault.outcome in REPAIRABLE
 
 
 def _mix(rates: dict[str, float]) -> tuple[tuple[str, float], ...]:
-    """Spread a family's rate over its drifts; all other names stand for themselves."""
+    """Spread a family's rate over its faults; any other name is that of one fault."""
     faults: list[tuple[str, float]] = []
     for key, rate in rates.items():
-        if key in HABITS or key in MANNERS or key in SCENES:
+        if key in REPLY_BEHAVIOURS or key in CONVERSATION_BEHAVIOURS or key in TRANSPORT_FAULTS:
             faults.append((key, rate))
             continue
-        members = [drift.id for drift in DRIFTS.values() if drift.family == key and mixable(drift)]
+        family = [each for each in SHAPE_FAULTS.values() if each.family == key]
+        members = [each.id for each in family if mixable(each)]
         faults += [(member, rate / len(members)) for member in members]
     return tuple(faults)
 
@@ -60,7 +61,7 @@ def _like(
     name: str,
     model: str,
     rates: dict[str, float],
-    profile: str = "common",
+    rules: str = "common",
     provider: str = "openrouter",
 ) -> Persona:
     return Persona(
@@ -68,7 +69,7 @@ def _like(
         kind="mixed",
         summary=f"a simulation that imitates {model}; it is not that model",
         sources=("model catalog" if "/" in model else "provider quirks",),
-        profile=profile,
+        rules=rules,
         provider=provider,
         imitates=model,
         faults=_mix(rates),
@@ -80,14 +81,14 @@ def _clean() -> Persona:
     return Persona(id=f"{PREFIX}clean", kind="clean", summary="no fault at all")
 
 
-def _drifting(drift: Drift) -> Persona:
+def _misshapen(fault: ShapeFault) -> Persona:
     return Persona(
-        id=PREFIX + drift.id,
+        id=PREFIX + fault.id,
         kind="drift",
-        summary=drift.summary,
-        sources=tuple(drift.sources),
-        faults=((drift.id, 1.0),),
-        outcome=drift.outcome,
+        summary=fault.summary,
+        sources=tuple(fault.sources),
+        faults=((fault.id, 1.0),),
+        outcome=fault.outcome,
     )
 
 
@@ -95,57 +96,57 @@ def _strict(name: str) -> Persona:
     return Persona(
         id=f"{PREFIX}strict-{name}",
         kind="strict",
-        summary=PROFILES[name].summary,
+        summary=PROVIDER_RULES[name].summary,
         sources=("provider quirks",),
-        profile=name,
+        rules=name,
         provider="openrouter" if name in _ROUTED else name,
         imitates=_STRICT_MODELS.get(name, ""),
     )
 
 
-def _staged(name: str) -> Persona:
-    scene = SCENES[name]
+def _disturbed(name: str) -> Persona:
+    fault = TRANSPORT_FAULTS[name]
     return Persona(
         id=PREFIX + name,
-        kind="stream" if scene.only_streams else "transport",
-        summary=scene.summary,
-        sources=scene.sources,
+        kind="stream" if fault.only_streams else "transport",
+        summary=fault.summary,
+        sources=fault.sources,
         faults=((name, 1.0),),
-        outcome=scene.outcome,
+        outcome=fault.outcome,
     )
 
 
-def _habitual(name: str) -> Persona:
-    habit = HABITS[name]
+def _misbehaving(name: str) -> Persona:
+    behaviour = REPLY_BEHAVIOURS[name]
     return Persona(
         id=PREFIX + name,
         kind="habit",
-        summary=habit.summary,
+        summary=behaviour.summary,
         faults=((name, 1.0),),
-        outcome=habit.outcome,
+        outcome=behaviour.outcome,
     )
 
 
-def _mannered(name: str, profile: str = "common") -> Persona:
-    """Describe a persona with a manner, and the rules of its endpoint if it has any."""
-    manner, suffix = MANNERS[name], "" if profile == "common" else f"-{profile}"
-    summary = f"{manner.summary}; {PROFILES[profile].summary}" if suffix else manner.summary
+def _conducted(name: str, rules: str = "common") -> Persona:
+    """Describe a persona with a behaviour, and the rules of its provider if it has any."""
+    behaviour, suffix = CONVERSATION_BEHAVIOURS[name], "" if rules == "common" else f"-{rules}"
+    extra = f"; {PROVIDER_RULES[rules].summary}" if suffix else ""
     return Persona(
         id=PREFIX + name + suffix,
         kind="manner",
-        summary=summary,
-        profile=profile,
+        summary=behaviour.summary + extra,
+        rules=rules,
         faults=((name, 1.0),),
-        outcome=manner.outcome,
+        outcome=behaviour.outcome,
     )
 
 
-# Manners whose cure the endpoint does not take: a call cannot be demanded there.
+# Behaviours whose cure the endpoint does not accept: a call cannot be demanded there.
 _UNDER_RULES: Final = (("premature", "no-required"),)
 # JSON without any marker around it: what weak emitters write, and only the tag fallback reads.
 _NAKED = "dialect-a17"
 # Rates follow the shares of solved scenarios in the table that the catalog of models quotes: a
-# manner's is the share of conversations, any other fault's the share of replies.
+# behaviour's is the share of conversations, any other fault's the share of replies.
 _LIKENESSES: Final = (
     _like("claude", "anthropic/claude-opus-4.6:nitro", {"message": 0.02}, "anthropic"),
     _like(
@@ -266,12 +267,12 @@ _CHAT_ONLY: Final = Persona(
 def _catalogue() -> dict[str, Persona]:
     everyone = [
         _clean(),
-        *map(_drifting, DRIFTS.values()),
-        *map(_strict, PROFILES),
-        *map(_staged, SCENES),
-        *map(_habitual, HABITS),
-        *map(_mannered, MANNERS),
-        *(_mannered(name, profile) for name, profile in _UNDER_RULES),
+        *map(_misshapen, SHAPE_FAULTS.values()),
+        *map(_strict, PROVIDER_RULES),
+        *map(_disturbed, TRANSPORT_FAULTS),
+        *map(_misbehaving, REPLY_BEHAVIOURS),
+        *map(_conducted, CONVERSATION_BEHAVIOURS),
+        *(_conducted(name, rules) for name, rules in _UNDER_RULES),
         *_LIKENESSES,
         _CHAT_ONLY,
     ]

@@ -70,7 +70,7 @@ class Clues:
         return self._names.pop(0) if self._names else None
 
     def mentions(self, word: Any) -> bool:
-        """Whether the text contains a word as it stands."""
+        """Whether the text contains this exact word."""
         return isinstance(word, str) and word in self._words
 
 

@@ -3,7 +3,7 @@
 no tools, or the work is done    answer, unless a call is demanded
 a call failed                    make it again, with what the error told
 otherwise                        make the calls that the request still needs, one after the other,
-                                 or several at once where the instructions want it
+                                 or several together where the instructions want it
 
 A *complaint* is what a client says to an answer that it does not accept. It is no new task.
 """
@@ -26,7 +26,7 @@ _SHORTEST_WORD = 4
 GET, PATCH = STATE_TOOLS = ("state_get", "state_patch")
 # What the small state task is about; the workspace comes from the user's text.
 OP: JSON = {"op": "set", "path": "/draft/foo", "value": "bar"}
-# Texts that every fault of a text finds something to bend in.
+# Texts in which every fault of a text finds something to change.
 NOTE = "Tom & Ada\n\tcaf\u00e9 \U0001f378 one \\\n two \ufffd"
 SETTINGS = '{"depth":1}'
 _STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS}
@@ -159,7 +159,7 @@ def _complains(message: JSON) -> bool:
 
 
 def _named(tools: dict[str, JSON], last: list[JSON]) -> list[Act]:
-    """Return the call that a complaint names, where nothing else is left to do."""
+    """Return the call that a complaint names, if nothing else is left to do."""
     words = bare(text_of(last[0].get("content"))) if any(map(_complains, last)) else []
     return [Act(word) for word in words if word in tools][:1]
 

@@ -1,14 +1,14 @@
-"""A persona: a scripted model that follows the conversation, and bends what it says.
+"""A persona: a scripted model that follows the conversation, and whose replies have faults.
 
-    request ─ understood ─ next_intent ─ a manner ─► clean reply ─ one fault, drawn by seed ─► sent
+    request ─ understood ─ next_intent ─ a behaviour ─► clean reply ─ one fault, by seed ─► sent
 
 Everything is a pure function of the persona, the request and the seed, so the same seed and the
-same request give the same reply. Only whether a fault that a retry cures was played just before
+same request give the same reply. Only whether a fault that a retry cures was sent just before
 (`spare`) comes from outside, because a retry is the same request again.
 
 What is drawn depends on the instructions, on what the user asked first, and on how far the
 conversation has come, but not on the options of a request: settings can be compared on the same
-draws. What stands behind a tilde in a word of the user's does not count either, so that one
+draws. What follows a tilde in a word of the user's does not count either, so that one
 conversation can be held in several variants (`workspace_id=ws_7~baseline`).
 """
 
@@ -18,13 +18,18 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.simulator.faults import DRIFTS, bend
-from surecall.simulator.personas.behaviours import MANNERS, mannered, says
+from surecall.simulator.faults import SHAPE_FAULTS, apply_fault
+from surecall.simulator.personas.behaviours import (
+    CONVERSATION_BEHAVIOURS,
+    Behaviour,
+    says,
+    with_behaviour,
+)
 from surecall.simulator.personas.intent import DONE, Intent, Wanted, demands_call, next_intent
-from surecall.simulator.personas.worded_requests import Spoken, unbound, understood, worded
-from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.personas.worded_requests import ReadRequest, unbound, understood, worded
+from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import NINE, calls_of, signature
-from surecall.simulator.transport_faults import SCENES
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
@@ -38,41 +43,34 @@ _LETTERS = string.ascii_letters + string.digits
 _ID_LENGTHS: Final = {"anthropic": ("toolu_", 24), "mistral": ("", NINE), "openai": ("call_", 24)}
 
 
-class Habit(msgspec.Struct, frozen=True):
-    """A way of a model that is no bent shape: it does something else altogether."""
-
-    id: str
-    summary: str
-    outcome: str
-
-
-LAZY = Habit(
-    "lazy", "answers at once and calls nothing, also where it must", ErrorCode.NO_TOOL_CALLS
+LAZY = Behaviour(
+    "lazy", "answers immediately and calls nothing, even where it must", ErrorCode.NO_TOOL_CALLS
 )
-FORMLESS = Habit(
+FORMLESS = Behaviour(
     "formless",
     "knows no `response_format`: writes calls as <tool_call> text, and answers in plain words",
     CURED,
 )
-TAGS = Habit(
+TAGS = Behaviour(
     "tags",
     "writes calls as <tool_call> text instead of structured calls",
     CURED,
 )
-REFUSED = Habit(
+REFUSED = Behaviour(
     "failed-generation",
     "400 tool_use_failed with the call as text in `failed_generation`, as Groq answers",
     CURED,
 )
-NO_TOOLS = Habit(
+NO_TOOLS = Behaviour(
     "no-tools",
     "404 to every request with tools, as a router answers that knows no endpoint for them",
     ErrorCode.NO_TOOL_USE_ENDPOINT,
 )
 # Every text dialect that has a writer, by the row of its grammar: `dialect-a1` and so on.
 DIALECTS: Final = {f"dialect-{row.lower()}": row for row in WRITERS}
-HABITS: Final = {habit.id: habit for habit in (LAZY, TAGS, FORMLESS, REFUSED, NO_TOOLS)} | {
-    name: Habit(
+# Drawn for each reply, as faults are; those of a conversation are drawn once for all of it.
+REPLY_BEHAVIOURS: Final = {each.id: each for each in (LAZY, TAGS, FORMLESS, REFUSED, NO_TOOLS)} | {
+    name: Behaviour(
         name,
         f"writes calls as text, in dialect {row}",
         f"{OPT_IN}content_tag_tool_call_fallback" if row in WEAK_ROWS else CURED,
@@ -91,7 +89,7 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     summary: str
     sources: tuple[str, ...] = ()
-    profile: str = "common"
+    rules: str = "common"
     provider: str = "openrouter"
     imitates: str = ""
     faults: tuple[tuple[str, float], ...] = ()
@@ -106,42 +104,43 @@ class Said(msgspec.Struct, frozen=True):
 
 
 def outcome_of(fault: str) -> str:
-    """Return what a fault is documented to end in."""
-    for catalogue in (DRIFTS, HABITS, MANNERS, SCENES):
+    """Return the documented outcome of a fault."""
+    for catalogue in (SHAPE_FAULTS, REPLY_BEHAVIOURS, CONVERSATION_BEHAVIOURS, TRANSPORT_FAULTS):
         if fault in catalogue:
             return str(catalogue[fault].outcome)
     raise KeyError(fault)
 
 
 def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> Said:
-    """Answer a request. With `spare`, a fault that a retry cures is not played again."""
-    spoken = understood(request)
-    thread, place = _thread(spoken.request)
+    """Answer a request. With `spare`, a fault that a retry cures is not sent again."""
+    reading = understood(request)
+    thread, place = _thread(reading.request)
     key = encode([seed, persona.id, thread, place]).decode()
     fault = _drawn(persona, key)
     if fault == FORMLESS.id:
-        spoken = unbound(request)
-    meant = next_intent(spoken.request)
-    intent, manner = _with_manner(persona, meant, spoken.request, f"{seed}\0{thread}")
-    plays = bool(fault) and _may_play(fault, intent, spare=spare)
-    if plays and fault == LAZY.id and intent.calls and not _prior_calls(spoken.request):
-        intent, manner = says(intent, DONE), fault
-    if not intent.calls and _is_forced(spoken, manner):
-        intent, manner = meant, ""
-    body = _clean(persona, spoken, intent, key)
-    if not plays or fault == LAZY.id:
-        return Said(body, manner)
-    if fault in SCENES:
-        skips = SCENES[fault].only_first and _prior_calls(spoken.request)
-        return Said(body, manner) if skips else Said(body, fault)
-    bent = _bent(fault, body, spoken, intent, key)
-    return Said(bent, fault) if bent is not body else Said(body, manner)
+        reading = unbound(request)
+    meant = next_intent(reading.request)
+    intent, behaviour = _with_behaviour(persona, meant, reading.request, f"{seed}\0{thread}")
+    shows = bool(fault) and _may_show(fault, intent, spare=spare)
+    if shows and fault == LAZY.id and intent.calls and not _prior_calls(reading.request):
+        intent, behaviour = says(intent, DONE), fault
+    if not intent.calls and _is_forced(reading, behaviour):
+        intent, behaviour = meant, ""
+    body = _clean(persona, reading, intent, key)
+    if not shows or fault == LAZY.id:
+        return Said(body, behaviour)
+    if fault in TRANSPORT_FAULTS:
+        skips = TRANSPORT_FAULTS[fault].only_first and _prior_calls(reading.request)
+        return Said(body, behaviour) if skips else Said(body, fault)
+    faulty = _with_fault(fault, body, reading, intent, key)
+    return Said(faulty, fault) if faulty is not body else Said(body, behaviour)
 
 
-def _is_forced(spoken: Spoken, manner: str) -> bool:
+def _is_forced(reading: ReadRequest, behaviour: str) -> bool:
     """Whether a call must be made; some models do not care, unless a grammar binds them."""
-    deaf = manner == LAZY.id or (manner in MANNERS and MANNERS[manner].deaf)
-    return demands_call(spoken.request) and (spoken.bound or not deaf)
+    known = CONVERSATION_BEHAVIOURS.get(behaviour)
+    deaf = behaviour == LAZY.id or (known is not None and known.deaf)
+    return demands_call(reading.request) and (reading.bound or not deaf)
 
 
 def _thread(request: JSON) -> tuple[str, int]:
@@ -155,13 +154,13 @@ def _thread(request: JSON) -> tuple[str, int]:
     return hashlib.sha256(data).hexdigest(), len(messages)
 
 
-def _with_manner(
+def _with_behaviour(
     persona: Persona, intent: Intent, request: JSON, thread: str
 ) -> tuple[Intent, str]:
-    """Let the first manner that was drawn for the conversation, and shows here, change it."""
+    """Apply the first behaviour that was drawn for the conversation and shows here."""
     for fault, rate in persona.faults:
-        if fault in MANNERS and _number(thread, persona.id, fault) / 2.0**64 < rate:
-            changed = mannered(fault, intent, request)
+        if fault in CONVERSATION_BEHAVIOURS and _number(thread, persona.id, fault) / 2.0**64 < rate:
+            changed = with_behaviour(fault, intent, request)
             if changed is not intent:
                 return changed, fault
     return intent, ""
@@ -175,7 +174,7 @@ def _drawn(persona: Persona, key: str) -> str:
     """Draw at most one fault for this reply, by the persona's rates."""
     rest = _number(key, "draw") / 2.0**64
     for fault, rate in persona.faults:
-        if fault in MANNERS:
+        if fault in CONVERSATION_BEHAVIOURS:
             continue
         if rest < rate:
             return fault
@@ -183,7 +182,7 @@ def _drawn(persona: Persona, key: str) -> str:
     return ""
 
 
-def _may_play(fault: str, intent: Intent, *, spare: bool) -> bool:
+def _may_show(fault: str, intent: Intent, *, spare: bool) -> bool:
     outcome = outcome_of(fault)
     if outcome == RETRIED:
         return not spare
@@ -191,23 +190,24 @@ def _may_play(fault: str, intent: Intent, *, spare: bool) -> bool:
     return outcome == CURED or outcome.startswith(OPT_IN) or not intent.told
 
 
-def _bent(fault: str, body: JSON, spoken: Spoken, intent: Intent, key: str) -> Any:
-    tools = spoken.sent.get("tools")
+def _with_fault(fault: str, body: JSON, reading: ReadRequest, intent: Intent, key: str) -> Any:
+    tools = reading.sent.get("tools")
     if fault == NO_TOOLS.id:
         return dict(_NO_ENDPOINT) if tools else body
     if fault == FORMLESS.id:
-        # It has been played by now; a copy says so.
-        return dict(body) if "response_format" in spoken.sent else body
+        # Its effect is in the body already; a copy says so.
+        return dict(body) if "response_format" in reading.sent else body
     if fault == REFUSED.id:
         return _as_failed_generation(body, intent) if intent.calls and tools else body
     if fault == TAGS.id or fault in DIALECTS:
         # What a grammar binds cannot be written otherwise.
-        is_free = bool(intent.calls) and not spoken.bound
+        is_free = bool(intent.calls) and not reading.bound
         return _as_text(fault, body, intent) if is_free else body
-    if intent.calls and spoken.form != "native" and DRIFTS[fault].family == _OF_ANSWERS:
+    if intent.calls and reading.form != "native" and SHAPE_FAULTS[fault].family == _OF_ANSWERS:
         return body  # a call in words is no answer
     known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    return bend(fault, body, _number(key, "bend"), known)
+    # "bend" is part of the draw: another word would give other replies for the same seed.
+    return apply_fault(fault, body, _number(key, "bend"), known)
 
 
 def _as_text(fault: str, body: JSON, intent: Intent) -> JSON:
@@ -258,22 +258,22 @@ def _text_body(body: JSON, text: str) -> JSON:
     return body | {"choices": [choice | {"message": message, "finish_reason": "stop"}]}
 
 
-def _clean(persona: Persona, spoken: Spoken, intent: Intent, key: str) -> JSON:
-    words = worded(spoken, intent)
+def _clean(persona: Persona, reading: ReadRequest, intent: Intent, key: str) -> JSON:
+    words = worded(reading, intent)
     has_calls = bool(intent.calls) and words is None
     text = intent.text if words is None else words
     message: JSON = {"role": "assistant", "content": None if has_calls else text}
     if has_calls:
-        prior = _prior_calls(spoken.request)
+        prior = _prior_calls(reading.request)
         message["tool_calls"] = [
             _call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
         ]
-    if PROFILES[persona.profile].wants_reasoning:
+    if PROVIDER_RULES[persona.rules].wants_reasoning:
         next_steps = " and ".join(one.tool for one in intent.calls)
         message["reasoning_content"] = f"Next: {next_steps or 'the answer'}."
     finish_reason = "tool_calls" if has_calls else intent.finish
     said = encode(message)
-    asked, answered = len(encode(spoken.sent)), len(said)
+    asked, answered = len(encode(reading.sent)), len(said)
     prompt, completion = asked // _BYTES_PER_TOKEN + 1, answered // _BYTES_PER_TOKEN + 1
     return {
         "id": f"chatcmpl-sim-{_number(key, 'id'):016x}",
@@ -291,9 +291,9 @@ def _clean(persona: Persona, spoken: Spoken, intent: Intent, key: str) -> JSON:
 
 def _call(persona: Persona, wanted: Wanted, position: int, key: str) -> JSON:
     function = {"name": wanted.tool, "arguments": encode(wanted.arguments).decode()}
-    call_id = _call_id(persona.profile, wanted.tool, position, key)
+    call_id = _call_id(persona.rules, wanted.tool, position, key)
     call: JSON = {"id": call_id, "type": "function", "function": function}
-    if PROFILES[persona.profile].wants_signatures:
+    if PROVIDER_RULES[persona.rules].wants_signatures:
         signed = {"thought_signature": signature(f"{_number(key, 'thought'):016x}")}
         call["extra_content"] = {"google": signed}
     return call
@@ -304,14 +304,14 @@ def _prior_calls(request: JSON) -> int:
     return sum(len(calls_of(message)) for message in messages)
 
 
-def _call_id(profile: str, name: str, prior: int, key: str) -> str:
+def _call_id(rules: str, name: str, prior: int, key: str) -> str:
     """Mint an id in the provider's own style, unique in the conversation."""
-    if profile == "kimi":
+    if rules == "kimi":
         return f"functions.{name}:{prior}"
     number = _number(key, "call", str(prior))
-    if profile == "gemini":
+    if rules == "gemini":
         return f"function-call-{number}"
-    prefix, length = _ID_LENGTHS.get(profile, ("call_", 12))
+    prefix, length = _ID_LENGTHS.get(rules, ("call_", 12))
     marks = ""
     while len(marks) < length:
         number = _number(str(number))

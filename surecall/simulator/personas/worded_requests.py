@@ -21,7 +21,7 @@ from surecall.wire.messages import encode, named_choice, text_of
 from surecall.wire.protocols.guided import guided
 from surecall.wire.protocols.prompted import PROMPTED
 
-# Stands between what was said one after the other.
+# Separates what was said one after the other.
 _BREAK = "\n\n"
 _LISTED = "\nTools:\n"
 _SCHEMA = " Arguments: "
@@ -35,7 +35,7 @@ _RESULT = ("<tool_response>\n", "\n</tool_response>")
 _DECODER = json.JSONDecoder()
 
 
-class Spoken(msgspec.Struct, frozen=True):
+class ReadRequest(msgspec.Struct, frozen=True):
     """A request as it was sent, and with all its fields; and how it wants to be answered.
 
     `bound` says that a grammar enforces the form, so that nothing else can be written.
@@ -48,7 +48,7 @@ class Spoken(msgspec.Struct, frozen=True):
     schema: JSON = {}
 
 
-def understood(request: JSON) -> Spoken:
+def understood(request: JSON) -> ReadRequest:
     """Read a request: what it says in words is put where it belongs."""
     messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
     schema = _schema_of(request)
@@ -58,7 +58,7 @@ def understood(request: JSON) -> Spoken:
         form = "guided"
     if not form:
         bound = schema is not None and "tools" not in request
-        return Spoken(request, request, "schema" if bound else "native", bound, schema or {})
+        return ReadRequest(request, request, "schema" if bound else "native", bound, schema or {})
     rest = [message for message in messages if message is not own[0]] if own else messages
     fields = {key: value for key, value in request.items() if key != "response_format"}
     opening = [own[0] | {"content": own[1]}] if own and own[1] else []
@@ -66,28 +66,28 @@ def understood(request: JSON) -> Spoken:
     if form == "guided":
         fields["parallel_tool_calls"] = False
     fields |= _offer(listed, steps)
-    return Spoken(request, fields, form, steps is not None, schema or {})
+    return ReadRequest(request, fields, form, steps is not None, schema or {})
 
 
-def unbound(request: JSON) -> Spoken:
+def unbound(request: JSON) -> ReadRequest:
     """Read a request as a model does whose server does not know `response_format`."""
     rest = {key: value for key, value in request.items() if key != "response_format"}
-    spoken = understood(rest)
-    form = "prompted" if spoken.form == "guided" else spoken.form
-    return msgspec.structs.replace(spoken, sent=request, form=form)
+    reading = understood(rest)
+    form = "prompted" if reading.form == "guided" else reading.form
+    return msgspec.structs.replace(reading, sent=request, form=form)
 
 
-def worded(spoken: Spoken, intent: Intent) -> str | None:
+def worded(reading: ReadRequest, intent: Intent) -> str | None:
     """Put what was decided into the form that a request wants; None where fields do that."""
-    match spoken.form:
+    match reading.form:
         case "guided":
-            return _in_json(spoken, intent)
+            return _in_json(reading, intent)
         case "prompted" if intent.calls:
             return "\n".join(map(_tagged, intent.calls))
         case "schema":
-            asked = [item for item in spoken.request["messages"] if item.get("role") == "user"]
+            asked = [item for item in reading.request["messages"] if item.get("role") == "user"]
             text = text_of(asked[-1].get("content")) if asked else ""
-            return encode(value_for(spoken.schema, Clues(text))).decode()
+            return encode(value_for(reading.schema, Clues(text))).decode()
         case _:
             return None
 
@@ -97,11 +97,11 @@ def _tagged(call: Wanted) -> str:
     return opening + encode({"name": call.tool, "arguments": call.arguments}).decode() + closing
 
 
-def _in_json(spoken: Spoken, intent: Intent) -> str:
+def _in_json(reading: ReadRequest, intent: Intent) -> str:
     if intent.calls:
         call = intent.calls[0]
         return encode({"tool": call.tool, "arguments": call.arguments}).decode()
-    form = next((step for step in _steps(spoken.schema) or () if "answer" in step), {})
+    form = next((step for step in _steps(reading.schema) or () if "answer" in step), {})
     wanted = form.get("answer")
     fixed = isinstance(wanted, dict) and bool({"const", "enum"} & wanted.keys())
     answer = value_for(wanted, Clues(intent.text)) if fixed else intent.text
@@ -241,7 +241,7 @@ def _restored(messages: Sequence[JSON], form: str) -> Iterator[JSON]:
 
 
 def _apart(text: str) -> Iterator[str]:
-    """Take apart what was said one after the other: in words, it stands in one message."""
+    """Take apart what was said one after the other: in words, it is one message."""
     begins = [at for words in COMPLAINTS for at in _places(text, _BREAK + words)]
     start = 0
     for at in sorted(begins):

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from surecall import ConfigError, tool
-from surecall.cli.table import Board
+from surecall.cli.table import CellTable
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Sheet, results_of
 from surecall.eval.report.markdown import MATRIX_COLUMNS, TOO_EARLY, matrix, report
@@ -199,11 +199,11 @@ def test_the_report_has_a_column_for_them_where_there_are_any() -> None:
 
 
 def test_the_board_remarks_on_them() -> None:
-    lines = Board([CELL, RAW], 0.9, TRIALS).lines()
+    lines = CellTable([CELL, RAW], 0.9, TRIALS).lines()
 
-    assert lines[1].endswith("✗ happy_path 2/3; 5 too early; tools are off: skipped")
-    assert lines[2].endswith("✗ other 0/1; 1 too early")
-    assert "too early" not in "".join(Board([CELL], 0.9, [trial()]).lines())
+    assert lines[1].endswith("✗ happy_path 2/3; 5 early answers; tools are off: skipped")
+    assert lines[2].endswith("✗ other 0/1; 1 early answer")
+    assert "early" not in "".join(CellTable([CELL], 0.9, [trial()]).lines())
 
 
 def test_a_contract_that_a_scenario_cannot_meet_is_refused() -> None:

@@ -310,13 +310,15 @@ def test_the_document_for_programs_says_its_version_and_what_is_simulated() -> N
 def test_a_plan_is_described_without_the_key() -> None:
     config = ToolCallingConfig()
     settings = Settings(api_key=Secret("sk-1234567890"), trials=3)
-    planned = PlannedCell(Cell("m", "warm"), Model("m", simulated=True), config, {"top_p": 1})
+    model = Model("m", simulated=True, imitates="a/model")
+    planned = PlannedCell(Cell("m", "warm"), model, config, {"top_p": 1})
     endpoint = Endpoint("http://localhost", "/v1", "custom")
     found = sheet_for(Plan(settings, (planned,), SCENARIOS[:2]), endpoint)
 
     assert found.columns == (
-        Column(planned.cell, {"top_p": 1}, config.to_mapping(), simulated=True),
+        Column(planned.cell, {"top_p": 1}, config.to_mapping(), simulated=True, imitates="a/model"),
     )
+    assert found.known_as == {"m": "a/model"}
     assert found.scenarios == tuple(scenario.id for scenario in SCENARIOS[:2])
     assert (found.settings["base_url"], found.settings["trials"]) == ("http://localhost", 3)
     assert b"1234567890" not in msgspec.json.encode(found)

@@ -13,10 +13,10 @@ from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.settings.presets import Strategy
-from surecall.simulator.faults import DRIFTS
-from surecall.simulator.personas.behaviours import MANNERS
+from surecall.simulator.faults import SHAPE_FAULTS
+from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
 from surecall.simulator.personas.catalogue import PERSONAS, likeness_of
-from surecall.simulator.personas.persona import HABITS, Persona
+from surecall.simulator.personas.persona import REPLY_BEHAVIOURS, Persona
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, failure, hangs_up, raw, says
 from surecall.values.trace import Trace
@@ -144,10 +144,10 @@ OTHERS = ("clean", "http-403-moderation", "http-400-context")
 
 def judged() -> list[Persona]:
     """Return a broad set of personas, each with one fault at most."""
-    drifts = [drift.id for drift in DRIFTS.values() if drift.family in FAMILIES]
-    habits = [name for name in HABITS if not name.startswith("dialect-")]
+    drifts = [drift.id for drift in SHAPE_FAULTS.values() if drift.family in FAMILIES]
+    habits = [name for name in REPLY_BEHAVIOURS if not name.startswith("dialect-")]
     dialects = [f"dialect-{row}" for row in SOME_DIALECTS]
-    names = [*OTHERS, *drifts, *habits, *dialects, *SOME_SCENES, *MANNERS]
+    names = [*OTHERS, *drifts, *habits, *dialects, *SOME_SCENES, *CONVERSATION_BEHAVIOURS]
     return [PERSONAS[f"sim/{name}"] for name in names]
 
 
@@ -206,9 +206,9 @@ def test_every_trial_ends_exactly_as_its_fault_predicts(
 
 
 def test_the_oracle_predicts_something_for_every_manner_and_names_only_what_exists() -> None:
-    assert MANNERS.keys() <= PREDICTED.keys() | UNCURED.keys()
+    assert CONVERSATION_BEHAVIOURS.keys() <= PREDICTED.keys() | UNCURED.keys()
     assert {f"sim/{name}" for name in (*PREDICTED, *UNCURED)} <= PERSONAS.keys()
-    for name, manner in MANNERS.items():
+    for name, manner in CONVERSATION_BEHAVIOURS.items():
         predicted = PREDICTED.get(name, {}) | UNCURED.get(name, {})
         assert manner.outcome in predicted.values()
 

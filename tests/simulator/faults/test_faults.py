@@ -1,6 +1,6 @@
-"""The law of drifts: whatever is bent is read as if it were straight, or refused by its code.
+"""The law of faults: a faulty reply is read as the clean one, or refused with its code.
 
-One drift at a time here; two at a time in `test_drift_pairs`, real cases in `test_corpus`.
+One fault at a time here; two at a time in `test_faults_pairs`, real cases in `test_corpus`.
 """
 
 import copy
@@ -12,24 +12,33 @@ from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, presets
 from surecall.settings.config import FAMILIES
-from surecall.simulator.faults import DRIFTS, FAULT_MODULES
 from surecall.simulator.faults import FAMILIES as KINDS
+from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS
 from surecall.testing import calls, calls_many, says
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Reply
-from tests.support.drifts import CALLING, DEFAULT, RAW, REPLIES, SAMPLES, bent, meaning, read
+from tests.support.fault_samples import (
+    CALLING,
+    DEFAULT,
+    RAW,
+    REPLIES,
+    SAMPLES,
+    meaning,
+    read,
+    with_fault,
+)
 
 SEEDS = st.integers(0, 11)
 OPT_IN = "opt_in:"
 
 
 def ids_with(*outcomes: str) -> list[str]:
-    return [drift.id for drift in DRIFTS.values() if drift.outcome in outcomes]
+    return [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome in outcomes]
 
 
 CURED = ids_with("cured")
 RETRIED = ids_with("retried")
-OPTIONAL = [drift.id for drift in DRIFTS.values() if drift.outcome.startswith(OPT_IN)]
+OPTIONAL = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome.startswith(OPT_IN)]
 REFUSED = ids_with(*ErrorCode)
 CHOSEN_STEPS = {name for family in FAMILIES.values() for name in family.names} | {
     "boolean_from_text",
@@ -51,62 +60,64 @@ READ_ANYWAY = {
 }
 
 
-def applied(drift_id: str, replies: tuple[JSON, ...] = SAMPLES) -> list[tuple[JSON, JSON]]:
-    """Return the clean replies that a drift applies to, each with its bent form."""
-    pairs = [(clean, bent(drift_id, clean, seed)) for clean in replies for seed in range(6)]
-    return [(clean, crooked) for clean, crooked in pairs if crooked is not clean]
+def applied(fault_id: str, replies: tuple[JSON, ...] = SAMPLES) -> list[tuple[JSON, JSON]]:
+    """Return the clean replies that a fault applies to, each with its faulty form."""
+    pairs = [(clean, with_fault(fault_id, clean, seed)) for clean in replies for seed in range(6)]
+    return [(clean, faulty) for clean, faulty in pairs if faulty is not clean]
 
 
-def test_every_drift_says_where_it_is_from_and_what_becomes_of_it() -> None:
-    for drift in DRIFTS.values():
-        assert drift.id.islower()
-        assert drift.id.isidentifier()
-        assert drift.sources
-        assert drift.family in KINDS
-        assert drift.summary.endswith(".")
-        assert "\n" not in drift.summary
-    assert sorted(DRIFTS) == sorted(CURED + RETRIED + OPTIONAL + REFUSED)
-    assert all(any(hasattr(module, name) for module in FAULT_MODULES) for name in DRIFTS)
+def test_every_fault_says_where_it_is_from_and_what_becomes_of_it() -> None:
+    for fault in SHAPE_FAULTS.values():
+        assert fault.id.islower()
+        assert fault.id.isidentifier()
+        assert fault.sources
+        assert fault.family in KINDS
+        assert fault.summary.endswith(".")
+        assert "\n" not in fault.summary
+    assert sorted(SHAPE_FAULTS) == sorted(CURED + RETRIED + OPTIONAL + REFUSED)
+    assert all(any(hasattr(module, name) for module in FAULT_MODULES) for name in SHAPE_FAULTS)
 
 
-@pytest.mark.parametrize("drift_id", DRIFTS)
-def test_a_drift_applies_to_some_reply_and_bends_it_the_same_way_each_time(drift_id: str) -> None:
+@pytest.mark.parametrize("fault_id", SHAPE_FAULTS)
+def test_a_fault_applies_to_some_reply_and_changes_it_the_same_way_each_time(fault_id: str) -> None:
     before = copy.deepcopy(SAMPLES)
 
-    first, again = applied(drift_id), applied(drift_id)
+    first, again = applied(fault_id), applied(fault_id)
 
     assert first
-    assert [crooked for _, crooked in first] == [crooked for _, crooked in again]
-    assert all(crooked != clean for clean, crooked in first)
+    assert [faulty for _, faulty in first] == [faulty for _, faulty in again]
+    assert all(faulty != clean for clean, faulty in first)
     assert before == SAMPLES
 
 
-@pytest.mark.parametrize("drift_id", DRIFTS)
-def test_a_drift_neither_mutates_nor_raises_on_what_is_bent_already(drift_id: str) -> None:
-    for _, crooked in applied(drift_id):
-        if isinstance(crooked, dict):
-            before = repr(crooked)
-            for other in DRIFTS:
-                bent(other, crooked)
-            assert repr(crooked) == before
+@pytest.mark.parametrize("fault_id", SHAPE_FAULTS)
+def test_a_fault_neither_mutates_nor_raises_on_what_is_faulty_already(fault_id: str) -> None:
+    for _, faulty in applied(fault_id):
+        if isinstance(faulty, dict):
+            before = repr(faulty)
+            for other in SHAPE_FAULTS:
+                with_fault(other, faulty)
+            assert repr(faulty) == before
 
 
 @pytest.mark.parametrize("body", [{}, {"choices": [{}]}, {"choices": [{"message": None}]}])
-@pytest.mark.parametrize("drift_id", [name for name in DRIFTS if DRIFTS[name].family != "envelope"])
-def test_a_drift_leaves_alone_what_is_no_reply(drift_id: str, body: JSON) -> None:
-    assert bent(drift_id, body) is body
+@pytest.mark.parametrize(
+    "fault_id", [name for name in SHAPE_FAULTS if SHAPE_FAULTS[name].family != "envelope"]
+)
+def test_a_fault_leaves_alone_what_is_no_reply(fault_id: str, body: JSON) -> None:
+    assert with_fault(fault_id, body) is body
 
 
-@pytest.mark.parametrize("drift_id", CURED)
+@pytest.mark.parametrize("fault_id", CURED)
 @given(body=REPLIES, seed=SEEDS)
 @settings(max_examples=40)
-def test_a_cured_drift_reads_like_the_clean_reply(drift_id: str, body: JSON, seed: int) -> None:
-    crooked = bent(drift_id, body, seed)
-    reply = read(crooked)
+def test_a_cured_fault_reads_like_the_clean_reply(fault_id: str, body: JSON, seed: int) -> None:
+    faulty = with_fault(fault_id, body, seed)
+    reply = read(faulty)
 
     assert meaning(reply) == meaning(read(body))
     assert isinstance(reply, Reply)
-    assert crooked is body or set(DRIFTS[drift_id].cures) <= set(reply.fired)
+    assert faulty is body or set(SHAPE_FAULTS[fault_id].cures) <= set(reply.fired)
 
 
 @given(REPLIES)
@@ -121,86 +132,92 @@ def test_a_clean_reply_is_read_to_the_letter_and_nothing_fires(body: JSON) -> No
 
 
 @pytest.mark.parametrize(
-    "drift_id",
-    [name for name in CURED if CHOSEN_STEPS & {*DRIFTS[name].cures} and name not in READ_ANYWAY],
+    "fault_id",
+    [
+        name
+        for name in CURED
+        if CHOSEN_STEPS & {*SHAPE_FAULTS[name].cures} and name not in READ_ANYWAY
+    ],
 )
-def test_without_its_step_a_drift_is_not_cured(drift_id: str) -> None:
-    for clean, crooked in applied(drift_id):
-        assert meaning(read(crooked, RAW)) != meaning(read(clean, RAW))
+def test_without_its_step_a_fault_is_not_cured(fault_id: str) -> None:
+    for clean, faulty in applied(fault_id):
+        assert meaning(read(faulty, RAW)) != meaning(read(clean, RAW))
 
 
-@pytest.mark.parametrize("drift_id", READ_ANYWAY)
-def test_some_shapes_need_no_step_at_all(drift_id: str) -> None:
-    for clean, crooked in applied(drift_id):
-        assert meaning(read(crooked, RAW)) == meaning(read(clean, RAW))
+@pytest.mark.parametrize("fault_id", READ_ANYWAY)
+def test_some_shapes_need_no_step_at_all(fault_id: str) -> None:
+    for clean, faulty in applied(fault_id):
+        assert meaning(read(faulty, RAW)) == meaning(read(clean, RAW))
 
 
-@pytest.mark.parametrize("drift_id", OPTIONAL)
+@pytest.mark.parametrize("fault_id", OPTIONAL)
 @given(body=CALLING, seed=SEEDS)
 @settings(max_examples=60)
-def test_a_choice_is_cured_by_its_preset(drift_id: str, body: JSON, seed: int) -> None:
-    config = presets.PRESET[DRIFTS[drift_id].outcome.removeprefix(OPT_IN)](DEFAULT)
-    crooked = bent(drift_id, body, seed)
-    reply = read(crooked, config)
+def test_a_choice_is_cured_by_its_preset(fault_id: str, body: JSON, seed: int) -> None:
+    config = presets.PRESET[SHAPE_FAULTS[fault_id].outcome.removeprefix(OPT_IN)](DEFAULT)
+    faulty = with_fault(fault_id, body, seed)
+    reply = read(faulty, config)
 
     assert isinstance(reply, Reply)
-    if crooked is not body:
-        assert set(DRIFTS[drift_id].cures) <= set(reply.fired)
+    if faulty is not body:
+        assert set(SHAPE_FAULTS[fault_id].cures) <= set(reply.fired)
         # Texts that held entities before are the price; the corpus has them as negative cases.
         if "&" not in str(body) and '{"' not in str(body).replace("'{\"", ""):
             assert meaning(reply) == meaning(read(body))
 
 
-@pytest.mark.parametrize("drift_id", OPTIONAL)
-def test_a_choice_that_was_not_made_changes_nothing(drift_id: str) -> None:
-    for clean, crooked in applied(drift_id):
-        reply = read(crooked)
+@pytest.mark.parametrize("fault_id", OPTIONAL)
+def test_a_choice_that_was_not_made_changes_nothing(fault_id: str) -> None:
+    for clean, faulty in applied(fault_id):
+        reply = read(faulty)
         assert meaning(reply) != meaning(read(clean))
         assert isinstance(reply, Reply)
-        assert not {*DRIFTS[drift_id].cures} & {*reply.fired}
+        assert not {*SHAPE_FAULTS[fault_id].cures} & {*reply.fired}
 
 
-@pytest.mark.parametrize("drift_id", REFUSED)
+@pytest.mark.parametrize("fault_id", REFUSED)
 @given(body=REPLIES, seed=SEEDS)
 @settings(max_examples=40)
-def test_a_refused_drift_ends_in_its_one_code(drift_id: str, body: JSON, seed: int) -> None:
-    crooked = bent(drift_id, body, seed)
-    reply = read(crooked)
+def test_a_refused_fault_ends_in_its_one_code(fault_id: str, body: JSON, seed: int) -> None:
+    faulty = with_fault(fault_id, body, seed)
+    reply = read(faulty)
 
-    if crooked is body:
+    if faulty is body:
         return
     if isinstance(reply, Fault):
-        assert reply.code == DRIFTS[drift_id].outcome
+        assert reply.code == SHAPE_FAULTS[fault_id].outcome
         assert not reply.retryable
         return
     clean = read(body)
     assert isinstance(clean, Reply)
     codes = [call.problem.code for call in reply.calls if call.problem is not None]
-    assert set(codes) == {DRIFTS[drift_id].outcome}
-    # A call without a problem is one that the drift did not touch.
+    assert set(codes) == {SHAPE_FAULTS[fault_id].outcome}
+    # A call without a problem is one that the fault did not touch.
     runnable = [(call.name, call.arguments) for call in reply.calls if call.problem is None]
     assert all(one in [(call.name, call.arguments) for call in clean.calls] for one in runnable)
 
 
-@pytest.mark.parametrize("drift_id", RETRIED)
+@pytest.mark.parametrize("fault_id", RETRIED)
 @given(body=REPLIES, seed=SEEDS)
 @settings(max_examples=40)
-def test_a_drift_that_is_retried_holds_no_call(drift_id: str, body: JSON, seed: int) -> None:
-    crooked = bent(drift_id, body, seed)
-    reply = read(crooked)
+def test_a_fault_that_is_retried_holds_no_call(fault_id: str, body: JSON, seed: int) -> None:
+    faulty = with_fault(fault_id, body, seed)
+    reply = read(faulty)
 
     if isinstance(reply, Fault):
         assert reply.retryable
-    elif crooked is not body:
+    elif faulty is not body:
         assert (reply.text.strip(), reply.calls) == ("", ())
 
 
-@pytest.mark.parametrize("drift_id", [name for name in DRIFTS if DRIFTS[name].family == "ids"])
+@pytest.mark.parametrize(
+    "fault_id", [name for name in SHAPE_FAULTS if SHAPE_FAULTS[name].family == "ids"]
+)
 @given(body=CALLING, seed=SEEDS)
 @settings(max_examples=30)
-def test_ids_are_unique_in_the_whole_conversation(drift_id: str, body: JSON, seed: int) -> None:
+def test_ids_are_unique_in_the_whole_conversation(fault_id: str, body: JSON, seed: int) -> None:
     taken = ("call_0", "call_1", "0", "terminal:0", "tc_1")
-    reply = read(bent(drift_id, body, seed), DEFAULT, *taken)
+    reply = read(with_fault(fault_id, body, seed), DEFAULT, *taken)
 
     assert isinstance(reply, Reply)
     ids = [*taken, *(call.id for call in reply.calls)]
@@ -209,7 +226,7 @@ def test_ids_are_unique_in_the_whole_conversation(drift_id: str, body: JSON, see
 
 
 def test_two_calls_of_one_tool_without_ids_are_two_calls() -> None:
-    reply = read(bent("id_missing", calls_many(calls("ping"), calls("ping"))))
+    reply = read(with_fault("id_missing", calls_many(calls("ping"), calls("ping"))))
 
     assert isinstance(reply, Reply)
     assert [call.id for call in reply.calls] == ["tc_1", "tc_2"]
@@ -217,7 +234,7 @@ def test_two_calls_of_one_tool_without_ids_are_two_calls() -> None:
 
 @pytest.mark.parametrize("seed", [0, 1])
 def test_what_the_model_thought_is_kept_apart_from_what_it_said(seed: int) -> None:
-    reply = read(bent("content_thinking", says("Yes."), seed))
+    reply = read(with_fault("content_thinking", says("Yes."), seed))
 
     assert isinstance(reply, Reply)
     assert (reply.text, reply.extra) == ("Yes.", {"reasoning_content": "Hm."})

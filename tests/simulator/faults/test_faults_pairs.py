@@ -1,15 +1,15 @@
-"""Two drifts at once: every ordered pair that can meet in one reply is cured together."""
+"""Two faults at once: every ordered pair that can meet in one reply is cured together."""
 
 import itertools
 
 import pytest
 
-from surecall.simulator.faults import DRIFTS
+from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Reply
-from tests.support.drifts import SAMPLES, bent, meaning, read
+from tests.support.fault_samples import SAMPLES, meaning, read, with_fault
 
-CURED = [drift.id for drift in DRIFTS.values() if drift.outcome == "cured"]
+CURED = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome == "cured"]
 SEEDS = (0, 1, 3)
 
 _NO_CALLS = {"tool_calls_null", "finish_without_calls"}
@@ -70,34 +70,34 @@ ABSORBED = {
 
 
 def both(first: str, second: str) -> list[tuple[JSON, JSON]]:
-    """Return the clean replies to which both drifts apply in this order, with what they make."""
+    """Return the clean replies to which both faults apply in this order, with what they make."""
     found = []
     for clean, seed in itertools.product(SAMPLES, SEEDS):
-        once = bent(first, clean, seed)
-        twice = bent(second, once, seed)
+        once = with_fault(first, clean, seed)
+        twice = with_fault(second, once, seed)
         if once is not clean and twice is not once:
             found.append((clean, twice))
     return found
 
 
 @pytest.mark.parametrize("first", CURED)
-def test_two_cured_drifts_at_once_read_like_the_clean_reply(first: str) -> None:
+def test_two_cured_faults_at_once_read_like_the_clean_reply(first: str) -> None:
     for second in CURED:
         if second == first or (first, second) in TOLD:
             continue
-        for clean, crooked in both(first, second):
-            reply = read(crooked)
+        for clean, faulty in both(first, second):
+            reply = read(faulty)
             assert meaning(reply) == meaning(read(clean)), second
             assert isinstance(reply, Reply)
-            wanted = {*DRIFTS[first].cures, *DRIFTS[second].cures}
+            wanted = {*SHAPE_FAULTS[first].cures, *SHAPE_FAULTS[second].cures}
             assert wanted <= {*reply.fired} or (first, second) in ABSORBED, second
 
 
 @pytest.mark.parametrize("pair", TOLD, ids="+".join)
 def test_a_pair_that_is_not_cured_runs_nothing(pair: tuple[str, str]) -> None:
     uncured = 0
-    for clean, crooked in both(*pair):
-        reply = read(crooked)
+    for clean, faulty in both(*pair):
+        reply = read(faulty)
         if meaning(reply) != meaning(read(clean)):
             assert not isinstance(reply, Fault)
             assert any(call.problem is not None for call in reply.calls)
@@ -108,8 +108,8 @@ def test_a_pair_that_is_not_cured_runs_nothing(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("pair", ABSORBED, ids="+".join)
 def test_an_absorbed_cure_is_really_absorbed(pair: tuple[str, str]) -> None:
-    wanted = {cure for name in pair for cure in DRIFTS[name].cures}
-    replies = [read(crooked) for _, crooked in both(*pair)]
+    wanted = {cure for name in pair for cure in SHAPE_FAULTS[name].cures}
+    replies = [read(faulty) for _, faulty in both(*pair)]
 
     assert any(isinstance(reply, Reply) and not wanted <= {*reply.fired} for reply in replies)
 

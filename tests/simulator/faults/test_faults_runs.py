@@ -6,19 +6,19 @@ from typing import Any
 import pytest
 
 from surecall import ProviderError, RetryPolicy, RunResult, ToolLoopRunner, ToolRegistry
-from surecall.simulator.faults import DRIFTS
+from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.testing import ScriptedModel, calls, raw, says
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
-from tests.support.drifts import DEFAULT, SAMPLES, bent
+from tests.support.fault_samples import DEFAULT, SAMPLES, with_fault
 
 QUICK = RetryPolicy(attempts=2, first_wait_s=0.001, longest_wait_s=0.001)
 OF_REQUESTS = {"PAYMENT_REQUIRED", "CONTENT_POLICY", "DECODE_ERROR"}
 
 
 def ids_with(*outcomes: str) -> list[str]:
-    return [drift.id for drift in DRIFTS.values() if drift.outcome in outcomes]
+    return [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome in outcomes]
 
 
 class Journal:
@@ -66,60 +66,60 @@ def run(journal: Journal, *script: Any) -> tuple[RunResult, ScriptedModel]:
     return asyncio.run(runner.run("go")), model
 
 
-@pytest.mark.parametrize("drift_id", ids_with("cured"))
+@pytest.mark.parametrize("fault_id", ids_with("cured"))
 def test_a_cured_call_runs_once_with_its_arguments_and_costs_no_further_request(
-    drift_id: str,
+    fault_id: str,
 ) -> None:
     for clean in (calls("ping"), calls("add", a=1, b=2), SAMPLES[3], SAMPLES[7]):
-        crooked = bent(drift_id, clean)
+        faulty = with_fault(fault_id, clean)
         straight, healed = Journal(), Journal()
         run(straight, wire(clean), says("Done."))
-        result, model = run(healed, wire(crooked), says("Done."))
+        result, model = run(healed, wire(faulty), says("Done."))
 
         assert len(straight.ran) == 1
         assert (healed.ran, len(model.requests)) == (straight.ran, 2)
         assert result.assistant_text == "Done."
 
 
-@pytest.mark.parametrize("drift_id", ids_with("cured"))
-def test_a_cured_answer_is_the_final_answer(drift_id: str) -> None:
-    result, model = run(Journal(), wire(bent(drift_id, says("It is 3."))))
+@pytest.mark.parametrize("fault_id", ids_with("cured"))
+def test_a_cured_answer_is_the_final_answer(fault_id: str) -> None:
+    result, model = run(Journal(), wire(with_fault(fault_id, says("It is 3."))))
 
     assert (result.assistant_text, len(model.requests)) == ("It is 3.", 1)
 
 
 @pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("drift_id", ids_with("retried"))
-def test_what_cannot_be_read_is_asked_for_once_more(drift_id: str, seed: int) -> None:
+@pytest.mark.parametrize("fault_id", ids_with("retried"))
+def test_what_cannot_be_read_is_asked_for_once_more(fault_id: str, seed: int) -> None:
     journal = Journal()
-    crooked = bent(drift_id, says("It is 3."), seed)
+    faulty = with_fault(fault_id, says("It is 3."), seed)
 
-    result, model = run(journal, calls("add", a=1, b=2), wire(crooked), says("It is 3."))
+    result, model = run(journal, calls("add", a=1, b=2), wire(faulty), says("It is 3."))
 
     assert (result.assistant_text, len(model.requests)) == ("It is 3.", 3)
     assert [name for name, _ in journal.ran] == ["add"]
 
 
-@pytest.mark.parametrize("drift_id", ids_with(*{*ErrorCode} - OF_REQUESTS))
-def test_a_refused_call_never_runs_and_the_model_is_told(drift_id: str) -> None:
+@pytest.mark.parametrize("fault_id", ids_with(*{*ErrorCode} - OF_REQUESTS))
+def test_a_refused_call_never_runs_and_the_model_is_told(fault_id: str) -> None:
     journal = Journal()
-    crooked = bent(drift_id, calls("add", a=1, b=2))
+    faulty = with_fault(fault_id, calls("add", a=1, b=2))
 
-    result, model = run(journal, wire(crooked), says("Sorry."))
+    result, model = run(journal, wire(faulty), says("Sorry."))
 
     assert journal.ran == []
     told = model.requests[1]["messages"][-1]
     assert (told["role"], result.assistant_text) == ("tool", "Sorry.")
-    assert [*result.run.results[0].error_codes] == [DRIFTS[drift_id].outcome]
+    assert [*result.run.results[0].error_codes] == [SHAPE_FAULTS[fault_id].outcome]
 
 
-@pytest.mark.parametrize("drift_id", ids_with(*OF_REQUESTS))
-def test_an_error_that_no_retry_mends_ends_the_run_at_once(drift_id: str) -> None:
-    model = ScriptedModel(wire(bent(drift_id, calls("ping"))))
+@pytest.mark.parametrize("fault_id", ids_with(*OF_REQUESTS))
+def test_an_error_that_no_retry_mends_ends_the_run_at_once(fault_id: str) -> None:
+    model = ScriptedModel(wire(with_fault(fault_id, calls("ping"))))
     runner = ToolLoopRunner(client=model, model="m", config=DEFAULT, retry=QUICK)
 
     with pytest.raises(ProviderError) as failure:
         asyncio.run(runner.run("go"))
 
-    assert failure.value.code == DRIFTS[drift_id].outcome
+    assert failure.value.code == SHAPE_FAULTS[fault_id].outcome
     assert len(model.requests) == 1

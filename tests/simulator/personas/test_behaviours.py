@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.personas.behaviours import MANNERS, REFUSAL, mannered
+from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS, REFUSAL, with_behaviour
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.intent import COMPLAINTS, DONE, next_intent
-from surecall.simulator.personas.persona import Persona, say
+from surecall.simulator.personas.persona import REPLY_BEHAVIOURS, Persona, say
 from surecall.values.types import JSON
 from surecall.wire.messages import named_choice
 from tests.simulator.personas.test_persona import (
@@ -27,22 +27,22 @@ SAID: JSON = {"role": "assistant", "content": DONE}
 COMPLAINT: JSON = {"role": "user", "content": f"{COMPLAINTS[0]}: no call. Call a tool now."}
 
 
-@pytest.mark.parametrize("name", MANNERS)
-def test_a_manner_does_not_show_without_instructions(name: str) -> None:
+@pytest.mark.parametrize("name", CONVERSATION_BEHAVIOURS)
+def test_a_behaviour_does_not_show_without_instructions(name: str) -> None:
     for body in (request(ASKED), request(ASKED, tools=STATE)):
         plain = next_intent(body)
-        assert mannered(name, plain, body) is plain
+        assert with_behaviour(name, plain, body) is plain
 
 
-def test_a_manner_leaves_alone_what_it_is_not_about() -> None:
+def test_a_behaviour_leaves_alone_what_it_is_not_about() -> None:
     chat, work = (request(told("x"), ASKED, tools=tools) for tools in (None, STATE))
     for name in ("apologetic", "premature", "stubborn", "shortcut", "sloppy", "forgetful"):
-        assert mannered(name, next_intent(chat), chat) == next_intent(chat)
+        assert with_behaviour(name, next_intent(chat), chat) == next_intent(chat)
     for name in ("chatty-final", "talkative", "premature", "stubborn", "mute", "cut-final"):
-        assert mannered(name, next_intent(work), work) == next_intent(work)
+        assert with_behaviour(name, next_intent(work), work) == next_intent(work)
 
 
-def test_a_manner_holds_for_a_conversation_and_variants_of_it_draw_the_same() -> None:
+def test_a_behaviour_holds_for_a_conversation_and_variants_of_it_draw_the_same() -> None:
     persona = Persona(id="sim/x", kind="mixed", summary="", faults=(("chatty-final", 0.5),))
 
     def faults(variant: str, **options: Any) -> list[str]:
@@ -61,10 +61,10 @@ def answered(name: str, content: str, at: int = 0, arguments: str = "{}") -> lis
     return [turn, {"role": "tool", "tool_call_id": f"call_{at}", "content": content}]
 
 
-def decided(manner: str, *messages: JSON, **options: Any) -> list[str] | str:
+def decided(behaviour: str, *messages: JSON, **options: Any) -> list[str] | str:
     """Return the tools that a persona calls next, or what it says."""
     body = request(RULES, ASKED, *messages, tools=STATE, **options)
-    message = message_of(say(PERSONAS[f"sim/{manner}"], body, 0))
+    message = message_of(say(PERSONAS[f"sim/{behaviour}"], body, 0))
     calls = message.get("tool_calls", ())
     return [call["function"]["name"] for call in calls] or str(message["content"])
 
@@ -75,7 +75,7 @@ REFUSED = answered("state_get", DENIED, 1)
 
 
 @pytest.mark.parametrize(
-    ("manner", "messages", "move"),
+    ("behaviour", "messages", "move"),
     [
         ("hasty", [], DONE),
         ("hasty", [SAID, COMPLAINT], ["state_get"]),
@@ -97,17 +97,23 @@ REFUSED = answered("state_get", DENIED, 1)
         ("unwilling", [], REFUSAL),
     ],
 )
-def test_what_a_manner_does_and_what_it_is_moved_by(
-    manner: str, messages: list[JSON], move: list[str] | str
+def test_what_a_behaviour_does_and_what_it_is_moved_by(
+    behaviour: str, messages: list[JSON], move: list[str] | str
 ) -> None:
-    assert decided(manner, *messages) == move
+    assert decided(behaviour, *messages) == move
 
 
 @pytest.mark.parametrize("choice", ["required", named_choice("state_get")])
 def test_a_call_that_is_demanded_is_made_unless_the_model_is_deaf(choice: Any) -> None:
-    deaf = {name for name, manner in MANNERS.items() if manner.deaf}
-    answers = {name for name in (*MANNERS, "lazy") if decided(name, tool_choice=choice) == DONE}
-    refusals = {name for name in MANNERS if decided(name, tool_choice=choice) == REFUSAL}
+    deaf = {name for name, behaviour in CONVERSATION_BEHAVIOURS.items() if behaviour.deaf}
+    answers = {
+        name
+        for name in (*CONVERSATION_BEHAVIOURS, "lazy")
+        if decided(name, tool_choice=choice) == DONE
+    }
+    refusals = {
+        name for name in CONVERSATION_BEHAVIOURS if decided(name, tool_choice=choice) == REFUSAL
+    }
 
     assert answers | refusals == deaf | {"lazy"}
     assert refusals == {"unwilling"}
@@ -152,3 +158,11 @@ def test_an_objection_that_names_nothing_gets_the_same_answer_again() -> None:
     done = [*READ, *answered("state_patch", '{"ok":true}', 1), SAID, objection]
     assert decided("clean", *done) == DONE
     assert follow(PERSONAS["sim/hasty"], STATE, ASKED)[0]["tool_calls"]
+
+
+@pytest.mark.parametrize("name", REPLY_BEHAVIOURS)
+def test_the_behaviour_of_a_single_reply_leaves_the_intent_alone(name: str) -> None:
+    body = request(RULES, ASKED, tools=STATE)
+    meant = next_intent(body)
+
+    assert REPLY_BEHAVIOURS[name].change(meant, body) is meant

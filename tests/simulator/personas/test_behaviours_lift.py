@@ -14,7 +14,7 @@ from surecall.eval.running.trial_run import run_trial, setup_for
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.settings.presets import CONTRACTED, Strategy
-from surecall.simulator.personas.behaviours import MANNERS, REFUSAL
+from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS, REFUSAL
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.persona import Persona, say
 from surecall.simulator.server import Simulator
@@ -235,8 +235,8 @@ def test_without_a_grammar_the_ladder_is_what_is_left(
     simulator: Simulator, deaf: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     faults = (("hasty", 1.0), ("formless", 1.0)) if deaf == "formless" else (("hasty", 1.0),)
-    profile = "common" if deaf == "formless" else deaf
-    both = Persona(id="sim/both", kind="mixed", summary="", profile=profile, faults=faults)
+    rules = "common" if deaf == "formless" else deaf
+    both = Persona(id="sim/both", kind="mixed", summary="", rules=rules, faults=faults)
     monkeypatch.setitem(PERSONAS, both.id, both)
     one, trace = play(simulator, "both", "guided_contract")
 
@@ -342,12 +342,12 @@ def test_a_streamed_run_is_the_same_and_shows_nothing_but_the_answer(
 @pytest.mark.parametrize("strategy", ["guided", "guided_contract"])
 def test_whoever_is_bound_by_a_grammar_writes_what_the_schema_allows(strategy: Strategy) -> None:
     with Simulator(seed=11) as simulator:
-        for name in ("clean", "lazy", "tags", *MANNERS):
+        for name in ("clean", "lazy", "tags", *CONVERSATION_BEHAVIOURS):
             for scenario in BY_ID.values():
                 play(simulator, name, strategy, scenario)
         asked: list[JSON] = [item for item in simulator.requests if "response_format" in item]
 
-    assert len(asked) > len(MANNERS) * 16
+    assert len(asked) > len(CONVERSATION_BEHAVIOURS) * 16
     for request in asked:
         choice = say(PERSONAS[request["model"]], request, 11).body["choices"][0]
         schema = request["response_format"]["json_schema"]["schema"]

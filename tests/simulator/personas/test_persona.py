@@ -5,23 +5,23 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.simulator.faults import DRIFTS
-from surecall.simulator.personas.behaviours import MANNERS
+from surecall.simulator.faults import SHAPE_FAULTS
+from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
 from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona, preset_wanted
 from surecall.simulator.personas.clues import Clues, Orders, arguments_for, orders_of
 from surecall.simulator.personas.intent import DONE, GIVEN_UP, next_intent
 from surecall.simulator.personas.persona import (
     CURED,
-    HABITS,
+    REPLY_BEHAVIOURS,
     RETRIED,
     Persona,
     Said,
     outcome_of,
     say,
 )
-from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import check
-from surecall.simulator.transport_faults import SCENES
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.types import JSON
 
 CLEAN = PERSONAS["sim/clean"]
@@ -178,7 +178,7 @@ def test_the_same_seed_and_request_give_the_same_reply_and_another_seed_another(
     assert say(CLEAN, body, 7) != say(CLEAN, body, 8)
 
 
-def test_a_mixed_persona_bends_some_replies_and_not_others() -> None:
+def test_a_mixed_persona_changes_some_replies_and_not_others() -> None:
     persona = PERSONAS["sim/like-local-server"]
     body = request(ASKED, tools=STATE)
     faults = [say(persona, body, seed).fault for seed in range(200)]
@@ -186,7 +186,7 @@ def test_a_mixed_persona_bends_some_replies_and_not_others() -> None:
     assert len(set(faults)) > 5
 
 
-@pytest.mark.parametrize("profile", PROFILES)
+@pytest.mark.parametrize("profile", PROVIDER_RULES)
 def test_a_persona_is_content_with_its_own_calls(profile: str) -> None:
     persona = PERSONAS[f"sim/strict-{profile}"]
     first, second, _ = follow(persona, STATE, ASKED, "fine", "fine")
@@ -195,13 +195,13 @@ def test_a_persona_is_content_with_its_own_calls(profile: str) -> None:
         call = message["tool_calls"][0]
         result = {"role": "tool", "tool_call_id": call["id"], "content": "fine"}
         messages += [message, result | {"name": "state_get"}]
-    found = [item.rule for item in check(request(*messages, tools=STATE), PROFILES[profile])]
+    found = [item.rule for item in check(request(*messages, tools=STATE), PROVIDER_RULES[profile])]
     assert found == (["content_null"] * 2 if profile == "ollama" else [])
 
 
 def test_what_a_retry_cures_is_spared_and_what_the_model_was_told_is_repaired() -> None:
-    retried = next(drift.id for drift in DRIFTS.values() if drift.outcome == RETRIED)
-    told = next(drift.id for drift in DRIFTS.values() if drift.outcome.startswith("ARGUMENT"))
+    retried = next(fault.id for fault in SHAPE_FAULTS.values() if fault.outcome == RETRIED)
+    told = next(fault.id for fault in SHAPE_FAULTS.values() if fault.outcome.startswith("ARGUMENT"))
     body = request(ASKED, tools=STATE)
     persona = PERSONAS[f"sim/{retried}"]
 
@@ -212,7 +212,7 @@ def test_what_a_retry_cures_is_spared_and_what_the_model_was_told_is_repaired() 
     assert made(second)[0] == "state_get"
 
 
-def test_habits_and_scenes_play_where_they_apply() -> None:
+def test_behaviours_and_transport_faults_show_where_they_apply() -> None:
     body = request(ASKED, tools=STATE)
     assert message_of(say(PERSONAS["sim/lazy"], body, 0))["content"] == DONE
     assert "<tool_call>" in message_of(say(PERSONAS["sim/tags"], body, 0))["content"]
@@ -229,13 +229,22 @@ def test_habits_and_scenes_play_where_they_apply() -> None:
     assert say(limited, later, 0).fault == ""
 
 
-def test_there_is_a_persona_for_every_drift_profile_scene_habit_and_manner() -> None:
-    wanted = [*DRIFTS, *SCENES, *HABITS, *MANNERS, *(f"strict-{name}" for name in PROFILES)]
+def test_there_is_a_persona_for_every_fault_behaviour_and_provider() -> None:
+    wanted = [
+        *SHAPE_FAULTS,
+        *TRANSPORT_FAULTS,
+        *REPLY_BEHAVIOURS,
+        *CONVERSATION_BEHAVIOURS,
+        *(f"strict-{name}" for name in PROVIDER_RULES),
+    ]
     wanted.append("premature-no-required")
     assert {f"sim/{name}" for name in wanted} | {"sim/clean"} == {
         name for name in PERSONAS if not name.startswith("sim/like-")
     }
-    assert all(outcome_of(name) for name in (*DRIFTS, *SCENES, *HABITS, *MANNERS))
+    assert all(
+        outcome_of(name)
+        for name in (*SHAPE_FAULTS, *TRANSPORT_FAULTS, *REPLY_BEHAVIOURS, *CONVERSATION_BEHAVIOURS)
+    )
     with pytest.raises(KeyError):
         outcome_of("unheard-of")
 
@@ -247,7 +256,9 @@ def test_likenesses_say_that_they_are_simulations_and_leave_room_for_clean_repli
         assert "simulation" in persona.summary
         assert persona.faults
         # Manners are drawn for themselves; all other faults share one draw.
-        assert sum(rate for fault, rate in persona.faults if fault not in MANNERS) < 1
+        assert (
+            sum(rate for fault, rate in persona.faults if fault not in CONVERSATION_BEHAVIOURS) < 1
+        )
 
 
 def test_a_persona_is_found_with_and_without_its_prefix_and_a_typo_is_answered() -> None:

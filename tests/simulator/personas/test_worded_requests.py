@@ -13,7 +13,7 @@ from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.intent import COMPLAINTS, DONE
 from surecall.simulator.personas.persona import say
 from surecall.simulator.personas.worded_requests import understood
-from surecall.simulator.provider_rules import PROFILES
+from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import check
 from surecall.values.types import (
     JSON,
@@ -86,7 +86,7 @@ def test_a_conversation_in_words_is_understood_like_one_in_fields(
     assert [*map(told, spoken.request["messages"])] == [*map(told, plain["messages"])]
     assert spoken.request["tools"] == plain["tools"]
     assert (spoken.form, spoken.bound) == (protocol, protocol == "guided")
-    assert check(written(protocol, *history), PROFILES["openai"]) == []
+    assert check(written(protocol, *history), PROVIDER_RULES["openai"]) == []
 
 
 def test_a_request_in_fields_is_taken_as_it_is() -> None:

@@ -24,7 +24,6 @@ from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.run_directories import typed_errors, write_file
 from surecall.eval.storage.store import Invocation, Meta, Store, StoreError, open_for_reading
 from surecall.eval.storage.trial import Cell
-from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
 from surecall.values.version import __version__
@@ -99,11 +98,7 @@ def _context(name: str, meta: Meta | None) -> Context:
         sheet=sheet,
         origin=_origin(name, meta, sheet),
         provider=_provider(sheet),
-        known_as={
-            column.cell.model: PERSONAS[column.cell.model].imitates or column.cell.model
-            for column in sheet.columns
-            if column.simulated and column.cell.model in PERSONAS
-        },
+        known_as=sheet.known_as,
         notices=(problem,) if problem else (),
     )
 

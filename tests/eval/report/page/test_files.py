@@ -20,10 +20,14 @@ from tests.support.eval_results import EVENTS, SAME, TRACE, lines
 from tests.support.trials import CELL, series, trial
 
 SIMULATED = Cell("sim/like-qwen-large")
+IMITATED = "qwen/qwen3-235b-a22b-2507:nitro"
 
 
 def invocation(*cells: Cell, trials: object = 3, **settings: object) -> Invocation:
-    columns = tuple(Column(cell, simulated=cell == SIMULATED) for cell in cells)
+    columns = tuple(
+        Column(cell, simulated=True, imitates=IMITATED) if cell == SIMULATED else Column(cell)
+        for cell in cells
+    )
     sheet = Sheet(columns, ("happy_path",), {"trials": trials, "seed": 7} | settings)
     return Invocation(
         command=("surecall", "eval"), code="1+abc", config={"sheet": msgspec.to_builtins(sheet)}
@@ -138,12 +142,24 @@ def test_a_run_that_has_just_begun_gives_a_page(run: Store, tmp_path: Path) -> N
     assert data(page)["traces"]["kind"] == "none"
 
 
-def test_a_stand_in_is_named_by_what_it_stands_for(tmp_path: Path) -> None:
+def test_a_simulated_model_is_named_by_the_model_it_imitates(tmp_path: Path) -> None:
     with open_or_resume(tmp_path, SAME, invocation(SIMULATED)) as store:
         report = report_in(filled(store, series("...", cell=SIMULATED)))
 
     assert report.simulated
     assert 'model="qwen/qwen3-235b' in report.advice[0].snippet
+
+
+def test_an_older_store_that_does_not_say_what_is_imitated_still_opens(tmp_path: Path) -> None:
+    made = invocation(SIMULATED)
+    for column in made.config["sheet"]["columns"]:
+        del column["imitates"]
+    with open_or_resume(tmp_path, SAME, made) as store:
+        report = report_in(filled(store, series("...", cell=SIMULATED)))
+
+    assert report.simulated
+    assert report.notices == ()
+    assert f'model="{SIMULATED.model}"' in report.advice[0].snippet
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""What the drift tests share: tools, clean replies, and a reader of replies."""
+"""What the fault tests share: tools, clean replies, and a reader of replies."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, ToolRegistry, presets, tool
 from surecall.core.inbound import inbound
-from surecall.simulator.faults import bend
+from surecall.simulator.faults import apply_fault
 from surecall.testing import calls, calls_many, says
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Plan, Reply, ToolCall, User
@@ -113,7 +113,7 @@ CALLING = st.builds(
 REPLIES = CALLING | ANSWERS
 
 _AWKWARD = "make \\\n all,\nit's \ufffd \U0001f378"
-# One reply for each thing that some drift needs; every curable drift applies to one of them.
+# One reply for each thing that some fault needs; every curable fault applies to one of them.
 SAMPLES: tuple[JSON, ...] = (
     says("The sum is 3."),
     calls("ping"),
@@ -157,6 +157,6 @@ def meaning(reply: Reply | Fault) -> Any:
     ]
 
 
-def bent(drift_id: str, body: JSON, seed: int = 0) -> JSON:
-    """Bend a reply with the tools of these tests."""
-    return bend(drift_id, body, seed, TOOLS)
+def with_fault(fault_id: str, body: JSON, seed: int = 0) -> JSON:
+    """Apply a fault to a reply, with the tools of these tests."""
+    return apply_fault(fault_id, body, seed, TOOLS)

@@ -1,10 +1,10 @@
-"""What a drift is, and how one is written: a small function that bends a clean reply.
+"""What a fault of shape is, and how one is written: a small function that spoils a clean reply.
 
-    @drift("arguments", "D23", cures=("code_fence",))     family, sources, what must fire
-    @on_text                                              which part of the reply it bends
-    def arguments_fenced(text, scene): ...                its name is the id, its docstring the help
+    @shape_fault("arguments", "D23", cures=("code_fence",))    family, sources, what must fire
+    @on_text                                                   which part of the reply it changes
+    def arguments_fenced(text, sample): ...                    name: the id; docstring: the help
 
-A drift that does not apply to a reply returns it as it came. Nothing is ever mutated.
+A fault that does not apply to a reply returns the same object. Nothing is ever mutated.
 """
 
 import functools
@@ -20,12 +20,12 @@ Options: TypeAlias = Sequence[Any]
 
 # From the outside of a reply to its inside, and then to the run as a whole.
 FAMILIES = ("envelope", "message", "ids", "names", "arguments", "loop")
-# The name of a tool that nobody offered; models that know it put several calls into one of it.
+# A tool that was never offered; models that know the name put several calls into one of it.
 PARALLEL = "multi_tool_use.parallel"
 
 
-class Drift(msgspec.Struct, frozen=True):
-    """One way in which replies are bent, and what must become of it.
+class ShapeFault(msgspec.Struct, frozen=True):
+    """One way in which the shape of a reply can be wrong, and what must happen then.
 
     `outcome` is `cured` (the reply reads as the clean one), `retried` (asked again), a code (the
     model is told, or the request fails), or `opt_in:<preset>` (cured by that preset alone).
@@ -40,8 +40,8 @@ class Drift(msgspec.Struct, frozen=True):
     cures: tuple[str, ...] = ()
 
 
-class Scene(msgspec.Struct, frozen=True):
-    """What else a drift may look at: a number to vary by, and the tools of the request."""
+class Sample(msgspec.Struct, frozen=True):
+    """What else a fault may look at: a number to vary by, and the tools of the request."""
 
     seed: int = 0
     tools: tuple[JSON, ...] = ()
@@ -51,8 +51,8 @@ class Scene(msgspec.Struct, frozen=True):
         """Choose one of several spellings, by the seed."""
         return options[self.seed % len(options)]
 
-    def about(self, name: object) -> "Scene":
-        """Return the scene with the schema of one tool, empty when it is not known."""
+    def about(self, name: object) -> "Sample":
+        """Return the sample with the schema of one tool; the same sample if the tool is unknown."""
         for tool in self.tools:
             match tool:
                 case {"function": {"name": known, "parameters": dict(schema)}} if known == name:
@@ -60,145 +60,145 @@ class Scene(msgspec.Struct, frozen=True):
         return self
 
 
-Bend: TypeAlias = Callable[[Any, Scene], Any]
+Change: TypeAlias = Callable[[Any, Sample], Any]
 
-DRIFTS: dict[str, Drift] = {}
-_BENDS: dict[str, Bend] = {}
+SHAPE_FAULTS: dict[str, ShapeFault] = {}
+_CHANGES: dict[str, Change] = {}
 
 
-def bend(drift_id: str, body: JSON, seed: int = 0, tools: Sequence[JSON] = ()) -> JSON:
-    """Bend a clean chat completion; the very same object when the drift does not apply to it.
+def apply_fault(fault_id: str, body: JSON, seed: int = 0, tools: Sequence[JSON] = ()) -> JSON:
+    """Apply a fault to a clean chat completion; the same object (`is`) if it does not apply.
 
-    `tools` are the definitions of the request, for the few drifts that depend on a schema.
+    `tools` are the definitions of the request, for the few faults that depend on a schema.
     """
-    bent: JSON = _BENDS[drift_id](body, Scene(seed, tuple(tools)))
-    return bent
+    faulty: JSON = _CHANGES[fault_id](body, Sample(seed, tuple(tools)))
+    return faulty
 
 
-def drift(
+def shape_fault(
     family: str, *sources: str, outcome: str = "cured", cures: tuple[str, ...] = ()
-) -> Callable[[Bend], Bend]:
+) -> Callable[[Change], Change]:
     """Register a function from body to body under its own name."""
 
-    def register(function: Bend) -> Bend:
+    def register(function: Change) -> Change:
         name = function.__name__
         summary = (function.__doc__ or "").strip()
-        DRIFTS[name] = Drift(name, sources, family, summary, outcome, cures)
-        _BENDS[name] = function
+        SHAPE_FAULTS[name] = ShapeFault(name, sources, family, summary, outcome, cures)
+        _CHANGES[name] = function
         return function
 
     return register
 
 
-# Which part of a reply is bent. Each returns a function from body to body.
+# Which part of a reply is changed. Each returns a function from body to body.
 
 
-def on_choice(function: Bend) -> Bend:
-    """Bend the one choice."""
+def on_choice(function: Change) -> Change:
+    """Change the one choice."""
 
     @functools.wraps(function)
-    def bent(body: JSON, scene: Scene) -> JSON:
+    def wrapped(body: JSON, sample: Sample) -> JSON:
         match body:
             case {"choices": [dict(choice), *_]}:
-                changed = function(choice, scene)
+                changed = function(choice, sample)
                 return body if changed is choice else body | {"choices": [changed]}
             case _:
                 return body
 
-    return bent
+    return wrapped
 
 
-def on_message(function: Bend) -> Bend:
-    """Bend the message in the choice."""
+def on_message(function: Change) -> Change:
+    """Change the message in the choice."""
 
     @on_choice
     @functools.wraps(function)
-    def bent(choice: JSON, scene: Scene) -> JSON:
+    def wrapped(choice: JSON, sample: Sample) -> JSON:
         message = choice.get("message")
         if not isinstance(message, dict):
             return choice
-        changed = function(message, scene)
+        changed = function(message, sample)
         return choice if changed is message else choice | {"message": changed}
 
-    return bent
+    return wrapped
 
 
-def on_calls(function: Bend) -> Bend:
-    """Bend the list of calls, where there is one that is not empty."""
+def on_calls(function: Change) -> Change:
+    """Change the list of calls, if there is one and it is not empty."""
 
     @on_message
     @functools.wraps(function)
-    def bent(message: JSON, scene: Scene) -> JSON:
+    def wrapped(message: JSON, sample: Sample) -> JSON:
         calls = message.get("tool_calls")
         if not isinstance(calls, list) or not calls:
             return message
-        changed = function(calls, scene)
+        changed = function(calls, sample)
         return message if changed is calls else message | {"tool_calls": changed}
 
-    return bent
+    return wrapped
 
 
-def on_call(function: Bend) -> Bend:
-    """Bend each call that a model meant; what another drift put between them stays."""
+def on_call(function: Change) -> Change:
+    """Change each call that the model meant; what another fault put between them stays."""
 
     @on_calls
     @functools.wraps(function)
-    def bent(calls: list[Any], scene: Scene) -> list[Any]:
-        changed = [function(call, scene) if _is_meant(call) else call for call in calls]
+    def wrapped(calls: list[Any], sample: Sample) -> list[Any]:
+        changed = [function(call, sample) if _is_meant(call) else call for call in calls]
         pairs = zip(changed, calls, strict=True)
         return calls if all(after is before for after, before in pairs) else changed
 
-    return bent
+    return wrapped
 
 
-def on_function(function: Bend) -> Bend:
-    """Bend the name and arguments of each call, as one object."""
+def on_function(function: Change) -> Change:
+    """Change the name and arguments of each call, as one object."""
 
     @on_call
     @functools.wraps(function)
-    def bent(call: JSON, scene: Scene) -> JSON:
+    def wrapped(call: JSON, sample: Sample) -> JSON:
         inner = call.get("function")
-        changed = function(inner, scene) if isinstance(inner, dict) else inner
+        changed = function(inner, sample) if isinstance(inner, dict) else inner
         return call if changed is inner else call | {"function": changed}
 
-    return bent
+    return wrapped
 
 
-def on_text(function: Bend) -> Bend:
-    """Bend the arguments of each call as text."""
+def on_text(function: Change) -> Change:
+    """Change the arguments of each call as text."""
 
     @on_function
     @functools.wraps(function)
-    def bent(inner: JSON, scene: Scene) -> JSON:
+    def wrapped(inner: JSON, sample: Sample) -> JSON:
         text = inner.get("arguments")
         if not isinstance(text, str):
             return inner
-        changed = function(text, scene)
+        changed = function(text, sample)
         return inner if changed is text or changed == text else inner | {"arguments": changed}
 
-    return bent
+    return wrapped
 
 
-def on_values(function: Bend) -> Bend:
-    """Bend the arguments of each call as an object; text stays text."""
+def on_values(function: Change) -> Change:
+    """Change the arguments of each call as an object; text stays text."""
 
     @on_function
     @functools.wraps(function)
-    def bent(inner: JSON, scene: Scene) -> JSON:
+    def wrapped(inner: JSON, sample: Sample) -> JSON:
         values = decoded(inner.get("arguments"))
         if values is None:
             return inner
-        changed = function(values, scene.about(inner.get("name")))
+        changed = function(values, sample.about(inner.get("name")))
         if changed is values:
             return inner
         as_text = isinstance(inner["arguments"], str)
         return inner | {"arguments": written(changed) if as_text else changed}
 
-    return bent
+    return wrapped
 
 
 def decoded(arguments: object) -> JSON | None:
-    """Read arguments that are clean so far; None for what another drift has bent already."""
+    """Read arguments that are still clean; None if another fault has spoilt them already."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
