@@ -25,13 +25,16 @@ PROVIDERS: Final = (
     "ollama",
     "lm_studio",
     "volcengine",
+    "bedrock",
 )
 
 _BYTES_PER_TOKEN = 4
 
 # Keys are folded and without underscores, so one row covers every way to join the words.
 _ALIASES: Final = {name.replace("_", ""): name for name in PROVIDERS} | {
+    "amazonbedrock": "bedrock",
     "ark": "volcengine",
+    "awsbedrock": "bedrock",
     "fireworksai": "fireworks",
     "google": "gemini",
     "googleaistudio": "gemini",

@@ -71,6 +71,9 @@ PROVIDER_CHANGES: dict[str, JSON] = {
     "lm_studio": {"demand_by_name": False},
 }
 PROVIDER_WORKAROUNDS = {
+    # Some hosts behind the router are Bedrock.
+    "openrouter": "bedrock_compat",
+    "bedrock": "bedrock_compat",
     "mistral": "mistral_compat",
     "deepseek": "deepseek_openrouter_compat",
     "gemini": "gemini_openrouter_compat",
@@ -96,6 +99,12 @@ def gemini_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConf
     """Mark calls without a thought signature, so that Gemini does not refuse the history."""
     name = "assistant_tool_calls_signature_skip_validator_if_missing"
     return config.but(message_transforms=union(config.message_transforms, (name,)))
+
+
+@PRESET.register
+def bedrock_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send `null` for a blank text beside calls, which Bedrock refuses; others accept `null`."""
+    return config.but(message_transforms=union(config.message_transforms, (CONTENT_NULL,)))
 
 
 @PRESET.register
@@ -187,10 +196,6 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
     """Adapt to a provider, by any common spelling; an unknown one gets the safe defaults."""
     name = _known_or_new(canonical_provider(provider))
     config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
-    if name == "openrouter":
-        # Some hosts behind it refuse a blank text beside calls; null is understood by all.
-        transforms = union(config.message_transforms, (CONTENT_NULL,))
-        config = config.but(message_transforms=transforms)
     if name in PROVIDER_WORKAROUNDS:
         config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
     if not capabilities_for(name).parallel_tool_calls:

@@ -1,120 +1,179 @@
 """The corpus: bent replies as they came from the wild, one file each, with what they must become.
 
-A case has an `id`, its `source`, the `provenance` in words, the `tools` on offer, the `body` as
-it came, and the `expected` text, calls or code. It may name `presets` and `config`, the ids taken
-`earlier`, and what else to look at: `ids`, words that the model is `told`, `history_names`.
+`tests/support/corpus.py` says what a case is made of, and checks one. Everything here is derived
+from the files: a new case needs no entry in any list. `known_sources.json` lists the sources that
+were collected before, so that none of them gets lost; it does not limit what may be added.
 """
 
 import json
+from pathlib import Path
 
 import pytest
 
-from surecall import ToolCallingConfig, ToolRegistry, presets
-from surecall.core.inbound import inbound
 from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.values.errors import Fault
-from surecall.values.types import JSON, Assistant, Reply
-from surecall.wire.messages import WireStyle, render_message
-from tests.support.fault_samples import plan
-from tests.support.paths import CORPUS
+from surecall.testing import calls, says
+from surecall.values.types import JSON
+from tests.support import corpus
+from tests.support.paths import CORPUS, TESTS
 
-FOLDER = CORPUS / "replies"
-CASES: list[JSON] = [json.loads(path.read_text("utf-8")) for path in sorted(FOLDER.glob("*.json"))]
-# What is no shape of a plain reply.
-ELSEWHERE = {
-    "D09": "a line of a stream",
-    "D10": "a chunk of a stream",
-    "D11": "a chunk of a stream",
-    "D13": "the end of a stream",
-    "D14": "the end of a stream",
-    "D55": "a tool's declared name: illegal ones are refused at registration",
-}
-IN_SCOPE = {f"D{number:02}" for number in (*range(1, 63), 64, 101, 102, 103, 104, 110)}
+CASES = corpus.load()
+CONVERSATIONS: list[JSON] = json.loads((CORPUS / "conversations.json").read_text("utf-8"))
+KNOWN: JSON = json.loads((CORPUS / "known_sources.json").read_text("utf-8"))
+WEATHER: JSON = {"name": "get_weather", "description": "", "parameters": {"type": "object"}}
 
 
-def read(case: JSON) -> Reply | Fault:
-    config = ToolCallingConfig.from_mapping(case.get("config", {}))
-    for name in case.get("presets", ["default_tool_calling"]):
-        config = presets.PRESET[name](config)
-    return inbound(
-        case["body"], plan(*case.get("earlier", ())), config, ToolRegistry(case["tools"])
-    )
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_says_what_it_is_and_where_it_is_from(name: str) -> None:
+    corpus.check_form(CASES[name], name)
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: str(case["id"]))
-def test_a_reply_from_the_wild_is_read_as_it_should_be(case: JSON) -> None:
-    reply, expected = read(case), case["expected"]
-
-    if isinstance(reply, Fault):
-        assert reply.code == expected.get("code")
-        return
-    assert reply.text == expected["text"]
-    if "code" in expected:
-        assert {call.problem and call.problem.code for call in reply.calls} == {expected["code"]}
-        return
-    assert [call.problem for call in reply.calls] == [None] * len(reply.calls)
-    found = [{"name": call.name, "arguments": call.arguments} for call in reply.calls]
-    # As text, because 1, 1.0 and true are equal in Python.
-    assert json.dumps(found) == json.dumps(expected["calls"])
+@pytest.mark.parametrize("name", CASES)
+def test_a_case_has_a_fault_or_says_why_not(name: str) -> None:
+    corpus.check_fault(CASES[name])
 
 
-@pytest.mark.parametrize("case", [c for c in CASES if "ids" in c], ids=lambda case: str(case["id"]))
-def test_a_reply_from_the_wild_gets_ids_that_are_its_own(case: JSON) -> None:
-    reply = read(case)
-
-    assert isinstance(reply, Reply)
-    assert [call.id for call in reply.calls] == case["ids"]
+@pytest.mark.parametrize("name", CASES)
+def test_a_reply_from_the_wild_is_read_as_it_should_be(name: str) -> None:
+    corpus.check_reading(CASES[name])
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if "told" in c], ids=lambda case: str(case["id"])
-)
-def test_the_model_is_told_enough_to_do_better(case: JSON) -> None:
-    reply = read(case)
-
-    assert isinstance(reply, Reply)
-    assert reply.calls[0].problem is not None
-    assert all(words in reply.calls[0].problem.message for words in case["told"])
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "ids" in case])
+def test_a_reply_from_the_wild_gets_ids_that_are_its_own(name: str) -> None:
+    corpus.check_ids(CASES[name])
 
 
-@pytest.mark.parametrize(
-    "case", [c for c in CASES if "history_names" in c], ids=lambda case: str(case["id"])
-)
-def test_the_history_holds_legal_names_only(case: JSON) -> None:
-    reply = read(case)
-
-    assert isinstance(reply, Reply)
-    sent = render_message(Assistant(reply.text, reply.calls), WireStyle())
-    assert sent is not None
-    assert [call["function"]["name"] for call in sent["tool_calls"]] == case["history_names"]
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "told" in case])
+def test_the_model_is_told_enough_to_do_better(name: str) -> None:
+    corpus.check_told(CASES[name])
 
 
-def test_every_source_in_scope_has_a_case_and_no_case_has_another_name() -> None:
-    sources = {case["source"] for case in CASES}
-
-    assert sources == IN_SCOPE - ELSEWHERE.keys()
-    assert [case["id"] for case in CASES] == [path.stem for path in sorted(FOLDER.glob("*.json"))]
-    assert all(
-        case["provenance"] and case["id"].startswith(case["source"].lower()) for case in CASES
-    )
+@pytest.mark.parametrize("name", [name for name, case in CASES.items() if "history_names" in case])
+def test_the_history_holds_legal_names_only(name: str) -> None:
+    corpus.check_history(CASES[name])
 
 
-def test_every_source_in_scope_has_a_fault() -> None:
-    assert {source for drift in SHAPE_FAULTS.values() for source in drift.sources} == (
-        IN_SCOPE - ELSEWHERE.keys()
-    )
+def test_every_fault_of_the_catalogue_has_a_case() -> None:
+    assert corpus.uncovered(CASES.values()) == []
+    sources = {case["source"] for case in CASES.values()}
+    assert {source for drift in SHAPE_FAULTS.values() for source in drift.sources} <= sources
 
 
-CONVERSATIONS: list[JSON] = json.loads((FOLDER.parent / "conversations.json").read_text("utf-8"))
-# What is no shape of one reply, but of a history, an endpoint or a whole run.
-BEYOND_ONE_REPLY = {
-    f"D{number}" for number in (63, *range(65, 68), *range(92, 101), *range(105, 110))
-}
+def test_no_source_that_was_collected_before_gets_lost() -> None:
+    sources = {case["source"] for case in CASES.values()}
+    bent = {source for drift in SHAPE_FAULTS.values() for source in drift.sources}
+
+    assert sorted({*KNOWN["replies"]} - sources) == []
+    assert sorted({*KNOWN["replies"]} - bent) == []
+    assert sorted({*KNOWN["elsewhere"]} & (sources | bent)) == []
+    assert all(KNOWN["elsewhere"].values())
 
 
 def test_every_drift_beyond_a_single_reply_names_the_tests_that_prove_it() -> None:
-    assert {row["source"] for row in CONVERSATIONS} == BEYOND_ONE_REPLY
+    assert sorted({*KNOWN["conversations"]} - {row["source"] for row in CONVERSATIONS}) == []
     for row in CONVERSATIONS:
+        assert row["tests"], row["source"]
         for name in row["tests"]:
             file, _, function = name.partition("::")
-            assert f"def {function}(" in (FOLDER.parents[1] / file).read_text("utf-8"), name
+            assert f"def {function}(" in (TESTS / file).read_text("utf-8"), name
+
+
+# What a contributor may write, and what is refused with which words
+
+
+def case_of(**changes: object) -> JSON:
+    """Describe a plain call that somebody saw, with changes."""
+    return {
+        "id": "wild-2026-11-acme",
+        "source": "wild-2026-11-acme",
+        "provenance": "seen at Acme",
+        "no_fault": "nothing is bent",
+        "tools": [WEATHER],
+        "body": calls("get_weather", city="Paris"),
+        "expected": {
+            "text": "",
+            "calls": [{"name": "get_weather", "arguments": {"city": "Paris"}}],
+        },
+    } | changes
+
+
+def test_a_new_case_needs_no_number(tmp_path: Path) -> None:
+    for case in (
+        case_of(),
+        case_of(id="wild-2026-11-acme-again"),
+        case_of(id="d23-again", source="D23") | {"no_fault": ""},
+        case_of(id="d23-again", source="D23", fault="arguments_fenced") | {"no_fault": ""},
+        case_of(expected={"text": "", "code": "TOOL_NOT_ALLOWED"}, tools=[]),
+        case_of(body=says("Hi."), expected={"text": "Hi.", "calls": []}, to_check="everything"),
+    ):
+        (tmp_path / f"{case['id']}.json").write_text(json.dumps(case), "utf-8")
+        for name, found in corpus.load(tmp_path).items():
+            corpus.check_case(found, name)
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"id": "another"}, "has the id 'another'"),
+        ({"source": "a b"}, "a source has letters"),
+        ({"source": ""}, "a source has letters"),
+        ({"source": "wild-2025"}, "should begin with its source"),
+        ({"provenance": " "}, "where it was seen"),
+        ({"expectd": {}}, r"no test looks at: \['expectd'\]"),
+        ({"no_fault": ""}, "say in `no_fault` why there is none"),
+        ({"fault": "arguments_fenced"}, "arguments_fenced is none of"),
+        (
+            {"expected": {"text": "", "calls": []}},
+            r"calls should be \[\], but .*get_weather",
+        ),
+        ({"expected": {"text": "?", "calls": []}}, r'text should be "\?", but read ""'),
+        ({"expected": {"text": "", "code": "TOOL_NOT_ALLOWED"}}, "TOOL_NOT_ALLOWED"),
+        ({"expected": {"text": "", "code": "NO_SUCH"}}, "there is no code 'NO_SUCH'"),
+        ({"ids": ["x"]}, r'ids should be \["x"\]'),
+        ({"told": ["x"]}, "no problem to tell"),
+        ({"history_names": ["x"]}, r'history should be \["x"\]'),
+        ({"body": {}}, 'the fault should be null, but read "EMPTY_RESPONSE"'),
+    ],
+)
+def test_a_case_that_does_not_hold_is_refused_with_the_reason(changes: JSON, words: str) -> None:
+    with pytest.raises(AssertionError, match=words):
+        corpus.check_case(case_of(**changes), "wild-2026-11-acme")
+
+
+def test_a_note_that_there_is_no_fault_must_go_when_there_is_one() -> None:
+    with pytest.raises(AssertionError, match="delete `no_fault`, there is arguments_fenced"):
+        corpus.check_fault(case_of(source="D23"))
+
+
+def test_a_case_may_lack_nothing() -> None:
+    with pytest.raises(AssertionError, match=r"lacks \['body'\]"):
+        corpus.check_form({key: case_of()[key] for key in case_of() if key != "body"}, "wild")
+
+
+def test_of_several_calls_each_may_have_its_own_end() -> None:
+    body = {"choices": [{"message": {"tool_calls": [_call("get_weather"), _call("nothing")]}}]}
+    expected = [
+        {"name": "get_weather", "arguments": {}},
+        {"name": "nothing", "code": "TOOL_NOT_ALLOWED"},
+    ]
+
+    corpus.check_reading(case_of(body=body, expected={"text": "", "calls": expected}))
+
+
+def _call(name: str) -> JSON:
+    return {"id": name, "type": "function", "function": {"name": name, "arguments": "{}"}}
+
+
+def test_words_that_the_model_is_not_told_are_named() -> None:
+    unknown = case_of(tools=[], expected={"text": "", "code": "TOOL_NOT_ALLOWED"})
+
+    corpus.check_told(unknown | {"told": ["no tool 'get_weather'"]})
+    with pytest.raises(AssertionError, match=r"is not told \['nothing'\]: There is no tool"):
+        corpus.check_told(unknown | {"told": ["nothing"]})
+    with pytest.raises(AssertionError, match="is read as EMPTY_RESPONSE"):
+        corpus.check_told(unknown | {"body": {}, "told": ["nothing"]})
+
+
+def test_a_fault_without_a_case_is_named() -> None:
+    without = [case for case in CASES.values() if case["source"] != "D51"]
+
+    assert corpus.uncovered(without) == ["parallel_wrapper"]

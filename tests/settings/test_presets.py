@@ -43,6 +43,7 @@ ABOUT = {
     "default_tool_calling": READING | {"request_overrides", "final_ladder"},
     "deepseek_openrouter_compat": {"message_transforms"},
     "gemini_openrouter_compat": {"message_transforms"},
+    "bedrock_compat": {"message_transforms"},
     "mistral_compat": {"short_call_ids", "name_tool_messages", "bridge_user_after_tool"},
     "llama_cpp_compat": {"tool_transforms", "demand_by_name"},
     "content_tag_tool_call_fallback": {"response_transforms", "text_calls"},
@@ -273,6 +274,8 @@ def test_an_unknown_provider_gets_the_default_without_the_flag_it_may_not_take()
         ("deepseek", RAW.echo_fields, True, (REASONING,)),
         ("gemini", RAW.echo_fields, True, (SIGNATURE,)),
         ("openrouter", RAW.echo_fields, True, (NULL,)),
+        ("bedrock", RAW.echo_fields, True, (NULL,)),
+        ("AWS Bedrock", RAW.echo_fields, True, (NULL,)),
     ],
 )
 def test_a_provider_sees_of_earlier_turns_what_it_accepts(

@@ -30,11 +30,8 @@ from surecall.values.types import JSON
 
 ASKED: JSON = {"role": "user", "content": "Hello!"}
 BOUND_S = 30.0
-# What a client must know about an endpoint that no provider name tells.
-SETTINGS: dict[str, JSON] = {
-    "sim/strict-bedrock": {"message_transforms": ["assistant_tool_calls_content_null_if_blank"]},
-    "sim/strict-no-required": {"tool_choice": "required"},
-}
+# What a run must ask for before there is anything to refuse; presets alone must do the rest.
+PROVOKED: dict[str, JSON] = {"sim/strict-no-required": {"tool_choice": "required"}}
 # Faults of empty arguments, which the state tools never have; they have a test of their own.
 BLANK = {"sim/arguments_blank", "sim/arguments_null"}
 # These runs ask for no form of replies either.
@@ -147,12 +144,10 @@ def test_it_listens_on_ipv6_and_says_so_when_a_port_is_taken() -> None:
 
 
 async def held(simulator: Simulator, persona: Persona, **limits: float) -> Any:
-    config = config_for(persona)
-    given = dict(SETTINGS.get(persona.id, {}))
-    given["message_transforms"] = (*config.message_transforms, *given.get("message_transforms", ()))
+    config = config_for(persona).but(**PROVOKED.get(persona.id, {}))
     client = OpenAICompatible(simulator.url, limits=Limits(idle_s=limits.get("idle_s", BOUND_S)))
     async with client:
-        return await trial(client, persona, f"ws_{persona.id}", config.but(**given))
+        return await trial(client, persona, f"ws_{persona.id}", config)
 
 
 def alone() -> list[Persona]:

@@ -29,7 +29,7 @@ from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
-from tests.simulator.test_server import IDLE, SETTINGS, TEACHERS
+from tests.simulator.test_server import IDLE, PROVOKED, TEACHERS
 from tests.support.streams import assembled, events_of
 
 BOUND_S = 30.0
@@ -161,14 +161,11 @@ async def held(
 
         return ToolDefinition(name, "Read or change.", parameters=parameters, handler=handler)
 
-    given = dict(SETTINGS.get(persona.id, {}))
-    config = config_for(persona)
-    given["message_transforms"] = (*config.message_transforms, *given.get("message_transforms", ()))
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url, limits=limits),
         model=persona.id,
         registry=ToolRegistry([tool("state_get", GET), tool("state_patch", PATCH)]),
-        config=config.but(**given),
+        config=config_for(persona).but(**PROVOKED.get(persona.id, {})),
         retry=QUICK,
     )
     stream = runner.stream(ASKED.format(name))

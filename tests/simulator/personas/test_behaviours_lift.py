@@ -38,8 +38,6 @@ from tests.eval.running.test_trial_run import (
 PROTOCOLS = ("native", "guided", "prompted")
 HAPPY, TYPE_ERROR = BY_ID["happy_path"], BY_ID["type_error_recovery"]
 CLEAN = [persona for persona in PERSONAS.values() if persona.kind in {"clean", "strict"}]
-# No provider's name tells what this endpoint wants.
-BLANK_REFUSED = {"message_transforms": ["assistant_tool_calls_content_null_if_blank"]}
 # What an endpoint refuses once, and is not asked for again.
 TAUGHT = {
     ("sim/strict-deepseek", "native"): ["choice_refused"],
@@ -73,7 +71,6 @@ def play(
         retry=QUICK,
         simulated=True,
         contracted=strategy in CONTRACTED,
-        overrides=BLANK_REFUSED if persona.id == "sim/strict-bedrock" else {},
     )
     setup = msgspec.structs.replace(setup, config=setup.config.but(**changes))
     key = Key(Cell(persona.id, strategy=strategy), scenario.id, 1)

@@ -7,9 +7,13 @@ from typing import Any
 
 import pytest
 
+from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.page.files import write_report_at
+from surecall.eval.storage.store import open_for_reading
 from surecall.settings.config import ToolCallingConfig
+from tests.support import corpus
 from tests.support.browser import Browser
-from tests.support.viewed import Made, address_of, show
+from tests.support.viewed import Made, address_of, evaluated, show
 
 # Each run is opened and copied in one form; without a clipboard the page shows the text.
 COPIED = """
@@ -100,17 +104,63 @@ def test_such_a_test_fails_when_the_replies_are_read_otherwise(
         names["test_the_recorded_replies_are_read_as_they_were"]()
 
 
-def test_a_reply_becomes_a_file_of_the_corpus(browser: Browser, made: Made) -> None:
-    trial = made.failed()[0]
-    end = made.events(trial, "llm_request_end")[0]
-    (text,) = copied(browser, [address_of(trial)], "corpus")
-    found = json.loads(text)
+# Clean and bent replies, calls in text, calls that must not run, a reply after a wait of a
+# second, and one model that never answers.
+BENT = (
+    *("sim/clean", "sim/http-429", "sim/tags", "sim/numbers_as_text", "sim/name_embellished"),
+    *("sim/tool_calls_prose", "sim/arguments_cut_off", "sim/call_blank_beside", "sim/http-401"),
+)
 
-    assert found["body"] == end["body"]
-    assert found["expected"]["text"] == end["reply"].get("text", "")
-    assert found.keys() == {
-        *("id", "source", "provenance", "tools", "presets", "config", "body", "expected")
+
+@pytest.fixture(name="bent", scope="module")
+def bent_fixture(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    directory = evaluated(
+        tmp_path_factory.mktemp("bent"),
+        *("-m", ",".join(BENT), "-n", "1", "-s", "happy_path,long_arguments_guard"),
+        *("--strategy", "raw,production,guided"),
+    )
+    with open_for_reading(directory) as store:
+        trials = list(store.trials())
+    return Made(directory, write_report_at(directory), trials, summarise(trials))
+
+
+def test_every_reply_becomes_a_file_that_passes_the_corpus_tests_as_pasted(
+    blank: Browser, bent: Made, tmp_path: Path
+) -> None:
+    heard = [
+        (address_of(trial, event["turn"]), event)
+        for trial in bent.trials
+        for event in bent.events(trial, "llm_request_end")
+    ]
+    blank.open(bent.page)
+    texts = copied(blank, [address for address, _ in heard], "corpus")
+    for text in texts:
+        (tmp_path / f"{json.loads(text)['id']}.json").write_text(text, "utf-8")
+
+    cases = corpus.load(tmp_path)
+    assert len(cases) == len(texts)
+    for name, case in cases.items():
+        corpus.check_case(case, name)
+    assert [json.loads(text)["body"] for text in texts] == [event["body"] for _, event in heard]
+    expected = [case["expected"] for case in cases.values()]
+    assert any(one.get("calls") for one in expected)
+    assert {one.get("code") for one in expected} >= {
+        None,
+        "TOOL_NOT_ALLOWED",
+        "ARGUMENTS_JSON_PARSE_ERROR",
     }
+
+
+def test_a_turn_without_a_reply_has_no_file_for_the_corpus(blank: Browser, bent: Made) -> None:
+    blank.open(bent.page)
+    refused = next(trial for trial in bent.trials if trial.key.cell.model == "sim/http-401")
+    show(blank, address_of(refused))
+
+    disabled = [
+        blank.run(f"return document.querySelector('[data-make={form}]').disabled")
+        for form in ("curl", "corpus")
+    ]
+    assert disabled == [False, True]
 
 
 def test_with_a_clipboard_the_text_goes_there(browser: Browser, made: Made) -> None:

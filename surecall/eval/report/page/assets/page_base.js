@@ -48,6 +48,9 @@ function parseExact(text) {
   });
 }
 
+// Such a number cannot be put into a sentence as it is.
+const asNumber = (value) => Number(JSON.stringify(value));
+
 const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
 // A long text is cut, with a button that shows the rest.

@@ -160,27 +160,44 @@ function asPytest(trace, run) {
   ].join("\n");
 }
 
-// The file of one reply, as `tests/corpus/replies` holds them; the expectation is what was read.
+// A name for a file: what it was, in small letters and digits.
+function slugOf(text) {
+  return text.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 100).replace(/^-|-$/g, "");
+}
+
+// What was read of a reply. Where all calls have one problem its code is enough.
+function readingOf(reply) {
+  const calls = reply.calls ?? [];
+  const codes = new Set(calls.map((call) => call.problem?.code ?? ""));
+  const text = reply.text ?? "";
+  if (codes.size === 1 && !codes.has("")) return { text, code: [...codes][0] };
+  return {
+    text,
+    calls: calls.map(({ name, problem, arguments: given }) =>
+      problem ? { name, code: problem.code } : { name, arguments: given ?? {} },
+    ),
+  };
+}
+
+// The file of one reply, to be saved as `tests/corpus/replies/<id>.json`, where it passes the tests
+// as it is: the expectation is what was read.
 function asCorpus(trace, turn, run) {
   const start = trace.events.find((event) => event.type === "run_start") ?? {};
+  const asked = trace.events.findLast((event) => event.type === "llm_request_start" && event.turn === turn);
   const heard = trace.events.find((event) => event.type === "llm_request_end" && event.turn === turn);
-  const reply = heard?.reply ?? {};
-  const problem = reply.calls?.find((call) => call.problem)?.problem;
-  const config = start.config ?? {};
+  const id = slugOf(`wild ${nameOf(keyOf(run))} turn ${turn + 1}`);
   const file = {
-    id: "d00-describe-the-shape",
-    source: "D00",
+    id,
+    source: id,
     provenance: oneLine(`${nameOf(keyOf(run))}, turn ${turn + 1}`),
+    no_fault: "no fault has been written for this reply yet",
+    to_check: "whether `expected` is what the model meant: it is what was read when the run was recorded",
     tools: (start.tools ?? []).map(({ name, description, parameters }) => ({ name, description, parameters })),
+    ...(asked?.tools_enabled ? {} : { offered: [] }),
     presets: [],
-    config,
-    body: heard?.body ?? null,
-    expected: problem
-      ? { text: reply.text ?? "", code: problem.code }
-      : {
-          text: reply.text ?? "",
-          calls: (reply.calls ?? []).map((call) => ({ name: call.name, arguments: call.arguments ?? {} })),
-        },
+    config: start.config ?? {},
+    body: heard.body,
+    expected: readingOf(heard.reply),
   };
   return `${safeCode(pretty(file))}\n`;
 }

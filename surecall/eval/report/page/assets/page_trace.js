@@ -50,7 +50,10 @@ function chooseTurn(turn) {
   byId("turns").replaceChildren(drawTurns());
   byId("talk").replaceChildren(...drawTalk(trace, turns, shownRun.turn, showTurn));
   redrawWire();
-  for (const make of document.querySelectorAll("[data-make]")) make.disabled = !turns.length;
+  const isAnswered = turns.some((each) => each.number === shownRun.turn && each.end);
+  for (const make of document.querySelectorAll("[data-make]")) {
+    make.disabled = make.dataset.make === "corpus" ? !isAnswered : !turns.length;
+  }
   byId(`turn-${shownRun.turn}`)?.scrollIntoView({ block: "nearest" });
   document.title = `${oneLine(nameOf(keyOf(run)))} · turn ${shownRun.turn + 1}`;
 }

@@ -29,7 +29,7 @@ function drawWire(turn, redraw) {
 function troubles(turn) {
   const told = turn.troubles.map((event) => {
     if (event.type === "llm_request_retry") {
-      const how = event.dropped ? `without ${event.dropped}` : `after ${event.wait_s} s`;
+      const how = event.dropped ? `without ${event.dropped}` : `after ${asNumber(event.wait_s)} s`;
       return el("li", {}, `↻ sent again ${oneLine(how)}`);
     }
     const fault = event.fault ?? {};
