@@ -219,12 +219,16 @@ class Toolbox(Protocol):
 
 
 class ToolRegistry:
-    """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded."""
+    """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded.
 
-    def __init__(self, tools: Iterable[Any] = ()) -> None:
+    Each is a function, a `ToolDefinition`, or a mapping that describes one. A single tool needs no
+    list around it.
+    """
+
+    def __init__(self, tools: Iterable[Any] | Handler = ()) -> None:
         self._by_name: dict[str, ToolDefinition] = {}
         self._by_fold: dict[str, ToolDefinition] = {}
-        for item in tools:
+        for item in _listed(tools):
             definition = definition_of(item)
             clash = self._by_fold.get(fold(definition.name))
             if clash is not None:
@@ -261,6 +265,22 @@ class ToolRegistry:
         """Find the one tool that a model means, if it may be called."""
         found = self.find(asked)
         return found if found is not None and found.exposed_to_model else None
+
+
+# A registry, a list of tools in any of their forms, or one tool.
+Tools: TypeAlias = ToolRegistry | Iterable[Any] | Handler
+
+
+def _listed(tools: Any) -> Iterable[Any]:
+    """Return the tools as a list; what is a tool by itself is a list of one."""
+    if callable(tools) or isinstance(tools, Mapping):
+        return (tools,)
+    if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
+        raise ConfigError(
+            "tools must be a list of functions or tool definitions, as in [get_weather], "
+            f"not {tools!r:.80}"
+        )
+    return tools
 
 
 class FilteredToolRegistry:
