@@ -56,10 +56,17 @@ class PolicyBroken(SurecallError):
     """A tool policy raised, and the config wants that to end the run."""
 
 
+OnPolicyError: TypeAlias = Callable[[Exception, ToolCall], None]
+
+
+def _unheard(_error: Exception, _call: ToolCall) -> None:
+    """Do nothing."""
+
+
 class ToolDispatcher:
     """Runs tools for one registry and one config."""
 
-    def __init__(  # collaborators, all but two by keyword
+    def __init__(  # noqa: PLR0913  # collaborators, all but two by keyword
         self,
         toolbox: Toolbox,
         config: ToolCallingConfig,
@@ -68,6 +75,7 @@ class ToolDispatcher:
         policy: ToolPolicy | None = None,
         context: Mapping[str, Any] | None = None,
         threads: Threads | None = None,
+        on_policy_error: OnPolicyError = _unheard,
     ) -> None:
         self._toolbox = toolbox
         self._config = config
@@ -76,7 +84,7 @@ class ToolDispatcher:
         self._policy = policy
         self._context = context or {}
         self._threads = threads or Threads()
-        self.on_policy_error: Callable[[Exception, ToolCall], None] = lambda _error, _call: None
+        self._on_policy_error = on_policy_error
 
     def is_serial(self, call: ToolCall) -> bool:
         """Whether a call must not run beside another one of its kind."""
@@ -159,7 +167,7 @@ class ToolDispatcher:
         )
 
     def _policy_broke(self, error: Exception, call: ToolCall) -> Problem | None:
-        self.on_policy_error(error, call)
+        self._on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
                 return None

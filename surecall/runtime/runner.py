@@ -8,6 +8,7 @@ which is kept, so that connections are reused from one run to the next. They als
 running event loop or a notebook.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
@@ -34,7 +35,7 @@ from surecall.runtime.runner_checks import (
     checked_tools,
     checked_words,
 )
-from surecall.runtime.session import AcceptFinal, Session
+from surecall.runtime.session import AcceptFinal, Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Observer, Recorder, allowed_context
 from surecall.runtime.transport import Client
@@ -266,12 +267,11 @@ class ToolLoopRunner:
             policy=self._tool_policy,
             context=context,
             threads=self._threads,
+            on_policy_error=functools.partial(record_policy_error, recorder),
         )
         conversation = self._prompt.conversation(run.config, toolbox, recorder.emit)
         conversation.show = watch
-        session = Session(run, conversation, dispatcher, recorder, policy_error)
-        session.accept_final = self._accept_final
-        return session
+        return Session(run, conversation, dispatcher, recorder, policy_error, self._accept_final)
 
     def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:
         """Let the mode, and the application's policy, hide tools from this run."""
