@@ -20,7 +20,9 @@ from surecall.core.pipeline import judge_call
 from surecall.core.tool_results import failed, refusal, seal, success
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
+from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition, is_async_callable
+from surecall.tools.signatures import context_parameter
 from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
 from surecall.wire.messages import scrub
@@ -81,8 +83,9 @@ class ToolDispatcher:
         self._config = config
         self._executor = executor
         self._wants_id = executor is not None and accepts_call_id(executor)
+        self._executor_context = None if executor is None else executor_context(executor)
         self._policy = policy
-        self._context = context or {}
+        self._context = Context(context)
         self._threads = threads or Threads()
         self._on_policy_error = on_policy_error
 
@@ -135,11 +138,18 @@ class ToolDispatcher:
         # A copy: what a tool does to its arguments must not change the transcript.
         arguments = msgspec.to_builtins(call.arguments)
         if tool.handler is not None:
-            return functools.partial(tool.handler, **tool.bind(arguments))
+            return functools.partial(
+                tool.handler, **tool.bind(arguments) | self._given(tool.context)
+            )
         if self._executor is None:
             raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
-        ids = {"tool_call_id": call.id} if self._wants_id else {}
-        return functools.partial(self._executor, tool.name, arguments, **ids)
+        ids: dict[str, Any] = {"tool_call_id": call.id} if self._wants_id else {}
+        given = ids | self._given(self._executor_context)
+        return functools.partial(self._executor, tool.name, arguments, **given)
+
+    def _given(self, parameter: str | None) -> dict[str, Any]:
+        """Return the run's context under the name that wants it."""
+        return {} if parameter is None else {parameter: self._context}
 
     async def _authorized(
         self, policy: ToolPolicy, call: ToolCall, longest_s: float | None
@@ -236,3 +246,14 @@ def accepts_call_id(executor: Executor) -> bool:
         or (item.name == "tool_call_id" and item.kind is not item.POSITIONAL_ONLY)
         for item in parameters
     )
+
+
+def executor_context(executor: Executor) -> str | None:
+    """Return the name under which an executor takes the run's context, if it does."""
+    name = context_parameter(executor, (), "executor")
+    if name is not None and name in list(inspect.signature(executor).parameters)[:2]:
+        raise ConfigError(
+            f"executor: it is called with the tool's name and arguments; `{name}: Context` comes "
+            "after them"
+        )
+    return name

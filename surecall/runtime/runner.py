@@ -12,7 +12,7 @@ import functools
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, TypedDict, Unpack
+from typing import Any
 
 import msgspec
 
@@ -26,6 +26,8 @@ from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.runner_checks import (
     checked_client,
     checked_config,
+    checked_context,
+    checked_executor,
     checked_history,
     checked_hook,
     checked_model,
@@ -54,21 +56,6 @@ from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
 from surecall.values.types import JSON, Refusal
 from surecall.wire.history import legal_history
-
-
-class ResumeSettings(TypedDict, total=False):
-    """The keywords of `resume`, for the methods that hand them on."""
-
-    on_event: Observer | None
-    context: Mapping[str, Any] | None
-
-
-class RunSettings(ResumeSettings, total=False):
-    """The keywords of `run`, for the methods that hand them on."""
-
-    history: Iterable[Any]
-    max_turns: int | None
-    system: str | None
 
 
 class ToolLoopRunner:
@@ -101,7 +88,7 @@ class ToolLoopRunner:
         self.model = checked_model(model)
         self.config = checked_config(config, self.client, self.model)
         self._system = checked_system(system)
-        self._executor = executor
+        self._executor = checked_executor(executor)
         self._observers = tuple(map(checked_observer, observers))
         self._tool_policy = checked_policy(tool_policy)
         self._accept_final = checked_hook(accept_final)
@@ -219,20 +206,57 @@ class ToolLoopRunner:
         return RunStream(lambda watch: self._session(again, on_event, context, watch))
 
     def run_sync(
-        self, user_text: str | list[Any] = "", **settings: Unpack[RunSettings]
+        self,
+        user_text: str | list[Any] = "",
+        *,
+        history: Iterable[Any] = (),
+        system: str | None = None,
+        max_turns: int | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
-        return self._opened_portal().call(self.run(user_text, **settings))
+        work = self.run(
+            user_text,
+            history=history,
+            system=system,
+            max_turns=max_turns,
+            on_event=on_event,
+            context=context,
+        )
+        return self._opened_portal().call(work)
 
-    def resume_sync(self, run: Run, **settings: Unpack[ResumeSettings]) -> RunResult:
+    def resume_sync(
+        self,
+        run: Run,
+        *,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunResult:
         """Do the same as `resume`, blocking."""
-        return self._opened_portal().call(self.resume(run, **settings))
+        work = self.resume(run, on_event=on_event, context=context)
+        return self._opened_portal().call(work)
 
     def stream_sync(
-        self, user_text: str | list[Any] = "", **settings: Unpack[RunSettings]
+        self,
+        user_text: str | list[Any] = "",
+        *,
+        history: Iterable[Any] = (),
+        system: str | None = None,
+        max_turns: int | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
     ) -> BlockingRunStream:
         """Do the same as `stream`, blocking."""
-        return BlockingRunStream(self.stream(user_text, **settings), self._opened_portal())
+        stream = self.stream(
+            user_text,
+            history=history,
+            system=system,
+            max_turns=max_turns,
+            on_event=on_event,
+            context=context,
+        )
+        return BlockingRunStream(stream, self._opened_portal())
 
     def _opened_portal(self) -> Portal:
         with self._opening:
@@ -253,19 +277,19 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None,
         watch: Watch | None = None,
     ) -> Session:
-        context = context or {}
-        toolbox, policy_error = self._visible(run, context)
+        given = checked_context(context)
+        toolbox, policy_error = self._visible(run, given)
         run = msgspec.structs.replace(run, tools=tuple(tool.spec for tool in toolbox.definitions))
         extra = () if on_event is None else (checked_observer(on_event),)
         observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
-        allowed = allowed_context(context, run.config.event_context_keys)
+        allowed = allowed_context(given, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed)
         dispatcher = ToolDispatcher(
             toolbox,
             run.config,
             executor=self._executor,
             policy=self._tool_policy,
-            context=context,
+            context=given,
             threads=self._threads,
             on_policy_error=functools.partial(record_policy_error, recorder),
         )

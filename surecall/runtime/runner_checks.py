@@ -7,13 +7,14 @@ from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 from surecall.core.outcome import RunResult
-from surecall.runtime.dispatch import ToolPolicy
+from surecall.runtime.dispatch import Executor, ToolPolicy, executor_context
 from surecall.runtime.session import AcceptFinal
 from surecall.runtime.trace import Observer
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.settings.capabilities import provider_of
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import resolve
+from surecall.tools.context import Context
 from surecall.tools.registry import ToolRegistry, is_async_callable
 from surecall.values.errors import ConfigError
 from surecall.values.types import Message, System, User
@@ -98,6 +99,23 @@ def checked_policy(policy: Any) -> ToolPolicy | None:
     if is_async_callable(policy.visible):
         raise ConfigError("tool_policy: visible is not awaited; make it a plain method")
     return cast("ToolPolicy", policy)
+
+
+def checked_executor(executor: Any) -> Executor | None:
+    """Return what runs tools that have no handler."""
+    if executor is None:
+        return None
+    if not callable(executor):
+        raise ConfigError(f"executor is a function of a name and arguments, not {_kind(executor)}")
+    executor_context(executor)
+    return cast("Executor", executor)
+
+
+def checked_context(context: Any) -> Context:
+    """Return the run's context, which nobody can change."""
+    if context is not None and not isinstance(context, Mapping):
+        raise ConfigError(f'context must be a mapping such as {{"user": 7}}, not {_kind(context)}')
+    return Context(context)
 
 
 def checked_history(history: Any) -> list[Message]:

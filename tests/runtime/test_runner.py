@@ -213,12 +213,6 @@ def test_a_run_about_nothing_is_refused() -> None:
         Shop().run(ScriptedModel(), "")
 
 
-@pytest.mark.parametrize("name", ["", "  "])
-def test_a_blank_model_is_refused(name: str) -> None:
-    with pytest.raises(ConfigError, match="model is blank"):
-        ToolLoopRunner(client=ScriptedModel(), model=name)
-
-
 def test_a_user_may_send_parts() -> None:
     model = ScriptedModel(says("a cat"))
     parts = [{"type": "text", "text": "what is it?"}]

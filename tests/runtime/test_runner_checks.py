@@ -1,6 +1,8 @@
 """What a runner is given: what is accepted, and what is refused before anything is sent."""
 
 import asyncio
+import inspect
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -107,6 +109,12 @@ def test_what_is_no_client_is_refused_and_told_what_to_write(client: Any, senten
     assert "http://" in str(refused.value)
 
 
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_blank_model_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="model is blank"):
+        ToolLoopRunner(client=ScriptedModel(), model=name)
+
+
 def test_a_run_may_have_instructions_of_its_own() -> None:
     model = ScriptedModel(*[says("ok")] * 4)
     runner = ToolLoopRunner(client=model, model="m", system="Be brief.")
@@ -134,6 +142,16 @@ def test_a_keyword_that_no_run_has_is_refused_in_the_blocking_methods_too() -> N
         with pytest.raises(TypeError, match="max_turn"):
             method("Hi.", max_turn=3)  # type: ignore[call-arg]  # on purpose
     runner.close()
+
+
+def test_the_blocking_methods_have_the_keywords_of_the_others() -> None:
+    def keywords(method: Callable[..., Any]) -> object:
+        return inspect.signature(method).parameters
+
+    kind = ToolLoopRunner
+    assert keywords(kind.run) == keywords(kind.run_sync) == keywords(kind.stream)
+    assert keywords(kind.stream) == keywords(kind.stream_sync)
+    assert keywords(kind.resume) == keywords(kind.resume_sync) == keywords(kind.stream_resumed)
 
 
 class Visible:
