@@ -20,7 +20,7 @@ from surecall.settings.config import FAMILIES
 from surecall.settings.connection import Limits, RetryPolicy
 from surecall.settings.presets import PRESET, RAW
 from surecall.settings.sampling import SamplingCatalog
-from surecall.settings.setting_docs import HELP
+from surecall.settings.setting_docs import setting_docs
 from surecall.simulator.faults import FAMILIES as KINDS
 from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
@@ -56,11 +56,11 @@ def defaults_of(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
 def sections() -> Iterable[str]:
     """Write the reference, section by section."""
     yield "# Reference\n\nGenerated from the code by `make docs`. Do not edit."
-    settings = RAW.to_mapping()
+    settings, docs = RAW.to_mapping(), setting_docs()
     yield "## Settings of a run (`ToolCallingConfig`)"
     yield table(
         "setting | default | what it does",
-        ((f"`{key}`", code(settings[key]), HELP[key]) for key in settings),
+        ((f"`{key}`", code(settings[key]), docs[key]) for key in settings),
     )
     yield "## Limits of a connection (`Limits`)"
     yield table("limit | default", defaults_of(Limits))

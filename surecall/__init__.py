@@ -1,7 +1,30 @@
 """Reliable multi-turn tool calling over any OpenAI-compatible endpoint.
 
-Names are imported when they are first used, so that `import surecall` and the command line's help
-cost next to nothing.
+    from surecall import OpenAICompatible, ToolLoopRunner
+
+    def get_weather(city: str, days: int = 1) -> dict:
+        "Weather for a city."
+        return {"city": city, "days": days, "sky": "clear"}
+
+    runner = ToolLoopRunner(
+        client=OpenAICompatible("http://127.0.0.1:8000", api_key="sk-your-key"),
+        model="qwen/qwen3-next-80b-a3b-instruct",
+        tools=[get_weather],
+    )
+    print(runner.run_sync("Weather in Paris for 3 days?").assistant_text)
+
+running     ToolLoopRunner (run, stream, resume; run_sync, stream_sync, resume_sync), RunResult, Run
+endpoint    OpenAICompatible, Limits, RetryPolicy, Secret
+tools       tool, ToolDefinition, ToolRegistry, Context, ToolError; ToolPolicy, Decision
+settings    presets (resolve, raw, small_model, …), ToolCallingConfig, ToolUseMode,
+            ToolFailurePolicy, Contract, Need, ModelCatalog
+errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded),
+            ReplayDiverged; ErrorCode
+record      Trace, Event, JsonlSink, save_trace, load_trace, replay, run_of
+
+surecall.streaming has what a stream shows, surecall.testing a scripted model, surecall.simulator a
+provider that misbehaves, surecall.eval scenarios. Names are imported when they are first used, so
+`import surecall` costs next to nothing.
 """
 
 from importlib import import_module
@@ -10,40 +33,40 @@ from typing import TYPE_CHECKING, Any, Final
 from surecall.values.version import __version__
 
 if TYPE_CHECKING:
-    from surecall.core.outcome import (
-        LimitExceeded,
-        RequestFailed,
-        RunFailed,
-        RunResult,
-        ToolUseError,
-    )
+    from surecall.core.outcome import LimitExceeded, RunFailed, RunResult, ToolUseError
+    from surecall.core.outcome import RequestFailed as RequestFailed
     from surecall.core.state import Run
-    from surecall.runtime.conversation import PromptRunner
-    from surecall.runtime.dispatch import Decision, ToolDispatcher, ToolPolicy
+    from surecall.runtime.conversation import PromptRunner as PromptRunner
+    from surecall.runtime.dispatch import Decision, ToolPolicy
+    from surecall.runtime.dispatch import ToolDispatcher as ToolDispatcher
     from surecall.runtime.replay import replay, run_of
     from surecall.runtime.runner import ToolLoopRunner
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
     from surecall.runtime.transport import OpenAICompatible
     from surecall.settings import presets
-    from surecall.settings.capabilities import Capabilities, capabilities_for
+    from surecall.settings.capabilities import Capabilities as Capabilities
+    from surecall.settings.capabilities import capabilities_for as capabilities_for
     from surecall.settings.catalog import ModelCatalog
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
     from surecall.settings.connection import Limits, RetryPolicy
     from surecall.settings.contract import Contract, Need
-    from surecall.settings.sampling import SamplingCatalog
-    from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
+    from surecall.settings.sampling import SamplingCatalog as SamplingCatalog
+    from surecall.tools.context import Context
+    from surecall.tools.registry import FilteredToolRegistry as FilteredToolRegistry
+    from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
     from surecall.values.errors import (
         ConfigError,
         ErrorCode,
-        Fault,
         ProviderError,
         ReplayDiverged,
         SurecallError,
         ToolError,
     )
+    from surecall.values.errors import Fault as Fault
     from surecall.values.events import Event
     from surecall.values.trace import Trace
-    from surecall.values.types import Plan, Secret
+    from surecall.values.types import Plan as Plan
+    from surecall.values.types import Secret
 
 # Where each public name lives; for readers that do not run the code, the imports above say it.
 _HOMES: Final = {
@@ -66,6 +89,7 @@ _HOMES: Final = {
     "values.trace": ("Trace",),
     "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
     "runtime.conversation": ("PromptRunner",),
+    "tools.context": ("Context",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
     "runtime.runner": ("ToolLoopRunner",),
@@ -77,36 +101,44 @@ _HOMES: Final = {
 }
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
-__all__ = [
+# These can be imported, too, but are not listed: they are parts that a runner is made of or that
+# others carry, and nothing in the documentation needs them. `RequestFailed` is caught as
+# `RunFailed` or `ProviderError`; masks are `tool_allowlist` and `tool_denylist`.
+_UNLISTED: Final = (
     "Capabilities",
+    "Fault",
+    "FilteredToolRegistry",
+    "Plan",
+    "PromptRunner",
+    "RequestFailed",
+    "SamplingCatalog",
+    "ToolDispatcher",
+    "capabilities_for",
+)
+
+__all__ = [
     "ConfigError",
+    "Context",
     "Contract",
     "Decision",
     "ErrorCode",
     "Event",
-    "Fault",
-    "FilteredToolRegistry",
     "JsonlSink",
     "LimitExceeded",
     "Limits",
     "ModelCatalog",
     "Need",
     "OpenAICompatible",
-    "Plan",
-    "PromptRunner",
     "ProviderError",
     "ReplayDiverged",
-    "RequestFailed",
     "RetryPolicy",
     "Run",
     "RunFailed",
     "RunResult",
-    "SamplingCatalog",
     "Secret",
     "SurecallError",
     "ToolCallingConfig",
     "ToolDefinition",
-    "ToolDispatcher",
     "ToolError",
     "ToolFailurePolicy",
     "ToolLoopRunner",
@@ -116,7 +148,6 @@ __all__ = [
     "ToolUseMode",
     "Trace",
     "__version__",
-    "capabilities_for",
     "load_trace",
     "presets",
     "replay",

@@ -20,7 +20,9 @@ from surecall.core.inbound import judge_call
 from surecall.core.tool_results import failed, refusal, seal, success
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
+from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition, is_async_callable
+from surecall.tools.signatures import context_parameter
 from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
 from surecall.wire.messages import scrub
@@ -56,10 +58,17 @@ class PolicyBroken(SurecallError):
     """A tool policy raised, and the config wants that to end the run."""
 
 
+OnPolicyError: TypeAlias = Callable[[Exception, ToolCall], None]
+
+
+def _unheard(_error: Exception, _call: ToolCall) -> None:
+    """Do nothing."""
+
+
 class ToolDispatcher:
     """Runs tools for one registry and one config."""
 
-    def __init__(  # collaborators, all but two by keyword
+    def __init__(  # noqa: PLR0913  # collaborators, all but two by keyword
         self,
         toolbox: Toolbox,
         config: ToolCallingConfig,
@@ -68,15 +77,17 @@ class ToolDispatcher:
         policy: ToolPolicy | None = None,
         context: Mapping[str, Any] | None = None,
         threads: Threads | None = None,
+        on_policy_error: OnPolicyError = _unheard,
     ) -> None:
         self._toolbox = toolbox
         self._config = config
         self._executor = executor
         self._wants_id = executor is not None and accepts_call_id(executor)
+        self._executor_context = None if executor is None else executor_context(executor)
         self._policy = policy
-        self._context = context or {}
+        self._context = Context(context)
         self._threads = threads or Threads()
-        self.on_policy_error: Callable[[Exception, ToolCall], None] = lambda _error, _call: None
+        self._on_policy_error = on_policy_error
 
     def is_serial(self, call: ToolCall) -> bool:
         """Whether a call must not run beside another one of its kind."""
@@ -127,11 +138,18 @@ class ToolDispatcher:
         # A copy: what a tool does to its arguments must not change the transcript.
         arguments = msgspec.to_builtins(call.arguments)
         if tool.handler is not None:
-            return functools.partial(tool.handler, **tool.bind(arguments))
+            return functools.partial(
+                tool.handler, **tool.bind(arguments) | self._given(tool.context)
+            )
         if self._executor is None:
             raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
-        ids = {"tool_call_id": call.id} if self._wants_id else {}
-        return functools.partial(self._executor, tool.name, arguments, **ids)
+        ids: dict[str, Any] = {"tool_call_id": call.id} if self._wants_id else {}
+        given = ids | self._given(self._executor_context)
+        return functools.partial(self._executor, tool.name, arguments, **given)
+
+    def _given(self, parameter: str | None) -> dict[str, Any]:
+        """Return the run's context under the name that wants it."""
+        return {} if parameter is None else {parameter: self._context}
 
     async def _authorized(
         self, policy: ToolPolicy, call: ToolCall, longest_s: float | None
@@ -159,7 +177,7 @@ class ToolDispatcher:
         )
 
     def _policy_broke(self, error: Exception, call: ToolCall) -> Problem | None:
-        self.on_policy_error(error, call)
+        self._on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
                 return None
@@ -228,3 +246,14 @@ def accepts_call_id(executor: Executor) -> bool:
         or (item.name == "tool_call_id" and item.kind is not item.POSITIONAL_ONLY)
         for item in parameters
     )
+
+
+def executor_context(executor: Executor) -> str | None:
+    """Return the name under which an executor takes the run's context, if it does."""
+    name = context_parameter(executor, (), "executor")
+    if name is not None and name in list(inspect.signature(executor).parameters)[:2]:
+        raise ConfigError(
+            f"executor: it is called with the tool's name and arguments; `{name}: Context` comes "
+            "after them"
+        )
+    return name

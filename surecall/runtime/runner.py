@@ -8,10 +8,11 @@ which is kept, so that connections are reused from one run to the next. They als
 running event loop or a notebook.
 """
 
+import functools
 import os
 import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, cast
+from typing import Any
 
 import msgspec
 
@@ -22,7 +23,21 @@ from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.runtime.event_loop_thread import EventLoopThread
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
-from surecall.runtime.session import AcceptFinal, Session
+from surecall.runtime.runner_checks import (
+    checked_client,
+    checked_config,
+    checked_context,
+    checked_executor,
+    checked_history,
+    checked_hook,
+    checked_model,
+    checked_observer,
+    checked_policy,
+    checked_system,
+    checked_tools,
+    checked_words,
+)
+from surecall.runtime.session import AcceptFinal, Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Observer, Recorder, allowed_context
 from surecall.runtime.transport import Client
@@ -34,25 +49,31 @@ from surecall.tools.registry import (
     FilteredToolRegistry,
     Toolbox,
     ToolRegistry,
+    Tools,
     check_surface,
-    is_async_callable,
 )
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
-from surecall.values.types import JSON, Message, Refusal, System, User
+from surecall.values.types import JSON, Refusal
 from surecall.wire.history import legal_history
-from surecall.wire.messages import encodable, parse_message
 
 
 class ToolLoopRunner:
-    """Runs conversations with tools: sends, reads, heals, runs tools, repeats, records."""
+    """Runs conversations with tools: sends, reads, heals, runs tools, repeats, records.
+
+    `client` is a client, or the address of an endpoint that needs no key. `tools` (or `registry`,
+    which is the same) are functions or tool definitions, one or many. Without a `config` it uses
+    what `presets.resolve` recommends for the client's address and the model; `presets.raw()` is the
+    bare one. The config in force is in `runner.config`.
+    """
 
     def __init__(  # noqa: PLR0913  # collaborators and settings, all by keyword
         self,
         *,
-        client: Client,
+        client: Client | str,
         model: str,
-        registry: ToolRegistry | Iterable[Any] | None = None,
+        tools: Tools | None = None,
+        registry: Tools | None = None,
         config: ToolCallingConfig | Mapping[str, Any] | None = None,
         system: str = "",
         executor: Executor | None = None,
@@ -63,22 +84,21 @@ class ToolLoopRunner:
         capabilities: Capabilities | None = None,
         accept_final: AcceptFinal | None = None,
     ) -> None:
-        self.client = client
-        self.model = _checked_model(model)
-        self._config = _checked_config(config)
-        self._system = System(encodable(system)) if system else None
-        self._executor = executor
-        self._observers = tuple(map(_checked_observer, observers))
-        self._tool_policy = tool_policy
-        self._accept_final = _checked_hook(accept_final)
-        self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
-        tools = () if registry is None else registry
-        self._registry = tools if isinstance(tools, ToolRegistry) else ToolRegistry(tools)
-        self._toolbox = _masked(self._registry, self._config)
+        self.client = checked_client(client)
+        self.model = checked_model(model)
+        self.config = checked_config(config, self.client, self.model)
+        self._system = checked_system(system)
+        self._executor = checked_executor(executor)
+        self._observers = tuple(map(checked_observer, observers))
+        self._tool_policy = checked_policy(tool_policy)
+        self._accept_final = checked_hook(accept_final)
+        self._prompt = PromptRunner(self.client, retry=retry, capabilities=capabilities)
+        self._registry = checked_tools(tools, registry)
+        self._toolbox = _masked(self._registry, self.config)
         defaults = llm_options_defaults or {}
         check_options(defaults, "llm_options_defaults")
         self._options = _limited(
-            deep_merge(defaults, self._config.request_overrides), self._config.default_max_tokens
+            deep_merge(defaults, self.config.request_overrides), self.config.default_max_tokens
         )
         self._threads = Threads()
         self._thread: EventLoopThread | None = None
@@ -86,9 +106,9 @@ class ToolLoopRunner:
         self._check_tools()
 
     def _check_tools(self) -> None:
-        if self._config.tool_use_mode is ToolUseMode.DISABLED:
+        if self.config.tool_use_mode is ToolUseMode.DISABLED:
             return
-        config = self._config
+        config = self.config
         check_surface(
             self._toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
         )
@@ -100,7 +120,7 @@ class ToolLoopRunner:
                 )
 
     def _check_contract(self) -> None:
-        contract = self._config.contract
+        contract = self.config.contract
         if contract is None:
             return
         for need in contract.needs:
@@ -116,12 +136,18 @@ class ToolLoopRunner:
         user_text: str | list[Any] = "",
         *,
         history: Iterable[Any] = (),
+        system: str | None = None,
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
-        """Answer a user: loop until there is a final answer, or raise `RunFailed`."""
-        run = self._new_run(user_text, history, max_turns)
+        """Answer a user: loop until there is a final answer, or raise `RunFailed`.
+
+        `system` takes the place of the runner's own instructions in this run; a blank text means
+        none. `context` is for the application's own code: its tool policy, and tools that have a
+        parameter annotated `Context`. The model never sees it.
+        """
+        run = self._new_run(user_text, history, max_turns, system)
         return await self._session(run, on_event, context).drive()
 
     def stream(
@@ -129,20 +155,25 @@ class ToolLoopRunner:
         user_text: str | list[Any] = "",
         *,
         history: Iterable[Any] = (),
+        system: str | None = None,
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunStream:
         """Do the same as `run`, watched: iterate over what happens and the text as it comes."""
-        run = self._new_run(user_text, history, max_turns)
+        run = self._new_run(user_text, history, max_turns, system)
         return RunStream(lambda watch: self._session(run, on_event, context, watch))
 
     def _new_run(
-        self, user_text: str | list[Any], history: Iterable[Any], max_turns: int | None
+        self,
+        user_text: str | list[Any],
+        history: Iterable[Any],
+        max_turns: int | None,
+        system: str | None,
     ) -> Run:
-        config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
-        earlier = legal_history(_checked_history(history))
-        asked = _checked_words(user_text)
+        config = self.config if max_turns is None else self.config.but(max_turns=max_turns)
+        earlier = legal_history(checked_history(history))
+        asked = checked_words(user_text)
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
         return Run(
@@ -151,7 +182,7 @@ class ToolLoopRunner:
             config=config,
             messages=(*earlier, *asked),
             start=len(earlier),
-            system=self._system,
+            system=self._system if system is None else checked_system(system),
             options=self._options,
         )
 
@@ -176,17 +207,58 @@ class ToolLoopRunner:
         again = _reopened(run)
         return RunStream(lambda watch: self._session(again, on_event, context, watch))
 
-    def run_sync(self, user_text: str | list[Any] = "", **settings: Any) -> RunResult:
+    def run_sync(
+        self,
+        user_text: str | list[Any] = "",
+        *,
+        history: Iterable[Any] = (),
+        system: str | None = None,
+        max_turns: int | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
-        return self._opened_thread().call(self.run(user_text, **settings))
+        work = self.run(
+            user_text,
+            history=history,
+            system=system,
+            max_turns=max_turns,
+            on_event=on_event,
+            context=context,
+        )
+        return self._opened_thread().call(work)
 
-    def resume_sync(self, run: Run, **settings: Any) -> RunResult:
+    def resume_sync(
+        self,
+        run: Run,
+        *,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> RunResult:
         """Do the same as `resume`, blocking."""
-        return self._opened_thread().call(self.resume(run, **settings))
+        work = self.resume(run, on_event=on_event, context=context)
+        return self._opened_thread().call(work)
 
-    def stream_sync(self, user_text: str | list[Any] = "", **settings: Any) -> BlockingRunStream:
+    def stream_sync(
+        self,
+        user_text: str | list[Any] = "",
+        *,
+        history: Iterable[Any] = (),
+        system: str | None = None,
+        max_turns: int | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> BlockingRunStream:
         """Do the same as `stream`, blocking."""
-        return BlockingRunStream(self.stream(user_text, **settings), self._opened_thread())
+        stream = self.stream(
+            user_text,
+            history=history,
+            system=system,
+            max_turns=max_turns,
+            on_event=on_event,
+            context=context,
+        )
+        return BlockingRunStream(stream, self._opened_thread())
 
     def _opened_thread(self) -> EventLoopThread:
         with self._opening:
@@ -207,25 +279,24 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None,
         watch: Watch | None = None,
     ) -> Session:
-        context = context or {}
-        toolbox, policy_error = self._visible(run, context)
+        given = checked_context(context)
+        toolbox, policy_error = self._visible(run, given)
         run = msgspec.structs.replace(run, tools=tuple(tool.spec for tool in toolbox.definitions))
-        extra = () if on_event is None else (_checked_observer(on_event),)
+        extra = () if on_event is None else (checked_observer(on_event),)
         observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
-        allowed = allowed_context(context, run.config.event_context_keys)
+        allowed = allowed_context(given, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed)
         dispatcher = ToolDispatcher(
             toolbox,
             run.config,
             executor=self._executor,
             policy=self._tool_policy,
-            context=context,
+            context=given,
             threads=self._threads,
+            on_policy_error=functools.partial(record_policy_error, recorder),
         )
         conversation = self._prompt.conversation(run.config, toolbox, recorder.emit, watch)
-        session = Session(run, conversation, dispatcher, recorder, policy_error)
-        session.accept_final = self._accept_final
-        return session
+        return Session(run, conversation, dispatcher, recorder, policy_error, self._accept_final)
 
     def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:
         """Let the mode, and the application's policy, hide tools from this run."""
@@ -240,43 +311,6 @@ class ToolLoopRunner:
             shown = list(tools) if run.config.policy_error_mode == "allow" else []
             return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
         return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
-
-
-def _checked_model(model: Any) -> str:
-    if not isinstance(model, str) or not model.strip():
-        raise ConfigError("model is blank: name the model to ask")
-    return model
-
-
-def _checked_config(config: Any) -> ToolCallingConfig:
-    if config is None or isinstance(config, ToolCallingConfig):
-        return config or ToolCallingConfig()
-    return ToolCallingConfig.from_mapping(config)
-
-
-def _checked_observer(observer: Any) -> Observer:
-    if not callable(observer) or is_async_callable(observer):
-        raise ConfigError("an observer is a plain function of one event; it is not awaited")
-    return cast("Observer", observer)
-
-
-def _checked_hook(hook: Any) -> AcceptFinal | None:
-    if hook is not None and not callable(hook):
-        raise ConfigError("accept_final is a function of one result; it returns a reason or None")
-    return cast("AcceptFinal | None", hook)
-
-
-def _checked_history(history: Any) -> list[Message]:
-    if isinstance(history, str | bytes | Mapping | RunResult) or not isinstance(history, Iterable):
-        raise ConfigError("history must be a list of messages, such as result.history")
-    return [parse_message(item) for item in history]
-
-
-def _checked_words(user_text: Any) -> tuple[User, ...]:
-    if not isinstance(user_text, str | list):
-        raise ConfigError(f"the user's words must be text, not {type(user_text).__name__}")
-    words = user_text.strip() if isinstance(user_text, str) else user_text
-    return (User(encodable(user_text)),) if words else ()
 
 
 def _reopened(run: Run) -> Run:

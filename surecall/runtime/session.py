@@ -1,7 +1,6 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
 import asyncio
-import functools
 import inspect
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -43,8 +42,6 @@ AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | Non
 class Session:
     """The asynchronous driver of one run."""
 
-    accept_final: AcceptFinal | None = None
-
     def __init__(
         self,
         run: Run,
@@ -52,6 +49,7 @@ class Session:
         dispatcher: ToolDispatcher,
         recorder: Recorder,
         policy_error: Exception | None = None,
+        accept_final: AcceptFinal | None = None,
     ) -> None:
         self._run = run
         self._fresh: list[ToolResult] = []
@@ -59,6 +57,7 @@ class Session:
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._policy_error = policy_error
+        self._accept_final = accept_final
         self._deadline = 0.0
 
     @property
@@ -81,7 +80,7 @@ class Session:
 
     async def _next_move(self) -> Move:
         """Say what must happen next; an answer that the application refuses is not the end."""
-        hook = self.accept_final
+        hook = self._accept_final
         while isinstance(move := next_move(self._run), Done) and hook is not None:
             reason = await self._objection(move, hook)
             if reason is None:
@@ -132,7 +131,7 @@ class Session:
         )
         if self._policy_error is None:
             return run
-        self._policy_erred(run.turn, self._policy_error, None)
+        record_policy_error(self._recorder, self._policy_error)
         if run.config.policy_error_mode == "raise":
             return self._refuse(run, _policy_fault(self._policy_error))
         return run
@@ -246,7 +245,6 @@ class Session:
             message = "There was no time left in this run. The tool did not run."
             call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
         self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
-        self._dispatcher.on_policy_error = functools.partial(self._policy_erred, turn)
         result = await self._dispatcher.answer(call, left)
         results.append(result)
         self._recorder.emit(
@@ -272,16 +270,6 @@ class Session:
                 tools_enabled=offers_tools(after),
             )
         return after
-
-    def _policy_erred(self, turn: int, error: Exception, call: ToolCall | None) -> None:
-        self._recorder.emit(
-            PolicyErrorEvent,
-            turn,
-            stage="exposure" if call is None else "call",
-            message=f"the tool policy raised {type(error).__name__}: {plain_words(error)}"[:200],
-            call_id=call.id if call else None,
-            name=call.name if call else None,
-        )
 
     def _end(self, run: Run, move: Done | Fail) -> RunResult:
         usage = self._usage()
@@ -312,6 +300,18 @@ class Session:
                 )
                 result = RunResult(last_text(run), code, usage, self._recorder.trace, run)
                 raise failure(move, result)
+
+
+def record_policy_error(recorder: Recorder, error: Exception, call: ToolCall | None = None) -> None:
+    """Record that the tool policy raised, in the turn of the newest event; `call` if about one."""
+    recorder.emit(
+        PolicyErrorEvent,
+        recorder.events[-1].turn,
+        stage="exposure" if call is None else "call",
+        message=f"the tool policy raised {type(error).__name__}: {plain_words(error)}"[:200],
+        call_id=call.id if call else None,
+        name=call.name if call else None,
+    )
 
 
 def _too_late(run: Run) -> Fault:

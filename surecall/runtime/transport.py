@@ -121,6 +121,11 @@ class OpenAICompatible:
         return (*key, *self._headers.values())
 
     @property
+    def base_url(self) -> str:
+        """The address that requests go to, without its query."""
+        return self._root
+
+    @property
     def _root(self) -> str:
         """Scheme, host, path and prefix: what is safe to show."""
         path = self._base.path.rstrip("/").removesuffix(self._prefix)

@@ -5,6 +5,7 @@ asked for more than nearly every endpoint understands. Callers override what the
 """
 
 from typing import Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -45,6 +46,24 @@ _ALIASES: Final = {name.replace("_", ""): name for name in PROVIDERS} | {
 }
 
 _SEPARATORS: Final = str.maketrans("-._", "   ")
+
+# A provider is known by its domain; a local server by the port that it listens on by default. Ports
+# that many servers share (8000, 8080) say nothing.
+_BY_DOMAIN: Final = {
+    "openrouter.ai": "openrouter",
+    "openai.com": "openai",
+    "deepseek.com": "deepseek",
+    "googleapis.com": "gemini",
+    "mistral.ai": "mistral",
+    "groq.com": "groq",
+    "together.xyz": "together",
+    "together.ai": "together",
+    "fireworks.ai": "fireworks",
+    "cerebras.ai": "cerebras",
+    "volces.com": "volcengine",
+}
+_BY_LOCAL_PORT: Final = {11434: "ollama", 1234: "lm_studio"}
+_THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
 
 
 class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -104,6 +123,20 @@ def canonical_provider(name: str) -> str:
     """Return the one spelling of a provider's name; an unknown name comes back folded."""
     folded = "_".join(name.casefold().translate(_SEPARATORS).split())
     return _ALIASES.get(folded.replace("_", ""), folded)
+
+
+def provider_of(url: str) -> str:
+    """Return the provider that an address belongs to; blank if the address does not tell."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname or "", parts.port
+    except ValueError:
+        return ""
+    if host in _THIS_MACHINE:
+        return _BY_LOCAL_PORT.get(port or 0, "")
+    labels = host.split(".")
+    domains = (".".join(labels[at:]) for at in range(len(labels)))
+    return next((_BY_DOMAIN[name] for name in domains if name in _BY_DOMAIN), "")
 
 
 def capabilities_for(provider: str, model: str = "", **overrides: object) -> Capabilities:

@@ -45,75 +45,143 @@ class ToolFailurePolicy(StrEnum):
 
 
 class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All settings of a run. See the table in the documentation for what each does."""
+    """All settings of a run; the text below each says what it does."""
 
     # Modes and policies
     tool_use_mode: ToolUseMode = ToolUseMode.RELAXED
+    """`enforced`: at least one call must be made; `relaxed`: calls are welcome; `disabled`: tools
+    are never sent."""
     tool_failure_policy: ToolFailurePolicy = ToolFailurePolicy.FATAL
+    """In `enforced` mode: `fatal` fails the run when a tool failure was not followed by a success;
+    `tolerated` asks for one success."""
     tool_allowlist: tuple[str, ...] | None = None
+    """Only these tools are sent and may run; null means all, an empty list none."""
     tool_denylist: tuple[str, ...] = ()
+    """These tools are neither sent nor run. Wins over the allow list."""
     tool_choice: str | JSON = "auto"
+    """Sent as it is while tools are available."""
     policy_error_mode: PolicyErrorMode = "deny"
+    """What happens when the application's tool policy raises: `deny`, `allow` or `raise`."""
     call_protocol: CallProtocol = "native"
+    """How calls are asked for: `native` uses the endpoint's tools; `guided` binds the reply to a
+    JSON schema of the calls that are allowed now; `prompted` describes a form in words."""
 
     # A premature final answer
     contract: Contract | None = None
+    """What must have succeeded before a final answer counts: `all_of`, `any_of`, `in_order` list
+    tools, each with arguments if they matter; null demands nothing."""
     final_ladder: tuple[Step, ...] = ()
+    """How an early answer is handled, step by step: `remind` says what is missing, `require` also
+    demands a call of that. After the last step the run fails."""
     demand_by_name: bool = True
+    """Where one tool is left to demand, name it in `tool_choice`; off for endpoints that refuse or
+    ignore that, it is `required` with this tool alone."""
 
     # An empty final answer
     fix_empty_final: bool = True
+    """Ask once more when the answer after tool calls is empty; without it a blank answer is
+    returned, with the stop reason `empty_final`."""
     fix_empty_final_user_text: str = FINAL_ANSWER_REQUEST
+    """What is said to a model whose answer after tool calls is empty."""
     fix_empty_final_disable_tools: bool = True
+    """Whether an empty answer is asked for once more without tools."""
     tools_off_style: ToolsOffStyle = "omit"
+    """How tools are switched off for a turn: `omit` them, or send them with `tool_choice_none` for
+    routes that refuse tool messages without tools."""
 
     # Guards
     max_turns: int = 12
+    """How many replies a run may take."""
     max_tool_args_bytes: int = 200_000
+    """Larger arguments are refused before the tool runs."""
     max_tool_output_bytes: int = 200_000
+    """Larger results are replaced by a small failure, which says that the tool ran."""
     max_tool_calls_per_turn: int | None = None
+    """How many calls of one reply may run; null means all, or one where `parallel_tool_calls` is
+    false."""
     max_concurrent_tools: int = 8
+    """How many tools may run at the same time, where `parallel_tool_calls` is true; otherwise calls
+    run one after the other."""
     max_total_tool_calls: int = 100
+    """How many calls may run in one run."""
     max_unknown_tool_calls: int = 3
+    """How many calls of tools that do not exist a run survives."""
     repeat_note_at: int = 2
+    """The same call this often in a row runs, with a note to the model."""
     repeat_block_at: int = 3
+    """The same call this often in a row does not run."""
     repeat_stop_at: int = 6
+    """The same call this often in a row ends the run."""
     block_repeated_success: bool = False
+    """A call that has just succeeded does not run a second time."""
     tool_timeout_s: float = 60.0
+    """Seconds a tool may take, unless it has a timeout of its own."""
     run_deadline_s: float = 600.0
+    """Seconds a run may take."""
     max_tool_definitions_count: int = 128
+    """How many tools may be offered."""
     max_tool_definitions_bytes: int = 200_000
+    """How many bytes the definitions of all tools may take together."""
     validate_arguments: bool = True
+    """Check arguments against the tool's schema before it runs."""
 
     # Reading
     text_calls: TextCalls = "off"
+    """Whether calls that came as text are read: `marked` believes marks that mean nothing else,
+    `any` also naked JSON and the like, for known tools."""
     strip_thinking: bool = True
+    """Keep what is in `<think>` and its kind out of the answer; it goes to the reply's
+    reasoning."""
     coerce_arguments: bool = False
+    """Fit arguments to the tool's schema before they are checked, where that loses nothing: `"2"`
+    becomes 2 for an integer, a null for an optional is dropped."""
     decode_html_entities: bool = False
+    """Read `&amp;` and its kind in arguments as the characters they stand for, before anything
+    checks them. Wrong for tools that take HTML."""
     stringify_containers: bool = False
+    """Write an object or a list as JSON text where the schema wants a string."""
 
     # The request
     default_max_tokens: int | None = None
+    """Sent as `max_tokens` where no other option limits a reply; null sends nothing."""
     request_overrides: JSON = {}
+    """Merged into every request body. Keys that the runner owns are refused."""
     unsupported_options: tuple[str, ...] = ()
+    """Options that are planned but not sent, for endpoints that refuse them."""
     fallback_retry_count: int = 0
+    """In `relaxed` mode: how often a request that was refused because of its tools is sent again
+    without them."""
     keep_text_beside_calls: bool = False
+    """Send text that stood beside calls back to the model."""
     echo_fields: tuple[str, ...] = ("reasoning_content", "reasoning_details")
+    """Fields of an assistant message, such as reasoning, that are sent back as they came."""
     echo_call_fields: bool = True
+    """Whether unknown fields of a call, such as signatures, are sent back."""
     short_call_ids: bool = False
+    """Send call ids of nine letters and digits, the only ones Mistral accepts."""
     name_tool_messages: bool = False
+    """Send the tool's name with each tool message, which Gemini demands."""
     bridge_user_after_tool: bool = False
+    """Put a short assistant message between a tool message and a user message, for endpoints that
+    refuse that order."""
 
     # Transforms, by name
     message_transforms: tuple[str, ...] = ()
+    """Applied to each outgoing message, in order."""
     tool_transforms: tuple[str, ...] = ()
+    """Applied to each outgoing tool definition."""
     body_transforms: tuple[str, ...] = ()
+    """Applied to each incoming answer as a whole."""
     response_transforms: tuple[str, ...] = ()
+    """Applied to each incoming assistant message."""
     tool_call_transforms: tuple[str, ...] = ()
+    """Applied to each incoming call."""
     tool_result_transforms: tuple[str, ...] = ()
+    """Applied to each tool result before it is sent."""
 
     # Events
     event_context_keys: tuple[str, ...] = ()
+    """Keys of the run's context that may appear in events."""
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, while the caller still sees where it came from."""

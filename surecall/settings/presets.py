@@ -1,7 +1,8 @@
 """Presets: named functions from a config to a config. Composing them is calling them in turn.
 
-A preset changes only what it is about. `raw` is no preset at all; `baseline` is the default plus
-the provider; `production` adds what the catalog knows about the model.
+A preset changes only what it is about. `raw` changes nothing; `baseline` is the default plus the
+provider; `production` adds what the catalog knows about the model, and is what a runner uses when
+it is given no config.
 """
 
 from collections.abc import Mapping
@@ -70,6 +71,9 @@ PROVIDER_CHANGES: dict[str, JSON] = {
     "ollama": {"demand_by_name": False},
     "lm_studio": {"demand_by_name": False},
 }
+# An unknown endpoint may be a gateway to Gemini, which refuses results without a name. Others take
+# one: OpenAI's own examples used to send it.
+UNKNOWN_CHANGES: JSON = {"name_tool_messages": True}
 PROVIDER_WORKAROUNDS = {
     # Some hosts behind the router are Bedrock.
     "openrouter": "bedrock_compat",
@@ -201,7 +205,8 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
     if not capabilities_for(name).parallel_tool_calls:
         unsupported = union(config.unsupported_options, ("parallel_tool_calls",))
         config = config.but(unsupported_options=unsupported)
-    return config.but(**PROVIDER_CHANGES.get(name, {}))
+    unlisted = {} if name in PROVIDERS else UNKNOWN_CHANGES
+    return config.but(**PROVIDER_CHANGES.get(name, unlisted))
 
 
 def _known_or_new(name: str) -> str:
@@ -241,6 +246,14 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
     return config.but(request_overrides=deep_merge(config.request_overrides, routing))
 
 
+def raw(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Return the bare config: no repair of what a reply holds beyond reading it as JSON.
+
+    A runner without a config uses `resolve`; this is how to ask for none of that.
+    """
+    return config
+
+
 def tool_calling(config: ToolCallingConfig = RAW, **changes: Any) -> ToolCallingConfig:
     """Change any settings, and only those."""
     return config.but(**changes)
@@ -248,16 +261,16 @@ def tool_calling(config: ToolCallingConfig = RAW, **changes: Any) -> ToolCalling
 
 def resolve(
     *,
-    provider: str,
+    provider: str = "",
     model: str = "",
     strategy: Strategy = "production",
     catalog: ModelCatalog | None = None,
     config: ToolCallingConfig = RAW,
 ) -> ToolCallingConfig:
-    """Return the recommended config for a model at a provider."""
+    """Return the recommended config for a model at a provider, of which either may be unknown."""
     match strategy:
         case "raw":
-            return config
+            return raw(config)
         case "baseline":
             return provider_defaults(provider, default_tool_calling(config))
         case "production" | "contract" | "guided" | "guided_contract":

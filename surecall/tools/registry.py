@@ -20,7 +20,7 @@ from surecall.tools.schema import (
     portable,
     schema_of,
 )
-from surecall.tools.signatures import converter
+from surecall.tools.signatures import context_parameter, converter
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.family import unknown
 from surecall.values.types import JSON, ToolSpec
@@ -36,6 +36,7 @@ class ToolDefinition:
     or Struct. The handler is called with keyword arguments. With a schema they are the model's
     JSON, converted to what the handler's own annotations ask for. With a class they are its
     fields, as the class itself reads them: validated, converted, with its defaults filled in.
+    A parameter annotated `Context` gets the run's context; the model does not know of it.
 
     `repeatable` tools may be called again and again with the same arguments. Calls of `serial`
     tools in one reply run one after the other, even where calls run in parallel.
@@ -66,7 +67,8 @@ class ToolDefinition:
         self.spec = ToolSpec(name, description, schema, repeatable)
         self.handler = handler
         # Prepared here, so that a handler that no model could call is the caller's error.
-        self.bind = dict if handler is None else _binding(parameters, handler)
+        self.context = _context_of(handler, schema, f"tool {name!r}")
+        self.bind = dict if handler is None else _binding(parameters, handler, self.context)
         self.exposed_to_model = exposed_to_model
         self.timeout_s = timeout_s
         self.serial = serial
@@ -99,10 +101,31 @@ class ToolDefinition:
         return f"<ToolDefinition {self.name}>"
 
 
-def _binding(parameters: Any, handler: Handler) -> Bind:
+def _context_of(handler: Handler | None, schema: JSON, where: str) -> str | None:
+    """Return the name under which a handler takes the run's context, if it does."""
+    if handler is None:
+        return None
+    properties = schema.get("properties")
+    return context_parameter(handler, properties if isinstance(properties, dict) else {}, where)
+
+
+def _binding(parameters: Any, handler: Handler, context: str | None) -> Bind:
     """Return what turns checked arguments into the handler's keyword arguments."""
-    if not isinstance(parameters, type) or not _reads_itself(parameters):
-        return bind_function(handler)
+    own = isinstance(parameters, type) and _reads_itself(parameters)
+    bind = _bind_fields(parameters) if own else bind_function(handler)
+    if context is None:
+        return bind
+
+    def bind_without_context(arguments: JSON) -> dict[str, Any]:
+        # The schema may allow further arguments, but never this one.
+        if context in arguments:
+            raise ToolError(f"{context}: the tool has no such parameter")
+        return bind(arguments)
+
+    return bind_without_context
+
+
+def _bind_fields(parameters: type[Any]) -> Bind:
     read = converter(parameters) or dict
 
     def bind(arguments: JSON) -> dict[str, Any]:
@@ -141,13 +164,16 @@ def tool(
     repeatable: bool = False,
     serial: bool = False,
 ) -> Callable[[Handler], ToolDefinition]: ...
-def tool(
+def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
     function: Handler | None = None,
     /,
     *,
     name: str | None = None,
     description: str | None = None,
-    **settings: Any,
+    exposed_to_model: bool = True,
+    timeout_s: float | None = None,
+    repeatable: bool = False,
+    serial: bool = False,
 ) -> ToolDefinition | Callable[[Handler], ToolDefinition]:
     """Make a tool of a plain function: its signature, annotations and docstring say it all."""
 
@@ -158,7 +184,10 @@ def tool(
             described.description if description is None else description,
             parameters=described.parameters,
             handler=handler,
-            **settings,
+            exposed_to_model=exposed_to_model,
+            timeout_s=timeout_s,
+            repeatable=repeatable,
+            serial=serial,
         )
 
     return define if function is None else define(function)
@@ -219,12 +248,16 @@ class Toolbox(Protocol):
 
 
 class ToolRegistry:
-    """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded."""
+    """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded.
 
-    def __init__(self, tools: Iterable[Any] = ()) -> None:
+    Each is a function, a `ToolDefinition`, or a mapping that describes one. A single tool needs no
+    list around it.
+    """
+
+    def __init__(self, tools: Iterable[Any] | Handler = ()) -> None:
         self._by_name: dict[str, ToolDefinition] = {}
         self._by_fold: dict[str, ToolDefinition] = {}
-        for item in tools:
+        for item in _listed(tools):
             definition = definition_of(item)
             clash = self._by_fold.get(fold(definition.name))
             if clash is not None:
@@ -261,6 +294,22 @@ class ToolRegistry:
         """Find the one tool that a model means, if it may be called."""
         found = self.find(asked)
         return found if found is not None and found.exposed_to_model else None
+
+
+# A registry, a list of tools in any of their forms, or one tool.
+Tools: TypeAlias = ToolRegistry | Iterable[Any] | Handler
+
+
+def _listed(tools: Any) -> Iterable[Any]:
+    """Return the tools as a list; what is a tool by itself is a list of one."""
+    if callable(tools) or isinstance(tools, Mapping):
+        return (tools,)
+    if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
+        raise ConfigError(
+            "tools must be a list of functions or tool definitions, as in [get_weather], "
+            f"not {tools!r:.80}"
+        )
+    return tools
 
 
 class FilteredToolRegistry:

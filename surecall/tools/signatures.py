@@ -11,7 +11,7 @@ model could use is the caller's mistake.
 """
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import datetime
 from functools import partial
 from types import UnionType
@@ -19,6 +19,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 
 import msgspec
 
+from surecall.tools.context import Context, check_name, check_parameter
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 
@@ -28,6 +29,10 @@ _PLAIN_TYPES = (str, int, float, bool, type(None), list, dict, object, Any)
 _MOMENT = Annotated[datetime, msgspec.Meta(extra_json_schema={"format": "date-time"})]
 _GOOGLE_HEADERS = frozenset({"Args:", "Arguments:", "Keyword Args:", "Parameters:", "Params:"})
 _NUMPY_HEADERS = frozenset({"Parameters", "Other Parameters"})
+_DESCRIBE = (
+    "for an argument that the model gives, describe it, as in "
+    '`{}: Annotated[str, "The words around it."]`'
+)
 _SPHINX_FIELDS = (":param ", ":parameter ", ":arg ", ":argument ", ":key ", ":keyword ")
 
 
@@ -65,6 +70,34 @@ def read_signature(fn: Callable[..., Any]) -> Signature:
     parameters = tuple(one for one in read if one is not None)
     takes_more = any(one.kind is one.VAR_KEYWORD for one in found)
     return Signature(name, summary(doc), parameters, takes_more)
+
+
+def context_parameter(fn: Callable[..., Any], described: Collection[str], where: str) -> str | None:
+    """Return the name of the parameter that takes the run's context, if there is one.
+
+    `described` are the names of what `fn` gets otherwise.
+    """
+    target, found = _underlying(fn), list[str]()
+    try:
+        parameters = inspect.signature(fn).parameters.values()
+    except (NameError, TypeError, ValueError):
+        return None
+    for one in parameters:
+        place = f"{where}: parameter {one.name!r}"
+        hint = _hint_or_none(target, one.annotation)
+        check_parameter(one, hint, place)
+        if hint is Context:
+            found.append(one.name)
+        elif one.name not in described:
+            check_name(one.name, place, "for anything else call it something else")
+    if len(found) > 1:
+        raise ConfigError(f"{where}: {' and '.join(found)} are both `Context`; keep one of them.")
+    if found and found[0] in described:
+        raise ConfigError(
+            f"{where}: the schema asks the model for {found[0]!r}, which is also the name of the "
+            "handler's `Context`; rename one of them."
+        )
+    return found[0] if found else None
 
 
 def converter(hint: Any) -> Callable[[Any], Any] | None:
@@ -123,7 +156,12 @@ def _parameter(
     if one.kind in {one.POSITIONAL_ONLY, one.VAR_KEYWORD}:
         return None
     hint = _resolved(target, one.annotation, where)
+    check_parameter(one, hint, where)
+    if hint is Context:
+        return None
     text = _note(hint) or texts.get(one.name)
+    if not text:
+        check_name(one.name, where, _DESCRIBE.format(one.name))
     return Parameter(one.name, hint, text, required, _default(one.default))
 
 
@@ -143,6 +181,13 @@ def _resolved(target: Any, annotation: Any, where: str) -> Any:
             f"{where}: the type hint {annotation!r} cannot be resolved ({problem}); "
             "define the type at the top of its module."
         ) from problem
+
+
+def _hint_or_none(target: Any, annotation: Any) -> Any:
+    try:
+        return _resolved(target, annotation, "")
+    except ConfigError:
+        return None
 
 
 def _note(hint: Any) -> str | None:

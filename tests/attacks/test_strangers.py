@@ -25,6 +25,7 @@ from surecall import (
     ToolLoopRunner,
     Trace,
     load_trace,
+    presets,
     replay,
     run_of,
     tool,
@@ -48,9 +49,12 @@ class Echo:
         return word
 
     def runner(self, *script: Item, **settings: Any) -> ToolLoopRunner:
-        return ToolLoopRunner(
-            client=ScriptedModel(*script), model="m", registry=[self.echo], retry=ONCE, **settings
-        )
+        given: dict[str, Any] = {
+            "registry": [self.echo],
+            "retry": ONCE,
+            "config": presets.raw(),
+        } | settings
+        return ToolLoopRunner(client=ScriptedModel(*script), model="m", **given)
 
 
 SCRIPT = (calls("echo", word="secret"), says("ok"))

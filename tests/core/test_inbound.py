@@ -63,7 +63,9 @@ def talk(*script: Item, config: ToolCallingConfig | None = None) -> Talk:
         ]
     )
     model = ScriptedModel(*script, says("done"))
-    runner = ToolLoopRunner(client=model, model="m", registry=registry, config=config)
+    runner = ToolLoopRunner(
+        client=model, model="m", registry=registry, config=config or presets.raw()
+    )
     result = asyncio.run(runner.run("go"))
     return Talk(ran, model.requests[-1]["messages"], result)
 

@@ -13,6 +13,7 @@ from typing import Any
 import pydantic
 import pytest
 
+from surecall import presets
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
 from surecall.runtime.runner import ToolLoopRunner
@@ -25,7 +26,8 @@ from surecall.values.types import JSON, ToolResult
 def run(function: Callable[[], Any]) -> RunResult:
     registry = ToolRegistry([ToolDefinition("t", handler=function)])
     client = ScriptedModel(calls("t"), says("done"))
-    return asyncio.run(ToolLoopRunner(client=client, model="m", registry=registry).run("go"))
+    runner = ToolLoopRunner(client=client, model="m", tools=registry, config=presets.raw())
+    return asyncio.run(runner.run("go"))
 
 
 def answer(function: Callable[[], Any]) -> ToolResult:

@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from surecall.settings.config import ToolCallingConfig
-from surecall.settings.setting_docs import HELP
 from surecall.testing import Item, ScriptedProvider, calls, says, streams
 from tests.support.paths import ROOT
 
@@ -57,7 +55,3 @@ def test_relative_links_lead_somewhere(name: str) -> None:
     local = [target.split("#")[0] for target in targets if not target.startswith("http")]
 
     assert [target for target in local if not (ROOT / target).exists()] == []
-
-
-def test_every_setting_is_explained() -> None:
-    assert tuple(HELP) == ToolCallingConfig.__struct_fields__

@@ -19,6 +19,7 @@ from surecall import (
     presets,
     tool,
 )
+from surecall.settings.presets import RAW
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Assistant, System, ToolSpec, User
@@ -35,7 +36,7 @@ def add(a: int, b: int) -> int:
 
 
 def runner(
-    model: ScriptedModel, config: ToolCallingConfig | None = None, **settings: Any
+    model: ScriptedModel, config: ToolCallingConfig = RAW, **settings: Any
 ) -> ToolLoopRunner:
     retry = RetryPolicy(attempts=1)
     registry = ToolRegistry([add])
@@ -44,9 +45,7 @@ def runner(
     )
 
 
-def ask(
-    model: ScriptedModel, config: ToolCallingConfig | None = None, **settings: Any
-) -> RunResult:
+def ask(model: ScriptedModel, config: ToolCallingConfig = RAW, **settings: Any) -> RunResult:
     return asyncio.run(runner(model, config, **settings).run("1 + 2?"))
 
 

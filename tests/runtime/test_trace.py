@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from surecall import presets
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
@@ -50,7 +51,7 @@ def ran(*script: Item, user_text: str = "hi", **settings: Any) -> RunResult:
         model="m",
         registry=ToolRegistry([echo]),
         retry=RetryPolicy(attempts=1),
-        **settings,
+        **{"config": presets.raw()} | settings,
     )
     try:
         return asyncio.run(runner.run(user_text))

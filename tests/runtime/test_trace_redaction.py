@@ -12,12 +12,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from surecall import presets
 from surecall.core.outcome import RunResult
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import REDACTED, JsonlSink, Redactor, Secrets, load_trace, save_trace
 from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import Item, ScriptedModel, calls, says
-from surecall.tools.registry import ToolRegistry, tool
+from surecall.tools.registry import tool
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.events import PolicyErrorEvent
 from surecall.values.trace import Trace
@@ -36,7 +37,7 @@ def echo(text: str) -> str:
 def ran(*script: Item, user_text: str = "hi", observers: Any = ()) -> RunResult:
     model = ScriptedModel(*script)
     runner = ToolLoopRunner(
-        client=model, model="m", registry=ToolRegistry([echo]), observers=observers
+        client=model, model="m", tools=[echo], config=presets.raw(), observers=observers
     )
     return asyncio.run(runner.run(user_text))
 

@@ -11,6 +11,7 @@ from surecall.settings.capabilities import (
     capabilities_for,
     check_budget,
     estimate_tokens,
+    provider_of,
 )
 from surecall.values.errors import ConfigError
 from tests.support.spec import proves
@@ -57,6 +58,38 @@ def test_an_unknown_provider_comes_back_folded() -> None:
 @given(st.text())
 def test_folding_a_provider_twice_changes_nothing(name: str) -> None:
     assert canonical_provider(canonical_provider(name)) == canonical_provider(name)
+
+
+@pytest.mark.parametrize(
+    ("url", "provider"),
+    [
+        ("https://openrouter.ai/api/v1", "openrouter"),
+        ("https://api.openai.com", "openai"),
+        ("https://API.Mistral.AI/v1", "mistral"),
+        ("https://api.groq.com/openai", "groq"),
+        ("https://api.deepseek.com", "deepseek"),
+        ("https://api.cerebras.ai", "cerebras"),
+        ("https://generativelanguage.googleapis.com/v1beta/openai", "gemini"),
+        ("http://localhost:11434", "ollama"),
+        ("http://127.0.0.1:1234/v1", "lm_studio"),
+        ("http://[::1]:11434", "ollama"),
+        ("http://127.0.0.1:8000", ""),
+        ("http://localhost", ""),
+        ("http://example.org:11434", ""),
+        ("https://openrouter.ai.example.org", ""),
+        ("https://notopenai.com", ""),
+        ("https://openai.com:port", ""),
+        ("http://[::1", ""),
+        ("", ""),
+    ],
+)
+def test_an_address_tells_the_provider_or_nothing(url: str, provider: str) -> None:
+    assert provider_of(url) == provider
+
+
+@given(st.text())
+def test_no_address_makes_it_raise(url: str) -> None:
+    assert provider_of(url) in {"", "cerebras", *PROVIDERS}
 
 
 def test_an_unknown_provider_is_trusted_with_little() -> None:

@@ -257,10 +257,10 @@ def test_only_who_takes_the_parallel_flag_is_sent_it(provider: str) -> None:
     assert sent is capabilities_for(provider).parallel_tool_calls
 
 
-def test_an_unknown_provider_gets_the_default_without_the_flag_it_may_not_take() -> None:
-    default = presets.default_tool_calling()
-
-    assert changed(default, resolve(provider="My Own Server")) == {"unsupported_options"}
+@pytest.mark.parametrize("own", ["My Own Server", ""])
+def test_an_unknown_provider_gets_no_flag_it_may_not_take_and_a_name_it_may_want(own: str) -> None:
+    changes = changed(presets.default_tool_calling(), resolve(provider=own))
+    assert changes == {"unsupported_options", "name_tool_messages"}
 
 
 @pytest.mark.parametrize(

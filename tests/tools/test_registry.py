@@ -307,3 +307,9 @@ def test_a_spelling_beyond_ascii_or_with_noise_reaches_no_tool_at_all(mutate: Mu
     asked = mutate("ask_desk").strip()
     registry = ToolRegistry([ToolDefinition("ask_desk"), ToolDefinition("safe")])
     assert registry.resolve(asked) is None or asked == "ask_desk"
+
+
+@pytest.mark.parametrize("given", ["refund", b"refund", 5, None])
+def test_what_is_no_list_of_tools_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"tools must be a list of functions .* \[get_weather\]"):
+        ToolRegistry(given)

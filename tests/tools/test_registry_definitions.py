@@ -11,6 +11,7 @@ import msgspec
 import pydantic
 import pytest
 
+from surecall import presets
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
@@ -29,7 +30,8 @@ def test_empty_lists_of_required_properties_are_left_out_at_every_depth() -> Non
     schema = {"type": "object", "properties": {"filter": inner}, "required": []}
     model = ScriptedModel(says("done"))
     registry = ToolRegistry([ToolDefinition("find", parameters=schema, handler=lambda **_: 1)])
-    asyncio.run(ToolLoopRunner(client=model, model="m", registry=registry).run("go"))
+    runner = ToolLoopRunner(client=model, model="m", registry=registry, config=presets.raw())
+    asyncio.run(runner.run("go"))
     sent = model.requests[0]["tools"][0]["function"]["parameters"]
 
     assert '"required":[]' not in json.dumps(sent).replace(" ", "")

@@ -19,6 +19,7 @@ from surecall.runtime.dispatch import Decision
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import RetryPolicy
+from surecall.settings.presets import RAW
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
@@ -56,7 +57,7 @@ def look(place: str = "") -> str:
     return f"nothing at {place}"
 
 
-def ran(*script: Item, config: ToolCallingConfig | None = None, **settings: Any) -> RunResult:
+def ran(*script: Item, config: ToolCallingConfig = RAW, **settings: Any) -> RunResult:
     runner = ToolLoopRunner(
         client=ScriptedModel(*script),
         model="m",

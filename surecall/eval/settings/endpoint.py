@@ -1,14 +1,13 @@
 """Where an evaluation goes: which endpoint, with whose presets, under which limits."""
 
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
 from surecall.eval.settings.fields import LLAMA, OWN, ROUTER, Settings
 from surecall.eval.settings.parse import AUTO, LOCAL, SIMULATOR
 from surecall.runtime.gguf import model_id
-from surecall.settings.capabilities import canonical_provider
+from surecall.settings.capabilities import canonical_provider, provider_of
 from surecall.settings.connection import Limits
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical
@@ -17,18 +16,6 @@ from surecall.values.types import Secret
 OPENROUTER_URL: Final = "https://openrouter.ai/api"
 JOBS: Final = 16
 _UNLIMITED_S: Final = 86_400.0
-_HOSTS: Final = {
-    "openrouter.ai": "openrouter",
-    "openai.com": "openai",
-    "deepseek.com": "deepseek",
-    "googleapis.com": "gemini",
-    "mistral.ai": "mistral",
-    "groq.com": "groq",
-    "together.xyz": "together",
-    "together.ai": "together",
-    "fireworks.ai": "fireworks",
-    "volces.com": "volcengine",
-}
 _STRANGER: Final = "custom"
 
 
@@ -71,7 +58,7 @@ def endpoint_of(settings: Settings) -> Endpoint:
         return _served_here(settings)
     if base_url == SIMULATOR:
         return Endpoint(SIMULATOR, settings.api_prefix, SIMULATOR, simulated=True)
-    provider = canonical_provider(settings.endpoint) if settings.endpoint else _provider(base_url)
+    provider = canonical_provider(settings.endpoint) or provider_of(base_url) or _STRANGER
     if is_openrouter(base_url) and settings.api_key is None:
         raise ConfigError(
             f"OpenRouter needs a key: set {ROUTER}API_KEY (or {OWN}API_KEY) in the environment or "
@@ -106,7 +93,7 @@ def _served_here(settings: Settings) -> Endpoint:
 
 def is_openrouter(base_url: str) -> bool:
     """Whether an address is OpenRouter's own, to which alone its key may go."""
-    return _provider(base_url) == "openrouter"
+    return provider_of(base_url) == "openrouter"
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -133,11 +120,3 @@ def jobs_of(settings: Settings) -> int:
     if settings.jobs != AUTO:
         return int(settings.jobs)
     return 1 if settings.gguf else JOBS
-
-
-def _provider(base_url: str) -> str:
-    host = urlsplit(base_url).hostname or ""
-    fitting = (
-        name for known, name in _HOSTS.items() if host == known or host.endswith(f".{known}")
-    )
-    return next(fitting, _STRANGER)

@@ -1,0 +1,139 @@
+"""What a runner is given, checked before anything is sent.
+
+A mistake is a `ConfigError` that says what to write instead.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, cast
+
+from surecall.core.outcome import RunResult
+from surecall.runtime.dispatch import Executor, ToolPolicy, executor_context
+from surecall.runtime.session import AcceptFinal
+from surecall.runtime.trace import Observer
+from surecall.runtime.transport import Client, OpenAICompatible
+from surecall.settings.capabilities import provider_of
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import resolve
+from surecall.tools.context import Context
+from surecall.tools.registry import ToolRegistry, is_async_callable
+from surecall.values.errors import ConfigError
+from surecall.values.types import Message, System, User
+from surecall.wire.messages import encodable, parse_message
+
+_POLICY_METHODS = {
+    "visible": "def visible(self, tool, context) -> bool",
+    "authorize": "def authorize(self, call, context) -> Decision",
+}
+
+
+def checked_client(client: Any) -> Client:
+    """Return the client; a text is the address of an endpoint that needs no key."""
+    if isinstance(client, str):
+        return OpenAICompatible(client)
+    methods = (getattr(client, name, None) for name in ("send", "opened"))
+    if isinstance(client, type) or not all(map(callable, methods)):
+        raise ConfigError(
+            'client must be an OpenAICompatible("https://…", api_key) or an address such as '
+            f'"http://127.0.0.1:8000", not {_kind(client)}'
+        )
+    return cast("Client", client)
+
+
+def checked_model(model: Any) -> str:
+    """Return the model's name."""
+    if not isinstance(model, str) or not model.strip():
+        raise ConfigError("model is blank: name the model to ask")
+    return model
+
+
+def checked_config(config: Any, client: Client, model: str) -> ToolCallingConfig:
+    """Return the config; none means what is recommended for the client's address and the model."""
+    if config is None:
+        address = getattr(client, "base_url", "")
+        return resolve(provider=provider_of(str(address)), model=model)
+    return (
+        config if isinstance(config, ToolCallingConfig) else ToolCallingConfig.from_mapping(config)
+    )
+
+
+def checked_tools(tools: Any, registry: Any) -> ToolRegistry:
+    """Return the registry; `tools` and `registry` are two names for the same thing."""
+    if tools is not None and registry is not None:
+        raise ConfigError("tools and registry are two names for one thing: give only one of them")
+    given = registry if tools is None else tools
+    if isinstance(given, ToolRegistry):
+        return given
+    return ToolRegistry(() if given is None else given)
+
+
+def checked_system(system: Any) -> System | None:
+    """Return the instructions; a blank text means none."""
+    if not isinstance(system, str):
+        raise ConfigError(f"system must be text, not {_kind(system)}")
+    return System(encodable(system)) if system else None
+
+
+def checked_observer(observer: Any) -> Observer:
+    """Return an observer of events."""
+    if not callable(observer) or is_async_callable(observer):
+        raise ConfigError("an observer is a plain function of one event; it is not awaited")
+    return cast("Observer", observer)
+
+
+def checked_hook(hook: Any) -> AcceptFinal | None:
+    """Return the hook that accepts or refuses final answers."""
+    if hook is not None and not callable(hook):
+        raise ConfigError("accept_final is a function of one result; it returns a reason or None")
+    return cast("AcceptFinal | None", hook)
+
+
+def checked_policy(policy: Any) -> ToolPolicy | None:
+    """Return the tool policy. Half a policy would hide every tool, or fail at the first call."""
+    if policy is None:
+        return None
+    if isinstance(policy, type):
+        raise ConfigError(f"tool_policy is the class {policy.__name__}: pass an object of it")
+    for name, signature in _POLICY_METHODS.items():
+        if not callable(getattr(policy, name, None)):
+            raise ConfigError(f"tool_policy has no method {name}: write `{signature}`")
+    if is_async_callable(policy.visible):
+        raise ConfigError("tool_policy: visible is not awaited; make it a plain method")
+    return cast("ToolPolicy", policy)
+
+
+def checked_executor(executor: Any) -> Executor | None:
+    """Return what runs tools that have no handler."""
+    if executor is None:
+        return None
+    if not callable(executor):
+        raise ConfigError(f"executor is a function of a name and arguments, not {_kind(executor)}")
+    executor_context(executor)
+    return cast("Executor", executor)
+
+
+def checked_context(context: Any) -> Context:
+    """Return the run's context, which nobody can change."""
+    if context is not None and not isinstance(context, Mapping):
+        raise ConfigError(f'context must be a mapping such as {{"user": 7}}, not {_kind(context)}')
+    return Context(context)
+
+
+def checked_history(history: Any) -> list[Message]:
+    """Return the earlier messages."""
+    if isinstance(history, str | bytes | Mapping | RunResult) or not isinstance(history, Iterable):
+        raise ConfigError("history must be a list of messages, such as result.history")
+    return [parse_message(item) for item in history]
+
+
+def checked_words(user_text: Any) -> tuple[User, ...]:
+    """Return what the user says as messages: one, or none if it is blank."""
+    if not isinstance(user_text, str | list):
+        raise ConfigError(f"the user's words must be text, not {_kind(user_text)}")
+    words = user_text.strip() if isinstance(user_text, str) else user_text
+    return (User(encodable(user_text)),) if words else ()
+
+
+def _kind(value: Any) -> str:
+    if value is None:
+        return "None"
+    return f"the class {value.__name__}" if isinstance(value, type) else type(value).__name__

@@ -1,0 +1,192 @@
+"""What a runner is given: what is accepted, and what is refused before anything is sent."""
+
+import asyncio
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from surecall import (
+    ConfigError,
+    Decision,
+    OpenAICompatible,
+    ToolCallingConfig,
+    ToolDefinition,
+    ToolLoopRunner,
+    ToolRegistry,
+    presets,
+    tool,
+)
+from surecall.testing import ScriptedModel, ScriptedProvider, calls, says
+from surecall.values.types import ToolCall, ToolSpec
+
+
+def plain() -> str:
+    """Do something."""
+    return "done"
+
+
+marked = tool(plain)
+defined = ToolDefinition("plain", "Do something.", handler=plain)
+
+
+def runner_of(*script: Any, **settings: Any) -> ToolLoopRunner:
+    given: dict[str, Any] = {"client": ScriptedModel(*script), "model": "m"} | settings
+    return ToolLoopRunner(**given)
+
+
+def config_at(url: str, model: str = "m") -> ToolCallingConfig:
+    return ToolLoopRunner(client=OpenAICompatible(url), model=model).config
+
+
+def test_no_config_means_what_is_recommended_for_the_address_and_the_model() -> None:
+    glm = "z-ai/glm-4.7"
+    router = presets.resolve(provider="openrouter", model=glm)
+
+    assert config_at("https://openrouter.ai/api", glm) == router
+    assert config_at("http://localhost:11434") == presets.resolve(provider="ollama")
+    assert config_at("http://127.0.0.1:8000") == presets.resolve() == runner_of().config
+    assert router.text_calls == "any"
+
+
+def test_a_config_means_what_it_says() -> None:
+    assert runner_of(config=ToolCallingConfig()).config == ToolCallingConfig() == presets.raw()
+    assert runner_of(config={"max_turns": 3}).config == ToolCallingConfig(max_turns=3)
+    assert runner_of(config={}).config == presets.raw()
+
+
+@pytest.mark.parametrize("word", ["tools", "registry"])
+@pytest.mark.parametrize(
+    "given",
+    [plain, marked, defined, [plain], (marked,), {"name": "plain", "handler": plain}, [defined]],
+)
+def test_one_tool_or_many_may_be_given_under_either_name(word: str, given: Any) -> None:
+    runner = runner_of(calls("plain"), says("ok"), **{word: given})
+    (answer,) = asyncio.run(runner.run("Go.")).run.results
+
+    assert answer.envelope["data"] == {"value": "done"}
+
+
+def test_a_registry_may_be_given_under_either_name_but_not_under_both() -> None:
+    registry = ToolRegistry(plain)
+
+    assert runner_of(tools=registry)._registry is runner_of(registry=registry)._registry is registry
+    with pytest.raises(ConfigError, match="give only one of them"):
+        runner_of(tools=[plain], registry=registry)
+
+
+@pytest.mark.parametrize("given", ["get_weather", b"x", 5, object()])
+def test_tools_that_are_none_are_refused_in_one_sentence(given: Any) -> None:
+    with pytest.raises(ConfigError, match=r"tools must be a list .* as in \[get_weather\]"):
+        runner_of(tools=given)
+
+
+def test_an_address_is_enough_of_a_client() -> None:
+    with ScriptedProvider(says("Hello.")) as provider:
+        runner = ToolLoopRunner(client=provider.url, model="m")
+        answer = runner.run_sync("Hi.").assistant_text
+        runner.close()
+
+    assert answer == "Hello."
+    assert isinstance(runner.client, OpenAICompatible)
+
+
+@pytest.mark.parametrize(
+    ("client", "sentence"),
+    [
+        (None, "not None"),
+        (5, "not int"),
+        (OpenAICompatible, "not the class OpenAICompatible"),
+        (object(), "not object"),
+        ("localhost:8000", "must start with http"),
+        ("", "must start with http"),
+    ],
+)
+def test_what_is_no_client_is_refused_and_told_what_to_write(client: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence) as refused:
+        ToolLoopRunner(client=client, model="m")
+    assert "http://" in str(refused.value)
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+def test_a_blank_model_is_refused(name: str) -> None:
+    with pytest.raises(ConfigError, match="model is blank"):
+        ToolLoopRunner(client=ScriptedModel(), model=name)
+
+
+def test_a_run_may_have_instructions_of_its_own() -> None:
+    model = ScriptedModel(*[says("ok")] * 4)
+    runner = ToolLoopRunner(client=model, model="m", system="Be brief.")
+    asyncio.run(runner.run("Hi.", system="Be kind."))
+    asyncio.run(runner.run("Hi.", system=""))
+    runner.run_sync("Hi.", system="Be bold.")
+    for _ in runner.stream_sync("Hi."):
+        pass
+    runner.close()
+
+    first = [request["messages"][0]["content"] for request in model.requests]
+    assert first == ["Be kind.", "Hi.", "Be bold.", "Be brief."]
+
+
+def test_instructions_that_are_no_text_are_refused() -> None:
+    with pytest.raises(ConfigError, match="system must be text, not list"):
+        runner_of(system=["Be brief."])
+    with pytest.raises(ConfigError, match="system must be text, not int"):
+        runner_of().run_sync("Hi.", system=5)  # type: ignore[arg-type]  # on purpose
+
+
+def test_a_keyword_that_no_run_has_is_refused_in_the_blocking_methods_too() -> None:
+    runner = runner_of()
+    for method in (runner.run_sync, runner.stream_sync):
+        with pytest.raises(TypeError, match="max_turn"):
+            method("Hi.", max_turn=3)  # type: ignore[call-arg]  # on purpose
+    runner.close()
+
+
+def test_the_blocking_methods_have_the_keywords_of_the_others() -> None:
+    def keywords(method: Callable[..., Any]) -> object:
+        return inspect.signature(method).parameters
+
+    kind = ToolLoopRunner
+    assert keywords(kind.run) == keywords(kind.run_sync) == keywords(kind.stream)
+    assert keywords(kind.stream) == keywords(kind.stream_sync)
+    assert keywords(kind.resume) == keywords(kind.resume_sync) == keywords(kind.stream_resumed)
+
+
+class Visible:
+    def visible(self, _tool: ToolSpec, _context: object) -> bool:
+        return True
+
+
+class Authorize:
+    def authorize(self, _call: ToolCall, _context: object) -> Decision:
+        return Decision("allow")
+
+
+class Policy(Visible, Authorize):
+    pass
+
+
+class Awaited(Authorize):
+    async def visible(self, _tool: ToolSpec, _context: object) -> bool:
+        return False
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        (Visible(), "tool_policy has no method authorize: write `def authorize"),
+        (Authorize(), "tool_policy has no method visible: write `def visible"),
+        (object(), "tool_policy has no method visible"),
+        (Policy, "tool_policy is the class Policy: pass an object of it"),
+        (Awaited(), "visible is not awaited"),
+    ],
+)
+def test_half_a_policy_is_refused_instead_of_an_empty_run(policy: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        runner_of(tool_policy=policy)
+
+
+def test_a_whole_policy_is_accepted() -> None:
+    assert runner_of(says("ok"), tool_policy=Policy()).run_sync("Hi.").assistant_text == "ok"
