@@ -1,7 +1,6 @@
 """Fragments of calls: which call each belongs to, and what of it is new."""
 
 import json
-import time
 from typing import Any
 
 import pytest
@@ -11,6 +10,7 @@ from surecall.parsing.call_fragments import Arguments, Text
 from surecall.parsing.sse import SseEvent
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
+from tests.support.steps import LINEAR, growth
 from tests.support.streams import (
     END,
     assembled,
@@ -266,26 +266,21 @@ def test_a_piece_shorter_than_the_whole_is_never_compared() -> None:
     assert text.fresh("100", lambda: False) == ""
 
 
-def seconds(size: int, **keys: Any) -> float:
-    text = json.dumps({"t": "x}" * (size // 2)})
-    pieces = [fragment(text[at : at + 16], index=0, **keys) for at in range(0, len(text), 16)]
-    started = time.process_time()
-    ((_, arguments),) = pairs_of(fragment("", index=0, name="f"), *pieces)
-    assert arguments == text
-    return time.process_time() - started
-
-
 @pytest.mark.parametrize("keys", [{}, {"name": "f"}, {"name": "f", "id": "x"}])
-def test_the_time_for_small_pieces_grows_with_their_number(keys: JSON) -> None:
-    small, large = (min(seconds(size * 1024, **keys) for _ in range(2)) for size in (32, 256))
+def test_the_steps_for_small_pieces_grow_with_their_number(keys: JSON) -> None:
+    def joined(size: int) -> None:
+        text = json.dumps({"t": "x}" * (size // 2)})
+        pieces = [fragment(text[at : at + 16], index=0, **keys) for at in range(0, len(text), 16)]
+        ((_, arguments),) = pairs_of(fragment("", index=0, name="f"), *pieces)
+        assert arguments == text
 
-    assert large < 8 * 4 * small
+    assert growth(joined, 16 * 1024) < LINEAR
 
 
 def test_cumulative_arguments_cost_no_more_than_their_bytes() -> None:
-    text = json.dumps({"t": "x" * 20_000})
-    pieces = [fragment(text[:at], index=0, name="f") for at in range(16, len(text), 16)]
-    started = time.process_time()
+    def joined(size: int) -> None:
+        text = json.dumps({"t": "x" * size})
+        pieces = [fragment(text[:at], index=0, name="f") for at in range(16, len(text), 16)]
+        assert pairs_of(*pieces, fragment(text, index=0, name="f")) == [("f", text)]
 
-    assert pairs_of(*pieces, fragment(text, index=0, name="f")) == [("f", text)]
-    assert time.process_time() - started < 30
+    assert growth(joined, 10_000) < LINEAR

@@ -4,7 +4,6 @@
 What a dialect cannot express is listed in `LIMITS`; everything else must come back as it was.
 """
 
-import time
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from surecall.values.types import JSON, ToolCall, ToolSpec
 from surecall.wire.dialects import WEAK_ROWS, WRITERS, first_opener, recover
 from surecall.wire.dialects.marks import is_marked
 from surecall.wire.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
+from tests.support.steps import LINEAR, growth, steps
 
 LIMITS = {
     "all": "text that begins or ends with blanks, or that holds marks of its own",
@@ -308,19 +308,17 @@ FAMILIES = (
 )
 
 
-def seconds_for(text: str) -> float:
-    started = time.process_time()
-    recover(text, TOOLS, weak=True)
-    return time.process_time() - started
-
-
 @pytest.mark.parametrize("unit", FAMILIES)
-def test_a_hundred_kilobytes_of_the_same_are_read_in_a_moment(unit: str) -> None:
+def test_twice_the_same_is_read_in_twice_the_steps(unit: str) -> None:
     inside = '<tool_call>{"name": "note", "arguments": {"text": "'
 
-    many = unit * (100_000 // len(unit))
-    for text in (many + CALL, many + " and", inside + many, f"```\n{many}"):
-        assert seconds_for(text) < 15
+    for before, after in (("", CALL), ("", " and"), (inside, ""), ("```\n", "")):
+
+        def read(size: int, before: str = before, after: str = after) -> None:
+            recover(before + unit * (size // len(unit)) + after, TOOLS, weak=True)
+
+        assert growth(read, 5_000) < LINEAR
+        read(100_000)
 
 
 def test_a_plain_answer_costs_next_to_nothing() -> None:
@@ -329,7 +327,4 @@ def test_a_plain_answer_costs_next_to_nothing() -> None:
     ]
     recover(text, TOOLS)
 
-    started = time.process_time()
-    for _ in range(2000):
-        recover(text, TOOLS)
-    assert (time.process_time() - started) / 2000 < 1e-3
+    assert steps(lambda: recover(text, TOOLS)) < len(text)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 
 import pytest
 from hypothesis import given
@@ -21,6 +20,7 @@ from surecall.values.types import JSON
 from surecall.wire.transforms import RESPONSE
 from surecall.wire.transforms.tags import CLOSE, MAX_FAILURES, OPEN, read_tags
 from tests.support.spec import proves
+from tests.support.steps import LINEAR, growth
 
 CALL = f'{OPEN}{{"name": "add", "arguments": {{"a": 1, "b": 2}}}}{CLOSE}'
 SECOND = f'{OPEN}{{"name": "add", "arguments": {{"a": 3, "b": 4}}}}{CLOSE}'
@@ -250,17 +250,16 @@ def test_any_text_survives_as_an_argument(text: str) -> None:
     assert len(read(f"{OPEN}{payload}{CLOSE}{CALL}")) == 2
 
 
-def seconds_for(text: str) -> float:
-    started = time.perf_counter()
-    read_tags(text)
-    return time.perf_counter() - started
+def growth_of(unit: str, end: str = CALL) -> float:
+    return growth(lambda size: read_tags(unit * (size // len(unit)) + end), 20_000)
 
 
 @proves("G8")
 @pytest.mark.parametrize("end", ["", CALL], ids=["bare", "with-a-call"])
 @pytest.mark.parametrize("unit", [OPEN, "`", f'{OPEN}{{"a":"'])
-def test_a_megabyte_of_the_same_is_read_in_less_than_a_second(unit: str, end: str) -> None:
-    assert seconds_for(unit * (1_000_000 // len(unit)) + end) < 5
+def test_twice_the_same_is_read_in_twice_the_steps(unit: str, end: str) -> None:
+    assert growth_of(unit, end) < LINEAR
+    read_tags(unit * (1_000_000 // len(unit)) + end)
 
 
 @pytest.mark.parametrize(
@@ -276,12 +275,14 @@ def test_a_megabyte_of_the_same_is_read_in_less_than_a_second(unit: str, end: st
         CALL,
     ],
 )
-def test_reading_takes_time_in_proportion_to_the_text(unit: str) -> None:
-    assert seconds_for(unit * (300_000 // len(unit)) + CALL) < 5
+def test_reading_takes_steps_in_proportion_to_the_text(unit: str) -> None:
+    assert growth_of(unit) < LINEAR
 
 
 def test_ever_shorter_runs_of_backticks_take_no_longer() -> None:
-    text = "a".join("`" * width for width in range(1400, 0, -1)) + CALL
+    def read_runs(count: int) -> None:
+        text = "a".join("`" * width for width in range(count, 0, -1)) + CALL
+        assert len(read_tags(text)[1]) == 1
 
-    assert len(read_tags(text)[1]) == 1
-    assert seconds_for(text) < 5
+    # Twice as many runs are four times the text.
+    assert growth(read_runs, 350) < 2 * LINEAR
