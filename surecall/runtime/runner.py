@@ -218,6 +218,7 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
+        thread = self._opened_thread()
         work = self.run(
             user_text,
             history=history,
@@ -226,7 +227,7 @@ class ToolLoopRunner:
             on_event=on_event,
             context=context,
         )
-        return self._opened_thread().call(work)
+        return thread.call(work)
 
     def resume_sync(
         self,
@@ -236,8 +237,8 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `resume`, blocking."""
-        work = self.resume(run, on_event=on_event, context=context)
-        return self._opened_thread().call(work)
+        thread = self._opened_thread()
+        return thread.call(self.resume(run, on_event=on_event, context=context))
 
     def stream_sync(
         self,
