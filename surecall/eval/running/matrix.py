@@ -322,8 +322,8 @@ def _recommended(
 
 def _check_tools(names: Iterable[str], scenarios: Iterable[Scenario]) -> None:
     """Refuse the name of a tool that no scenario has: masking by it would hide all tools."""
-    stages = (scenario.begin("-") for scenario in scenarios)
-    known = {tool.name for stage in stages for tool in stage.registry.definitions}
+    worlds = (scenario.begin("-") for scenario in scenarios)
+    known = {tool.name for world in worlds for tool in world.registry.definitions}
     for name in names:
         if name not in known:
             raise ConfigError(f"tool_allowlist: {unknown('tool', name, known)}")

@@ -22,7 +22,7 @@ from surecall.eval.analysis.category import (
     of_failure,
     shortened,
 )
-from surecall.eval.scenarios.scenario import Scenario, Stage, digest
+from surecall.eval.scenarios.scenario import Scenario, World, digest
 from surecall.eval.storage.trial import Key, Score, Served, Trial
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client
@@ -162,34 +162,34 @@ async def run_trial(
 async def _attempt(
     key: Key, scenario: Scenario, setup: Setup, client: Client, number: int
 ) -> Attempt:
-    stage = scenario.begin(world_id(key, setup, number))
+    world = scenario.begin(world_id(key, setup, number))
     config = scenario.adapted(setup.config, contracted=setup.contracted)
-    runner = _runner(scenario, setup, client, stage)
+    runner = _runner(scenario, setup, client, world)
     try:
-        result = await stage.play(runner.run)
+        result = await world.converse(runner.run)
     except RunFailed as failure:
-        return _held(stage, failure.result, of_failure(failure), stage.judge(failure.result))
+        return _judged(world, failure.result, of_failure(failure), world.judge(failure.result))
     except ConfigError:
         raise  # the caller's mistake: every other trial of the cell would make it again
     except CRASHES as error:  # a scenario may be a user's own code
         if is_cancelled(error):
             raise
-        return Attempt(of_exception(error), Score(), Trace(()), "", stage.draft)
-    score = stage.judge(result)
+        return Attempt(of_exception(error), Score(), Trace(()), "", world.draft)
+    score = world.judge(result)
     tools_on = scenario.uses_tools and config.tool_use_mode is not ToolUseMode.DISABLED
-    return _held(stage, result, of_answer(result, score, tools_on=tools_on), score)
+    return _judged(world, result, of_answer(result, score, tools_on=tools_on), score)
 
 
-def _held(stage: Stage, result: RunResult, verdict: Verdict, score: Score) -> Attempt:
-    return Attempt(verdict, score, result.trace, result.assistant_text, stage.draft)
+def _judged(world: World, result: RunResult, verdict: Verdict, score: Score) -> Attempt:
+    return Attempt(verdict, score, result.trace, result.assistant_text, world.draft)
 
 
-def _runner(scenario: Scenario, setup: Setup, client: Client, stage: Stage) -> ToolLoopRunner:
+def _runner(scenario: Scenario, setup: Setup, client: Client, world: World) -> ToolLoopRunner:
     return ToolLoopRunner(
         client=client,
         model=setup.model,
-        registry=stage.registry,
-        executor=stage.executor,
+        registry=world.registry,
+        executor=world.executor,
         config=scenario.adapted(setup.config, contracted=setup.contracted),
         system=scenario.system,
         llm_options_defaults=deep_merge(setup.options, scenario.options),

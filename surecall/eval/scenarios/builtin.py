@@ -52,7 +52,7 @@ class Seen(msgspec.Struct, frozen=True):
 Course: TypeAlias = Callable[[Sequence[Made]], Seen]
 
 
-class WorkspaceStage:
+class WorkspaceWorld:
     """One attempt at a scenario, in a workspace of its own."""
 
     def __init__(self, workspace: Workspace, user: str, course: Course | None) -> None:
@@ -67,7 +67,7 @@ class WorkspaceStage:
         """The workspace's draft."""
         return self._workspace.draft
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Say one thing, and let the loop do the rest."""
         return await ask(self._user)
 
@@ -231,7 +231,7 @@ _USER = "workspace_id={id}"
 _ASKED_TO_CHAT = "Answer with exactly one sentence and nothing else: Done.\n(conversation {id})"
 
 
-class Plot(msgspec.Struct, frozen=True, kw_only=True):
+class Task(msgspec.Struct, frozen=True, kw_only=True):
     """How a scenario's world begins, and what is looked for in its course; none without tools."""
 
     course: Course | None = None
@@ -246,14 +246,14 @@ def _scenario(  # the columns of the table below
     *,
     tags: tuple[str, ...],
     system: str,
-    plot: Plot,
+    task: Task,
     config: JSON | None = None,
 ) -> Scenario:
-    user = _USER if plot.course else _ASKED_TO_CHAT
+    user = _USER if task.course else _ASKED_TO_CHAT
 
-    def begin(workspace_id: str) -> WorkspaceStage:
-        workspace = Workspace(workspace_id, plot.draft, plot.refusals)
-        return WorkspaceStage(workspace, user.format(id=workspace_id), plot.course)
+    def begin(workspace_id: str) -> WorkspaceWorld:
+        workspace = Workspace(workspace_id, task.draft, task.refusals)
+        return WorkspaceWorld(workspace, user.format(id=workspace_id), task.course)
 
     return Scenario(
         id=scenario_id,
@@ -263,9 +263,9 @@ def _scenario(  # the columns of the table below
         system=system,
         user=user,
         config=config or {},
-        contract=plot.contract if plot.course else None,
-        uses_tools=plot.course is not None,
-        source=f"draft={plot.draft} refusals={plot.refusals}",
+        contract=task.contract if task.course else None,
+        uses_tools=task.course is not None,
+        source=f"draft={task.draft} refusals={task.refusals}",
     )
 
 
@@ -281,14 +281,14 @@ SCENARIOS: Final = (
         "read, patch, answer",
         tags=(*_TYPICAL, "simple", "extreme"),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL,)),
-        plot=Plot(course=_read_first),
+        task=Task(course=_read_first),
     ),
     _scenario(
         "partial_success_failure",
         "one call of a turn succeeds, the other one fails, and the run goes on",
         tags=("extreme",),
         system=_prompt((_FAILING, _PATCH, _END), (_LATER,)),
-        plot=Plot(course=_mixed_turn),
+        task=Task(course=_mixed_turn),
         config=_PARALLEL,
     ),
     _scenario(
@@ -296,21 +296,21 @@ SCENARIOS: Final = (
         "the id is left out, and the tools know which workspace is meant",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_ID), with_id=False),
-        plot=Plot(course=_id_omitted),
+        task=Task(course=_id_omitted),
     ),
     _scenario(
         "type_error_recovery",
         "a patch is refused with a type error, and made again",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _LIST)),
-        plot=Plot(course=_type_error, refusals=1),
+        task=Task(course=_type_error, refusals=1),
     ),
     _scenario(
         "happy_path_parallel",
         "read and patch in one turn, then answer",
         tags=("parallel",),
         system=_prompt((_BOTH, _END), ()),
-        plot=Plot(course=_parallel_turn),
+        task=Task(course=_parallel_turn),
         config=_PARALLEL,
     ),
     _scenario(
@@ -318,7 +318,7 @@ SCENARIOS: Final = (
         "arguments that are too large are refused, and a shorter call follows",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
-        plot=Plot(course=_guard, contract=_SET_LAST),
+        task=Task(course=_guard, contract=_SET_LAST),
         config={"max_tool_args_bytes": LONG},
     ),
     _scenario(
@@ -326,7 +326,7 @@ SCENARIOS: Final = (
         "a result is too large to be shown, and the run goes on without it",
         tags=("extreme",),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_REREAD)),
-        plot=Plot(course=_overflow, draft={"big": BIG}),
+        task=Task(course=_overflow, draft={"big": BIG}),
         config={"max_tool_output_bytes": 5_000, "tool_failure_policy": "tolerated"},
     ),
     _scenario(
@@ -334,7 +334,7 @@ SCENARIOS: Final = (
         "no tools at all: the control, which shows how literally a model takes a prompt",
         tags=(*_TYPICAL, "simple", "extreme"),
         system="Tools are switched off here. Answer with exactly one sentence: Done.",
-        plot=Plot(),
+        task=Task(),
         config={"tool_use_mode": "disabled"},
     ),
 )

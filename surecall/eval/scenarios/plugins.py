@@ -203,7 +203,7 @@ async def _nothing(_name: str, _arguments: JSON) -> JSON:
     return {}
 
 
-class RecordedStage:
+class RecordedWorld:
     """One attempt at a recorded request: it is sent once, and its tools do nothing."""
 
     def __init__(self, recorded: Recorded) -> None:
@@ -212,7 +212,7 @@ class RecordedStage:
         self.draft: JSON = {}
         self._recorded = recorded
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Send the request; a reply with calls ends it as well as one without."""
         try:
             return await ask(history=_conversation(self._recorded))
@@ -286,7 +286,7 @@ def _of_line(line: str, default_id: str) -> Scenario:
         raise ConfigError("response_format cannot be sent from a recorded request")
     scenario_id = recorded.id or default_id
     check_id(scenario_id)
-    RecordedStage(recorded)  # a tool that cannot be offered is found now
+    RecordedWorld(recorded)  # a tool that cannot be offered is found now
     first = recorded.messages[0]
     config: JSON = {"tool_use_mode": "relaxed" if recorded.tools else "disabled", "max_turns": 1}
     if recorded.tools and recorded.tool_choice is not None:
@@ -294,7 +294,7 @@ def _of_line(line: str, default_id: str) -> Scenario:
     return Scenario(
         id=scenario_id,
         summary="a recorded request",
-        begin=lambda _: RecordedStage(recorded),
+        begin=lambda _: RecordedWorld(recorded),
         tags=recorded.tags,
         system=text_of(first.get("content")) if first.get("role") == "system" else "",
         config=config,

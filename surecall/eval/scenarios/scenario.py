@@ -1,9 +1,9 @@
 """What a scenario is: a text, settings, tools, and a judgement of what came of them.
 
-    Scenario ─ begin(id) ─► Stage ─ play(ask) ─► result ─ judge ─► Score
+    Scenario ─ begin(id) ─► World ─ converse(ask) ─► result ─ judge ─► Score
                             a fresh world for one attempt
 
-A scenario is a value that can be listed, hashed and run any number of times. Its stage is the
+A scenario is a value that can be listed, hashed and run any number of times. Its world is the
 only part that changes: each attempt gets a new one.
 
 A scenario of one's own is a function:
@@ -42,7 +42,7 @@ Ask: TypeAlias = Callable[..., Awaitable[RunResult]]
 Executor: TypeAlias = Callable[[str, JSON], Awaitable[Any]]
 
 
-class Stage(Protocol):
+class World(Protocol):
     """The world of one attempt: its tools, its course, and the judgement of it."""
 
     @property
@@ -57,7 +57,7 @@ class Stage(Protocol):
     def draft(self) -> JSON:
         """The state of this world, for the record."""
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Hold the conversation: `ask(text, history=…)` runs the loop once."""
 
     def judge(self, result: RunResult) -> Score:
@@ -75,7 +75,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     summary: str
-    begin: Callable[[str], Stage]
+    begin: Callable[[str], World]
     tags: tuple[str, ...] = ()
     system: str = ""
     user: str = ""
@@ -262,21 +262,21 @@ def _loose(text: str) -> str:
     return text.strip().strip(_QUOTES).strip().rstrip(".!").casefold()
 
 
-Play: TypeAlias = Callable[[Callable[..., Awaitable[Heard]]], Awaitable[object]]
+ScenarioFunction: TypeAlias = Callable[[Callable[..., Awaitable[Heard]]], Awaitable[object]]
 Tools: TypeAlias = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
-class FunctionStage:
+class FunctionWorld:
     """One attempt at a scenario that is a function."""
 
-    def __init__(self, play: Play, tools: Tools) -> None:
+    def __init__(self, function: ScenarioFunction, tools: Tools) -> None:
         self.registry = ToolRegistry(tools() if callable(tools) else tools)
         self.executor: Executor | None = None
         self.draft: JSON = {}
-        self._function = play
+        self._function = function
         self._heard: list[Heard] = []
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Let the function hold its conversations; the last one counts as the trial's."""
 
         async def run(text: str | list[Any] = "", **settings: Any) -> Heard:
@@ -322,7 +322,7 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     config: JSON | None = None,
     options: JSON | None = None,
     contract: Contract | None = None,
-) -> Callable[[Play], Scenario]:
+) -> Callable[[ScenarioFunction], Scenario]:
     """Make a scenario of an async function that is given `run`.
 
     `tools` may be a function that makes them, so that each attempt gets fresh ones. A scenario
@@ -331,18 +331,18 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     the strategies `contract` and `guided_contract`.
     """
 
-    def define(function: Play) -> Scenario:
+    def define(function: ScenarioFunction) -> Scenario:
         scenario_id = name or getattr(function, "__name__", "")
         check_id(scenario_id)
         if not inspect.iscoroutinefunction(function):
             raise ConfigError(f"scenario {scenario_id} must be an async function of `run`")
-        offered = [tool.name for tool in FunctionStage(function, tools).registry.definitions]
+        offered = [tool.name for tool in FunctionWorld(function, tools).registry.definitions]
         check_contract(scenario_id, contract, offered)
         chat: JSON = {} if offered else {"tool_use_mode": "disabled"}
         return Scenario(
             id=scenario_id,
             summary=(inspect.getdoc(function) or "").partition("\n")[0],
-            begin=lambda _: FunctionStage(function, tools),
+            begin=lambda _: FunctionWorld(function, tools),
             tags=tuple(tags),
             system=system,
             config=chat | (config or {}),
