@@ -1,4 +1,4 @@
-"""One trial: a fresh world, one conversation over a client, and the record of what came of it.
+"""One trial: a fresh world, one conversation over a client, and the record of the result.
 
     Key + Scenario + Setup ─► attempt [─► one more, after a blank reply or a broken line] ─► Trial
 
@@ -43,7 +43,7 @@ from surecall.values.types import JSON, Usage
 _KEPT_CHARS = 200
 _MAX_TEXT = 4_000
 _MAX_BUILD = 80
-# What a scenario may end in through its own code; it must not end the evaluation.
+# What a scenario's own code may raise; it must not end the evaluation.
 CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 
 
@@ -125,13 +125,13 @@ def world_id(key: Key, setup: Setup, attempt: int = 1) -> str:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether an error means that somebody cancelled the task, not that its own code raised it."""
+    """Whether an error means that the task was cancelled, not that its own code raised it."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One conversation, held and judged."""
+    """One conversation and its judgement."""
 
     verdict: Verdict
     score: Score
@@ -246,7 +246,7 @@ def served_in(trace: Trace) -> tuple[Served, ...]:
 
 
 def _build(body: Any) -> str:
-    """Return what a reply says of the server that wrote it, such as llama.cpp's build."""
+    """Return what a reply says about the server that wrote it, such as llama.cpp's build."""
     match body:
         case {"system_fingerprint": str(build)}:
             return shortened(build.strip(), _MAX_BUILD)

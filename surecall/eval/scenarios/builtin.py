@@ -1,8 +1,8 @@
 """The eight scenarios, in their fixed order, and how each is judged.
 
 Every tool scenario ends with `/draft/foo` set to "bar" and the answer "Done."; that alone decides
-whether a run is ok, as it did in the original. Beside it stands the *process*: whether the thing
-happened that the scenario is named for. A model that never sends long arguments passes
+whether a run is ok, as it did in the original. The *process* is scored beside it: whether what the
+scenario is named for really happened. A model that never sends long arguments passes
 `long_arguments_guard`, but its record says that no guard was ever tested.
 
 `type_error_recovery` makes sure that there is an error to recover from: the first well-formed
@@ -42,7 +42,7 @@ _PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was seen of a scenario's own matter. `reasons` are for the original's own checks."""
+    """Whether what the scenario tests was seen. `reasons` are for the original's own checks."""
 
     facts: dict[str, bool] = {}
     process: bool | None = None
@@ -72,7 +72,7 @@ class WorkspaceWorld:
         return await ask(self._user)
 
     def judge(self, result: RunResult) -> Score:
-        """Score state, process and final text apart."""
+        """Score state, process and final text separately."""
         done = is_done(result.assistant_text)
         reasons = () if done else (NOT_DONE,)
         if self._course is None or result.run.config.tool_use_mode is ToolUseMode.DISABLED:
@@ -95,9 +95,9 @@ class WorkspaceWorld:
 
 
 def _invented(made: Sequence[Made]) -> tuple[str, ...]:
-    """Warn of a call of the tool that is never shown."""
+    """Warn about calls of the tool that is never shown."""
     called = any(one.name == FACTS_COMMIT for one in made)
-    return (f"{FACTS_COMMIT} was called, though it is not on offer",) if called else ()
+    return (f"{FACTS_COMMIT} was called, though it is not offered",) if called else ()
 
 
 def _all_of(**facts: bool) -> Seen:
@@ -232,7 +232,7 @@ _ASKED_TO_CHAT = "Answer with exactly one sentence and nothing else: Done.\n(con
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):
-    """How a scenario's world begins, and what is looked for in its course; none without tools."""
+    """How a scenario's world begins, and what is checked in its course; nothing without tools."""
 
     course: Course | None = None
     contract: Contract = Contract(all_of=(STATE_PATCH,))

@@ -1,4 +1,4 @@
-"""Scenarios that users bring along: Python files, installed packages, and recorded requests.
+"""Scenarios from users: Python files, installed packages, and recorded requests.
 
     path.py          every @scenario in the file
     path.py::name    one of them
@@ -122,7 +122,7 @@ def _load_file(path: Path) -> Sequence[Scenario]:
 
 
 def _module(path: Path) -> ModuleType:
-    """Run a Python file as a module of its own; what goes wrong is told with file and line."""
+    """Run a Python file as a module of its own; errors name the file and line."""
     name = f"surecall_scenarios_{path.stem}_{digest(str(path.resolve()))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -158,7 +158,7 @@ def _scenarios_in(loaded: Any) -> list[Scenario]:
     if not isinstance(items, Iterable):
         return []
     found = (item for item in items if isinstance(item, Scenario))
-    # A scenario may stand under several names in one module.
+    # A module may have a scenario under several names.
     return list({id(item): item for item in found}.values())
 
 
@@ -181,7 +181,7 @@ def _check_ids(scenarios: Iterable[Scenario]) -> None:
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a recorded request should lead to; nothing is asked where nothing is said."""
+    """What a recorded request should lead to; an absent field is not checked."""
 
     tool_call: bool | None = None
     tools: tuple[str, ...] = ()
@@ -249,7 +249,7 @@ def _names(calls: Iterable[ToolCall]) -> set[str]:
 
 
 def _objection(call: ToolCall) -> str:
-    # One call too many for the settings of the cell is no fault of its arguments.
+    # A call beyond the limit of the cell says nothing about its arguments.
     if call.problem is None or call.ignored:
         return ""
     return f"{call.name[:_SHOWN]}: {call.problem.code}: {call.problem.message[:_SHOWN]}"

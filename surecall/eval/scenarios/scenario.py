@@ -1,4 +1,4 @@
-"""What a scenario is: a text, settings, tools, and a judgement of what came of them.
+"""What a scenario is: a text, settings, tools, and a judgement of the result.
 
     Scenario ─ begin(id) ─► World ─ converse(ask) ─► result ─ judge ─► Score
                             a fresh world for one attempt
@@ -43,11 +43,11 @@ Executor: TypeAlias = Callable[[str, JSON], Awaitable[Any]]
 
 
 class World(Protocol):
-    """The world of one attempt: its tools, its course, and the judgement of it."""
+    """The world of one attempt: its tools, its conversation, and how that is judged."""
 
     @property
     def registry(self) -> ToolRegistry:
-        """The tools on offer."""
+        """The tools that are offered."""
 
     @property
     def executor(self) -> Executor | None:
@@ -68,8 +68,8 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of conversation. `tags` are the groups that it can be selected by.
 
     `config` holds settings that replace the cell's, except that `request_overrides` merge into
-    them; `options` are further fields of the request. `source` stands for code that is part of
-    the scenario, so that its hash changes when that code does. The `contract` is in force under
+    them; `options` are further fields of the request. `source` is code that belongs to the
+    scenario, so that its hash changes when that code does. The `contract` is in force under
     strategies that have one.
     """
 
@@ -166,7 +166,7 @@ def select_scenarios(
 
 
 def check_id(scenario_id: str) -> None:
-    """Refuse an id that a file name, a filter or a report could not carry, or the control's."""
+    """Refuse an id that is not legal in file names, filters and reports, or is the control's."""
     plain = all(char.isalnum() or char in "_-." for char in scenario_id)
     if not plain or not scenario_id[:1].isalnum() or scenario_id.casefold() in EVERYTHING:
         raise ConfigError(
@@ -177,7 +177,7 @@ def check_id(scenario_id: str) -> None:
 
 
 def check_contract(scenario_id: str, contract: Contract | None, offered: Sequence[str]) -> None:
-    """Refuse a contract that no model could meet: it names a tool that is not on offer."""
+    """Refuse a contract that no model could meet: it names a tool that is not offered."""
     if contract is not None and (missing := contract.out_of_reach(offered)):
         raise ConfigError(
             f"the contract of {scenario_id} needs tools that are not on offer: {in_words(missing)}"
@@ -185,7 +185,7 @@ def check_contract(scenario_id: str, contract: Contract | None, offered: Sequenc
 
 
 class Heard:
-    """What came of one `run(…)` in a scenario, and what was expected of it."""
+    """The result of one `run(…)` in a scenario, and what was expected of it."""
 
     def __init__(self, result: RunResult) -> None:
         self.result = result
@@ -295,7 +295,7 @@ class FunctionWorld:
         return self._heard[-1].result
 
     def judge(self, result: RunResult) -> Score:  # noqa: ARG002  # all is in what was heard
-        """Put together what was expected of all conversations."""
+        """Combine the expectations of all conversations."""
         scores = [heard.score for heard in self._heard]
         facts = {name: value for score in scores for name, value in score.facts.items()}
         reasons = tuple(reason for score in scores for reason in score.reasons)
@@ -323,7 +323,7 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     options: JSON | None = None,
     contract: Contract | None = None,
 ) -> Callable[[ScenarioFunction], Scenario]:
-    """Make a scenario of an async function that is given `run`.
+    """Make a scenario from an async function that takes `run`.
 
     `tools` may be a function that makes them, so that each attempt gets fresh ones. A scenario
     with tools fails when none is called, unless its config says `tool_use_mode="relaxed"`. The

@@ -10,10 +10,10 @@ from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Results, Sheet, results_of
 from surecall.eval.report.junit import junit
 from surecall.eval.report.markdown import (
+    EARLY_ANSWERS,
     MATRIX_COLUMNS,
     SIMULATED,
     STRATEGY,
-    TOO_EARLY,
     comparison_table,
     matrix,
     recommendation_table,
@@ -50,7 +50,7 @@ def test_the_matrix_has_the_originals_columns_and_words() -> None:
     order = ("happy_path", "missing_workspace_id", "type_error_recovery")
     rows = matrix(results_of(sheet(cell, scenarios=order), made)).splitlines()
 
-    names = [name for name in MATRIX_COLUMNS if name not in {STRATEGY, TOO_EARLY}]
+    names = [name for name in MATRIX_COLUMNS if name not in {STRATEGY, EARLY_ANSWERS}]
     assert rows[0] == f"| {' | '.join(name.removesuffix(':') for name in names)} |"
     assert rows[1] == "|---|---|---:|---:|---:|---:|---|"
     assert rows[2] == (

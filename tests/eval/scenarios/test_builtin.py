@@ -246,7 +246,7 @@ def test_slips_are_warnings_and_a_tool_that_is_not_on_offer_is_noticed() -> None
     assert score.ok
     assert score.warnings == (
         "state_get: the word `workspace_id` itself was given as workspace_id",
-        "facts_commit was called, though it is not on offer",
+        "facts_commit was called, though it is not offered",
     )
 
 

@@ -20,7 +20,7 @@ function assistantOnWire(text, calls) {
 }
 
 // What the loop said in the user's place after a reply, if it said anything. Of what it said to an
-// answer that came too early, the record has the gist.
+// early answer, the record has the gist.
 function nudgeOf(event, start) {
   if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
   return event.type === "final_objected" || event.type === "forced_continuation" ? event.text : null;
