@@ -66,7 +66,7 @@ function asCurl(trace, turn) {
   const url = `${base.replace(/\/+$/, "")}${path}/chat/completions`;
   return [
     `# Put together from the record, before the last repairs on the way out. The key is yours to set.`,
-    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they stand in their fields.`] : []),
+    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they are in their fields.`] : []),
     `curl '${oneLine(url).replaceAll("'", "%27")}' \\`,
     `  -H "Authorization: Bearer $API_KEY" \\`,
     `  -H 'Content-Type: application/json' \\`,
