@@ -1,4 +1,4 @@
-"""Test doubles for programs that use surecall: a script stands in for the model.
+"""Test doubles for programs that use surecall: a script in place of the model.
 
     ScriptedModel       in this process, no network: give it to a runner in place of a client
     ScriptedProvider    a real HTTP server on 127.0.0.1, for what happens on the wire
@@ -130,7 +130,7 @@ def hangs(seconds: float) -> Scripted:
 
 
 def hangs_up() -> Scripted:
-    """Close the connection at once, without an answer."""
+    """Close the connection immediately, without an answer."""
     return Scripted(answers=False)
 
 
@@ -152,7 +152,7 @@ class ScriptedModel:
         self._script = script
 
     async def send(self, body: bytes) -> Answer:
-        """Record the request and play the next item of the script."""
+        """Record the request and give the next answer of the script."""
         async with self.stream(body) as incoming:
             received = b"".join([piece async for piece in incoming.chunks])
         return Answer(incoming.status, incoming.headers, received)
@@ -161,7 +161,7 @@ class ScriptedModel:
     async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
         """Do the same, and hand the answer over piece by piece."""
         self.requests.append(msgspec.json.decode(body))
-        answer = _play(self._script, self.requests, repeat=False)
+        answer = _next_answer(self._script, self.requests, repeat=False)
         await asyncio.sleep(answer.wait)
         if not answer.answers:
             raise _closed()
@@ -206,7 +206,7 @@ class ScriptedProvider:
         self._script = script
         self._api_key = api_key
         self._repeat = repeat
-        self._played: list[JSON] = []
+        self._answered: list[JSON] = []
         self._problems: list[Exception] = []
         self._stopping = asyncio.Event()
         self._cleanup = ExitStack()
@@ -217,7 +217,7 @@ class ScriptedProvider:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._cleanup.close()
-        # A failing test has its own story to tell; ours would hide it.
+        # A failing test raises its own error; ours would hide it.
         if kind is None and self._problems:
             raise self._problems[0]
 
@@ -251,9 +251,9 @@ class ScriptedProvider:
         return await self._answer(request, self._next(body))
 
     def _next(self, body: JSON) -> Scripted:
-        self._played.append(body)
+        self._answered.append(body)
         try:
-            return _play(self._script, self._played, repeat=self._repeat)
+            return _next_answer(self._script, self._answered, repeat=self._repeat)
         except Exception as problem:  # noqa: BLE001 - the test's own code; raised again on leaving
             self._problems.append(problem)
             return failure(500, _error(str(problem), code="script"))
@@ -309,7 +309,7 @@ class RecordingObserver:
         return [type(event).__name__ for event in self.events]
 
 
-def _play(script: tuple[Item, ...], requests: list[JSON], *, repeat: bool) -> Scripted:
+def _next_answer(script: tuple[Item, ...], requests: list[JSON], *, repeat: bool) -> Scripted:
     """Return the answer to the last of the requests."""
     turn = len(requests) - 1
     if turn >= len(script) and not (repeat and script):

@@ -1,13 +1,14 @@
 """The live report: the same page, served on loopback while the trials of a run come in.
 
-    GET /<token>/                   the page, as things stand
+    GET /<token>/                   the page, as it is now
     GET /<token>/data?since=N       nothing new (204), or the whole report and its number
-    GET /<token>/trace?model=…      one run: what it came to and its events, as JSON lines
+    GET /<token>/trace?model=…      one run: its result and its events, as JSON lines
 
-The run is only read, and read anew when its files have changed, so it makes no difference who
-writes it, whether that has ended, or whether it begins again. Whoever knows the address may read:
-it holds a token that cannot be guessed. Pages of other sites cannot: neither by a name of theirs
-that leads to this machine (`Host`), nor from a script of theirs (`Origin`, `Sec-Fetch-Site`).
+The run is only read, and read again when its files have changed, so it makes no difference which
+process writes it, whether that has ended, or whether it begins again. Every program that knows the
+address may read: it holds a token that cannot be guessed. Pages of other sites cannot read: neither
+by a name of theirs that leads to this machine (`Host`), nor from a script of theirs (`Origin`,
+`Sec-Fetch-Site`).
 """
 
 import asyncio
@@ -170,7 +171,7 @@ class LiveReport:
 
     @web.middleware
     async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Let nobody in but a page of this very server, and its reader."""
+        """Refuse every request but those of pages from this server, and of their readers."""
         if not self._is_own(request):
             raise web.HTTPForbidden(text="this address is for this machine only\n")
         try:

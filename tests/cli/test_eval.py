@@ -8,35 +8,16 @@ import sqlite3
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from surecall import cli
 from surecall.testing import ScriptedProvider, says
+from tests.support.commands import Run
 from tests.support.spec import proves
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
 SMALL = ("eval", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only", "-n", "3")
-Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Run the command line in an empty folder, in this process."""
-    monkeypatch.chdir(tmp_path)
-    for name in list(os.environ):
-        if name.startswith(("SURECALL_", "OPENROUTER_")):
-            monkeypatch.delenv(name)
-
-    def run(*arguments: str) -> tuple[int, str, str]:
-        code = cli.main(arguments)
-        return (code, *capsys.readouterr())
-
-    return run
 
 
 def recorded(folder: Path) -> dict[str, int]:

@@ -1,6 +1,6 @@
-"""How a trial ended: passed, failed by the model, or spoiled by what lies around the model.
+"""How a trial ended: passed, failed by the model, or spoiled by the infrastructure.
 
-    passed    the scenario has nothing to object to
+    passed    the scenario has no objection
     failed    the model's doing: wrong state, wrong words, no calls, cut off, a request refused
               because of what the conversation had become
     infra     the endpoint, the network, the account: it says nothing about the model
@@ -117,7 +117,7 @@ def of_fault(fault: Fault) -> Verdict:
 
 
 def of_exception(error: BaseException) -> Verdict:
-    """Judge what nobody expected: a crash of the harness or of a scenario's own code."""
+    """Judge the unexpected: a crash of the harness or of a scenario's own code."""
     return Verdict("infra", EXCEPTION, shortened(f"{type(error).__name__}: {error}"))
 
 
@@ -127,7 +127,7 @@ def shortened(text: str, limit: int = MAX_ERROR) -> str:
 
 
 def _of_model(result: RunResult, category: str, reason: str) -> Verdict:
-    """Blame the model, but for the token limit where that cut it off."""
+    """Blame the model, or the token limit if that cut it off."""
     if _last_finish(result.trace) == _CUT_OFF:
         category = TRUNCATED
     return Verdict("failed", category, shortened(f"{category}: {reason}"))
@@ -140,7 +140,7 @@ def _last_finish(trace: Trace) -> str | None:
 
 
 def _category(fault: Fault) -> str:
-    """Name a fault; a status that no code stands for gives its number."""
+    """Name a fault; a status without a code of its own gives its number."""
     if fault.code is ErrorCode.PROVIDER_ERROR and fault.status is not None:
         return f"HTTP_{fault.status}"
     return fault.code.value

@@ -1,4 +1,4 @@
-"""Two strategies, or two runs, compared on the very same conversations.
+"""Two strategies, or two runs, compared on the same conversations.
 
 A pair is one scenario and trial of one model and profile, seen from both sides. Pairs that
 infrastructure spoiled on either side say nothing about the difference: they are dropped and
@@ -19,7 +19,7 @@ Outcomes: TypeAlias = Mapping[Key, Status]
 Names: TypeAlias = tuple[str, str]
 
 STRATEGIES: Final[tuple[str, ...]] = get_args(Strategy)
-# Up to production, all is known to help or to do no harm; what lies beyond has to prove it.
+# Up to production, all is known to help or to do no harm; the strategies beyond must prove it.
 _BEYOND_AT: Final = STRATEGIES.index("production") + 1
 PLAIN, BEYOND = STRATEGIES[:_BEYOND_AT], STRATEGIES[_BEYOND_AT:]
 ALPHA: Final = 0.05

@@ -1,6 +1,6 @@
 """From figures to advice: for each model the best profile, a verdict, and why.
 
-Two rules stand side by side, because they answer different questions:
+There are two rules, because they answer different questions:
 
     observed   what was seen: best profile by rate, ties by lower p95; at least 97 % is Yes,
                at least 90 % Conditional, less is No
@@ -148,7 +148,7 @@ def recommend(
 ) -> tuple[Recommendation, ...]:
     """Advise on each model, in the order in which they come.
 
-    `known_as` gives the catalog id of models that run under another name, such as stand-ins.
+    `known_as` gives the catalog id of models that run under another name, such as simulated ones.
     """
     by_model: dict[str, list[Candidate]] = {}
     for each in found:
@@ -283,7 +283,7 @@ def _by_rate(candidate: Candidate) -> tuple[float, int]:
 
 
 def _by_lower_bound(candidate: Candidate) -> tuple[float, float, int]:
-    # Where nothing can be told from the lower bound, as among zeros, the rate speaks.
+    # Where the lower bound cannot tell, as among zeros, the rate decides.
     return -candidate.bounds[0], _descending(candidate.tool.rate), candidate.p95_ms
 
 

@@ -6,7 +6,7 @@
     times           percentile
 
 Trials of one scenario resemble each other, so their number overstates what is known. With few
-scenarios that cannot be estimated and the Wilson interval stands; from eight on, `interval`
+scenarios that cannot be estimated, and the Wilson interval is used; from eight on, `interval`
 widens it by how much the scenarios disagree.
 """
 
@@ -98,7 +98,7 @@ def student(z: float, freedom: float) -> float:
 
 
 def leaves(bounds: Interval, bar: float) -> bool:
-    """Say whether an interval lies wholly on one side of the bar."""
+    """Whether an interval lies wholly on one side of the bar."""
     low, high = bounds
     return low >= bar or high < bar
 

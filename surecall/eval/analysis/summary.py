@@ -2,7 +2,7 @@
 
     Trial ─► one count for each cell and scenario ─► Totals by cell, strategy, all
 
-Two rates always stand side by side. *Tool* is about the model: runs that the endpoint spoiled are
+There are always two rates. *Tool* is about the model: runs that the endpoint spoiled are
 left out. *End to end* is about the service: they count as failures. The control has a rate of its
 own; skipped trials have none. Sums do not depend on the order in which trials arrive.
 """

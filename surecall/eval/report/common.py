@@ -55,7 +55,7 @@ class Column(msgspec.Struct, frozen=True):
 
     @property
     def tool_use_mode(self) -> str:
-        """How tools are used, unless a scenario has it otherwise."""
+        """How tools are used, unless a scenario sets another mode."""
         return str(self.config.get("tool_use_mode", ""))
 
     @property
@@ -104,7 +104,7 @@ def _described(planned: PlannedCell) -> Column:
 def sheet_in(configs: Iterable[Mapping[str, Any]]) -> Sheet:
     """Read the sheet from the configs of the commands that made a run, oldest first.
 
-    A run that was topped up has the cells of the last command first, in its order, then those
+    A run that was extended has the cells of the last command first, in its order, then those
     that only earlier ones had.
     """
     sheets = [_read_sheet(config.get(SHEET, {})) for config in configs][::-1] or [Sheet()]
@@ -161,7 +161,7 @@ class Results(msgspec.Struct, frozen=True):
     stems: dict[tuple[Cell, str], str]
 
     def file_name(self, key: Key) -> str:
-        """Return the name of a trial's own file, as good as any path component can be."""
+        """Return the name of a trial's own file, safe as a path component."""
         return f"{self.stems[key.cell, key.scenario]}__trial_{key.trial:02d}.json"
 
     @property
@@ -176,7 +176,7 @@ class Results(msgspec.Struct, frozen=True):
 
 
 def results_of(sheet: Sheet, trials: Iterable[Trial]) -> Results:
-    """Sort trials, in whatever order they come, one at a time. Only what is brief is kept."""
+    """Sort trials, which may come in any order, one at a time. Only the brief form is kept."""
     found: dict[Cell, list[Entry]] = {}
     for trial in trials:
         found.setdefault(trial.key.cell, []).append(_brief(trial))

@@ -1,4 +1,4 @@
-"""JUnit XML, for whatever shows test results: a suite for each cell, a case for each trial.
+"""JUnit XML, for programs that show test results: a suite for each cell, a case for each trial.
 
 What a model did wrong is a failure; what the infrastructure spoiled is an error.
 """

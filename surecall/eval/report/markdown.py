@@ -20,7 +20,7 @@ from surecall.values.types import JSON
 
 # These two are shown only where they tell something.
 STRATEGY: Final = "strategy"
-TOO_EARLY: Final = "answers too early:"
+EARLY_ANSWERS: Final = "early answers:"
 MATRIX_COLUMNS: Final = (
     "model",
     "sampling_profile",
@@ -29,7 +29,7 @@ MATRIX_COLUMNS: Final = (
     "tool_ok_rate:",
     "control_ok (chat_only):",
     "p95_ms:",
-    TOO_EARLY,
+    EARLY_ANSWERS,
     "top tool failures",
 )
 RECOMMENDATION_COLUMNS: Final = (
@@ -54,7 +54,7 @@ COMPARISON_COLUMNS: Final = (
     "verdict",
 )
 SIMULATED: Final = (
-    "**Simulated.** The models in this report are scripted stand-ins. Nothing here says anything "
+    "**Simulated.** The models in this report are simulated by scripts. Nothing here says anything "
     "about a real model."
 )
 _TOP_SCENARIOS: Final = 2
@@ -84,14 +84,13 @@ def report(results: Results, recommendations: Iterable[Sequence[str]] = ()) -> s
 def matrix(results: Results) -> str:
     """Return one row for each cell.
 
-    The strategy has a column only where there are several, and answers that came too early only
-    where there were any.
+    The strategy has a column only if there are several, early answers only if there were any.
     """
     hidden = set()
     if len({cell.strategy for cell in results.entries}) == 1:
         hidden.add(STRATEGY)
     if not any(entry.false_finals for entry in results.all):
-        hidden.add(TOO_EARLY)
+        hidden.add(EARLY_ANSWERS)
     columns = [name for name in MATRIX_COLUMNS if name not in hidden]
     cells = [_matrix_row(results, cell) for cell in results.entries]
     rows = [dict(zip(MATRIX_COLUMNS, row, strict=True)) for row in cells]
@@ -207,7 +206,7 @@ def _sums(results: Results, found: Totals) -> Iterable[str]:
         yield f"- pass^k, the chance that a scenario passes k times in a row: {chances}"
     if early := sums["false_finals"]["answers"]:
         runs, passed = _runs(sums["false_finals"]["runs"]), sums["false_finals"]["passed"]
-        yield f"- Answers that came too early: {early}, in {runs}, {passed} of which passed"
+        yield f"- Early answers: {early}, in {runs}, {passed} of which passed"
     if sums["infra"]:
         yield f"- Spoiled by the infrastructure, in no tool rate: {sums['infra']}"
     if sums["skipped"]:

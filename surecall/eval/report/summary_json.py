@@ -1,11 +1,11 @@
 """The three summaries, key for key as the original harness writes them, and the `--json` document.
 
-Two rates stand side by side. `ok_rate` counts every trial that ran, also those that the
+There are two rates. `ok_rate` counts every trial that ran, also those that the
 infrastructure spoiled: the original's number, end to end. `tool_ok_rate` and `control_ok_rate`
 leave those out, because they say nothing about the model; `infra` says how many there were. So
 `runs == tool_runs + control_runs + infra`, and what cannot apply (`skipped`) is in none of them.
-Times are of every trial that ran: a timeout is what someone waited for. `false_finals` counts
-answers that came too early, the runs they came in, and how many of those passed after all.
+Times are of every trial that ran: a timeout was waited for, too. `false_finals` counts early
+answers, the runs they came in, and how many of those passed in the end.
 """
 
 from collections import Counter
@@ -225,7 +225,7 @@ def totals(results: Results) -> JSON:
 def figures(results: Results) -> Summary:
     """Return what follows from how each trial ended: rates, chances in a row, comparisons.
 
-    Nothing is known here of usage, requests and scores, so what is made of those is blank.
+    Usage, requests and scores are not known here, so figures made from them are blank.
     """
     ends = (
         Trial(key=entry.key, status=entry.status, false_finals=entry.false_finals)

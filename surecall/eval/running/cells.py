@@ -33,8 +33,8 @@ _UNLIMITED_S: Final = 86_400.0
 class Model(msgspec.Struct, frozen=True):
     """A model that can be asked: what is sent as its id, and what is shown in reports.
 
-    `provider` is whose presets fit it. A simulated one may imitate a model of the catalog; it
-    gets that one's workarounds and profiles. One that is not `listed` must be called by name.
+    `provider` says whose presets fit. A simulated model may imitate one of the catalog and then
+    gets its workarounds and profiles. One that is not `listed` must be selected by name.
     """
 
     id: str
@@ -103,7 +103,7 @@ class Column(msgspec.Struct, frozen=True):
 
 
 def split_strategy(label: str) -> tuple[str, str]:
-    """Return the strategy and the fallback that a cell's label stands for."""
+    """Return the strategy and the fallback that a cell's label means."""
     strategy, _, fallback = label.partition("+")
     return strategy, fallback or BEST_EFFORT
 
@@ -147,7 +147,7 @@ def _base(settings: Settings, require_parameters: bool) -> ToolCallingConfig:  #
 
 
 def _requires_parameters(settings: Settings, model: Model, options: JSON) -> bool:
-    """Say whether a router must leave out providers that ignore the sampling values."""
+    """Whether a router must leave out providers that ignore the sampling values."""
     if settings.require_parameters is not None:
         return settings.require_parameters
     return bool(options) and model.provider == ROUTER and not model.simulated

@@ -3,7 +3,7 @@
     plan ─ minus what the store has ─► one queue for each lane ─► workers ─► store, events
 
 A fixed number of workers pull from the queues, so a large plan takes no more memory than a small
-one. What a trial comes to does not depend on how many run beside it. A trial that crashes is an
+one. The result of a trial does not depend on how many run beside it. A trial that crashes is an
 infrastructure failure of its own, and the others go on. Ending early loses nothing: the same plan
 over the same store continues.
 """
@@ -45,7 +45,7 @@ from surecall.values.trace import Trace
 GRACE_S: Final = 10.0
 # A run watches the time itself; this is for whatever does not.
 _GUARD: Final = 1.05
-# So many in a row and nothing else: the next one would end the same way.
+# After so many in a row, the next one would end the same way.
 HOPELESS_AFTER: Final = 10
 HOPELESS: Final = frozenset(
     {
@@ -55,7 +55,7 @@ HOPELESS: Final = frozenset(
         ErrorCode.NOT_FOUND,
     }
 )
-# A simulator needs no mercy.
+# A simulator needs no long pauses between retries.
 _QUICK: Final = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
 
 
@@ -73,7 +73,7 @@ class Results(Protocol):
     """Where trials are recorded."""
 
     def done_keys(self, *, infra: bool = True) -> set[Key]:
-        """Return the keys of recorded trials; without `infra`, of those that tell something."""
+        """Return the keys of recorded trials; without `infra`, not those that were spoiled."""
         ...
 
     def trials(self) -> Iterator[Trial]:
@@ -86,7 +86,7 @@ class Results(Protocol):
 
 
 class Stop:
-    """The user's wish to end: once for no new trials, twice for right now."""
+    """The user's request to end: once for no new trials, twice for right now."""
 
     def __init__(self, grace_s: float = GRACE_S) -> None:
         self._grace_s = grace_s
@@ -99,15 +99,15 @@ class Stop:
 
     @property
     def requested(self) -> bool:
-        """Whether somebody asked."""
+        """Whether the user asked to end."""
         return self._first.is_set()
 
     async def asked(self) -> None:
-        """Wait until somebody asks."""
+        """Wait until the user asks to end."""
         await self._first.wait()
 
     async def impatient(self) -> None:
-        """Wait until somebody asks again, or until those under way had their time."""
+        """Wait until the user asks again, or the trials under way have had their time."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._grace_s):
                 await self._second.wait()
@@ -166,7 +166,7 @@ def setup_of(planned: PlannedCell, plan: Plan) -> Setup:
 
 
 class _Bell:
-    """Wakes everyone who waits, each time it rings."""
+    """Wakes all waiting tasks, each time it rings."""
 
     def __init__(self) -> None:
         self._event = asyncio.Event()
@@ -263,7 +263,7 @@ class _Evaluation:
         }
 
     async def _watch(self, stop: Stop, workers: Iterable[asyncio.Task[None]]) -> None:
-        """Obey the user's wish to end."""
+        """Stop when the user asks to."""
         await stop.asked()
         self._close("interrupted")
         await stop.impatient()
@@ -322,8 +322,8 @@ class _Evaluation:
             async with limit:
                 trial, trace = await self._run_trial(key, scenario, bench.setup, bench.client)
         except ConfigError:
-            raise  # the user's mistake, which every other trial would meet as well
-        except CRASHES as error:  # a crash is this trial's own
+            raise  # the user's mistake: every other trial would fail as well
+        except CRASHES as error:  # a crash concerns this trial alone
             if is_cancelled(error):
                 raise
             late = isinstance(error, TimeoutError) and limit.expired()
@@ -365,7 +365,7 @@ class _Evaluation:
 
 
 def _spoiled(key: Key, problem: BaseException | str) -> Trial:
-    """Return the record of a trial that came to nothing, through no fault of the model."""
+    """Return the record of a trial that the infrastructure spoiled."""
     if isinstance(problem, str):
         return Trial(key=key, status="infra", category=ErrorCode.TIMEOUT, error=problem)
     verdict = of_exception(problem)

@@ -1,4 +1,4 @@
-"""What an evaluation tells while it goes on, what it comes to, and when it knows enough."""
+"""What an evaluation reports while it runs, its outcome, and when it knows enough."""
 
 from collections.abc import Iterable
 from typing import Literal, TypeAlias
@@ -53,7 +53,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How far an evaluation came. `recorded` trials were there before; `ran` were added.
 
     `skipped` ones could not apply, were noted as such, and are not among those `wanted`.
-    `unpriced` trials are those whose cost nobody told: with any, `spent` is too low.
+    `unpriced` trials came without a cost: with any, `spent` is too low.
     """
 
     ending: Ending
@@ -75,7 +75,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Tally:
-    """The rates so far, by cell and scenario: enough to say about which cells more must be known.
+    """The rates so far, by cell and scenario: enough to say which cells need more trials.
 
     It counts what the tool rate counts: no control, nothing that the infrastructure spoiled.
     """
@@ -98,5 +98,5 @@ class Tally:
         return sum(rate.n for rate in self._rates.get(cell, {}).values())
 
     def undecided(self, cell: Cell, bar: float) -> bool:
-        """Say whether the interval of a cell's rate still holds the bar."""
+        """Whether the interval of a cell's rate still contains the bar."""
         return not leaves(interval(self._rates.get(cell, {}).values()), bar)

@@ -1,4 +1,4 @@
-"""How much may go on at once: conversations with each provider, and money.
+"""How much may go on at the same time: conversations with each provider, and money.
 
 A `Lane` is one provider's share. It starts at half of what the user allows, widens by one after
 each round of answers, and halves when the provider says that it is too much (429); a Retry-After
@@ -31,7 +31,7 @@ class Lane(msgspec.Struct, frozen=True):
     closed_until: float = float("-inf")
 
     def answered(self, started: float) -> "Lane":
-        """Widen by one after as many answers as fit at once. Those to before a cut are too old."""
+        """Widen by one after a full round of answers; those from before a cut do not count."""
         if started <= self.cut_at:
             return self
         wider = self.answers + 1 >= self.limit < self.most
@@ -49,7 +49,7 @@ class Lane(msgspec.Struct, frozen=True):
         return Lane(self.most, max(1, self.limit // 2), 0, now, until)
 
     def takes(self, under_way: int, now: float) -> bool:
-        """Say whether one more may begin."""
+        """Whether one more may begin."""
         return under_way < self.limit and now >= self.closed_until
 
 
@@ -76,7 +76,7 @@ class Limiter:
         return sum(self._under_way.values())
 
     def takes(self, name: str) -> bool:
-        """Say whether one more may begin in a lane."""
+        """Whether one more may begin in a lane."""
         return self.lane(name).takes(self._under_way.get(name, 0), self.clock())
 
     def begin(self, name: str) -> None:
@@ -107,10 +107,10 @@ class Limiter:
 
 
 class Watched:
-    """A client that lets the limiter see every answer, and is like the other in all else.
+    """A client that shows every answer to the limiter, and otherwise behaves like the one inside.
 
-    But it passes nothing on from one trial to the next: what a trial had to learn about the
-    endpoint must not depend on which others came before it.
+    It shares no lessons between trials: what a trial had to learn about the endpoint must not
+    depend on which others came before it.
     """
 
     def __init__(
@@ -130,7 +130,7 @@ class Watched:
 
     @property
     def lessons(self) -> dict[str, tuple[str, ...]]:
-        """What the endpoint was found to refuse: nothing yet, for everyone who asks."""
+        """What the endpoint was found to refuse: nothing, at the start of each trial."""
         return {}
 
     def opened(self) -> AbstractAsyncContextManager[None]:

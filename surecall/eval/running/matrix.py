@@ -191,7 +191,7 @@ def select_models(expression: str, library: Library, endpoint: Endpoint) -> tupl
 
 
 def _check_known(wanted: Iterable[str], called: Sequence[tuple[str, ...]]) -> None:
-    """Refuse a name that nothing has; those that must be called by name are suggested, too."""
+    """Refuse an unknown name; suggestions include the models that must be selected by name."""
     known = [name for names in called for name in names]
     for token in wanted:
         if known and not matches(token, known):
@@ -199,7 +199,7 @@ def _check_known(wanted: Iterable[str], called: Sequence[tuple[str, ...]]) -> No
 
 
 def _strangers(wanted: Iterable[str], library: Library, endpoint: Endpoint) -> list[Model]:
-    """Return the models that are named by an id that nobody knows, where that is possible."""
+    """Return models for ids that no catalog knows, where the endpoint may serve them."""
     if endpoint.simulated or not endpoint.explicit:
         return []
     known = [name for model in library.models for name in names_of(model, library.catalog)]
@@ -226,7 +226,7 @@ def names_of(model: Model, catalog: ModelCatalog) -> tuple[str, ...]:
 
 
 def strategies_of(settings: Settings) -> tuple[Strategy, ...]:
-    """Return the strategies to compare; the matrix stands above the filter."""
+    """Return the strategies to compare; the matrix overrides the filter."""
     if settings.strategy_matrix:
         return _MATRIX
     return chosen(
@@ -237,7 +237,7 @@ def strategies_of(settings: Settings) -> tuple[Strategy, ...]:
 
 
 def in_shard(key: Key, shard: Shard | None) -> bool:
-    """Say whether a key belongs to a shard; more trials or models move no key to another."""
+    """Whether a key belongs to a shard; more trials or models move no key to another."""
     if shard is None or shard.count == 1:
         return True
     parts = (key.cell.model, key.cell.profile, key.cell.strategy, key.scenario, str(key.trial))
@@ -321,9 +321,9 @@ def _recommended(
 
 
 def _check_tools(names: Iterable[str], scenarios: Iterable[Scenario]) -> None:
-    """Refuse the name of a tool that no scenario has: masking by it would hide all tools."""
-    stages = (scenario.begin("-") for scenario in scenarios)
-    known = {tool.name for stage in stages for tool in stage.registry.definitions}
+    """Refuse the name of a tool that no scenario has: it would hide all tools."""
+    worlds = (scenario.begin("-") for scenario in scenarios)
+    known = {tool.name for world in worlds for tool in world.registry.definitions}
     for name in names:
         if name not in known:
             raise ConfigError(f"tool_allowlist: {unknown('tool', name, known)}")

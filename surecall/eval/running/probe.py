@@ -52,13 +52,13 @@ _DEMANDS: Final[dict[CallProtocol, str]] = {
     "guided": RESPONSE_FORMAT,
     "prompted": "the request",
 }
-# Where calls stand that do not stand in the text.
+# Where calls are that are not in the text.
 _FIELDS: Final = ("tool_calls", "function_call")
 _SHOWN: Final = 160
 
 
 class Probe(msgspec.Struct, frozen=True):
-    """What became of one protocol: whether calls can be made in it, and what was seen."""
+    """The outcome of one protocol: whether calls can be made in it, and what was seen."""
 
     protocol: CallProtocol
     works: bool
@@ -72,7 +72,7 @@ def echo(text: str) -> str:
 
 
 async def probe_all(planned: PlannedCell, client: Client, longest_s: float) -> tuple[Probe, ...]:
-    """Ask a model once in each protocol, all within a time; none may use up that of the others."""
+    """Ask a model once in each protocol, within a total time that is shared fairly."""
     clock = asyncio.get_running_loop().time
     deadline = clock() + longest_s
     found: list[Probe] = []
@@ -122,7 +122,7 @@ async def _probe(protocol: CallProtocol, planned: PlannedCell, client: Client) -
 
 
 def _refused(protocol: CallProtocol, fault: Fault) -> str:
-    """Say what an endpoint did not take; a fault of another kind says nothing of the protocol."""
+    """Say what an endpoint refused; other faults say nothing about the protocol."""
     message = fault.message if len(fault.message) <= _SHOWN else f"{fault.message[:_SHOWN]}…"
     if fault.status in REFUSALS:
         return f"{_DEMANDS[protocol]} refused (HTTP {fault.status}: {message})"
@@ -131,7 +131,7 @@ def _refused(protocol: CallProtocol, fault: Fault) -> str:
 
 
 def _message_in(body: Any) -> JSON:
-    """Return the message as it came, before anything mended it; blank if there is none."""
+    """Return the message as it came, before any repair; blank if there is none."""
     choice = read_choice(body)
     message = {} if isinstance(choice, Fault) else choice.get("message")
     return message if isinstance(message, dict) else {}

@@ -1,4 +1,4 @@
-"""One trial: a fresh world, one conversation over a client, and the record of what came of it.
+"""One trial: a fresh world, one conversation over a client, and the record of the result.
 
     Key + Scenario + Setup ─► attempt [─► one more, after a blank reply or a broken line] ─► Trial
 
@@ -22,7 +22,7 @@ from surecall.eval.analysis.category import (
     of_failure,
     shortened,
 )
-from surecall.eval.scenarios.scenario import Scenario, Stage, digest
+from surecall.eval.scenarios.scenario import Scenario, World, digest
 from surecall.eval.storage.trial import Key, Score, Served, Trial
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client
@@ -43,7 +43,7 @@ from surecall.values.types import JSON, Usage
 _KEPT_CHARS = 200
 _MAX_TEXT = 4_000
 _MAX_BUILD = 80
-# What a scenario may end in through its own code; it must not end the evaluation.
+# What a scenario's own code may raise; it must not end the evaluation.
 CRASHES: Final = (Exception, SystemExit, asyncio.CancelledError)
 
 
@@ -125,13 +125,13 @@ def world_id(key: Key, setup: Setup, attempt: int = 1) -> str:
 
 
 def is_cancelled(error: BaseException) -> bool:
-    """Whether an error means that somebody cancelled the task, not that its own code raised it."""
+    """Whether an error means that the task was cancelled, not that its own code raised it."""
     task = asyncio.current_task()
     return isinstance(error, asyncio.CancelledError) and task is not None and task.cancelling() > 0
 
 
 class Attempt(msgspec.Struct, frozen=True):
-    """One conversation, held and judged."""
+    """One conversation and its judgement."""
 
     verdict: Verdict
     score: Score
@@ -162,34 +162,34 @@ async def run_trial(
 async def _attempt(
     key: Key, scenario: Scenario, setup: Setup, client: Client, number: int
 ) -> Attempt:
-    stage = scenario.begin(world_id(key, setup, number))
+    world = scenario.begin(world_id(key, setup, number))
     config = scenario.adapted(setup.config, contracted=setup.contracted)
-    runner = _runner(scenario, setup, client, stage)
+    runner = _runner(scenario, setup, client, world)
     try:
-        result = await stage.play(runner.run)
+        result = await world.converse(runner.run)
     except RunFailed as failure:
-        return _held(stage, failure.result, of_failure(failure), stage.judge(failure.result))
+        return _judged(world, failure.result, of_failure(failure), world.judge(failure.result))
     except ConfigError:
         raise  # the caller's mistake: every other trial of the cell would make it again
     except CRASHES as error:  # a scenario may be a user's own code
         if is_cancelled(error):
             raise
-        return Attempt(of_exception(error), Score(), Trace(()), "", stage.draft)
-    score = stage.judge(result)
+        return Attempt(of_exception(error), Score(), Trace(()), "", world.draft)
+    score = world.judge(result)
     tools_on = scenario.uses_tools and config.tool_use_mode is not ToolUseMode.DISABLED
-    return _held(stage, result, of_answer(result, score, tools_on=tools_on), score)
+    return _judged(world, result, of_answer(result, score, tools_on=tools_on), score)
 
 
-def _held(stage: Stage, result: RunResult, verdict: Verdict, score: Score) -> Attempt:
-    return Attempt(verdict, score, result.trace, result.assistant_text, stage.draft)
+def _judged(world: World, result: RunResult, verdict: Verdict, score: Score) -> Attempt:
+    return Attempt(verdict, score, result.trace, result.assistant_text, world.draft)
 
 
-def _runner(scenario: Scenario, setup: Setup, client: Client, stage: Stage) -> ToolLoopRunner:
+def _runner(scenario: Scenario, setup: Setup, client: Client, world: World) -> ToolLoopRunner:
     return ToolLoopRunner(
         client=client,
         model=setup.model,
-        registry=stage.registry,
-        executor=stage.executor,
+        registry=world.registry,
+        executor=world.executor,
         config=scenario.adapted(setup.config, contracted=setup.contracted),
         system=scenario.system,
         llm_options_defaults=deep_merge(setup.options, scenario.options),
@@ -246,7 +246,7 @@ def served_in(trace: Trace) -> tuple[Served, ...]:
 
 
 def _build(body: Any) -> str:
-    """Return what a reply says of the server that wrote it, such as llama.cpp's build."""
+    """Return what a reply says about the server that wrote it, such as llama.cpp's build."""
     match body:
         case {"system_fingerprint": str(build)}:
             return shortened(build.strip(), _MAX_BUILD)

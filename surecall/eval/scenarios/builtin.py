@@ -1,8 +1,8 @@
 """The eight scenarios, in their fixed order, and how each is judged.
 
 Every tool scenario ends with `/draft/foo` set to "bar" and the answer "Done."; that alone decides
-whether a run is ok, as it did in the original. Beside it stands the *process*: whether the thing
-happened that the scenario is named for. A model that never sends long arguments passes
+whether a run is ok, as it did in the original. The *process* is scored beside it: whether what the
+scenario is named for really happened. A model that never sends long arguments passes
 `long_arguments_guard`, but its record says that no guard was ever tested.
 
 `type_error_recovery` makes sure that there is an error to recover from: the first well-formed
@@ -42,7 +42,7 @@ _PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was seen of a scenario's own matter. `reasons` are for the original's own checks."""
+    """Whether what the scenario tests was seen. `reasons` are for the original's own checks."""
 
     facts: dict[str, bool] = {}
     process: bool | None = None
@@ -52,7 +52,7 @@ class Seen(msgspec.Struct, frozen=True):
 Course: TypeAlias = Callable[[Sequence[Made]], Seen]
 
 
-class WorkspaceStage:
+class WorkspaceWorld:
     """One attempt at a scenario, in a workspace of its own."""
 
     def __init__(self, workspace: Workspace, user: str, course: Course | None) -> None:
@@ -67,12 +67,12 @@ class WorkspaceStage:
         """The workspace's draft."""
         return self._workspace.draft
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Say one thing, and let the loop do the rest."""
         return await ask(self._user)
 
     def judge(self, result: RunResult) -> Score:
-        """Score state, process and final text apart."""
+        """Score state, process and final text separately."""
         done = is_done(result.assistant_text)
         reasons = () if done else (NOT_DONE,)
         if self._course is None or result.run.config.tool_use_mode is ToolUseMode.DISABLED:
@@ -95,9 +95,9 @@ class WorkspaceStage:
 
 
 def _invented(made: Sequence[Made]) -> tuple[str, ...]:
-    """Warn of a call of the tool that is never shown."""
+    """Warn about calls of the tool that is never shown."""
     called = any(one.name == FACTS_COMMIT for one in made)
-    return (f"{FACTS_COMMIT} was called, though it is not on offer",) if called else ()
+    return (f"{FACTS_COMMIT} was called, though it is not offered",) if called else ()
 
 
 def _all_of(**facts: bool) -> Seen:
@@ -231,8 +231,8 @@ _USER = "workspace_id={id}"
 _ASKED_TO_CHAT = "Answer with exactly one sentence and nothing else: Done.\n(conversation {id})"
 
 
-class Plot(msgspec.Struct, frozen=True, kw_only=True):
-    """How a scenario's world begins, and what is looked for in its course; none without tools."""
+class Task(msgspec.Struct, frozen=True, kw_only=True):
+    """How a scenario's world begins, and what is checked in its course; nothing without tools."""
 
     course: Course | None = None
     contract: Contract = Contract(all_of=(STATE_PATCH,))
@@ -246,14 +246,14 @@ def _scenario(  # the columns of the table below
     *,
     tags: tuple[str, ...],
     system: str,
-    plot: Plot,
+    task: Task,
     config: JSON | None = None,
 ) -> Scenario:
-    user = _USER if plot.course else _ASKED_TO_CHAT
+    user = _USER if task.course else _ASKED_TO_CHAT
 
-    def begin(workspace_id: str) -> WorkspaceStage:
-        workspace = Workspace(workspace_id, plot.draft, plot.refusals)
-        return WorkspaceStage(workspace, user.format(id=workspace_id), plot.course)
+    def begin(workspace_id: str) -> WorkspaceWorld:
+        workspace = Workspace(workspace_id, task.draft, task.refusals)
+        return WorkspaceWorld(workspace, user.format(id=workspace_id), task.course)
 
     return Scenario(
         id=scenario_id,
@@ -263,9 +263,9 @@ def _scenario(  # the columns of the table below
         system=system,
         user=user,
         config=config or {},
-        contract=plot.contract if plot.course else None,
-        uses_tools=plot.course is not None,
-        source=f"draft={plot.draft} refusals={plot.refusals}",
+        contract=task.contract if task.course else None,
+        uses_tools=task.course is not None,
+        source=f"draft={task.draft} refusals={task.refusals}",
     )
 
 
@@ -281,14 +281,14 @@ SCENARIOS: Final = (
         "read, patch, answer",
         tags=(*_TYPICAL, "simple", "extreme"),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL,)),
-        plot=Plot(course=_read_first),
+        task=Task(course=_read_first),
     ),
     _scenario(
         "partial_success_failure",
         "one call of a turn succeeds, the other one fails, and the run goes on",
         tags=("extreme",),
         system=_prompt((_FAILING, _PATCH, _END), (_LATER,)),
-        plot=Plot(course=_mixed_turn),
+        task=Task(course=_mixed_turn),
         config=_PARALLEL,
     ),
     _scenario(
@@ -296,21 +296,21 @@ SCENARIOS: Final = (
         "the id is left out, and the tools know which workspace is meant",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_ID), with_id=False),
-        plot=Plot(course=_id_omitted),
+        task=Task(course=_id_omitted),
     ),
     _scenario(
         "type_error_recovery",
         "a patch is refused with a type error, and made again",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _LIST)),
-        plot=Plot(course=_type_error, refusals=1),
+        task=Task(course=_type_error, refusals=1),
     ),
     _scenario(
         "happy_path_parallel",
         "read and patch in one turn, then answer",
         tags=("parallel",),
         system=_prompt((_BOTH, _END), ()),
-        plot=Plot(course=_parallel_turn),
+        task=Task(course=_parallel_turn),
         config=_PARALLEL,
     ),
     _scenario(
@@ -318,7 +318,7 @@ SCENARIOS: Final = (
         "arguments that are too large are refused, and a shorter call follows",
         tags=(*_TYPICAL, "extreme"),
         system=_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
-        plot=Plot(course=_guard, contract=_SET_LAST),
+        task=Task(course=_guard, contract=_SET_LAST),
         config={"max_tool_args_bytes": LONG},
     ),
     _scenario(
@@ -326,7 +326,7 @@ SCENARIOS: Final = (
         "a result is too large to be shown, and the run goes on without it",
         tags=("extreme",),
         system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_REREAD)),
-        plot=Plot(course=_overflow, draft={"big": BIG}),
+        task=Task(course=_overflow, draft={"big": BIG}),
         config={"max_tool_output_bytes": 5_000, "tool_failure_policy": "tolerated"},
     ),
     _scenario(
@@ -334,7 +334,7 @@ SCENARIOS: Final = (
         "no tools at all: the control, which shows how literally a model takes a prompt",
         tags=(*_TYPICAL, "simple", "extreme"),
         system="Tools are switched off here. Answer with exactly one sentence: Done.",
-        plot=Plot(),
+        task=Task(),
         config={"tool_use_mode": "disabled"},
     ),
 )

@@ -1,4 +1,4 @@
-"""Scenarios that users bring along: Python files, installed packages, and recorded requests.
+"""Scenarios from users: Python files, installed packages, and recorded requests.
 
     path.py          every @scenario in the file
     path.py::name    one of them
@@ -122,7 +122,7 @@ def _load_file(path: Path) -> Sequence[Scenario]:
 
 
 def _module(path: Path) -> ModuleType:
-    """Run a Python file as a module of its own; what goes wrong is told with file and line."""
+    """Run a Python file as a module of its own; errors name the file and line."""
     name = f"surecall_scenarios_{path.stem}_{digest(str(path.resolve()))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
@@ -158,7 +158,7 @@ def _scenarios_in(loaded: Any) -> list[Scenario]:
     if not isinstance(items, Iterable):
         return []
     found = (item for item in items if isinstance(item, Scenario))
-    # A scenario may stand under several names in one module.
+    # A module may have a scenario under several names.
     return list({id(item): item for item in found}.values())
 
 
@@ -181,7 +181,7 @@ def _check_ids(scenarios: Iterable[Scenario]) -> None:
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a recorded request should lead to; nothing is asked where nothing is said."""
+    """What a recorded request should lead to; an absent field is not checked."""
 
     tool_call: bool | None = None
     tools: tuple[str, ...] = ()
@@ -203,7 +203,7 @@ async def _nothing(_name: str, _arguments: JSON) -> JSON:
     return {}
 
 
-class RecordedStage:
+class RecordedWorld:
     """One attempt at a recorded request: it is sent once, and its tools do nothing."""
 
     def __init__(self, recorded: Recorded) -> None:
@@ -212,7 +212,7 @@ class RecordedStage:
         self.draft: JSON = {}
         self._recorded = recorded
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Send the request; a reply with calls ends it as well as one without."""
         try:
             return await ask(history=_conversation(self._recorded))
@@ -249,7 +249,7 @@ def _names(calls: Iterable[ToolCall]) -> set[str]:
 
 
 def _objection(call: ToolCall) -> str:
-    # One call too many for the settings of the cell is no fault of its arguments.
+    # A call beyond the limit of the cell says nothing about its arguments.
     if call.problem is None or call.ignored:
         return ""
     return f"{call.name[:_SHOWN]}: {call.problem.code}: {call.problem.message[:_SHOWN]}"
@@ -286,7 +286,7 @@ def _of_line(line: str, default_id: str) -> Scenario:
         raise ConfigError("response_format cannot be sent from a recorded request")
     scenario_id = recorded.id or default_id
     check_id(scenario_id)
-    RecordedStage(recorded)  # a tool that cannot be offered is found now
+    RecordedWorld(recorded)  # a tool that cannot be offered is found now
     first = recorded.messages[0]
     config: JSON = {"tool_use_mode": "relaxed" if recorded.tools else "disabled", "max_turns": 1}
     if recorded.tools and recorded.tool_choice is not None:
@@ -294,7 +294,7 @@ def _of_line(line: str, default_id: str) -> Scenario:
     return Scenario(
         id=scenario_id,
         summary="a recorded request",
-        begin=lambda _: RecordedStage(recorded),
+        begin=lambda _: RecordedWorld(recorded),
         tags=recorded.tags,
         system=text_of(first.get("content")) if first.get("role") == "system" else "",
         config=config,

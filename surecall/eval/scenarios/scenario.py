@@ -1,9 +1,9 @@
-"""What a scenario is: a text, settings, tools, and a judgement of what came of them.
+"""What a scenario is: a text, settings, tools, and a judgement of the result.
 
-    Scenario ─ begin(id) ─► Stage ─ play(ask) ─► result ─ judge ─► Score
+    Scenario ─ begin(id) ─► World ─ converse(ask) ─► result ─ judge ─► Score
                             a fresh world for one attempt
 
-A scenario is a value that can be listed, hashed and run any number of times. Its stage is the
+A scenario is a value that can be listed, hashed and run any number of times. Its world is the
 only part that changes: each attempt gets a new one.
 
 A scenario of one's own is a function:
@@ -42,12 +42,12 @@ Ask: TypeAlias = Callable[..., Awaitable[RunResult]]
 Executor: TypeAlias = Callable[[str, JSON], Awaitable[Any]]
 
 
-class Stage(Protocol):
-    """The world of one attempt: its tools, its course, and the judgement of it."""
+class World(Protocol):
+    """The world of one attempt: its tools, its conversation, and how that is judged."""
 
     @property
     def registry(self) -> ToolRegistry:
-        """The tools on offer."""
+        """The tools that are offered."""
 
     @property
     def executor(self) -> Executor | None:
@@ -57,7 +57,7 @@ class Stage(Protocol):
     def draft(self) -> JSON:
         """The state of this world, for the record."""
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Hold the conversation: `ask(text, history=…)` runs the loop once."""
 
     def judge(self, result: RunResult) -> Score:
@@ -68,14 +68,14 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     """One kind of conversation. `tags` are the groups that it can be selected by.
 
     `config` holds settings that replace the cell's, except that `request_overrides` merge into
-    them; `options` are further fields of the request. `source` stands for code that is part of
-    the scenario, so that its hash changes when that code does. The `contract` is in force under
+    them; `options` are further fields of the request. `source` is code that belongs to the
+    scenario, so that its hash changes when that code does. The `contract` is in force under
     strategies that have one.
     """
 
     id: str
     summary: str
-    begin: Callable[[str], Stage]
+    begin: Callable[[str], World]
     tags: tuple[str, ...] = ()
     system: str = ""
     user: str = ""
@@ -166,7 +166,7 @@ def select_scenarios(
 
 
 def check_id(scenario_id: str) -> None:
-    """Refuse an id that a file name, a filter or a report could not carry, or the control's."""
+    """Refuse an id that is not legal in file names, filters and reports, or is the control's."""
     plain = all(char.isalnum() or char in "_-." for char in scenario_id)
     if not plain or not scenario_id[:1].isalnum() or scenario_id.casefold() in EVERYTHING:
         raise ConfigError(
@@ -177,7 +177,7 @@ def check_id(scenario_id: str) -> None:
 
 
 def check_contract(scenario_id: str, contract: Contract | None, offered: Sequence[str]) -> None:
-    """Refuse a contract that no model could meet: it names a tool that is not on offer."""
+    """Refuse a contract that no model could meet: it names a tool that is not offered."""
     if contract is not None and (missing := contract.progress(()).out_of_reach(offered)):
         raise ConfigError(
             f"the contract of {scenario_id} needs tools that are not on offer: {in_words(missing)}"
@@ -185,7 +185,7 @@ def check_contract(scenario_id: str, contract: Contract | None, offered: Sequenc
 
 
 class Heard:
-    """What came of one `run(…)` in a scenario, and what was expected of it."""
+    """The result of one `run(…)` in a scenario, and what was expected of it."""
 
     def __init__(self, result: RunResult) -> None:
         self.result = result
@@ -262,21 +262,21 @@ def _loose(text: str) -> str:
     return text.strip().strip(_QUOTES).strip().rstrip(".!").casefold()
 
 
-Play: TypeAlias = Callable[[Callable[..., Awaitable[Heard]]], Awaitable[object]]
+ScenarioFunction: TypeAlias = Callable[[Callable[..., Awaitable[Heard]]], Awaitable[object]]
 Tools: TypeAlias = Iterable[Any] | Callable[[], Iterable[Any]]
 
 
-class FunctionStage:
+class FunctionWorld:
     """One attempt at a scenario that is a function."""
 
-    def __init__(self, play: Play, tools: Tools) -> None:
+    def __init__(self, function: ScenarioFunction, tools: Tools) -> None:
         self.registry = ToolRegistry(tools() if callable(tools) else tools)
         self.executor: Executor | None = None
         self.draft: JSON = {}
-        self._function = play
+        self._function = function
         self._heard: list[Heard] = []
 
-    async def play(self, ask: Ask) -> RunResult:
+    async def converse(self, ask: Ask) -> RunResult:
         """Let the function hold its conversations; the last one counts as the trial's."""
 
         async def run(text: str | list[Any] = "", **settings: Any) -> Heard:
@@ -295,7 +295,7 @@ class FunctionStage:
         return self._heard[-1].result
 
     def judge(self, result: RunResult) -> Score:  # noqa: ARG002  # all is in what was heard
-        """Put together what was expected of all conversations."""
+        """Combine the expectations of all conversations."""
         scores = [heard.score for heard in self._heard]
         facts = {name: value for score in scores for name, value in score.facts.items()}
         reasons = tuple(reason for score in scores for reason in score.reasons)
@@ -322,8 +322,8 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     config: JSON | None = None,
     options: JSON | None = None,
     contract: Contract | None = None,
-) -> Callable[[Play], Scenario]:
-    """Make a scenario of an async function that is given `run`.
+) -> Callable[[ScenarioFunction], Scenario]:
+    """Make a scenario from an async function that takes `run`.
 
     `tools` may be a function that makes them, so that each attempt gets fresh ones. A scenario
     with tools fails when none is called, unless its config says `tool_use_mode="relaxed"`. The
@@ -331,18 +331,18 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     the strategies `contract` and `guided_contract`.
     """
 
-    def define(function: Play) -> Scenario:
+    def define(function: ScenarioFunction) -> Scenario:
         scenario_id = name or getattr(function, "__name__", "")
         check_id(scenario_id)
         if not inspect.iscoroutinefunction(function):
             raise ConfigError(f"scenario {scenario_id} must be an async function of `run`")
-        offered = [tool.name for tool in FunctionStage(function, tools).registry.definitions]
+        offered = [tool.name for tool in FunctionWorld(function, tools).registry.definitions]
         check_contract(scenario_id, contract, offered)
         chat: JSON = {} if offered else {"tool_use_mode": "disabled"}
         return Scenario(
             id=scenario_id,
             summary=(inspect.getdoc(function) or "").partition("\n")[0],
-            begin=lambda _: FunctionStage(function, tools),
+            begin=lambda _: FunctionWorld(function, tools),
             tags=tuple(tags),
             system=system,
             config=chat | (config or {}),

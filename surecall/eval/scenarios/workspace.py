@@ -2,7 +2,7 @@
 
     state_get     reads the whole workspace, or what JSON Pointers select
     state_patch   changes the draft; here only `set` on `/draft/foo`
-    facts_commit  is registered but never shown: whoever calls it has invented it
+    facts_commit  is registered but never shown: a model that calls it has invented it
 
 The rules are lenient where the original ones were, so that results stay comparable. What they let
 pass is kept in `warnings`.

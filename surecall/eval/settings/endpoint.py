@@ -1,4 +1,4 @@
-"""Where an evaluation goes: which endpoint, with whose presets, under which limits."""
+"""Where an evaluation is sent: which endpoint, with whose presets, under which limits."""
 
 from typing import Final
 
@@ -42,16 +42,16 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def address_of(settings: Settings) -> str:
-    """Return the address to go to; the simulator and a local server have a word in place of one."""
+    """Return the address; the simulator and a local server have a word in place of one."""
     if settings.gguf or canonical(settings.endpoint) == LOCAL:
         return LOCAL
     return settings.base_url or (OPENROUTER_URL if settings.api_key else SIMULATOR)
 
 
 def endpoint_of(settings: Settings) -> Endpoint:
-    """Say where to go: to the given address; else to OpenRouter if there is a key for it.
+    """Return the endpoint: the given address; else OpenRouter if there is a key for it.
 
-    A file is served here. With neither of them, the simulator is all there is.
+    A file is served here. Without any of them it is the simulator.
     """
     base_url = address_of(settings)
     if base_url == LOCAL:
@@ -77,7 +77,7 @@ def gguf_of(settings: Settings) -> str:
 
 
 def _served_here(settings: Settings) -> Endpoint:
-    """Describe the local server; to no other address may the settings lead at the same time."""
+    """Describe the local server; refuse settings that name another address as well."""
     if settings.base_url not in {"", LOCAL}:
         raise ConfigError(
             "a model that is served here (--gguf) has no --base-url: leave out one of them; for a "
@@ -97,7 +97,7 @@ def is_openrouter(base_url: str) -> bool:
 
 
 def limits_of(settings: Settings) -> Limits:
-    """Return the limits of a connection. Where there is to be none, a day stands for it."""
+    """Return the limits of a connection. No limit means a day."""
     total = settings.client_timeout or _UNLIMITED_S
     return Limits(
         connect_s=settings.open_timeout or _UNLIMITED_S,

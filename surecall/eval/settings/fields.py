@@ -21,15 +21,15 @@ _STABLE, _ALL = "stable", "all"
 # A value that cannot be given: none or less is read as no limit.
 _UNSAID: Final = -1.0
 _CLIENT_TIMEOUT_S: Final = 120.0
-# A processor without help takes minutes for what a data centre answers at once.
+# A CPU alone takes minutes for what a data centre answers in a second.
 _LOCAL_TIMEOUT_S: Final = 600.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """What to evaluate, where, how often, and what counts. The key is never shown or written.
 
-    A file to serve (`gguf`) settles what else depends on it: whose presets fit, and that its one
-    model is meant. `local` among the upstream providers means the endpoint: no router has it.
+    A file to serve (`gguf`) decides what depends on it: whose presets fit, and that its one model
+    is evaluated. `local` among the upstream providers means the endpoint: no router has it.
     """
 
     # What to run
@@ -106,7 +106,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """How one setting is written. `shapes` says that it changes what a trial comes to.
+    """How one setting is written. `shapes` says that it changes the result of a trial.
 
     Its variable exists with our own prefix; with `router` also with OpenRouter's, or, if `bare`,
     with none. For most settings a blank variable is no value; `blank` makes it one.
@@ -126,7 +126,7 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default(self) -> Any:
-        """The value when nobody says anything."""
+        """The value if it is not set anywhere."""
         return _DEFAULTS[self.name]
 
     @property
@@ -167,7 +167,7 @@ _SHARE = read.number(0, 1)
 
 
 def _fields(group: str, *rows: tuple[Any, ...], **common: bool) -> tuple[Field, ...]:
-    """Spell out rows of (name, flags, metavar, reader, help, what else holds)."""
+    """Make fields from rows of (name, flags, metavar, reader, help, other attributes)."""
     return tuple(
         Field(
             name=name,

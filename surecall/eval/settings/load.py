@@ -2,8 +2,8 @@
 
     flag  >  SURECALL_*  >  OPENROUTER_*  >  surecall.toml or [tool.surecall]  >  preset  >  default
 
-Everything is passed in, nothing is looked up here. A blank variable says nothing. A value that
-cannot be meant is an error that names its place; a variable that nobody knows is a warning.
+Everything is passed in, nothing is looked up here. A blank variable is ignored. An impossible
+value is an error that names its place; an unknown variable is a warning.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -48,7 +48,7 @@ class Effective(msgspec.Struct, frozen=True):
 
 
 class _Found(msgspec.Struct, frozen=True):
-    """A value as somebody wrote it. Of two, the one of lower rank counts."""
+    """A value as it was written. Of two, the one of lower rank counts."""
 
     value: Any
     source: str
@@ -62,7 +62,7 @@ def load(
     pyproject_text: str | None = None,
     dotenv_text: str = "",
 ) -> Effective:
-    """Settle every setting. `flags` are by setting's name; None and () mean: not given."""
+    """Decide every setting. `flags` are by name of the setting; None and () mean: not given."""
     variables = {
         name: (value, f"{name} in .env") for name, value in parse_dotenv(dotenv_text).items()
     }
@@ -95,7 +95,7 @@ def public(settings: Settings) -> JSON:
 
 
 def identity(settings: Settings) -> JSON:
-    """Return the settings that change what a trial comes to: what a resumed run must share."""
+    """Return the settings that change the result of a trial: a resumed run must share them."""
     shaping = {name: value for name, value in public(settings).items() if FIELDS[name].shapes}
     return shaping | {"base_url": address_of(settings)}
 
@@ -187,7 +187,7 @@ def _settle_matrix(values: JSON, sources: dict[str, str], ranks: dict[str, int])
 
 
 def _settle_key(values: JSON, sources: dict[str, str]) -> list[str]:
-    """Leave OpenRouter's key out where the address is somebody else's; return what to tell."""
+    """Leave OpenRouter's key out if the address is not OpenRouter's; return the warnings."""
     source, base_url = sources["api_key"], values.get("base_url", "")
     at_home = base_url in {"", SIMULATOR} or is_openrouter(base_url)
     if at_home or not source.startswith(ROUTER):
@@ -202,7 +202,7 @@ def _settle_key(values: JSON, sources: dict[str, str]) -> list[str]:
 
 
 def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:
-    """Fill in what the preset says where nothing else did; return what must be told."""
+    """Fill in what the preset says where nothing else did; return the warnings."""
     if not (values.get("full") or values.get("eval_preset")):
         return []
     asked = sources["eval_preset"] if values.get("eval_preset") else sources["full"]
@@ -219,7 +219,7 @@ def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:
 
 
 def _remarks(variables: Mapping[str, str]) -> Iterator[str]:
-    """Tell what is not understood; refuse what would change the result if it were."""
+    """Warn about unknown variables; refuse those that would have changed the result."""
     for name, value in variables.items():
         if name in _LANGUAGE:
             if canonical(value) not in _OFF:

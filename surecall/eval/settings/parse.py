@@ -227,7 +227,7 @@ def prefix(value: Any) -> str:
 
 
 def _number(value: Any, kind: type[int] | type[float]) -> float | None:
-    # True is a number to Python, but nobody means it as one.
+    # True is a number to Python, but never meant as one.
     if isinstance(value, bool) or not isinstance(value, str | int | float):
         return None
     if isinstance(value, float) and kind is int and not value.is_integer():

@@ -1,7 +1,7 @@
 """The SQLite file of a run: its tables, how it is opened, and what its errors mean.
 
 meta      one row for each command that wrote into the run: when, what, with which code
-trials    one row for each finished trial: its key, what it came to, the whole record
+trials    one row for each finished trial: its key, its outcome, the whole record
 traces    the events of a trial, as compressed JSON lines
 """
 
@@ -87,7 +87,7 @@ def explained(path: Path) -> Iterator[None]:
 
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a file to read from it, also while another process writes."""
-    # Not with mode=ro: only who may write can finish what a killed writer began.
+    # Not with mode=ro: only a connection that may write can finish what a killed writer began.
     connection = _connect(path, "rw")
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -145,9 +145,9 @@ def make_tables(connection: sqlite3.Connection) -> None:
 
 
 def settle(connection: sqlite3.Connection) -> None:
-    """Put everything into one plain file, which can be copied and read where nobody may write.
+    """Put everything into one plain file, which can be copied, and read without write access.
 
-    While someone reads, the write-ahead log stays; nothing depends on it.
+    While another process reads, the write-ahead log stays; nothing depends on it.
     """
     try:
         connection.execute("PRAGMA busy_timeout = 0")

@@ -87,7 +87,7 @@ def runs(base: Path) -> list[Path]:
 
 
 def find_run(base: Path, name: str) -> Path:
-    """Return the run that is meant: `latest`, a name, a part that only one name has, or a path."""
+    """Return the run with this name: `latest`, a name, a part that only one name has, or a path."""
     known = {path.name: path for path in runs(base)}
     if name == LATEST:
         with suppress(OSError, UnicodeDecodeError):
@@ -146,7 +146,7 @@ def _take(path: Path, wait_s: float) -> sqlite3.Connection | None:
 
 
 def _holder(directory: Path) -> str:
-    """Say who holds a lock, if that is known. The lock decides; this is only for the message."""
+    """Name the holder of a lock, if it is known. Only the message depends on it."""
     with suppress(OSError, ValueError):
         return f" (pid {int((directory / _PID).read_bytes())})"
     return ""

@@ -1,4 +1,4 @@
-"""The store: what the trials of a run came to. Its SQLite file is the only truth about them.
+"""The store: the results of a run. Its SQLite file is the only source of truth.
 
 A trial is committed when it ends, so a kill loses at most the trials in flight. Commits go to the
 write-ahead log without waiting for the disk (`synchronous=NORMAL`): the death of the process loses
@@ -63,7 +63,7 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def config_hash(self) -> str:
-        """What tells two configurations apart at a glance."""
+        """A hash of the configuration."""
         return digest(self.config)
 
 
@@ -93,6 +93,7 @@ class Store:
         connection: sqlite3.Connection,
         held: sqlite3.Connection | None = None,
         redactor: Redactor | None = None,
+        unreadable: tuple[Path, ...] = (),
     ) -> None:
         self.directory = directory
         self._path = directory / DATABASE
@@ -100,13 +101,13 @@ class Store:
         self._held = held
         self._redactor = redactor or Redactor()
         # Older runs that were passed over in the search for this one.
-        self.unreadable: tuple[Path, ...] = ()
+        self.unreadable = unreadable
 
     def add(self, trial: Trial, trace: bytes | None = None) -> None:
         """Record a finished trial and its events as JSON lines, without the secrets in them.
 
         When this returns, a kill can no longer lose it. A trial is recorded once: only one that
-        the infrastructure spoiled gives way to another result, and such a one replaces no other.
+        the infrastructure spoiled is replaced by another result, and never replaces one.
         """
         record = self._record(trial)
         lines = None if trace is None else zlib.compress(self._cleaned(trace), _COMPRESSION)
@@ -267,16 +268,15 @@ def open_or_resume(
     """Open the newest run with this identity to add to it, or begin one.
 
     `identity` holds whatever makes results comparable: the endpoint, the seed, the prompts, the
-    settings that change what a trial comes to. How many trials, which models and how many at once
-    do not belong there: a run can be topped up. Of `secrets`, nothing reaches the disk. An old run
-    that cannot be read is passed over (`Store.unreadable`); the run that was written last is not,
-    because it may well be the one that is meant.
+    settings that change the result of a trial. How many trials, which models and how many at a
+    time do not belong there: a run can be extended. Of `secrets`, nothing reaches the disk. An old
+    run that cannot be read is passed over (`Store.unreadable`); the run that was written last is
+    not, because it is probably the one to continue.
     """
     with opening(base):
         found, unreadable = (None, ()) if fresh else _resumable(base, digest(identity))
         directory = found or new_run(base, utc_now())
-        store = _open_for_writing(directory, Redactor(secrets))
-        store.unreadable = unreadable
+        store = _open_for_writing(directory, Redactor(secrets), unreadable)
         try:
             store.sign(identity, invocation or Invocation())
             point_to(base, directory)
@@ -305,8 +305,8 @@ def open_for_reading(directory: Path) -> Store:
 def merge(stores: Iterable[Store], into: Store) -> int:
     """Add the trials of other runs of the same identity, all or none; return how many are new.
 
-    A trial that several hold must have come to the same; one that the infrastructure spoiled
-    gives way to any other.
+    A trial that several hold must have the same result; one that the infrastructure spoiled is
+    replaced by any other.
     """
     others = list(stores)
     for other in others:
@@ -351,7 +351,7 @@ def _last_written(base: Path) -> Path | None:
         return None
 
 
-def _open_for_writing(directory: Path, redactor: Redactor) -> Store:
+def _open_for_writing(directory: Path, redactor: Redactor, unreadable: tuple[Path, ...]) -> Store:
     held = lock(directory)
     try:
         with db.explained(directory / DATABASE):
@@ -359,7 +359,7 @@ def _open_for_writing(directory: Path, redactor: Redactor) -> Store:
     except BaseException:
         unlock(directory, held)
         raise
-    return Store(directory, connection, held, redactor)
+    return Store(directory, connection, held, redactor, unreadable)
 
 
 def _columns(key: Key) -> tuple[str, str, str, str, int]:

@@ -1,4 +1,4 @@
-"""What one trial came to: the record that everything else in the harness reads.
+"""The record of one trial, which everything else in the harness reads.
 
     Cell = model x profile x strategy          what a recommendation is about
     Key  = Cell x scenario x trial             one conversation, run at most once
@@ -34,7 +34,7 @@ class Key(msgspec.Struct, frozen=True, order=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """A scenario's judgement, each part apart; None where a part does not apply.
+    """A scenario's judgement, part by part; None where a part does not apply.
 
     `reasons` say what is wrong in words; `facts` name what was seen to happen, such as
     `guard_fired`; `warnings` are slips that the original rules let pass.
@@ -68,7 +68,7 @@ class Served(msgspec.Struct, frozen=True):
 
 
 class FalseFinals(msgspec.Struct, frozen=True):
-    """How many answers came too early, in how many runs, and how many of those passed."""
+    """How many early answers there were, in how many runs, and how many of those passed."""
 
     answers: int = 0
     runs: int = 0
@@ -88,7 +88,7 @@ class FalseFinals(msgspec.Struct, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One finished trial. `category` is blank exactly when it passed.
 
-    `false_finals` counts the answers that came while something was still owed.
+    `false_finals` counts early answers: those given while a need was unmet.
     """
 
     key: Key

@@ -1,4 +1,4 @@
-"""Answers that came too early, from the run to the reports; and which server gave them."""
+"""Early answers, from the run to the reports; and which server gave them."""
 
 import asyncio
 import json
@@ -13,7 +13,7 @@ from surecall import ConfigError, tool
 from surecall.cli.table import CellTable
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Sheet, results_of
-from surecall.eval.report.markdown import MATRIX_COLUMNS, TOO_EARLY, matrix, report
+from surecall.eval.report.markdown import EARLY_ANSWERS, MATRIX_COLUMNS, matrix, report
 from surecall.eval.report.summary_json import (
     document,
     summary,
@@ -188,13 +188,13 @@ def test_the_report_has_a_column_for_them_where_there_are_any() -> None:
     text = report(results)
     names = matrix(results).splitlines()[0]
 
-    assert "- Answers that came too early: 6, in 3 runs, 1 of which passed" in text
+    assert "- Early answers: 6, in 3 runs, 1 of which passed" in text
     assert f"- Served by: `here 1.0`, `{BUILD}`" in text
     assert names == f"| {' | '.join(name.removesuffix(':') for name in MATRIX_COLUMNS)} |"
     assert "| 5 in 2 runs | happy_path x1; ASSERTION_FAILED x1 |" in text
     assert "| 1 in 1 run | other x1; ASSERTION_FAILED x1 |" in text
     quiet = report(results_of(Sheet((Column(CELL),)), [trial()]))
-    assert TOO_EARLY.removesuffix(":") not in quiet
+    assert EARLY_ANSWERS.removesuffix(":") not in quiet
     assert "Served by" not in quiet
 
 

@@ -1,19 +1,16 @@
 """The tables: in the original's columns, and safe against any text."""
 
-from xml.etree import ElementTree as ET
-
 import msgspec
 
 from surecall.eval.analysis.paired import Comparison, Comparisons
 from surecall.eval.analysis.stats import newcombe
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Results, Sheet, results_of
-from surecall.eval.report.junit import junit
 from surecall.eval.report.markdown import (
+    EARLY_ANSWERS,
     MATRIX_COLUMNS,
     SIMULATED,
     STRATEGY,
-    TOO_EARLY,
     comparison_table,
     matrix,
     recommendation_table,
@@ -50,7 +47,7 @@ def test_the_matrix_has_the_originals_columns_and_words() -> None:
     order = ("happy_path", "missing_workspace_id", "type_error_recovery")
     rows = matrix(results_of(sheet(cell, scenarios=order), made)).splitlines()
 
-    names = [name for name in MATRIX_COLUMNS if name not in {STRATEGY, TOO_EARLY}]
+    names = [name for name in MATRIX_COLUMNS if name not in {STRATEGY, EARLY_ANSWERS}]
     assert rows[0] == f"| {' | '.join(name.removesuffix(':') for name in names)} |"
     assert rows[1] == "|---|---|---:|---:|---:|---:|---|"
     assert rows[2] == (
@@ -163,33 +160,6 @@ def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
             row.replace(" [0.0, 79.3]", "").replace("[-84.2, +84.2]", "")
         )
         assert "`" not in row
-
-
-def test_junit_tells_failures_from_errors_and_survives_any_text() -> None:
-    cell = Cell(HOSTILE)
-    made = [
-        trial(cell, HOSTILE, 1, elapsed_ms=1500),
-        trial(cell, HOSTILE, 2, "failed", error=HOSTILE, hint=HOSTILE),
-        trial(cell, HOSTILE, 3, "infra"),
-        trial(cell, HOSTILE, 4, "skipped", error="tools are off"),
-    ]
-    results = results_of(Sheet((Column(cell, simulated=True),)), made)
-    root = ET.fromstring(junit(results).encode())  # noqa: S314 - our own text
-
-    (suite,) = root
-    counts = {"tests": "4", "failures": "1", "errors": "1", "skipped": "1", "time": "1.500"}
-    assert {key: suite.attrib[key] for key in counts} == root.attrib == counts
-    cases = suite.findall("testcase")
-    assert [[child.tag for child in case] for case in cases] == [
-        [],
-        ["failure"],
-        ["error"],
-        ["skipped"],
-    ]
-    failure, error = cases[1][0], cases[2][0]
-    assert "<script>\n[a](b)]]>" in str(failure.get("message"))
-    assert (error.get("type"), error.get("message")) == ("TIMEOUT", "TIMEOUT")
-    assert suite.find("properties/property[@name='simulated']") is not None
 
 
 def test_a_cell_in_which_nothing_could_run_has_no_rates() -> None:

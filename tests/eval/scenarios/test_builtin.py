@@ -38,20 +38,20 @@ DONE = says("Done.")
 def play(name: str, *script: JSON, mode: str = "enforced") -> tuple[RunResult, Score]:
     """Hold a scripted conversation in a scenario; return how it ended, and its score."""
     scenario = BY_ID[name]
-    stage = scenario.begin("ws_1")
+    world = scenario.begin("ws_1")
     runner = ToolLoopRunner(
         client=ScriptedModel(*script),
         model="m",
-        registry=stage.registry,
-        executor=stage.executor,
+        registry=world.registry,
+        executor=world.executor,
         config=scenario.adapted(ToolCallingConfig(tool_use_mode=ToolUseMode(mode))),
         system=scenario.system,
     )
     try:
-        result = asyncio.run(stage.play(runner.run))
+        result = asyncio.run(world.converse(runner.run))
     except RunFailed as failure:
         result = failure.result
-    return result, stage.judge(result)
+    return result, world.judge(result)
 
 
 def chosen(expression: str) -> list[str]:
@@ -246,7 +246,7 @@ def test_slips_are_warnings_and_a_tool_that_is_not_on_offer_is_noticed() -> None
     assert score.ok
     assert score.warnings == (
         "state_get: the word `workspace_id` itself was given as workspace_id",
-        "facts_commit was called, though it is not on offer",
+        "facts_commit was called, though it is not offered",
     )
 
 

@@ -310,17 +310,17 @@ def test_a_recorded_request_goes_out_as_it_was(tmp_path: Path) -> None:
     )
     assert (one.id, one.tags, one.system) == ("counts", ("log",), "Be brief.")
     model = ScriptedModel(calls("count", n=3))
-    stage = one.begin("ws")
+    world = one.begin("ws")
     runner = ToolLoopRunner(
         client=model,
         model="ours",
-        registry=stage.registry,
-        executor=stage.executor,
+        registry=world.registry,
+        executor=world.executor,
         config=one.adapted(ToolCallingConfig()),
         system=one.system,
         llm_options_defaults=one.options,
     )
-    asyncio.run(stage.play(runner.run))
+    asyncio.run(world.converse(runner.run))
     (sent,) = model.requests
     assert sent["messages"] == [system, user]
     assert (sent["model"], sent["temperature"], sent["tool_choice"]) == ("ours", 0.5, "required")
@@ -389,9 +389,9 @@ def test_a_broken_line_is_told_with_its_number(tmp_path: Path, line: str, told: 
 
 
 def test_other_failures_of_a_recorded_request_stay_failures(tmp_path: Path) -> None:
-    stage = recorded(tmp_path).begin("ws")
+    world = recorded(tmp_path).begin("ws")
     runner = ToolLoopRunner(
-        client=ScriptedModel(says("")), model="m", registry=stage.registry, executor=stage.executor
+        client=ScriptedModel(says("")), model="m", registry=world.registry, executor=world.executor
     )
     with pytest.raises(RunFailed, match="EMPTY_FINAL"):
-        asyncio.run(stage.play(runner.run))
+        asyncio.run(world.converse(runner.run))

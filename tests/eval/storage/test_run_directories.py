@@ -98,7 +98,7 @@ def test_a_lock_or_file_that_cannot_be_used_is_reported(base: Path, run: Store, 
     (run.directory / name).mkdir()
 
     with pytest.raises(StoreError, match=f"cannot use .*{name}: unable to open"):
-        store._open_for_writing(run.directory, run._redactor)
+        store._open_for_writing(run.directory, run._redactor, ())
     (run.directory / name).rmdir()
     (run.directory / "kept").rename(run.directory / "trials.sqlite")
     open_or_resume(base, SAME).close()

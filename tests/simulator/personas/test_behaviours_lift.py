@@ -245,12 +245,12 @@ def test_a_result_counts_its_false_ends_and_an_honest_refusal_is_an_answer_where
 ) -> None:
     def result(mode: str) -> RunResult:
         config = setup_of(PERSONAS["sim/unwilling"], "production").config.but(tool_use_mode=mode)
-        stage = HAPPY.begin("ws_1")
+        world = HAPPY.begin("ws_1")
         runner = ToolLoopRunner(
             client=OpenAICompatible(simulator.url),
             model="sim/unwilling",
-            registry=stage.registry,
-            executor=stage.executor,
+            registry=world.registry,
+            executor=world.executor,
             config=config,
             system="Be kind.",
         )
@@ -318,13 +318,13 @@ def test_a_streamed_run_is_the_same_and_shows_nothing_but_the_answer(
     simulator: Simulator, protocol: str
 ) -> None:
     async def watch() -> tuple[str, RunResult]:
-        stage = HAPPY.begin("ws_1")
+        world = HAPPY.begin("ws_1")
         setup = setup_of(PERSONAS["sim/clean"], "production")
         runner = ToolLoopRunner(
             client=OpenAICompatible(simulator.url),
             model="sim/clean",
-            registry=stage.registry,
-            executor=stage.executor,
+            registry=world.registry,
+            executor=world.executor,
             config=setup.config.but(call_protocol=protocol),
             system=HAPPY.system,
         )

@@ -42,7 +42,7 @@ class ScenarioRate(msgspec.Struct, frozen=True):
 
 
 class CellView(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of the map. `scenarios` are the tool scenarios, the control stands apart."""
+    """One cell of the map. `scenarios` are the tool scenarios, without the control."""
 
     cell: Cell
     tool: Figure
@@ -74,7 +74,7 @@ class FailureRow(msgspec.Struct, frozen=True):
 
 
 class EarlyRow(msgspec.Struct, frozen=True):
-    """How often answers came too early in one scenario, under one strategy."""
+    """How many early answers there were in one scenario, under one strategy."""
 
     scenario: str
     strategy: str
@@ -82,7 +82,7 @@ class EarlyRow(msgspec.Struct, frozen=True):
 
 
 class ProviderRow(msgspec.Struct, frozen=True):
-    """What became of the runs whose last request a provider served."""
+    """The outcomes of the runs whose last request a provider served."""
 
     provider: str
     passed: int
@@ -168,7 +168,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report needs beside the trials. `known_as` names what stand-ins stand for."""
+    """What a report needs beside the trials. `known_as` names what simulated models imitate."""
 
     sheet: Sheet = Sheet()
     origin: Origin = Origin()
@@ -184,7 +184,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def report_of(trials: Iterable[Trial], context: Context) -> Report:
-    """Make a report of trials, which are read once, in whatever order they come."""
+    """Make a report of trials, which are read once, in any order."""
     sheet = context.sheet
     planned = [column.cell for column in sheet.columns]
     gathered = Gatherer(planned, sheet.scenarios)

@@ -3,7 +3,7 @@
     report.html         the page, with its traces
     report_data/        the traces, when the page would grow too large with them
 
-Whatever is wrong with a store, there is a page; it says what is missing and why.
+A page is written even if the store is damaged; it says what is missing and why.
 """
 
 from collections import Counter
@@ -121,7 +121,7 @@ def _origin(name: str, meta: Meta, sheet: Sheet) -> Origin:
 
 
 def _provider(sheet: Sheet) -> str:
-    """Name the presets' provider, as the evaluation did: by the address, unless it was told."""
+    """Name the presets' provider as the evaluation did: by the address, unless it was given."""
     base_url, told = (str(sheet.settings.get(name, "")) for name in ("base_url", "endpoint"))
     # With any key at all: the address is known, and no request will be made.
     endpoint = endpoint_of(Settings(base_url=base_url, endpoint=told, api_key=Secret("-")))
@@ -129,7 +129,7 @@ def _provider(sheet: Sheet) -> str:
 
 
 def _unfinished(latest: Invocation, report: Report) -> Iterator[str]:
-    """Say how many runs the last command wanted that are not there."""
+    """Say how many runs of the last command are missing."""
     if SHEET not in latest.config:
         return
     try:

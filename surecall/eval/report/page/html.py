@@ -99,7 +99,7 @@ def asset(name: str) -> str:
 
 def _script(*, live: bool) -> str:
     names = (*SCRIPTS, LIVE_SCRIPT) if live else SCRIPTS
-    # One scope for all files, and none of their names for anybody else.
+    # One scope for all files; none of their names is visible outside.
     return "\n".join(["(() => {", '"use strict";', *map(asset, names), "})();"])
 
 
@@ -164,7 +164,7 @@ def _context(report: Report) -> dict[str, object]:
 
 
 def _by_model(report: Report) -> dict[str, list[CellView]]:
-    """Return the cells of each model: the default profile first, to stand in one column."""
+    """Return the cells of each model: the default profile first, to be in one column."""
     found: dict[str, list[CellView]] = {view.cell.model: [] for view in report.cells}
     for view in sorted(report.cells, key=lambda view: view.cell.profile != DEFAULT_PROFILE):
         found[view.cell.model].append(view)
@@ -172,7 +172,7 @@ def _by_model(report: Report) -> dict[str, list[CellView]]:
 
 
 def _places(report: Report) -> dict[str, dict[str, int]]:
-    """Return where each name stands in the tables of the runs: what clicks filter by."""
+    """Return the place of each name in the tables of the runs: what clicks filter by."""
     runs = report.runs
     tables: Iterable[tuple[str, tuple[str, ...]]] = (
         ("model", runs.models),

@@ -1,6 +1,6 @@
 """The runs of a report as columns of small numbers: 100,000 of them fit into a page.
 
-A run is one place in every column. Texts that repeat stand once, in a table beside the columns,
+A run is one place in every column. Repeated texts are kept once, in a table beside the columns,
 and the columns hold their places there.
 """
 
@@ -49,7 +49,7 @@ class Runs(msgspec.Struct, frozen=True):
         return len(self.cell)
 
     def key(self, place: int) -> Key:
-        """Return which trial stands at a place."""
+        """Return which trial is at a place."""
         model, profile, strategy = self.cells[self.cell[place]]
         cell = Cell(self.models[model], self.profiles[profile], self.strategies[strategy])
         return Key(cell, self.scenarios[self.scenario[place]], self.trial[place])

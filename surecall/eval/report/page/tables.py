@@ -1,4 +1,4 @@
-"""Failures counted two ways at once, for the tables of a report."""
+"""Failures counted by two fields together, for the tables of a report."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from surecall.eval.report.page.data import FailureRow
 
 
 class Tally(msgspec.Struct, frozen=True):
-    """A table of counts: the fullest rows and columns first. `infra` rows say nothing of models."""
+    """A table of counts: fullest rows and columns first. `infra` rows say nothing about models."""
 
     rows: tuple[str, ...]
     columns: tuple[str, ...]

@@ -2,7 +2,7 @@
 
 A block is the JSON lines of some runs in a row, compressed and written in base64. Each run begins
 with a line of its own, its record. A page holds its blocks; where it would grow too large they
-stand in files beside it, each a script that hands over its block, because a page that was opened
+are files beside it, each a script that hands over its block, because a page that was opened
 from a file may read nothing else.
 """
 
@@ -44,7 +44,7 @@ class Source(msgspec.Struct, frozen=True):
 
     @property
     def bundled(self) -> bool:
-        """Whether they stand in files beside the page."""
+        """Whether they are in files beside the page."""
         return self.kind == "bundle"
 
 
@@ -67,7 +67,7 @@ def blocks(packed: Packed, most_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
 
 
 def record(trial: Trial, lines: bytes | None) -> bytes:
-    """Return one run: what it came to, in a line, then its events as they were recorded."""
+    """Return one run: its result in a line, then its events as they were recorded."""
     head = {"type": "trial", **msgspec.to_builtins(trial)}
     events = b"" if lines is None else _unpacked(lines)
     end = b"" if not events or events.endswith(b"\n") else b"\n"

@@ -91,7 +91,7 @@ def level(low: float) -> int:
 
 
 def shown(text: str) -> str:
-    """Make a text from anywhere safe to look at: no control or direction characters."""
+    """Make a text from outside safe to look at: no control or direction characters."""
     return _NOT_IN_LINES.sub(lambda piece: safe_text(piece.group()), text)
 
 

@@ -1,4 +1,4 @@
-"""Answers that came too early, in a real browser: the timeline, and what can be copied of it."""
+"""Early answers, in a real browser: the timeline, and what can be copied of it."""
 
 import asyncio
 from pathlib import Path
@@ -73,14 +73,14 @@ def test_the_timeline_shows_what_was_missing_and_how_it_was_met(page: Browser) -
     show(page, address_of(EARLY.trial, 1))
 
     marks = page.texts("#turns li a > span")
-    assert [mark.endswith("answer · too early") for mark in marks] == [True, True, False, False]
+    assert [mark.endswith("answer · early answer") for mark in marks] == [True, True, False, False]
     assert [mark[0] for mark in marks] == ["✗", "✗", "✓", "✓"]
     missing = "contract not met: still missing book"
     assert page.texts("#talk .said.user .bad") == [
-        f"(answered too early, remind: {missing}; reminded of: book)",
-        f"(answered too early, require: {missing}; demanded: book)",
+        f"(early answer, remind: {missing}; reminded of: book)",
+        f"(early answer, require: {missing}; demanded: book)",
     ]
-    assert "2 answers too early" in page.text("#trace-facts")
+    assert "2 early answers" in page.text("#trace-facts")
     assert BUILD in page.text("#wire")
 
 

@@ -5,18 +5,10 @@ import pytest
 
 from surecall.eval.analysis.summary import Figure, summarise
 from surecall.eval.report.common import Column, Sheet
-from surecall.eval.report.page.data import Context, Curve, FailureRow, Report, report_of
-from surecall.eval.report.page.drawing import HEIGHT, WIDTH, curves
-from surecall.eval.report.page.runs import STATUSES
-from surecall.eval.report.page.tables import tally
+from surecall.eval.report.page.data import Context, FailureRow, Report, report_of
 from surecall.eval.storage.trial import CONTROL, Cell, Trial
-from surecall.values.types import Usage
 from tests.support.eval_results import CELLS, NAMES, many, sheet, trial
 from tests.support.trials import rich_trials, series
-
-
-def reported(*trials: Trial, **context: object) -> Report:
-    return report_of(trials, msgspec.convert(context, Context))
 
 
 def test_the_figures_are_those_of_the_summary() -> None:
@@ -40,37 +32,6 @@ def test_cells_stand_in_the_order_of_the_plan_and_appear_before_their_first_run(
     assert [view.cell for view in report.cells] == list(planned)
     assert report.cells[-1].trials == 0
     assert report.cells[-1].tokens_per_run is None
-
-
-def test_every_run_can_be_read_from_the_columns() -> None:
-    trials = many()
-    runs = report_of(trials, Context()).runs
-
-    found = [
-        (runs.key(at), STATUSES[runs.status[at]], runs.codes[runs.code[at]], runs.ms[at])
-        for at in range(runs.count)
-    ]
-    assert found == [(each.key, each.status, each.category, each.elapsed_ms) for each in trials]
-
-
-def test_a_cost_that_nobody_told_is_not_zero() -> None:
-    told = trial(CELLS[0], number=1, usage=Usage(total_tokens=9, cost=0.0012))
-    free = trial(CELLS[0], number=2, usage=Usage(cost=0.0))
-    report = reported(told, free, trial(CELLS[0], number=3))
-
-    assert report.runs.micros == (1200, 0, -1)
-    assert report.runs.tokens == (9, 0, 0)
-
-
-def test_a_long_error_is_cut_and_one_that_repeats_stands_once() -> None:
-    failed = [
-        trial(CELLS[0], number=number, status="failed", error=error)
-        for number, error in enumerate(("x" * 999, "same", "same"), 1)
-    ]
-    runs = reported(*failed).runs
-
-    assert runs.error == (1, 2, 2)
-    assert len(runs.errors[1]) == 200
 
 
 def test_failures_are_counted_by_code_scenario_model_and_provider() -> None:
@@ -164,44 +125,6 @@ def test_curves_meet_the_percentiles_of_the_summary() -> None:
     )
     assert found["single requests"].points[95] == latency.requests.p95
     assert list(tool.points) == sorted(tool.points)
-
-
-def places(path: str) -> list[tuple[float, float]]:
-    pairs = (point.split(",") for point in path.split())
-    return [(float(x), float(y)) for x, y in pairs]
-
-
-def test_a_curve_runs_from_the_lower_left_to_the_upper_right_and_stays_inside() -> None:
-    plot = curves([Curve("a", 3, tuple(range(10, 20_110, 200))[:101])])
-    path = places(plot.lines[0].path)
-
-    assert path[0] == (0.0, HEIGHT)
-    assert path[-1] == (WIDTH, 0.0)
-    assert all(0 <= x <= WIDTH and 0 <= y <= HEIGHT for x, y in path)
-    assert [ms for _, ms in plot.ticks] == [10, 100, 1000, 10_000]
-
-
-def test_times_that_hardly_differ_are_drawn_in_the_middle() -> None:
-    plot = curves([Curve("a", 1, (0,) * 101), Curve("b", 1, (1,) * 101)])
-
-    assert places(plot.lines[0].path)[0] == (WIDTH / 2, HEIGHT)
-    assert [ms for _, ms in plot.ticks] == [1, 2]
-    assert curves([]).lines == ()
-
-
-def test_a_tally_puts_the_fullest_rows_and_columns_first() -> None:
-    rows = [
-        FailureRow("A", "one", "m", "", infra=False, count=1),
-        FailureRow("B", "two", "m", "", infra=True, count=5),
-        FailureRow("A", "two", "n", "", infra=True, count=2),
-    ]
-    found = tally(rows, "code", "scenario")
-
-    assert (found.rows, found.columns) == (("B", "A"), ("two", "one"))
-    assert (found.totals, found.most) == ({"A": 3, "B": 5}, 5)
-    assert found.counts["A", "two"] == 2
-    assert found.infra == {"B"}
-    assert tally([], "code", "model").most == 0
 
 
 def test_scenarios_are_listed_in_the_order_of_the_plan() -> None:

@@ -1,4 +1,6 @@
-"""What the report says of answers that came too early, of builds, and of further strategies."""
+"""What the report says about early answers, builds, and further strategies."""
+
+import re
 
 from surecall.eval.report.common import Column, Sheet
 from surecall.eval.report.page.data import Context, EarlyRow, Origin, Report, report_of
@@ -32,9 +34,9 @@ def test_the_figures_are_those_of_the_summary() -> None:
 def test_the_page_shows_them_beside_each_cell_and_by_scenario() -> None:
     _, text = page_of(TRIALS)
 
-    assert "6 answers too early, in 3 runs" in text
-    assert "· 5 too early" in text
-    assert "Answers that came too early" in text
+    assert "6 early answers in 3 runs" in text
+    assert "· 5 early answers" in text
+    assert "Early answers “Done.”" in text
     assert "6 answers in 3 runs, 1 of which passed in the end" in text
     assert "5 in 2 runs" in text
 
@@ -42,8 +44,8 @@ def test_the_page_shows_them_beside_each_cell_and_by_scenario() -> None:
 def test_a_report_without_any_does_not_mention_them() -> None:
     _, text = page_of([trial(), trial("failed", 2)])
 
-    assert "Answers that came too early" not in text
-    assert "answers too early" not in text
+    assert "Early answers “Done.”" not in text
+    assert not re.search("[0-9] early answer", text)
     assert "served by" not in text
 
 

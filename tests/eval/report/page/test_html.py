@@ -4,7 +4,6 @@ import base64
 import hashlib
 import json
 import re
-import zlib
 from collections import Counter
 from html.parser import HTMLParser
 from pathlib import Path
@@ -17,9 +16,8 @@ from surecall.eval.report.common import Column, Sheet
 from surecall.eval.report.page.data import Context, Origin, Report, report_of
 from surecall.eval.report.page.html import SCRIPTS, asset, render_page, render_sections, runs_json
 from surecall.eval.report.page.snapshot import report_of_snapshot
-from surecall.eval.report.page.traces import Block, Source, blocks, file_name, script
+from surecall.eval.report.page.traces import Source
 from surecall.eval.storage.trial import Cell, Status, Trial
-from tests.support.eval_results import EVENTS, lines
 from tests.support.hostile import PAYLOADS
 from tests.support.trials import CELL, rich_trials, series, trial
 
@@ -155,45 +153,6 @@ def test_the_data_block_holds_the_columns_of_the_runs() -> None:
     assert page.data == json.loads(runs_json(found))
 
 
-def test_traces_come_back_as_they_went_in() -> None:
-    trials = rich_trials()
-    packed = [(each, zlib_of(lines(*EVENTS))) for each in trials]
-    made = list(blocks(packed, most_bytes=9_000))
-    source = Source("inline", tuple(b.start for b in made), tuple(b.text for b in made))
-    page = Page(render_page(report(trials), source))
-    found = [text for attributes, text in page.scripts if "block" in (attributes.get("id") or "")]
-
-    assert len(found) == len(made) > 1
-    told = b"".join(unpacked(text) for text in found).decode().splitlines()
-    heads = [json.loads(line) for line in told if line.startswith('{"type":"trial",')]
-    assert [msgspec.convert(head, Trial) for head in heads] == trials
-    assert told.count(lines(*EVENTS).decode().splitlines()[1]) == len(trials)
-
-
-def zlib_of(data: bytes) -> bytes:
-    return zlib.compress(data)
-
-
-def unpacked(text: str) -> bytes:
-    return zlib.decompress(base64.b64decode(text))
-
-
-def test_a_block_ends_with_whole_lines_even_where_a_record_is_damaged_or_missing() -> None:
-    first = trial("passed")
-    packed = [(first, None), (first, b"no zlib"), (first, zlib_of(b'{"type":"final"}'))]
-    (block,) = blocks(packed)
-    found = [json.loads(line)["type"] for line in unpacked(block.text).splitlines()]
-
-    assert found == ["trial", "trial", "damaged", "trial", "final"]
-    assert list(blocks([])) == []
-    assert [each.start for each in blocks(packed, most_bytes=1)] == [0, 1, 2]
-
-
-def test_a_file_of_traces_is_a_call_with_base64_in_quotes() -> None:
-    assert script(Block(17, "eJw+/A==")) == 'surecallBlock(17,"eJw+/A==");\n'
-    assert file_name(17) == "traces_17.js"
-
-
 def test_the_sentence_says_what_is_known() -> None:
     found = report()
     words = Page(render_page(found)).words
@@ -264,18 +223,6 @@ def test_a_page_without_single_runs_has_no_buttons_that_lead_to_them() -> None:
     page = Page(render_page(report_of_snapshot()))
 
     assert not [button for button in page.all("button") if "data-pick" in button]
-
-
-def test_the_figures_on_record_are_a_small_page() -> None:
-    found = report_of_snapshot()
-    text = render_page(found)
-    words = Page(text).words
-
-    assert "1002/1160 runs with tools passed: 86.4%" in words
-    assert "10 of 29 cells" in words
-    assert (len(found.cells), len(found.advice)) == (29, 17)
-    assert sum(row.count for row in found.failures) == 158
-    assert len(text) < 150_000
 
 
 # --- hostile texts --------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ function assistantOnWire(text, calls) {
 }
 
 // What the loop said in the user's place after a reply, if it said anything. Of what it said to an
-// answer that came too early, the record has the gist.
+// early answer, the record has the gist.
 function nudgeOf(event, start) {
   if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
   return event.type === "final_objected" || event.type === "forced_continuation" ? event.text : null;
@@ -66,7 +66,7 @@ function asCurl(trace, turn) {
   const url = `${base.replace(/\/+$/, "")}${path}/chat/completions`;
   return [
     `# Put together from the record, before the last repairs on the way out. The key is yours to set.`,
-    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they stand in their fields.`] : []),
+    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they are in their fields.`] : []),
     `curl '${oneLine(url).replaceAll("'", "%27")}' \\`,
     `  -H "Authorization: Bearer $API_KEY" \\`,
     `  -H 'Content-Type: application/json' \\`,

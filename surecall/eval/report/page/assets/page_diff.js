@@ -36,7 +36,7 @@ function sameJSON(text, value) {
   }
 }
 
-// Order is no difference: keys that both have stand in the order of the first.
+// Order is no difference: keys that both have are in the order of the first.
 function inOrderOf(model, value) {
   if (Array.isArray(value)) {
     return value.map((item, at) => inOrderOf(Array.isArray(model) ? model[at] : undefined, item));

@@ -65,7 +65,7 @@ function drawList(anew) {
     const none = runs.cell.length ? "No run matches." : "No single runs are on record.";
     rows.replaceChildren(el("p", { class: "hint" }, none));
   }
-  // Whoever walks through the list with the keyboard stays where they are.
+  // A reader who walks through the list with the keyboard stays where they are.
   if (kept) made.map((row) => row.querySelector("a")).find((a) => a.getAttribute("href") === kept)?.focus();
 }
 

@@ -19,7 +19,7 @@ function showPlace() {
   document.title = reportTitle;
   if (!back) return;
   drawList(true);
-  // Whoever comes back from a run goes on where they were; a link to a section leads there.
+  // A reader who comes back from a run goes on where they were; a link to a section leads there.
   const section = ["", "#runs"].includes(location.hash) ? null : byId(location.hash.slice(1));
   if (section) section.scrollIntoView();
   else scrollTo(0, scrolled);

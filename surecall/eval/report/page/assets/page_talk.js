@@ -30,7 +30,7 @@ function factsOf(run, trial) {
     `${duration(runs.ms[run])} in ${runs.turns[run]} requests`,
     `${grouped(runs.tokens[run])} tokens`,
     cost,
-    ...(trial?.false_finals ? [`${trial.false_finals} ${trial.false_finals === 1 ? "answer" : "answers"} too early`] : []),
+    ...(trial?.false_finals ? [`${trial.false_finals} ${trial.false_finals === 1 ? "early answer" : "early answers"}`] : []),
     ...(trial?.attempts > 1 ? [`attempt ${trial.attempts}, after one that came to nothing`] : []),
   ].join(" · ");
 }
@@ -78,11 +78,11 @@ function drawTurn(turn, chosen, open) {
   return el("div", { class: "block", id: `turn-${turn.number}`, "aria-current": chosen ? "step" : null }, ...parts);
 }
 
-// What an answer was met with that came too early, or that the application did not accept.
+// What was said to an early answer, or to one that the application did not accept.
 function drawObjection(event) {
   const objected = event.type === "final_objected";
   const wanted = event.tools?.length ? `; ${event.rung === "require" ? "demanded" : "reminded of"}: ${event.tools.join(" or ")}` : "";
-  const words = objected ? `(answer not accepted: ${event.reason})` : `(answered too early, ${event.rung}: ${event.message}${wanted})`;
+  const words = objected ? `(answer not accepted: ${event.reason})` : `(early answer, ${event.rung}: ${event.message}${wanted})`;
   return said("user", el("div", { class: "text bad" }, visible(words)));
 }
 

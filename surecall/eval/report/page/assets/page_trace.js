@@ -73,7 +73,7 @@ function drawTurns() {
   const items = shownRun.turns.map((turn) => {
     const calls = (turn.end?.reply?.calls ?? []).map((call) => call.name).join(", ");
     const what = calls || (turn.end ? (turn.end.reply?.text ? "answer" : "blank answer") : "no reply");
-    const early = turn.objections.length ? " · too early" : "";
+    const early = turn.objections.length ? " · early answer" : "";
     const bad = !turn.end || turn.results.some((event) => !event.ok) || what === "blank answer" || early;
     const again = turn.troubles.some((event) => event.type === "llm_request_retry") ? " ↻ again" : "";
     const mended = turn.end && repairsOf(turn).length ? " · repaired" : "";

@@ -1,0 +1,138 @@
+"""The order of results, and what each of them is called."""
+
+import re
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.eval.report.common import (
+    SHEET,
+    Column,
+    Results,
+    Sheet,
+    results_of,
+    sheet_for,
+    sheet_in,
+)
+from surecall.eval.report.summary_json import (
+    summary,
+)
+from surecall.eval.running.cells import Model, PlannedCell
+from surecall.eval.running.matrix import Plan
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.settings.endpoint import Endpoint
+from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.trial import Cell
+from surecall.settings.config import ToolCallingConfig
+from surecall.values.errors import ConfigError
+from surecall.values.types import Secret
+from tests.support.eval_results import (
+    CELLS,
+    NAMES,
+    many,
+    sheet,
+    trial,
+)
+from tests.support.spec import proves
+
+
+@proves("C128")
+def test_the_order_is_the_plans_whatever_finished_first() -> None:
+    made = many()
+    first = summary(results_of(sheet(*CELLS), made), ts="", output_dir="")
+    again = summary(results_of(sheet(*CELLS), reversed(made)), ts="", output_dir="")
+
+    assert first == again
+    assert [item["model"] for item in first["models"]] == [
+        "z/last:default:production",
+        "a/first:warm:production",
+        "a/first:default:production",
+        "z/last:warm:raw",
+    ]
+    listed = [(one["trial"], one["scenario"]) for one in first["models"][0]["run_results"]]
+    assert listed == sorted(listed, key=lambda pair: (pair[0], NAMES.index(pair[1])))
+
+
+def test_cells_and_scenarios_that_no_plan_knows_come_last() -> None:
+    stray = [trial(Cell("b"), "zz"), trial(Cell("a"), "yy"), trial(Cell("z/last"))]
+    results = results_of(sheet(Cell("z/last"), Cell("never/ran")), stray)
+
+    assert [cell.model for cell in results.entries] == ["z/last", "a", "b"]
+    assert results.scenarios == ("happy_path", "yy", "zz")
+
+
+@pytest.mark.parametrize(
+    ("cells", "labels"),
+    [
+        ([Cell("m/a")], ["m/a"]),
+        ([Cell("m/a", "warm")], ["m/a:warm"]),
+        ([Cell("a"), Cell("b", "warm")], ["a:default", "b:warm"]),
+        ([Cell("a"), Cell("a", strategy="raw")], ["a:production", "a:raw"]),
+        (
+            [Cell("a", strategy="raw+fallback_on"), Cell("a", strategy="raw+fallback_off")],
+            ["a:fallback_on", "a:fallback_off"],
+        ),
+    ],
+)
+def test_a_label_names_only_what_tells_cells_apart(cells: list[Cell], labels: list[str]) -> None:
+    results = results_of(sheet(*cells), map(trial, cells))
+    assert list(results.labels.values()) == labels
+
+
+def names_of(results: Results) -> list[str]:
+    return [results.file_name(entry.key) for entry in results.all]
+
+
+def test_file_names_are_those_of_the_original() -> None:
+    cell = Cell("anthropic/claude-opus-4.6:nitro")
+    results = results_of(sheet(cell), [trial(cell, number=7)])
+    assert names_of(results) == ["anthropic__claude-opus-4.6__nitro__happy_path__trial_07.json"]
+
+
+def test_file_names_stay_different_when_the_names_differ_only_in_odd_characters() -> None:
+    cells = [Cell("a/b"), Cell("a:b"), Cell("A/b"), Cell("a"), Cell("x" * 300), Cell("x" * 301)]
+    names = names_of(
+        results_of(sheet(*cells), [*map(trial, cells[:3]), *(trial(c) for c in cells[3:])])
+    )
+    strange = names_of(results_of(sheet(), [trial(Cell("a"), "b__c"), trial(Cell("a__b"), "c")]))
+
+    assert len({name.casefold() for name in names}) == len(cells)
+    assert len(set(strange)) == 2
+    assert max(map(len, names)) < 250
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_no_name_leads_out_of_the_directory(model: str, scenario: str) -> None:
+    (name,) = names_of(results_of(sheet(), [trial(Cell(model), scenario)]))
+    assert re.fullmatch(r"[A-Za-z0-9_-][A-Za-z0-9_.-]*\.json", name)
+
+
+def test_a_plan_is_described_without_the_key() -> None:
+    config = ToolCallingConfig()
+    settings = Settings(api_key=Secret("sk-1234567890"), trials=3)
+    model = Model("m", simulated=True, imitates="a/model")
+    planned = PlannedCell(Cell("m", "warm"), model, config, {"top_p": 1})
+    endpoint = Endpoint("http://localhost", "/v1", "custom")
+    found = sheet_for(Plan(settings, (planned,), SCENARIOS[:2]), endpoint)
+
+    assert found.columns == (
+        Column(planned.cell, {"top_p": 1}, config.to_mapping(), simulated=True, imitates="a/model"),
+    )
+    assert found.known_as == {"m": "a/model"}
+    assert found.scenarios == tuple(scenario.id for scenario in SCENARIOS[:2])
+    assert (found.settings["base_url"], found.settings["trials"]) == ("http://localhost", 3)
+    assert b"1234567890" not in msgspec.json.encode(found)
+    assert sheet_in([{SHEET: msgspec.to_builtins(found)}]).settings == found.settings
+
+
+def test_a_run_that_was_topped_up_keeps_the_cells_of_earlier_commands() -> None:
+    old = Sheet((Column(Cell("a")), Column(Cell("b"), {"old": 1})), ("x", "y"), {"trials": 1})
+    new = Sheet((Column(Cell("b"), {"new": 1}), Column(Cell("c"))), ("z", "x"), {"trials": 2})
+    both = sheet_in([{SHEET: msgspec.to_builtins(one)} for one in (old, new)])
+
+    assert both == Sheet((*new.columns, old.columns[0]), ("z", "x", "y"), {"trials": 2})
+    assert sheet_in([]) == sheet_in([{}]) == Sheet()
+    with pytest.raises(ConfigError, match="description of a run cannot be read"):
+        sheet_in([{SHEET: {"columns": 1}}])
