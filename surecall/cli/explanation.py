@@ -10,7 +10,7 @@ import msgspec
 
 from surecall.core.pipeline import inbound
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import content_tag_tool_call_fallback, default_tool_calling
+from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
@@ -18,6 +18,8 @@ from surecall.wire.dialects import recover
 from surecall.wire.messages import decode, text_of
 
 GUIDED = "guided_reply"
+# What a reply is explained with: everything that a run reads by default, and every dialect.
+PRESETS = ("default_tool_calling", "content_tag_tool_call_fallback")
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
 
 
@@ -62,7 +64,9 @@ def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
 
 
 def _config(*, guided: bool) -> ToolCallingConfig:
-    config = content_tag_tool_call_fallback(default_tool_calling())
+    config = ToolCallingConfig()
+    for name in PRESETS:
+        config = PRESET[name](config)
     return config.but(call_protocol="guided") if guided else config
 
 
