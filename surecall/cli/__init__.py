@@ -28,6 +28,7 @@ COMMANDS: Final = {
     "local": "Serve the model in a GGUF file on this machine, with llama.cpp.",
     "ls": "List models, profiles, scenarios, presets, faults or runs.",
     "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
+    "new-drift": "Turn a bent reply in REPLY.json (or - for standard input) into a corpus file.",
     "replay": "Replay a recorded trial, offline, and say whether the result is the same.",
     "report": "Write the report of a run again, from its results.",
     "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",
@@ -48,7 +49,8 @@ class _Lazy(click.Group):
             if cmd_name.startswith("-"):
                 return None  # click complains about the option
             raise click.exceptions.NoSuchCommand(cmd_name, possibilities=list(COMMANDS), ctx=ctx)
-        command: click.Command = importlib.import_module(f"surecall.cli.{cmd_name}").command
+        module = importlib.import_module(f"surecall.cli.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         command.name = cmd_name
         return command
 

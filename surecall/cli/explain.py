@@ -13,7 +13,7 @@ import msgspec
 
 from surecall.core.inbound import inbound
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import content_tag_tool_call_fallback, default_tool_calling
+from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault
 from surecall.values.trace import safe_text
@@ -22,6 +22,8 @@ from surecall.wire.dialects import recover
 from surecall.wire.messages import decode, text_of
 
 GUIDED = "guided_reply"
+# What a reply is explained with: everything that a run reads by default, and every dialect.
+PRESETS = ("default_tool_calling", "content_tag_tool_call_fallback")
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
 # The protocol reads nothing where no tool is known at all.
 _SOME_TOOL = (ToolSpec("-", "", {}),)
@@ -93,7 +95,9 @@ def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
 
 
 def _config(*, guided: bool) -> ToolCallingConfig:
-    config = content_tag_tool_call_fallback(default_tool_calling())
+    config = ToolCallingConfig()
+    for name in PRESETS:
+        config = PRESET[name](config)
     return config.but(call_protocol="guided") if guided else config
 
 
