@@ -216,6 +216,7 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
+        portal = self._opened_portal()
         work = self.run(
             user_text,
             history=history,
@@ -224,7 +225,7 @@ class ToolLoopRunner:
             on_event=on_event,
             context=context,
         )
-        return self._opened_portal().call(work)
+        return portal.call(work)
 
     def resume_sync(
         self,
@@ -234,8 +235,7 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `resume`, blocking."""
-        work = self.resume(run, on_event=on_event, context=context)
-        return self._opened_portal().call(work)
+        return self._opened_portal().call(self.resume(run, on_event=on_event, context=context))
 
     def stream_sync(
         self,

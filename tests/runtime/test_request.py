@@ -317,7 +317,7 @@ def test_a_key_that_a_model_repeats_is_in_no_event_and_no_history() -> None:
     runner = ToolLoopRunner(client=model, model="m", registry=registry, config=config)
     result = asyncio.run(runner.run("hi"))
     assert result.assistant_text == "it is [redacted]"
-    assert KEY not in repr(result) + repr(result.trace.events) + repr(model.requests)
+    assert KEY not in repr(result.run) + repr(result.trace.events) + repr(model.requests)
 
 
 def test_what_a_model_says_is_left_alone_otherwise() -> None:
