@@ -3,19 +3,17 @@
 The model is simulated: it stops early until it is told what is missing.
 """
 
-from surecall import Contract, OpenAICompatible, RunFailed, ToolLoopRunner, presets, tool
+from surecall import Contract, OpenAICompatible, RunFailed, ToolLoopRunner, presets
 from surecall.simulator import Simulator
 
 draft: dict[str, object] = {}
 
 
-@tool
 def state_get(workspace_id: str) -> dict[str, object]:
     """Read a workspace."""
     return {"workspace_id": workspace_id, "draft": draft}
 
 
-@tool
 def state_patch(workspace_id: str, request_id: str, ops: list[dict[str, str]]) -> str:
     """Change a workspace: each operation sets a path to a value."""
     for op in ops:
@@ -31,7 +29,7 @@ with Simulator(seed=1) as simulator:
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
         model="sim/hasty",
-        registry=[state_get, state_patch],
+        tools=[state_get, state_patch],
         config=config,
         system=SYSTEM,
     )
@@ -46,7 +44,7 @@ with Simulator(seed=1) as simulator:
     judge = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
         model="sim/hasty",
-        registry=[state_get, state_patch],
+        tools=[state_get, state_patch],
         config=config.but(final_ladder=()),
         system=SYSTEM,
     )

@@ -4,14 +4,13 @@ The provider is scripted to misbehave as real ones do: it calls a tool that does
 arguments in a code fence, is busy for a moment, and forgets to answer. Watch the trace.
 """
 
-from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, presets, replay, tool
+from surecall import OpenAICompatible, ToolLoopRunner, replay
 from surecall.testing import ScriptedProvider, calls, failure, says
 
 MODEL = "qwen/qwen3-next-80b-a3b-instruct"
 FENCED = '```json\n{"city": "Paris", "days": 3}\n```'
 
 
-@tool
 def get_weather(city: str, days: int = 1) -> dict[str, object]:
     """Weather for a city."""
     return {"city": city, "days": days, "sky": "clear"}
@@ -26,8 +25,7 @@ with ScriptedProvider(mistaken, fenced, busy, says(""), says("Clear for 3 days."
     runner = ToolLoopRunner(
         client=OpenAICompatible(base_url=provider.url),
         model=MODEL,
-        registry=ToolRegistry([get_weather]),
-        config=presets.resolve(provider="openrouter", model=MODEL),
+        tools=[get_weather],
         system="You are a helpful assistant.",
     )
     result = runner.run_sync("Weather in Paris for 3 days?")

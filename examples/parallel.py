@@ -6,7 +6,7 @@ The model is simulated; like a real one it makes several calls at once when it i
 import asyncio
 import time
 
-from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, tool
+from surecall import OpenAICompatible, ToolLoopRunner, presets
 from surecall.simulator import Simulator
 
 running = most = 0
@@ -22,24 +22,26 @@ async def work(answer: str) -> str:
     return answer
 
 
-@tool
 async def state_get(workspace_id: str) -> str:
     """Read a workspace."""
     return await work(f"read {workspace_id}")
 
 
-@tool
 async def state_patch(workspace_id: str, request_id: str, ops: list[dict[str, str]]) -> str:
     """Change a workspace."""
     return await work(f"{request_id} changed {workspace_id} in {len(ops)} place")
 
 
+CONFIG = presets.default_tool_calling().but(
+    request_overrides={"parallel_tool_calls": True}, max_concurrent_tools=4
+)
+
 with Simulator(seed=1) as simulator:
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
         model="sim/clean",
-        registry=ToolRegistry([state_get, state_patch]),
-        config={"request_overrides": {"parallel_tool_calls": True}, "max_concurrent_tools": 4},
+        tools=[state_get, state_patch],
+        config=CONFIG,
         system="Your first message makes two calls at once: state_get and state_patch.",
     )
     started = time.perf_counter()

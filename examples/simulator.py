@@ -3,11 +3,10 @@
 Start it for agents of any other kind with `surecall sim`, and see `surecall sim --list`.
 """
 
-from surecall import OpenAICompatible, RetryPolicy, ToolLoopRunner, ToolRegistry, presets, tool
+from surecall import OpenAICompatible, RetryPolicy, ToolLoopRunner
 from surecall.simulator import Simulator
 
 
-@tool
 def get_weather(city: str, days: int) -> str:
     """Weather for a city."""
     return f"{city}: clear for {days} days"
@@ -15,16 +14,11 @@ def get_weather(city: str, days: int) -> str:
 
 answers = []
 with Simulator(seed=1) as simulator:
-    for persona, provider in (
-        ("sim/clean", "openrouter"),
-        ("sim/like-local-server", "ollama"),
-        ("sim/html-502", "openrouter"),
-    ):
+    for persona in ("sim/clean", "sim/like-local-server", "sim/html-502"):
         runner = ToolLoopRunner(
             client=OpenAICompatible(simulator.url),
             model=persona,
-            registry=ToolRegistry([get_weather]),
-            config=presets.resolve(provider=provider, model=persona),
+            tools=[get_weather],
             retry=RetryPolicy(first_wait_s=0.05),
         )
         result = runner.run_sync("What is the weather in Paris for 3 days?")

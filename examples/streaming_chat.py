@@ -7,12 +7,11 @@ is simulated, and writes its calls as text on purpose: none of that reaches the 
 import sys
 from collections.abc import Iterable
 
-from surecall import OpenAICompatible, ToolLoopRunner, ToolRegistry, presets, tool
+from surecall import OpenAICompatible, ToolLoopRunner
 from surecall.simulator import Simulator
 from surecall.streaming import CallAnnounced, TextDelta, TextWithdrawn
 
 
-@tool
 def get_weather(city: str, days: int) -> str:
     """Weather for a city."""
     return f"{city}: clear for {days} days"
@@ -29,8 +28,7 @@ with Simulator(seed=1) as simulator:
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
         model="sim/dialect-a1",
-        registry=ToolRegistry([get_weather]),
-        config=presets.resolve(provider="openrouter", model="sim/dialect-a1"),
+        tools=[get_weather],
     )
     history: Iterable[object] = []
     for question in questions():

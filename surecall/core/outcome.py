@@ -21,17 +21,31 @@ _LIMITS = frozenset(
     }
 )
 # Told as a fault, but the endpoint has nothing to do with it.
+_SHOWN_TEXT, _SHOWN_REASON = 90, 32
 _OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
 
 
 class RunResult(msgspec.Struct, frozen=True):
-    """What a run came to, finished or not. `run` can be continued with `ToolLoopRunner.resume`."""
+    """The outcome of a run, finished or not. `ToolLoopRunner.resume` can continue its `run`."""
 
     assistant_text: str
     stop_reason: str
     usage: Usage
     trace: Trace
     run: Run
+
+    def __repr__(self) -> str:
+        fields = (f"{name}={value!r}" for name, value in self.__rich_repr__())
+        return f"RunResult({', '.join(fields)})"
+
+    def __rich_repr__(self) -> list[tuple[str, Any]]:
+        """Say how it ended, and no more: the configuration and the transcript are in `run`."""
+        return [
+            ("assistant_text", _shortened(self.assistant_text, _SHOWN_TEXT)),
+            ("stop_reason", _shortened(self.stop_reason, _SHOWN_REASON)),
+            ("turns", self.run.turn),
+            ("tokens", self.usage.total_tokens),
+        ]
 
     @property
     def history(self) -> list[Message]:
@@ -106,6 +120,14 @@ def usage_of(trace: Trace) -> Usage:
     """Add up what the provider reported for every reply."""
     heard = (event.reply.usage for event in trace if isinstance(event, LlmRequestEndEvent))
     return sum((usage for usage in heard if usage is not None), Usage())
+
+
+def _shortened(text: str, most: int) -> str:
+    """Shorten a text until its `repr`, in which one character may take ten, is short as well."""
+    kept = text[:most]
+    while len(repr(kept)) > most + 2:
+        kept = kept[: len(kept) * 3 // 4]
+    return kept if kept == text else f"{kept}…"
 
 
 def last_text(run: Run) -> str:

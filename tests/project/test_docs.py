@@ -1,35 +1,103 @@
 """The documentation runs: its Python is executed, its reference is up to date, its links exist."""
 
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+import surecall
+from surecall.cli import cli
 from surecall.testing import Item, ScriptedProvider, calls, says, streams
 from tests.support.paths import ROOT
 
+DOCUMENTS = {path.name: path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
+FENCE = re.compile(r"^```(?:python|py)\b[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+WEATHER = (calls("get_weather", city="Paris", days=3), says("Clear for 3 days."))
+# What the endpoint answers while the Python of a document runs. No document with Python may be
+# missing here.
+SCRIPTS: dict[str, tuple[Item, ...]] = {
+    "README.md": (
+        *WEATHER,
+        *WEATHER,
+        calls("cancel_order", order=1017),
+        says("Cancelled."),
+        streams(calls("get_weather", city="Rome")),
+        streams(says("Clear in Rome, too.")),
+    ),
+    "contracts.md": (
+        calls("price", room=7),
+        says("Done."),  # too early: book and pay are missing
+        calls("book", room=7),
+        calls("pay", amount=70, currency="EUR"),
+        says("Room 7 is booked."),  # refused: no price
+        says("Room 7 is booked for 70 €."),
+    ),
+    "evaluation.md": (),
+}
+PRINTED = {
+    "README.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
+    "contracts.md": ("Room 7 is booked for 70 €.",),
+    "evaluation.md": (),
+}
 
-def python_blocks(text: str) -> list[str]:
-    return [part.split("```", 1)[0] for part in text.split("```python\n")[1:]]
+
+def python_in(path: Path) -> list[str]:
+    """Return every block of Python in a document."""
+    text = path.read_text("utf-8")
+    blocks = FENCE.findall(text)
+    assert len(blocks) == sum(line.strip().startswith("```py") for line in text.splitlines())
+    return blocks
 
 
-def test_the_python_of_the_readme_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+def ran(name: str) -> dict[str, object]:
+    """Run the Python of a document, block after block, and return what it has defined."""
+    space: dict[str, object] = {"__name__": "document"}
+    with ScriptedProvider(*SCRIPTS[name]) as provider:
+        for number, block in enumerate(python_in(DOCUMENTS[name]), start=1):
+            code = block.replace("http://127.0.0.1:8000", provider.url)
+            exec(compile(code, f"{name} block {number}", "exec"), space)  # noqa: S102  # it is ours
+        assert len(provider.requests) == len(SCRIPTS[name])
+    return space
+
+
+def test_no_document_with_python_is_left_out() -> None:
+    with_python = {name for name, path in DOCUMENTS.items() if python_in(path)}
+
+    assert with_python == SCRIPTS.keys() == PRINTED.keys()
+
+
+@pytest.mark.parametrize("name", SCRIPTS)
+def test_the_python_of_a_document_runs(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    blocks = python_blocks((ROOT / "README.md").read_text("utf-8"))
-    script: list[Item] = [calls("get_weather", city="Paris", days=3), says("Clear for 3 days.")] * 2
-    script += [streams(calls("get_weather", city="Rome")), streams(says("Clear in Rome, too."))]
-    with ScriptedProvider(*script) as provider:
-        code = "\n".join(blocks).replace("http://127.0.0.1:8000", provider.url)
-        space: dict[str, object] = {"__name__": "readme"}
-        exec(compile(code.replace('"…"', '"a-key"'), "README.md", "exec"), space)  # noqa: S102  # the README is ours
-
+    ran(name)
     shown = capsys.readouterr().out
-    assert "Clear for 3 days." in shown
-    assert "Clear in Rome, too." in shown
-    assert (tmp_path / "run.jsonl").stat().st_size > 0
+
+    assert [text for text in PRINTED[name] if text not in shown] == []
+
+
+def test_the_scenarios_of_the_documentation_can_be_loaded(tmp_path: Path) -> None:
+    for number, block in enumerate(python_in(DOCUMENTS["evaluation.md"])):
+        (tmp_path / f"scenarios_{number}.py").write_text(block, "utf-8")
+    listed = CliRunner().invoke(cli, ["ls", "scenarios", "-s", str(tmp_path)])
+
+    assert listed.exit_code == 0, listed.output
+    assert "looks_it_up" in listed.output
+    assert "changes_it" in listed.output
+
+
+def test_the_ten_lines_of_help_run(capsys: pytest.CaptureFixture[str]) -> None:
+    shown, _, _ = (surecall.__doc__ or "").partition("\nrunning ")
+    code = textwrap.dedent(shown.partition("\n\n")[2])
+    with ScriptedProvider(*WEATHER) as provider:
+        exec(code.replace("http://127.0.0.1:8000", provider.url), {})  # noqa: S102  # it is ours
+
+    assert capsys.readouterr().out == "Clear for 3 days.\n"
 
 
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)

@@ -3,6 +3,7 @@
 from typing import assert_type
 
 from surecall import (
+    Context,
     Decision,
     ErrorCode,
     Event,
@@ -22,6 +23,7 @@ from surecall import (
     replay,
     tool,
 )
+from surecall.runtime.run_stream import LiveEvent
 from surecall.values.types import Message, ToolCall, ToolSpec, Usage
 
 
@@ -35,6 +37,13 @@ def get_weather(city: str, days: int = 1) -> dict[str, object]:
 async def poll(job: str) -> str:
     """Ask how a job is."""
     return job
+
+
+@tool(name="cancel", description="Cancel an order.", serial=True, exposed_to_model=True)
+def cancel(order: int, context: Context) -> str:
+    """Cancel an order of the user for whom this runs."""
+    user: str = context["user"]
+    return f"{order} of {user}"
 
 
 class Careful:
@@ -52,6 +61,20 @@ class Careful:
 def watch(event: Event) -> None:
     """Observe a run."""
     print(event.run_id, event.turn)  # noqa: T201  # an example
+
+
+def blocking() -> None:
+    """Use the doors that most programs use: no config, one tool, an address, blocking methods."""
+    runner = ToolLoopRunner(client="http://127.0.0.1:8000", model="m", tools=get_weather)
+    assert_type(runner.config, ToolCallingConfig)
+    result = runner.run_sync("Hello", system="Be brief.", max_turns=3, context={"user": "kim"})
+    assert_type(result, RunResult)
+    assert_type(runner.resume_sync(result.run, on_event=watch, context=None), RunResult)
+    stream = runner.stream_sync("And now?", history=result.history, on_event=watch)
+    assert_type([event for event in stream], list[LiveEvent])  # noqa: C416  # the type is the point
+    assert_type(stream.result, RunResult)
+    bare = ToolLoopRunner(client=runner.client, model="m", registry=[cancel], config=presets.raw())
+    assert_type(bare.run_sync([{"type": "text", "text": "Hello"}]), RunResult)
 
 
 async def main() -> None:
