@@ -37,7 +37,8 @@ from surecall.values.types import JSON
 
 CONCURRENT = 16
 QUICK = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
-LIMITS = Limits(idle_s=2.0)
+# None of these personas falls silent; a busy machine does now and then.
+LIMITS = Limits(idle_s=120.0)
 OP = {"op": "set", "path": "/draft/foo", "value": "bar"}
 EXTRAS = {"note": NOTE, "settings": SETTINGS, "retries": 3, "dry_run": False}
 ASKED = "Please set the draft. workspace_id={} retries=3 dry_run=no"

@@ -1,13 +1,19 @@
-"""Rules for every test: no network beyond this machine, and the same examples on every run."""
+"""Rules for every test: no network beyond this machine, and the same examples on every run.
+
+pytest --clock-shift 1e7    read ten million seconds more on the monotonic clock
+"""
 
 import ipaddress
 import signal
 import socket
 from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
 from hypothesis import settings
+
+from tests.support.clock import VirtualClock, shifted, virtual_time
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
 settings.load_profile("ci")
@@ -17,7 +23,33 @@ settings.load_profile("ci")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+CLOCK_SHIFT = "--clock-shift"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        CLOCK_SHIFT,
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="shift the monotonic clock, as on a machine that was started long ago",
+    )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    shift = config.getoption(CLOCK_SHIFT)
+    cleanup = ExitStack()
+    if shift:
+        cleanup.enter_context(shifted(shift))
+    config.add_cleanup(cleanup.close)
+
+
+@pytest.fixture(name="virtual")
+def virtual_fixture() -> Iterator[VirtualClock]:
+    """Run event loops in virtual time: nothing waits, and what is due earlier comes earlier."""
+    with virtual_time() as clock:
+        yield clock
 
 
 # Not an OSError, or the code under test would take it for an endpoint that is down.

@@ -33,6 +33,7 @@ from surecall import (
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, raw, says
 from surecall.values.events import Event, LlmRequestEndEvent, ToolCallStartEvent
 from surecall.values.types import ToolCall, ToolSpec
+from tests.support.patience import PATIENCE_S
 
 ONCE = RetryPolicy(attempts=1)
 
@@ -119,7 +120,7 @@ def f(x: int) -> int:
     "d"
     return x
 r = ToolLoopRunner(client=ScriptedModel(*[calls("f", x=1), says("fine")] * 4), model="m",
-                   registry=[f], config={"tool_timeout_s": 5})
+                   registry=[f], config={"tool_timeout_s": 300})
 def go():
     a = r.run_sync("hi"); b = asyncio.run(r.run("hi"))
     return a.run.results[0].ok and b.run.results[0].ok
@@ -132,7 +133,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_a_runner_that_was_used_works_after_a_fork() -> None:
-    ran = subprocess.run([sys.executable, "-c", FORKED], timeout=30, check=False)
+    ran = subprocess.run([sys.executable, "-c", FORKED], timeout=PATIENCE_S, check=False)
 
     assert ran.returncode == 0
 
@@ -215,6 +216,7 @@ def test_errors_travel_between_processes() -> None:
         assert (type(copy), str(copy)) == (type(error), str(error))
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_wait_beyond_the_deadline_is_not_waited_for() -> None:
     busy = failure(429, headers={"Retry-After": "60"})
     runner = ToolLoopRunner(client=ScriptedModel(busy), model="m", config={"run_deadline_s": 5.0})

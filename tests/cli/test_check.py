@@ -10,8 +10,11 @@ from surecall.cli import check
 from surecall.eval.running.probe import UNHEARD_OF
 from surecall.eval.settings.fields import FIELDS
 from surecall.simulator.server import Simulator
-from surecall.testing import ScriptedProvider, calls, failure, hangs, raw, says
+from surecall.testing import Scripted, ScriptedProvider, calls, failure, hangs, raw, says
+from surecall.values.types import JSON
+from tests.support.clock import skipping_time
 from tests.support.commands import HOSTILE, Run, one_line
+from tests.support.patience import PATIENCE_S
 
 KEY = "sk-or-v1-0123456789abcdef"
 MODEL = ("-m", "my-model")
@@ -192,7 +195,7 @@ def test_each_refusal_has_its_exit_code_and_one_line(
 
 
 def test_an_endpoint_that_is_too_slow_is_exit_code_three(run: Run) -> None:
-    with ScriptedProvider(hangs(20)) as provider:
+    with ScriptedProvider(hangs(3600)) as provider:
         code, _, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0.1")
 
     assert code == 3
@@ -200,9 +203,16 @@ def test_an_endpoint_that_is_too_slow_is_exit_code_three(run: Run) -> None:
 
 
 def test_nobody_waits_longer_than_a_moment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "_LONGEST_S", 2.0)
-    slow = lambda _: hangs(20)  # noqa: E731  # an item of a script
-    with ScriptedProvider(calls("echo", text="hello"), slow, *PROBED) as provider:
+    monkeypatch.setattr(check, "_LONGEST_S", PATIENCE_S)
+
+    def slow(_: JSON) -> Scripted:
+        clock.skip(PATIENCE_S)
+        return hangs(10 * PATIENCE_S)
+
+    with (
+        skipping_time() as clock,
+        ScriptedProvider(calls("echo", text="hello"), slow, *PROBED) as provider,
+    ):
         code, out, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0")
 
     assert code == 3

@@ -7,13 +7,13 @@ import signal
 import sqlite3
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from surecall.testing import ScriptedProvider, says
 from tests.support.commands import Run
+from tests.support.patience import PATIENCE_S, until
 from tests.support.spec import proves
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
@@ -248,18 +248,20 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
 
 def until_recorded(folder: Path, count: int) -> None:
     """Wait until some trials are on the disk."""
-    for _ in range(2000):
-        for database in folder.glob(".surecall/runs/*/trials.sqlite"):
-            try:
-                if sum(recorded(folder).values()) >= count:
-                    return
-            except sqlite3.Error:
-                assert database.exists()
-        time.sleep(0.01)
-    raise AssertionError("nothing was recorded")
+
+    def is_recorded() -> bool:
+        if not list(folder.glob(".surecall/runs/*/trials.sqlite")):
+            return False
+        try:
+            return sum(recorded(folder).values()) >= count
+        except sqlite3.Error:  # it is being made
+            return False
+
+    until(is_recorded)
 
 
-LONG = ("eval", "-m", "all", "-n", "20", "-j", "4")
+# More than is done before an interrupt can reach it, on any machine.
+LONG = ("eval", "-m", "all", "-n", "1000", "-j", "4")
 
 
 def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continued(
@@ -268,16 +270,16 @@ def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continue
     with started(tmp_path, *LONG) as process:
         until_recorded(tmp_path, 10)
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=60)
+        _, err = process.communicate(timeout=PATIENCE_S)
 
     assert process.returncode == 130
     assert "Traceback" not in err
     before = sum(recorded(tmp_path).values())
-    assert 10 <= before < 1700
+    assert 10 <= before < 85_000
     (directory,) = tmp_path.glob(".surecall/runs/*")
     assert (directory / "report.md").exists()
     with started(tmp_path, "eval", "-m", "sim/like-claude", "-n", "20", "-q") as again:
-        again.communicate(timeout=60)
+        again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0
     assert sum(recorded(tmp_path).values()) >= before
 
@@ -286,10 +288,10 @@ def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
     with started(tmp_path, *LONG) as process:
         until_recorded(tmp_path, 10)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE_S)
     before = sum(recorded(tmp_path).values())
     with started(tmp_path, "eval", "-m", "sim/like-gpt", "-n", "20", "-q") as again:
-        _, err = again.communicate(timeout=60)
+        _, err = again.communicate(timeout=PATIENCE_S)
 
     assert again.returncode in {0, 1}, err
     assert sum(recorded(tmp_path).values()) >= before

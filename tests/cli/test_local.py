@@ -22,6 +22,7 @@ from surecall.runtime import local_server as localserver
 from surecall.runtime.local_server import LocalServer, Serving
 from tests.runtime.test_local_server import ENGINE, child, closes, model
 from tests.support.commands import Run, command_line, one_line
+from tests.support.patience import PATIENCE_S
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
 CHAT = ("eval", "--gguf", "tiny.gguf", "-s", "chat_only", "-q")
@@ -128,12 +129,12 @@ def test_it_serves_until_an_interrupt_and_leaves_nothing_behind(tmp_path: Path) 
     ) as serving:
         assert serving.stdout is not None
         address = urlsplit(serving.stdout.readline().split()[2]).netloc
-        line = http.client.HTTPConnection(address, timeout=5)
+        line = http.client.HTTPConnection(address, timeout=PATIENCE_S)
         line.request("GET", "/health")
         assert line.getresponse().status == 200
         line.close()
         serving.send_signal(signal.SIGINT)
-        _, err = serving.communicate(timeout=10)
+        _, err = serving.communicate(timeout=PATIENCE_S)
     assert (serving.returncode, err) == (130, "")
     assert closes(address)
 

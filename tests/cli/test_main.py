@@ -21,13 +21,14 @@ from surecall.cli import sim
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Seen, Simulator
 from tests.support.paths import ROOT
+from tests.support.patience import PATIENCE_S, until_soon
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*SURECALL, *arguments], capture_output=True, text=True, timeout=20, check=False
+        [*SURECALL, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
     )
 
 
@@ -140,12 +141,12 @@ def test_it_serves_and_ends_quietly_on_an_interrupt() -> None:
         assert served.stdout is not None
         announced = served.stdout.readline()
         address = announced.split()[3].removesuffix("/v1")
-        line = http.client.HTTPConnection(urlsplit(address).netloc, timeout=5)
+        line = http.client.HTTPConnection(urlsplit(address).netloc, timeout=PATIENCE_S)
         line.request("GET", "/health")
         assert json.loads(line.getresponse().read())["seed"] == 4
         line.close()
         served.send_signal(signal.SIGINT)
-        out, err = served.communicate(timeout=10)
+        out, err = served.communicate(timeout=PATIENCE_S)
     assert (served.returncode, out, err) == (130, "", "")
 
 
@@ -197,8 +198,7 @@ def test_the_address_is_announced_and_given_back(capsys: pytest.CaptureFixture[s
 
     async def serve_until_announced() -> None:
         serving = asyncio.create_task(sim._serve(simulator))
-        while not simulator.url:  # noqa: ASYNC110  # it tells nobody
-            await asyncio.sleep(0.005)
+        await until_soon(lambda: simulator.url)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
 

@@ -18,6 +18,7 @@ from surecall import cli
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.store import open_or_resume
 from tests.support.eval_results import SAME, key, passed
+from tests.support.patience import PATIENCE_S
 
 LONG_AGO = 1_000_000_000
 
@@ -203,7 +204,7 @@ def test_live_serves_the_page_until_an_interrupt_ends_it_quietly(
     with urllib.request.urlopen(address) as page:  # noqa: S310 - the address of the line above
         assert b"<strong>1/1</strong>" in page.read()
     live.send_signal(signal.SIGINT)
-    out, said = live.communicate(timeout=20)
+    out, said = live.communicate(timeout=PATIENCE_S)
 
     assert urlsplit(address).hostname == "127.0.0.1"
     assert (live.returncode, out) == (130, "")

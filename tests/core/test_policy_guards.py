@@ -1,7 +1,6 @@
 """What bounds a run: calls per turn and in all, unknown names, repetition, time."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -219,6 +218,7 @@ def test_a_repeated_call_is_the_models_slip_not_a_failed_tool() -> None:
 
 
 @proves("I16")
+@pytest.mark.usefixtures("virtual")
 def test_a_slow_tool_is_told_to_the_model_and_the_run_goes_on() -> None:
     model = ScriptedModel(calls("slow"), says("too slow"))
     result = Counter().run(model, tool_timeout_s=0.02)
@@ -228,6 +228,7 @@ def test_a_slow_tool_is_told_to_the_model_and_the_run_goes_on() -> None:
 
 
 @proves("I16")
+@pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize(
     "script",
     [
@@ -236,15 +237,15 @@ def test_a_slow_tool_is_told_to_the_model_and_the_run_goes_on() -> None:
     ],
 )
 def test_a_slow_run_is_stopped_at_its_deadline(script: tuple[Item, ...]) -> None:
-    counter, started = Counter(), time.monotonic()
+    counter = Counter()
     limit = stopped(counter, *script, run_deadline_s=0.05)
     assert limit.code is ErrorCode.DEADLINE_EXCEEDED
-    assert time.monotonic() - started < 8
     assert counter.ran == []
     (refused,) = [event for event in limit.result.trace if isinstance(event, RequestRefusedEvent)]
     assert refused.fault.code is ErrorCode.DEADLINE_EXCEEDED
 
 
+@pytest.mark.usefixtures("virtual")
 def test_no_tool_is_started_after_the_deadline() -> None:
     late = calls_many(calls("slow"), calls("count", n=1), calls("nope"))
     limit = stopped(Counter(), late, run_deadline_s=1.0)
@@ -255,6 +256,7 @@ def test_no_tool_is_started_after_the_deadline() -> None:
     assert nope.error_codes == ("TOOL_NOT_ALLOWED",)
 
 
+@pytest.mark.usefixtures("virtual")
 def test_no_request_leaves_after_the_deadline() -> None:
     model = ScriptedModel(calls("slow"), says("never"))
     with pytest.raises(LimitExceeded) as limit:
@@ -263,11 +265,12 @@ def test_no_request_leaves_after_the_deadline() -> None:
     assert limit.value.result.stop_reason == "DEADLINE_EXCEEDED"
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_tool_that_slept_well_within_its_time_is_fine() -> None:
     result = Counter().run(ScriptedModel(calls("slow", seconds=0.01), says("ok")))
     (ended,) = [event for event in result.trace if isinstance(event, ToolCallEndEvent)]
     assert ended.ok
-    assert ended.elapsed_ms >= 10
+    assert ended.elapsed_ms == 10
 
 
 def test_a_clients_own_timeout_is_not_taken_for_the_deadline() -> None:

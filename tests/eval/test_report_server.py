@@ -5,7 +5,6 @@ import html
 import http.client
 import json
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
@@ -22,6 +21,7 @@ from surecall.eval.storage.store import Store, open_or_resume
 from surecall.eval.storage.trial import Cell, Key, Trial
 from tests.support.eval_results import SAME, TRACE, key, passed, spoiled
 from tests.support.hostile import PAYLOADS
+from tests.support.patience import PATIENCE_S, until
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def ask(live: LiveReport, path: str = "", method: str = "GET", **headers: str) -
     """Ask as given: no client mends the path. Of a header's name, `_` means `-`."""
     where = urlsplit(live.url)
     sent = {name.replace("_", "-"): value for name, value in headers.items()}
-    with closing(http.client.HTTPConnection(where.netloc, timeout=20)) as connection:
+    with closing(http.client.HTTPConnection(where.netloc, timeout=PATIENCE_S)) as connection:
         connection.request(method, path if path.startswith("/") else where.path + path, None, sent)
         found = connection.getresponse()
         return Answer(found.status, {k.lower(): v for k, v in found.getheaders()}, found.read())
@@ -163,11 +163,8 @@ def test_news_come_once_and_again_when_a_trial_has_ended(store: Store, live: Liv
 
 def news_after(live: LiveReport, number: int) -> Answer:
     """Ask until there are news: a server that has just read a run rests a moment."""
-    for _ in range(2_000):
-        if (answer := ask(live, f"data?since={number}")).status != 204:
-            return answer
-        time.sleep(0.01)
-    pytest.fail("no news came")
+    until(lambda: ask(live, f"data?since={number}").status != 204)
+    return ask(live, f"data?since={number}")
 
 
 def test_the_figures_are_those_of_the_summary(store: Store, live: LiveReport) -> None:

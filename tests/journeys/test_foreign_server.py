@@ -5,13 +5,13 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from surecall import cli
+from tests.support.patience import until
 
 
 def free_port() -> int:
@@ -20,17 +20,18 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def is_open(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
 @pytest.fixture(name="url", scope="module")
 def url_fixture() -> Iterator[str]:
     """Run llmock, a mock of several providers, in a process of its own."""
     port = free_port()
     command = [str(Path(sys.executable).with_name("llmock")), "serve", "--port", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
-        for _ in range(600):
-            with socket.socket() as probe:
-                if probe.connect_ex(("127.0.0.1", port)) == 0:
-                    break
-            time.sleep(0.05)
+        until(lambda: is_open(port))
         yield f"http://127.0.0.1:{port}"
         server.terminate()
 

@@ -15,6 +15,7 @@ from surecall.values.events import ToolCallStartEvent
 from surecall.values.types import JSON
 from surecall.wire.history import legal_history
 from tests.runtime.test_session_parallel import SLEEP, numbered, runner_of
+from tests.support.clock import virtual_time
 
 
 class Task(msgspec.Struct, frozen=True):
@@ -62,7 +63,8 @@ SERIAL = tool(name="serial", serial=True)(_work)
 def test_order_and_history_are_right_whatever_the_calls_do(tasks: list[Task], bound: int) -> None:
     model = ScriptedModel(_reply(tasks), says("Done."))
     config = {"max_concurrent_tools": bound, "max_unknown_tool_calls": 99}
-    result = runner_of(model, FREE, SERIAL, SLEEP, **config).run_sync("Go.")
+    with virtual_time():
+        result = asyncio.run(runner_of(model, FREE, SERIAL, SLEEP, **config).run("Go."))
 
     assert isinstance(next_move(result.run), Done)
     assert numbered(result) == [f"call_{number}" for number in range(1, len(tasks) + 1)]
@@ -95,11 +97,13 @@ def test_a_parallel_turn_cancelled_at_any_moment_can_be_gone_on_with(
         await asyncio.gather(task, return_exceptions=True)
         return stream.run
 
-    run = asyncio.run(cancelled())
+    with virtual_time():
+        run = asyncio.run(cancelled())
     asked = ScriptedModel(*([_reply(tasks)] if run.turn == 0 else []), says("Done."))
     config = {"max_concurrent_tools": bound, "max_unknown_tool_calls": 99}
     before = {item.call_id for item in run.results}
-    resumed = runner_of(asked, FREE, SERIAL, SLEEP, **config).resume_sync(run)
+    with virtual_time():
+        resumed = asyncio.run(runner_of(asked, FREE, SERIAL, SLEEP, **config).resume(run))
 
     again = {event.call.id for event in resumed.trace if isinstance(event, ToolCallStartEvent)}
     assert not before & again

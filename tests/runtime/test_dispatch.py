@@ -3,8 +3,7 @@
 import asyncio
 import contextvars
 import threading
-import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from typing import Any, ClassVar
 
 import pytest
@@ -17,6 +16,7 @@ from surecall.testing import ScriptedModel, calls, says
 from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, ToolError
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
+from tests.support.patience import never
 from tests.support.spec import proves
 
 FORBIDDEN = "postgres://root:secret@db"
@@ -142,18 +142,16 @@ def test_what_a_tool_raises_is_told_without_its_insides(
     "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
 )
 def test_a_tool_in_its_thread_cannot_end_the_program(error: BaseException) -> None:
-    started = time.monotonic()
     result = run(raises(error))
 
     assert result.assistant_text == "done"
     assert result.run.results[0].error_codes == (ErrorCode.INTERNAL_ERROR,)
     assert type(error).__name__ in str(result.run.results[0].detail)
-    assert time.monotonic() - started < 20
 
 
 def test_a_tool_that_cancels_something_of_its_own_does_not_cancel_the_run() -> None:
     async def handler() -> None:
-        inner = asyncio.create_task(asyncio.sleep(60))
+        inner = asyncio.create_task(never())
         inner.cancel()
         await inner
 
@@ -166,7 +164,7 @@ def test_a_run_that_is_cancelled_ends_while_its_tool_works() -> None:
 
         async def handler() -> None:
             begun.set()
-            await asyncio.sleep(60)
+            await never()
 
         registry = ToolRegistry([ToolDefinition("t", handler=handler)])
         runner = ToolLoopRunner(client=ScriptedModel(calls("t")), model="m", registry=registry)
@@ -297,11 +295,18 @@ def test_arguments_that_do_not_convert_are_refused_before_the_tool_runs() -> Non
         assert not result.executed
 
 
-async def sleep_soon() -> None:
-    await asyncio.sleep(60)
+RELEASE = threading.Event()
 
 
-@pytest.mark.parametrize("handler", [lambda: time.sleep(0.2), sleep_soon])
+@pytest.fixture(name="_released")
+def released_fixture() -> Iterator[None]:
+    """End the threads of tools that block."""
+    yield
+    RELEASE.set()
+
+
+@pytest.mark.usefixtures("_released")
+@pytest.mark.parametrize("handler", [RELEASE.wait, never])
 def test_a_tool_has_the_shortest_of_its_limits(handler: Callable[[], Any]) -> None:
     tight = ToolDefinition("t", handler=handler, timeout_s=0.01)
     loose = ToolDefinition("t", handler=handler)
@@ -381,7 +386,7 @@ def test_a_policy_error_can_be_waved_through_or_end_the_run() -> None:
 
 def test_a_policy_that_never_decides_is_bounded_by_the_run() -> None:
     registry = ToolRegistry([ToolDefinition("t", handler=lambda: 1)])
-    policy = Policy(lambda: asyncio.sleep(60))
+    policy = Policy(never)
     dispatcher = ToolDispatcher(registry, ToolCallingConfig(), policy=policy)
     result = asyncio.run(dispatcher.answer(ToolCall("a", "t"), 0.01))
 

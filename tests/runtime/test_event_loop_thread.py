@@ -7,7 +7,6 @@ import subprocess
 import sys
 import textwrap
 import threading
-import time
 from collections.abc import AsyncIterator, Coroutine
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import nullcontext
@@ -33,6 +32,7 @@ from surecall.testing import (
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON
+from tests.support.patience import PATIENCE_S, never
 from tests.support.spec import proves
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def python(code: str) -> subprocess.CompletedProcess[str]:
         capture_output=True,
         check=False,
         text=True,
-        timeout=20,
+        timeout=PATIENCE_S,
     )
 
 
@@ -174,12 +174,11 @@ def test_threads_may_share_a_runner() -> None:
 
 async def cancel(run: Coroutine[Any, Any, Any], arrived: asyncio.Event) -> None:
     """Start a run, and cancel it once it has arrived somewhere."""
-    async with asyncio.timeout(5):
-        task = asyncio.create_task(run)
-        await arrived.wait()
-        task.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+    task = asyncio.create_task(run)
+    await arrived.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
 
 
 def test_a_cancelled_run_leaves_no_task_behind() -> None:
@@ -188,7 +187,7 @@ def test_a_cancelled_run_leaves_no_task_behind() -> None:
 
         def answer(_: JSON) -> Scripted:
             loop.call_soon_threadsafe(arrived.set)
-            return hangs(30)
+            return hangs(3600)
 
         with ScriptedProvider(answer) as provider:
             runner = ToolLoopRunner(client=OpenAICompatible(provider.url), model="m")
@@ -210,7 +209,7 @@ def test_a_cancelled_run_closes_its_connection() -> None:
             closed.set()
             writer.close()
 
-        async with asyncio.timeout(5), await asyncio.start_server(serve, "127.0.0.1") as server:
+        async with await asyncio.start_server(serve, "127.0.0.1") as server:
             url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
             runner = ToolLoopRunner(client=OpenAICompatible(url), model="m")
             await cancel(runner.run("hi"), arrived)
@@ -229,7 +228,7 @@ def test_a_run_is_cancelled_in_the_middle_of_a_tool() -> None:
             """Wait for long."""
             arrived.set()
             try:
-                await asyncio.sleep(30)
+                await never()
             finally:
                 ended.append("cancelled")
 
@@ -248,7 +247,7 @@ def test_closing_cancels_what_is_at_work_and_lets_it_tidy_up() -> None:
     async def work() -> None:
         begun.set()
         try:
-            await asyncio.sleep(30)
+            await never()
         finally:
             for _ in range(5):
                 await asyncio.sleep(0)
@@ -256,10 +255,10 @@ def test_closing_cancels_what_is_at_work_and_lets_it_tidy_up() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         waiting = pool.submit(thread.call, work())
-        begun.wait(5)
+        begun.wait(PATIENCE_S)
         thread.close()
         with pytest.raises(CancelledError):
-            waiting.result(5)
+            waiting.result(PATIENCE_S)
     assert steps == ["tidied"]
 
 
@@ -294,20 +293,22 @@ def test_work_on_the_threads_own_loop_cannot_wait_for_it() -> None:
     thread.close()
 
 
-def test_a_thread_that_is_closed_from_its_own_loop_does_not_wait_for_itself() -> None:
+def test_a_thread_that_is_closed_from_its_own_loop_does_not_wait_for_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     thread = EventLoopThread(nullcontext)
+    joined: list[threading.Thread] = []
+    monkeypatch.setattr(threading.Thread, "join", lambda one, _=None: joined.append(one))
 
-    async def work() -> float:
-        before = time.monotonic()
+    async def work() -> None:
         thread.close()
-        return time.monotonic() - before
 
-    assert thread.call(work()) < 1
+    thread.call(work())
+    assert joined == []
 
 
 @proves("G12")
 def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> None:
-    started_at = time.monotonic()
     ended = python(
         """
         import threading
@@ -329,7 +330,6 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
         """
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("gave up TOOL_TIMEOUT\n", "", 0)
-    assert time.monotonic() - started_at < 20
 
 
 def test_work_that_was_called_back_before_it_arrived_never_begins() -> None:
@@ -358,7 +358,7 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:
             "Be interrupted."
             try:
                 signal.pthread_kill(main, signal.SIGINT)
-                await asyncio.sleep(30)
+                await asyncio.Event().wait()
             finally:
                 cancelled.set()
 
@@ -367,7 +367,7 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:
         try:
             runner.run_sync("hi")
         except KeyboardInterrupt:
-            print("interrupted", cancelled.wait(5))
+            print("interrupted", cancelled.wait(300))
         """
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("interrupted True\n", "", 0)
@@ -384,7 +384,7 @@ def test_a_request_on_its_way_at_the_end_of_the_program_is_no_noise() -> None:
 
         def answer(request):
             signal.pthread_kill(main, signal.SIGINT)
-            return hangs(30)
+            return hangs(3600)
 
         with ScriptedProvider(answer) as provider:
             runner = ToolLoopRunner(client=OpenAICompatible(provider.url), model="m")

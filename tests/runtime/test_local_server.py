@@ -7,7 +7,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -31,16 +30,17 @@ from surecall.runtime.local_server import (
 )
 from surecall.values.errors import ConfigError
 from tests.support.paths import TESTS
+from tests.support.patience import PATIENCE_S, until
 
 HERE = TESTS / "support"
 ENGINE = str(HERE / "engine")
-QUICK = Serving(starts_within_s=20)
+PATIENT = Serving(starts_within_s=PATIENCE_S)
 PARENT = """
-import sys, time
+import signal, sys
 from pathlib import Path
 from surecall.runtime.local_server import LocalServer
 with LocalServer(Path(sys.argv[1])):
-    time.sleep(60)
+    signal.pause()
 """
 
 
@@ -59,7 +59,7 @@ def child(behaviour: str) -> tuple[str, ...]:
     return (sys.executable, "-P", str(HERE / "local_child.py"), behaviour)
 
 
-def failure(gguf: Path, behaviour: str, serving: Serving = QUICK) -> str:
+def failure(gguf: Path, behaviour: str, serving: Serving = PATIENT) -> str:
     with (
         pytest.raises(LocalServerError) as problem,
         LocalServer(gguf, serving, child=child(behaviour)),
@@ -72,18 +72,14 @@ def failure(gguf: Path, behaviour: str, serving: Serving = QUICK) -> str:
 def is_open(address: str) -> bool:
     host, _, port = address.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=5).close()
+        socket.create_connection((host, int(port)), timeout=PATIENCE_S).close()
     except ConnectionRefusedError:
         return False
     return True
 
 
-def closes(address: str, within_s: float = 10.0) -> bool:
-    deadline = time.monotonic() + within_s
-    while is_open(address):
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
+def closes(address: str) -> bool:
+    until(lambda: not is_open(address))
     return True
 
 
@@ -91,7 +87,7 @@ def test_it_serves_inside_the_block_and_is_gone_after_it(gguf: Path) -> None:
     with LocalServer(gguf, child=child("healthy")) as server:
         place = urlsplit(server.url).netloc
         assert (server.model, server.build, server.ended()) == ("tiny", "stand-in 1", "")
-        line = http.client.HTTPConnection(place, timeout=5)
+        line = http.client.HTTPConnection(place, timeout=PATIENCE_S)
         line.request("POST", "/v1/chat/completions", "{}")
         answer = json.loads(line.getresponse().read())
         line.close()
@@ -143,7 +139,7 @@ def test_a_server_that_dies_before_it_is_healthy_is_noticed(
         server._process.kill()  # type: ignore[union-attr]  # it has started
         return bool(server._process.wait() is None)  # type: ignore[union-attr]  # as above
 
-    server = LocalServer(gguf, QUICK, child=child("healthy"))
+    server = LocalServer(gguf, PATIENT, child=child("healthy"))
     monkeypatch.setattr(localserver, "_is_healthy", killed)
     with pytest.raises(LocalServerError, match="signal 9"), server:
         pass
@@ -266,7 +262,7 @@ def test_the_real_child_serves_with_the_engine_it_finds_and_knows_no_keys(
 ) -> None:
     monkeypatch.setenv("SURECALL_API_KEY", "sk-made-up")
     lines: list[str] = []
-    with LocalServer(gguf, QUICK, log=lines.append) as server:
+    with LocalServer(gguf, PATIENT, log=lines.append) as server:
         assert server.build == "xllamacpp 9.9 (llama.cpp b77-abc)"
     assert lines == ["this line must not reach the parent's ear"]
     assert "SURECALL_API_KEY" not in localserver._environment()
@@ -277,7 +273,7 @@ def test_the_real_child_serves_with_the_engine_it_finds_and_knows_no_keys(
 def test_the_real_child_tells_why_the_engine_does_not_take_a_file(tmp_path: Path) -> None:
     with (
         pytest.raises(LocalServerError, match="Failed to init"),
-        LocalServer(model(tmp_path / "broken.gguf"), QUICK),
+        LocalServer(model(tmp_path / "broken.gguf"), PATIENT),
     ):
         pass
 
@@ -288,10 +284,7 @@ def parent_of(gguf: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
     port = gguf.with_suffix(".port")
     with subprocess.Popen([sys.executable, "-c", PARENT, str(gguf)]) as parent:
         try:
-            deadline = time.monotonic() + 20
-            while not (port.exists() and port.read_text()):
-                assert time.monotonic() < deadline
-                time.sleep(0.02)
+            until(lambda: port.exists() and port.read_text())
             yield parent, f"127.0.0.1:{port.read_text()}"
         finally:
             parent.kill()

@@ -27,6 +27,7 @@ from surecall.values.events import (
 )
 from surecall.values.types import ToolResult
 from surecall.wire.assembler import TextDelta
+from tests.support.patience import never
 from tests.support.watching import runner_of, script, shown, watched
 
 
@@ -82,7 +83,7 @@ class _Stalling:
         async for chunk in incoming.chunks:
             sent += len(chunk)
             if sent > self._longest:
-                await asyncio.sleep(60)
+                await never()
             yield chunk
 
 
@@ -149,6 +150,7 @@ def test_leaving_a_blocking_stream_ends_the_run() -> None:
     assert client.open == 0
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_server_that_stays_silent_in_mid_stream_runs_into_the_deadline() -> None:
     client = _Stalling(ScriptedModel(*script(says("A long answer. " * 99))), longest=3000)
     config = ToolCallingConfig(run_deadline_s=0.2)

@@ -380,8 +380,7 @@ def test_two_runners_run_at_once() -> None:
 
         async def meet() -> str:
             """Wait for the other run."""
-            async with asyncio.timeout(5):
-                await barrier.wait()
+            await barrier.wait()
             return "met"
 
         models = [ScriptedModel(calls("meet"), says(name)) for name in "ab"]

@@ -23,6 +23,7 @@ from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.events import ToolCallEndEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, ToolCall
+from tests.support.patience import PATIENCE_S, never
 
 PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 
@@ -34,7 +35,7 @@ def many(name: str, count: int, **arguments: Any) -> JSON:
 @tool(name="sleep", timeout_s=0.01, repeatable=True)
 async def SLEEP() -> None:  # noqa: N802  # a tool, like the others below
     """Sleep for longer than anybody waits."""
-    await asyncio.sleep(60)
+    await never()
 
 
 class Gauge:
@@ -76,7 +77,7 @@ def test_ten_calls_of_one_turn_run_at_the_same_time() -> None:
     async def wait(number: int) -> int:
         """Wait for all the others."""
         with gauge:
-            await asyncio.wait_for(together.wait(), 10)
+            await together.wait()
         return number
 
     model = ScriptedModel(many("wait", 10), says("Done."))
@@ -92,7 +93,7 @@ def test_blocking_tools_run_in_threads_of_their_own() -> None:
     @tool
     def wait(number: int) -> int:
         """Wait for all the others."""
-        together.wait(10)
+        together.wait(PATIENCE_S)
         return number
 
     result = runner_of(ScriptedModel(many("wait", 5), says("Done.")), wait).run_sync("Go.")
@@ -100,6 +101,7 @@ def test_blocking_tools_run_in_threads_of_their_own() -> None:
     assert answers(result) == list(range(5))
 
 
+@pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("bound", [1, 2, 3])
 def test_no_more_run_at_once_than_the_config_says(bound: int) -> None:
     gauge = Gauge()
@@ -117,6 +119,7 @@ def test_no_more_run_at_once_than_the_config_says(bound: int) -> None:
     assert gauge.most == bound
 
 
+@pytest.mark.usefixtures("virtual")
 @pytest.mark.parametrize("overrides", [{}, {"parallel_tool_calls": False}])
 def test_without_the_wish_for_parallel_calls_they_run_one_after_the_other(overrides: JSON) -> None:
     gauge = Gauge()
@@ -143,7 +146,7 @@ def test_serial_tools_never_meet_each_other_but_run_beside_the_rest() -> None:
         with serial:
             order.append(number)
             if number == 0:
-                await asyncio.wait_for(together.wait(), 10)
+                await together.wait()
             await asyncio.sleep(0)
         return number
 
@@ -160,7 +163,7 @@ def test_serial_tools_never_meet_each_other_but_run_beside_the_rest() -> None:
     @tool
     async def read(number: int) -> int:
         """Read."""
-        await asyncio.wait_for(together.wait(), 10)
+        await together.wait()
         return number
 
     reply = calls_many(
@@ -176,6 +179,7 @@ def test_serial_tools_never_meet_each_other_but_run_beside_the_rest() -> None:
     assert answers(result) == [0, 9, 1, 2]
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_tool_that_fails_or_takes_too_long_leaves_the_others_alone() -> None:
     @tool
     async def work(number: int) -> int:
@@ -192,6 +196,7 @@ def test_a_tool_that_fails_or_takes_too_long_leaves_the_others_alone() -> None:
     assert codes == [(ErrorCode.TOOL_TIMEOUT,), (ErrorCode.INTERNAL_ERROR,), (), ()]
 
 
+@pytest.mark.usefixtures("virtual")
 def test_each_call_has_its_own_time() -> None:
     @tool(timeout_s=1.0)
     async def work(number: int) -> int:
@@ -205,6 +210,7 @@ def test_each_call_has_its_own_time() -> None:
     assert all(item.ok for item in result.run.results)
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_policy_that_breaks_ends_the_run_after_the_others_have_finished() -> None:
     class Policy:
         def visible(self, *_: object) -> bool:
@@ -240,6 +246,7 @@ def test_a_policy_that_breaks_ends_the_run_after_the_others_have_finished() -> N
     assert replay(failed.value.result.trace).run == failed.value.result.run
 
 
+@pytest.mark.usefixtures("virtual")
 def test_a_parallel_run_is_replayed_whatever_was_first() -> None:
     @tool
     async def work(number: int) -> int:
@@ -255,6 +262,7 @@ def test_a_parallel_run_is_replayed_whatever_was_first() -> None:
     assert replay(result.trace).run == result.run
 
 
+@pytest.mark.usefixtures("virtual")
 def test_calls_that_were_answered_before_a_crash_do_not_run_again() -> None:
     ran: list[int] = []
 
@@ -276,6 +284,7 @@ def test_calls_that_were_answered_before_a_crash_do_not_run_again() -> None:
     assert numbered(resumed) == ["call_1", "call_2"]
 
 
+@pytest.mark.usefixtures("virtual")
 def test_cancelling_reaches_every_call_and_keeps_what_is_done() -> None:
     async def cancel() -> tuple[list[str], Any]:
         seen: list[str] = []
@@ -289,7 +298,7 @@ def test_cancelling_reaches_every_call_and_keeps_what_is_done() -> None:
             try:
                 if number == 2:
                     started.set()
-                await asyncio.sleep(60)
+                await never()
             except asyncio.CancelledError:
                 seen.append(f"cancelled {number}")
                 raise

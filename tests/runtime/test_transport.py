@@ -6,10 +6,8 @@ import socket
 import threading
 import traceback
 import tracemalloc
-from collections.abc import AsyncIterator, Coroutine
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import asynccontextmanager, closing, suppress
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -21,72 +19,20 @@ from hypothesis import strategies as st
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.connection import Limits
 from surecall.testing import ScriptedProvider, failure, says
-from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.values.errors import ConfigError, ErrorCode, ProviderError
 from surecall.values.types import Answer, Secret
-
-KEY = "sk-canary-4711"
-OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n{}"
-HURRIED = Limits(connect_s=0.15, idle_s=0.15, total_s=0.4, max_response_bytes=1_000_000)
-
-
-@dataclass
-class Served:
-    """What a raw server has seen: one head per request, one talk per connection."""
-
-    url: str = ""
-    heads: list[bytes] = field(default_factory=list, repr=False)
-    talks: list[asyncio.Future[None]] = field(default_factory=list)
-
-
-@asynccontextmanager
-async def served(*reply: bytes | float, stays: bool = True) -> AsyncIterator[Served]:
-    """Serve the same reply to every request; at the end, every client must have gone."""
-    wire = Served()
-
-    async def talk(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        with suppress(asyncio.IncompleteReadError, ConnectionError), closing(writer):
-            while stays or not wire.heads:
-                wire.heads.append(await reader.readuntil(b"\r\n\r\n"))
-                for part in reply:
-                    if isinstance(part, bytes):
-                        writer.write(part)
-                    else:
-                        await asyncio.sleep(part)
-                await reader.readexactly(2)
-        with suppress(ConnectionError):
-            await writer.wait_closed()
-
-    server = await asyncio.start_server(
-        lambda *streams: wire.talks.append(asyncio.ensure_future(talk(*streams))), "127.0.0.1", 0
-    )
-    wire.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-    try:
-        yield wire
-    finally:
-        await asyncio.wait_for(asyncio.gather(*wire.talks), 5)
-        server.close()
-
-
-def sent(url: str, body: bytes = b"{}", **options: Any) -> Answer:
-    return asyncio.run(OpenAICompatible(url, KEY, **options).send(body))
-
-
-def fault_of(work: Coroutine[Any, Any, object]) -> Fault:
-    """Run something that must fail, and make sure that the failure tells no secret."""
-    with pytest.raises(ProviderError) as caught:
-        asyncio.run(work)
-    error = caught.value
-    told = traceback.TracebackException.from_exception(error, capture_locals=True).format()
-    assert KEY not in "".join([*told, *traceback.format_exception(error), repr(error)])
-    assert error.__context__ is None
-    assert error.__cause__ is None
-    return error.fault
-
-
-async def asked(*reply: bytes | float, scheme: str = "http") -> Answer:
-    async with served(*reply, stays=False) as wire:
-        url = wire.url.replace("http", scheme)
-        return await OpenAICompatible(url, KEY, limits=HURRIED).send(b"{}")
+from tests.support.patience import PATIENCE_S, until_soon
+from tests.support.raw_server import (
+    KEY,
+    OK,
+    PATIENT,
+    SILENCE,
+    asked,
+    fault_of,
+    sent,
+    served,
+    streamed,
+)
 
 
 @pytest.mark.parametrize(
@@ -276,24 +222,40 @@ BOMB = ENDLESS.replace(b"OK", b"OK\r\nContent-Encoding: gzip") + gzip.compress(b
         ((CHUNKED + b"zz\r\n",), "DECODE_ERROR", "not HTTP"),
         ((LENGTH_9 + b"X: " + b"x" * 70_000 + b"\r\n\r\n",), "DECODE_ERROR", "too large"),
         ((LENGTH_9 + b"X: y\r\n" * 3_000 + b"\r\n",), "DECODE_ERROR", "too large"),
-        ((0.3,), "TIMEOUT", "Idle timeout"),
-        ((LENGTH_9[:20], 0.3), "TIMEOUT", "Idle timeout"),
-        ((LENGTH_9 + b"\r\n{}", 0.3), "TIMEOUT", "Idle timeout"),
-        ((ENDLESS, *(b"x", 0.06) * 8), "TIMEOUT", "Total timeout"),
-        ((ENDLESS, b"x" * 1_000_001, 0.1), "RESPONSE_TOO_LARGE", "1000000 bytes"),
+        ((ENDLESS, b"x" * 1_000_001, SILENCE), "RESPONSE_TOO_LARGE", "1000000 bytes"),
         ((BOMB,), "RESPONSE_TOO_LARGE", "1000000 bytes"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
 def test_without_a_usable_answer_there_is_a_fault(
-    reply: tuple[bytes | float, ...], code: str, told: str
+    reply: tuple[bytes | None, ...], code: str, told: str
 ) -> None:
     fault = fault_of(asked(*reply))
     assert fault.code == code
     assert told in fault.message
     assert "127.0.0.1:" in fault.message
     assert fault.hint
-    assert fault.retryable is (code in {"CONNECTION_ERROR", "TIMEOUT"})
+    assert fault.retryable is (code == "CONNECTION_ERROR")
+
+
+@pytest.mark.parametrize("ask", [asked, streamed])
+@pytest.mark.parametrize("begun", [(), (LENGTH_9[:20],), (LENGTH_9 + b"\r\n{}",)])
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("idle_s", "Idle timeout: 127.0.0.1:"), ("total_s", "Total timeout: no complete answer")],
+)
+def test_an_answer_that_never_ends_is_a_timeout(
+    ask: Callable[..., Coroutine[Any, Any, object]],
+    begun: tuple[bytes, ...],
+    limit: str,
+    told: str,
+) -> None:
+    fault = fault_of(ask(*begun, SILENCE, **{limit: 0.1}))
+    assert fault.code is ErrorCode.TIMEOUT
+    assert told in fault.message
+    assert "127.0.0.1:" in fault.message
+    assert fault.hint
+    assert fault.retryable
 
 
 def test_a_compressed_bomb_is_not_unpacked() -> None:
@@ -310,12 +272,14 @@ def test_a_body_of_exactly_the_limit_is_an_answer() -> None:
 
 
 def test_a_tls_handshake_that_never_ends_is_a_connect_timeout() -> None:
-    assert "Connect timeout" in fault_of(asked(OK, scheme="https")).message
+    assert "Connect timeout" in fault_of(asked(OK, scheme="https", connect_s=0.1)).message
 
 
 def test_an_endpoint_without_tls_is_named() -> None:
     with ScriptedProvider() as provider:
-        client = OpenAICompatible(provider.url.replace("http", "https"), KEY, limits=HURRIED)
+        client = OpenAICompatible(
+            provider.url.replace("http", "https"), KEY, limits=Limits(**PATIENT)
+        )
         assert "No TLS" in fault_of(client.send(b"{}")).message
 
 
@@ -358,25 +322,30 @@ def test_one_connection_serves_a_block_and_is_closed_with_it() -> None:
 
 
 def test_overlapping_runs_of_a_loop_share_one_session() -> None:
-    async def run(client: OpenAICompatible, pause: float) -> object:
+    async def run(client: OpenAICompatible, others: asyncio.Event) -> object:
         async with client.opened():
             await client.send(b"{}")
             session = client._line().session
-            await asyncio.sleep(pause)
+            await others.wait()
             await client.send(b"{}")
             return session
 
     async def main() -> tuple[int, int]:
         async with served(OK) as wire:
-            client = OpenAICompatible(wire.url)
-            sessions = await asyncio.gather(run(client, 0.0), run(client, 0.05))
+            client, others = OpenAICompatible(wire.url), asyncio.Event()
+            longer = asyncio.create_task(run(client, others))
+            at_once = asyncio.Event()
+            at_once.set()
+            sessions = [await run(client, at_once)]
+            others.set()
+            sessions.append(await longer)
         return len(set(sessions)), len(wire.talks)
 
     assert asyncio.run(main()) == (1, 2)
 
 
 def test_loops_in_several_threads_do_not_share_a_session() -> None:
-    meeting = threading.Barrier(2, timeout=2)
+    meeting = threading.Barrier(2, timeout=PATIENCE_S)
 
     async def run(client: OpenAICompatible) -> object:
         async with client.opened():
@@ -393,8 +362,11 @@ def test_loops_in_several_threads_do_not_share_a_session() -> None:
 
 def test_a_cancelled_request_closes_its_socket() -> None:
     async def main() -> None:
-        async with served(0.3) as wire:
-            with pytest.raises(TimeoutError):
-                await asyncio.wait_for(OpenAICompatible(wire.url).send(b"{}"), 0.05)
+        async with served(SILENCE) as wire:
+            sending = asyncio.create_task(OpenAICompatible(wire.url).send(b"{}"))
+            await until_soon(lambda: wire.heads)
+            sending.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await sending
 
     asyncio.run(main())

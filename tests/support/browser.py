@@ -20,6 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.support.hostile import CANARY
+from tests.support.patience import PATIENCE_S
 
 INSTALL: Final = "the tests of the report need a browser: run scripts/install_browser.sh"
 # Networking flags: without them chromium looks for updates, which no test may do.
@@ -46,8 +47,6 @@ _WATCH: Final = f"""
     addEventListener("securitypolicyviolation",
         (event) => window.caught.push(`${{event.violatedDirective}} ${{event.blockedURI}}`));
 """
-# For the slowest machine that runs the tests; nothing that works takes that long.
-_PATIENCE_S: Final = 60.0
 
 
 class Browser:
@@ -88,7 +87,7 @@ class Browser:
 
     def wait(self, condition: str, *arguments: Any) -> Any:
         """Wait until an expression is true, and return it."""
-        waiting = WebDriverWait(self._driver, _PATIENCE_S, poll_frequency=0.02)
+        waiting = WebDriverWait(self._driver, PATIENCE_S, poll_frequency=0.02)
         return waiting.until(lambda _: self.run(f"return {condition}", *arguments), condition)
 
     def click(self, selector: str) -> None:
@@ -173,7 +172,7 @@ def started() -> Iterator[Browser]:
     options.set_capability("goog:loggingPrefs", _LOGS)
     driver = webdriver.Chrome(options=options, service=Service(service))
     try:
-        driver.set_script_timeout(_PATIENCE_S)
+        driver.set_script_timeout(PATIENCE_S)
         browser = Browser(driver)
         browser.devtools("Page.addScriptToEvaluateOnNewDocument", source=_WATCH)
         yield browser

@@ -22,6 +22,7 @@ from surecall.settings.catalog import ModelCatalog
 from surecall.settings.sampling import SamplingCatalog
 from surecall.values.trace import Trace
 from surecall.values.types import Answer, Usage
+from tests.support.clock import virtual_time
 
 ENDPOINT = Endpoint(OPENROUTER_URL, "/v1", "openrouter")
 GROK, CLAUDE = Cell("x-ai/grok-4.1-fast"), Cell("anthropic/claude-opus-4.6:nitro")
@@ -109,6 +110,7 @@ def run(
     stop: Stop | None = None,
     client: NoClient | None = None,
 ) -> tuple[Report, list[Notice]]:
+    """Evaluate in virtual time: nothing here needs a thread or a connection."""
     notices: list[Notice] = []
     served = client or NoClient()
 
@@ -117,4 +119,5 @@ def run(
             what, store or Memory(), trials, lambda _: served, notices.append, stop or Stop()
         )
 
-    return asyncio.run(go()), notices
+    with virtual_time():
+        return asyncio.run(go()), notices

@@ -6,9 +6,11 @@ It says on standard output where it listens, serves `/health` and chat completio
 its standard input, unless its behaviour is another. A request that carries a key is refused.
 """
 
+import contextlib
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -31,10 +33,13 @@ class Handler(BaseHTTPRequestHandler):
     behaviour = ""
 
     def do_GET(self) -> None:
-        if self.behaviour == "quits":
-            # After the answer: the parent must have seen it healthy.
-            threading.Timer(0.2, os._exit, (7,)).start()
         self._send(503 if self.behaviour == "sick" else 200, {"status": "ok"})
+        if self.behaviour == "quits":
+            # The parent hangs up once it has seen the answer.
+            with contextlib.suppress(OSError):
+                self.connection.shutdown(socket.SHUT_WR)
+                self.rfile.read()
+            os._exit(7)
 
     def do_POST(self) -> None:
         self.rfile.read(int(self.headers["Content-Length"]))

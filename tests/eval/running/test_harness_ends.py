@@ -12,7 +12,7 @@ from tests.support.eval_fakes import GROK, SERVED, Memory, Trials, a_trial, plan
 
 
 def test_the_first_wish_to_stop_lets_trials_under_way_end() -> None:
-    stop = Stop()
+    stop = Stop(grace_s=3600.0)
 
     async def pause(key: Key) -> None:
         if key.trial == 2:

@@ -25,6 +25,7 @@ from surecall.settings.connection import Limits
 from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Simulator
+from tests.support.patience import PATIENCE_S
 
 LIBRARY = Library(
     tuple(
@@ -47,7 +48,7 @@ def evaluated(base: Path, what: Plan) -> tuple[Report, list[Trial]]:
     async def go() -> Report:
         simulator = Simulator(seed=what.settings.seed)
         runner = await simulator.start()
-        client = OpenAICompatible(simulator.url, limits=Limits(idle_s=5.0))
+        client = OpenAICompatible(simulator.url, limits=Limits(idle_s=PATIENCE_S))
         notices: list[Notice] = []
         try:
             return await evaluate(what, store, run_trial, lambda _: client, notices.append, Stop())

@@ -20,6 +20,7 @@ from surecall.simulator.personas.persona import REPLY_BEHAVIOURS, Persona
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, failure, hangs_up, raw, says
 from surecall.values.trace import Trace
+from tests.support.patience import PATIENCE_S
 from tests.support.spec import proves
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
@@ -174,7 +175,7 @@ async def trials(
     url: str, personas: list[Persona], strategy: Strategy, numbers: range = range(1, 2)
 ) -> list[tuple[Persona, Trial]]:
     gate = asyncio.Semaphore(16)
-    client = OpenAICompatible(url, limits=Limits(idle_s=5.0))
+    client = OpenAICompatible(url, limits=Limits(idle_s=PATIENCE_S))
 
     async def one(persona: Persona, setup: Setup, key: Key) -> tuple[Persona, Trial]:
         async with gate:

@@ -13,7 +13,8 @@ from typing import Any
 
 __version__ = "9.9"
 BUILD_INFO = {"build_number": 77, "commit": "abc"}
-_LOADING_S = 30
+# Far longer than a test waits: only the end of its parent may end the child.
+_LOADING_S = 3600
 
 
 class CommonParams(SimpleNamespace):

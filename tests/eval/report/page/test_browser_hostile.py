@@ -28,11 +28,8 @@ FORBIDDING = "<meta http-equiv=Content-Security-Policy content=script-src>"
 # Opens runs, shows the reply in one view after the other, and takes every copy.
 THROUGH_ALL = """
     const until = async (find) => {
-      for (let tries = 0; tries < 2000; tries++) {
-        if (find()) return find();
-        await new Promise((resolve) => setTimeout(resolve));
-      }
-      throw new Error(`waited in vain for ${find} at ${location.hash}`);
+      while (!find()) await new Promise((resolve) => setTimeout(resolve));
+      return find();
     };
     let copied = null;
     const writeText = async (text) => { copied = text; };
