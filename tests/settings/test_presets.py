@@ -11,7 +11,7 @@ from surecall import ConfigError, ModelCatalog, ToolCallingConfig, ToolUseMode, 
 from surecall.settings.capabilities import PROVIDERS, capabilities_for
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
 from surecall.settings.config import FAMILIES
-from surecall.settings.presets import PRESET, merge, resolve
+from surecall.settings.presets import PRESET, resolve
 from surecall.values.types import JSON
 from tests.support.spec import proves
 
@@ -330,64 +330,6 @@ def test_tool_calling_changes_what_it_is_told_and_nothing_else() -> None:
     assert changed(UNUSUAL, after) == {"max_turns", "max_tool_calls_per_turn"}
     with pytest.raises(ConfigError, match='"max_turn"; did you mean "max_turns"'):
         presets.tool_calling(max_turn=5)
-
-
-@proves("C102")
-def test_merge_joins_overrides_in_depth_and_unites_name_lists() -> None:
-    merged = merge(
-        {"request_overrides": {"provider": {"only": ["a"]}}, "tool_allowlist": ["x", "y"]},
-        {"request_overrides": {"provider": {"order": ["b"]}}, "tool_allowlist": " y , z "},
-        {"max_turns": 3, "tool_denylist": ("q",)},
-        {"max_turns": 4, "request_overrides": None, "tool_allowlist": None},
-    )
-
-    assert merged == {
-        "request_overrides": {"provider": {"only": ["a"], "order": ["b"]}},
-        "tool_allowlist": ["x", "y", "z"],
-        "tool_denylist": ["q"],
-        "max_turns": 4,
-    }
-
-
-@proves("C103")
-@pytest.mark.parametrize("field", [*FAMILIES, "tool_allowlist", "tool_denylist"])
-def test_lists_unite_in_order_and_an_empty_one_clears(field: str) -> None:
-    assert merge({field: ["b", "a"]}, {field: "a, c"}) == {field: ["b", "a", "c"]}
-    empties: tuple[Any, ...] = ([], (), "", " , ")
-    for empty in empties:
-        assert merge({field: ["a"]}, {field: empty}) == {field: []}
-        assert merge({field: ["a"]}, {field: empty}, {field: ["b"]}) == {field: ["b"]}
-
-
-@proves("C103")
-def test_what_was_merged_is_read_as_a_config() -> None:
-    merged = merge({"response_transforms": NORMALISERS}, {"response_transforms": TAGS.upper()})
-
-    config = ToolCallingConfig.from_mapping(merged)
-    assert config.response_transforms == (*NORMALISERS, TAGS)
-
-
-def test_merge_leaves_its_arguments_alone() -> None:
-    first: JSON = {"request_overrides": {"provider": {"only": ["a"]}}, "tool_denylist": ["x"]}
-    second: JSON = {"request_overrides": {"provider": {"only": ["b"]}}, "tool_denylist": ["y"]}
-
-    merge(first, second, second)
-
-    assert first == {"request_overrides": {"provider": {"only": ["a"]}}, "tool_denylist": ["x"]}
-    assert merge() == {}
-
-
-@pytest.mark.parametrize(
-    ("mapping", "message"),
-    [
-        ({"request_overrides": 3}, "request_overrides must be a mapping, not int"),
-        ({"request_overrides": {"model": "x"}}, "request_overrides cannot set model"),
-        ({"tool_denylist": 3}, "tool_denylist must be a list of names, not int"),
-    ],
-)
-def test_merge_refuses_what_cannot_be_merged(mapping: JSON, message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        merge({"max_turns": 3}, mapping)
 
 
 STEPS: list[Callable[[ToolCallingConfig], ToolCallingConfig]] = [
