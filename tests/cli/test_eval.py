@@ -128,27 +128,6 @@ def test_what_cannot_be_meant_is_one_line_and_the_right_code(
     assert "Traceback" not in err
 
 
-@proves("I26")
-def test_a_misspelt_mode_in_the_environment_is_an_error(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("OPENROUTER_TOOL_USE_MODE", "enforcd")
-    code, _, err = run(*SMALL)
-
-    assert code == 2
-    assert "OPENROUTER_TOOL_USE_MODE" in err
-    assert "enforced" in err
-
-
-def test_a_misspelt_variable_is_a_warning_with_a_suggestion(
-    run: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("SURECALL_TRIAL", "2")
-    _, _, err = run(*SMALL, "-q")
-
-    assert 'SURECALL_TRIAL is not a setting; did you mean "SURECALL_TRIALS"?' in err
-
-
 @proves("C118")
 def test_a_router_without_a_key_is_wrong_usage(run: Run) -> None:
     code, _, err = run("eval", "--base-url", "https://openrouter.ai/api")
@@ -225,14 +204,6 @@ def test_scenarios_of_ones_own_are_run_from_a_file(run: Run, tmp_path: Path) -> 
     code, _, err = run("eval", "-m", "sim/clean", "-s", "mine.py", "-n", "2")
 
     assert code == 0, err
-
-
-def test_every_setting_is_an_option_in_a_group(run: Run) -> None:
-    _, out, _ = run("eval", "--help")
-
-    for title in ("What to run:", "How to run it:", "Where:", "This command:"):
-        assert title in out
-    assert "api-key" not in out
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:

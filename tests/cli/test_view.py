@@ -135,41 +135,6 @@ def test_where_nothing_was_run_it_says_so(command: str, capsys: pytest.CaptureFi
     assert capsys.readouterr().err == "surecall: there are no runs in .surecall\n"
 
 
-def test_report_writes_the_page_again_from_the_results(capsys: pytest.CaptureFixture[str]) -> None:
-    page = run_of(Path(".surecall"), trials=3) / "report.html"
-    page.write_text("broken")
-
-    assert cli.main(["report"]) == 0
-    assert "<strong>3/3</strong>" in page.read_text("utf-8")
-    assert capsys.readouterr().out == f"{page}\n"
-
-
-def test_report_writes_where_it_is_told_and_nowhere_else() -> None:
-    directory = run_of(Path(".surecall"))
-    before = sorted(directory.iterdir())
-
-    assert cli.main(["report", "latest", "-o", "out/mine.html"]) == 0
-    assert "<strong>1/1</strong>" in Path("out/mine.html").read_text("utf-8")
-    assert [path.name for path in Path("out").iterdir()] == ["mine.html"]
-    assert sorted(directory.iterdir()) == before
-
-
-def test_report_says_why_it_cannot_write(capsys: pytest.CaptureFixture[str]) -> None:
-    run_of(Path(".surecall"))
-    Path("file").write_text("")
-
-    assert cli.main(["report", "-o", "file/mine.html"]) == 2
-    assert capsys.readouterr().err.startswith("surecall: cannot use ")
-
-
-def test_a_damaged_run_still_gives_a_page() -> None:
-    directory = run_of(Path(".surecall"))
-    (directory / DATABASE).write_bytes(b"no database at all, but long enough")
-
-    assert cli.main(["report"]) == 0
-    assert "is damaged" in (directory / "report.html").read_text("utf-8")
-
-
 def test_a_port_that_is_taken_is_said_in_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     run_of(Path(".surecall"))
     with closing(socket.create_server(("127.0.0.1", 0))) as other:

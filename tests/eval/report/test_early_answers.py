@@ -6,11 +6,9 @@ from contextlib import closing
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 
-from surecall import ConfigError, tool
-from surecall.cli.table import CellTable
+from surecall import tool
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Sheet, results_of
 from surecall.eval.report.markdown import EARLY_ANSWERS, MATRIX_COLUMNS, matrix, report
@@ -105,14 +103,6 @@ def test_each_request_tells_which_build_served_it(told: dict[str, Any], build: s
     assert found.builds == ((build,) if build else ())
 
 
-def test_a_record_that_knows_neither_is_read_as_none() -> None:
-    old = msgspec.to_builtins(trial(requests=[{"turn": 0, "latency_ms": 1, "attempt": 1}]))
-    del old["false_finals"], old["requests"][0]["build"]
-    found = msgspec.convert(old, Trial)
-
-    assert (found.false_finals, found.builds) == (0, ())
-
-
 def test_runs_that_an_earlier_version_wrote_can_still_be_put_together(tmp_path: Path) -> None:
     with open_or_resume(tmp_path / "a", SAME) as into, open_or_resume(tmp_path / "b", SAME) as old:
         for store in (into, old):
@@ -196,21 +186,3 @@ def test_the_report_has_a_column_for_them_where_there_are_any() -> None:
     quiet = report(results_of(Sheet((Column(CELL),)), [trial()]))
     assert EARLY_ANSWERS.removesuffix(":") not in quiet
     assert "Served by" not in quiet
-
-
-def test_the_board_remarks_on_them() -> None:
-    lines = CellTable([CELL, RAW], 0.9, TRIALS).lines()
-
-    assert lines[1].endswith("✗ happy_path 2/3; 5 early answers; tools are off: skipped")
-    assert lines[2].endswith("✗ other 0/1; 1 early answer")
-    assert "early" not in "".join(CellTable([CELL], 0.9, [trial()]).lines())
-
-
-def test_a_contract_that_a_scenario_cannot_meet_is_refused() -> None:
-    async def asks(run: Any) -> None:
-        await run("Book Monday.")
-
-    with pytest.raises(ConfigError, match=r"contract of asks needs tools .*: cancel$"):
-        scenario(tools=[book], contract=Contract(in_order=("book", "cancel")))(asks)
-    with pytest.raises(ConfigError, match="needs tools that are not on offer: book"):
-        scenario(contract=Contract(any_of=("book",)))(asks)

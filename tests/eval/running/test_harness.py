@@ -15,7 +15,6 @@ from surecall.eval.running.harness_events import (
     RateLimited,
     Report,
     Started,
-    Tally,
 )
 from surecall.eval.storage.trial import Key, Trial
 from surecall.runtime.trace import dump_trace
@@ -199,22 +198,6 @@ def test_an_open_number_of_trials_does_not_grow_while_all_are_spoiled() -> None:
     report, _ = run(planned(trials="auto"), Trials(lambda key: a_trial(key, "infra", "TIMEOUT")))
 
     assert report.infra == 40
-
-
-def test_a_tally_counts_what_the_tool_rate_counts() -> None:
-    key = Key(GROK, "happy_path", 1)
-    tally = Tally(
-        [
-            a_trial(key),
-            a_trial(key, "failed", "X"),
-            a_trial(key, "infra", "AUTH"),
-            a_trial(Key(GROK, "chat_only", 1)),
-        ]
-    )
-
-    assert (tally.counted(GROK), tally.counted(CLAUDE)) == (2, 0)
-    assert tally.undecided(GROK, 0.5)
-    assert not tally.undecided(GROK, 0.95)
 
 
 def test_simulated_models_are_asked_again_without_delay() -> None:

@@ -3,12 +3,11 @@
 import asyncio
 from typing import Any
 
-import msgspec
 import pytest
 
-from surecall import ConfigError, RunFailed, RunResult, ToolCallingConfig, ToolLoopRunner
+from surecall import RunFailed, RunResult, ToolCallingConfig, ToolLoopRunner
 from surecall.eval.scenarios.builtin import NOT_BAR, NOT_DONE, SCENARIOS, WRONG_PATH
-from surecall.eval.scenarios.scenario import Scenario, is_done, select_scenarios
+from surecall.eval.scenarios.scenario import Scenario, select_scenarios
 from surecall.eval.storage.trial import Score
 from surecall.settings.config import ToolUseMode
 from surecall.testing import ScriptedModel, calls, calls_many, says
@@ -100,54 +99,10 @@ def test_groups_ids_and_exclusions_select_in_the_order_of_the_table(
     assert chosen(expression) == ids
 
 
-def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
-    with pytest.raises(ConfigError, match='did you mean "happy_path"'):
-        chosen("default,happy_pth")
-    with pytest.raises(ConfigError, match="leaves nothing"):
-        chosen("chat_only,!chat_only")
-    with pytest.raises(ConfigError, match="defined twice"):
-        select_scenarios("all", [SCENARIOS[0], SCENARIOS[0]])
-
-
-@proves("C125")
-@pytest.mark.parametrize(
-    ("text", "done"),
-    [
-        ("Done.", True),
-        ("done", True),
-        ('"Done!"', True),
-        (" `DONE.` \n", True),
-        ("Done. Thanks", False),
-        ("Done..", False),
-        ("", False),
-        ("Not done.", False),
-    ],
-)
-def test_done_is_one_word_in_any_case_and_quotes(text: str, *, done: bool) -> None:
-    assert is_done(text) is done
-
-
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda one: one.id)
 def test_no_scenario_caps_the_tokens(scenario: Scenario) -> None:
     options = scenario.options | scenario.config.get("request_overrides", {})
     assert not {"max_tokens", "max_completion_tokens"} & options.keys()
-
-
-def test_the_prompt_hash_is_stable_and_tells_scenarios_and_changes_apart() -> None:
-    hashes = {one.prompt_hash for one in SCENARIOS}
-    assert len(hashes) == len(SCENARIOS)
-    assert {one.prompt_hash for one in SCENARIOS} == hashes
-    changed = msgspec.structs.replace(SCENARIOS[0], system="Do as you like.")
-    assert changed.prompt_hash not in hashes
-
-
-def test_a_scenario_adds_its_settings_and_never_switches_tools_on() -> None:
-    base = ToolCallingConfig(request_overrides={"parallel_tool_calls": False, "seed": 1})
-    adapted = BY_ID["happy_path_parallel"].adapted(base)
-    assert adapted.request_overrides == {"parallel_tool_calls": True, "seed": 1}
-    off = ToolCallingConfig(tool_use_mode=ToolUseMode.DISABLED)
-    assert BY_ID["happy_path"].adapted(off).tool_use_mode is ToolUseMode.DISABLED
-    assert BY_ID["chat_only"].adapted(base).tool_use_mode is ToolUseMode.DISABLED
 
 
 def test_the_happy_path_scores_all_three_parts() -> None:

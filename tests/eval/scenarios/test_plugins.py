@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner, tool
+from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner
 from surecall.eval.running.trial_run import Setup, run_trial
 from surecall.eval.scenarios.plugins import choose, installed, is_file, load
-from surecall.eval.scenarios.scenario import Heard, Scenario, expect, scenario
+from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
@@ -73,115 +73,6 @@ def test_a_file_offers_its_scenarios_each_once_and_in_order(file: Path) -> None:
     assert (looks.id, looks.summary, looks.tags) == ("looks", "Look once.", ("mine",))
     assert (looks.uses_tools, greets.uses_tools, greets.summary) == (True, False, "")
     assert [one.id for one in load(f"{file}::greets")] == ["greets"]
-
-
-def test_expectations_become_parts_of_the_score(file: Path) -> None:
-    (looks,) = load(f"{file}::looks")
-    good = trial(looks, calls("look", place="box"), says("done!"))
-    assert good.ok
-    assert (good.score.process, good.score.final, good.score.state) == (True, True, None)
-    assert good.score.facts == {"text_exact": False}
-    bad = trial(looks, calls("look", place="bag"), says("No idea."))
-    assert (bad.status, bad.category) == ("failed", "ASSERTION_FAILED")
-    assert bad.score.reasons == (
-        "look(place='box') was not called with success",
-        "the answer is 'No idea.', not 'Done.'",
-    )
-
-
-def test_a_scenario_without_tools_is_a_chat(file: Path) -> None:
-    (greets,) = load(f"{file}::greets")
-    assert trial(greets, says("Hello!")).ok
-    assert trial(greets, says("Go away.")).score.final is False
-
-
-def test_a_run_that_fails_inside_a_function_keeps_its_category(file: Path) -> None:
-    (looks,) = load(f"{file}::looks")
-    assert trial(looks, says("Done.")).category == "NO_TOOL_CALLS"
-
-
-def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
-    box: list[int] = []
-
-    @tool
-    def put(n: int) -> str:
-        """Put a number into the box."""
-        box.append(n)
-        return "ok"
-
-    @scenario(tools=lambda: [put], options={"seed": 7}, config={"tool_failure_policy": "tolerated"})
-    async def fills(run: Any) -> None:
-        first: Heard = await run("Put 1.")
-        expect.state(first, box, [1])
-        second: Heard = await run("And now?", history=first.history)
-        expect.not_called(second, "take")
-        expect.that(second, len(second.calls) == 1, "it called once")
-        expect.text(second, "Done.")
-        expect.state(second, box, [2])
-        expect.not_called(second, "put")
-
-    script = (calls("put", n=1), says("Done."), calls("put", n=1, call_id="b"), says("Done."))
-    score = trial(fills, *script).score
-    assert (score.state, score.process, score.final) == (False, False, True)
-    assert score.reasons == ("the state is [1, 1], not [2]", "put was called")
-    assert score.facts == {"text_exact": True}
-
-
-def test_a_plain_assert_is_a_reason_and_any_other_error_is_not_the_models_fault() -> None:
-    @scenario()
-    async def asserts(run: Any) -> None:
-        out = await run("Hi.")
-        assert out.text == "Hello.", "it should greet"
-
-    @scenario()
-    async def breaks(run: Any) -> None:
-        raise KeyError((await run("Hi.")).text)
-
-    @scenario()
-    async def too_early(_run: Any) -> None:
-        raise AssertionError
-
-    @scenario()
-    async def idle(_run: Any) -> None:
-        """Do nothing."""
-
-    failed = trial(asserts, says("Bye."))
-    assert (failed.status, failed.score.reasons) == (
-        "failed",
-        ("assertion failed: it should greet",),
-    )
-    assert (trial(breaks, says("Bye.")).status, trial(too_early).category) == ("infra", "EXCEPTION")
-    with pytest.raises(ConfigError, match="never calls"):
-        trial(idle)
-
-
-def test_the_hash_of_a_function_follows_its_code() -> None:
-    @scenario(name="one")
-    async def first(run: Any) -> None:
-        await run("a")
-
-    @scenario(name="one")
-    async def second(run: Any) -> None:
-        await run("b")
-
-    space: dict[str, Any] = {"scenario": scenario}
-    exec("@scenario()\nasync def typed(run):\n    await run('a')", space)  # noqa: S102  # no source
-
-    assert first.prompt_hash != second.prompt_hash
-    assert space["typed"].source
-
-
-@pytest.mark.parametrize("name", ["a b", "!x", "all", "../x", "_x"])
-def test_a_name_that_no_report_could_carry_is_refused(name: str) -> None:
-    async def nothing(_run: Any) -> None: ...
-
-    with pytest.raises(ConfigError, match="cannot be called"):
-        scenario(name=name)(nothing)
-
-
-def test_a_scenario_must_be_an_async_function() -> None:
-    with pytest.raises(ConfigError, match="async function"):
-        scenario(name="x")(lambda _run: None)  # type: ignore[arg-type, return-value]  # the point
 
 
 @pytest.mark.parametrize(

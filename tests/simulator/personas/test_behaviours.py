@@ -13,9 +13,7 @@ from surecall.wire.messages import named_choice
 from tests.simulator.personas.test_persona import (
     ASKED,
     STATE,
-    WEATHER,
     follow,
-    function,
     message_of,
     request,
     told,
@@ -119,15 +117,6 @@ def test_a_call_that_is_demanded_is_made_unless_the_model_is_deaf(choice: Any) -
     assert refusals == {"unwilling"}
 
 
-def test_a_demanded_call_is_the_own_next_step_where_that_is_allowed() -> None:
-    long = told("Set it to a text of at least 300 characters.")
-    body = request(long, ASKED, *READ, tools=STATE[1:], tool_choice=named_choice("state_patch"))
-    (call,) = next_intent(body).calls
-    assert len(call.arguments["ops"][0]["value"]) == 300
-    back = request(long, ASKED, *READ, tools=STATE, tool_choice=named_choice("state_get"))
-    assert [call.tool for call in next_intent(back).calls] == ["state_get"]
-
-
 def test_a_demand_is_met_also_when_everything_is_done_or_was_given_up() -> None:
     done = [*READ, *answered("state_patch", '{"ok":true}', 1)]
     lost = [part for at in range(4) for part in answered("state_get", '{"ok":false}', at)]
@@ -135,22 +124,6 @@ def test_a_demand_is_met_also_when_everything_is_done_or_was_given_up() -> None:
     assert decided("clean", *done, tool_choice="required") == ["state_patch"]
     assert str(decided("clean", *lost)).startswith("I could not")
     assert decided("clean", *lost, tool_choice="required") == ["state_get"]
-
-
-def test_a_complaint_is_no_new_task_and_the_tool_that_it_names_is_called() -> None:
-    asked = {"role": "user", "content": "What is the weather in Paris for 3 days?"}
-    tools = [WEATHER, function("log_visit")]
-    called = answered("get_weather", "sunny")
-    complaint = {"role": "user", "content": f"{COMPLAINTS[0]}: log_visit. Call log_visit now."}
-    said = {"role": "assistant", "content": f"{DONE} get_weather said: sunny"}
-
-    def tools_called(*messages: JSON) -> list[str]:
-        body = request(asked, *called, said, *messages, tools=tools)
-        return [call.tool for call in next_intent(body).calls]
-
-    assert tools_called(complaint) == ["log_visit"]
-    assert tools_called(complaint, *answered("log_visit", "fine", 1)) == []
-    assert tools_called(asked) == ["get_weather"]
 
 
 def test_an_objection_that_names_nothing_gets_the_same_answer_again() -> None:

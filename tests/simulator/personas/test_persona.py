@@ -6,22 +6,16 @@ import msgspec
 import pytest
 
 from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
-from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona, preset_wanted
-from surecall.simulator.personas.clues import Clues, Orders, arguments_for, orders_of
+from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.intent import DONE, GIVEN_UP, next_intent
 from surecall.simulator.personas.persona import (
-    CURED,
-    REPLY_BEHAVIOURS,
     RETRIED,
     Persona,
     Said,
-    outcome_of,
     say,
 )
 from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import check
-from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.types import JSON
 
 CLEAN = PERSONAS["sim/clean"]
@@ -110,31 +104,6 @@ def test_without_tools_the_persona_only_talks() -> None:
     assert next_intent(request(tools=[function("ping")])).text == DONE
 
 
-@pytest.mark.parametrize(
-    "told",
-    [
-        '{"ok":false,"errors":[{"code":"ARGUMENT_ERROR","message":"no"}]}',
-        '{"error":"no"}',
-        '{"isError":true}',
-        "Error: no such workspace",
-        "1 validation error. Fix the errors and try again.",
-    ],
-)
-def test_a_failed_call_is_made_again(told: str) -> None:
-    first, second, third = follow(CLEAN, STATE, ASKED, told, "fine")
-    assert [made(message)[0] for message in (first, second, third)] == [
-        "state_get",
-        "state_get",
-        "state_patch",
-    ]
-
-
-def test_an_error_that_names_a_better_value_is_followed() -> None:
-    asked = {"role": "user", "content": "What is the weather in Paris for 3 days?"}
-    _, second = follow(CLEAN, [WEATHER], asked, "Error: not known. Try city=Lutetia instead")
-    assert made(second) == ("get_weather", {"city": "Lutetia", "days": 3})
-
-
 def test_a_persona_gives_up_after_some_failures_and_says_so() -> None:
     *calls, last = follow(CLEAN, STATE, ASKED, *["Error: no"] * 4)
     assert len(calls) == 4
@@ -146,21 +115,6 @@ def test_a_failure_without_tools_to_repair_it_is_admitted() -> None:
     turn = {"role": "assistant", "content": "", "tool_calls": [said]}
     told = {"role": "tool", "tool_call_id": "a", "content": "Error: no"}
     assert next_intent(request(ASKED, turn, told)).text == GIVEN_UP
-
-
-def test_a_note_is_no_new_task_but_a_question_after_an_answer_is_one() -> None:
-    messages = [ASKED]
-    for message in follow(CLEAN, STATE, ASKED, "fine", "fine")[:2]:
-        call_id = message["tool_calls"][0]["id"]
-        messages += [message, {"role": "tool", "tool_call_id": call_id, "content": "fine"}]
-    note = {"role": "user", "content": "Please give your final answer now."}
-    bridge = {"role": "assistant", "content": "(waiting)"}
-    answer = {"role": "assistant", "content": DONE}
-
-    assert next_intent(request(*messages, note, tools=STATE)).text == DONE
-    assert next_intent(request(*messages, bridge, note, tools=STATE)).text == DONE
-    again = next_intent(request(*messages, answer, ASKED, tools=STATE))
-    assert [call.tool for call in again.calls] == ["state_get"]
 
 
 def test_odd_requests_do_not_make_a_persona_raise() -> None:
@@ -229,104 +183,6 @@ def test_behaviours_and_transport_faults_show_where_they_apply() -> None:
     assert say(limited, later, 0).fault == ""
 
 
-def test_there_is_a_persona_for_every_fault_behaviour_and_provider() -> None:
-    wanted = [
-        *SHAPE_FAULTS,
-        *TRANSPORT_FAULTS,
-        *REPLY_BEHAVIOURS,
-        *CONVERSATION_BEHAVIOURS,
-        *(f"strict-{name}" for name in PROVIDER_RULES),
-    ]
-    wanted.append("premature-no-required")
-    assert {f"sim/{name}" for name in wanted} | {"sim/clean"} == {
-        name for name in PERSONAS if not name.startswith("sim/like-")
-    }
-    assert all(
-        outcome_of(name)
-        for name in (*SHAPE_FAULTS, *TRANSPORT_FAULTS, *REPLY_BEHAVIOURS, *CONVERSATION_BEHAVIOURS)
-    )
-    with pytest.raises(KeyError):
-        outcome_of("unheard-of")
-
-
-def test_likenesses_say_that_they_are_simulations_and_leave_room_for_clean_replies() -> None:
-    likenesses = [persona for persona in PERSONAS.values() if persona.kind == "mixed"]
-    assert len(likenesses) >= 12
-    for persona in likenesses:
-        assert "simulation" in persona.summary
-        assert persona.faults
-        # Manners are drawn for themselves; all other faults share one draw.
-        assert (
-            sum(rate for fault, rate in persona.faults if fault not in CONVERSATION_BEHAVIOURS) < 1
-        )
-
-
-def test_a_persona_is_found_with_and_without_its_prefix_and_a_typo_is_answered() -> None:
-    assert find("clean") is find("sim/clean") is CLEAN
-    assert find("gpt-9") is None
-    assert no_persona("cleanx").startswith('unknown persona "sim/cleanx"; did you mean "sim/clean"')
-    assert preset_wanted(PERSONAS["sim/tags"]) is None
-    assert preset_wanted(PERSONAS["sim/dialect-a17"]) == "content_tag_tool_call_fallback"
-    assert (CLEAN.outcome, preset_wanted(CLEAN)) == (CURED, None)
-
-
-@pytest.mark.parametrize(
-    ("schema", "value"),
-    [
-        ({"const": 5}, 5),
-        ({"enum": ["low", "high"]}, "high"),
-        ({"enum": [1, 2]}, 1),
-        ({"anyOf": [{"type": "null"}, {"type": "integer"}]}, 42),
-        ({"type": ["null", "boolean"]}, True),
-        ({"type": []}, "Ada Lovelace"),
-        ({"type": "null"}, None),
-        ({"type": "number", "minimum": 0.5}, 42),
-        ({"type": "string", "maxLength": 3}, "Ada"),
-        ({"type": "string", "maxLength": "x", "minLength": 14}, "Ada Lovelacexx"),
-        ({"$ref": "#/$defs/loop"}, "Ada Lovelace"),
-        ({"$ref": "#/nowhere/at/all"}, "Ada Lovelace"),
-        ({"type": "array", "minItems": 2, "items": {"type": "integer"}}, [42, 1]),
-        ({"type": "array", "minItems": "x"}, ["Ada Lovelace"]),
-        (
-            {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]},
-            {"n": 42},
-        ),
-        ({"type": "object", "properties": 7, "required": 7}, {}),
-    ],
-)
-def test_arguments_fit_their_schema(schema: JSON, value: Any) -> None:
-    loop = {"loop": {"$ref": "#/$defs/loop"}}
-    root = {"properties": {"key": schema}, "required": ["key"], "$defs": loop}
-    assert arguments_for(root, Clues('Ask "Ada Lovelace" about 42 at high speed')) == {"key": value}
-
-
-@pytest.mark.parametrize(
-    ("schema", "text", "value"),
-    [
-        ({"type": "integer"}, "key=7", 7),
-        ({"type": "integer"}, "key=many", 1),
-        ({"type": "integer", "minimum": "x"}, "key=many", 1),
-        ({"type": "number"}, "key=2.5", 2.5),
-        ({"type": "boolean"}, "key=no", False),
-        ({"type": "array", "items": {"type": "integer"}}, "key=7", [7]),
-        ({"enum": ["a", "b"]}, "key=b", "b"),
-        ({"type": "string"}, "key=`x`", "x"),
-    ],
-)
-def test_a_named_value_wins_over_everything_else(schema: JSON, text: str, value: Any) -> None:
-    assert arguments_for({"properties": {"key": schema}}, Clues(text)) == {"key": value}
-
-
-def test_optional_parameters_that_nobody_named_and_schemas_that_are_none_stay_empty() -> None:
-    assert arguments_for({"properties": {"key": {"type": "string"}}}, Clues("key=")) == {}
-    assert arguments_for(None, Clues("hello")) == {}
-
-
-def test_a_schema_that_never_ends_is_cut_off() -> None:
-    deep: JSON = {"type": "object", "properties": {"a": {"$ref": "#"}}, "required": ["a"]}
-    assert msgspec.json.encode(arguments_for(deep, Clues(""))).count(b"{") < 12
-
-
 def told(*sentences: str) -> JSON:
     return {"role": "system", "content": "\n".join(sentences)}
 
@@ -334,51 +190,9 @@ def told(*sentences: str) -> JSON:
 LONG, BOTH = "Set it to a text of at least 300 characters.", "Make two calls at once."
 
 
-@pytest.mark.parametrize(
-    ("text", "orders"),
-    [
-        ("Be kind.", Orders(given=True)),
-        (LONG, Orders(given=True, length=300)),
-        ("At least 3 words, at least 5 characters more.", Orders(given=True, length=5)),
-        ("It has at least 300", Orders(given=True)),
-        (BOTH, Orders(given=True, at_once=True)),
-        ("One fails on purpose: `/a/b`.", Orders(given=True, wrong_path="/a/b")),
-        ("Be kind. Omit x.", Orders(given=True, omitted=frozenset({"Omit", "x"}))),
-    ],
-)
-def test_orders_are_read_from_the_instructions(text: str, orders: Orders) -> None:
-    assert (orders_of([told(text), ASKED]), orders_of([ASKED])) == (orders, Orders())
-
-
 def wanted(*messages: JSON, **options: Any) -> list[tuple[str, Any]]:
     intent = next_intent(request(*messages, ASKED, tools=STATE, **options))
     return [(call.tool, call.arguments.get("ops")) for call in intent.calls]
-
-
-def test_two_calls_go_out_at_once_where_they_may() -> None:
-    op = {"op": "set", "path": "/draft/foo", "value": "bar"}
-    assert wanted(told(BOTH)) == [("state_get", None), ("state_patch", [op])]
-    assert wanted(told(BOTH), parallel_tool_calls=False) == [("state_get", None)]
-    failing = told(BOTH, "It fails on purpose: /a/b")
-    assert wanted(failing)[1] == ("state_patch", [op | {"path": "/a/b"}])
-
-
-def test_a_long_value_comes_first_and_a_short_one_when_it_is_too_large() -> None:
-    def sizes(*contents: str) -> list[int]:
-        messages, found = [told(LONG), ASKED], []
-        for content in ('{"ok":true}', *contents, "-"):
-            message = message_of(say(CLEAN, request(*messages, tools=STATE), 0))
-            for call in message.get("tool_calls", ()):
-                values = msgspec.json.decode(call["function"]["arguments"])
-                found += [len(op["value"]) for op in values.get("ops", ())]
-                answer = {"role": "tool", "tool_call_id": call["id"], "content": content}
-                messages += [message, answer]
-        return found
-
-    large = '{"ok":false,"errors":[{"code":"ARGUMENTS_TOO_LARGE"}]}'
-    assert sizes(large, '{"ok":true}') == [300, 3]
-    assert sizes('{"ok":true}', '{"ok":true}') == [300, 3]
-    assert sizes("Error: no", large, '{"ok":true}') == [300, 300, 3]
 
 
 def test_an_optional_parameter_is_left_out_when_the_instructions_say_so() -> None:

@@ -1,0 +1,195 @@
+"""What a scenario is: its hash, its settings, and functions as scenarios."""
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from surecall import ConfigError, ToolCallingConfig, tool
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.plugins import load
+from surecall.eval.scenarios.scenario import (
+    Heard,
+    expect,
+    is_done,
+    scenario,
+    select_scenarios,
+)
+from surecall.settings.config import ToolUseMode
+from surecall.settings.contract import Contract
+from surecall.testing import calls, says
+from tests.eval.report.test_early_answers import book
+from tests.eval.scenarios.test_builtin import BY_ID, chosen
+from tests.eval.scenarios.test_plugins import FILE, trial
+from tests.support.spec import proves
+
+
+def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
+    with pytest.raises(ConfigError, match='did you mean "happy_path"'):
+        chosen("default,happy_pth")
+    with pytest.raises(ConfigError, match="leaves nothing"):
+        chosen("chat_only,!chat_only")
+    with pytest.raises(ConfigError, match="defined twice"):
+        select_scenarios("all", [SCENARIOS[0], SCENARIOS[0]])
+
+
+@proves("C125")
+@pytest.mark.parametrize(
+    ("text", "done"),
+    [
+        ("Done.", True),
+        ("done", True),
+        ('"Done!"', True),
+        (" `DONE.` \n", True),
+        ("Done. Thanks", False),
+        ("Done..", False),
+        ("", False),
+        ("Not done.", False),
+    ],
+)
+def test_done_is_one_word_in_any_case_and_quotes(text: str, *, done: bool) -> None:
+    assert is_done(text) is done
+
+
+def test_the_prompt_hash_is_stable_and_tells_scenarios_and_changes_apart() -> None:
+    hashes = {one.prompt_hash for one in SCENARIOS}
+    assert len(hashes) == len(SCENARIOS)
+    assert {one.prompt_hash for one in SCENARIOS} == hashes
+    changed = msgspec.structs.replace(SCENARIOS[0], system="Do as you like.")
+    assert changed.prompt_hash not in hashes
+
+
+def test_a_scenario_adds_its_settings_and_never_switches_tools_on() -> None:
+    base = ToolCallingConfig(request_overrides={"parallel_tool_calls": False, "seed": 1})
+    adapted = BY_ID["happy_path_parallel"].adapted(base)
+    assert adapted.request_overrides == {"parallel_tool_calls": True, "seed": 1}
+    off = ToolCallingConfig(tool_use_mode=ToolUseMode.DISABLED)
+    assert BY_ID["happy_path"].adapted(off).tool_use_mode is ToolUseMode.DISABLED
+    assert BY_ID["chat_only"].adapted(base).tool_use_mode is ToolUseMode.DISABLED
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(FILE)
+    return path
+
+
+def test_expectations_become_parts_of_the_score(file: Path) -> None:
+    (looks,) = load(f"{file}::looks")
+    good = trial(looks, calls("look", place="box"), says("done!"))
+    assert good.ok
+    assert (good.score.process, good.score.final, good.score.state) == (True, True, None)
+    assert good.score.facts == {"text_exact": False}
+    bad = trial(looks, calls("look", place="bag"), says("No idea."))
+    assert (bad.status, bad.category) == ("failed", "ASSERTION_FAILED")
+    assert bad.score.reasons == (
+        "look(place='box') was not called with success",
+        "the answer is 'No idea.', not 'Done.'",
+    )
+
+
+def test_a_scenario_without_tools_is_a_chat(file: Path) -> None:
+    (greets,) = load(f"{file}::greets")
+    assert trial(greets, says("Hello!")).ok
+    assert trial(greets, says("Go away.")).score.final is False
+
+
+def test_a_run_that_fails_inside_a_function_keeps_its_category(file: Path) -> None:
+    (looks,) = load(f"{file}::looks")
+    assert trial(looks, says("Done.")).category == "NO_TOOL_CALLS"
+
+
+def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
+    box: list[int] = []
+
+    @tool
+    def put(n: int) -> str:
+        """Put a number into the box."""
+        box.append(n)
+        return "ok"
+
+    @scenario(tools=lambda: [put], options={"seed": 7}, config={"tool_failure_policy": "tolerated"})
+    async def fills(run: Any) -> None:
+        first: Heard = await run("Put 1.")
+        expect.state(first, box, [1])
+        second: Heard = await run("And now?", history=first.history)
+        expect.not_called(second, "take")
+        expect.that(second, len(second.calls) == 1, "it called once")
+        expect.text(second, "Done.")
+        expect.state(second, box, [2])
+        expect.not_called(second, "put")
+
+    script = (calls("put", n=1), says("Done."), calls("put", n=1, call_id="b"), says("Done."))
+    score = trial(fills, *script).score
+    assert (score.state, score.process, score.final) == (False, False, True)
+    assert score.reasons == ("the state is [1, 1], not [2]", "put was called")
+    assert score.facts == {"text_exact": True}
+
+
+def test_a_plain_assert_is_a_reason_and_any_other_error_is_not_the_models_fault() -> None:
+    @scenario()
+    async def asserts(run: Any) -> None:
+        out = await run("Hi.")
+        assert out.text == "Hello.", "it should greet"
+
+    @scenario()
+    async def breaks(run: Any) -> None:
+        raise KeyError((await run("Hi.")).text)
+
+    @scenario()
+    async def too_early(_run: Any) -> None:
+        raise AssertionError
+
+    @scenario()
+    async def idle(_run: Any) -> None:
+        """Do nothing."""
+
+    failed = trial(asserts, says("Bye."))
+    assert (failed.status, failed.score.reasons) == (
+        "failed",
+        ("assertion failed: it should greet",),
+    )
+    assert (trial(breaks, says("Bye.")).status, trial(too_early).category) == ("infra", "EXCEPTION")
+    with pytest.raises(ConfigError, match="never calls"):
+        trial(idle)
+
+
+def test_the_hash_of_a_function_follows_its_code() -> None:
+    @scenario(name="one")
+    async def first(run: Any) -> None:
+        await run("a")
+
+    @scenario(name="one")
+    async def second(run: Any) -> None:
+        await run("b")
+
+    space: dict[str, Any] = {"scenario": scenario}
+    exec("@scenario()\nasync def typed(run):\n    await run('a')", space)  # noqa: S102  # no source
+
+    assert first.prompt_hash != second.prompt_hash
+    assert space["typed"].source
+
+
+@pytest.mark.parametrize("name", ["a b", "!x", "all", "../x", "_x"])
+def test_a_name_that_no_report_could_carry_is_refused(name: str) -> None:
+    async def nothing(_run: Any) -> None: ...
+
+    with pytest.raises(ConfigError, match="cannot be called"):
+        scenario(name=name)(nothing)
+
+
+def test_a_scenario_must_be_an_async_function() -> None:
+    with pytest.raises(ConfigError, match="async function"):
+        scenario(name="x")(lambda _run: None)  # type: ignore[arg-type, return-value]  # the point
+
+
+def test_a_contract_that_a_scenario_cannot_meet_is_refused() -> None:
+    async def asks(run: Any) -> None:
+        await run("Book Monday.")
+
+    with pytest.raises(ConfigError, match=r"contract of asks needs tools .*: cancel$"):
+        scenario(tools=[book], contract=Contract(in_order=("book", "cancel")))(asks)
+    with pytest.raises(ConfigError, match="needs tools that are not on offer: book"):
+        scenario(contract=Contract(any_of=("book",)))(asks)
