@@ -112,7 +112,7 @@ def checked_executor(executor: Any) -> Executor | None:
 
 
 def checked_context(context: Any) -> Context:
-    """Return the run's context, which nobody can change."""
+    """Return the run's context as a read-only mapping."""
     if context is not None and not isinstance(context, Mapping):
         raise ConfigError(f'context must be a mapping such as {{"user": 7}}, not {_kind(context)}')
     return Context(context)

@@ -145,7 +145,7 @@ def stringify_containers(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
 
 @PRESET.register
 def forced_continuation(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Meet an answer that comes too early with a reminder, then with the demand for a call."""
+    """Answer an early answer with a reminder, then with the demand for a call."""
     return config.but(final_ladder=config.final_ladder or (REMIND, REQUIRE))
 
 
@@ -210,7 +210,7 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
 
 
 def _known_or_new(name: str) -> str:
-    """Refuse what looks like a slip of the pen; a provider nobody knows is welcome."""
+    """Refuse what looks like a typo; an unknown provider is accepted."""
     known = (*PROVIDERS, *PROVIDER_CHANGES)
     if name not in known and (near := get_close_matches(name, known, n=1, cutoff=LOOKS_LIKE)):
         raise ConfigError(

@@ -77,7 +77,7 @@ def _enter_dsml(source: Source, envelope: Envelope) -> str:
 
 
 def read_section(source: Source, at: int) -> Section:
-    """Read the calls that begin with the envelope or the tag that stands here."""
+    """Read the calls that begin with the envelope or the tag that is here."""
     envelope = _read_envelope(source, at)
     body = source.blanks(after_fence(source, envelope.end))
     fenced = body > envelope.end or envelope.row == "D6"
@@ -173,7 +173,7 @@ def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
 
 
 def read_behind(source: Source, place: int, opener: spelling.Opener, floor: int) -> Section:
-    """Read a call whose name stands before its opener; only a known tool is believed."""
+    """Read a call whose name is before its opener; only a known tool is believed."""
     floor = max(floor, place - MAX_NAME)
     before = source.text[floor:place].rstrip().removesuffix("</parameter>").rstrip()
     stop = floor + len(before)

@@ -102,7 +102,7 @@ class _Scan:
         except OutOfFuel:
             self._pass_over(self._pieces.end, "too much of the text is broken; the rest stays text")
         if self._thinking:
-            # A call ends the reasoning that it stands in.
+            # A call ends the reasoning that it is in.
             start, inside = self._thought
             calls = [taken.start for taken in self._pieces.taken if taken.start >= start]
             stop = min(calls, default=len(self._text))
@@ -124,7 +124,7 @@ class _Scan:
         return found
 
     def _handle(self, place: int, opener: spelling.Opener | None) -> int:
-        """Deal with what stands here, and return where to go on."""
+        """Read what is here, and return where to go on."""
         if opener is None:
             return self._unmarked(place)
         after = place + len(opener.stem)

@@ -12,7 +12,7 @@ import msgspec
 class Opener(msgspec.Struct, frozen=True):
     """One spelling: what it opens, and how much it takes to believe it.
 
-    `wrap` opens an envelope, `head` a call with tagged parameters, `back` stands behind the name,
+    `wrap` opens an envelope, `head` a call with tagged parameters, `back` is behind the name,
     `frame` opens a harmony message. A `weak` one can be part of prose and needs a known tool.
     """
 
@@ -199,7 +199,7 @@ STRONG_ROWS = frozenset({"A7", "A14", "A15", "B2", "B3", "B5", "B6", "B9", "B10"
 # Envelopes that may hold Python calls without a list around them.
 PYTHON_ROWS = frozenset({"A9", "C4", "D2", "D3", "D6"})
 
-# Between the pieces of a header. The name stands after the first two, an id after the third.
+# Between the pieces of a header. The name comes after the first two, an id after the third.
 NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
 ID_MARK = "[CALL_ID]"
 ARGUMENTS = "[ARGS]"
@@ -279,7 +279,7 @@ CLOSERS = (
     "<｜end▁of▁sentence｜>",
     "</s>",
 )
-# Closers that are the whole of what a text may lose when no call stands before them.
+# Closers that are the whole of what a text may lose when no call is before them.
 ORPHANS = ("</tool_call", "[/TOOL_CALLS]", "<|tool_call", "<｜tool", "<|call|>", "<|return|>")
 
 # Around the answer itself; taken away where they begin or end a text.
