@@ -87,7 +87,7 @@ def test_who_asks_decides_what_may_be_called_and_the_tool_knows_for_whom() -> No
         {"system": 5},
         {"executor": "run"},
     ],
-    ids=str,
+    ids="-".join,
 )
 def test_a_mistake_is_told_before_anything_is_sent(mistake: dict[str, Any]) -> None:
     given: dict[str, Any] = {"client": "http://127.0.0.1:9", "model": "m"} | mistake
