@@ -247,7 +247,7 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
 
 
 def raw(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Return the bare config: no repair of what a reply holds beyond reading it as JSON.
+    """Return the bare config: arguments are read with some tolerance, and nothing else is repaired.
 
     A runner without a config uses `resolve`; this is how to ask for none of that.
     """
