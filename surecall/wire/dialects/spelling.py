@@ -22,6 +22,8 @@ class Opener(msgspec.Struct, frozen=True):
     weak: bool = False
     # How much of the stem belongs to the body.
     inside: int = 0
+    # What must end the call, and its line: without it, a quotation would be taken for a call.
+    closer: str = ""
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -102,6 +104,7 @@ OPENERS = (
     Opener("<start_function_call>", "B9"),
     Opener("<|tool_call>", "B10"),
     Opener("<call>", "B10", weak=True),
+    Opener("«call ", "B12", weak=True, closer="»"),
     Opener("<function=", "C1", kind="head"),
     Opener("<parameter=", "C1", kind="back"),
     Opener("<seed:tool_call>", "C2"),
