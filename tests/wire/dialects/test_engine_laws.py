@@ -205,7 +205,23 @@ FRAGMENTS = (
         "```",
         "\\",
     ),
-    *("{", "}", "[", "]", "'", '"', ",", ":", "|", "DSML", "json", "functions.note:0", "to=note"),
+    *(
+        "»",
+        "«call note {}»",
+        "{",
+        "}",
+        "[",
+        "]",
+        "'",
+        '"',
+        ",",
+        ":",
+        "|",
+        "DSML",
+        "json",
+        "functions.note:0",
+        "to=note",
+    ),
 )
 
 
@@ -304,6 +320,7 @@ FAMILIES = (
         '<tool_call>{"a":NaN,',
         "<tool_call>note([",
     ),
+    *("\n«call note {", '\n«call note {"a":1}» x', '\n«call note {"a":1}', "«call note {}»", "«"),
     *("```tool_code\nprint(note(", "Action:\n```json\n", '"', "\\", CALL, f"{CALL} x "),
 )
 
