@@ -64,6 +64,7 @@ def test_the_list_of_commands_says_what_the_commands_say() -> None:
         assert " ".join(command.help.split("\n\n")[0].split()) == sentence
 
 
+@pytest.mark.processes
 def test_help_loads_neither_the_simulator_nor_an_http_library() -> None:
     code = (
         "import sys, surecall.cli; surecall.cli.main(['--help']);"
@@ -132,6 +133,7 @@ def test_an_address_of_another_machine_is_one_line_and_exit_code_one(
     assert capsys.readouterr().err.startswith("surecall: cannot listen on 192.0.2.1, port 0: ")
 
 
+@pytest.mark.processes
 def test_it_serves_and_ends_quietly_on_an_interrupt() -> None:
     command = [*SURECALL, "sim", "--port", "0", "--seed", "4"]
     with subprocess.Popen(
@@ -156,6 +158,7 @@ def test_a_violation_is_printed_without_the_control_characters_it_may_hold(
     assert capsys.readouterr().err == "violation: sim/clean messages[0]: bad \\x1b[2J\\nname\n"
 
 
+@pytest.mark.processes
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     with subprocess.Popen(
         [*SURECALL, "sim", "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -206,6 +209,7 @@ def test_the_address_is_announced_and_given_back(capsys: pytest.CaptureFixture[s
     assert capsys.readouterr().out.startswith(announced)
 
 
+@pytest.mark.processes
 def test_bad_input_ends_a_real_process_in_the_same_way() -> None:
     ran = run("sim", "--seed", "abc")
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)

@@ -34,6 +34,7 @@ def test_the_python_of_the_readme_runs(
     assert (tmp_path / "run.jsonl").stat().st_size > 0
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     ran = subprocess.run(
@@ -43,6 +44,7 @@ def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.processes
 def test_the_generated_reference_is_up_to_date() -> None:
     script = ROOT / "scripts" / "generate_docs.py"
     ran = subprocess.run([sys.executable, str(script), "--check"], check=False)
