@@ -1,8 +1,8 @@
 """`surecall new-drift`: a bent reply becomes a corpus file that passes, and stubs that fit."""
 
 import io
+import itertools
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from tests.support import corpus
 from tests.support.commands import HOSTILE, Run, command_line, one_line
 from tests.support.fault_samples import DEFAULT, REGISTRY, SAMPLES, with_fault
 from tests.support.paths import ROOT
+from tests.support.steps import LINEAR, growth
 
 SOURCE = "wild-2026-11-acme"
 KEY = "sk-proj-abcdefghij1234567890"
@@ -272,11 +273,15 @@ def test_a_reply_that_cannot_be_kept_is_one_sentence(run: Run, reply: str, words
 
 
 @pytest.mark.parametrize("unit", ["token", "token:", "api_key=12345678 ", "eyJ", f"{KEY} ", "xox"])
-def test_a_large_reply_is_looked_through_in_a_moment(run: Run, unit: str) -> None:
-    started = time.process_time()
-    assert run("new-drift", saved(says(unit * (1_900_000 // len(unit)))))[0] == 0
+def test_looking_for_keys_takes_steps_in_proportion_to_the_reply(run: Run, unit: str) -> None:
+    ids = itertools.count()
 
-    assert time.process_time() - started < 15
+    def look(times: int) -> None:
+        given = ("--id", f"case-{next(ids)}")
+        assert run("new-drift", saved(says(unit * times)), *given)[0] == 0
+
+    assert growth(look, 5_000) < LINEAR
+    look(1_900_000 // len(unit))
 
 
 def test_the_name_of_the_file_becomes_a_plain_id(run: Run) -> None:

@@ -22,6 +22,7 @@ def test_v_prints_a_line_for_each_trial(run: Run) -> None:
     assert err.count("passed  sim/clean default production") == 6
 
 
+@pytest.mark.processes
 def test_on_a_terminal_v_prints_lines_instead_of_the_board(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
