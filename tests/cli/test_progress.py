@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from surecall.cli.progress import Progress
 from surecall.cli.table import CellTable
 from surecall.eval.running.harness_events import RateLimited, Stopped
