@@ -16,13 +16,15 @@ from surecall.testing import calls, says
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Plan
 from surecall.wire.transforms import RESPONSE
+from tests.eval.running.test_trial_run import UNCURED
+from tests.simulator.faults.test_faults_pairs import APART
 from tests.support import corpus
 from tests.support.commands import HOSTILE, Run, command_line, one_line
 from tests.support.fault_samples import DEFAULT, REGISTRY, SAMPLES, with_fault
 from tests.support.paths import ROOT
 from tests.support.steps import LINEAR, growth
 
-SOURCE = "wild-2026-11-acme"
+SOURCE = "seen-in-a-test"
 KEY = "sk-proj-abcdefghij1234567890"
 WEATHER: JSON = {
     "name": "get_weather",
@@ -303,10 +305,7 @@ def test_the_stubs_can_be_pasted(run: Run) -> None:
     names: dict[str, Any] = {"RESPONSE": RESPONSE, "JSON": JSON} | vars(shape_fault)
     exec(stub(out, "@shape_fault("), names)  # noqa: S102  # this is the test
     exec(stub(out, "@RESPONSE."), names)  # noqa: S102  # this is the test
-    fault, cure = (
-        SHAPE_FAULTS.pop("wild_2026_11_acme_reply"),
-        "assistant_wild_2026_11_acme_reply_healed",
-    )
+    fault, cure = SHAPE_FAULTS.pop("seen_in_a_test_reply"), "assistant_seen_in_a_test_reply_healed"
     healed = RESPONSE[cure]({"content": "Hi."})
     del RESPONSE._members[cure]
 
@@ -324,13 +323,15 @@ def test_the_next_steps_name_files_and_commands_that_are_there(run: Run) -> None
         "tests/simulator/faults",
         "surecall/settings/presets.py",
         "surecall/wire/transforms/inbound.py",
+        "tests/simulator/faults/test_faults_pairs.py",
+        "tests/eval/running/test_trial_run.py",
     ):
         assert name in steps
         assert (ROOT / name).exists()
     assert "-k 7-up" in steps
     assert "def reply_7_up(" in out
     assert "NORMALISERS in" in steps
-    assert NORMALISERS
+    assert all((NORMALISERS, APART, UNCURED))
 
 
 def test_a_reply_is_read_as_a_run_reads_it(run: Run) -> None:

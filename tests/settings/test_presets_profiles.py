@@ -254,3 +254,11 @@ def test_untyped_schemas_are_found_wherever_a_schema_may_stand() -> None:
         },
         "additionalProperties": {"const": 1},
     }
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "AWS Bedrock", "amazon-bedrock", "openrouter"])
+def test_bedrock_gets_no_blank_text_beside_calls(provider: str) -> None:
+    config = presets.resolve(provider=provider)
+    _, said, _ = messages_sent(config, calls("ping", "a"), says("ok"))
+
+    assert said["content"] is None
