@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from surecall import presets
-from surecall.core.inbound import inbound
+from surecall.core.inbound import inbound, judge_call
 from surecall.core.outcome import RunResult
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
@@ -345,3 +345,14 @@ def test_the_registered_name_goes_into_the_history_and_the_asked_one_into_the_tr
 
     assert heard.messages[1]["tool_calls"][0]["function"]["name"] == "echo"
     assert heard.result.run.said[0].calls[0].asked == "functions.Echo"
+
+
+def test_entities_are_decoded_before_a_schema_or_a_policy_sees_the_arguments() -> None:
+    schema = {"type": "object", "properties": {"c": {"type": "string", "enum": ["a && b"]}}}
+    toolbox = ToolRegistry([{"name": "run", "parameters": schema}])
+    config = presets.decode_html_entities()
+
+    call = judge_call("run", '{"c":"a &amp;&amp; b"}', config, toolbox)
+
+    assert (call.arguments, call.problem) == ({"c": "a && b"}, None)
+    assert call.repairs == ("html_entities",)

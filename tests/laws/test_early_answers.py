@@ -34,8 +34,8 @@ from surecall.values.types import JSON, Message, Reply, ToolCall, ToolResult, Us
 from surecall.wire.history import legal_history
 from surecall.wire.protocols import speaker
 from tests.laws.test_runs import assert_legal
+from tests.support.protocols import PROTOCOLS
 from tests.support.strategies import FINITE_VALUES, SCRIPTS
-from tests.wire.protocols.test_prompted import PROTOCOLS
 
 REFUSED = "Hm."
 NODE: JSON = {"type": "object", "properties": {"next": {"$ref": "#/$defs/node"}}}

@@ -206,15 +206,3 @@ def test_redaction_takes_steps_in_proportion_to_the_text(hostile: str) -> None:
     redactor = Redactor(KEY + "1" * 20)
 
     assert growth(lambda size: redactor.text(hostile * (size // len(hostile))), 20_000) < LINEAR
-
-
-@proves("G5")
-def test_a_secret_is_shown_in_no_way(tmp_path: Path) -> None:
-    secret = Secret(KEY)
-    assert KEY not in f"{secret}{secret!r}{[secret]}{vars(OpenAICompatible('http://h', secret))}"
-    with pytest.raises(TypeError, match="not serialised"):
-        secret.__reduce__()
-    with pytest.raises(TypeError):
-        msgspec.json.encode(secret)
-    assert (bool(secret), bool(Secret(""))) == (True, False)
-    assert repr(JsonlSink(tmp_path, secret)).count("canary") == 0

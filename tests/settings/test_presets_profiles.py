@@ -14,12 +14,10 @@ from surecall import (
     replay,
     tool,
 )
-from surecall.parsing.schema_walk import is_untyped, rewritten
 from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import check
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.wire.messages import short_id
-from surecall.wire.transforms import TOOL
 
 
 @tool
@@ -212,48 +210,6 @@ def test_a_property_without_a_type_gets_all_of_them_for_llama_cpp() -> None:
     value = typed.requests[0]["tools"][0]["function"]["parameters"]["properties"]["value"]
     assert set(value["type"]) == {"string", "number", "boolean", "object", "array", "null"}
     assert value["description"] == "what it is."
-
-
-def test_a_tool_with_types_goes_to_llama_cpp_as_it_is() -> None:
-    definition = {"type": "function", "function": {"name": "f", "parameters": TYPED}}
-
-    assert TOOL["openai_tools_untyped_to_any_type"](definition) is definition
-
-
-@pytest.mark.parametrize(
-    "bent", [{}, {"function": 1}, {"function": {}}, {"function": {"parameters": {}}}]
-)
-def test_a_tool_without_a_schema_goes_to_llama_cpp_as_it_is(bent: Any) -> None:
-    assert TOOL["openai_tools_untyped_to_any_type"](bent) is bent
-
-
-TYPED = {
-    "type": "object",
-    "properties": {
-        "a": {"anyOf": [{"type": "string"}, {"type": "null"}]},
-        "b": {"type": "array", "items": {"$ref": "#/$defs/c"}},
-        "d": True,
-    },
-    "$defs": {"c": {"enum": [1, 2]}},
-}
-
-
-def test_untyped_schemas_are_found_wherever_a_schema_may_stand() -> None:
-    deep = {
-        "type": "object",
-        "properties": {"a": {"type": "array", "items": {}}, "b": {"anyOf": [{"title": "x"}]}},
-        "additionalProperties": {"description": "more"},
-    }
-    changed = rewritten(deep, lambda part: {"const": 1} if is_untyped(part) else part)
-
-    assert changed == {
-        "type": "object",
-        "properties": {
-            "a": {"type": "array", "items": {"const": 1}},
-            "b": {"anyOf": [{"const": 1}]},
-        },
-        "additionalProperties": {"const": 1},
-    }
 
 
 @pytest.mark.parametrize("provider", ["bedrock", "AWS Bedrock", "amazon-bedrock", "openrouter"])

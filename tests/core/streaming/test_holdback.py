@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from surecall import ToolRegistry, presets
 from surecall.core.inbound import inbound
-from surecall.core.streaming.display import CallAnnounced, Display, Shown, TextWithdrawn
+from surecall.core.streaming.display import CallAnnounced, Display, Shown
 from surecall.core.streaming.holdback import Holdback
 from surecall.tools.registry import ToolDefinition
-from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Plan, Reply, ToolCall
-from surecall.wire.assembler import CallDelta, ReasoningDelta, TextDelta
+from surecall.wire.assembler import ReasoningDelta, TextDelta
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
 from surecall.wire.text_calls import TextCalls
+from tests.support.displays import screen, withdrawals
 from tests.support.paths import CORPUS
 
 DIALECTS = CORPUS / "dialects"
@@ -44,14 +44,6 @@ def reply_of(text: str, mode: TextCalls, tools: ToolRegistry = TOOLS) -> Reply:
     reply = inbound(body, plan, config, tools)
     assert isinstance(reply, Reply)
     return reply
-
-
-def screen(shown: list[Shown]) -> str:
-    return "".join(event.text for event in shown if isinstance(event, TextDelta))
-
-
-def withdrawals(shown: list[Shown]) -> list[str]:
-    return [event.text for event in shown if isinstance(event, TextWithdrawn)]
 
 
 def call(text: str = "x < y") -> ToolCall:
@@ -153,32 +145,6 @@ def test_thoughts_are_shown_as_such_until_they_end() -> None:
     assert screen(shown) == "Yes <b>."
     thoughts = "".join(event.text for event in shown if isinstance(event, ReasoningDelta))
     assert thoughts == "so\nit goes"
-
-
-def test_a_fault_takes_back_what_was_shown() -> None:
-    shown: list[Shown] = []
-    display = Display(shown.append, Holdback("marked"))
-    display.feed(TextDelta("Half an ans"))
-    display.close(Fault(ErrorCode.CONNECTION_ERROR, "gone"))
-
-    assert withdrawals(shown) == ["Half an ans"]
-
-
-def test_a_fault_before_any_text_takes_nothing_back() -> None:
-    shown: list[Shown] = []
-    Display(shown.append, Holdback("marked")).close(Fault(ErrorCode.CONNECTION_ERROR, "gone"))
-
-    assert shown == []
-
-
-def test_a_call_is_announced_once_and_not_before_it_has_a_name() -> None:
-    shown: list[Shown] = []
-    display = Display(shown.append, Holdback("marked"), frozenset({"note"}))
-    for delta in (CallDelta(0, "", 0), CallDelta(0, "no", 0), CallDelta(0, "note", 9)):
-        display.feed(delta)
-    display.close(Reply("", (call(),)))
-
-    assert shown == [CallAnnounced(0, "note")]
 
 
 def test_a_line_that_may_be_a_call_without_a_mark_waits() -> None:

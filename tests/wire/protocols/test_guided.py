@@ -29,9 +29,9 @@ from surecall.values.events import FinalEvent, LlmRequestRetryEvent, ToolCallSta
 from surecall.values.types import JSON, Reply, User
 from surecall.wire.assembler import TextDelta
 from surecall.wire.protocols import hear
+from tests.support.protocols import PROTOCOLS, REGISTRY, SPECS, TALK, planned
 from tests.support.strategies import JSON_VALUES, MESSAGES
 from tests.support.watching import runner_of, shown, watched
-from tests.wire.protocols.test_prompted import PROTOCOLS, REGISTRY, SPECS, TALK, planned
 
 
 def heard(

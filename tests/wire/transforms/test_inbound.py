@@ -1,12 +1,9 @@
-"""The steps that heal a reply, one by one: what each does, and where it must keep still."""
+"""Inbound transforms, one by one: what each one heals, and what it leaves alone."""
 
 from typing import Any
 
 import pytest
 
-from surecall import ToolRegistry, presets
-from surecall.core.inbound import judge_call
-from surecall.parsing.argument_rewrites import with_texts, without_entities
 from surecall.settings.config import FAMILIES
 from surecall.values.types import JSON
 
@@ -175,47 +172,3 @@ def test_a_thought_that_has_its_own_field_already_is_not_written_twice() -> None
 )
 def test_an_envelope_is_opened_only_where_nothing_else_is_said(body: JSON) -> None:
     assert FAMILIES["body_transforms"]["response_body_unwrapped"](body) is body
-
-
-@pytest.mark.parametrize(
-    ("text", "decoded"),
-    [
-        ("a &amp;&amp; b", "a && b"),
-        ("&lt;b&gt;&quot;&#39;&#x27;&NBSP;", "<b>\"''\xa0"),
-        ("&amp;lt;", "&lt;"),
-        ("AT&T; & co &unknown; &;", "AT&T; & co &unknown; &;"),
-        ("&" * 9, "&" * 9),
-    ],
-)
-def test_entities_are_decoded_once_and_only_the_known_ones(text: str, decoded: str) -> None:
-    steps: list[str] = []
-    value = {"a": [text, 1], "b": {"c": text}}
-
-    healed = without_entities(value, steps)
-
-    assert healed == {"a": [decoded, 1], "b": {"c": decoded}}
-    assert (steps == [], healed is value) == (text == decoded, text == decoded)
-
-
-def test_containers_become_text_only_where_nothing_else_is_declared() -> None:
-    kinds: list[Any] = ["string", ["string", "null"], ["string", "object"], "object", None]
-    schema = {"properties": {str(at): {"type": kind} for at, kind in enumerate(kinds)}}
-    steps: list[str] = []
-
-    healed = with_texts({str(at): {"x": 1} for at in range(6)} | {"7": 1}, schema, steps)
-
-    texts = [key for key, value in healed.items() if value == '{"x":1}']
-    assert (texts, steps) == (["0", "1"], ["text_from_container"])
-    assert with_texts({"0": "x"}, schema, steps) == {"0": "x"}
-    assert with_texts({"0": {}}, {}, steps) == {"0": {}}
-
-
-def test_entities_are_decoded_before_a_schema_or_a_policy_sees_the_arguments() -> None:
-    schema = {"type": "object", "properties": {"c": {"type": "string", "enum": ["a && b"]}}}
-    toolbox = ToolRegistry([{"name": "run", "parameters": schema}])
-    config = presets.decode_html_entities()
-
-    call = judge_call("run", '{"c":"a &amp;&amp; b"}', config, toolbox)
-
-    assert (call.arguments, call.problem) == ({"c": "a && b"}, None)
-    assert call.repairs == ("html_entities",)

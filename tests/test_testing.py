@@ -1,4 +1,4 @@
-"""The public test doubles, and the rules that hold for every test."""
+"""The public test doubles: what they answer, what they keep, and how they end."""
 
 import asyncio
 import gc
@@ -268,16 +268,3 @@ def test_importing_the_doubles_does_not_load_aiohttp() -> None:
     )
     root = str(Path(surecall.__file__).parents[1])
     subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": root}, check=True)
-
-
-@pytest.mark.parametrize("address", [("192.0.2.1", 80), ("example.invalid", 80)])
-def test_a_test_cannot_connect_beyond_this_machine(address: tuple[str, int]) -> None:
-    with socket.socket() as outgoing:
-        for connect in (outgoing.connect, outgoing.connect_ex):
-            with pytest.raises(RuntimeError, match="loopback only"):
-                connect(address)
-
-
-def test_a_local_socket_file_is_no_network(tmp_path: Path) -> None:
-    with socket.socket(socket.AF_UNIX) as outgoing, pytest.raises(FileNotFoundError):
-        outgoing.connect(str(tmp_path / "none"))
