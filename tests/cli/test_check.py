@@ -13,7 +13,7 @@ from surecall.simulator.server import Simulator
 from surecall.testing import Scripted, ScriptedProvider, calls, failure, hangs, raw, says
 from surecall.values.types import JSON
 from tests.support.clock import skipping_time
-from tests.support.commands import HOSTILE, Run, command_line, one_line
+from tests.support.commands import HOSTILE, Run, one_line
 from tests.support.patience import PATIENCE_S
 
 KEY = "sk-or-v1-0123456789abcdef"
@@ -30,13 +30,6 @@ def protocols_in(out: str) -> dict[str, str]:
     lines = [line.partition("  ") for line in out.splitlines()]
     names = ("native", "guided", "prompted")
     return {name: said.strip() for name, _, said in lines if name in names}
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
 
 
 def test_without_a_key_and_an_address_it_tries_the_simulator_and_says_so(run: Run) -> None:

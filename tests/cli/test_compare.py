@@ -8,18 +8,11 @@ import pytest
 
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.trial import Cell
-from tests.support.commands import HOSTILE, IDENTITY, Run, command_line, one_line, stored
+from tests.support.commands import HOSTILE, IDENTITY, Run, one_line, stored
 from tests.support.trials import series, trial
 
 GOOD, BAD = "." * 12, "x" * 10 + ".."
 OTHER = Cell("other/model", "warm", "raw")
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
 
 
 def test_a_row_tells_both_rates_what_changed_and_how_sure_that_is(run: Run) -> None:

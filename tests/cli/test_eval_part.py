@@ -22,19 +22,12 @@ from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.parse import Gate
 from surecall.eval.storage.trial import CONTROL, Cell, Trial
-from tests.support.commands import Run, command_line, stored
+from tests.support.commands import Run, stored
 from tests.support.trials import series
 
 SMALL = ("eval", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only", "-n", "3")
 ONE = ("eval", "-m", "sim/lazy", "-s", "happy_path", "-n", "20", "-q")
 GATED = Settings(fail_under=Gate(10.0))
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
 
 
 def test_v_prints_a_line_for_each_trial(run: Run) -> None:

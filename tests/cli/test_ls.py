@@ -14,18 +14,11 @@ from surecall.settings.presets import PRESET
 from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.faults import DRIFTS
 from surecall.simulator.personas.catalogue import PERSONAS
-from tests.support.commands import HOSTILE, Run, command_line, one_line, stored
+from tests.support.commands import HOSTILE, Run, one_line, stored
 from tests.support.trials import series, trial
 
 ROUTER = ("--base-url", "https://openrouter.ai/api")
 OWN = ("--base-url", "http://127.0.0.1:1/v1")
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
 
 
 def first_words(out: str) -> list[str]:

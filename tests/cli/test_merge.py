@@ -8,17 +8,10 @@ import pytest
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.store import open_for_reading
 from surecall.values.types import JSON
-from tests.support.commands import IDENTITY, Run, command_line, one_line, stored
+from tests.support.commands import IDENTITY, Run, one_line, stored
 from tests.support.trials import series, trial
 
 SMALL = ("eval", "-q", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only")
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
 
 
 def names(folder: Path) -> set[str]:

@@ -14,25 +14,12 @@ from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import dump_trace
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
-from surecall.tools.registry import tool
 from surecall.values.trace import Trace
-from tests.support.commands import HOSTILE, Run, command_line, one_line, stored
+from tests.support.commands import HOSTILE, Run, one_line, stored
+from tests.support.tools import add
 from tests.support.trials import CELL, series, trial
 
 SMALL = ("eval", "-q", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only")
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 def held(text: str = "3", asked: str = "1 + 2?") -> Trace:

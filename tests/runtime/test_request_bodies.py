@@ -17,21 +17,15 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
     presets,
-    tool,
 )
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Assistant, System, ToolSpec, User
 from surecall.wire.messages import RESERVED_OPTIONS
 from tests.support.spec import proves
+from tests.support.tools import add
 
 SIGNATURE = {"extra_content": {"google": {"thought_signature": "real"}}}
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def runner(

@@ -42,12 +42,6 @@ NEVER_MET = IDLE | {"sim/stream-id-of-the-first-alone", "sim/stream-arguments-in
 HOSTILE = {scene.id for scene in SCENES.values() if scene.forever} | {"stream-drip"}
 
 
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator(seed=11) as running:
-        yield running
-
-
 @contextlib.contextmanager
 def asked(
     simulator: Simulator, model: str, silence_s: float = PATIENCE_S, **options: Any

@@ -81,6 +81,7 @@ def test_a_drift_applies_to_some_reply_and_bends_it_the_same_way_each_time(drift
     assert before == SAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("drift_id", DRIFTS)
 def test_a_drift_neither_mutates_nor_raises_on_what_is_bent_already(drift_id: str) -> None:
     for _, crooked in applied(drift_id):

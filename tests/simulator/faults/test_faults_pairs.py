@@ -9,6 +9,8 @@ from surecall.values.errors import Fault
 from surecall.values.types import JSON, Reply
 from tests.support.drifts import SAMPLES, bent, meaning, read
 
+pytestmark = pytest.mark.slow
+
 CURED = [drift.id for drift in DRIFTS.values() if drift.outcome == "cured"]
 SEEDS = (0, 1, 3)
 

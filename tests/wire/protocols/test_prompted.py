@@ -22,16 +22,11 @@ from surecall.values.types import (
 from surecall.wire.protocols import CallProtocol, speaker
 from surecall.wire.protocols.bounded_schema import bounded
 from tests.core.test_loop import DOWN
+from tests.support.tools import add_or_zero as add
 
 LONGEST = ToolCallingConfig().max_tool_args_bytes
 PROTOCOLS = get_args(CallProtocol)
 SPOKEN = ("guided", "prompted")
-
-
-@tool
-def add(a: int = 0, b: int = 0) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool

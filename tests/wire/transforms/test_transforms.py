@@ -18,12 +18,12 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
     presets,
-    tool,
 )
 from surecall.settings.config import FAMILIES
 from surecall.testing import ScriptedModel, calls, calls_many, raw, says
 from surecall.values.types import JSON
 from tests.support.spec import proves
+from tests.support.tools import add
 
 TEXTS = (
     "",
@@ -74,12 +74,6 @@ LEGACY = "assistant_function_call_to_tool_calls"
 HASH = "assistant_tool_calls_arguments_json_string_if_hash"
 BLANK = "assistant_tool_calls_arguments_blank_to_empty_object"
 COMPACT = "tool_result_compact_envelope"
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def ask(model: ScriptedModel, config: ToolCallingConfig, **settings: Any) -> RunResult:
