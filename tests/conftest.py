@@ -17,6 +17,7 @@ from hypothesis import settings
 from tests.support.clock import VirtualClock, shifted, virtual_time
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.load_profile("ci")
 
 # A shell starts background jobs with interrupts ignored, and children would inherit that: the

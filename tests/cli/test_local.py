@@ -21,7 +21,7 @@ from surecall.eval.storage.store import open_for_reading
 from surecall.runtime import local_server as localserver
 from surecall.runtime.local_server import LocalServer, Serving
 from tests.runtime.test_local_server import ENGINE, child, closes, model
-from tests.support.commands import Run, command_line, one_line
+from tests.support.commands import Run, one_line
 from tests.support.patience import PATIENCE_S
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
@@ -30,11 +30,10 @@ Stage: TypeAlias = Callable[[str], None]
 
 
 @pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def run_fixture(run: Run, tmp_path: Path) -> Run:
+    """Run commands where there is a model."""
     model(tmp_path / "tiny.gguf")
-    return command_line(tmp_path, monkeypatch, capsys)
+    return run
 
 
 @pytest.fixture(name="stage")

@@ -325,6 +325,7 @@ FAMILIES = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", FAMILIES)
 def test_twice_the_same_is_read_in_twice_the_steps(unit: str) -> None:
     inside = '<tool_call>{"name": "note", "arguments": {"text": "'
