@@ -24,6 +24,11 @@ from tests.simulator.test_request_checks import (
     turn,
 )
 
+UNTYPED: JSON = {
+    "type": "function",
+    "function": {"name": "ping", "parameters": {"type": "object", "properties": {"a": {}}}},
+}
+
 
 def in_style(call_id: str, **extra: Any) -> JSON:
     """Build a conversation with one call, with everything that some provider asks for."""
@@ -32,7 +37,7 @@ def in_style(call_id: str, **extra: Any) -> JSON:
 
 
 @pytest.mark.parametrize(
-    ("profile", "body"),
+    ("provider", "body"),
     [
         ("anthropic", in_style("toolu_01-A")),
         ("deepseek", in_style("call_1")),
@@ -48,12 +53,12 @@ def in_style(call_id: str, **extra: Any) -> JSON:
         ("no-required", request(USER, tool_choice="auto")),
     ],
 )
-def test_a_profile_accepts_what_its_provider_wants(profile: str, body: JSON) -> None:
-    assert rules(body, profile) == []
+def test_a_provider_accepts_what_it_wants(provider: str, body: JSON) -> None:
+    assert rules(body, provider) == []
 
 
 @pytest.mark.parametrize(
-    ("profile", "body", "rule"),
+    ("provider", "body", "rule"),
     [
         ("anthropic", in_style("functions.ping:0"), "id_form"),
         ("mistral", request(USER, turn(call()), result()), "id_form"),
@@ -73,10 +78,11 @@ def test_a_profile_accepts_what_its_provider_wants(profile: str, body: JSON) -> 
         ("ollama", request(USER, turn(call(), content=None), result()), "content_null"),
         ("bedrock", LEGAL, "content_blank"),
         ("cerebras", request(USER, parallel_tool_calls=False), "option_refused"),
+        ("llama_cpp", request(USER, tools=[UNTYPED]), "tool_untyped"),
     ],
 )
-def test_a_profile_refuses_what_its_provider_refuses(profile: str, body: JSON, rule: str) -> None:
-    assert rule in rules(body, profile)
+def test_a_provider_refuses_what_breaks_its_rules(provider: str, body: JSON, rule: str) -> None:
+    assert rule in rules(body, provider)
 
 
 def test_a_violation_is_refused_in_the_form_of_its_provider() -> None:
@@ -92,6 +98,6 @@ def test_a_violation_is_refused_in_the_form_of_its_provider() -> None:
     assert refusal(PROVIDER_RULES["mistral"], field)[0] == 422
 
 
-def test_every_profile_words_only_rules_that_exist() -> None:
-    for profile in PROVIDER_RULES.values():
-        assert profile.words.keys() <= WORDING.keys()
+def test_every_provider_words_only_rules_that_exist() -> None:
+    for each in PROVIDER_RULES.values():
+        assert each.words.keys() <= WORDING.keys()

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
+import surecall.simulator
 from scripts.soak import config_for, mixed, soak, trial
 from surecall import (
     ConfigError,
@@ -255,3 +256,9 @@ def test_the_strategies_differ_and_the_trace_says_what_earned_it() -> None:
         assert any(name.startswith("assistant_") for name in steps) == (strategy != "raw")
 
     assert right["raw"] < right["baseline"] <= right["production"]
+
+
+def test_the_package_offers_the_server_and_no_name_by_mistake() -> None:
+    assert surecall.simulator.Simulator is Simulator
+    with pytest.raises(AttributeError, match="has no attribute 'Simulatr'"):
+        _ = surecall.simulator.Simulatr  # type: ignore[attr-defined]  # that is the point

@@ -208,7 +208,7 @@ def test_a_faulty_reply_reads_the_same_when_it_is_streamed(fault_id: str) -> Non
 
 
 def test_two_calls_that_are_equal_to_the_id_are_read_once_when_they_are_streamed() -> None:
-    """Nobody can tell them from a call that is sent again; what runs once may be asked for."""
+    """They cannot be told from a call that is sent again; what runs once may be asked for."""
     body = with_fault("id_repeated", EQUAL_TWINS)
     once = meaning(read(calls("add", a=1, b=2)))
 

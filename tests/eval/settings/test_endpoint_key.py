@@ -1,4 +1,4 @@
-"""OpenRouter's key goes to OpenRouter, and to nobody else."""
+"""OpenRouter's key goes to OpenRouter only."""
 
 import pytest
 

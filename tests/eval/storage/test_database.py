@@ -1,7 +1,6 @@
 """The SQLite file: damage and newer versions are reported, and nothing is changed."""
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -11,17 +10,6 @@ from surecall.eval.storage import database
 from surecall.eval.storage.run_directories import StoreError
 from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
 from tests.support.eval_results import SAME, TRACE, key, passed
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / ".surecall"
-
-
-@pytest.fixture
-def run(base: Path) -> Iterator[Store]:
-    with open_or_resume(base, SAME) as opened:
-        yield opened
 
 
 def test_a_damaged_file_is_reported_and_left_alone(base: Path, run: Store) -> None:

@@ -1,6 +1,5 @@
 """Run directories: found by name, put together, and never harmed when something is wrong."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,17 +8,6 @@ from surecall.eval.storage import store
 from surecall.eval.storage.run_directories import StoreError, find_run, runs
 from surecall.eval.storage.store import Store, merge, open_or_resume
 from tests.support.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / ".surecall"
-
-
-@pytest.fixture
-def run(base: Path) -> Iterator[Store]:
-    with open_or_resume(base, SAME) as opened:
-        yield opened
 
 
 @pytest.mark.parametrize("name", ["writer.lock", "trials.sqlite"])

@@ -4,7 +4,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,6 @@ from tests.support.paths import ROOT
 
 MEMORY = Path("/dev/shm")  # noqa: S108 - a memory disk, where there is one
 SECRET = "sk-or-v1-0123456789abcdef0123456789abcdef"
-
-
-@pytest.fixture
-def base(tmp_path: Path) -> Path:
-    return tmp_path / ".surecall"
-
-
-@pytest.fixture
-def run(base: Path) -> Iterator[Store]:
-    with open_or_resume(base, SAME) as opened:
-        yield opened
 
 
 def reopened(run: Store) -> Store:

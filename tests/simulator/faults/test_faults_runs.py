@@ -1,4 +1,4 @@
-"""Drifts in whole runs: the right tool runs once, a refused call never, and the run goes on."""
+"""Faults in whole runs: the right tool runs once, a refused call never, and the run goes on."""
 
 import asyncio
 from typing import Any

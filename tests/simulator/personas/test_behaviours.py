@@ -1,4 +1,4 @@
-"""Manners: what a model does that no reader can cure, and what makes it do otherwise."""
+"""Behaviours: what a model does that no reader can cure, and what makes it do otherwise."""
 
 from typing import Any
 
@@ -52,7 +52,7 @@ def test_a_behaviour_holds_for_a_conversation_and_variants_of_it_draw_the_same()
 
 
 def answered(name: str, content: str, at: int = 0, arguments: str = "{}") -> list[JSON]:
-    """Return a call with its answer, as they stand in a conversation."""
+    """Return a call with its answer, as they are in a conversation."""
     called = {"name": name, "arguments": arguments}
     call = {"id": f"call_{at}", "type": "function", "function": called}
     turn = {"role": "assistant", "content": None, "tool_calls": [call]}

@@ -1,0 +1,20 @@
+"""What the tests of the store share: a place for runs, and a run in it."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surecall.eval.storage.store import Store, open_or_resume
+from tests.support.eval_results import SAME
+
+
+@pytest.fixture
+def base(tmp_path: Path) -> Path:
+    return tmp_path / ".surecall"
+
+
+@pytest.fixture
+def run(base: Path) -> Iterator[Store]:
+    with open_or_resume(base, SAME) as opened:
+        yield opened
