@@ -6,10 +6,10 @@ READY := $(VENV)/.ready
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser test check demo eval bench docs fmt clean
+.PHONY: help browser quick test test-loaded check demo eval bench docs fmt clean
 
 help:  ## show this list
-	@grep -E '^[a-z]+:.*##' Makefile | sed 's/:.*##/\t/'
+	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
 
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -20,9 +20,15 @@ $(READY): pyproject.toml constraints.txt
 browser:  ## install the browser that the tests of the report use, if it is missing
 	bash scripts/install_browser.sh
 
+quick: $(READY)  ## run the tests without browser, processes and slow laws, with few examples, in about a minute
+	$(BIN)/pytest -q -n $(JOBS) -m "not browser and not processes and not slow" --hypothesis-profile quick
+
 test: $(READY) browser  ## run all tests, with the coverage gates
 	$(BIN)/pytest -n $(JOBS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
+
+test-loaded: $(READY) browser  ## run all tests beside sixteen busy processes, on a shifted clock
+	$(BIN)/python scripts/loaded_tests.py --busy 16 -- -n $(JOBS) --clock-shift 1e7
 
 check: $(READY)  ## lint, types, import contracts, generated docs, spelling
 	$(BIN)/ruff check .

@@ -6,6 +6,7 @@ pytest --clock-shift 1e7    read ten million seconds more on the monotonic clock
 import ipaddress
 import signal
 import socket
+import subprocess
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from typing import Any
@@ -16,6 +17,7 @@ from hypothesis import settings
 from tests.support.clock import VirtualClock, shifted, virtual_time
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
+settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
 settings.load_profile("ci")
 
 # A shell starts background jobs with interrupts ignored, and children would inherit that: the
@@ -23,6 +25,7 @@ settings.load_profile("ci")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+STARTING = ("browser", "processes")
 CLOCK_SHIFT = "--clock-shift"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -50,6 +53,29 @@ def virtual_fixture() -> Iterator[VirtualClock]:
     """Run event loops in virtual time: nothing waits, and what is due earlier comes earlier."""
     with virtual_time() as clock:
         yield clock
+
+
+class ProcessForbidden(RuntimeError):
+    """A test that is not marked for it tried to start a process."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Start processes in marked tests only, so that `make quick` can do without them."""
+
+    def refuse(*_: object, **__: object) -> None:
+        raise ProcessForbidden(f"mark {item.nodeid} with pytest.mark.processes")
+
+    with pytest.MonkeyPatch.context() as patch:
+        if not any(map(item.get_closest_marker, STARTING)):
+            patch.setattr(subprocess.Popen, "__init__", refuse)
+        return (yield)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if "window" in getattr(item, "fixturenames", ()):
+            item.add_marker("browser")
 
 
 # Not an OSError, or the code under test would take it for an endpoint that is down.

@@ -260,6 +260,7 @@ def test_a_recording_observer_keeps_events_and_names_their_types() -> None:
     assert (observer.events, observer.types) == (["text", 4], ["str", "int"])
 
 
+@pytest.mark.processes
 def test_importing_the_doubles_does_not_load_aiohttp() -> None:
     code = (
         "import sys, surecall.testing, surecall.runtime.transport;"

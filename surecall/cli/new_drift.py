@@ -332,4 +332,8 @@ def _steps(path: Path, case: JSON, cure: str) -> Iterable[str]:
     yield "4. Paste the fault into its module. Without a cure of its own, delete `cures=…`."
     yield f"   Delete `no_fault` from {path.name}."
     yield "5. Run: .venv/bin/pytest tests/laws/test_corpus.py tests/simulator/faults"
+    yield "     tests/eval/running/test_trial_run.py"
+    yield "   If a test says so, add a line about the fault to APART in"
+    yield "   tests/simulator/faults/test_faults_pairs.py (faults that it never meets in a reply)"
+    yield "   or to UNCURED in tests/eval/running/test_trial_run.py (its end without presets)."
     yield "6. Run: make docs && make check"

@@ -1,7 +1,7 @@
 """What an endpoint's refusal teaches: leave out the option it names, ask more softly for a call.
 
 A lesson is the name of what to change. It is learned from one refused request, applied to the
-same request at once, and remembered for the endpoint, so that nobody pays for it twice.
+same request immediately, and remembered for the endpoint, so that it is paid for only once.
 """
 
 from collections.abc import Iterable

@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True, gc=False):
 class Composer:
     """Writes the requests of one run. What was written before is not written again.
 
-    A transcript only grows, and messages are frozen, so a message that stands where it stood in
+    A transcript only grows, and messages are frozen, so a message in the same place as in
     the last plan has the same bytes. Without this, the n-th turn would pay for n turns.
     """
 

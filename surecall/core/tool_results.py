@@ -136,7 +136,7 @@ def _is_small(data: Any) -> bool:
 
 
 def _replacement(call: ToolCall, envelope: JSON, problem: Problem, *, executed: bool) -> JSON:
-    """Return what stands in for an envelope: a refusal stays one, an output is described."""
+    """Return what replaces an envelope: a refusal stays one, an output is described."""
     if envelope["errors"] and not (executed and envelope["data"]):
         first = envelope["errors"][0]
         return failed(call.name, first["code"], first["message"][:PREVIEW_CHARS])

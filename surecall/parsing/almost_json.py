@@ -171,7 +171,7 @@ class _Rewriter:
         if word in _PYTHON_WORDS:
             self._fired["python_literals"] = None
             return _PYTHON_WORDS[word]
-        # A word at the very end may be the beginning of a known one, cut off.
+        # A word at the end may be the beginning of a known one, cut off.
         known = word in _JSON_WORDS or word[:1] in _NUMERIC or self._at == len(self._text)
         if not known:
             raise unreadable(self._text, start)

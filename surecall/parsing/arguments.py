@@ -4,7 +4,7 @@
     repaired   a known slip whose cure loses nothing; `repairs` names each one
     unusable   anything else; `problem` tells the model what to send instead
 
-`{}` is what an empty field means. It never stands in for text that could not be read, because a
+`{}` is what an empty field means. It never replaces text that could not be read, because a
 tool would then run without the arguments the model meant.
 """
 

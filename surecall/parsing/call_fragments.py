@@ -3,7 +3,7 @@
 A provider should send `index` and `id` with the name, then pieces of the arguments under that
 `index`. Real ones leave out, share, shift and reuse both, repeat names, and send the arguments
 anew with every piece. The rules here never drop a piece; where two readings are possible they
-take the one that ends in unreadable arguments, which nobody runs, rather than in a wrong call.
+take the one that ends in unreadable arguments, which never runs, rather than in a wrong call.
 """
 
 import json
@@ -25,7 +25,7 @@ _UNWRITABLE = "\ufffd"
 
 
 class Text:
-    """Text in pieces. They are joined only when somebody must see the whole."""
+    """Text in pieces. They are joined only when the whole is needed."""
 
     def __init__(self) -> None:
         self.pieces: list[str] = []
@@ -57,7 +57,7 @@ class Text:
 
 
 class _Scan:
-    """Where in JSON a text stands. Every piece is read once, however often one asks."""
+    """Where in JSON a text ends. Every piece is read once, however often this is asked."""
 
     def __init__(self) -> None:
         self._seen = self._depth = 0

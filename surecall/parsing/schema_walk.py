@@ -18,7 +18,7 @@ def is_untyped(schema: JSON) -> bool:
 
 
 def rewritten(schema: JSON, change: Callable[[JSON], JSON]) -> JSON:
-    """Return a schema with a change made everywhere; the very same one if it changes nothing."""
+    """Return a schema with a change made everywhere; the same one (`is`) if it changes nothing."""
     below = {key: _below(key, value, change) for key, value in schema.items()}
     return change(schema if _is_same(below, schema) else below)
 

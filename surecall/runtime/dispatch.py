@@ -198,7 +198,7 @@ class ToolDispatcher:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
-            return _raised(call, error)  # nobody cancelled the run: it was the tool itself
+            return _raised(call, error)  # the run was not cancelled: it was the tool itself
         except GeneratorExit:  # this coroutine is being thrown away
             raise
         except BaseException as error:  # noqa: BLE001  # a tool is foreign code

@@ -47,7 +47,7 @@ _OK: Final = 200
 _SECRETS: Final = ("_KEY", "_TOKEN", "_SECRET", "_PASSWORD")
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 # OpenMP's threads wait for work in a busy loop unless they are told not to; on a small machine
-# they would take the processor from the very thread they wait for.
+# they would take the processor from the thread that they wait for.
 _ENVIRONMENT: Final = {"OMP_WAIT_POLICY": "PASSIVE"}
 
 

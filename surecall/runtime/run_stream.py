@@ -2,8 +2,8 @@
 
     async for event in runner.stream("…"):      for event in runner.stream_sync("…"):
 
-The run goes on by itself; whoever watches cannot hold it up. Leaving the loop, or being cancelled
-in it, ends the run at once and closes its connection. How far it had come is in `run`, and
+The run goes on by itself; a slow reader cannot hold it up. Leaving the loop, or being cancelled
+in it, ends the run immediately and closes its connection. How far it had come is in `run`, and
 `resume` takes it from there. A run that fails raises its error after the last event.
 """
 
@@ -53,7 +53,7 @@ class RunStream:
         return self._task.result()
 
     def __aiter__(self) -> AsyncIterator[LiveEvent]:
-        return _Watching(self)
+        return _EventIterator(self)
 
     async def __aenter__(self) -> Self:
         return self
@@ -87,7 +87,7 @@ class RunStream:
         if self._task is not None:
             await asyncio.wait({self._task})
             if not self._task.cancelled():
-                self._task.exception()  # looked at, so that nobody warns about it
+                self._task.exception()  # looked at, so that asyncio does not warn about it
 
     def _put(self, event: LiveEvent) -> None:
         self._ready.append(event)
@@ -97,11 +97,11 @@ class RunStream:
         if not task.cancelled():
             task.result()
         elif not self._is_closed:
-            raise SurecallError("the run was cancelled from inside; nobody left it")
+            raise SurecallError("the run was cancelled from inside")
         return []
 
 
-class _Watching:
+class _EventIterator:
     """The loop over the events of a run. When it is left, it is forgotten, and the run ends."""
 
     def __init__(self, stream: RunStream) -> None:

@@ -64,7 +64,7 @@ class ToolLoopRunner:
     `client` is a client, or the address of an endpoint that needs no key. `tools` (or `registry`,
     which is the same) are functions or tool definitions, one or many. Without a `config` it uses
     what `presets.resolve` recommends for the client's address and the model; `presets.raw()` is the
-    bare one. The config in force is in `runner.config`.
+    bare one. `runner.config` shows which is in force.
     """
 
     def __init__(  # noqa: PLR0913  # collaborators and settings, all by keyword
@@ -86,7 +86,7 @@ class ToolLoopRunner:
     ) -> None:
         self.client = checked_client(client)
         self.model = checked_model(model)
-        self.config = checked_config(config, self.client, self.model)
+        self._config = checked_config(config, self.client, self.model)
         self._system = checked_system(system)
         self._executor = checked_executor(executor)
         self._observers = tuple(map(checked_observer, observers))
@@ -94,21 +94,26 @@ class ToolLoopRunner:
         self._accept_final = checked_hook(accept_final)
         self._prompt = PromptRunner(self.client, retry=retry, capabilities=capabilities)
         self._registry = checked_tools(tools, registry)
-        self._toolbox = _masked(self._registry, self.config)
+        self._toolbox = _masked(self._registry, self._config)
         defaults = llm_options_defaults or {}
         check_options(defaults, "llm_options_defaults")
         self._options = _limited(
-            deep_merge(defaults, self.config.request_overrides), self.config.default_max_tokens
+            deep_merge(defaults, self._config.request_overrides), self._config.default_max_tokens
         )
         self._threads = Threads()
         self._thread: EventLoopThread | None = None
         self._opening = threading.Lock()
         self._check_tools()
 
+    @property
+    def config(self) -> ToolCallingConfig:
+        """The config in force: the one that was given, or what is recommended."""
+        return self._config
+
     def _check_tools(self) -> None:
-        if self.config.tool_use_mode is ToolUseMode.DISABLED:
+        if self._config.tool_use_mode is ToolUseMode.DISABLED:
             return
-        config = self.config
+        config = self._config
         check_surface(
             self._toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
         )
@@ -120,7 +125,7 @@ class ToolLoopRunner:
                 )
 
     def _check_contract(self) -> None:
-        contract = self.config.contract
+        contract = self._config.contract
         if contract is None:
             return
         for need in contract.needs:
@@ -171,7 +176,7 @@ class ToolLoopRunner:
         max_turns: int | None,
         system: str | None,
     ) -> Run:
-        config = self.config if max_turns is None else self.config.but(max_turns=max_turns)
+        config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
         earlier = legal_history(checked_history(history))
         asked = checked_words(user_text)
         if not earlier and not asked:

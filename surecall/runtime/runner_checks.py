@@ -4,6 +4,7 @@ A mistake is a `ConfigError` that says what to write instead.
 """
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Any, cast
 
 from surecall.core.outcome import RunResult
@@ -49,11 +50,17 @@ def checked_model(model: Any) -> str:
 def checked_config(config: Any, client: Client, model: str) -> ToolCallingConfig:
     """Return the config; none means what is recommended for the client's address and the model."""
     if config is None:
-        address = getattr(client, "base_url", "")
-        return resolve(provider=provider_of(str(address)), model=model)
+        address = str(getattr(client, "base_url", ""))
+        return _recommended(provider_of(address), model).but()  # a copy: it holds a mapping
     return (
         config if isinstance(config, ToolCallingConfig) else ToolCallingConfig.from_mapping(config)
     )
+
+
+@lru_cache(maxsize=64)
+def _recommended(provider: str, model: str) -> ToolCallingConfig:
+    # Cached for programs that make a runner for every request: presets are built in many steps.
+    return resolve(provider=provider, model=model)
 
 
 def checked_tools(tools: Any, registry: Any) -> ToolRegistry:
@@ -112,7 +119,7 @@ def checked_executor(executor: Any) -> Executor | None:
 
 
 def checked_context(context: Any) -> Context:
-    """Return the run's context, which nobody can change."""
+    """Return the run's context as a read-only mapping."""
     if context is not None and not isinstance(context, Mapping):
         raise ConfigError(f'context must be a mapping such as {{"user": 7}}, not {_kind(context)}')
     return Context(context)

@@ -207,7 +207,7 @@ class Session:
     async def _answer_all(
         self, run: Run, calls: Sequence[ToolCall], results: list[ToolResult]
     ) -> None:
-        """Answer calls in lanes: those in one lane one after the other, the lanes at once."""
+        """Answer calls: lanes run concurrently; calls within a lane run in order."""
         gate = asyncio.Semaphore(run.concurrency)
 
         async def work(lane: Sequence[ToolCall]) -> None:
@@ -220,13 +220,13 @@ class Session:
         if len(lanes) == 1:
             await work(lanes[0])
             return
-        # Every lane comes to its end, whatever happens in the others.
+        # Every lane runs to its end, whatever happens in the others.
         outcomes = await asyncio.gather(*map(work, lanes), return_exceptions=True)
         for error in filter(None, outcomes):
             raise error
 
     def _lanes(self, calls: Sequence[ToolCall]) -> list[Sequence[ToolCall]]:
-        """Give every call a lane of its own; those that must not meet share one."""
+        """Give every call a lane of its own; those that must not run concurrently share one."""
         lanes: list[Sequence[ToolCall]] = []
         shared: list[ToolCall] = []
         for call in calls:

@@ -33,7 +33,7 @@ class Threads:
         context = contextvars.copy_context()
 
         def deliver(error: Exception | None, value: Any) -> None:
-            if future.done():  # nobody waits any more: it took too long
+            if future.done():  # no longer awaited: it took too long
                 return
             if error is None:
                 future.set_result(value)
@@ -64,7 +64,7 @@ class Threads:
             except Empty:
                 if self._idle.acquire(blocking=False):
                     return
-                continue  # somebody has just counted on this thread; the job is on its way
+                continue  # a job for this thread is on its way
             job()
             del job  # or the last result would live as long as the thread idles
             self._idle.release()

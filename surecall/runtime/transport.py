@@ -78,7 +78,7 @@ class _Line(NamedTuple):
     proxy: str | None
 
 
-class _Held:
+class _OpenSession:
     """The line of one event loop, and how many hold on to it."""
 
     def __init__(self) -> None:
@@ -90,7 +90,7 @@ class OpenAICompatible:
     """A client for one endpoint that speaks the OpenAI chat completions protocol.
 
     Inside `async with client:` connections are reused from run to run; without it, a run opens
-    and closes its own. One client may serve several event loops and threads at once.
+    and closes its own. One client may serve several event loops and threads simultaneously.
     """
 
     def __init__(
@@ -105,7 +105,7 @@ class OpenAICompatible:
         self._base = checked_url(base_url)
         self._prefix = checked_prefix(api_prefix)
         self._headers = checked_headers(headers or {})
-        self._lines: dict[asyncio.AbstractEventLoop, _Held] = {}
+        self._lines: dict[asyncio.AbstractEventLoop, _OpenSession] = {}
         self._url = self.url(ENDPOINT)
         self.api_key = checked_key(api_key)
         self.lessons: dict[str, tuple[str, ...]] = {}
@@ -162,7 +162,7 @@ class OpenAICompatible:
             yield
 
     async def __aenter__(self) -> Self:
-        self._lines.setdefault(asyncio.get_running_loop(), _Held()).holders += 1
+        self._lines.setdefault(asyncio.get_running_loop(), _OpenSession()).holders += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -187,7 +187,7 @@ class OpenAICompatible:
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
         # Not `trust_env`: it reads `.netrc` and the proxies in a thread for every request, and
-        # sends a password nobody asked for. The proxies are looked up once, below.
+        # sends a password that was not asked for. The proxies are looked up once, below.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self.limits.max_connections),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -213,7 +213,7 @@ class OpenAICompatible:
             try:
                 chunks = self._chunks(response.content)
                 yield Incoming(response.status, _plain(response.headers), chunks)
-                await _lingered(response.content)
+                await _drained(response.content)
             finally:
                 # After its end the connection is back in the pool, and this does nothing.
                 response.close()
@@ -263,7 +263,7 @@ class OpenAICompatible:
         return bytes(received)
 
 
-async def _lingered(content: "aiohttp.StreamReader") -> None:
+async def _drained(content: "aiohttp.StreamReader") -> None:
     """Wait a moment for the end of a body that has said all it had to say.
 
     A connection whose body has ended serves the next request; any other has to be closed.

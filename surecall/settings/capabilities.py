@@ -67,7 +67,7 @@ _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.
 
 
 class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be sent to an endpoint. The defaults are those of a provider nobody knows."""
+    """What may be sent to an endpoint. The defaults are those of an unknown provider."""
 
     tools: bool = True
     json_object: bool = True
@@ -159,7 +159,7 @@ def estimate_tokens(text: str) -> int:
 
 
 def check_budget(tokens: int, capabilities: Capabilities) -> str | None:
-    """Return a sentence when a prompt does not fit, `None` when it does or nobody can tell."""
+    """Return a sentence when a prompt does not fit, `None` when it does or that is unknown."""
     window, reserve = capabilities.context_window_tokens, capabilities.reserved_response_tokens
     if window is None or tokens <= window - reserve:
         return None

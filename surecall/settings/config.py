@@ -1,6 +1,6 @@
 """The configuration of a run: complete, frozen, checked when it is built, made of plain data.
 
-Every default stands here and nowhere else. Presets are functions from a config to a config.
+Every default is here and nowhere else. Presets are functions from a config to a config.
 """
 
 import math
@@ -21,7 +21,7 @@ from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, T
 
 PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
 ToolsOffStyle: TypeAlias = Literal["omit", "tool_choice_none"]
-# The steps that answer a premature final: say what is missing; demand a call of what is missing.
+# The steps after an early answer: say what is missing; demand a call of what is missing.
 Step: TypeAlias = Literal["remind", "require"]
 REMIND: Final[Step] = "remind"
 REQUIRE: Final[Step] = "require"
@@ -66,7 +66,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """How calls are asked for: `native` uses the endpoint's tools; `guided` binds the reply to a
     JSON schema of the calls that are allowed now; `prompted` describes a form in words."""
 
-    # A premature final answer
+    # An early answer
     contract: Contract | None = None
     """What must have succeeded before a final answer counts: `all_of`, `any_of`, `in_order` list
     tools, each with arguments if they matter; null demands nothing."""

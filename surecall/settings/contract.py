@@ -52,7 +52,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Calls that must have succeeded. A tool's name alone stands for a need without conditions.
+    """Calls that must have succeeded. A tool's name alone means a need without conditions.
 
     Unless `then_finalise` is off, no tools are offered once the contract is met: the model is
     asked for its answer, and can do no more harm.

@@ -145,7 +145,7 @@ def stringify_containers(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
 
 @PRESET.register
 def forced_continuation(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Meet an answer that comes too early with a reminder, then with the demand for a call."""
+    """Answer an early answer with a reminder, then with the demand for a call."""
     return config.but(final_ladder=config.final_ladder or (REMIND, REQUIRE))
 
 
@@ -210,7 +210,7 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
 
 
 def _known_or_new(name: str) -> str:
-    """Refuse what looks like a slip of the pen; a provider nobody knows is welcome."""
+    """Refuse what looks like a typo; an unknown provider is accepted."""
     known = (*PROVIDERS, *PROVIDER_CHANGES)
     if name not in known and (near := get_close_matches(name, known, n=1, cutoff=LOOKS_LIKE)):
         raise ConfigError(
@@ -247,7 +247,7 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
 
 
 def raw(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Return the bare config: no repair of what a reply holds beyond reading it as JSON.
+    """Return the bare config: arguments are read with some tolerance, and nothing else is repaired.
 
     A runner without a config uses `resolve`; this is how to ask for none of that.
     """

@@ -28,7 +28,7 @@ _MAX_DEPTH = 64
 _MAX_MESSAGES = 8
 _MAX_MESSAGE_CHARS = 200
 _MAX_ALTERNATIVE_CHARS = 80
-# The validator builds all its errors at once, each with a copy of the offending value: 100 000
+# The validator builds all its errors first, each with a copy of the offending value: 100 000
 # errors take more than a second. A value of this weight is told its first error only.
 _LARGE_VALUE = 5_000
 _CHARS_PER_NODE = 64
@@ -210,7 +210,7 @@ class _Portable:
         return {"type": "object", "properties": {}, **root, **kept}
 
     def _trace(self, node: Any, ancestors: frozenset[str], depth: int) -> None:
-        """Note every reference that leads back to where it stands."""
+        """Note every reference that leads back to itself."""
         self._spend(depth)
         if not isinstance(node, Mapping):
             return
@@ -286,7 +286,7 @@ def _kept(schema: Mapping[str, Any]) -> JSON:
 
 
 def _rebuilt(schema: JSON, visit: Callable[[Any], Any], copy: Callable[[Any], Any]) -> JSON:
-    """Rebuild one level: `visit` what stands where a schema stands, `copy` what is mere data."""
+    """Rebuild one level: `visit` what is a schema, `copy` what is mere data."""
 
     def rebuild(key: str, value: Any) -> Any:
         if key in _MAPS_OF_SCHEMAS and isinstance(value, Mapping):

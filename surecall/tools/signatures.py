@@ -56,7 +56,7 @@ class Signature(msgspec.Struct, frozen=True):
 
 
 def read_signature(fn: Callable[..., Any]) -> Signature:
-    """Read a function's signature, or say which parameter stands in the way."""
+    """Read a function's signature, or say which parameter prevents it."""
     target = _underlying(fn)
     name = getattr(target, "__name__", "__call__")
     name = type(fn).__name__ if name == "__call__" else name

@@ -77,7 +77,7 @@ class System(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="syste
 class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", omit_defaults=True):
     """What the user said, or (`nudge`) what the loop said in the user's place.
 
-    `rung` is the step of the ladder that a premature answer was met with.
+    `rung` is the step of the ladder that an early answer led to.
     """
 
     content: str | list[Any]

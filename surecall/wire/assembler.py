@@ -1,6 +1,6 @@
 """The assembler: deltas of a streamed chat completion become one body, as a plain answer has it.
 
-    add(data) ─► what is new, for whoever shows progress
+    add(data) ─► what is new, to show progress
     finish()  ─► the body, or the `Fault` that the stream is
 
 It only undoes what streaming did. Bent names, ids and arguments go into the body as they came,

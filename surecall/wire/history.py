@@ -87,7 +87,7 @@ def _paired(message: Assistant, results: list[ToolResult], ids: Ids) -> list[Mes
 
 
 def unanswered(call: ToolCall) -> ToolResult:
-    """Answer a call whose result nobody recorded."""
+    """Answer a call whose result was not recorded."""
     code = ErrorCode.TOOL_CALL_NOT_EXECUTED
     error = {
         "code": code,

@@ -38,7 +38,7 @@ _DIGITS = string.digits + string.ascii_letters
 SHORT_ID = 9
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
-# In dollars. Nobody charges more for one answer: a larger number, like a negative one, is no price.
+# In dollars. No answer costs more: a larger number, like a negative one, is not a price.
 MOST_COST = 1_000_000.0
 
 
@@ -100,7 +100,7 @@ def _decoded(data: bytes) -> Any:
 
 
 def encodable(value: Any) -> Any:
-    """Return a JSON value that can be written; nearly always the very same."""
+    """Return a JSON value that can be written; nearly always the same object."""
     try:
         msgspec.json.encode(value)
     except UnicodeEncodeError:

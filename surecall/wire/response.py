@@ -52,7 +52,7 @@ KIND_TABLE: dict[str, tuple[ErrorCode, bool]] = {
     "timeout": (ErrorCode.TIMEOUT, True),
 }
 
-# The status a kind stands for, where an error inside a 200 names the kind alone.
+# The status that a kind means, where an error inside a 200 names the kind alone.
 KIND_STATUS: dict[str, int] = {
     "invalid_request": 400,
     "invalid_request_error": 400,
@@ -184,7 +184,7 @@ def _mapping(value: Any) -> JSON:
 
 
 def _advised(availability: JSON, headers: Mapping[str, str], *, retryable: bool) -> bool:
-    """Let whoever answered overrule the table: the header before the body."""
+    """Let the server overrule the table: the header before the body."""
     if (advice := headers.get("x-should-retry")) in {"true", "false"}:
         return advice == "true"
     given = availability.get("retryable")

@@ -28,7 +28,7 @@ def with_text_calls(
     *,
     strip_thinking: bool = True,
 ) -> JSON:
-    """Return a raw message with the calls of its text lifted out, or the very same one.
+    """Return a raw message with the calls of its text lifted out, or the same one.
 
     Unless told otherwise, thoughts leave the text as well, also where no calls are looked for.
     """

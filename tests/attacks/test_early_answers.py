@@ -37,7 +37,8 @@ from surecall.values.types import (
 from surecall.wire.protocols import speaker
 from tests.support.patience import until
 from tests.support.steps import LINEAR, growth
-from tests.support.watching import QUICK, add, script, shown, watched
+from tests.support.tools import add
+from tests.support.watching import QUICK, script, shown, watched
 
 LADDER = (REMIND, REQUIRE)
 MANY = 120

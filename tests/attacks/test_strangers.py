@@ -132,6 +132,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 """
 
 
+@pytest.mark.processes
 def test_a_runner_that_was_used_works_after_a_fork() -> None:
     ran = subprocess.run([sys.executable, "-c", FORKED], timeout=PATIENCE_S, check=False)
 

@@ -1,15 +1,5 @@
-"""What the tests of the commands share."""
+"""Commands run in an empty folder, in this process."""
 
-from pathlib import Path
+from tests.support.fixtures import run_fixture
 
-import pytest
-
-from tests.support.commands import Run, command_line
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    """Run the command line in an empty folder, in this process."""
-    return command_line(tmp_path, monkeypatch, capsys)
+__all__ = ["run_fixture"]

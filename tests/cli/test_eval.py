@@ -235,6 +235,7 @@ def until_recorded(folder: Path, count: int) -> None:
 LONG = ("eval", "-m", "all", "-n", "1000", "-j", "4")
 
 
+@pytest.mark.processes
 def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continued(
     tmp_path: Path,
 ) -> None:
@@ -255,6 +256,7 @@ def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continue
     assert sum(recorded(tmp_path).values()) >= before
 
 
+@pytest.mark.processes
 def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
     with started(tmp_path, *LONG) as process:
         until_recorded(tmp_path, 10)
@@ -268,6 +270,7 @@ def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
     assert sum(recorded(tmp_path).values()) >= before
 
 
+@pytest.mark.processes
 def test_on_a_terminal_the_board_is_drawn_while_it_fills(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -21,7 +21,7 @@ from surecall.eval.storage.store import open_for_reading
 from surecall.runtime import local_server as localserver
 from surecall.runtime.local_server import LocalServer, Serving
 from tests.runtime.test_local_server import ENGINE, child, closes, model
-from tests.support.commands import Run, command_line, one_line
+from tests.support.commands import Run, one_line
 from tests.support.patience import PATIENCE_S
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
@@ -30,11 +30,10 @@ Stage: TypeAlias = Callable[[str], None]
 
 
 @pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
+def run_fixture(run: Run, tmp_path: Path) -> Run:
+    """Run commands where there is a model."""
     model(tmp_path / "tiny.gguf")
-    return command_line(tmp_path, monkeypatch, capsys)
+    return run
 
 
 @pytest.fixture(name="stage")
@@ -70,6 +69,7 @@ def test_what_cannot_be_served_is_one_line_and_an_exit_code(
     assert complaint in one_line(err)
 
 
+@pytest.mark.processes
 def test_a_missing_package_and_a_server_that_fails_are_told_by_every_command(
     run: Run, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +97,7 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(run: Run, stage: Stage) -
     assert f"port {port} on 127.0.0.1 is taken; choose another one with --port" in one_line(err)
 
 
+@pytest.mark.processes
 def test_a_server_that_ends_by_itself_ends_the_command(run: Run, stage: Stage) -> None:
     stage("quits")
     code, out, err = run("local", "tiny.gguf", "--port", "0")
@@ -110,6 +111,7 @@ def test_a_server_that_ends_by_itself_ends_the_command(run: Run, stage: Stage) -
     assert evaluation.endswith("--endpoint llama_cpp -m tiny")
 
 
+@pytest.mark.processes
 def test_the_servers_log_is_shown_only_where_that_is_wished(run: Run, stage: Stage) -> None:
     stage("quits")
     assert "being read" not in run("local", "tiny.gguf", "--port", "0")[2]
@@ -118,6 +120,7 @@ def test_the_servers_log_is_shown_only_where_that_is_wished(run: Run, stage: Sta
     )
 
 
+@pytest.mark.processes
 def test_it_serves_until_an_interrupt_and_leaves_nothing_behind(tmp_path: Path) -> None:
     command = [*SURECALL, "local", str(model(tmp_path / "tiny.gguf")), "--port", "0"]
     with subprocess.Popen(
@@ -149,6 +152,7 @@ def test_an_interrupt_while_it_starts_is_quiet_too(
     assert run("local", "tiny.gguf") == (130, "", "")
 
 
+@pytest.mark.processes
 def test_an_evaluation_serves_the_file_sends_no_key_and_records_the_build(
     run: Run, stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -172,6 +176,7 @@ def test_an_evaluation_serves_the_file_sends_no_key_and_records_the_build(
     ]
 
 
+@pytest.mark.processes
 def test_the_report_of_such_a_run_can_be_written_again_without_the_file(
     run: Run, stage: Stage, tmp_path: Path
 ) -> None:
@@ -183,6 +188,7 @@ def test_the_report_of_such_a_run_can_be_written_again_without_the_file(
     assert run("export", "latest")[0] == 0
 
 
+@pytest.mark.processes
 def test_a_second_file_joins_the_same_run(run: Run, stage: Stage, tmp_path: Path) -> None:
     stage("healthy")
     model(tmp_path / "other.gguf")
@@ -193,6 +199,7 @@ def test_a_second_file_joins_the_same_run(run: Run, stage: Stage, tmp_path: Path
         assert [trial.key.cell.model for trial in store.trials()] == ["other", "tiny"]
 
 
+@pytest.mark.processes
 def test_a_server_that_dies_mid_run_spoils_trials_ends_the_run_and_says_so(
     run: Run, stage: Stage
 ) -> None:
@@ -207,6 +214,7 @@ def test_a_server_that_dies_mid_run_spoils_trials_ends_the_run_and_says_so(
     assert len(spoiled) == 10  # not thirty: the next one would end the same way
 
 
+@pytest.mark.processes
 def test_also_a_short_run_tells_that_the_server_died(run: Run, stage: Stage) -> None:
     stage("crashes")
     code, _, err = run(*CHAT, "-n", "1")
@@ -216,6 +224,7 @@ def test_also_a_short_run_tells_that_the_server_died(run: Run, stage: Stage) -> 
     assert "surecall: the local server has ended (signal 9, Killed" in err
 
 
+@pytest.mark.processes
 def test_a_check_serves_the_file_and_tries_its_model(run: Run, stage: Stage) -> None:
     stage("healthy")
     code, out, err = run("check", "--gguf", "tiny.gguf")
@@ -225,6 +234,7 @@ def test_a_check_serves_the_file_and_tries_its_model(run: Run, stage: Stage) -> 
     assert "ok: tiny answered without a call, in " in out
 
 
+@pytest.mark.processes
 def test_a_connection_that_breaks_is_not_yet_the_end_of_the_server(run: Run, stage: Stage) -> None:
     stage("hangs up")
     code, _, err = run("check", "--gguf", "tiny.gguf")
@@ -234,6 +244,7 @@ def test_a_connection_that_breaks_is_not_yet_the_end_of_the_server(run: Run, sta
     assert "has ended" not in err
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [

@@ -55,6 +55,7 @@ def test_the_list_of_commands_says_what_the_commands_say() -> None:
         assert " ".join(command.help.split("\n\n")[0].split()) == sentence
 
 
+@pytest.mark.processes
 def test_help_loads_neither_the_simulator_nor_an_http_library() -> None:
     code = (
         "import sys, surecall.cli; surecall.cli.main(['--help']);"
@@ -93,6 +94,7 @@ def test_wrong_usage_is_one_line_and_exit_code_two(
     assert err.strip().isprintable()
 
 
+@pytest.mark.processes
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     with subprocess.Popen(
         [*SURECALL, "sim", "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -116,6 +118,7 @@ def test_what_ends_a_command_from_outside_is_an_exit_code(
     assert cli.main(["sim", "--list"]) == code
 
 
+@pytest.mark.processes
 def test_bad_input_ends_a_real_process_in_the_same_way() -> None:
     ran = run("sim", "--seed", "abc")
     assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)

@@ -1,8 +1,8 @@
 """`surecall new-drift`: a bent reply becomes a corpus file that passes, and stubs that fit."""
 
 import io
+import itertools
 import json
-import time
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +16,15 @@ from surecall.testing import calls, says
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Plan
 from surecall.wire.transforms import RESPONSE
+from tests.eval.running.test_trial_run import UNCURED
+from tests.simulator.faults.test_faults_pairs import APART
 from tests.support import corpus
 from tests.support.commands import HOSTILE, Run, command_line, one_line
 from tests.support.fault_samples import DEFAULT, REGISTRY, SAMPLES, with_fault
 from tests.support.paths import ROOT
+from tests.support.steps import LINEAR, growth
 
-SOURCE = "wild-2026-11-acme"
+SOURCE = "seen-in-a-test"
 KEY = "sk-proj-abcdefghij1234567890"
 WEATHER: JSON = {
     "name": "get_weather",
@@ -272,11 +275,15 @@ def test_a_reply_that_cannot_be_kept_is_one_sentence(run: Run, reply: str, words
 
 
 @pytest.mark.parametrize("unit", ["token", "token:", "api_key=12345678 ", "eyJ", f"{KEY} ", "xox"])
-def test_a_large_reply_is_looked_through_in_a_moment(run: Run, unit: str) -> None:
-    started = time.process_time()
-    assert run("new-drift", saved(says(unit * (1_900_000 // len(unit)))))[0] == 0
+def test_looking_for_keys_takes_steps_in_proportion_to_the_reply(run: Run, unit: str) -> None:
+    ids = itertools.count()
 
-    assert time.process_time() - started < 15
+    def look(times: int) -> None:
+        given = ("--id", f"case-{next(ids)}")
+        assert run("new-drift", saved(says(unit * times)), *given)[0] == 0
+
+    assert growth(look, 5_000) < LINEAR
+    look(1_900_000 // len(unit))
 
 
 def test_the_name_of_the_file_becomes_a_plain_id(run: Run) -> None:
@@ -298,10 +305,7 @@ def test_the_stubs_can_be_pasted(run: Run) -> None:
     names: dict[str, Any] = {"RESPONSE": RESPONSE, "JSON": JSON} | vars(shape_fault)
     exec(stub(out, "@shape_fault("), names)  # noqa: S102  # this is the test
     exec(stub(out, "@RESPONSE."), names)  # noqa: S102  # this is the test
-    fault, cure = (
-        SHAPE_FAULTS.pop("wild_2026_11_acme_reply"),
-        "assistant_wild_2026_11_acme_reply_healed",
-    )
+    fault, cure = SHAPE_FAULTS.pop("seen_in_a_test_reply"), "assistant_seen_in_a_test_reply_healed"
     healed = RESPONSE[cure]({"content": "Hi."})
     del RESPONSE._members[cure]
 
@@ -319,13 +323,15 @@ def test_the_next_steps_name_files_and_commands_that_are_there(run: Run) -> None
         "tests/simulator/faults",
         "surecall/settings/presets.py",
         "surecall/wire/transforms/inbound.py",
+        "tests/simulator/faults/test_faults_pairs.py",
+        "tests/eval/running/test_trial_run.py",
     ):
         assert name in steps
         assert (ROOT / name).exists()
     assert "-k 7-up" in steps
     assert "def reply_7_up(" in out
     assert "NORMALISERS in" in steps
-    assert NORMALISERS
+    assert all((NORMALISERS, APART, UNCURED))
 
 
 def test_a_reply_is_read_as_a_run_reads_it(run: Run) -> None:

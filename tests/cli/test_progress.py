@@ -6,6 +6,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from surecall.cli.progress import Progress
 from surecall.cli.table import CellTable
 from surecall.eval.running.harness_events import RateLimited, Stopped
@@ -22,6 +24,7 @@ def test_v_prints_a_line_for_each_trial(run: Run) -> None:
     assert err.count("passed  sim/clean default production") == 6
 
 
+@pytest.mark.processes
 def test_on_a_terminal_v_prints_lines_instead_of_the_board(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(

@@ -12,18 +12,12 @@ from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import dump_trace
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
-from surecall.tools.registry import tool
 from surecall.values.trace import Trace
 from tests.support.commands import HOSTILE, Run, one_line, stored
+from tests.support.tools import add
 from tests.support.trials import series, trial
 
 SMALL = ("eval", "-q", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only")
-
-
-@tool
-def add(a: int, b: int) -> int:
-    """Add."""
-    return a + b
 
 
 def held(text: str = "3", asked: str = "1 + 2?") -> Trace:

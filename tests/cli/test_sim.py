@@ -50,6 +50,7 @@ def test_an_address_of_another_machine_is_one_line_and_exit_code_one(
     assert capsys.readouterr().err.startswith("surecall: cannot listen on 192.0.2.1, port 0: ")
 
 
+@pytest.mark.processes
 def test_it_serves_and_ends_quietly_on_an_interrupt() -> None:
     command = [*SURECALL, "sim", "--port", "0", "--seed", "4"]
     with subprocess.Popen(

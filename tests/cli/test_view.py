@@ -160,6 +160,7 @@ def _some_run(folder: Path) -> None:
     run_of(folder / ".surecall")
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("_some_run")
 def test_live_serves_the_page_until_an_interrupt_ends_it_quietly(
     live: subprocess.Popen[str],

@@ -36,6 +36,7 @@ def url_fixture() -> Iterator[str]:
         server.terminate()
 
 
+@pytest.mark.processes
 def test_any_server_that_speaks_the_protocol_can_be_measured(
     url: str,
     tmp_path: Path,

@@ -83,8 +83,8 @@ def test_every_drift_beyond_a_single_reply_names_the_tests_that_prove_it() -> No
 def case_of(**changes: object) -> JSON:
     """Describe a plain call that somebody saw, with changes."""
     return {
-        "id": "wild-2026-11-acme",
-        "source": "wild-2026-11-acme",
+        "id": "seen-in-a-test",
+        "source": "seen-in-a-test",
         "provenance": "seen at Acme",
         "no_fault": "nothing is bent",
         "tools": [WEATHER],
@@ -99,7 +99,7 @@ def case_of(**changes: object) -> JSON:
 def test_a_new_case_needs_no_number(tmp_path: Path) -> None:
     for case in (
         case_of(),
-        case_of(id="wild-2026-11-acme-again"),
+        case_of(id="seen-in-a-test-again"),
         case_of(id="d23-again", source="D23") | {"no_fault": ""},
         case_of(id="d23-again", source="D23", fault="arguments_fenced") | {"no_fault": ""},
         case_of(expected={"text": "", "code": "TOOL_NOT_ALLOWED"}, tools=[]),
@@ -116,7 +116,7 @@ def test_a_new_case_needs_no_number(tmp_path: Path) -> None:
         ({"id": "another"}, "has the id 'another'"),
         ({"source": "a b"}, "a source has letters"),
         ({"source": ""}, "a source has letters"),
-        ({"source": "wild-2025"}, "should begin with its source"),
+        ({"source": "seen-elsewhere"}, "should begin with its source"),
         ({"provenance": " "}, "where it was seen"),
         ({"expectd": {}}, r"no test looks at: \['expectd'\]"),
         ({"no_fault": ""}, "say in `no_fault` why there is none"),
@@ -136,7 +136,7 @@ def test_a_new_case_needs_no_number(tmp_path: Path) -> None:
 )
 def test_a_case_that_does_not_hold_is_refused_with_the_reason(changes: JSON, words: str) -> None:
     with pytest.raises(AssertionError, match=words):
-        corpus.check_case(case_of(**changes), "wild-2026-11-acme")
+        corpus.check_case(case_of(**changes), "seen-in-a-test")
 
 
 def test_a_note_that_there_is_no_fault_must_go_when_there_is_one() -> None:

@@ -324,6 +324,7 @@ def test_references_that_double_are_followed_once() -> None:
     assert_becomes({"x": "1"}, doubling("allOf", tool(INTEGER)), {"x": 1}, "number_from_text")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("value", [{"x": "1"}, {"x": 1}])
 def test_alternatives_that_double_are_given_up(value: JSON) -> None:
     fit = coercer(doubling("anyOf", tool(INTEGER)))
@@ -340,6 +341,7 @@ def test_giving_up_changes_nothing_at_all() -> None:
     assert_stays({"n": "1", "hard": {"x": "1"}}, schema)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("item", "schema", "after"),
     [

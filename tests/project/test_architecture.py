@@ -31,6 +31,7 @@ def length(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return (node.end_lineno or node.lineno) - node.lineno + 1
 
 
+@pytest.mark.processes
 def test_import_contracts_hold() -> None:
     command = Path(sys.executable).with_name("lint-imports")
     ran = subprocess.run([command], cwd=ROOT, capture_output=True, text=True, check=False)
@@ -83,6 +84,7 @@ def test_help_begins_with_the_api() -> None:
     assert "max_turns: int | None = None" in shown[shown.index(" run_sync(") :][:300]
 
 
+@pytest.mark.processes
 def test_importing_the_package_loads_no_http_library() -> None:
     code = "import sys, surecall; print('aiohttp' in sys.modules, 'jsonschema_rs' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -100,6 +100,7 @@ def test_the_ten_lines_of_help_run(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "Clear for 3 days.\n"
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     ran = subprocess.run(
@@ -109,6 +110,7 @@ def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     assert (ran.returncode, ran.stderr) == (0, "")
 
 
+@pytest.mark.processes
 def test_the_generated_reference_is_up_to_date() -> None:
     script = ROOT / "scripts" / "generate_docs.py"
     ran = subprocess.run([sys.executable, str(script), "--check"], check=False)

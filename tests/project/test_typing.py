@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.support.paths import ROOT
 
 FOLDER = ROOT / "tests" / "project" / "typing"
@@ -20,10 +22,12 @@ def found_in(path: Path) -> set[tuple[int, str]]:
     return {(int(line), code) for line, code in errors}
 
 
+@pytest.mark.processes
 def test_typical_uses_pass() -> None:
     assert found_in(FOLDER / "api.py") == set()
 
 
+@pytest.mark.processes
 def test_each_wrong_use_is_an_error_and_nothing_else_is(tmp_path: Path) -> None:
     text = (FOLDER / "mistakes.py").read_text("utf-8")
     unmarked = tmp_path / "mistakes.py"

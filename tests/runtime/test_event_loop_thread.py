@@ -307,6 +307,7 @@ def test_a_thread_that_is_closed_from_its_own_loop_does_not_wait_for_itself(
     assert joined == []
 
 
+@pytest.mark.processes
 @proves("G12")
 def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> None:
     ended = python(
@@ -345,6 +346,7 @@ def test_work_that_was_called_back_before_it_arrived_never_begins() -> None:
     assert begun == []
 
 
+@pytest.mark.processes
 def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:
     ended = python(
         """
@@ -373,6 +375,7 @@ def test_an_interrupt_ends_the_wait_and_cancels_the_run() -> None:
     assert (ended.stdout, ended.stderr, ended.returncode) == ("interrupted True\n", "", 0)
 
 
+@pytest.mark.processes
 def test_a_request_on_its_way_at_the_end_of_the_program_is_no_noise() -> None:
     ended = python(
         """

@@ -83,6 +83,7 @@ def closes(address: str) -> bool:
     return True
 
 
+@pytest.mark.processes
 def test_it_serves_inside_the_block_and_is_gone_after_it(gguf: Path) -> None:
     with LocalServer(gguf, child=child("healthy")) as server:
         place = urlsplit(server.url).netloc
@@ -96,6 +97,7 @@ def test_it_serves_inside_the_block_and_is_gone_after_it(gguf: Path) -> None:
     assert "signal 9" in server.ended()
 
 
+@pytest.mark.processes
 def test_each_line_of_the_log_is_handed_over_where_that_is_wished(gguf: Path) -> None:
     lines: list[str] = []
     with LocalServer(gguf, child=child("healthy"), log=lines.append):
@@ -104,6 +106,7 @@ def test_each_line_of_the_log_is_handed_over_where_that_is_wished(gguf: Path) ->
     assert all(lines)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize(
     ("behaviour", "said"),
     [
@@ -119,12 +122,14 @@ def test_a_server_that_does_not_start_is_told_in_one_line_with_the_cause(
     assert said in failure(gguf, behaviour)
 
 
+@pytest.mark.processes
 @pytest.mark.parametrize("behaviour", ["silent", "sick"])
 def test_nobody_waits_for_ever_for_a_server(gguf: Path, behaviour: str) -> None:
     hurried = Serving(starts_within_s=0.5)
     assert "was not ready within 0.5 s" in failure(gguf, behaviour, hurried)
 
 
+@pytest.mark.processes
 def test_a_server_that_can_no_longer_speak_is_given_up(
     gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -132,6 +137,7 @@ def test_a_server_that_can_no_longer_speak_is_given_up(
     assert failure(gguf, "closes").endswith("the local server fell silent")
 
 
+@pytest.mark.processes
 def test_a_server_that_dies_before_it_is_healthy_is_noticed(
     gguf: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -256,6 +262,7 @@ def engine_fixture(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", ENGINE)
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("engine")
 def test_the_real_child_serves_with_the_engine_it_finds_and_knows_no_keys(
     gguf: Path, monkeypatch: pytest.MonkeyPatch
@@ -269,6 +276,7 @@ def test_the_real_child_serves_with_the_engine_it_finds_and_knows_no_keys(
     assert localserver._environment()["OMP_WAIT_POLICY"] == "PASSIVE"
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("engine")
 def test_the_real_child_tells_why_the_engine_does_not_take_a_file(tmp_path: Path) -> None:
     with (
@@ -290,6 +298,7 @@ def parent_of(gguf: Path) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
             parent.kill()
 
 
+@pytest.mark.processes
 @pytest.mark.usefixtures("engine")
 @pytest.mark.parametrize("name", ["tiny.gguf", "slow.gguf"])
 def test_no_server_outlives_a_parent_that_is_killed_not_even_while_it_loads(

@@ -50,6 +50,12 @@ def test_no_config_means_what_is_recommended_for_the_address_and_the_model() -> 
     assert router.text_calls == "any"
 
 
+def test_two_runners_share_nothing_that_can_be_changed() -> None:
+    runner_of().config.request_overrides["seed"] = 1
+
+    assert "seed" not in runner_of().config.request_overrides
+
+
 def test_a_config_means_what_it_says() -> None:
     assert runner_of(config=ToolCallingConfig()).config == ToolCallingConfig() == presets.raw()
     assert runner_of(config={"max_turns": 3}).config == ToolCallingConfig(max_turns=3)

@@ -258,6 +258,7 @@ def test_an_entry_survives_a_round_trip_through_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(entry), type=CatalogModel) == entry
 
 
+@pytest.mark.processes
 def test_importing_the_catalogs_does_not_load_the_toml_reader() -> None:
     code = (
         "import sys, surecall.settings.catalog, surecall.settings.sampling;"

@@ -39,11 +39,10 @@ REASONING = "assistant_tool_calls_reasoning_content_empty_if_missing"
 SIGNATURE = "assistant_tool_calls_signature_skip_validator_if_missing"
 READING = {"body_transforms", "response_transforms", "tool_call_transforms"}
 READING |= {"coerce_arguments", "text_calls"}
+COMPATS = ("bedrock_compat", "deepseek_openrouter_compat", "gemini_openrouter_compat")
 ABOUT = {
     "default_tool_calling": READING | {"request_overrides", "final_ladder"},
-    "deepseek_openrouter_compat": {"message_transforms"},
-    "gemini_openrouter_compat": {"message_transforms"},
-    "bedrock_compat": {"message_transforms"},
+    **{name: {"message_transforms"} for name in COMPATS},
     "mistral_compat": {"short_call_ids", "name_tool_messages", "bridge_user_after_tool"},
     "llama_cpp_compat": {"tool_transforms", "demand_by_name"},
     "content_tag_tool_call_fallback": {"response_transforms", "text_calls"},
@@ -274,8 +273,6 @@ def test_an_unknown_provider_gets_no_flag_it_may_not_take_and_a_name_it_may_want
         ("deepseek", RAW.echo_fields, True, (REASONING,)),
         ("gemini", RAW.echo_fields, True, (SIGNATURE,)),
         ("openrouter", RAW.echo_fields, True, (NULL,)),
-        ("bedrock", RAW.echo_fields, True, (NULL,)),
-        ("AWS Bedrock", RAW.echo_fields, True, (NULL,)),
     ],
 )
 def test_a_provider_sees_of_earlier_turns_what_it_accepts(

@@ -210,3 +210,11 @@ def test_a_property_without_a_type_gets_all_of_them_for_llama_cpp() -> None:
     value = typed.requests[0]["tools"][0]["function"]["parameters"]["properties"]["value"]
     assert set(value["type"]) == {"string", "number", "boolean", "object", "array", "null"}
     assert value["description"] == "what it is."
+
+
+@pytest.mark.parametrize("provider", ["bedrock", "AWS Bedrock", "amazon-bedrock", "openrouter"])
+def test_bedrock_gets_no_blank_text_beside_calls(provider: str) -> None:
+    config = presets.resolve(provider=provider)
+    _, said, _ = messages_sent(config, calls("ping", "a"), says("ok"))
+
+    assert said["content"] is None

@@ -5,7 +5,6 @@ import contextlib
 import http.client
 import json
 import socket
-from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -41,12 +40,6 @@ BLANK = {"sim/arguments_blank", "sim/arguments_null"}
 IDLE = BLANK | {"sim/formless"}
 # Endpoints that refuse an option are asked once with it, and then never again.
 TEACHERS = {"sim/strict-no-parallel", "sim/strict-no-required"}
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator(seed=11) as running:
-        yield running
 
 
 def fetch(url: str, body: Any = None, method: str = "GET") -> tuple[int, Any]:
@@ -213,6 +206,7 @@ def test_blank_arguments_of_a_tool_without_parameters_are_read(
     assert simulator.faults[persona.removeprefix("sim/")]
 
 
+@pytest.mark.slow
 def test_mixed_personas_are_healed_without_a_wrong_run_a_silent_end_or_a_poisoned_history() -> None:
     with Simulator(seed=5) as simulator:
         held = asyncio.run(soak(simulator.url, 300, mixed()))
@@ -248,6 +242,7 @@ def test_leaving_the_block_ends_a_silence() -> None:
     line.close()
 
 
+@pytest.mark.slow
 def test_the_strategies_differ_and_the_trace_says_what_earned_it() -> None:
     right: dict[str, int] = {}
     strategies: tuple[Strategy, ...] = ("raw", "baseline", "production")

@@ -1,7 +1,6 @@
 """Contracts and guided calls against every persona: each trial ends exactly as foreseen."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -21,14 +20,10 @@ from tests.eval.running.test_trial_run import (
     trials,
 )
 
+pytestmark = pytest.mark.slow
+
 FURTHER: tuple[Strategy, ...] = ("contract", "guided", "guided_contract")
 UNMET, UNFINISHED = "CONTRACT_UNMET", "ASSERTION_FAILED"
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator(seed=11) as running:
-        yield running
 
 
 # What the further strategies change about what happens in production.

@@ -42,12 +42,6 @@ NEVER_MET = IDLE | {"sim/stream-id-of-the-first-alone", "sim/stream-arguments-in
 HOSTILE = {fault.id for fault in TRANSPORT_FAULTS.values() if fault.forever} | {"stream-drip"}
 
 
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator(seed=11) as running:
-        yield running
-
-
 @contextlib.contextmanager
 def asked(
     simulator: Simulator, model: str, silence_s: float = PATIENCE_S, **options: Any

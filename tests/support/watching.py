@@ -10,15 +10,11 @@ from surecall.runtime.transport import Client
 from surecall.testing import Item, streams
 from surecall.values.events import RunFailedEvent
 from surecall.wire.assembler import TextDelta
+from tests.support.tools import add
 
 QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
 HEALING = presets.default_tool_calling()
 PIECE = 7
-
-
-def add(a: int, b: int) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 def runner_of(client: Client, **settings: Any) -> ToolLoopRunner:

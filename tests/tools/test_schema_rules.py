@@ -355,6 +355,7 @@ def test_a_hostile_value_is_a_message(value: Any) -> None:
     assert len(CHECK({**HERE, **value})) == 1
 
 
+@pytest.mark.processes
 def test_the_validator_is_loaded_only_when_something_is_compiled() -> None:
     code = "import sys, surecall.tools.schema; sys.exit('jsonschema_rs' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

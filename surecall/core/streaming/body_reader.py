@@ -34,7 +34,7 @@ class Listener:
         self._assembler = assembler
         self._decoder = SseDecoder(max_total_bytes=max_bytes)
         self._max_bytes = max_bytes
-        # Until the first byte that is not blank, nobody knows what this is.
+        # Before the first byte that is not blank, this may still be anything.
         self._is_stream: bool | None = False if is_plain else None
         self._plain = bytearray()
         self._streamed = 0

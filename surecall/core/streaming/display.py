@@ -1,4 +1,4 @@
-"""What of a streamed reply may be shown at once, and what has to wait.
+"""What of a streamed reply may be shown immediately, and what has to wait.
 
 A text that turns out to be a call, or reasoning, must never have been shown as the answer. So the
 text is held back from the first place where such a mark may begin, and let go when that is ruled
@@ -64,7 +64,7 @@ class Display:
         if isinstance(outcome, Fault):
             self._withdraw()
             return
-        # Blanks that led up to a call leave the text with it; nobody minds having seen them.
+        # Blanks that led up to a call leave the text with it; showing them does no harm.
         shown = "".join(self._texts).lstrip()
         rest = outcome.text.lstrip() if shown else outcome.text
         if not rest.startswith(shown):

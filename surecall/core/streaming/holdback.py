@@ -3,8 +3,8 @@
     text so far ─► what can be shown now │ what may become a mark
 
 Text in front of the first possible mark is free, all but the blanks at its end, which belong to
-the mark if it is one. A mark that is complete holds back the rest of the reply, unless it stands
-in inline code; and reasoning ends where its closing mark stands. Whoever shows the text compares
+the mark if it is one. A mark that is complete holds back the rest of the reply, unless it is in
+inline code; and reasoning ends where its closing mark is. The code that shows the text compares
 it with the reply in the end, so a doubt costs time and never an answer.
 """
 
@@ -67,7 +67,7 @@ class Holdback:
         self._is_held = False
         self._has_thought = False
         self._marks = 0
-        # The last character that was shown, and whether it stands in inline code.
+        # The last character that was shown, and whether it is in inline code.
         self._last = ""
         self._in_code = 0
 
@@ -83,7 +83,7 @@ class Holdback:
             self._pending += piece[at : at + _PORTION]
             while self._thought(free) if self._closer else self._free(free):
                 self._marks += 1
-                # Nobody writes so many; each of them is costly.
+                # Real replies do not have so many; each of them is costly.
                 self._is_held = self._marks > _MOST_MARKS
         return free
 
@@ -102,7 +102,7 @@ class Holdback:
         return bool(closer)
 
     def _free(self, free: list[Free]) -> bool:
-        """Show what stands before the first place that may be a mark; whether to look again."""
+        """Show what is before the first place that may be a mark; whether to look again."""
         text = self._pending
         if self._has_thought and not self._last:
             text = text.lstrip()
@@ -172,7 +172,7 @@ class Holdback:
                 return self._may_name(line)
 
     def _may_name(self, text: str) -> bool:
-        """Whether a tool's name, or the beginning of one, stands here, with a call after it."""
+        """Whether a tool's name, or the beginning of one, is here, with a call after it."""
         for name in self._tools:
             rest = text[len(name) :].lstrip(" ")
             if name.startswith(text) or (

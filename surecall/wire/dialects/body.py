@@ -77,7 +77,7 @@ def _enter_dsml(source: Source, envelope: Envelope) -> str:
 
 
 def read_section(source: Source, at: int) -> Section:
-    """Read the calls that begin with the envelope or the tag that stands here."""
+    """Read the calls that begin with the envelope or the tag that is here."""
     envelope = _read_envelope(source, at)
     body = source.blanks(after_fence(source, envelope.end))
     fenced = body > envelope.end or envelope.row == "D6"
@@ -173,7 +173,7 @@ def _tagged_row(envelope: Envelope, style: str, made_of: str) -> str:
 
 
 def read_behind(source: Source, place: int, opener: spelling.Opener, floor: int) -> Section:
-    """Read a call whose name stands before its opener; only a known tool is believed."""
+    """Read a call whose name is before its opener; only a known tool is believed."""
     floor = max(floor, place - MAX_NAME)
     before = source.text[floor:place].rstrip().removesuffix("</parameter>").rstrip()
     stop = floor + len(before)
@@ -248,11 +248,27 @@ def read_tool_tag(source: Source, at: int, name: str) -> Section:
     )
 
 
-def only_known(source: Source, section: Section) -> Section:
+def only_known(source: Source, section: Section, *, may_be_cut: bool = False) -> Section:
     """Accept calls of known tools whose arguments are complete."""
     for call in section.calls:
         if source.tools.find(call.name) is None:
             raise no_tool(call.name, section.end)
-        if call.truncated:
+        if call.truncated and not may_be_cut:
             raise NotACall("the call is cut off", section.end)
     return section
+
+
+def closed(source: Source, section: Section, closer: str) -> Section:
+    """Accept calls of known tools whose mark is closed at the end of its line.
+
+    Where the text ends first, the calls are cut off: the model is told, and nothing runs.
+    """
+    at = source.blanks(section.end)
+    end = at + len(closer)
+    if at >= len(source.text) and "{" in source.text[section.body :]:
+        cut = [msgspec.structs.replace(call, truncated=True) for call in section.calls]
+        section = msgspec.structs.replace(section, calls=cut)
+        return only_known(source, section, may_be_cut=True)
+    if not source.at(closer, at) or source.text[end : source.line_end(end)].strip():
+        raise NotACall("its closing mark does not end the line", at)
+    return only_known(source, msgspec.structs.replace(section, end=end))

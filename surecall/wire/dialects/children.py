@@ -27,13 +27,13 @@ class Tag(NamedTuple):
 
 
 def after_lead(source: Source, at: int) -> int:
-    """Pass over blanks, and over the namespace token if it stands here."""
+    """Pass over blanks, and over the namespace token if it is here."""
     at = source.blanks(at)
     return source.blanks(at + len(LEAD)) if source.at(LEAD, at) else at
 
 
 def named_tag(source: Source, at: int) -> Tag | None:
-    """Read the opening tag that stands here, if it is a mere name."""
+    """Read the opening tag that is here, if it is a mere name."""
     at = source.blanks(at)
     lead = LEAD if source.at(LEAD, at) else ""
     at = after_lead(source, at)

@@ -17,6 +17,7 @@ import msgspec
 from surecall.values.types import ToolSpec
 from surecall.wire.dialects import spelling
 from surecall.wire.dialects.body import (
+    closed,
     may_begin,
     only_known,
     read_behind,
@@ -102,7 +103,7 @@ class _Scan:
         except OutOfFuel:
             self._pass_over(self._pieces.end, "too much of the text is broken; the rest stays text")
         if self._thinking:
-            # A call ends the reasoning that it stands in.
+            # A call ends the reasoning that it is in.
             start, inside = self._thought
             calls = [taken.start for taken in self._pieces.taken if taken.start >= start]
             stop = min(calls, default=len(self._text))
@@ -124,7 +125,7 @@ class _Scan:
         return found
 
     def _handle(self, place: int, opener: spelling.Opener | None) -> int:
-        """Deal with what stands here, and return where to go on."""
+        """Read what is here, and return where to go on."""
         if opener is None:
             return self._unmarked(place)
         after = place + len(opener.stem)
@@ -157,6 +158,9 @@ class _Scan:
         if is_quoted(self._text, place):
             self._pass_over(place, "it is quoted")
             return after
+        if opener.closer:
+            # Without it, the rest of the line is no call without a mark either.
+            self._line = self._source.line_end(place)
         return self._try(place, after, lambda: self._read(place, opener))
 
     def _is_draft(self, place: int) -> bool:
@@ -191,6 +195,8 @@ class _Scan:
             if opener.row != "A7":
                 raise
             return read_behind(source, place, opener, floor)
+        if opener.closer:
+            return closed(source, found, opener.closer)
         return only_known(source, found) if opener.weak else found
 
     def _read_message(self, place: int) -> Section:

@@ -39,7 +39,7 @@ class Loose:
         self._depth = 0
 
     def value(self, closing: str = "") -> Any:
-        """Read one value; `closing` is the bracket that it stands in."""
+        """Read one value; `closing` is the bracket that it is in."""
         self.at = self._after_blanks(self.at)
         mark = self.text[self.at : self.at + 1]
         if mark not in _CLOSING:
@@ -53,7 +53,7 @@ class Loose:
         return named if mark == "{" else unnamed
 
     def bracket(self, closing: str) -> tuple[dict[str, Any], list[Any]]:
-        """Read all that stands in a bracket: what has a name, and what has none."""
+        """Read everything in a bracket: what has a name, and what has none."""
         named: dict[str, Any] = {}
         unnamed: list[Any] = []
         self.at += 1
@@ -118,7 +118,7 @@ class Loose:
         return next((quote for quote in _QUOTES if self.text.startswith(quote, at)), "")
 
     def _quoted(self, closing: str) -> str | None:
-        """Read a text in quotes, if one stands here."""
+        """Read a text in quotes, if one is here."""
         quote = self._quote_at(self.at)
         self.at += len(quote)
         if len(quote) <= 1:
@@ -166,7 +166,7 @@ class Loose:
         return mark == closing[-1:] or (mark == "," and closing in ("]", ")"))
 
     def _key_at(self, at: int) -> bool:
-        """Whether `key:` or `key=` stands here."""
+        """Whether `key:` or `key=` is here."""
         quote = self._quote_at(at)
         if quote:
             end = self.text.find(quote, at + len(quote)) + len(quote)

@@ -180,12 +180,12 @@ _LAST = tuple(
 
 
 def starts_line(text: str, at: int) -> bool:
-    """Whether nothing but blanks and quotation marks stands before this on its line."""
+    """Whether nothing but blanks and quotation marks is before this on its line."""
     return _INDENT.issuperset(_line_before(text, at))
 
 
 def is_quoted(text: str, at: int) -> bool:
-    """Whether this stands behind a quotation mark, or in a quoted line."""
+    """Whether this is behind a quotation mark, or in a quoted line."""
     line = _line_before(text, at).lstrip()
     quoted = line.startswith(">") and not line.startswith(">>>")
     return quoted or text[max(0, at - 1) : at] in spelling.QUOTATION_MARKS
@@ -228,7 +228,7 @@ def _fence_end(source: Source, at: int, width: int) -> int:
 
 
 def _run(text: str, at: int) -> int:
-    """Count how often the mark that stands here comes in a row."""
+    """Count how often the mark that is here comes in a row."""
     end = at
     while text[end : end + 1] == text[at]:
         end += 1

@@ -24,7 +24,7 @@ def after_fence(source: Source, at: int, *, labelled: bool = True) -> int:
 
 
 class Header:
-    """The pieces between an opener and the object, each under the mark that stands before it."""
+    """The pieces between an opener and the object, each under the mark before it."""
 
     def __init__(self, source: Source, at: int) -> None:
         self.pieces: dict[str, str] = {}
@@ -115,7 +115,7 @@ def _in_brackets(value: Value) -> Value:
 
 
 def is_call(source: Source, at: int) -> bool:
-    """Whether `name(` stands here."""
+    """Whether `name(` is here."""
     name = source.name(at)
     return name != "" and source.at("(", at + len(name))
 

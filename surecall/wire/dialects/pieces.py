@@ -25,7 +25,7 @@ class Thought(msgspec.Struct, frozen=True):
 
 
 class Pieces:
-    """The stretches that leave the text, and where reasoning stands."""
+    """The stretches that leave the text, and where reasoning is."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -31,7 +31,7 @@ class Tools:
             self._folded.setdefault(fold(tool.name), []).append(tool)
 
     def find(self, asked: str) -> ToolSpec | None:
-        """Return the tool that `asked` stands for, if there is exactly one."""
+        """Return the tool that `asked` means, if there is exactly one."""
         plain = plain_name(asked)
         half = plain[: len(plain) // 2]
         doubled = half if plain == f"{half}.{half}" else plain
@@ -120,11 +120,11 @@ class Source:
         return min(places, default=-1)
 
     def at(self, marks: str | tuple[str, ...], place: int) -> bool:
-        """Whether one of these marks stands here."""
+        """Whether one of these marks is here."""
         return self.text.startswith(marks, place)
 
     def mark(self, marks: tuple[str, ...], place: int) -> str:
-        """Return the one of these marks that stands here, or nothing."""
+        """Return the one of these marks that is here, or nothing."""
         found = self.at(marks, place)
         return next(mark for mark in marks if self.at(mark, place)) if found else ""
 
@@ -145,7 +145,7 @@ class Source:
         return found if found >= 0 else len(self.text)
 
     def name(self, at: int) -> str:
-        """Read the name that stands here, as far as it looks like one."""
+        """Read the name that is here, as far as it looks like one."""
         text, end = self.text, at
         limit = min(len(text), at + MAX_NAME)
         while end < limit and (text[end].isalnum() or text[end] in _NAME_MARKS):

@@ -4,6 +4,42 @@
 A row id names a dialect: A is JSON in an envelope, B a name and then an object, C tagged
 parameters, D Python calls. An opener gives the row that its envelope belongs to; the body that
 follows decides the grammar, so a model that mixes two dialects is still read.
+
+What each list is for, which modules read it, and what happens to an entry in the wrong one:
+
+    OPENERS (marks, body, holdback)
+        What begins a call. Weak, if prose can have it: else prose is taken for a call.
+    CLOSERS (marks, named, objects, tagged, loose)
+        What may follow any call and goes with it; ends in `>` or `]`, or a tag's `>` is looked for.
+        After a name it means "no arguments", so a mark of prose here makes calls of mere names.
+    ORPHANS (marks)
+        Beginnings of closers that are cut off a text without calls. A word here eats answers.
+    HEADER_ENDS, MESSAGE_ENDS (named, engine)
+        Where arguments end that cannot be read. Without its end, a bad call swallows the next one.
+    SEPARATORS, NAME_MARKS, ID_MARK, ARGUMENTS, MESSAGE (named, engine)
+        Between name, id and object; each is in SEPARATORS too. Missing there, the name ends early.
+    STRONG_ROWS (named)
+        Rows whose marks occur nowhere else: unknown tools are reported. Others need a known tool.
+    BARE_ROWS, PYTHON_ROWS (named, body)
+        Rows with unquoted text, or with Python calls. Wrongly listed, text becomes arguments.
+    ROWS, DEFAULT_ROWS (body)
+        The row of a body in an envelope of another row. Wrong only in `Found.dialect`.
+    TAG_NAMES (body)
+        Tags whose opener has no `>`: those that count. A missing one is no envelope at all.
+    FUNCTION, KEYS, STYLES, PREFIXES, HINTS (tagged)
+        How tagged parameters are spelled. An end mark missing here becomes part of a value.
+    NAME_KEYS, ARGUMENT_KEYS, LIST_KEYS, ID_KEYS, BESIDE_KEYS (objects, body)
+        The keys of a call as one object. A key too many makes calls of ordinary JSON.
+    THINKING, THOUGHT_MARKS (engine, marks, holdback)
+        Reasoning, begin to end. An opener here hides its call; a mark missing shows thoughts.
+    FRAMES (engine, marks)
+        Around the answer itself, taken away at both ends of a text. A word here eats answers.
+    CODE_MARKS, FENCES, QUOTATION_MARKS (marks, named, engine)
+        What shows that a call is only shown. Missing, an example in a text is run.
+    BUILT_IN, STRIPPED_FINAL (engine, marks)
+        Harmony: who is no tool of ours, and what is left of its tokens.
+    LEAD, DSML, BARS, ANTML (body, children, marks, tagged, writing)
+        Pieces of marks, each spelled once; no lists of their own.
 """
 
 import msgspec
@@ -12,7 +48,7 @@ import msgspec
 class Opener(msgspec.Struct, frozen=True):
     """One spelling: what it opens, and how much it takes to believe it.
 
-    `wrap` opens an envelope, `head` a call with tagged parameters, `back` stands behind the name,
+    `wrap` opens an envelope, `head` a call with tagged parameters, `back` is behind the name,
     `frame` opens a harmony message. A `weak` one can be part of prose and needs a known tool.
     """
 
@@ -22,6 +58,8 @@ class Opener(msgspec.Struct, frozen=True):
     weak: bool = False
     # How much of the stem belongs to the body.
     inside: int = 0
+    # What must end the call, and its line: without it, a quotation would be taken for a call.
+    closer: str = ""
 
 
 class Style(msgspec.Struct, frozen=True):
@@ -102,6 +140,7 @@ OPENERS = (
     Opener("<start_function_call>", "B9"),
     Opener("<|tool_call>", "B10"),
     Opener("<call>", "B10", weak=True),
+    Opener("«call ", "B12", weak=True, closer="»"),
     Opener("<function=", "C1", kind="head"),
     Opener("<parameter=", "C1", kind="back"),
     Opener("<seed:tool_call>", "C2"),
@@ -199,7 +238,7 @@ STRONG_ROWS = frozenset({"A7", "A14", "A15", "B2", "B3", "B5", "B6", "B9", "B10"
 # Envelopes that may hold Python calls without a list around them.
 PYTHON_ROWS = frozenset({"A9", "C4", "D2", "D3", "D6"})
 
-# Between the pieces of a header. The name stands after the first two, an id after the third.
+# Between the pieces of a header. The name comes after the first two, an id after the third.
 NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
 ID_MARK = "[CALL_ID]"
 ARGUMENTS = "[ARGS]"
@@ -279,7 +318,7 @@ CLOSERS = (
     "<｜end▁of▁sentence｜>",
     "</s>",
 )
-# Closers that are the whole of what a text may lose when no call stands before them.
+# Closers that are the whole of what a text may lose when no call is before them.
 ORPHANS = ("</tool_call", "[/TOOL_CALLS]", "<|tool_call", "<｜tool", "<|call|>", "<|return|>")
 
 # Around the answer itself; taken away where they begin or end a text.

@@ -35,7 +35,7 @@ class Tag(msgspec.Struct, frozen=True):
 
 
 def head_at(source: Source, at: int) -> tuple[spelling.Style, Tag] | None:
-    """Read the opening tag of a call, if one stands here."""
+    """Read the opening tag of a call, if one is here."""
     if source.at(spelling.FUNCTION.head, at):
         tag = _function_tag(source, at + len(spelling.FUNCTION.head[0]))
         return (spelling.FUNCTION, tag) if tag else None
@@ -59,7 +59,7 @@ def _function_tag(source: Source, at: int) -> Tag | None:
 
 
 def _invoke_styles(source: Source, at: int) -> Iterator[spelling.Style]:
-    """Spell the tags of `<invoke>` as they begin here, with whatever stands before the word."""
+    """Spell the tags of `<invoke>` as they begin here, with whatever is before the word."""
     if not source.at("<", at):
         return
     for prefix, row in (spelling.PREFIXES | {dsml_prefix(source.text, at): "C5"}).items():
@@ -90,7 +90,7 @@ def _tag(source: Source, at: int, tag_end: str) -> Tag | None:
     pairs = dict(_attributes(inside.removesuffix("/")))
     if tag_end != ">":
         pairs = {key: html.unescape(value) for key, value in pairs.items()}
-    # A stem may end with the very word `name`, or with a mere `=`.
+    # A stem may end with the word `name`, or with a mere `=`.
     names = (pairs[key] for key in ("name", "tool", "key", "") if pairs.get(key))
     return Tag(next(names, ""), end + len(tag_end), pairs, inside.endswith("/"))
 
@@ -156,7 +156,7 @@ def parameters_follow(source: Source, at: int) -> spelling.Style | None:
 
 
 def _is_misplaced(source: Source, at: int) -> bool:
-    """Whether `<tool_call>` stands where `<arg_key>` belongs."""
+    """Whether `<tool_call>` is where `<arg_key>` belongs."""
     end = source.find("</arg_key", at) if source.at("<tool_call", at) else -1
     return 0 <= end - at < _MAX_TAG and "<" not in source.text[at + 1 : end]
 

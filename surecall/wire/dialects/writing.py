@@ -290,6 +290,7 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
             )
         ),
         "B11": _headed("<tool_call>", "\n", "</tool_call>"),
+        "B12": _headed("«call ", " ", "»"),
         "C1": _block("<tool_call>\n", _function, "\n</tool_call>"),
         "C2": _block("<seed:tool_call>\n", _function, "\n</seed:tool_call>"),
         "C3": _within("<minimax:tool_call>\n", partial(_invoke, ""), "\n</minimax:tool_call>"),
@@ -341,5 +342,5 @@ WRITERS: Mapping[str, Writer] = MappingProxyType(
         ),
     }
 )
-# Rows without a mark of their own, read only when weak marks are.
-WEAK_ROWS = frozenset({"A12", "A17", "A18", "A19", "B8", "C13", "D1"})
+# Rows without a mark of their own, or with a weak one; they are read only when weak marks are.
+WEAK_ROWS = frozenset({"A12", "A17", "A18", "A19", "B8", "B12", "C13", "D1"})

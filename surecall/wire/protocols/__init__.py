@@ -42,7 +42,7 @@ def _as_it_is(plan: Plan) -> Plan:
 
 
 def hear(protocol: CallProtocol, message: JSON, plan: Plan) -> JSON:
-    """Return a raw message with its calls where calls belong, or the very same one."""
+    """Return a raw message with its calls where calls belong, or the same one."""
     if protocol != "guided" or not plan.known_tools:
         return message
     return _hear_guided(message, plan.tools)

@@ -35,7 +35,7 @@ class FieldReader:
         return "" if self._due or self._is_over else self._text()
 
     def _skip(self) -> None:
-        """Pass over what stands before the field's text."""
+        """Pass over what comes before the field's text."""
         while self._due:
             self._pending = self._pending.lstrip(_BLANKS)
             token = self._due[0]

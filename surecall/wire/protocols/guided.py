@@ -129,7 +129,7 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
         case {"tool": str(name), **rest} if name:
             if ARGUMENTS in rest or not rest:
                 return _called(message, name, rest.get(ARGUMENTS))
-            # The dialects know other words for arguments. What nobody can read must not run.
+            # The dialects know other words for arguments. What cannot be read must not run.
             is_known = recover(text, tools, weak=True).calls
             return message if is_known else _called(message, name, [rest])
         case {"answer": answer}:
@@ -156,7 +156,7 @@ def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON
     if found.text == text or not found.text.strip():
         return _cut_off(message, text)
     bare = message | {"content": found.text}
-    # Once only: whoever thinks inside of thoughts is not read to the end.
+    # Once only: thoughts inside of thoughts are not read.
     whole = read_arguments(found.text, _NO_LIMIT).value is not None
     heard = hear(bare, tools) if whole else _cut_off(bare, found.text)
     return message if heard is bare else {"reasoning_content": found.reasoning} | heard

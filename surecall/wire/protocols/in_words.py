@@ -1,7 +1,7 @@
 """Tools, calls and results put into words, for protocols that use no fields of the endpoint.
 
-The transcript itself does not change: what is rewritten is only what is sent. A message that stands
-where it stood is the very same object again, so that it need not be written anew.
+The transcript itself does not change: what is rewritten is only what is sent. A message that
+is where it was is the same object again, so that it need not be written anew.
 """
 
 from collections.abc import Callable, Iterable
@@ -96,7 +96,7 @@ class Speaker:
                 return message
 
     def _merged(self, messages: Iterable[Message]) -> list[Message]:
-        """Put what stands on the user's side in a row into one message; many templates demand it.
+        """Put consecutive messages of the user's side into one; many templates demand it.
 
         What is never sent does not stand between.
         """

@@ -112,7 +112,7 @@ def assistant_tool_calls_name_tags_to_arguments(message: JSON) -> JSON:
 
 @RESPONSE.register
 def assistant_tool_calls_parallel_expanded(message: JSON) -> JSON:
-    """Turn a call of `multi_tool_use.parallel`, which nobody offered, into the calls in it."""
+    """Turn a call of `multi_tool_use.parallel`, which was not offered, into the calls in it."""
     calls = message.get("tool_calls")
     if not isinstance(calls, list):
         return message

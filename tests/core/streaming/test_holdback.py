@@ -82,7 +82,7 @@ def test_what_cannot_be_a_mark_any_more_is_let_go_at_once(text: str) -> None:
     assert screen(shown) == f"{text} and more"
 
 
-@given(st.text(alphabet="<>[]{}|/tholinkc_`=\n ab◁▷｜", max_size=60), st.integers(1, 7))  # noqa: RUF001
+@given(st.text(alphabet="<>[]{}|/tholinkc_`=\n ab◁▷｜«»", max_size=60), st.integers(1, 7))  # noqa: RUF001
 def test_nothing_is_lost_or_doubled_whatever_is_said(text: str, size: int) -> None:
     for mode in ("off", "marked", "any"):
         shown = displayed(text, size, mode)

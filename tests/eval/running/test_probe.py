@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from pathlib import Path
 
 import pytest
 
@@ -22,19 +21,12 @@ from tests.cli.test_check import (
     TRIED,
     protocols_in,
 )
-from tests.support.commands import HOSTILE, Run, command_line
+from tests.support.commands import HOSTILE, Run
 from tests.support.eval_fakes import planned
 
 KEY = "sk-or-v1-0123456789abcdef"
 IGNORED = "ignored: the reply does not follow the schema"
 WELL_FORMED = json.dumps({"tool": "echo", "arguments": {"text": "hello"}})
-
-
-@pytest.fixture(name="run")
-def run_fixture(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> Run:
-    return command_line(tmp_path, monkeypatch, capsys)
 
 
 def refused(message: str, status: int = 400) -> object:

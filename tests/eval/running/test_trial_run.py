@@ -1,7 +1,6 @@
 """One trial over real HTTP: what is recorded, and whether it is exactly what a fault predicts."""
 
 import asyncio
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -152,12 +151,6 @@ def judged() -> list[Persona]:
     return [PERSONAS[f"sim/{name}"] for name in names]
 
 
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator(seed=11) as running:
-        yield running
-
-
 def setup_of(persona: Persona, strategy: Strategy, **settings: Any) -> Setup:
     weak = WEAK_MODEL if persona.outcome == FALLBACK else ""
     return setup_for(
@@ -192,6 +185,7 @@ async def trials(
         return await asyncio.gather(*planned)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_every_trial_ends_exactly_as_its_fault_predicts(
     simulator: Simulator, strategy: Strategy

@@ -259,6 +259,7 @@ with open_or_resume(Path(sys.argv[1]), {}) as run:
 """
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(sys.platform == "win32", reason="there are no file size limits")
 def test_a_write_that_the_system_refuses_loses_no_recorded_trial(base: Path) -> None:
     command = [sys.executable, "-c", FILLS_THE_DISK, str(base)]
@@ -281,6 +282,7 @@ def test_a_file_is_written_whole_or_not_at_all(
     assert [(path.name, path.read_bytes()) for path in tmp_path.iterdir()] == [("latest", b"old")]
 
 
+@pytest.mark.processes
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
 def test_a_hundred_kills_and_one_at_every_point_lose_and_repeat_nothing() -> None:
     script = str(ROOT / "scripts" / "kill_test.py")

@@ -90,6 +90,7 @@ def test_a_fault_applies_to_some_reply_and_changes_it_the_same_way_each_time(fau
     assert before == SAMPLES
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault_id", SHAPE_FAULTS)
 def test_a_fault_neither_mutates_nor_raises_on_what_is_faulty_already(fault_id: str) -> None:
     for _, faulty in applied(fault_id):

@@ -9,6 +9,8 @@ from surecall.values.errors import Fault
 from surecall.values.types import JSON, Reply
 from tests.support.fault_samples import SAMPLES, meaning, read, with_fault
 
+pytestmark = pytest.mark.slow
+
 CURED = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome == "cured"]
 SEEDS = (0, 1, 3)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema_rs
@@ -46,12 +45,6 @@ TAUGHT = {
     ("sim/strict-no-format", "guided"): ["option_refused"],
 }
 UNMET, UNFINISHED = "CONTRACT_UNMET", "ASSERTION_FAILED"
-
-
-@pytest.fixture(scope="module")
-def simulator() -> Iterator[Simulator]:
-    with Simulator(seed=11) as running:
-        yield running
 
 
 def play(
@@ -336,6 +329,7 @@ def test_a_streamed_run_is_the_same_and_shows_nothing_but_the_answer(
     assert (shown, result.assistant_text, result.run.turn) == ("Done.", "Done.", 3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", ["guided", "guided_contract"])
 def test_whoever_is_bound_by_a_grammar_writes_what_the_schema_allows(strategy: Strategy) -> None:
     with Simulator(seed=11) as simulator:

@@ -264,3 +264,53 @@ def test_arguments_that_are_announced_and_never_come_are_cut_off() -> None:
     (call,) = recover("[TOOL_CALLS]shell[ARGS]", ()).calls
 
     assert call.truncated
+
+
+GUILLEMETS = '«call shell {"line": "ls"}»'
+
+
+@pytest.mark.parametrize(
+    ("text", "rest"),
+    [
+        (GUILLEMETS, ""),
+        (f"Oui.\n  {GUILLEMETS}  \nOk.", "Oui. Ok."),
+        ('«call shell {\n  "line": "ls"\n}\n»\n', ""),
+        ('«call shell {"line": "ls",} »', ""),
+    ],
+)
+def test_a_mark_that_prose_has_too_is_read_where_it_has_its_lines_to_itself(
+    text: str, rest: str
+) -> None:
+    found = recover(text, TOOLS, weak=True)
+
+    assert [(call.name, call.arguments, call.truncated) for call in found.calls] == [
+        (*SHELL, False)
+    ]
+    assert " ".join(found.text.split()) == rest
+    assert read(text) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (f"Say {GUILLEMETS}", "it does not begin a line"),
+        (f"{GUILLEMETS} is the form.", "its closing mark does not end the line"),
+        (f"{GUILLEMETS}.", "its closing mark does not end the line"),
+        (f"{GUILLEMETS[:-1]}\nand so on", "its closing mark does not end the line"),
+        ("«call shell»", "neither arguments nor a closing tag follow the name"),
+        ("«call shell", "its closing mark does not end the line"),
+        ('shell?\n«call {"name": "nobody", "arguments": {}}»', "no tool is called 'nobody'"),
+    ],
+)
+def test_elsewhere_such_a_mark_stays_text_and_is_explained(text: str, reason: str) -> None:
+    found = recover(text, TOOLS, weak=True)
+
+    assert (found.calls, found.text) == ((), text)
+    assert reason in [passed.reason for passed in found.passed_over]
+
+
+@pytest.mark.parametrize(
+    "text", ['«call shell {"line": "ls"}', '«call shell {"line": "l', "«call shell {"]
+)
+def test_such_a_mark_that_the_text_ends_in_is_cut_off_and_does_not_run(text: str) -> None:
+    assert only(recover(text, TOOLS, weak=True)).truncated

@@ -205,7 +205,23 @@ FRAGMENTS = (
         "```",
         "\\",
     ),
-    *("{", "}", "[", "]", "'", '"', ",", ":", "|", "DSML", "json", "functions.note:0", "to=note"),
+    *(
+        "»",
+        "«call note {}»",
+        "{",
+        "}",
+        "[",
+        "]",
+        "'",
+        '"',
+        ",",
+        ":",
+        "|",
+        "DSML",
+        "json",
+        "functions.note:0",
+        "to=note",
+    ),
 )
 
 
@@ -304,10 +320,12 @@ FAMILIES = (
         '<tool_call>{"a":NaN,',
         "<tool_call>note([",
     ),
+    *("\n«call note {", '\n«call note {"a":1}» x', '\n«call note {"a":1}', "«call note {}»", "«"),
     *("```tool_code\nprint(note(", "Action:\n```json\n", '"', "\\", CALL, f"{CALL} x "),
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", FAMILIES)
 def test_twice_the_same_is_read_in_twice_the_steps(unit: str) -> None:
     inside = '<tool_call>{"name": "note", "arguments": {"text": "'

@@ -132,6 +132,7 @@ HOSTILE: dict[str, Callable[[int], str]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [64, MEBIBYTE * 4])
 @pytest.mark.parametrize("kind", HOSTILE)
 def test_anything_is_read_in_steps_in_proportion_to_it(kind: str, size: int) -> None:

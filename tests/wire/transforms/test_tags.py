@@ -21,6 +21,7 @@ from surecall.wire.transforms import RESPONSE
 from surecall.wire.transforms.tags import CLOSE, MAX_FAILURES, OPEN, read_tags
 from tests.support.spec import proves
 from tests.support.steps import LINEAR, growth
+from tests.support.tools import add_or_zero as add
 
 CALL = f'{OPEN}{{"name": "add", "arguments": {{"a": 1, "b": 2}}}}{CLOSE}'
 SECOND = f'{OPEN}{{"name": "add", "arguments": {{"a": 3, "b": 4}}}}{CLOSE}'
@@ -41,12 +42,6 @@ PIECES = (
     "add",
     CALL,
 )
-
-
-@tool
-def add(a: int = 0, b: int = 0) -> int:
-    """Add two numbers."""
-    return a + b
 
 
 @tool
