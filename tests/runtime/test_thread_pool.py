@@ -14,6 +14,7 @@ import pytest
 from surecall.runtime import thread_pool
 from surecall.runtime.thread_pool import Threads
 from tests.support.patience import PATIENCE_S, until, until_soon
+from tests.support.spec import proves
 
 WHO = contextvars.ContextVar("WHO", default="nobody")
 
@@ -177,6 +178,8 @@ asyncio.run(main())
 """
 
 
+@proves("G12")
+@pytest.mark.processes
 def test_work_that_never_returns_does_not_keep_the_program_alive() -> None:
     ran = subprocess.run([sys.executable, "-c", STUCK], timeout=PATIENCE_S, check=False)
 
