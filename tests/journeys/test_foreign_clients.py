@@ -10,7 +10,7 @@ from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from surecall.simulator.server import Simulator
+from surecall.simulator import Simulator
 
 ASKED = "What is the weather in Paris for 3 days?"
 WEATHER: ChatCompletionToolParam = {

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from surecall import cli
-from tests.support.patience import until
+from tests.support.patience import PATIENCE_S, until
 
 
 def free_port() -> int:
@@ -37,20 +36,22 @@ def url_fixture() -> Iterator[str]:
 
 
 @pytest.mark.processes
-def test_any_server_that_speaks_the_protocol_can_be_measured(
-    url: str,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    for name in [name for name in os.environ if name.startswith(("SURECALL_", "OPENROUTER_"))]:
-        monkeypatch.delenv(name)
-    code = cli.main(["eval", "--base-url", url, "-m", "gpt-4o", "-n", "2", "--json", "-q"])
-    out, err = capsys.readouterr()
-    document = json.loads(out)
+def test_any_server_that_speaks_the_protocol_can_be_measured(url: str, tmp_path: Path) -> None:
+    ours = ("SURECALL_", "OPENROUTER_")
+    clean = {name: value for name, value in os.environ.items() if not name.startswith(ours)}
+    asked = ["eval", "--base-url", url, "-m", "gpt-4o", "-n", "2", "--json", "-q"]
+    ran = subprocess.run(
+        [sys.executable, "-m", "surecall", *asked],
+        cwd=tmp_path,
+        env=clean,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
+    )
+    document = json.loads(ran.stdout)
 
-    assert (code, "simulated" in err) == (0, False)
+    assert (ran.returncode, "simulated" in ran.stderr) == (0, False)
     # It calls tools with made-up arguments and never says "Done.": heard, judged, and failed.
     assert document["recommendations"][0]["tool"] == {
         "k": 0,

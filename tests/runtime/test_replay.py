@@ -1,5 +1,6 @@
 """Replay: the same run comes out again, or the first divergence is named."""
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,6 +11,7 @@ from surecall import (
     ToolCallingConfig,
     Trace,
     replay,
+    run_of,
 )
 from surecall.testing import calls, says
 from surecall.values.events import (
@@ -101,3 +103,30 @@ def test_replay_notices_events_out_of_order() -> None:
         ReplayDiverged, match="LlmRequestEndEvent is due, recorded is ToolCallEndEvent"
     ):
         replay(Trace(tuple(events)))
+
+
+def test_a_recording_that_goes_on_after_the_end_is_not_of_this_run() -> None:
+    events = recorded().events
+
+    with pytest.raises(ReplayDiverged, match="goes on after the run has ended"):
+        replay(Trace((*events, events[-1])))
+
+
+@pytest.mark.parametrize("take_up", [replay, run_of])
+def test_a_recording_without_its_beginning_is_refused(take_up: Callable[[Trace], object]) -> None:
+    for events in ((), recorded().events[1:]):
+        with pytest.raises(ReplayDiverged, match="does not begin with run_start"):
+            take_up(Trace(tuple(events)))
+
+
+def test_a_recording_cut_anywhere_gives_the_run_up_to_its_last_complete_move() -> None:
+    trace = recorded()
+    whole = replay(trace).run
+    lengths = []
+    for length in range(1, len(trace) + 1):
+        run = run_of(Trace(trace.events[:length]))
+        assert run.messages == whole.messages[: len(run.messages)]
+        lengths.append(len(run.messages))
+
+    assert lengths == sorted(lengths)
+    assert (lengths[0], set(lengths)) == (1, {1, 2, 3, 4})

@@ -1,10 +1,25 @@
 """What a function says of itself: its signature, its docstring, its type hints."""
 
+import datetime as dt
+import json
+from functools import cache, partial
+from typing import Annotated, Any, Literal
+
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.tools.signatures import parameter_texts, summary
+from surecall.tools.context import Context
+from surecall.tools.signatures import (
+    context_parameter,
+    converter,
+    dated,
+    parameter_texts,
+    read_signature,
+    summary,
+)
+from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 
 GOOGLE = """Find it.
@@ -59,3 +74,101 @@ def test_a_docstring_that_opens_with_its_parameters_has_no_summary(doc: str) -> 
 def test_no_docstring_makes_the_reader_raise(doc: str) -> None:
     assert "\n" not in summary(doc)
     assert all(parameter_texts("Args:\n " + doc).values())
+
+
+def test_a_signature_is_the_parameters_with_what_is_said_of_each() -> None:
+    def take(number: int, note: Annotated[str, "For the kitchen."] = "", **more: Any) -> None:
+        """Take an order.
+
+        Args:
+            number: Which one.
+            note: This is not told, for the annotation says it.
+            **more: Anything else.
+
+        """
+
+    read = read_signature(take)
+    first, second = read.parameters
+
+    assert (read.name, read.summary, read.takes_more) == ("take", "Take an order.", True)
+    assert (first.name, first.hint, first.text) == ("number", int, "Which one.")
+    assert (first.required, second.required, second.default) == (True, False, {"default": ""})
+    assert second.text == "For the kitchen."
+
+
+def test_the_run_s_context_is_no_parameter_of_the_signature() -> None:
+    def take(number: int, context: Context) -> None:
+        """Take an order."""
+
+    assert [one.name for one in read_signature(take).parameters] == ["number"]
+    assert context_parameter(take, ["number"], "take()") == "context"
+
+
+def test_the_context_is_found_by_its_type_and_not_by_its_name() -> None:
+    def take(who: Context, number: int) -> None: ...
+    def give(number: int) -> None: ...
+
+    assert context_parameter(take, ["number"], "take()") == "who"
+    assert context_parameter(give, ["number"], "give()") is None
+
+
+def test_two_contexts_or_one_that_the_schema_asks_for_are_refused() -> None:
+    def twice(a: Context, b: Context) -> None: ...
+    def once(a: Context) -> None: ...
+
+    with pytest.raises(ConfigError, match="a and b are both `Context`"):
+        context_parameter(twice, [], "twice()")
+    with pytest.raises(ConfigError, match="the schema asks the model for 'a'"):
+        context_parameter(once, ["a"], "once()")
+
+
+def test_a_bound_argument_is_not_asked_for_again() -> None:
+    def take(number: int, note: str) -> None: ...
+
+    assert [one.name for one in read_signature(partial(take, 3)).parameters] == ["note"]
+    assert [one.required for one in read_signature(partial(take, note="x")).parameters] == [
+        True,
+        False,
+    ]
+
+
+def test_a_hint_is_resolved_where_its_function_was_written_also_behind_a_decorator() -> None:
+    @cache
+    def tool(moment: "dt.datetime") -> None: ...
+
+    (parameter,) = read_signature(tool).parameters
+    assert parameter.hint is dt.datetime
+
+
+@pytest.mark.parametrize(
+    "hint", [str, Any, list[str], dict[str, int | float], Literal["a"], type(None)]
+)
+def test_decoded_json_that_already_has_its_type_is_not_converted(hint: Any) -> None:
+    assert converter(hint) is None
+
+
+@pytest.mark.parametrize(
+    ("hint", "value", "converted"),
+    [
+        (int, 3.0, 3),
+        (int | None, None, None),
+        (int, 3.5, 3.5),
+        (dict[int, str], {"1": "a"}, {1: "a"}),
+        (tuple[int, int], [1, 2], (1, 2)),
+        (dt.date, "2024-02-29", dt.date(2024, 2, 29)),
+    ],
+)
+def test_what_json_has_no_type_for_is_converted(hint: Any, value: Any, converted: Any) -> None:
+    convert = converter(hint)
+    assert convert is not None
+    result = convert(value)
+
+    assert (result, type(result)) == (converted, type(converted))
+
+
+@pytest.mark.parametrize(
+    "hint", [dt.datetime, dt.datetime | None, Annotated[dt.datetime | None, "When."]]
+)
+def test_a_moment_has_a_format_wherever_it_is_in_a_hint(hint: Any) -> None:
+    assert '"date-time"' in json.dumps(msgspec.json.schema(dated(hint)))
+    assert dated(int) is int
