@@ -8,6 +8,7 @@ import sqlite3
 import subprocess
 import sys
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,7 @@ def run_fixture(
 def recorded(folder: Path) -> dict[str, int]:
     """Count the trials of the only run by status."""
     (database,) = folder.glob(".surecall/runs/*/trials.sqlite")
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall()
     return dict(rows)
 
