@@ -14,6 +14,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def recorded(folder: Path) -> dict[tuple[Any, ...], str]:
     """Return what is on the disk, by key; times left out."""
     found: dict[tuple[Any, ...], str] = {}
     for path in folder.glob(".surecall/runs/*/trials.sqlite"):
-        with sqlite3.connect(path) as connection:
+        with closing(sqlite3.connect(path)) as connection:
             query = "SELECT model, profile, strategy, scenario, trial, record FROM trials"
             for *key, record in connection.execute(query):
                 found[tuple(key)] = record

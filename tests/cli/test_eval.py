@@ -7,6 +7,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -23,7 +24,7 @@ SMALL = ("eval", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only", "-n",
 def recorded(folder: Path) -> dict[str, int]:
     """Count the trials of the only run by status."""
     (database,) = folder.glob(".surecall/runs/*/trials.sqlite")
-    with sqlite3.connect(database) as connection:
+    with closing(sqlite3.connect(database)) as connection:
         rows = connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall()
     return dict(rows)
 

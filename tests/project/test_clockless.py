@@ -25,6 +25,8 @@ ALLOWED = {
     "tests/eval/running/test_harness_ends.py: "
     "test_the_first_wish_to_stop_lets_trials_under_way_end": "virtual time",
     "tests/support/engine/xllamacpp.py: __init__": "native code that ends with its parent only",
+    "tests/project/test_clocks.py: test_a_shifted_clock_is_that_of_new_event_loops_too": "a shift",
+    "tests/project/test_clocks.py: test_the_clock_reads_what_the_option_says": "a shift",
     "tests/support/patience.py: until": "nothing announces what it waits for",
     "tests/support/patience.py: until_soon": "nothing announces what it waits for",
 }
