@@ -89,6 +89,7 @@ def test_a_contract_may_ask_for_the_same_call_several_times() -> None:
     assert [item.ok for item in result.run.results] == [True, True, True]
 
 
+@pytest.mark.slow
 def test_a_long_way_with_a_push_at_every_step_is_walked_to_its_end() -> None:
     def walked(many: int) -> None:
         needs = [Need("add", {"a": number}) for number in range(many)]

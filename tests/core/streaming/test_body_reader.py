@@ -38,6 +38,7 @@ def split(data: bytes, *places: int) -> list[bytes]:
     return [data[start:end] for start, end in itertools.pairwise((0, *places, len(data)))]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 def test_every_single_cut_and_single_bytes_and_random_parts_give_one_answer(name: str) -> None:
     stream, expected = recorded(name)

@@ -158,6 +158,7 @@ def calls(row: str) -> st.SearchStrategy[list[ToolCall]]:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", WRITERS)
 # The first draw of a text builds tables of all characters, which a busy machine is slow at.
 @settings(max_examples=30, suppress_health_check=[HealthCheck.too_slow])
