@@ -20,7 +20,7 @@ from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
 from tests.support.hostile import CANARY
-from tests.support.patience import PATIENCE_S
+from tests.support.patience import PATIENCE_S, until
 
 INSTALL: Final = "the tests of the report need a browser: run scripts/install_browser.sh"
 # Networking flags: without them chromium looks for updates, which no test may do.
@@ -49,6 +49,12 @@ _WATCH: Final = f"""
 """
 
 
+_IS_LOADED = """
+    const here = location.href.split("#")[0];
+    return document.readyState === "complete" && (here === arguments[0] || here.startsWith("http"));
+"""
+
+
 class Browser:
     """One window. `complaints` says what went wrong in it since the last question."""
 
@@ -61,6 +67,9 @@ class Browser:
         where = address.as_uri() if isinstance(address, Path) else address
         self._opened.append(where.partition("#")[0].rpartition("/")[0] + "/")
         self._driver.get(where)
+        # On a busy machine the driver may return while the page before it is still shown.
+        page = where.partition("#")[0]
+        until(lambda: self.run(_IS_LOADED, page))
 
     def reload(self) -> None:
         self._driver.refresh()
