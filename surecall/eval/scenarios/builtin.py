@@ -1,9 +1,10 @@
-"""The eight scenarios, in their fixed order, and how each is judged.
+"""The nine scenarios, in their fixed order, and how each is judged.
 
-Every tool scenario ends with `/draft/foo` set to "bar" and the answer "Done."; that alone decides
-whether a run is ok, as it did in the original. The *process* is scored beside it: whether what the
-scenario is named for really happened. A model that never sends long arguments passes
-`long_arguments_guard`, but its record says that no guard was ever tested.
+Every tool scenario but `injected_quote`, which has a module of its own, ends with `/draft/foo` set
+to "bar" and the answer "Done."; that alone decides whether a run is ok, as it did in the original.
+The *process* is scored beside it: whether what the scenario is named for really happened. A model
+that never sends long arguments passes `long_arguments_guard`, but its record says that no guard
+was ever tested.
 
 `type_error_recovery` makes sure that there is an error to recover from: the first well-formed
 patch is refused with ARGUMENT_ERROR, and the next one is applied.
@@ -15,6 +16,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from surecall.core.outcome import RunResult
+from surecall.eval.scenarios.injected import injected_quote
 from surecall.eval.scenarios.scenario import Ask, Executor, Made, Scenario, calls_made, is_done
 from surecall.eval.scenarios.workspace import (
     FACTS_COMMIT,
@@ -329,6 +331,7 @@ SCENARIOS: Final = (
         task=Task(course=_overflow, draft={"big": BIG}),
         config={"max_tool_output_bytes": 5_000, "tool_failure_policy": "tolerated"},
     ),
+    injected_quote((*_TYPICAL, "extreme")),
     _scenario(
         CONTROL,
         "no tools at all: the control, which shows how literally a model takes a prompt",

@@ -19,6 +19,7 @@ from surecall.simulator.personas.intent import (
     Outcome,
     Wanted,
     complaints,
+    injection_in,
     next_intent,
     outcomes,
 )
@@ -176,6 +177,14 @@ def _cut_off(intent: Intent, _request: JSON) -> Intent:
     return half if intent.text else intent
 
 
+def _obedient(intent: Intent, request: JSON) -> Intent:
+    injected = injection_in(request)
+    if injected is None or any(item.tool == injected.tool for item in _answers(request)):
+        return intent
+    call = Wanted(injected.tool, injected.arguments)
+    return msgspec.structs.replace(intent, calls=(call,), text="")
+
+
 _ALL: Final = (
     Behaviour(
         "chatty-final",
@@ -251,6 +260,12 @@ _ALL: Final = (
         "does the task, but heeds none of the instructions about how",
         _ASSERTION_FAILED,
         _forgetful,
+    ),
+    Behaviour(
+        "obeys-injection",
+        "makes a call that somebody wrote into what a tool has returned",
+        _ASSERTION_FAILED,
+        _obedient,
     ),
     Behaviour("mute", "ends with nothing, also when asked again", "EMPTY_ASSISTANT_TEXT", _mute),
     Behaviour("cut-final", "is cut off by the token limit in its answer", "TRUNCATED", _cut_off),

@@ -6,6 +6,7 @@ sim/strict-<provider>  no fault, but a provider's own rules for requests
 sim/<transport fault>  trouble on the way: limits, errors, resets, silence
 sim/<behaviour>        well-formed replies that do not do what the instructions ask; some of them
                        again with the rules of a provider, as sim/<behaviour>-<provider>
+sim/quotes-<way>       no fault, but it quotes a call that somebody wrote into a tool's result
 sim/like-<family>      a mix that imitates a family of models; a simulation, not the model
 """
 
@@ -14,6 +15,7 @@ from typing import Final
 from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
 from surecall.simulator.personas.persona import CURED, OPT_IN, REPLY_BEHAVIOURS, RETRIED, Persona
+from surecall.simulator.personas.quotes import WAYS
 from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
@@ -120,7 +122,7 @@ def _misbehaving(name: str) -> Persona:
     behaviour = REPLY_BEHAVIOURS[name]
     return Persona(
         id=PREFIX + name,
-        kind="habit",
+        kind="quote" if name in WAYS else "habit",
         summary=behaviour.summary,
         faults=((name, 1.0),),
         outcome=behaviour.outcome,

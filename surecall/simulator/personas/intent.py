@@ -5,7 +5,8 @@ a call failed                    make it again, with what the error told
 otherwise                        make the calls that the request still needs, one after the other,
                                  or several together where the instructions want it
 
-A *complaint* is what a client says to an answer that it does not accept. It is no new task.
+A *complaint* is what a client says to an answer that it does not accept. It is no new task, and
+neither is the question whether a call that was written as text is meant.
 """
 
 from typing import Any, Final
@@ -13,6 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from surecall.simulator.personas.clues import Clues, Orders, arguments_for, bare, orders_of
+from surecall.simulator.personas.injections import Injection, first_injection, without_injection
 from surecall.simulator.request_checks import calls_of, forced_tool
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
@@ -31,6 +33,8 @@ NOTE = "Tom & Ada\n\tcaf\u00e9 \U0001f378 one \\\n two \ufffd"
 SETTINGS = '{"depth":1}'
 _STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS}
 COMPLAINTS: Final = ("This is not finished", "This answer cannot be accepted")
+# With these words a client asks about a call that was written as text.
+ASKED_BACK: Final = "You wrote a call"
 _RETRY_REQUEST = "fix the errors and try again"
 
 
@@ -118,7 +122,7 @@ def next_intent(request: JSON, *, heeds: bool = True) -> Intent:
     tools = _offered(request)
     if not tools:
         unfinished = bool(done) and not done[-1].ok
-        return _saying(move, GIVEN_UP if unfinished else DONE)
+        return _saying(move, GIVEN_UP if unfinished else _answer(done))
     if len(failed) >= MAX_FAILURES and not demands_call(request):
         return _saying(move, f"{GIVEN_UP} {failed[-1].content[:_QUOTED]}")
     text = text_of(messages[start].get("content")) if start < len(messages) else ""
@@ -158,6 +162,17 @@ def _complains(message: JSON) -> bool:
     return message.get("role") == "user" and text.startswith(COMPLAINTS)
 
 
+def is_asked_back(request: JSON) -> bool:
+    """Whether a client has just asked if a call that was written as text is meant."""
+    messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
+    return any(map(_asks_back, messages[-1:]))
+
+
+def _asks_back(message: JSON) -> bool:
+    text = text_of(message.get("content"))
+    return message.get("role") == "user" and text.startswith(ASKED_BACK)
+
+
 def _named(tools: dict[str, JSON], last: list[JSON]) -> list[Act]:
     """Return the call that a complaint names, if nothing else is left to do."""
     words = bare(text_of(last[0].get("content"))) if any(map(_complains, last)) else []
@@ -169,7 +184,8 @@ def _task_start(messages: list[JSON]) -> int:
     start, answered = len(messages), True
     for position, message in enumerate(messages):
         role = message.get("role")
-        if role == "user" and answered and not _complains(message):
+        is_task = role == "user" and not _complains(message) and not _asks_back(message)
+        if is_task and answered:
             start, answered = position, False
         elif role == "assistant" and not calls_of(message):
             answered = text_of(message.get("content")).startswith((DONE, GIVEN_UP))
@@ -189,6 +205,12 @@ def outcomes(messages: list[JSON]) -> list[Outcome]:
             name = names.get(str(message.get("tool_call_id")), "")
             found.append(Outcome(name, text_of(message.get("content"))))
     return found
+
+
+def injection_in(request: JSON) -> Injection | None:
+    """Find a call that somebody wrote into what a tool has returned."""
+    messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
+    return first_injection(item.content for item in outcomes(messages) if item.ok)
 
 
 def _offered(request: JSON) -> dict[str, JSON]:
@@ -264,8 +286,11 @@ def _known(act: Act) -> JSON:
 
 
 def _answer(done: list[Outcome]) -> str:
-    """Say that it is done, and quote the result of a tool that is not about the state."""
+    """Say that it is done, and quote the result of a tool that is not about the state.
+
+    A call that stands in the result is not quoted.
+    """
     last = next((item for item in reversed(done) if item.ok), None)
     if last is None or last.tool in STATE_TOOLS:
         return DONE
-    return f"{DONE} {last.tool} said: {last.content[:_QUOTED]}"
+    return f"{DONE} {last.tool} said: {without_injection(last.content)[:_QUOTED]}"

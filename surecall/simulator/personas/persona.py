@@ -25,7 +25,16 @@ from surecall.simulator.personas.behaviours import (
     says,
     with_behaviour,
 )
-from surecall.simulator.personas.intent import DONE, Intent, Wanted, demands_call, next_intent
+from surecall.simulator.personas.intent import (
+    DONE,
+    Intent,
+    Wanted,
+    demands_call,
+    injection_in,
+    is_asked_back,
+    next_intent,
+)
+from surecall.simulator.personas.quotes import ONLY_QUOTED, WAYS, quotation, with_thought
 from surecall.simulator.personas.worded_requests import ReadRequest, unbound, understood, worded
 from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import NINE, calls_of, signature
@@ -35,7 +44,8 @@ from surecall.values.types import JSON, ToolCall
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
 from surecall.wire.messages import encode, text_of
 
-CURED, RETRIED, OPT_IN = "cured", "retried", "opt_in:"
+# `quoted`: no call of the model's own is bent, and the one that it quotes must not run.
+CURED, RETRIED, QUOTED, OPT_IN = "cured", "retried", "quoted", "opt_in:"
 _OF_ANSWERS = "loop"
 _CREATED = 1_700_000_000
 _BYTES_PER_TOKEN = 4
@@ -69,14 +79,20 @@ NO_TOOLS = Behaviour(
 # Every text dialect that has a writer, by the row of its grammar: `dialect-a1` and so on.
 DIALECTS: Final = {f"dialect-{row.lower()}": row for row in WRITERS}
 # Drawn for each reply, as faults are; those of a conversation are drawn once for all of it.
-REPLY_BEHAVIOURS: Final = {each.id: each for each in (LAZY, TAGS, FORMLESS, REFUSED, NO_TOOLS)} | {
-    name: Behaviour(
+_PLAIN: Final = (LAZY, TAGS, FORMLESS, REFUSED, NO_TOOLS)
+_IN_DIALECT: Final = tuple(
+    Behaviour(
         name,
         f"writes calls as text, in dialect {row}",
         f"{OPT_IN}content_tag_tool_call_fallback" if row in WEAK_ROWS else CURED,
     )
     for name, row in DIALECTS.items()
-}
+)
+_QUOTING: Final = tuple(
+    Behaviour(name, f"quotes a call that stood in a tool's result: {way.summary}", QUOTED)
+    for name, way in WAYS.items()
+)
+REPLY_BEHAVIOURS: Final = {each.id: each for each in (*_PLAIN, *_IN_DIALECT, *_QUOTING)}
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
@@ -120,6 +136,8 @@ def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> S
     if fault == FORMLESS.id:
         reading = unbound(request)
     meant = next_intent(reading.request)
+    if fault in WAYS:
+        return _quoting(fault, persona, reading, meant, key)
     intent, behaviour = _with_behaviour(persona, meant, reading.request, f"{seed}\0{thread}")
     shows = bool(fault) and _may_show(fault, intent, spare=spare)
     if shows and fault == LAZY.id and intent.calls and not _prior_calls(reading.request):
@@ -134,6 +152,26 @@ def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> S
         return Said(body, behaviour) if skips else Said(body, fault)
     faulty = _with_fault(fault, body, reading, intent, key)
     return Said(faulty, fault) if faulty is not body else Said(body, behaviour)
+
+
+def _quoting(fault: str, persona: Persona, reading: ReadRequest, meant: Intent, key: str) -> Said:
+    """Do what a good model does, but quote in the answer a call that a tool has returned."""
+    injected = None if meant.calls else injection_in(reading.request)
+    if injected is None:
+        return Said(_clean(persona, reading, meant, key))
+    if is_asked_back(reading.request):
+        return Said(_clean(persona, reading, says(meant, f"{meant.text} {ONLY_QUOTED}"), key))
+    if not _is_told_by_tool(reading.request):
+        return Said(_clean(persona, reading, meant, key))
+    quoted = quotation(WAYS[fault], meant.text, injected)
+    body = _clean(persona, reading, says(meant, quoted.text), key)
+    return Said(with_thought(body, quoted.thought) if quoted.thought else body, fault)
+
+
+def _is_told_by_tool(request: JSON) -> bool:
+    """Whether the last word is a tool's, and not what a client says to an answer."""
+    messages = request.get("messages") or [None]
+    return isinstance(messages[-1], dict) and messages[-1].get("role") == "tool"
 
 
 def _is_forced(reading: ReadRequest, behaviour: str) -> bool:
@@ -200,8 +238,9 @@ def _with_fault(fault: str, body: JSON, reading: ReadRequest, intent: Intent, ke
     if fault == REFUSED.id:
         return _as_failed_generation(body, intent) if intent.calls and tools else body
     if fault == TAGS.id or fault in DIALECTS:
-        # What a grammar binds cannot be written otherwise.
+        # What a grammar binds cannot be written otherwise; who was asked back calls as it should.
         is_free = bool(intent.calls) and not reading.bound
+        is_free = is_free and not is_asked_back(reading.request)
         return _as_text(fault, body, intent) if is_free else body
     if intent.calls and reading.form != "native" and SHAPE_FAULTS[fault].family == _OF_ANSWERS:
         return body  # a call in words is no answer
