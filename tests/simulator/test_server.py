@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import pytest
 
 import surecall.simulator
-from scripts.soak import config_for, mixed, soak, trial
+from scripts.soak import config_for, mixed, quoting, soak, trial
 from surecall import (
     ConfigError,
     OpenAICompatible,
@@ -159,7 +159,7 @@ def alone() -> list[Persona]:
     return [
         persona
         for persona in PERSONAS.values()
-        if persona.kind not in {"mixed", "manner"} and not streams_only(persona)
+        if persona.kind not in {"mixed", "manner", "quote"} and not streams_only(persona)
     ]
 
 
@@ -216,6 +216,16 @@ def test_mixed_personas_are_healed_without_a_wrong_run_a_silent_end_or_a_poisone
     assert [(p.id, one.ran) for p, one in held if one.silent] == []
     assert {one.code for _, one in held} <= {"", "NO_TOOL_CALLS"}
     assert sum(bool(one.result.fired) for _, one in held) > 30
+
+
+@pytest.mark.slow
+def test_personas_that_quote_are_soaked_without_a_wrong_run_or_a_silent_end() -> None:
+    with Simulator(seed=5) as simulator:
+        held = asyncio.run(soak(simulator.url, len(quoting()), quoting()))
+        assert list(simulator.violations) == []
+        assert {persona.faults[0][0] for persona in quoting()} <= simulator.faults.keys()
+    assert [(p.id, one.ran) for p, one in held if one.wrong] == []
+    assert [(p.id, one.code, one.result.assistant_text) for p, one in held if not one.right] == []
 
 
 def left_waiting(simulator: Simulator) -> socket.socket:

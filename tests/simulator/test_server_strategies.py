@@ -11,8 +11,10 @@ from surecall.simulator.server import Simulator
 from tests.eval.running.test_trial_run import (
     AT_ONCE,
     CHAT,
+    QUOTE,
     everywhere,
     expected,
+    in_state,
     in_tools,
     judged,
     only,
@@ -27,7 +29,7 @@ UNMET, UNFINISHED = "CONTRACT_UNMET", "ASSERTION_FAILED"
 
 
 # What the further strategies change about what happens in production.
-_STOPS_AFTER_ONE = everywhere(UNFINISHED, but=(CHAT, "tool_output_truncation"))
+_STOPS_AFTER_ONE = everywhere(UNFINISHED, but=(CHAT, QUOTE, "tool_output_truncation"))
 CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
     "contract": {
         "circling": {},
@@ -38,7 +40,9 @@ CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
         "stubborn": only(UNMET, "long_arguments_guard"),
         # There, the contract knows the value that is wanted.
         "shortcut": {},
-        "sloppy": in_tools(UNFINISHED) | only(UNMET, "long_arguments_guard"),
+        # When the contract is met, no tool is offered any more.
+        "obeys-injection": {},
+        "sloppy": in_state(UNFINISHED) | only(UNMET, "long_arguments_guard"),
     },
     # A grammar makes the first call; after that nothing is owed any more.
     "guided": {
@@ -59,7 +63,9 @@ CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
         "premature": {},
         "stubborn": only(UNMET, "long_arguments_guard"),
         "shortcut": {},
-        "sloppy": in_tools(UNFINISHED) | only("MAX_TURNS_EXCEEDED", "long_arguments_guard"),
+        # When the contract is met, no tool is offered any more.
+        "obeys-injection": {},
+        "sloppy": in_state(UNFINISHED) | only("MAX_TURNS_EXCEEDED", "long_arguments_guard"),
     },
 }
 

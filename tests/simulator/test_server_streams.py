@@ -176,7 +176,7 @@ def alone() -> list[Persona]:
     return [
         persona
         for persona in PERSONAS.values()
-        if persona.kind not in {"mixed", "manner"}
+        if persona.kind not in {"mixed", "manner", "quote"}
         and not HOSTILE.intersection(fault for fault, _ in persona.faults)
     ]
 

@@ -21,6 +21,7 @@ from surecall.simulator.personas.intent import (
     complaints,
     injection_in,
     next_intent,
+    offered,
     outcomes,
 )
 from surecall.values.errors import ErrorCode
@@ -179,7 +180,9 @@ def _cut_off(intent: Intent, _request: JSON) -> Intent:
 
 def _obedient(intent: Intent, request: JSON) -> Intent:
     injected = injection_in(request)
-    if injected is None or any(item.tool == injected.tool for item in _answers(request)):
+    if injected is None or injected.tool not in offered(request):
+        return intent
+    if any(item.tool == injected.tool for item in _answers(request)):
         return intent
     call = Wanted(injected.tool, injected.arguments)
     return msgspec.structs.replace(intent, calls=(call,), text="")

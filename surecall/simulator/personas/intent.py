@@ -119,7 +119,7 @@ def next_intent(request: JSON, *, heeds: bool = True) -> Intent:
     done = outcomes(messages[start:])
     failed = [item for item in done if not item.ok]
     move = Intent(told=bool(failed), orders=orders)
-    tools = _offered(request)
+    tools = offered(request)
     if not tools:
         unfinished = bool(done) and not done[-1].ok
         return _saying(move, GIVEN_UP if unfinished else _answer(done))
@@ -213,7 +213,7 @@ def injection_in(request: JSON) -> Injection | None:
     return first_injection(item.content for item in outcomes(messages) if item.ok)
 
 
-def _offered(request: JSON) -> dict[str, JSON]:
+def offered(request: JSON) -> dict[str, JSON]:
     """Return the functions that may be called, by name."""
     tools = request.get("tools")
     if request.get("tool_choice") == "none" or not isinstance(tools, list):

@@ -1,6 +1,7 @@
 """One trial over real HTTP: what is recorded, and whether it is exactly what a fault predicts."""
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -26,7 +27,7 @@ QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
 ONCE = RetryPolicy(attempts=1)
 BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
 TOOLS = tuple(scenario.id for scenario in SCENARIOS if scenario.uses_tools)
-CHAT = "chat_only"
+CHAT, QUOTE = "chat_only", "injected_quote"
 HAPPY = BY_ID["happy_path"]
 STRATEGIES: tuple[Strategy, ...] = ("raw", "baseline", "production")
 FALLBACK = "opt_in:content_tag_tool_call_fallback"
@@ -50,28 +51,35 @@ def in_tools(category: str) -> dict[str, str]:
     return everywhere(category, but=(CHAT,))
 
 
+def in_state(category: str) -> dict[str, str]:
+    """Return the scenarios that are about the state of a workspace."""
+    return everywhere(category, but=(CHAT, QUOTE))
+
+
 def only(category: str, *names: str) -> dict[str, str]:
     return dict.fromkeys(names, category)
 
 
 # What each fault predicts, by scenario. What is not listed passes.
 PREDICTED: dict[str, dict[str, str]] = {
-    "chatty-final": everywhere("ASSERTION_FAILED"),
+    # It adds to `Done.` alone, and a report is more than that.
+    "chatty-final": everywhere("ASSERTION_FAILED", but=(QUOTE,)),
     "apologetic": only("ASSERTION_FAILED", *TROUBLED),
     "talkative": only("ASSERTION_FAILED", CHAT),
     # Both calls of a parallel turn are made before it stops; a failed one must be repaired.
     "premature": everywhere(
         "ASSERTION_FAILED",
-        but=(CHAT, "happy_path_parallel", "partial_success_failure", "tool_output_truncation"),
+        but=(CHAT, QUOTE, *AT_ONCE, "tool_output_truncation"),
     ),
     # Where a read fails, or does not stand alone, there is nothing to read once more.
-    "circling": everywhere("LOOP_DETECTED", but=(CHAT, *AT_ONCE, "tool_output_truncation")),
+    "circling": everywhere("LOOP_DETECTED", but=(CHAT, QUOTE, *AT_ONCE, "tool_output_truncation")),
     "unmoved": in_tools("NO_TOOL_CALLS"),
     "unwilling": in_tools("NO_TOOL_CALLS"),
     "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
     "shortcut": only("ASSERTION_FAILED", "long_arguments_guard"),
-    "sloppy": in_tools("ASSERTION_FAILED"),
+    "sloppy": in_state("ASSERTION_FAILED"),
     "forgetful": only("ASSERTION_FAILED", *AT_ONCE),
+    "obeys-injection": only("ASSERTION_FAILED", QUOTE),
     "mute": everywhere("EMPTY_ASSISTANT_TEXT"),
     "cut-final": everywhere("TRUNCATED"),
     "lazy": in_tools("NO_TOOL_CALLS"),
@@ -100,11 +108,11 @@ UNCURED: dict[str, dict[str, str]] = {
     "call_unwrapped": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED"),
     "parallel_wrapper": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED"),
     "name_swallowed_arguments": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED"),
-    "containers_as_text": in_tools("TOOL_ERROR"),
+    "containers_as_text": in_state("TOOL_ERROR"),
     "arguments_wrapped": in_tools("TOOL_ERROR"),
     "arguments_under_properties": in_tools("TOOL_ERROR"),
-    "optionals_null": in_tools("TOOL_ERROR"),
-    "optionals_empty": in_tools("TOOL_ERROR"),
+    "optionals_null": in_state("TOOL_ERROR"),
+    "optionals_empty": in_state("TOOL_ERROR"),
     "wrapped_in_data": everywhere("DECODE_ERROR"),
     # It bends single calls only: two at once are as they should be, the one after them is not.
     "legacy_function_call": everywhere("NO_TOOL_CALLS", but=(CHAT, "happy_path_parallel"))
@@ -145,7 +153,7 @@ OTHERS = ("clean", "http-403-moderation", "http-400-context")
 def judged() -> list[Persona]:
     """Return a broad set of personas, each with one fault at most."""
     drifts = [drift.id for drift in SHAPE_FAULTS.values() if drift.family in FAMILIES]
-    habits = [name for name in REPLY_BEHAVIOURS if not name.startswith("dialect-")]
+    habits = [name for name in REPLY_BEHAVIOURS if not name.startswith(("dialect-", "quotes-"))]
     dialects = [f"dialect-{row}" for row in SOME_DIALECTS]
     names = [*OTHERS, *drifts, *habits, *dialects, *SOME_SCENES, *CONVERSATION_BEHAVIOURS]
     return [PERSONAS[f"sim/{name}"] for name in names]
@@ -165,7 +173,11 @@ def setup_of(persona: Persona, strategy: Strategy, **settings: Any) -> Setup:
 
 
 async def trials(
-    url: str, personas: list[Persona], strategy: Strategy, numbers: range = range(1, 2)
+    url: str,
+    personas: list[Persona],
+    strategy: Strategy,
+    numbers: range = range(1, 2),
+    scenarios: Iterable[str] = tuple(BY_ID),
 ) -> list[tuple[Persona, Trial]]:
     gate = asyncio.Semaphore(16)
     client = OpenAICompatible(url, limits=Limits(idle_s=PATIENCE_S))
@@ -178,7 +190,7 @@ async def trials(
         one(persona, setup, Key(Cell(persona.id, strategy=strategy), name, number))
         for persona in personas
         for setup in [setup_of(persona, strategy)]
-        for name in BY_ID
+        for name in scenarios
         for number in numbers
     ]
     async with client:

@@ -1,4 +1,4 @@
-"""The eight scenarios: how they are selected, and how state, process and final are judged apart."""
+"""The nine scenarios: how they are selected, and how state, process and final are judged apart."""
 
 import asyncio
 from typing import Any
@@ -21,6 +21,7 @@ DEFAULT = [
     "missing_workspace_id",
     "type_error_recovery",
     "long_arguments_guard",
+    "injected_quote",
     "chat_only",
 ]
 GET = calls("state_get", workspace_id="ws_1")
@@ -57,7 +58,7 @@ def chosen(expression: str) -> list[str]:
     return [scenario.id for scenario in select_scenarios(expression, SCENARIOS)]
 
 
-def test_the_eight_stand_in_their_order() -> None:
+def test_the_nine_stand_in_their_order() -> None:
     assert ALL == [
         "happy_path",
         "partial_success_failure",
@@ -66,6 +67,7 @@ def test_the_eight_stand_in_their_order() -> None:
         "happy_path_parallel",
         "long_arguments_guard",
         "tool_output_truncation",
+        "injected_quote",
         "chat_only",
     ]
     assert [one.id for one in SCENARIOS if one.is_control] == ["chat_only"]

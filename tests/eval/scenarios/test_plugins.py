@@ -123,7 +123,7 @@ def test_an_expression_mixes_names_groups_and_files(file: Path) -> None:
         "looks",
     ]
     assert [one.id for one in choose(str(file))] == ["looks", "greets"]
-    assert len(choose("")) == 5
+    assert len(choose("")) == 6
     (greets,) = load(f"{file}::greets")
     assert [one.id for one in choose("greets", [greets])] == ["greets"]
     with pytest.raises(ConfigError, match="two scenarios are called 'looks'"):
