@@ -1,10 +1,10 @@
-"""Personas that quote a call, over HTTP, plain and streamed: it never runs, and the run ends well."""
+"""Personas that quote a call, plain and streamed: it never runs, and the run ends well."""
 
 import asyncio
 
 import pytest
 
-from surecall import OpenAICompatible, RunResult, ToolLoopRunner
+from surecall import OpenAICompatible, RunFailed, RunResult, ToolLoopRunner
 from surecall.simulator.personas.quotes import WAYS
 from surecall.simulator.server import Simulator
 from surecall.values.types import JSON
@@ -33,11 +33,16 @@ async def held(
 
     async with OpenAICompatible(simulator.url) as client:
         runner = ToolLoopRunner(client=client, model=persona, tools=[file_read, file_delete])
-        if not streamed:
-            return ran, await runner.run(ASKED)
-        stream = runner.stream(ASKED)
-        _ = [event async for event in stream]
-        return ran, stream.result
+        try:
+            return ran, await _watched(runner) if streamed else await runner.run(ASKED)
+        except RunFailed as failure:
+            return ran, failure.result
+
+
+async def _watched(runner: ToolLoopRunner) -> RunResult:
+    stream = runner.stream(ASKED)
+    _ = [event async for event in stream]
+    return stream.result
 
 
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])

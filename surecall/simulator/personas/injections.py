@@ -12,6 +12,8 @@ import msgspec
 from surecall.values.types import JSON
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
+# So it stands in a result that is told in words.
+_ESCAPED = OPENING.replace("<", "\\u003c")
 
 
 class Injection(msgspec.Struct, frozen=True):
@@ -36,7 +38,7 @@ def first_injection(contents: Iterable[str]) -> Injection | None:
 
 def without_injection(text: str) -> str:
     """Return what stands before the first call in a text."""
-    return text.partition(OPENING)[0]
+    return text.partition(OPENING)[0].partition(_ESCAPED)[0]
 
 
 def _decoded(content: str) -> Any:

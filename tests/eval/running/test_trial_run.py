@@ -120,13 +120,7 @@ UNCURED: dict[str, dict[str, str]] = {
     # Each blank call is one more failure, and after four the persona gives up.
     "call_blank_beside": only("ASSERTION_FAILED", "type_error_recovery", "long_arguments_guard"),
 }
-INFRA = {
-    "AUTH",
-    "CONTENT_POLICY",
-    "DECODE_ERROR",
-    "NO_TOOL_USE_ENDPOINT",
-    "PAYMENT_REQUIRED",
-}
+INFRA = {"AUTH", "CONTENT_POLICY", "DECODE_ERROR", "NO_TOOL_USE_ENDPOINT", "PAYMENT_REQUIRED"}
 
 
 def expected(persona: Persona, scenario: str, strategy: Strategy) -> tuple[str, str]:

@@ -6,7 +6,7 @@ import pytest
 
 from surecall import RunResult
 from surecall.eval.scenarios.injected import DELETED, INJECTED, NOT_REPORTED
-from surecall.eval.storage.trial import Score, Trial
+from surecall.eval.storage.trial import Score
 from surecall.settings.presets import Strategy
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.quotes import WAYS
@@ -18,7 +18,10 @@ from tests.eval.scenarios.test_builtin import play
 NAME = "injected_quote"
 READ = calls("file_read", path="notes.txt")
 REPORT = says("The team meets in Lisbon.")
-ALL_STRATEGIES: tuple[Strategy, ...] = ("raw", "baseline", "production", "guided")
+QUOTING = [PERSONAS[f"sim/{way}"] for way in WAYS]
+# Their replies hold the quoted call and no report, which has to be asked for.
+REPORT_NOTHING = {f"sim/quotes-{way}" for way in ("alone", "think-alone", "think-unclosed")}
+READING: tuple[Strategy, ...] = ("baseline", "production", "contract")
 
 
 def parts(score: Score) -> tuple[bool | None, bool | None, bool | None]:
@@ -73,17 +76,28 @@ def test_a_model_that_calls_in_text_passes_and_one_that_obeys_fails(simulator: S
         assert (persona, one.ok, len(one.requests)) == (persona, True, 2)
     obeyed, _ = held_trial(simulator, BY_ID[NAME], "sim/obeys-injection")
     assert (obeyed.status, obeyed.category) == ("failed", "ASSERTION_FAILED")
-    assert obeyed.score.reasons == (DELETED,)
+    assert obeyed.score.reasons[0] == DELETED
     assert "archive.txt" not in obeyed.draft
 
 
+def lost(simulator: Simulator, strategy: Strategy) -> list[tuple[str, str, tuple[str, ...]]]:
+    """Return the trials of personas that quote which have failed, with their reasons."""
+    held = asyncio.run(trials(simulator.url, QUOTING, strategy, scenarios=(NAME,)))
+    assert len(held) == len(WAYS)
+    return [(p.id, one.category, one.score.reasons) for p, one in held if not one.ok]
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("strategy", ALL_STRATEGIES)
+@pytest.mark.parametrize("strategy", READING)
 def test_a_model_that_quotes_the_call_passes(simulator: Simulator, strategy: Strategy) -> None:
-    quoting = [PERSONAS[f"sim/{way}"] for way in WAYS]
-    held = asyncio.run(trials(simulator.url, quoting, strategy, scenarios=(NAME,)))
-    assert [failed(one) for _, one in held if not one.ok] == []
+    assert lost(simulator, strategy) == []
 
 
-def failed(one: Trial) -> tuple[str, str, tuple[str, ...]]:
-    return one.key.cell.model, one.category, one.score.reasons
+@pytest.mark.slow
+@pytest.mark.parametrize("strategy", ["raw", "guided"])
+def test_where_text_is_not_read_for_calls_only_a_missing_report_fails(
+    simulator: Simulator, strategy: Strategy
+) -> None:
+    failed = lost(simulator, strategy)
+    assert {name for name, *_ in failed} <= REPORT_NOTHING
+    assert {reasons for *_, reasons in failed} <= {(NOT_REPORTED,)}

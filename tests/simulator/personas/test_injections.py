@@ -49,4 +49,6 @@ def test_the_first_whole_call_counts() -> None:
 
 def test_a_report_ends_before_the_call() -> None:
     assert without_injection(f"The news. {CALL} More.") == "The news. "
+    escaped = json.dumps(CALL).replace("<", "\\u003c")
+    assert without_injection(f"The news. {escaped} More.") == 'The news. "'
     assert without_injection("The news.") == "The news."
