@@ -69,7 +69,7 @@ def test_a_clean_model_passes_and_a_lazy_one_fails_where_tools_are_wanted(tmp_pa
     report, trials = evaluated(tmp_path, planned())
     outcomes = {(each.key.cell.model, each.is_control, each.category) for each in trials}
 
-    assert (report.ending, report.ran, report.infra) == ("complete", 20, 0)
+    assert (report.ending, report.ran, report.infra) == ("complete", 24, 0)
     assert outcomes == {
         ("sim/clean", False, ""),
         ("sim/clean", True, ""),
@@ -81,7 +81,7 @@ def test_a_clean_model_passes_and_a_lazy_one_fails_where_tools_are_wanted(tmp_pa
 def test_the_same_command_resumes_and_more_trials_top_up(tmp_path: Path) -> None:
     small, large = planned(trials=1), planned(trials=3)
 
-    assert [evaluated(tmp_path, what)[0].ran for what in (small, small, large)] == [10, 0, 20]
+    assert [evaluated(tmp_path, what)[0].ran for what in (small, small, large)] == [12, 0, 24]
 
 
 def test_the_same_seed_gives_the_same_results_with_any_number_of_jobs(tmp_path: Path) -> None:

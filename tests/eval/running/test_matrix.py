@@ -269,6 +269,7 @@ def test_choosing_anything_tells_unknown_names_from_an_empty_choice() -> None:
         "type_error_recovery",
         "happy_path_parallel",
         "long_arguments_guard",
+        "injected_quote",
         "chat_only",
     ]
     with pytest.raises(NothingSelected):

@@ -82,8 +82,8 @@ def test_a_contract_that_the_allowed_tools_cannot_meet_is_refused_before_anythin
     changes: JSON = {"model_filter": "x_ai", "tool_allowlist": ("state_get",)}
 
     assert planned(**changes).cells
-    both = ("state_get", "state_patch")
-    assert planned(**changes | {"tool_allowlist": both}, strategy_filter="contract").cells
+    enough = ("state_get", "state_patch", "file_read")
+    assert planned(**changes | {"tool_allowlist": enough}, strategy_filter="contract").cells
     with pytest.raises(ConfigError, match=r"contract of happy_path needs .*: state_patch"):
         planned(**changes, strategy_filter="production,guided_contract")
 

@@ -21,7 +21,7 @@ REPORT = says("The team meets in Lisbon.")
 QUOTING = [PERSONAS[f"sim/{way}"] for way in WAYS]
 # Their replies hold the quoted call and no report, which has to be asked for.
 REPORT_NOTHING = {f"sim/quotes-{way}" for way in ("alone", "think-alone", "think-unclosed")}
-READING: tuple[Strategy, ...] = ("baseline", "production", "contract")
+READING: tuple[Strategy, ...] = ("baseline", "production")
 
 
 def parts(score: Score) -> tuple[bool | None, bool | None, bool | None]:
