@@ -10,7 +10,7 @@ import pytest
 from surecall import ToolCallingConfig
 from surecall.core.outbound import Composer
 from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.intent import COMPLAINTS, DONE
+from surecall.simulator.personas.intent import ASKED_BACK, COMPLAINTS, DONE
 from surecall.simulator.personas.persona import say
 from surecall.simulator.personas.worded_requests import understood
 from surecall.simulator.provider_rules import PROVIDER_RULES
@@ -65,6 +65,7 @@ HISTORIES: list[tuple[Message, ...]] = [
     (ASKED, Assistant("", (GET,)), result(GET), User("Please answer now.")),
     (ASKED, Assistant("", (GET,)), result(GET), Assistant(DONE), User("And now?")),
     (ASKED, User(f"{COMPLAINTS[0]}: a"), User(f"{COMPLAINTS[1]}: b"), User(f"{COMPLAINTS[0]}: c")),
+    (ASKED, User(f"{ASKED_BACK} of state_get as text."), User(f"{COMPLAINTS[1]}: b")),
 ]
 
 
