@@ -12,6 +12,7 @@ dialect is what it means, so these are not made:
 - Tagged parameters: a value with its closing tag and then, after blanks at most, the next tag of
   its own call; the first closing tag ends a value.
 - Compact objects: a value with the quote token, a comma and a declared key.
+- All: a value that ends its own call and begins another whole one; these are two calls.
 - Tagged parameters: values that begin or end with blanks; line breaks there are the format's.
 """
 
@@ -70,9 +71,10 @@ _TAGGED: Final[dict[str, tuple[str, tuple[str, ...]]]] = {
     "C8": ("</param", ("<param", "</function")),
     **dict.fromkeys(("C9", "C10"), ("</arg_value", ("<arg_key", "</tool_call"))),
     "C11": ("<|close|>argument<|sep|>", ("<|open|>argument", "<|close|>call")),
-    "C12": (f"{LEAD}</", (f"{LEAD}<",)),
-    "C13": ("</", ("<",)),
 }
+# Where tags are named like their keys: the tags that may come next in the call.
+_KEYS: Final = ("command", "note", "items", "meta", "item", "k", "n")
+_NEXT: Final = (*(f"<{key}>" for key in _KEYS), f"</{NAME}>", "</invoke>", "</items>", "</meta>")
 _TOKENS: Final = {"B9": "<escape>", "B10": '<|"|>'}
 _PYTHON_QUOTES: Final = ("'", '"', '"""', "'''")
 
@@ -139,30 +141,39 @@ def values(rng: random.Random, row: str, place: str) -> Iterator[str]:
 
 def own_marks(row: str) -> tuple[str, ...]:
     """List what stands before and after the value when the dialect writes it, in parts."""
-    written = WRITERS[row]((_call(PLACES["only"]),), "").replace(NAME, "other_tool")
-    before, _, after = written.partition(WORD)
+    before, after = _around(row)
     halves = (before, after, before[: len(before) // 2], after[: len(after) // 2], after.strip())
     return tuple(dict.fromkeys(half for half in halves if half.strip()))
 
 
+def _around(row: str) -> tuple[str, str]:
+    """Return what a call of another tool has before and after its only value."""
+    written = WRITERS[row]((_call(PLACES["only"]),), "").replace(NAME, "other_tool")
+    before, _, after = written.partition(WORD)
+    return before, after
+
+
 def written_naively(row: str, place: str, value: str, rng: random.Random) -> Naive | None:
     """Write a call, or nothing where the text would properly say something else."""
-    text = WRITERS[row]((_call(PLACES[place]),), "")
+    clean = text = WRITERS[row]((_call(PLACES[place]),), "")
     if row.startswith("D"):
         quote = rng.choice(_PYTHON_QUOTES)
         text = text.replace(f"'{WORD}'", f"{quote}{WORD}{quote}")
     elif not is_tagged(row) and row not in _TOKENS and rng.random() < 0.1:
         text = text.replace('"', "'")
     case = Naive(row, place, text.replace(WORD, value), put(PLACES[place], value))
-    return None if says_another(case, value, text) else case
+    return None if says_another(case, value, clean) else case
 
 
 def _call(arguments: JSON) -> ToolCall:
     return ToolCall("call00001", NAME, arguments)
 
 
-def says_another(case: Naive, value: str, text: str) -> bool:
+def says_another(case: Naive, value: str, clean: str) -> bool:
     """Whether the text is a proper spelling of another value."""
+    begin, end = (part.strip() for part in _around(case.row))
+    if begin and begin in value.partition(end)[2]:
+        return True
     if case.row in _TOKENS:
         return any(
             f"{_TOKENS[case.row]}{between}{key}:" in value
@@ -171,39 +182,55 @@ def says_another(case: Naive, value: str, text: str) -> bool:
         )
     if case.row.startswith("D"):
         return _python_says_another(case)
-    if is_tagged(case.row) and _ends_itself(value, *_TAGGED[case.row]):
+    if is_tagged(case.row) and any(_ends_itself(value, *tags) for tags in _tags(case.row)):
         return True
-    return not is_raw(case.row, case.place) and _json_says_another(case, text, value)
+    return not is_raw(case.row, case.place) and _json_says_another(case, clean, value)
+
+
+def _tags(row: str) -> list[tuple[str, tuple[str, ...]]]:
+    """List how a parameter ends, and what may come next in its call."""
+    if row in _TAGGED:
+        return [_TAGGED[row]]
+    lead = LEAD if row == "C12" else ""
+    return [(f"{lead}</{key}>", tuple(lead + tag for tag in _NEXT)) for key in _KEYS]
 
 
 def _ends_itself(value: str, end: str, following: tuple[str, ...]) -> bool:
     """Whether a value has its closing tag, and after it the next tag of its call."""
     at = value.find(end)
     while at >= 0:
-        after = value.find(end[-1] if end[-1] == ">" else ">", at + len(end) - 1) + 1
-        rest = value[after:].lstrip() if after else ""
-        if not rest or rest.startswith(following):
-            return after > 0 and (rest != "" or end in ("</", f"{LEAD}</"))
+        after = value.find(">", at + len(end) - 1) + 1
+        if after and value[after:].lstrip().startswith(following):
+            return True
         at = value.find(end, at + 1)
     return False
 
 
-def _json_says_another(case: Naive, text: str, value: str) -> bool:
+def _json_says_another(case: Naive, clean: str, value: str) -> bool:
     """Whether the JSON around the value is valid, but the value is not what it says."""
     decoder = json.JSONDecoder(strict=False)
-    for at, mark in enumerate(text):
+    for at, mark in enumerate(clean):
         if mark not in "{[":
             continue
         try:
-            whole, end = decoder.raw_decode(text, at)
+            whole, end = decoder.raw_decode(clean, at)
         except ValueError:
             continue
-        body = case.text[at : len(case.text) - (len(text) - end)]
-        try:
-            return bool(json.loads(body, strict=False) != put(whole, value))
-        except ValueError:
-            return False
+        body = case.text[at : len(case.text) - (len(clean) - end)]
+        return _valid(body) not in (None, put(whole, value))
     return False
+
+
+def _valid(body: str) -> Any:
+    """Return what an object says as JSON, or in single quotes as Python; nothing if invalid."""
+    try:
+        return json.loads(body, strict=False)
+    except ValueError:
+        pass
+    try:
+        return ast.literal_eval(body) if body.startswith(("{'", "[{'")) else None
+    except (SyntaxError, ValueError):
+        return None
 
 
 def _python_says_another(case: Naive) -> bool:
