@@ -5,35 +5,15 @@ dialects, code and commands, as they are. `tests/support/naive_values.py` lists 
 are left out, because the text then properly says something else.
 """
 
-from itertools import islice
-
 import pytest
 
 from surecall.values.types import ToolCall
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
-from tests.support.law_cases import Broken, check, dice, many, spread
-from tests.support.naive_values import (
-    NAME,
-    PLACES,
-    TOOLS,
-    Naive,
-    put,
-    values,
-    written_naively,
-)
+from tests.support.law_cases import Broken, check, dice, many
+from tests.support.naive_values import NAME, PLACES, TOOLS, Naive, cases, put, written_naively
 from tests.support.reading import PRESETS, body_of, reply_to, runnable
 
 CASES = 210
-
-
-def cases(row: str, count: int) -> list[Naive]:
-    """Make the cases of one dialect, all places alike."""
-    rng = dice("naive", row)
-    made: list[Naive] = []
-    for place in spread(rng, tuple(PLACES), count):
-        tries = (written_naively(row, place, value, rng) for value in values(rng, row, place))
-        made += islice((case for case in tries if case is not None), 1)
-    return made
 
 
 def run_of(case: Naive) -> list[ToolCall]:
@@ -49,7 +29,7 @@ def test_a_value_without_escapes_is_read_exactly_or_the_call_does_not_run(row: s
     for case in made:
         ran = [(call.name, call.arguments) for call in run_of(case)]
         if ran not in ([], [(NAME, case.meant)]):
-            broken.append(Broken(f"{row} {case.place}", case.text, f"ran {ran}"))
+            broken.append(Broken(case.place, f"{row} / {case.place}\n{case.text}", f"ran {ran}"))
 
     check(broken, len(made))
 

@@ -21,6 +21,7 @@ import json
 import random
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from surecall import ToolRegistry
@@ -28,6 +29,7 @@ from surecall.tools.registry import ToolDefinition
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.dialects import WRITERS
 from surecall.wire.dialects.spelling import ANTML, LEAD
+from tests.support.law_cases import dice, spread
 
 WORD: Final = "qqplaceqq"
 NAME: Final = "shell_run"
@@ -106,6 +108,16 @@ class Naive(NamedTuple):
     place: str
     text: str
     meant: JSON
+
+
+def cases(row: str, count: int) -> list[Naive]:
+    """Make cases of one dialect, with the value in all places alike."""
+    rng = dice("naive", row)
+    made: list[Naive] = []
+    for place in spread(rng, tuple(PLACES), count):
+        tries = (written_naively(row, place, value, rng) for value in values(rng, row, place))
+        made += islice((case for case in tries if case is not None), 1)
+    return made
 
 
 def is_tagged(row: str) -> bool:
