@@ -19,6 +19,7 @@ _COPYING = (
 class Watched(str):
     """A text with a count of the characters that searches, slices and copies went over."""
 
+    __slots__ = ("looks",)
     looks: list[int]
 
     @classmethod
