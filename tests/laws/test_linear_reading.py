@@ -31,14 +31,13 @@ TOOLS: Final = (
 GROWTH: Final = 2.3
 START_LINES: Final = 2_000
 START_LOOKS: Final = 50_000
-# For each further character at most so many lines run; where marks make calls, so many more.
-LINES_EACH: Final = 16
-CALL_LINES_EACH: Final = 32
+# For each further character at most so many lines run, also where each mark is tried in vain.
+LINES_EACH: Final = 64
 # A stream looks again at what may become a mark with every piece that comes.
 STREAM_LINES_EACH: Final = 512
-# A further character is looked at for every kind of mark, and a few times for the text around.
-LOOKS_EACH: Final = 512
-LINES_SIZE: Final = 1_500
+# A further character is looked at once for every kind of mark, in two passes at most.
+LOOKS_EACH: Final = 256
+LINES_SIZE: Final = 1_000
 STREAM_SIZE: Final = 320
 LOOKS_SIZE: Final = 16_000
 PIECE: Final = 16
@@ -132,9 +131,8 @@ def told(unit: str, wrong: str) -> list[Broken]:
 @pytest.mark.parametrize("marks", MARKS)
 def test_twice_the_text_takes_twice_the_lines(marks: str, reader: str) -> None:
     work, units = READERS[reader], MARKS[marks]
-    each = CALL_LINES_EACH if marks == "DSML" else LINES_EACH
 
-    broken = [told(unit, broken_lines(work, unit, LINES_SIZE, each)) for unit in units]
+    broken = [told(unit, broken_lines(work, unit, LINES_SIZE, LINES_EACH)) for unit in units]
 
     check(chain.from_iterable(broken), len(units))
 
