@@ -15,6 +15,7 @@ import pytest
 from hypothesis import settings
 
 from tests.support.clock import VirtualClock, shifted, virtual_time
+from tests.support.law_cases import SEED, TIMES
 
 settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
 settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
@@ -38,6 +39,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="SECONDS",
         help="shift the monotonic clock, as on a machine that was started long ago",
     )
+
+
+def pytest_report_header() -> str:
+    return f"generated laws: SURECALL_LAW_SEED={SEED}, SURECALL_LAW_CASES={TIMES:g}"
 
 
 def pytest_configure(config: pytest.Config) -> None:
