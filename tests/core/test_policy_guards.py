@@ -103,7 +103,8 @@ def test_so_many_calls_of_a_turn_run(
     options = {} if parallel is None else {"parallel_tool_calls": parallel}
     settings = {"request_overrides": options, "max_tool_calls_per_turn": limit}
     result = counter.run(ScriptedModel(THREE, says("done")), **settings)
-    assert counter.ran == ran
+    # Calls that run at the same time may do so in any order.
+    assert sorted(counter.ran) == ran
     assert result.trace.turns[0].ignored_tool_calls_count == 3 - len(ran)
 
 
