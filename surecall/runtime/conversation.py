@@ -23,7 +23,7 @@ from surecall.core.inbound import inbound, text_calls_of
 from surecall.core.outbound import Composer, Request
 from surecall.core.streaming.display import Display, Show
 from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback
-from surecall.runtime.request import Received, RequestSender
+from surecall.runtime.request import Received, RequestSender, aside
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, union
@@ -217,7 +217,8 @@ class Conversation:
             raise
         reply = received.body
         if not isinstance(reply, Fault):
-            reply = inbound(received.body, plan, self._config, self._toolbox)
+            body, size = received.body, received.size
+            reply = await aside(size, inbound, body, plan, self._config, self._toolbox)
         if display is not None:
             display.close(reply)
         return reply, received

@@ -6,9 +6,11 @@
 Keys that an endpoint echoes are taken out here, before anything else sees the answer.
 """
 
+import asyncio
 import time
+from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import msgspec
 
@@ -19,15 +21,19 @@ from surecall.core.streaming.display import Display
 from surecall.runtime.trace import Redactor
 from surecall.runtime.transport import Client, Incoming
 from surecall.settings.capabilities import Capabilities, check_budget, estimate_tokens
-from surecall.settings.connection import DEFAULT_LIMITS
+from surecall.settings.connection import DEFAULT_LIMITS, Limits
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import JSON, Answer, Plan
 from surecall.wire.assembler import Assembler
-from surecall.wire.messages import decode, scrub
+from surecall.wire.messages import decode, holds_too_many, scrub
 from surecall.wire.response import fault_of
 from surecall.wire.transforms.inbound import failed_generation
 
 MAX_QUOTE = 400
+# In bytes. Reading this much takes a few hundredths of a second, whatever it is.
+LARGE = 128 * 1024
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Received(NamedTuple):
@@ -50,7 +56,7 @@ class RequestSender:
 
     def read(self, answer: Answer) -> Any:
         """Decode an answer; whatever it echoes, the client's key is not in what is returned."""
-        body = read_body(answer)
+        body = read_body(answer, self._limits)
         if isinstance(body, Fault) or not self._redact_answer.suspects(answer.body):
             return body
         return self._redact_answer.value(body)
@@ -64,6 +70,11 @@ class RequestSender:
             data = msgspec.json.encode(body)
         redactor = self._redact_answer
         return redactor.value(body) if redactor.suspects(data) else body
+
+    @property
+    def _limits(self) -> Limits:
+        limits: Limits = getattr(self.client, "limits", DEFAULT_LIMITS)
+        return limits
 
     def redacted(self, fault: Fault) -> Fault:
         """Take keys out of what an endpoint says about a failure."""
@@ -85,7 +96,8 @@ class RequestSender:
         try:
             if stream is None or display is None:
                 answer = await self.client.send(request.body)
-                return Received(self.read(answer), len(answer.body))
+                size = len(answer.body)
+                return Received(await aside(size, self.read, answer), size)
             assembler = Assembler([tool.name for tool in plan.tools], max_tool_args_bytes, _judged)
             return await self._streamed(stream(request.body), assembler, display)
         except ProviderError as error:
@@ -101,10 +113,10 @@ class RequestSender:
         display: Display,
     ) -> Received:
         """Read an answer while it arrives, and show what may be shown."""
-        limits = getattr(self.client, "limits", DEFAULT_LIMITS)
         async with opening as incoming:
             is_plain = not is_success(incoming.status)
-            listener = Listener(assembler, limits.max_response_bytes, is_plain=is_plain)
+            most = self._limits.max_response_bytes
+            listener = Listener(assembler, most, is_plain=is_plain)
             async for chunk in incoming.chunks:
                 for delta in listener.feed(chunk):
                     display.feed(delta)
@@ -114,9 +126,10 @@ class RequestSender:
             display.feed(delta)
         body = listener.finish()
         if isinstance(body, bytes):
-            body = self.read(Answer(incoming.status, incoming.headers, body))
+            answer = Answer(incoming.status, incoming.headers, body)
+            body = await aside(listener.size, self.read, answer)
         elif not isinstance(body, Fault):
-            body = self.assembled(body)
+            body = await aside(listener.size, self.assembled, body)
         return Received(body, listener.size, listener.is_stream)
 
 
@@ -129,8 +142,18 @@ def is_success(status: int) -> bool:
     return 200 <= status < 300  # noqa: PLR2004  # see above
 
 
-def read_body(answer: Answer) -> Any:
+async def aside(size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Read an answer; a large one in a thread, so that other runs go on meanwhile."""
+    if size <= LARGE:
+        return work(*args, **kwargs)
+    return await asyncio.to_thread(work, *args, **kwargs)
+
+
+def read_body(answer: Answer, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Decode an answer; a bad status or a body that is not JSON is a `Fault`."""
+    if holds_too_many(answer.body, limits.max_response_values):
+        sentence = f"The answer holds more than {limits.max_response_values} values."
+        return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence, answer.status)
     try:
         body = decode(answer.body)
     except ValueError:

@@ -11,17 +11,19 @@ import msgspec
 
 from surecall.values.errors import ConfigError, Fault
 from surecall.values.types import Secret
+from surecall.wire.messages import MAX_VALUES
 
 ENDPOINT = "chat/completions"
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How long and how much an endpoint may take: seconds, decoded bytes, sockets."""
+    """How long and how much an endpoint may take: seconds, decoded bytes, JSON values, sockets."""
 
     connect_s: float = 5.0
     idle_s: float = 60.0
     total_s: float = 600.0
     max_response_bytes: int = 32 * 1024 * 1024
+    max_response_values: int = MAX_VALUES
     max_connections: int = 100
 
     def __post_init__(self) -> None:

@@ -139,7 +139,7 @@ class ErrorCode(StrEnum):
     PROVIDER_ERROR = ("PROVIDER_ERROR", "The provider reports a failure of its own.")
     RATE_LIMIT = ("RATE_LIMIT", "429: too many requests.")
     REQUEST_TOO_LARGE = ("REQUEST_TOO_LARGE", "413: the request body is too large.")
-    RESPONSE_TOO_LARGE = ("RESPONSE_TOO_LARGE", "The answer exceeds `max_response_bytes`.")
+    RESPONSE_TOO_LARGE = ("RESPONSE_TOO_LARGE", "The answer has too many bytes, values or calls.")
     TIMEOUT = ("TIMEOUT", "The endpoint took too long to connect, or to answer.")
     UNPROCESSABLE = ("UNPROCESSABLE", "422: the endpoint could not process the request.")
     UPSTREAM_5XX = ("UPSTREAM_5XX", "5xx: the endpoint, or the provider behind it, failed.")

@@ -28,9 +28,8 @@ from surecall.parsing.call_fragments import (
 )
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
-from surecall.wire.messages import text_of
+from surecall.wire.messages import MAX_CALLS, MAX_VALUES, holds_too_many, text_of
 
-MAX_CALLS = 1_000
 MAX_QUOTE = 2_000
 
 _DONE = "[DONE]"
@@ -102,6 +101,10 @@ class Assembler:
             return []
         if data.strip() == _DONE:
             self._is_done = True
+            return []
+        if len(data) > MAX_VALUES and holds_too_many(data.encode(), MAX_VALUES):
+            message = f"An event of the answer holds more than {MAX_VALUES} values."
+            self._fault = Fault(ErrorCode.RESPONSE_TOO_LARGE, message)
             return []
         payload = _decoded(data)
         if event == "error":

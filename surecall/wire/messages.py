@@ -6,6 +6,7 @@ raise on shape. `render_message` and `parse_message` are a pair; so are `encode`
 
 import hashlib
 import json
+import re
 import string
 from collections.abc import Iterable
 from typing import Any
@@ -38,6 +39,10 @@ _DIGITS = string.digits + string.ascii_letters
 SHORT_ID = 9
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
+# So many JSON values an answer may hold, and so many calls.
+MAX_VALUES = 200_000
+MAX_CALLS = 1_000
+_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # In dollars. No answer costs more: a larger number, like a negative one, is not a price.
 MOST_COST = 1_000_000.0
 
@@ -69,6 +74,14 @@ def decode(data: bytes) -> Any:
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
         raise ValueError("JSON nested too deeply")
     return value
+
+
+def holds_too_many(data: bytes, most: int) -> bool:
+    """Whether JSON holds more values than that, told before it is read."""
+    if data.count(b",") + data.count(b"[") + data.count(b"{") < most:
+        return False
+    bare = _STRINGS.sub(b"", data)
+    return bare.count(b",") + bare.count(b"[") + bare.count(b"{") >= most
 
 
 def _is_deep(value: Any) -> bool:

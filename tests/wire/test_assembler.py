@@ -10,13 +10,13 @@ from surecall.parsing.sse import SseEvent
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
 from surecall.wire.assembler import (
-    MAX_CALLS,
     Assembler,
     CallDelta,
     ReasoningDelta,
     TextDelta,
     plain_fault,
 )
+from surecall.wire.messages import MAX_CALLS, MAX_VALUES
 from surecall.wire.response import fault_of, read_choice
 from tests.support.streams import (
     END,
@@ -303,6 +303,14 @@ def test_an_empty_error_is_none(none: object) -> None:
 def test_a_number_as_error_beside_choices_is_none() -> None:
     assert body_of(chunk({"content": "a"}, "stop", error=1))["choices"]
     assert isinstance(assembled([SseEvent('{"error":1}')])[0], Fault)
+
+
+def test_an_event_with_more_values_than_anyone_sends_is_refused() -> None:
+    outcome, _ = assembled([SseEvent(json.dumps({"extra": [0] * MAX_VALUES}))])
+    assert isinstance(outcome, Fault)
+    assert outcome.code is ErrorCode.RESPONSE_TOO_LARGE
+    text = "," * (MAX_VALUES + 1)
+    assert body_of(chunk({"content": text}), END)["choices"][0]["message"]["content"] == text
 
 
 def test_more_calls_than_anyone_makes_are_refused() -> None:
