@@ -60,10 +60,20 @@ GUIDED = told(
 )
 
 
+QUOTED = told(
+    "quoted",
+    CALLED,
+    says('It says <tool_call>{"name": "book", "arguments": {"day": "Friday"}}</tool_call>'),
+    DONE,
+    contract=None,
+    text_calls="marked",
+)
+
+
 @pytest.fixture(name="page")
 def page_fixture(blank: Browser, tmp_path: Path) -> Browser:
     with open_or_resume(tmp_path, SAME) as store:
-        for each in (EARLY, OBJECTED, GUIDED):
+        for each in (EARLY, OBJECTED, GUIDED, QUOTED):
             store.add(each.trial, each.lines)
         blank.open(write_report_at(store.directory))
     return blank
@@ -88,6 +98,13 @@ def test_an_objection_of_the_application_is_shown_with_its_reason(page: Browser)
     show(page, address_of(OBJECTED.trial))
 
     assert page.texts("#talk .said.user .bad") == ["(answer not accepted: say Done, as agreed.)"]
+
+
+def test_a_call_in_text_that_was_asked_about_is_shown_with_its_rule(page: Browser) -> None:
+    show(page, address_of(QUOTED.trial, 1))
+
+    assert page.texts("#turns li a > span")[1].endswith("answer · call in text")
+    assert page.texts("#talk .said.user .bad") == ["(call of book in text, not run: only_way)"]
 
 
 def by_user(request: dict[str, Any]) -> list[str]:

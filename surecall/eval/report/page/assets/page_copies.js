@@ -23,7 +23,7 @@ function assistantOnWire(text, calls) {
 // early answer, the record has the gist.
 function nudgeOf(event, start) {
   if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
-  return event.type === "final_objected" || event.type === "forced_continuation" ? event.text : null;
+  return OBJECTIONS.has(event.type) ? event.text : null;
 }
 
 // The request of a turn, put together again from what had been said until then.

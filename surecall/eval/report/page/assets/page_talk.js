@@ -80,6 +80,10 @@ function drawTurn(turn, chosen, open) {
 
 // What was said to an early answer, or to one that the application did not accept.
 function drawObjection(event) {
+  if (event.type === "text_call_asked") {
+    const words = `(call of ${event.tools.join(", ")} in text, not run: ${event.rule})`;
+    return said("user", el("div", { class: "text bad" }, visible(words)));
+  }
   const objected = event.type === "final_objected";
   const wanted = event.tools?.length ? `; ${event.rung === "require" ? "demanded" : "reminded of"}: ${event.tools.join(" or ")}` : "";
   const words = objected ? `(answer not accepted: ${event.reason})` : `(early answer, ${event.rung}: ${event.message}${wanted})`;

@@ -1,5 +1,7 @@
 // One run in detail: its turns on the left, the conversation, and the wire on the right.
 
+// What the loop says to a reply that does not count.
+const OBJECTIONS = new Set(["forced_continuation", "final_objected", "text_call_asked"]);
 const shownRun = { run: -1, turn: 0, trace: null, turns: [] };
 
 function turnsOf(trace) {
@@ -14,7 +16,7 @@ function turnsOf(trace) {
     else if (event.type === "llm_request_error" || event.type === "llm_request_retry") at(event.turn).troubles.push(event);
     else if (event.type === "tool_call_end") at(event.turn).results.push(event);
     else if (event.type === "fix_empty_final") at(event.turn).nudged = true;
-    else if (event.type === "forced_continuation" || event.type === "final_objected") at(event.turn).objections.push(event);
+    else if (OBJECTIONS.has(event.type)) at(event.turn).objections.push(event);
   }
   return [...found.values()];
 }
@@ -73,7 +75,8 @@ function drawTurns() {
   const items = shownRun.turns.map((turn) => {
     const calls = (turn.end?.reply?.calls ?? []).map((call) => call.name).join(", ");
     const what = calls || (turn.end ? (turn.end.reply?.text ? "answer" : "blank answer") : "no reply");
-    const early = turn.objections.length ? " · early answer" : "";
+    const asked = turn.objections.some((event) => event.type === "text_call_asked");
+    const early = turn.objections.length ? (asked ? " · call in text" : " · early answer") : "";
     const bad = !turn.end || turn.results.some((event) => !event.ok) || what === "blank answer" || early;
     const again = turn.troubles.some((event) => event.type === "llm_request_retry") ? " ↻ again" : "";
     const mended = turn.end && repairsOf(turn).length ? " · repaired" : "";
