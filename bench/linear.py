@@ -18,7 +18,6 @@ from surecall.wire.assembler import Assembler
 from surecall.wire.dialects import recover
 from surecall.wire.messages import decode, text_of
 from surecall.wire.response import fault_of, read_choice
-from surecall.wire.transforms.tags import read_tags
 
 SIZES = [1 << 19, 1 << 20, 1 << 21, 1 << 22]
 BAR = 2.3
@@ -79,7 +78,6 @@ def _answer(data: bytes) -> object:
 READERS: dict[str, Callable[[str], object]] = {
     "arguments": lambda text: read_arguments(text, 1 << 30),
     "dialects": lambda text: recover(text, TOOLS, weak=True),
-    "tags": read_tags,
     "coercion": lambda text: COERCE({"a": text, "b": text}),
     "answers": lambda text: _answer(text.encode()),
     "error bodies": lambda text: fault_of({"error": {"message": text}}, 400, {}, 0.0),

@@ -12,6 +12,7 @@ import click
 import msgspec
 
 from surecall.core.inbound import inbound
+from surecall.parsing.names import is_legal
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
@@ -25,6 +26,14 @@ GUIDED = "guided_reply"
 # What a reply is explained with: everything that a run reads by default, and every dialect.
 PRESETS = ("default_tool_calling", "content_tag_tool_call_fallback")
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
+# What a call in text lacks that breaks a rule.
+_RULES = {
+    "whole": "it is not complete, or a closing mark is left over",
+    "own_words": "it may be quoted",
+    "last_words": "something follows it",
+    "only_way": "the model calls natively",
+    "not_destructive": "the tool is destructive",
+}
 # The protocol reads nothing where no tool is known at all.
 _SOME_TOOL = (ToolSpec("-", "", {}),)
 
@@ -59,7 +68,10 @@ def _tools_in(file: BinaryIO | None) -> list[Any]:
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an answer was read. `problem` of a call says why it would not run."""
+    """How an answer was read. `problem` of a call says why it would not run.
+
+    `claims` are the calls in text that a run would ask about, each with the rule that says so.
+    """
 
     kind: str
     steps: tuple[str, ...] = ()
@@ -67,6 +79,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     text: str = ""
     passed_over: tuple[JSON, ...] = ()
     fault: str = ""
+    claims: tuple[JSON, ...] = ()
 
 
 def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
@@ -75,23 +88,41 @@ def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
     kind = "response" if body is not None else "text"
     text = data.decode("utf-8", "replace")
     answer = {"choices": [{"message": {"content": text}}]} if body is None else body
-    registry = ToolRegistry(tools)
-    specs = tuple(tool.spec for tool in registry.definitions)
     content = text if body is None else _content(body)
     guided = _is_guided(content)
-    plan = Plan("", (), specs, known_tools=specs or _SOME_TOOL)
-    reply = inbound(answer, plan, _config(guided=guided), registry)
-    if isinstance(reply, Fault):
+    config = _config(guided=guided)
+    specs, registry, reply = _read(answer, config, tools)
+    if not tools and isinstance(reply, Reply):
+        # Without a list of tools, those that are called exist; what else is wrong is told.
+        names = dict.fromkeys(call.name for call in reply.calls if is_legal(call.name))
+        specs, registry, reply = _read(answer, config, [{"name": name} for name in names])
+    ruled = inbound(answer, _plan(specs), config, registry)
+    if isinstance(reply, Fault) or isinstance(ruled, Fault):
         return Explanation(kind, fault=str(reply))
     left = recover(content, specs, weak=True).passed_over
     return Explanation(
         kind,
         (*([GUIDED] if guided else []), *reply.fired),
         tuple(_call(call, judged=bool(tools)) for call in reply.calls),
-        reply.text,
+        ruled.text,
         tuple({"at": item.start, "text": item.snippet, "reason": item.reason} for item in left),
         _nothing(reply, content),
+        tuple({"name": claim.name, "rule": claim.rule} for claim in ruled.claims),
     )
+
+
+def _read(
+    answer: JSON, config: ToolCallingConfig, tools: Sequence[JSON]
+) -> tuple[tuple[ToolSpec, ...], ToolRegistry, Reply | Fault]:
+    """Read an answer as a run with these tools would, if it believed every call in text."""
+    registry = ToolRegistry(tools)
+    specs = tuple(tool.spec for tool in registry.definitions)
+    reply = inbound(answer, _plan(specs), config.but(text_call_rules=()), registry)
+    return specs, registry, reply
+
+
+def _plan(specs: tuple[ToolSpec, ...]) -> Plan:
+    return Plan("", (), specs, known_tools=specs or _SOME_TOOL)
 
 
 def _config(*, guided: bool) -> ToolCallingConfig:
@@ -157,6 +188,10 @@ def render(explanation: Explanation) -> str:
         lines.append(f"call: {call['name']} {msgspec.json.encode(call['arguments']).decode()}")
         if "problem" in call:
             lines.append(f"  would not run: {call['problem']}")
+    lines += [
+        f"asked about, not run: {claim['name']} (rule {claim['rule']}: {_RULES[claim['rule']]})"
+        for claim in explanation.claims
+    ]
     lines += [
         f"not a call, at {item['at']}: {item['reason']}: {item['text']}"
         for item in explanation.passed_over

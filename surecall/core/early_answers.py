@@ -25,11 +25,14 @@ When does it end?  A need is met with at most `len(final_ladder)` steps between 
     model may answer, so that it can say that it cannot do it.
 What about an empty answer?  If no step of the ladder applies, it is asked for once more
     (`fix_empty_final`), once in a run.
+And a call in the text that did not run?  The model is asked about it first, before anything else:
+    see `doubtful_calls`.
 And an objection of the application?  It is told to the model in its own words, at most
     `len(final_ladder)` times in a run; then the run fails with CONTRACT_UNMET. After an objection
     the tools are offered again.
 """
 
+from surecall.core.doubtful_calls import question
 from surecall.core.obligations import Obligation, unmet
 from surecall.core.state import OBJECTION, Run
 from surecall.values.errors import ErrorCode, Fault
@@ -40,6 +43,8 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     """Return what the loop says to an answer that does not count; nothing if it counts."""
     if said.calls or run.turn >= run.config.max_turns:
         return ()
+    if (asked := question(run, said)) is not None:
+        return (asked,)
     need = unmet(run)
     if need is not None and (step := _next_step(run, need)):
         return (User(_still_missing(need), nudge=True, rung=step),)

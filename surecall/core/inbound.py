@@ -10,6 +10,7 @@ from typing import Any
 
 import msgspec
 
+from surecall.core.doubtful_calls import settled
 from surecall.parsing.argument_rewrites import with_texts, without_entities
 from surecall.parsing.arguments import Arguments, read_arguments, truncated
 from surecall.parsing.names import nearest
@@ -25,6 +26,7 @@ from surecall.values.types import (
 )
 from surecall.wire.history import Ids, ids_of
 from surecall.wire.messages import (
+    MAX_CALLS,
     call_extra,
     call_parts,
     id_of,
@@ -35,12 +37,16 @@ from surecall.wire.messages import (
 )
 from surecall.wire.protocols import hear
 from surecall.wire.response import read_choice
-from surecall.wire.text_calls import TextCalls, with_text_calls
+from surecall.wire.text_calls import TextCalls, TextReading, with_text_calls
 from surecall.wire.transforms import BODY, RESPONSE, TOOL_CALL
-from surecall.wire.transforms.inbound import failed_generation_to_message
+from surecall.wire.transforms.inbound import (
+    assistant_content_tool_call_tags_to_tool_calls,
+    failed_generation_to_message,
+)
 
 SHORT_LIST = 12
 FAILED_GENERATION = failed_generation_to_message.__name__
+TAGS = assistant_content_tool_call_tags_to_tool_calls.__name__
 CUT_OFF = frozenset({"length", "content_filter"})
 
 
@@ -57,10 +63,16 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         config.response_transforms, raw if isinstance(raw, dict) else {}, fired
     )
     salvaged = FAILED_GENERATION in fired
-    message = _with_calls(message, plan, config, fired)
+    reading = _with_calls(message, plan, config, salvaged=salvaged)
+    message, in_text = reading.message, bool(reading.names)
+    fired += reading.fired
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
-    calls = tuple(_read_call(raw, config, toolbox, ids, fired) for raw in raw_calls(message))
+    raw_ones = raw_calls(message)
+    if len(raw_ones) > MAX_CALLS:
+        sentence = f"The answer has more than {MAX_CALLS} calls."
+        return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence)
+    calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in raw_ones)
     if salvaged and not calls:
         sentence = "the provider could not read what the model wrote"
         return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
@@ -76,20 +88,25 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         _text(body, "id"),
         tuple(fired),
         message_extra(message),
+        reading.claims,
     )
 
 
-def _with_calls(message: JSON, plan: Plan, config: ToolCallingConfig, fired: list[str]) -> JSON:
-    """Put calls where calls belong: those of the protocol, and those that came as text."""
+def _with_calls(
+    message: JSON, plan: Plan, config: ToolCallingConfig, *, salvaged: bool
+) -> TextReading:
+    """Put calls where calls belong: those of the protocol, and those that surely came as text."""
     heard = hear(config.call_protocol, message, plan)
     # What says of itself that it is the answer holds no calls, whatever it quotes.
     is_answer = heard is not message and not raw_calls(heard)
     mode: TextCalls = "off" if is_answer else text_calls_of(config)
     # A reply that is all JSON was meant for the machine, in whatever words.
     is_json = config.call_protocol == "guided" and _begins_json(text_of(heard.get("content")))
-    if FAILED_GENERATION in fired or (is_json and not is_answer):
+    if salvaged or (is_json and not is_answer):
         mode = "any"
-    return with_text_calls(heard, plan.tools, mode, fired, strip_thinking=config.strip_thinking)
+    reading = with_text_calls(heard, plan.tools, mode, strip_thinking=config.strip_thinking)
+    # What a provider failed to read as a call was meant as one.
+    return settled(reading, plan, config.but(text_call_rules=()) if salvaged else config)
 
 
 def _begins_json(text: str) -> bool:
@@ -98,9 +115,8 @@ def _begins_json(text: str) -> bool:
 
 def text_calls_of(config: ToolCallingConfig) -> TextCalls:
     """Say which calls are read from text; protocols that are made of text read at least some."""
-    if config.call_protocol != "native" and config.text_calls == "off":
-        return "marked"
-    return config.text_calls
+    by_text = config.call_protocol != "native" or TAGS in config.response_transforms
+    return "marked" if by_text and config.text_calls == "off" else config.text_calls
 
 
 def _text(mapping: JSON, key: str) -> str | None:
@@ -109,14 +125,22 @@ def _text(mapping: JSON, key: str) -> str | None:
 
 
 def _read_call(
-    raw: JSON, config: ToolCallingConfig, toolbox: Toolbox, ids: Ids, fired: list[str]
+    raw: JSON,
+    config: ToolCallingConfig,
+    toolbox: Toolbox,
+    ids: Ids,
+    fired: list[str],
+    *,
+    in_text: bool,
 ) -> ToolCall:
     raw = TOOL_CALL.apply(config.tool_call_transforms, raw, fired)
     given = id_of(raw)
     name, arguments = call_parts(raw)
     call = judge_call(name, arguments, config, toolbox)
     fired += call.repairs
-    return msgspec.structs.replace(call, id=ids.claim(given), extra=call_extra(raw))
+    return msgspec.structs.replace(
+        call, id=ids.claim(given), extra=call_extra(raw), from_text=in_text
+    )
 
 
 def judge_call(name: str, arguments: Any, config: ToolCallingConfig, toolbox: Toolbox) -> ToolCall:

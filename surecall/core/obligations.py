@@ -172,10 +172,14 @@ def same_call(call: ToolCall, other: ToolCall) -> bool:
 
 
 def false_finals(run: Run) -> int:
-    """Count the early answers: "Done." while something was still to be done."""
+    """Count the early answers: "Done." while something was still to be done.
+
+    A text with a doubtful call in it is no answer yet.
+    """
     return sum(
         isinstance(said, Assistant)
         and not said.calls
+        and not said.claims
         and bool(said.text.strip())
         and unmet(run.until(position)) is not None
         for position, said in enumerate(run.messages[run.start :], start=run.start)

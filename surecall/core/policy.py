@@ -26,7 +26,7 @@ def admit(run: Run, reply: Reply) -> Assistant:
     for position, call in enumerate(reply.calls):
         calls.append(_admit_call(run, position, used, call))
         used += calls[-1].problem is None
-    return Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra)
+    return Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra, reply.claims)
 
 
 def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:

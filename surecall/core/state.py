@@ -57,6 +57,8 @@ Move: TypeAlias = Ask | Call | Done | Fail
 
 # The step of the ladder that an application's objection takes.
 OBJECTION: Final = "object"
+# The step that asks about a call in text.
+TEXT_CALL: Final = "text_call"
 
 
 T = TypeVar("T")

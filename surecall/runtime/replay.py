@@ -170,5 +170,9 @@ class _Replay:
 
 def _definition(spec: ToolSpec) -> ToolDefinition:
     return ToolDefinition(
-        spec.name, spec.description, parameters=spec.parameters, repeatable=spec.repeatable
+        spec.name,
+        spec.description,
+        parameters=spec.parameters,
+        repeatable=spec.repeatable,
+        destructive=spec.destructive,
     )

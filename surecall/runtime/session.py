@@ -12,7 +12,7 @@ from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import false_finals, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.outcome import RunResult, failure, last_text, usage_of
-from surecall.core.state import Ask, Call, Done, Fail, Move, Run
+from surecall.core.state import TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
@@ -29,11 +29,13 @@ from surecall.values.events import (
     RequestRefusedEvent,
     RunFailedEvent,
     RunStartEvent,
+    TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
 from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
 from surecall.values.version import __version__
+from surecall.wire.assembler import TextDelta
 
 # Says why an answer is not accepted, or None if it is. It may be a coroutine function.
 AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
@@ -171,8 +173,15 @@ class Session:
             streamed=exchange.streamed,
             ignored_tool_calls=tuple(call.id for call in said.ignored),
         )
-        if isinstance(after.last, User):
-            self._followed_up(turn, after, after.last)
+        words = after.last if isinstance(after.last, User) else None
+        if words is not None and words.rung == TEXT_CALL:
+            self._asked(turn, said, words)
+            return
+        if said.claims and self._conversation.show is not None:
+            # What was in doubt until now is what the model says.
+            self._conversation.show(TextDelta(said.text))
+        if words is not None:
+            self._followed_up(turn, after, words)
 
     def _followed_up(self, turn: int, after: Run, words: User) -> None:
         """Record what the loop has said to an answer that does not count."""
@@ -194,6 +203,16 @@ class Session:
             message=need.message,
             text=str(words.content),
             tools=need.tools,
+        )
+
+    def _asked(self, turn: int, said: Assistant, words: User) -> None:
+        """Record that the model was asked about a call in its text, which is no answer yet."""
+        self._recorder.emit(
+            TextCallAskedEvent,
+            turn,
+            rule=said.claims[0].rule,
+            tools=tuple(dict.fromkeys(claim.name for claim in said.claims)),
+            text=str(words.content),
         )
 
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:

@@ -16,7 +16,7 @@ from surecall.values.family import Family, canonical, unknown
 from surecall.values.types import JSON
 from surecall.wire.messages import RESERVED_OPTIONS, WireStyle, encode
 from surecall.wire.protocols import CallProtocol
-from surecall.wire.text_calls import TextCalls
+from surecall.wire.text_calls import TEXT_CALL_RULES, TextCallRule, TextCalls
 from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
 
 PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
@@ -129,6 +129,11 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     text_calls: TextCalls = "off"
     """Whether calls that came as text are read: `marked` believes marks that mean nothing else,
     `any` also naked JSON and the like, for known tools."""
+    text_call_rules: tuple[TextCallRule, ...] = TEXT_CALL_RULES
+    """What must hold before a call in text runs; where a rule fails, the model is asked instead.
+    `whole`: nothing of it is broken; `own_words`: it stands in no tool result and no user text;
+    `last_words`: nothing follows it; `only_way`: the model has made no native call yet;
+    `not_destructive`: the tool is not marked destructive."""
     strip_thinking: bool = True
     """Keep what is in `<think>` and its kind out of the answer; it goes to the reply's
     reasoning."""
@@ -273,6 +278,7 @@ _LISTS = (
     "echo_fields",
     "event_context_keys",
     "final_ladder",
+    "text_call_rules",
 )
 
 

@@ -38,8 +38,9 @@ class ToolDefinition:
     fields, as the class itself reads them: validated, converted, with its defaults filled in.
     A parameter annotated `Context` gets the run's context; the model does not know of it.
 
-    `repeatable` tools may be called again and again with the same arguments. Calls of `serial`
-    tools in one reply run one after the other, even where calls run in parallel.
+    `repeatable` tools may be called again and again with the same arguments. `destructive` tools
+    are never called from text, only by a call that has the form of one. Calls of `serial` tools in
+    one reply run one after the other, even where calls run in parallel.
     """
 
     def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword
@@ -52,6 +53,7 @@ class ToolDefinition:
         exposed_to_model: bool = True,
         timeout_s: float | None = None,
         repeatable: bool = False,
+        destructive: bool = False,
         serial: bool = False,
     ) -> None:
         if not is_legal(name):
@@ -64,7 +66,7 @@ class ToolDefinition:
         if handler is not None and not callable(handler):
             raise ConfigError(f"tool {name!r}: the handler must be callable, not {handler!r:.80}")
         schema = portable(schema_of({} if parameters is None else parameters))
-        self.spec = ToolSpec(name, description, schema, repeatable)
+        self.spec = ToolSpec(name, description, schema, repeatable, destructive)
         self.handler = handler
         # Prepared here, so that a handler that no model could call is the caller's error.
         self.context = _context_of(handler, schema, f"tool {name!r}")
@@ -162,6 +164,7 @@ def tool(
     exposed_to_model: bool = True,
     timeout_s: float | None = None,
     repeatable: bool = False,
+    destructive: bool = False,
     serial: bool = False,
 ) -> Callable[[Handler], ToolDefinition]: ...
 def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
@@ -173,6 +176,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
     exposed_to_model: bool = True,
     timeout_s: float | None = None,
     repeatable: bool = False,
+    destructive: bool = False,
     serial: bool = False,
 ) -> ToolDefinition | Callable[[Handler], ToolDefinition]:
     """Make a tool of a plain function: its signature, annotations and docstring say it all."""
@@ -187,6 +191,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
             exposed_to_model=exposed_to_model,
             timeout_s=timeout_s,
             repeatable=repeatable,
+            destructive=destructive,
             serial=serial,
         )
 
@@ -216,6 +221,7 @@ class _Given(TypedDict, total=False):
     exposed_to_model: bool
     timeout_s: float | None
     repeatable: bool
+    destructive: bool
     serial: bool
 
 

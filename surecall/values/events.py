@@ -2,7 +2,8 @@
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
-        (tool_call_start  tool_call_end)* | fix_empty_final | forced_continuation | final_objected)*
+        (tool_call_start  tool_call_end)* | text_call_asked | fix_empty_final
+        | forced_continuation | final_objected)*
     final | run_failed
 
 A `Trace` (in `values.trace`) is their list: all that replay needs, and all that a report reads.
@@ -136,6 +137,14 @@ class ForcedContinuationEvent(
     tools: tuple[str, ...] = ()
 
 
+class TextCallAskedEvent(Stamped, frozen=True, gc=False, tag="text_call_asked", kw_only=True):
+    """The text holds a call that is not sure enough to run: `rule` says why, `text` was said."""
+
+    rule: str
+    tools: tuple[str, ...]
+    text: str
+
+
 class FinalObjectedEvent(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
     """The application did not accept an answer. `text` was said to the model, if anything was."""
 
@@ -196,6 +205,7 @@ Event: TypeAlias = (
     | ToolCallEndEvent
     | FixEmptyFinalEvent
     | ForcedContinuationEvent
+    | TextCallAskedEvent
     | FinalObjectedEvent
     | PolicyErrorEvent
     | ObserverErrorEvent

@@ -21,6 +21,7 @@ from surecall.values.events import (
     RequestRefusedEvent,
     RunFailedEvent,
     RunStartEvent,
+    TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
@@ -173,6 +174,9 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ↻ empty answer, asking for it once more"
         case ForcedContinuationEvent():
             return f"[{event.turn}] ↻ answered too early ({event.rung}): {event.message}"
+        case TextCallAskedEvent():
+            asked = ", ".join(map(_short, event.tools))
+            return f"[{event.turn}] ↻ a call in text was not run ({event.rule}): {asked}"
         case FinalObjectedEvent():
             return f"[{event.turn}] ↻ answer not accepted: {_short(event.reason)}"
         case PolicyErrorEvent() | ObserverErrorEvent():

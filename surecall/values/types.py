@@ -45,8 +45,18 @@ class Problem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     data: JSON = {}
 
 
+class Claim(msgspec.Struct, frozen=True, gc=False):
+    """A call in text that is not sure enough to run: the tool it names, the rule that says so."""
+
+    name: str
+    rule: str
+
+
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One call, read and judged: `arguments` are parsed; a `problem` means it must not run."""
+    """One call, read and judged: `arguments` are parsed; a `problem` means it must not run.
+
+    `from_text` says that it was read from the model's text.
+    """
 
     id: str
     name: str
@@ -57,6 +67,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     asked: str | None = None
     arguments_bytes: int = 0
     extra: JSON = {}
+    from_text: bool = False
 
     def private(self) -> "ToolCall":
         """Return the same call with arguments of its own, for eyes that might change them."""
@@ -93,13 +104,17 @@ class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", 
 class Assistant(
     msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="assistant", omit_defaults=True
 ):
-    """What the model said. `dropped` calls came when no tools were on offer."""
+    """What the model said. `dropped` calls came when no tools were on offer.
+
+    `claims` are calls in the text that are asked about instead of run.
+    """
 
     text: str
     calls: tuple[ToolCall, ...] = ()
     dropped: tuple[ToolCall, ...] = ()
     finish_reason: str | None = None
     extra: JSON = {}
+    claims: tuple[Claim, ...] = ()
 
     @property
     def ignored(self) -> tuple[ToolCall, ...]:
@@ -139,12 +154,16 @@ Message: TypeAlias = System | User | Assistant | ToolResult | Refusal
 
 
 class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A tool as the model sees it, plus what the loop must know about it."""
+    """A tool as the model sees it, plus what the loop must know about it.
+
+    A call of a `destructive` tool is never taken from text.
+    """
 
     name: str
     description: str
     parameters: JSON
     repeatable: bool = False
+    destructive: bool = False
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
@@ -201,6 +220,7 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     response_id: str | None = None
     fired: tuple[str, ...] = ()
     extra: JSON = {}
+    claims: tuple[Claim, ...] = ()
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):

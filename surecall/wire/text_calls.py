@@ -2,17 +2,22 @@
 
 The text itself says which dialect it is (see `dialects`). What is found passes the same resolver,
 mask, size guard and validation as any other call. Only the model's own words of this turn are
-looked at, never tool output or what a user wrote.
+looked at, never tool output or what a user wrote. Whether a call may run is not decided here: a
+`TextReading` has both the message with its calls lifted out and the message as it came.
 """
 
 from collections.abc import Sequence
-from typing import Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, get_args
 
-from surecall.values.types import JSON, ToolSpec
+import msgspec
+
+from surecall.values.types import JSON, Claim, ToolSpec
 from surecall.wire.dialects import Found, Recovered, recover, without_thoughts
-from surecall.wire.messages import raw_calls, text_of
+from surecall.wire.messages import call_parts, decode, raw_calls, text_of
 
 TextCalls: TypeAlias = Literal["off", "marked", "any"]
+TextCallRule: TypeAlias = Literal["whole", "own_words", "last_words", "only_way", "not_destructive"]
+TEXT_CALL_RULES: tuple[TextCallRule, ...] = get_args(TextCallRule)
 # A call that was cut off must not run, however well its beginning reads.
 CUT_OFF = "{"
 THINKING = "thinking_kept_apart"
@@ -20,73 +25,119 @@ ECHO = "text_echo_of_calls_removed"
 _THOUGHTS = ("reasoning_content", "reasoning")
 
 
-def with_text_calls(
-    message: JSON,
-    tools: Sequence[ToolSpec],
-    mode: TextCalls,
-    fired: list[str],
-    *,
-    strip_thinking: bool = True,
-) -> JSON:
-    """Return a raw message with the calls of its text lifted out, or the same one.
+class TextReading(msgspec.Struct, frozen=True):
+    """What the text of a message holds: the message with its calls lifted out, and without that.
 
-    Unless told otherwise, thoughts leave the text as well, also where no calls are looked for.
+    `asked` are the names and arguments of the calls, `words` the words of each, and `claims` calls
+    that cannot be lifted out. `followed` says that something comes after the last call, `spare`
+    that a call may have ended too early.
+    """
+
+    message: JSON
+    unlifted: JSON
+    fired: tuple[str, ...] = ()
+    unlifted_fired: tuple[str, ...] = ()
+    asked: tuple[tuple[str, Any], ...] = ()
+    words: tuple[str, ...] = ()
+    claims: tuple[Claim, ...] = ()
+    followed: bool = False
+    spare: bool = False
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The tools that are called."""
+        return tuple(name for name, _ in self.asked)
+
+
+def with_text_calls(
+    message: JSON, tools: Sequence[ToolSpec], mode: TextCalls, *, strip_thinking: bool = True
+) -> TextReading:
+    """Read the text of a raw message.
+
+    Unless told otherwise, thoughts leave the text, also where no calls are looked for.
     """
     content = text_of(message.get("content"))
     if mode == "off" and not strip_thinking:
-        return message
+        return TextReading(message, message)
     if raw_calls(message):
-        return _without_echo(message, content, tools, mode, fired)
+        return _without_echo(message, content, tools, mode)
     if mode == "off":
-        return _without_thoughts(message, without_thoughts(content), fired)
+        return _without_thoughts(message, without_thoughts(content))
     weak = mode == "any"
     if not content.strip():
-        return _from_thoughts(message, tools, fired, weak=weak)
+        return _from_thoughts(message, tools, weak=weak)
     found = recover(content, tools, weak=weak, keep_reasoning=not strip_thinking)
-    if found.calls:
-        return _lifted(message, found, fired)
-    return _without_thoughts(message, found, fired) if strip_thinking else message
+    plain = _without_thoughts(message, found) if strip_thinking else TextReading(message, message)
+    return _lifted(message, found, plain)
 
 
 def _without_echo(
-    message: JSON, content: str, tools: Sequence[ToolSpec], mode: TextCalls, fired: list[str]
-) -> JSON:
+    message: JSON, content: str, tools: Sequence[ToolSpec], mode: TextCalls
+) -> TextReading:
     """Take calls out of the text that stand where calls belong as well; they are not made twice."""
-    found = Recovered(content) if mode == "off" else recover(content, tools, weak=mode == "any")
-    if not found.calls:
-        return message
-    fired.append(ECHO)
-    return message | {"content": found.text or None}
+    if mode == "off":
+        return TextReading(message, message)
+    found = recover(content, tools, weak=mode == "any")
+    made = [_plain_parts(raw) for raw in raw_calls(message)]
+    if not found.calls or any((call.name, call.arguments) not in made for call in found.calls):
+        return _without_thoughts(message, found)
+    unlifted = message | {"content": found.text or None}
+    return TextReading(unlifted, unlifted, (ECHO,), (ECHO,))
 
 
-def _without_thoughts(message: JSON, found: Recovered, fired: list[str]) -> JSON:
+def _plain_parts(raw: JSON) -> tuple[str, Any]:
+    """Return the name and the arguments of a call, decoded where they are JSON."""
+    name, arguments = call_parts(raw)
+    try:
+        return name, decode(arguments.encode()) if isinstance(arguments, str) else arguments
+    except ValueError:
+        return name, arguments
+
+
+def _without_thoughts(message: JSON, found: Recovered) -> TextReading:
     """Move thoughts to where a provider would have put them; a reply of thoughts alone stays."""
-    if found.text == text_of(message.get("content")) or not found.text.strip():
-        return message
-    fired.append(THINKING)
-    thoughts = {"reasoning_content": found.reasoning} if found.reasoning else {}
-    return thoughts | message | {"content": found.text}
+    text = found.unlifted
+    if text == text_of(message.get("content")) or not text.strip():
+        return TextReading(message, message)
+    apart = _thoughts(found) | message | {"content": text}
+    return TextReading(apart, apart, (THINKING,), (THINKING,))
 
 
-def _from_thoughts(
-    message: JSON, tools: Sequence[ToolSpec], fired: list[str], *, weak: bool
-) -> JSON:
+def _thoughts(found: Recovered) -> JSON:
+    return {"reasoning_content": found.reasoning} if found.reasoning else {}
+
+
+def _from_thoughts(message: JSON, tools: Sequence[ToolSpec], *, weak: bool) -> TextReading:
     """Take a call out of the reasoning when it is all there is; the last one is the decision."""
+    plain = TextReading(message, message)
     for field in _THOUGHTS:
         thoughts = message.get(field)
         if isinstance(thoughts, str) and thoughts.strip() and tools:
-            found = recover(thoughts, tools, weak=weak)
-            whole = [call for call in found.calls if not call.truncated]
-            if whole:
-                return _lifted(message, Recovered("", (whole[-1],)), fired)
-    return message
+            # As if the server had left the thought in the text.
+            found = recover(f"<think>{thoughts}</think>", tools, weak=weak)
+            found = msgspec.structs.replace(found, reasoning="")
+            if found.calls and not found.calls[-1].truncated:
+                return _lifted(message, found, plain)
+    return plain
 
 
-def _lifted(message: JSON, found: Recovered, fired: list[str]) -> JSON:
-    fired += dict.fromkeys(f"text_call_{call.dialect}" for call in found.calls)
-    thoughts = {"reasoning_content": found.reasoning} if found.reasoning else {}
+def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
+    """Put the calls of a text where calls belong."""
+    claims = tuple(Claim(left.tool, left.rule) for left in found.passed_over if left.tool)
+    if not found.calls:
+        return msgspec.structs.replace(plain, claims=claims)
     lifted = {"content": found.text, "tool_calls": [_raw(call) for call in found.calls]}
-    return thoughts | message | lifted
+    return TextReading(
+        _thoughts(found) | message | lifted,
+        plain.unlifted,
+        tuple(dict.fromkeys(f"text_call_{call.dialect}" for call in found.calls)),
+        plain.unlifted_fired,
+        tuple((call.name, call.arguments) for call in found.calls),
+        found.words,
+        claims,
+        found.followed,
+        found.spare,
+    )
 
 
 def _raw(call: Found) -> JSON:

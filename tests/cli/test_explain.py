@@ -117,3 +117,35 @@ def test_a_reply_of_the_guided_protocol_is_read_as_such(tools: list[JSON]) -> No
 )
 def test_what_only_resembles_a_guided_reply_is_not_taken_for_one(text: str) -> None:
     assert "guided_reply" not in explain(text.encode(), [TOOL]).steps
+
+
+@pytest.mark.parametrize(
+    ("text", "rule", "why"),
+    [
+        (f"{TAGGED}\nThat is what it says.", "last_words", "something follows it"),
+        (f"- {TAGGED}", "own_words", "it may be quoted"),
+        (f"{TAGGED}</tool_call>", "whole", "a closing mark is left over"),
+    ],
+)
+def test_a_call_that_a_run_would_ask_about_is_told_with_the_rule(
+    text: str, rule: str, why: str
+) -> None:
+    told = explain(text.encode(), [TOOL])
+
+    assert told.claims == ({"name": "get_weather", "rule": rule},)
+    assert f"asked about, not run: get_weather (rule {rule}: " in render(told)
+    assert why in render(told)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        '[TOOL_CALLS]get_weather{"city":"P',
+        '<tool_call>{"name":"get_weather","arguments":{"city":"P',
+    ],
+)
+@pytest.mark.parametrize("tools", [[TOOL], []])
+def test_a_call_that_was_cut_off_is_told_so_with_tools_or_without(
+    text: str, tools: list[JSON]
+) -> None:
+    assert "would not run: ARGUMENTS_JSON_PARSE_ERROR" in render(explain(text.encode(), tools))

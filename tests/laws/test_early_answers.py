@@ -30,7 +30,7 @@ from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract, Need
 from surecall.testing import ScriptedModel, calls, says, streams
 from surecall.values.events import FinalEvent, FinalObjectedEvent, ForcedContinuationEvent
-from surecall.values.types import JSON, Message, Reply, ToolCall, ToolResult, User
+from surecall.values.types import JSON, Assistant, Message, Reply, ToolCall, ToolResult, User
 from surecall.wire.history import legal_history
 from surecall.wire.protocols import speaker
 from tests.laws.test_runs import assert_legal
@@ -165,10 +165,23 @@ def ended(
 
 
 def timeless(messages: tuple[Message, ...]) -> list[Message]:
-    return [
-        msgspec.structs.replace(item, elapsed_ms=0) if isinstance(item, ToolResult) else item
-        for item in messages
-    ]
+    """Return messages without what differs between equal runs: the time, and the way of calling."""
+    return [_timeless(item) for item in messages]
+
+
+def _timeless(item: Message) -> Message:
+    match item:
+        case ToolResult():
+            return msgspec.structs.replace(item, elapsed_ms=0)
+        case Assistant():
+            calls, dropped = map(_formless, (item.calls, item.dropped))
+            return msgspec.structs.replace(item, calls=calls, dropped=dropped)
+        case _:
+            return item
+
+
+def _formless(calls: tuple[ToolCall, ...]) -> tuple[ToolCall, ...]:
+    return tuple(msgspec.structs.replace(call, from_text=False) for call in calls)
 
 
 def played(decisions: list[Any], mapping: JSON, protocol: Any, **how: Any) -> RunResult:

@@ -32,11 +32,11 @@ GROWTH: Final = 2.3
 START_LINES: Final = 2_000
 START_LOOKS: Final = 50_000
 # For each further character at most so many lines run, also where each mark is tried in vain.
-LINES_EACH: Final = 64
+LINES_EACH: Final = 192
 # A stream looks again at what may become a mark with every piece that comes.
 STREAM_LINES_EACH: Final = 512
 # A further character is looked at once for every kind of mark, in two passes at most.
-LOOKS_EACH: Final = 256
+LOOKS_EACH: Final = 512
 LINES_SIZE: Final = 1_000
 STREAM_SIZE: Final = 320
 LOOKS_SIZE: Final = 16_000
@@ -63,6 +63,24 @@ MARKS: Final[dict[str, tuple[str, ...]]] = {
     "code": ("`", "``", "```", "```\n", "~~~\n", "` ``", "```tool_code\n", "    x\n", "\t"),
     "markup": ("<!--", "<!-- ", "-->", "<example>", "<pre><code>", "<blockquote>", "</", "<", ">"),
     "quotes": ('"', "'", "“", "„", "«", "»", "「", "> ", "> > ", '"""', "\\", "\\<tool_call>"),
+    "calls that are shown": (
+        *(
+            "x\n    <tool_call>",
+            "x\n\t<invoke",
+            "> <tool_call>{",
+            "| <tool_call>",
+            "- <tool_call>{",
+        ),
+        *("<!-- <tool_call> -->", "<example><tool_call>", "User: <tool_call>\n", '"<tool_call>'),
+        *('- <tool_call>{"name": "note"}</tool_call>\n', 'x ```tool_call\n{"name": "note"}\n```\n'),
+        *('<tool_call>{"name": "note"}</tool_call> and ', "<tool_call>note</tool_call>\n"),
+        *(
+            '{"name": "note"}; ',
+            '{\\"name\\": ',
+            "<|channel|>final<|message|>",
+            " to=note {}<|call|>",
+        ),
+    ),
     "prose": (
         *("User: x\n", "Assistant: ", "Human:\n", "**User:** x\n", "- ", "- x\n", "* x\n"),
         *("1. x\n", "| ", "| x | y |\n", "|---|---|\n", "# x\n", "[^1]: x\n", "(", "[", "{", "=\n"),

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from surecall import RunFailed
+from surecall import ErrorCode, RunFailed
 from surecall.testing import says
 from surecall.values.types import JSON
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
@@ -41,7 +41,9 @@ async def broken_by(case: quoted_calls.Case) -> str:
     try:
         result = await tools.run(case.asked, script, PRESETS[case.preset], streamed=case.streamed)
     except RunFailed as failure:
-        return f"failed: {failure}"
+        # Where the thought is all there is, nothing can be the answer.
+        fair = failure.code is ErrorCode.EMPTY_FINAL and not case.message["content"]
+        return "" if fair else f"failed: {failure}"
     if len(tools.ran) < len(case.looks):
         return "did not look at the page"
     ran = [arguments for name, arguments in tools.ran if name == quoted_calls.QUOTED]

@@ -15,6 +15,7 @@ from surecall.settings.config import FAMILIES, Step, deep_merge, names_in, union
 from surecall.values.types import JSON
 from surecall.wire.messages import RESERVED_OPTIONS, WireStyle
 from surecall.wire.protocols import CallProtocol
+from surecall.wire.text_calls import TextCallRule
 from tests.support.spec import proves
 
 DEFAULT = ToolCallingConfig()
@@ -27,7 +28,13 @@ LIMITS = [
     "run_deadline_s",
 ]
 LADDER = "final_ladder"
-LISTS = [name for name in FIELDS if isinstance(getattr(DEFAULT, name), tuple) and name != LADDER]
+# Lists of words that are known, and what these are.
+WORDED: dict[str, tuple[str, ...]] = {
+    LADDER: get_args(Step),
+    "text_call_rules": get_args(TextCallRule),
+}
+TUPLES = [name for name in FIELDS if isinstance(getattr(DEFAULT, name), tuple)]
+LISTS = [name for name in TUPLES if name not in WORDED]
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
 JSON_VALUES = st.recursive(
@@ -71,7 +78,7 @@ def changes(draw: st.DrawFn) -> JSON:
         "policy_error_mode": st.sampled_from(["deny", "allow", "raise"]),
         "tools_off_style": st.sampled_from(["omit", "tool_choice_none"]),
         "call_protocol": st.sampled_from(get_args(CallProtocol)),
-        LADDER: st.lists(st.sampled_from(get_args(Step)), max_size=3),
+        **{name: st.lists(st.sampled_from(words), max_size=3) for name, words in WORDED.items()},
         "contract": st.none() | CONTRACTS,
         "tool_allowlist": st.none() | NAMES,
         "tool_choice": st.sampled_from(["auto", "none", {"type": "function"}]),
@@ -148,6 +155,7 @@ DEFAULTS: JSON = {
     "max_tool_definitions_bytes": 200_000,
     "validate_arguments": True,
     "text_calls": "off",
+    "text_call_rules": ("whole", "own_words", "last_words", "only_way", "not_destructive"),
     "strip_thinking": True,
     "coerce_arguments": False,
     "decode_html_entities": False,
@@ -304,11 +312,10 @@ def test_overrides_that_json_cannot_carry_are_refused() -> None:
     assert sentence.startswith("request_overrides cannot be written as JSON: ")
 
 
-@pytest.mark.parametrize("field", [*LISTS, "tool_allowlist", LADDER])
+@pytest.mark.parametrize("field", [*TUPLES, "tool_allowlist"])
 def test_a_list_may_be_written_with_commas_and_blanks_do_not_count(field: str) -> None:
     family = FAMILIES.get(field)
-    plain = get_args(Step) if field == LADDER else ("a", "b")
-    names = family.names[:2] if family else plain
+    names = family.names[:2] if family else WORDED.get(field, ("a", "b"))
     forms: tuple[Any, ...] = (" , ".join((*names, "")), [f" {name} " for name in names] + [" "])
 
     for form in forms:

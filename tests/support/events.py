@@ -18,6 +18,7 @@ from surecall.values.events import (
     RequestRefusedEvent,
     RunFailedEvent,
     RunStartEvent,
+    TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
@@ -79,6 +80,7 @@ def every_event(text: str) -> list[Event]:
         stamped(
             ForcedContinuationEvent, rung="remind", code="CONTRACT_UNMET", message=text, text=text
         ),
+        stamped(TextCallAskedEvent, rule="own_words", tools=(text,), text=text),
         stamped(FinalObjectedEvent, reason=text),
         stamped(PolicyErrorEvent, stage="call", message=text),
         stamped(ObserverErrorEvent, observer=text, message=text),

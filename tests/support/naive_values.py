@@ -241,7 +241,8 @@ def _valid(body: str) -> Any:
     except ValueError:
         pass
     try:
-        return ast.literal_eval(body) if body.startswith(("{'", "[{'")) else None
+        whole = body.replace("\n", "\\n")  # a line break in quotes is read like any character
+        return ast.literal_eval(whole) if body.startswith(("{'", "[{'")) else None
     except (SyntaxError, ValueError):
         return None
 
@@ -252,11 +253,21 @@ def _python_says_another(case: Naive) -> bool:
     end = case.text.rfind(")") + 1
     source = case.text[begin:end].replace(".call(", "(", 1)
     source = source[:-1] if case.row == "D6" else source
+    # A line break in quotes is read like any character.
+    versions = ((source, case.meant), (source.replace("\n", " "), _on_one_line(case.meant)))
+    return any(_says_another(text, meant) for text, meant in versions)
+
+
+def _on_one_line(value: Any) -> Any:
+    return json.loads(json.dumps(value).replace("\\n", " "))
+
+
+def _says_another(source: str, meant: Any) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             body = ast.parse(f"[{source}\n]", mode="eval").body
-        return _literals(body) != [case.meant]
+        return _literals(body) != [meant]
     except (SyntaxError, ValueError, MemoryError):
         return False
 

@@ -60,8 +60,11 @@ class Display:
                     self._announce(position, name)
 
     def close(self, outcome: Reply | Fault) -> None:
-        """Show the rest of a reply that is complete; take back what is not part of it."""
-        if isinstance(outcome, Fault):
+        """Show the rest of a reply that is complete; take back what is not part of it.
+
+        A text with a doubtful call in it is not shown before it is known to be the answer.
+        """
+        if isinstance(outcome, Fault) or outcome.claims:
             self._withdraw()
             return
         # Blanks that led up to a call leave the text with it; showing them does no harm.

@@ -9,24 +9,27 @@ it with the reply in the end, so a doubt costs time and never an answer.
 """
 
 from collections.abc import Sequence
-from functools import partial
+from functools import cache, partial
 from typing import Protocol, TypeAlias
 
 from surecall.wire.assembler import ReasoningDelta, TextDelta
-from surecall.wire.dialects import first_opener
-from surecall.wire.dialects.spelling import OPENERS, THINKING
+from surecall.wire.dialects.marks import STEMS
+from surecall.wire.dialects.spelling import BARS, DSML, OPENERS, STRIPPED_LEADS, THINKING
 from surecall.wire.protocols.field_reader import FieldReader
 from surecall.wire.protocols.guided import ANSWER
 from surecall.wire.text_calls import TextCalls
 
 Free: TypeAlias = TextDelta | ReasoningDelta
 _TICK = "`"
+# Nearly every mark has one of these, and plain text has few of them.
+_SIGNS = "<[`=◁"
 _LONGEST_CLOSER = max(map(len, THINKING.values()))
 # How a line may begin that holds a call without an unmistakable mark.
 _STEMS = ("{", "```", *(opener.stem for opener in OPENERS if opener.weak))
 # Whatever is longer than this and still in doubt waits for the end of the reply.
 _LONG = 4096
 _PORTION = 512
+_HEADERS = tuple(f"{lead}to=" for lead in STRIPPED_LEADS)
 _MOST_MARKS = 100
 # What can follow the name of a tool, if a call without any mark begins with it.
 _CALL_GOES_ON = ("(", "{", "[", "<", ":", "=")
@@ -106,7 +109,7 @@ class Holdback:
         text = self._pending
         if self._has_thought and not self._last:
             text = text.lstrip()
-        place = self._find(text)
+        place = 0 if self._begins_header(text) else self._find(text)
         if self._is_weak:
             place = min(filter(lambda at: at >= 0, (place, self._unmarked(text))), default=-1)
         shown = (text if place < 0 else text[:place]).rstrip()
@@ -117,6 +120,13 @@ class Holdback:
         goes_on = is_marked and self._marked(place - len(shown), free)
         self._is_held = self._is_held or len(self._pending) > _LONG
         return goes_on and not self._is_held
+
+    def _begins_header(self, text: str) -> bool:
+        """Whether a reply begins with the rest of a header that began in the prompt."""
+        begun = text.lstrip()
+        return not self._last and (
+            begun.startswith(_HEADERS) or any(header.startswith(begun) for header in _HEADERS)
+        )
 
     def _show(self, text: str, free: list[Free]) -> None:
         if not text:
@@ -148,7 +158,9 @@ class Holdback:
 
     def _unmarked(self, text: str) -> int:
         """Return where a line begins that may be a call without a mark, or -1."""
-        at = 0 if not self._last else text.find("\n") + 1
+        first = len(text) - len(text.lstrip())
+        first = text.rfind("\n", 0, first) + 1
+        at = first if first or not self._last else text.find("\n") + 1
         while at < len(text) and (at or not self._last):
             end = text.find("\n", at)
             line = (text[at:] if end < 0 else text[at:end]).lstrip()
@@ -180,3 +192,47 @@ class Holdback:
             ):
                 return True
         return False
+
+
+def first_opener(text: str, stems: tuple[str, ...] = STEMS) -> int:
+    """Return the earliest place that is, or with more text may become, an opener; -1 if none.
+
+    Text before that place can be shown while a reply is still being streamed.
+    """
+    if not _may_open(text, stems):
+        return -1
+    places = [place for stem in stems if (place := text.find(stem)) >= 0]
+    marked = text.find(DSML)
+    if marked >= 0:
+        places.append(max(0, text.rfind("<", 0, marked)))
+    longest = max(map(len, stems))
+    for at in range(max(0, len(text) - longest), len(text)):
+        tail = text[at:]
+        bare = tail[1:].strip(BARS + " ")
+        if any(stem.startswith(tail) for stem in stems) or (
+            tail[0] == "<" and tail[1:2] in (*BARS, " ") and DSML.startswith(bare)
+        ):
+            places.append(at)
+            break
+    return min(places, default=-1)
+
+
+def _may_open(text: str, stems: tuple[str, ...]) -> bool:
+    """Say quickly whether a piece of text holds an opener, or ends with the beginning of one."""
+    signless, endings = _quick(stems)
+    return (
+        any(sign in text for sign in _SIGNS)
+        or any(stem in text for stem in signless)
+        or text.endswith(endings.get(text[-1:], ()))
+    )
+
+
+@cache
+def _quick(stems: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
+    """Return the stems without a sign, and what stems begin with, by its last character."""
+    signless = [stem for stem in (*stems, DSML) if not set(_SIGNS) & set(stem)]
+    begun = {stem[:length] for stem in stems for length in range(1, len(stem) + 1)}
+    endings: dict[str, list[str]] = {}
+    for beginning in sorted(begun):
+        endings.setdefault(beginning[-1], []).append(beginning)
+    return tuple(signless), {last: tuple(found) for last, found in endings.items()}

@@ -6,7 +6,6 @@ inverse, one writer per dialect.
 
 from surecall.wire.dialects.engine import recover, without_thoughts
 from surecall.wire.dialects.found import Found, PassedOver, Recovered
-from surecall.wire.dialects.marks import first_opener
 from surecall.wire.dialects.writing import WEAK_ROWS, WRITERS
 
 __all__ = [
@@ -15,7 +14,6 @@ __all__ = [
     "Found",
     "PassedOver",
     "Recovered",
-    "first_opener",
     "recover",
     "without_thoughts",
 ]

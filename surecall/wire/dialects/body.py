@@ -15,26 +15,30 @@ from surecall.wire.dialects.tagged import (
     parameters_follow,
     read_tagged,
 )
-from surecall.wire.dialects.values import decoded, read_value
+from surecall.wire.dialects.values import ESCAPED, decoded, read_value
 
 _MAX_TAG = 200
 # Without a limit, a long row of openers would be gone through once for each of them.
 _MAX_ENVELOPES = 8
 _WRAPS = {opener.stem: opener for opener in spelling.OPENERS if opener.kind == "wrap"}
 _STEMS = tuple(_WRAPS)
+_QUOTES = ('"', "'")
+LABELLED = tuple(f"```{label}" for label in spelling.LABELS)
 
 
 class Envelope(msgspec.Struct):
     """The envelopes around a body: the row of the outermost, and what its tag says."""
 
+    start: int
     end: int
     row: str = ""
     id: str | None = None
+    asked: str = ""
     led: bool = False
 
 
 def _read_envelope(source: Source, at: int) -> Envelope:
-    envelope = Envelope(at)
+    envelope = Envelope(at, at)
     for _ in range(_MAX_ENVELOPES):
         opener = _WRAPS.get(source.mark(_STEMS, envelope.end))
         row = _enter(source, envelope, opener) if opener else _enter_dsml(source, envelope)
@@ -51,13 +55,15 @@ def _enter(source: Source, envelope: Envelope, opener: spelling.Opener) -> str:
     at, stem = envelope.end, opener.stem
     if stem[0] == "<" and stem[-1] != ">":
         end = source.text.find(">", at, at + _MAX_TAG)
-        name, _, attributes = source.text[at + 1 : end].partition(" ")
+        name, _, attributes = source.text[at + 1 : max(at, end)].partition(" ")
         row = spelling.TAG_NAMES.get(name.partition(":")[0], "")
         if end < 0 or "<" in attributes or not row:
             return ""
         _, named, value = attributes.partition("id=")
+        _, _, asked = attributes.partition("name=")
         envelope.end = end + 1
         envelope.id = value.strip("\"' ") if named else envelope.id
+        envelope.asked = asked[1:].partition(asked[:1])[0] if asked[:1] in _QUOTES else ""
         return row
     envelope.end = at + len(stem) - opener.inside
     if stem == "<|message_model|>":
@@ -95,12 +101,27 @@ def _read(source: Source, at: int, envelope: Envelope) -> tuple[list[Found], int
         return _read_heads(source, at, envelope)
     if source.at("[", at) and is_call(source, source.blanks(at + 1)):
         return *read_calls(source, at), _row("python", envelope.row)
-    if source.at(("{", "["), at):
+    if envelope.asked and (named := _read_attributed(source, at, envelope)):
+        return [named], named.end, _row("named", envelope.row)
+    if source.at(("{", "[", *ESCAPED), at):
         return *read_objects(source, at), _row("json", envelope.row)
     if source.at(("<", spelling.LEAD), at):
         call = _read_child_call(source, at)
         return [call], call.end, "C13"
     return _read_name(source, at, envelope.row)
+
+
+def _read_attributed(source: Source, at: int, envelope: Envelope) -> Found | None:
+    """Read the arguments of a call whose envelope names the tool."""
+    spec = source.tools.find(envelope.asked)
+    style = parameters_follow(source, at)
+    if spec is None or not (style or source.at("{", at)):
+        return None
+    if style:
+        values, end, cut = Body(source, style, spec).read(at)
+        return Found(spec.name, values, envelope.start, end, None, cut)
+    value = read_value(source, at)
+    return Found(spec.name, value.arguments, envelope.start, value.end, None, value.cut)
 
 
 def _read_heads(source: Source, at: int, envelope: Envelope) -> tuple[list[Found], int, str]:
@@ -197,7 +218,7 @@ def may_begin(source: Source, at: int) -> bool:
     """Whether something without a mark may begin here; a quick look."""
     mark = source.text[at : at + 1]
     if not (mark.isalnum() or mark == "_"):
-        return mark in ("{", "[")
+        return mark in ("{", "[") or source.at(ESCAPED, at)
     end = at + len(source.name(at))
     return source.at(("{", "({"), end) or source.at("{", source.blanks(end))
 
@@ -209,7 +230,7 @@ def read_unmarked(source: Source, at: int) -> Section:
         if source.text[end - 1] != "]":
             raise NotACall("the list of calls does not end", end)
         return only_known(source, Section(calls, "D1", at, at, end))
-    if source.at(("{", "["), at):
+    if source.at(("{", "[", *ESCAPED), at):
         value = read_value(source, at)
         calls, row = calls_of(source, value, at), "A19"
         if isinstance(value.value, dict):
@@ -226,10 +247,25 @@ def _read_unmarked_name(source: Source, at: int) -> Section:
     if source.tools.find(asked.removeprefix("call:")) is None:
         raise no_tool(asked, at + len(asked))
     row = "B3" if asked.startswith("functions.") else "B11"
-    if asked.startswith("call:") or source.find('<|"|>', at) >= 0:
+    if asked.startswith("call:") or 0 <= source.find('<|"|>', at) < source.find('"', at):
         row = "B10"
     call, _ = read_named(source, at, row)
     return only_known(source, Section([call], row, at, at, call.end))
+
+
+def read_fence(source: Source) -> Section | None:
+    """Read a code block that is the whole reply, if it is a call without a mark."""
+    begin = source.blanks(0)
+    fence = source.mark(spelling.FENCES, begin)
+    place = source.blanks(source.line_end(begin))
+    if not fence or source.at(LABELLED, begin) or not may_begin(source, place):
+        return None
+    try:
+        found = read_unmarked(source, place)
+    except NotACall:
+        return None
+    whole = source.text[found.end :].strip().strip(fence) == ""
+    return Section(found.calls, found.row, 0, place, found.end) if whole else None
 
 
 def read_tool_tag(source: Source, at: int, name: str) -> Section:
@@ -269,6 +305,21 @@ def closed(source: Source, section: Section, closer: str) -> Section:
         cut = [msgspec.structs.replace(call, truncated=True) for call in section.calls]
         section = msgspec.structs.replace(section, calls=cut)
         return only_known(source, section, may_be_cut=True)
-    if not source.at(closer, at) or source.text[end : source.line_end(end)].strip():
+    if not source.at(closer, at) or source.blanks(end) < source.line_end(end):
         raise NotACall("its closing mark does not end the line", at)
     return only_known(source, msgspec.structs.replace(section, end=end))
+
+
+def tool_named(source: Source, place: int) -> str:
+    """Return the tool that a broken call seems to name."""
+    text, begin, limit = source.text, place, min(len(source.text), place + _MAX_TAG)
+    while begin < limit and text[begin] not in "{[(>=\n":
+        begin += 1
+    body = source.blanks(begin + 1)
+    named = source.tools.find(source.name(body))
+    if named is not None:
+        return named.name
+    begins = text[begin : begin + 1] in ("{", "(") or source.at(("{", "[", "<", '"', "'"), body)
+    told = text[body - 1 : body + _MAX_TAG] if begins else ""
+    quoted = (name for name in source.tools.specs if f'"{name}"' in told or f"'{name}'" in told)
+    return next(quoted, "")

@@ -6,7 +6,10 @@ from surecall.values.types import JSON
 
 
 class Found(msgspec.Struct, frozen=True):
-    """One recovered call. `arguments` is raw text where the model's own could not be read."""
+    """One recovered call. `arguments` is raw text where the model's own could not be read.
+
+    `mended` says that a bracket was closed for it.
+    """
 
     name: str
     arguments: JSON | str
@@ -16,6 +19,7 @@ class Found(msgspec.Struct, frozen=True):
     truncated: bool = False
     dialect: str = ""
     in_reasoning: bool = False
+    mended: bool = False
 
     @property
     def grammar(self) -> str:
@@ -24,20 +28,34 @@ class Found(msgspec.Struct, frozen=True):
 
 
 class PassedOver(msgspec.Struct, frozen=True):
-    """Something that looked like a call and was not taken for one, and why."""
+    """Something that looked like a call and was not taken for one, and why.
+
+    If it names a tool and is not plainly a quotation, it is worth a question: then `tool` says
+    which, and `rule` what it breaks.
+    """
 
     start: int
     snippet: str
     reason: str
+    tool: str = ""
+    rule: str = ""
 
 
 class Recovered(msgspec.Struct, frozen=True):
-    """The calls of a text, and the rest of it in its order and spacing."""
+    """The calls of a text, and the rest of it in its order and spacing.
+
+    `unlifted` is the text with its calls left in. `words` are those of each call. `followed` says
+    that something comes after the last call, `spare` that a closing mark is left over.
+    """
 
     text: str
+    unlifted: str
     calls: tuple[Found, ...] = ()
     passed_over: tuple[PassedOver, ...] = ()
     reasoning: str = ""
+    words: tuple[str, ...] = ()
+    followed: bool = False
+    spare: bool = False
 
 
 class Section(msgspec.Struct, frozen=True):
@@ -51,12 +69,16 @@ class Section(msgspec.Struct, frozen=True):
 
 
 class NotACall(Exception):  # it is an answer, not an error
-    """Why an opener leads to no call; `at` is how far it was followed."""
+    """Why an opener leads to no call; `at` is how far it was followed.
 
-    def __init__(self, reason: str, at: int) -> None:
+    Unless it is `meant` as something else, a call that names a tool is worth a question.
+    """
+
+    def __init__(self, reason: str, at: int, *, meant: bool = False) -> None:
         super().__init__(reason)
         self.reason = reason
         self.at = at
+        self.meant = meant
 
 
 class OutOfFuel(Exception):  # it ends the scan, and nothing else

@@ -12,9 +12,15 @@ from surecall.wire.dialects.spelling import CLOSERS
 
 _BLANK = " \t\n\r"
 _QUOTES = ('<|"|>', "<escape>", '"""', "'''", '"', "'")
+_COMMENTS = ("//", "/*", "#")
+_TRIPLE = ('"""', "'''")
 _CLOSING = {"{": "}", "[": "]", "(": ")"}
 # The arguments of a call: they may have names, unlike the items of a tuple.
 CALL = "=)"
+# The items of a Python set, which stand between the brackets of an object.
+_SET = ",}"
+_UNNAMED = ("]", ")", _SET)
+_UNSURE = (*_UNNAMED, ":")
 _WORDS: dict[str, Any] = {"true": True, "false": False, "null": None}
 _WORDS |= {"True": True, "False": False, "None": None}
 _ESCAPES = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -35,7 +41,9 @@ class Loose:
         self.at = at
         self.cut = False
         self.twice = False
+        self.mended = False
         self._bare = bare
+        self._python = text.startswith("(", at)
         self._depth = 0
 
     def value(self, closing: str = "") -> Any:
@@ -50,20 +58,33 @@ class Loose:
             raise too_deep()
         named, unnamed = self.bracket(_CLOSING[mark])
         self._depth -= 1
-        return named if mark == "{" else unnamed
+        return named if mark == "{" and not unnamed else unnamed
 
     def bracket(self, closing: str) -> tuple[dict[str, Any], list[Any]]:
         """Read everything in a bracket: what has a name, and what has none."""
         named: dict[str, Any] = {}
         unnamed: list[Any] = []
         self.at += 1
+        if closing == "}" and self._begins_set():
+            closing = _SET
         while not self._closed(closing[-1]):
             if closing == "}" or (closing == CALL and self._key_at(self.at)):
                 self._pair(named, closing)
+            elif named:
+                # Python itself allows nothing without a name after something with one.
+                raise unreadable(self.text, self.at)
             else:
                 unnamed.append(self.value(closing))
             self._comma(closing[-1])
         return named, unnamed
+
+    def _begins_set(self) -> bool:
+        """Whether the first thing in braces is a text that is not followed by its value."""
+        at = self._after_blanks(self.at)
+        quote = self._quote_at(at)
+        end = self.text.find(quote, at + len(quote)) if quote else -1
+        after = self._after_blanks(end + len(quote))
+        return end >= 0 and not self._bare and self.text[after : after + 1] in (",", "}")
 
     def _pair(self, pairs: dict[str, Any], closing: str) -> None:
         start = self.at
@@ -87,7 +108,9 @@ class Loose:
         if self.text[self.at] == closing:
             self.at += 1
             return True
-        return self.text.startswith(CLOSERS, self.at)
+        closed_for_it = self.text.startswith(CLOSERS, self.at)
+        self.mended = self.mended or closed_for_it
+        return closed_for_it
 
     def _comma(self, closing: str) -> None:
         if self._ended() or self.text[self.at] == closing:
@@ -124,6 +147,8 @@ class Loose:
         if len(quote) <= 1:
             return self._string(quote, closing) if quote else None
         start, end = self.at, self.text.find(quote, self.at)
+        if quote in _TRIPLE and not self._python:
+            raise unreadable(self.text, start)  # two quotes at both ends of a text look the same
         self.cut = self.cut or end < 0
         self.at = end + len(quote) if end >= 0 else len(self.text)
         return self.text[start : end if end >= 0 else None]
@@ -131,17 +156,26 @@ class Loose:
     def _string(self, quote: str, closing: str) -> str:
         text, start = self.text, self.at
         parts: list[str] = []
+        kinds: set[bool] = set()
         end = text.find(quote, start)
         while end >= 0:
             slash = text.find("\\", start, end)
             if slash >= 0:
                 escaped, after = _escaped(text, slash + 1)
+                kinds.add(escaped[0] == "\\" and text[slash + 1 : slash + 2] != "\\")
+                if len(kinds) > 1:
+                    # If one backslash escapes nothing, the others may be part of the text as well.
+                    raise unreadable(text, slash)
                 parts += (text[start:slash], escaped)
                 start = after
                 end = text.find(quote, start) if start > end else end
             elif self._may_end(end + 1, closing):
                 self.at = end + 1
                 return _joined([*parts, text[start:end]])
+            elif closing in _UNSURE or self._may_end(self.at, closing):
+                # Nothing tells where a text with quotes in it ends: no name follows it, or its
+                # own first quote may be the last one of another.
+                raise unreadable(text, end)
             else:
                 parts.append(text[start : end + 1])
                 start = end + 1
@@ -161,9 +195,11 @@ class Loose:
         if mark == "," and closing in ("}", CALL):
             after = self._after_blanks(at + 1)
             next_mark = self.text[after : after + 1]
+            if self.text.startswith(_COMMENTS, after):
+                raise unreadable(self.text, after)
             unnamed = closing == CALL and next_mark in ("'", '"')
             return unnamed or next_mark in ("", closing) or self._key_at(after)
-        return mark == closing[-1:] or (mark == "," and closing in ("]", ")"))
+        return mark == closing[-1:] or (mark == "," and closing in _UNNAMED)
 
     def _key_at(self, at: int) -> bool:
         """Whether `key:` or `key=` is here."""
@@ -194,7 +230,7 @@ class Loose:
         number = _number(word, exact=self._bare)
         if number is not None:
             return number
-        if self._bare or self.cut:
+        if (self._bare and not any(quote in word for quote in _QUOTES[:2])) or self.cut:
             return word
         raise unreadable(self.text, start)
 

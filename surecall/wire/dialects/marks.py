@@ -1,30 +1,34 @@
-"""Where marks stand: a quick no for plain text, openers from left to right, closers, and code."""
+"""Where marks are: a quick no for plain text, openers from left to right, closers, and code."""
 
 import itertools
-from collections.abc import Iterable, Sequence
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import heapify, heappop, heapreplace
 
 from surecall.values.types import ToolSpec
 from surecall.wire.dialects import spelling
-from surecall.wire.dialects.source import BLANKS, Source
+from surecall.wire.dialects.found import Section
+from surecall.wire.dialects.segments import starts_line
+from surecall.wire.dialects.source import Source
 from surecall.wire.dialects.tagged import dsml_prefix
 
 _MAX_TAG = 64
 _PEEK = 4
-_LOOK_BACK = 200
-_INDENT = frozenset(BLANKS + ">")
+# So far into a text a header may reach that began in the prompt.
+_BEGUN = 40
 _MARKS = (
     *(opener for opener in spelling.OPENERS if not opener.weak),
     *spelling.THOUGHT_MARKS,
     spelling.Opener(spelling.STRIPPED_FINAL, "", kind="final"),
+    *(
+        spelling.Opener(stem, "", kind="answer", closer=end)
+        for stem, end in spelling.ANSWERS.items()
+    ),
 )
-_STEMS = tuple(mark.stem for mark in _MARKS)
-# Nearly every mark has one of these, and plain text has few of them.
-_SIGNS = "<[`=◁"
+STEMS = tuple(mark.stem for mark in _MARKS)
 # A mark with `<` goes on like one of these; the others are looked for as a whole.
 _PEEKS = frozenset(
     stem[place : place + _PEEK]
-    for stem in (*_STEMS, *spelling.ORPHANS, *spelling.FRAMES)
+    for stem in (*STEMS, *spelling.ORPHANS, *spelling.FRAMES)
     for place, mark in enumerate(stem)
     if mark == "<" and len(stem) >= place + _PEEK
 ) | frozenset(
@@ -41,8 +45,8 @@ def is_marked(text: str, tools: Sequence[ToolSpec] = ()) -> bool:
     return (
         ("<" in text and _peeks(text))
         or ("[" in text and _has_bracket_mark(text))
-        or ("`" in text and "```tool_code" in text)
-        or ("=" in text and "to=functions." in text)
+        or ("`" in text and any(f"```{label}" in text for label in spelling.LABELS))
+        or ("=" in text and ("to=functions." in text or "to=" in text[:_BEGUN]))
         or "◁" in text
         or spelling.STRIPPED_FINAL in text
         or any(tool.name in text for tool in tools)
@@ -77,68 +81,57 @@ class Marks:
 
     def __init__(self, text: str, marks: Iterable[spelling.Opener]) -> None:
         self._text = text
-        self._next = {mark: text.find(mark.stem) for mark in (*marks, *spelling.CODE_MARKS)}
+        # Of two that begin together the longer one comes first.
+        places = (
+            (text.find(mark.stem), -len(mark.stem), number, mark)
+            for number, mark in enumerate((*marks, *spelling.CODE_MARKS))
+        )
+        self._next = [place for place in places if place[0] >= 0]
+        heapify(self._next)
 
     def after(self, at: int) -> tuple[int, spelling.Opener] | None:
-        """Return the first mark at or after `at`; of two that begin together, the longer."""
-        for mark in [mark for mark, place in self._next.items() if place < at]:
-            self._next[mark] = self._text.find(mark.stem, at)
-            if self._next[mark] < 0:
-                del self._next[mark]
-        first = min(self._next.items(), key=_earliest, default=None)
-        return (first[1], first[0]) if first else None
-
-
-def _earliest(mark: tuple[spelling.Opener, int]) -> tuple[int, int]:
-    return mark[1], -len(mark[0].stem)
-
-
-def first_opener(text: str, stems: tuple[str, ...] = _STEMS) -> int:
-    """Return the earliest place that is, or with more text may become, an opener; -1 if none.
-
-    Text before that place can be shown while a reply is still being streamed.
-    """
-    if not _may_open(text, stems):
-        return -1
-    places = [place for stem in stems if (place := text.find(stem)) >= 0]
-    marked = text.find(spelling.DSML)
-    if marked >= 0:
-        places.append(max(0, text.rfind("<", 0, marked)))
-    longest = max(map(len, stems))
-    for at in range(max(0, len(text) - longest), len(text)):
-        tail = text[at:]
-        bare = tail[1:].strip(spelling.BARS + " ")
-        if any(stem.startswith(tail) for stem in stems) or (
-            tail[0] == "<" and tail[1:2] in (*spelling.BARS, " ") and spelling.DSML.startswith(bare)
-        ):
-            places.append(at)
-            break
-    return min(places, default=-1)
-
-
-def _may_open(text: str, stems: tuple[str, ...]) -> bool:
-    """Say quickly whether a piece of text holds an opener, or ends with the beginning of one."""
-    signless, endings = _quick(stems)
-    return (
-        any(sign in text for sign in _SIGNS)
-        or any(stem in text for stem in signless)
-        or text.endswith(endings.get(text[-1:], ()))
-    )
-
-
-@cache
-def _quick(stems: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Return the stems without a sign, and what stems begin with, by its last character."""
-    signless = [stem for stem in (*stems, spelling.DSML) if not set(_SIGNS) & set(stem)]
-    begun = {stem[:length] for stem in stems for length in range(1, len(stem) + 1)}
-    endings: dict[str, list[str]] = {}
-    for beginning in sorted(begun):
-        endings.setdefault(beginning[-1], []).append(beginning)
-    return tuple(signless), {last: tuple(found) for last, found in endings.items()}
+        """Return the first mark at or after `at`."""
+        while self._next and self._next[0][0] < at:
+            _, length, number, mark = self._next[0]
+            place = self._text.find(mark.stem, at)
+            if place < 0:
+                heappop(self._next)
+            else:
+                heapreplace(self._next, (place, length, number, mark))
+        return (self._next[0][0], self._next[0][3]) if self._next else None
 
 
 def after_closers(source: Source, at: int) -> int:
     """Pass over all closing marks that follow, also over one that is cut off."""
+    for end in _closer_ends(source, at):
+        at = end
+    return at
+
+
+def has_spare_closer(source: Source, found: Section) -> bool:
+    """Whether a closing mark comes twice after a call: the first may have been part of a value."""
+    text, last = source.text, max(found.body, source.text.rfind("</", found.body, found.end))
+    seen: set[str] = {text[last : found.end].strip()}
+    begin = found.end
+    for stop in _closer_ends(source, found.end):
+        mark, begin = text[begin:stop].strip(), stop
+        tagged = found.row in spelling.TAGGED_ROWS
+        if mark in seen or (tagged and mark.endswith(spelling.VALUE_ENDS)):
+            return True
+        if mark not in spelling.END_TOKENS:
+            seen.add(mark)
+    return False
+
+
+def ends_closed(source: Source, found: Section) -> bool:
+    """Whether the last thing in a section is a closing mark of its own."""
+    last = source.text.rfind("<", found.body, found.end)
+    is_tag = source.text[found.end - 1 : found.end] == ">"
+    return is_tag and last >= 0 and source.at(spelling.CLOSERS, last)
+
+
+def _closer_ends(source: Source, at: int) -> Iterator[int]:
+    """Go through the closing marks that follow, and tell where each ends."""
     text, end = source.text, at
     while True:
         at = source.blanks(end)
@@ -155,8 +148,9 @@ def after_closers(source: Source, at: int) -> int:
         elif closer[-1] not in ">]":
             closed = text.find(">", closed, at + _MAX_TAG) + 1
         if not closed:
-            return end
+            return
         end = closed
+        yield end
 
 
 def trailing_orphans(text: str) -> int:
@@ -167,7 +161,9 @@ def trailing_orphans(text: str) -> int:
         # After a blank it is the last word of a sentence about it.
         if mark is None or text.endswith(f" {mark}", 0, end):
             return end
-        end = len(text[: end - len(mark)].rstrip())
+        end -= len(mark)
+        while end and text[end - 1].isspace():
+            end -= 1
 
 
 _LAST = tuple(
@@ -177,25 +173,6 @@ _LAST = tuple(
     )
     if (mark.startswith(spelling.ORPHANS) and mark[-1] in ">]") or mark in spelling.FRAMES
 )
-
-
-def starts_line(text: str, at: int) -> bool:
-    """Whether nothing but blanks and quotation marks is before this on its line."""
-    return _INDENT.issuperset(_line_before(text, at))
-
-
-def is_quoted(text: str, at: int) -> bool:
-    """Whether this is behind a quotation mark, or in a quoted line."""
-    line = _line_before(text, at).lstrip()
-    quoted = line.startswith(">") and not line.startswith(">>>")
-    return quoted or text[max(0, at - 1) : at] in spelling.QUOTATION_MARKS
-
-
-def _line_before(text: str, at: int) -> str:
-    """Return the line up to here, or the last part of a long one, which is never blank."""
-    floor = max(0, at - _LOOK_BACK)
-    start = text.rfind("\n", floor, at) + 1
-    return text[start:at] if start or not floor else f"…{text[floor:at]}"
 
 
 def code_end(source: Source, at: int) -> int:
@@ -221,7 +198,7 @@ def _fence_end(source: Source, at: int, width: int) -> int:
     close = at + width
     while (close := text.find(fence, close)) >= 0:
         end = close + _run(text, close)
-        if starts_line(text, close) and not text[end : source.line_end(end)].strip():
+        if starts_line(text, close) and source.blanks(end) >= source.line_end(end):
             return end
         close = end
     return len(text)

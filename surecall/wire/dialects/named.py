@@ -59,6 +59,8 @@ def read_named(source: Source, at: int, row: str) -> tuple[Found, Header]:
     spec = source.tools.find(asked)
     inside = value.value.get("name") if isinstance(value.value, dict) else None
     if spec is None and isinstance(inside, str) and inside in source.tools.specs:
+        if asked and not any(map(str.isalnum, asked)):
+            raise no_tool(asked, header.end)
         spec = source.tools.specs[inside]
         arguments = {key: item for key, item in value.value.items() if key != "name"}
     elif spec is None and asked.isdigit():
@@ -69,7 +71,8 @@ def read_named(source: Source, at: int, row: str) -> tuple[Found, Header]:
     if row in spelling.BARE_ROWS and spec:
         arguments = retyped(arguments, shape_of(spec))
     end = after_fence(source, value.end, labelled=False) if header.fenced else value.end
-    return Found(name, arguments, at, end, header.id, value.cut), header
+    found = Found(name, arguments, at, end, header.id, value.cut, mended=value.mended)
+    return found, header
 
 
 def _arguments(source: Source, header: Header, row: str) -> Value:
@@ -97,7 +100,7 @@ def _arguments(source: Source, header: Header, row: str) -> Value:
     elif at >= len(text) or source.at(spelling.CLOSERS, at):
         # Mistral leaves out an empty object, but then also the mark that announces it.
         return Value({}, at, cut=at >= len(text) and (row != "A7" or announced))
-    elif row == "A7" and not announced:
+    elif row == "A7" and not announced and source.tools.find(header.asked):
         return Value({}, at)
     elif not messaged and not announced:
         raise NotACall("neither arguments nor a closing tag follow the name", at)
@@ -111,7 +114,7 @@ def _in_brackets(value: Value) -> Value:
         (named,) = unnamed
     elif unnamed:
         raise NotACall("an argument has no name", value.end)
-    return Value(named, value.end, value.cut, value.twice)
+    return Value(named, value.end, value.cut, value.mended, value.twice)
 
 
 def is_call(source: Source, at: int) -> bool:
@@ -146,7 +149,8 @@ def _read_call(source: Source, start: int) -> Found:
     value = read_value(source, at + len(asked))
     arguments = asked + value.twice if value.twice else _in_order(spec, value)
     end = source.blanks(value.end) + 1 if printed else value.end
-    return Found(spec.name, arguments, start, min(end, len(source.text)), None, value.cut)
+    end = min(end, len(source.text))
+    return Found(spec.name, arguments, start, end, None, value.cut, mended=value.mended)
 
 
 def _in_order(spec: ToolSpec, value: Value) -> Any:

@@ -12,7 +12,7 @@ from surecall.values.types import ToolSpec
 from surecall.wire.dialects.found import OutOfFuel
 
 FUEL_PER_CHARACTER = 96
-FUEL_TO_START = 2_000_000
+FUEL_TO_START = 10_000_000
 MAX_NAME = 128
 BLANKS = " \t\n\r"
 

@@ -9,14 +9,17 @@ What each list is for, which modules read it, and what happens to an entry in th
 
     OPENERS (marks, body, holdback)
         What begins a call. Weak, if prose can have it: else prose is taken for a call.
-    CLOSERS (marks, named, objects, tagged, loose)
+    CLOSERS (marks, pieces, named, objects, tagged, loose, values)
         What may follow any call and goes with it; ends in `>` or `]`, or a tag's `>` is looked for.
         After a name it means "no arguments", so a mark of prose here makes calls of mere names.
+    END_TOKENS, VALUE_ENDS, TAGGED_ROWS (marks)
+        Which closers may come twice after a call, and which must not come at all after a row.
+        Wrongly listed, a call is asked about for nothing, or a shortened one runs.
     ORPHANS (marks)
         Beginnings of closers that are cut off a text without calls. A word here eats answers.
     HEADER_ENDS, MESSAGE_ENDS (named, engine)
         Where arguments end that cannot be read. Without its end, a bad call swallows the next one.
-    SEPARATORS, NAME_MARKS, ID_MARK, ARGUMENTS, MESSAGE (named, engine)
+    SEPARATORS, NAME_MARKS, ID_MARK, ARGUMENTS, MESSAGE (named, harmony)
         Between name, id and object; each is in SEPARATORS too. Missing there, the name ends early.
     STRONG_ROWS (named)
         Rows whose marks occur nowhere else: unknown tools are reported. Others need a known tool.
@@ -30,15 +33,17 @@ What each list is for, which modules read it, and what happens to an entry in th
         How tagged parameters are spelled. An end mark missing here becomes part of a value.
     NAME_KEYS, ARGUMENT_KEYS, LIST_KEYS, ID_KEYS, BESIDE_KEYS (objects, body)
         The keys of a call as one object. A key too many makes calls of ordinary JSON.
-    THINKING, THOUGHT_MARKS (engine, marks, holdback)
+    THINKING, THOUGHT_MARKS (engine, thoughts, marks, holdback)
         Reasoning, begin to end. An opener here hides its call; a mark missing shows thoughts.
-    FRAMES (engine, marks)
+    FRAMES, ANSWERS (engine, marks)
         Around the answer itself, taken away at both ends of a text. A word here eats answers.
-    CODE_MARKS, FENCES, QUOTATION_MARKS (marks, named, engine)
-        What shows that a call is only shown. Missing, an example in a text is run.
-    BUILT_IN, STRIPPED_FINAL (engine, marks)
+    CODE_MARKS, FENCES, LABELS, QUOTATION_MARKS (segments, marks, named, body, thoughts)
+        What says that a call is only shown. Missing, an example in a text is run.
+    SHOWING, USER_SPEAKS, MODEL_SPEAKS, USER_TOKENS, MODEL_TOKENS (segments)
+        Elements and lines in which others speak. A word of prose here silences calls after it.
+    BUILT_IN, STRIPPED_FINAL, STRIPPED_LEADS (harmony, marks, holdback)
         Harmony: who is no tool of ours, and what is left of its tokens.
-    LEAD, DSML, BARS, ANTML (body, children, marks, tagged, writing)
+    LEAD, DSML, BARS, ANTML (body, children, marks, tagged, writing, holdback)
         Pieces of marks, each spelled once; no lists of their own.
 """
 
@@ -82,6 +87,8 @@ LEAD = "]<]minimax[>["
 DSML = "DSML"
 BARS = "|｜‖"
 FENCES = ("```", "~~~")
+# Labels of code blocks that are calls. Only the first is believed after words, as Gemini writes it.
+LABELS = ("tool_code", "tool_calls", "tool_call", "function_calls", "function_call")
 QUOTATION_MARKS = ('"', "'", "“", "‘", "«", "„")
 ANTML = "antml:"
 
@@ -92,9 +99,9 @@ ID_KEYS = ("id", "tool_call_id", "call_id")
 LIST_KEYS = ("tool_calls", "toolCalls", "calls")
 BESIDE_KEYS = frozenset({*ID_KEYS, "type", "index"})
 # What is left before a recipient when special tokens are stripped.
-_STRIPPED_LEADS = (
-    *("", "analysis ", "commentary ", "assistant "),
+STRIPPED_LEADS = (
     *("assistantanalysis ", "assistantcommentary "),
+    *("analysis ", "commentary ", "assistant ", ""),
 )
 
 
@@ -134,7 +141,7 @@ OPENERS = (
     Opener("<|tool_call_argument_begin|>", "B3", kind="back"),
     Opener("<|start|>", "B5", kind="frame"),
     Opener("<|channel|>", "B5", kind="frame"),
-    *(Opener(f"{lead}to=functions.", "B5", kind="stripped") for lead in _STRIPPED_LEADS),
+    *(Opener(f"{lead}to=functions.", "B5", kind="stripped") for lead in STRIPPED_LEADS),
     Opener("<|tool_call:begin|>", "B6"),
     Opener(">>>", "B8", weak=True),
     Opener("<start_function_call>", "B9"),
@@ -167,7 +174,7 @@ OPENERS = (
     Opener("<function>", "C13", weak=True),
     Opener("<|python_start|>", "D2"),
     Opener("<|tool_call_start|>", "D3"),
-    Opener("```tool_code", "D6"),
+    *(Opener(f"```{label}", "D6") for label in LABELS),
 )
 
 FUNCTION = Style(
@@ -264,6 +271,20 @@ HEADER_ENDS = (
     "[/TOOL_CALLS]",
 )
 
+# These end a turn, and may come more than once.
+END_TOKENS = (
+    "<|end|>",
+    "<|return|>",
+    "<|eom|>",
+    "<|im_end|>",
+    "<|eot_id|>",
+    "<|eom_id|>",
+    "<|endoftext|>",
+    "<end_of_turn>",
+    "<turn|>",
+    "<｜end▁of▁sentence｜>",
+    "</s>",
+)
 CLOSERS = (
     "</tool_call",
     "</function_call",
@@ -303,21 +324,14 @@ CLOSERS = (
     "<|tool_call:end|>",
     "<end_function_call>",
     "<tool_call|>",
-    "<turn|>",
     *_spaced("<|close|>", "call", "<|sep|>"),
     *_spaced("<|close|>", "tools", "<|sep|>"),
     "<|call|>",
-    "<|end|>",
-    "<|return|>",
-    "<|eom|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "<｜end▁of▁sentence｜>",
-    "</s>",
+    *END_TOKENS,
 )
+# In a call with tagged parameters these end a value; after the call they are one too many.
+VALUE_ENDS = ("parameter>", "</arg_value>", "</arg_key>", "</param>")
+TAGGED_ROWS = frozenset({"B7", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11"})
 # Closers that are the whole of what a text may lose when no call is before them.
 ORPHANS = ("</tool_call", "[/TOOL_CALLS]", "<|tool_call", "<｜tool", "<|call|>", "<|return|>")
 
@@ -332,6 +346,12 @@ FRAMES = (
     "[END FINAL RESPONSE]",
 )
 
+# Around what is the answer and nothing else.
+ANSWERS = {
+    "<|START_RESPONSE|>": "<|END_RESPONSE|>",
+    "<|START_TEXT|>": "<|END_TEXT|>",
+    "<|open|>response<|sep|>": "<|close|>response<|sep|>",
+}
 THINKING = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
@@ -348,6 +368,18 @@ THOUGHT_MARKS = (
     *(Opener(stem, "", kind="think") for stem in THINKING),
     *(Opener(stem, "", kind="thought") for stem in THINKING.values()),
     Opener("[BEGIN FINAL RESPONSE]", "", kind="thought"),
+)
+# Elements that show what others wrote, and who speaks in a made-up transcript.
+SHOWING = (
+    *("example", "sample", "quote", "blockquote", "q", "cite", "code", "pre", "samp", "xmp", "kbd"),
+    *("details", "document", "file", "source", "snippet", "excerpt", "output", "log", "untrusted"),
+    *("tool_response", "tool_result", "tool_output", "function_result", "function_response"),
+)
+USER_SPEAKS = ("user", "human", "customer", "q")
+MODEL_SPEAKS = ("assistant", "ai", "bot", "agent", "model", "a")
+USER_TOKENS = ("<|im_start|>user", "<|start_header_id|>user", "<start_of_turn>user", "[INST]")
+MODEL_TOKENS = (
+    *("<|im_start|>assistant", "<|start_header_id|>assistant", "<start_of_turn>model", "[/INST]"),
 )
 CODE_MARKS = (Opener("`", "", kind="code"), Opener("~~~", "", kind="code"))
 

@@ -23,6 +23,7 @@ _MAX_PREFIX = 28
 _TAG_COST = 2_000
 _WRAPPERS = ("arguments", "input", "parameters", "properties")
 _CDATA = ("<![CDATA[", "]]>")
+_CDATA_SPLIT = "]]]]><![CDATA[>"
 
 
 class Tag(msgspec.Struct, frozen=True):
@@ -84,7 +85,7 @@ def dsml_prefix(text: str, at: int) -> str:
 def _tag(source: Source, at: int, tag_end: str) -> Tag | None:
     """Read the rest of a tag, from behind its stem."""
     end = source.text.find(tag_end, at, at + _MAX_TAG)
-    inside = source.text[at:end]
+    inside = source.text[at : max(at, end)]
     if end < 0 or "<" in inside:
         return None
     pairs = dict(_attributes(inside.removesuffix("/")))
@@ -113,6 +114,7 @@ def read_tagged(source: Source, style: spelling.Style, tag: Tag, start: int) -> 
     spec = source.tools.find(tag.name)
     arguments: JSON | str = {}
     at, end, cut, made_of = source.blanks(tag.end), tag.end, False, style.row
+    mended = False
     child = named_tag(source, at)
     if tag.empty:
         pass
@@ -120,7 +122,7 @@ def read_tagged(source: Source, style: spelling.Style, tag: Tag, start: int) -> 
         value = read_value(source, at)
         if value.cut and source.text[tag.end - 1] != style.tag_end[-1]:
             raise NotACall("neither the tag nor the object ends", value.end)
-        arguments, cut, made_of = value.arguments, value.cut, "json"
+        arguments, cut, mended, made_of = value.arguments, value.cut, value.mended, "json"
         end = _closed(source, value.end, style)
     elif child and not source.at((*style.parameter, *style.parameter_end), at):
         arguments, end, cut = read_children(source, at, child.lead, shape_of(spec))
@@ -128,7 +130,8 @@ def read_tagged(source: Source, style: spelling.Style, tag: Tag, start: int) -> 
     else:
         arguments, end, cut = Body(source, style, spec).read(at)
     name = spec.name if spec else tag.name
-    return Found(name, arguments, start, end, tag.attributes.get("id"), cut), made_of
+    call_id = tag.attributes.get("id")
+    return Found(name, arguments, start, end, call_id, cut, mended=mended), made_of
 
 
 def _closed(source: Source, at: int, style: spelling.Style) -> int:
@@ -257,6 +260,9 @@ class Body:
                     return own, at, False
                 last = own
             elif self._is_missing_its_end(other):
+                if last < 0 and not source.at(style.call_end, other) and own >= 0:
+                    # A value may hold such a tag, too.
+                    raise NotACall("a parameter does not end", other)
                 return (last if last >= 0 else other), other, False
             else:
                 at = other + 1
@@ -284,14 +290,15 @@ class Body:
         except NotACall:
             return False
         if style is spelling.KEYS:
-            return key != ""
+            whole = "<" not in self._text[at + 1 : self._text.find("</arg_key", at)]
+            return key != "" and whole and key not in self._values
         is_new = key not in self._values and (key in self._shape.properties or not self._known)
         return is_new and self._text[at - 1] in "\n>"
 
     def _value(self, key: str, raw: str, hint: str | None) -> Any:
         """Give a value the type that is declared or hinted at."""
         if raw.startswith(_CDATA[0]) and raw.endswith(_CDATA[1]):
-            raw = raw[len(_CDATA[0]) : -len(_CDATA[1])]
+            raw = raw[len(_CDATA[0]) : -len(_CDATA[1])].replace(_CDATA_SPLIT, _CDATA[1])
         else:
             raw = self._trimmed(raw)
         if hint == "string" and key not in self._shape.properties:

@@ -13,6 +13,7 @@ from surecall.values.types import JSON
 from surecall.wire.dialects.found import NotACall
 from surecall.wire.dialects.loose import CALL, Loose
 from surecall.wire.dialects.source import Source
+from surecall.wire.dialects.spelling import CLOSERS
 
 # Reading in Python is that much slower than searching, and a failed reading is paid in full.
 _LOOSE_COST = 24
@@ -21,15 +22,18 @@ _DEEP_COST = 50_000
 _KINDS = {bool: "boolean", int: "integer", float: "fraction", type(None): "null"}
 _KINDS |= {dict: "object", list: "array"}
 _WORDS = {"true": True, "false": False}
+# How JSON begins that was escaped once more.
+ESCAPED = ('{\\"', '"{\\"', '[{\\"', '"[{\\"')
 _BITS = {"1": True, "0": False}
 
 
 class Value(msgspec.Struct, frozen=True):
-    """A value, where it ends, and whether the text ended first."""
+    """A value, where it ends, whether the text ended first, or (`mended`) a mark before it did."""
 
     value: Any
     end: int
     cut: bool = False
+    mended: bool = False
     # What a key that comes twice was meant to say is for the model to tell, so it gets its text.
     twice: str | None = None
 
@@ -68,6 +72,8 @@ def read_value(source: Source, at: int, *, bare: bool = False) -> Value:
     Of `(a=1, "b")` the value is what has a name, and what has none.
     """
     text = source.text
+    if source.at(ESCAPED, at):
+        return _read_escaped(source, at)
     try:
         value, end = _DECODER.raw_decode(text, at)
     except json.JSONDecodeError as error:
@@ -89,7 +95,26 @@ def read_value(source: Source, at: int, *, bare: bool = False) -> Value:
         raise NotACall(f"the arguments cannot be read ({refusal})", reader.at) from None
     finally:
         source.pay(_LOOSE_COST * (reader.at - at))
-    return Value(value, reader.at, reader.cut, text[at : reader.at] if reader.twice else None)
+    twice = text[at : reader.at] if reader.twice else None
+    return Value(value, reader.at, reader.cut, reader.mended, twice)
+
+
+def _read_escaped(source: Source, at: int) -> Value:
+    """Read JSON that was written as a string of JSON, with its quotes or without them."""
+    text = source.text
+    quoted = text[at] == '"'
+    stop = source.first((*CLOSERS, "\n"), at) if not quoted else -1
+    end = len(text) if stop < 0 else stop
+    raw = text[at:end].rstrip()
+    source.pay(_STRICT_COST * (end - at))
+    try:
+        inner, length = _DECODER.raw_decode(raw if quoted else f'"{raw}"')
+        value = _DECODER.decode(inner)
+    except (ValueError, RecursionError, _Twice):
+        raise NotACall("the arguments cannot be read (escaped twice)", end) from None
+    if not quoted and length < len(raw) + len('""'):
+        raise NotACall("not all of the arguments is escaped twice", end)
+    return Value(value, at + (length if quoted else len(raw)))
 
 
 def decoded(arguments: object) -> Any:

@@ -14,7 +14,6 @@ from surecall.parsing.arguments import read_arguments
 from surecall.values.family import Family
 from surecall.values.types import JSON
 from surecall.wire.messages import call_parts, id_of, text_of
-from surecall.wire.transforms.tags import read_tags
 
 BODY: Family[JSON] = Family("body transform")
 RESPONSE: Family[JSON] = Family("response transform")
@@ -161,14 +160,8 @@ def assistant_content_parts_to_text(message: JSON) -> JSON:
 
 @RESPONSE.register
 def assistant_content_tool_call_tags_to_tool_calls(message: JSON) -> JSON:
-    """Read `<tool_call>` text from models that do not emit structured calls."""
-    content = message.get("content")
-    if message.get("tool_calls") or not isinstance(content, str):
-        return message
-    text, calls = read_tags(content)
-    if calls:
-        return message | {"content": text.strip(), "tool_calls": calls}
-    return message if text == content else message | {"content": text}
+    """Switch `text_calls` on, wherever this is named; there is one reader of calls in text."""
+    return message
 
 
 def _each_call(message: JSON, heal: Callable[[JSON], JSON]) -> JSON:

@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (the wide bars are what models write)
 """What a stream shows: never a call, never reasoning as the answer, and always all of the text."""
 
 import json
@@ -10,7 +11,7 @@ from hypothesis import strategies as st
 from surecall import ToolRegistry, presets
 from surecall.core.inbound import inbound
 from surecall.core.streaming.display import CallAnnounced, Display, Shown
-from surecall.core.streaming.holdback import Holdback
+from surecall.core.streaming.holdback import Holdback, first_opener
 from surecall.tools.registry import ToolDefinition
 from surecall.values.types import JSON, Plan, Reply, ToolCall
 from surecall.wire.assembler import ReasoningDelta, TextDelta
@@ -82,7 +83,7 @@ def test_what_cannot_be_a_mark_any_more_is_let_go_at_once(text: str) -> None:
     assert screen(shown) == f"{text} and more"
 
 
-@given(st.text(alphabet="<>[]{}|/tholinkc_`=\n ab◁▷｜«»", max_size=60), st.integers(1, 7))  # noqa: RUF001
+@given(st.text(alphabet="<>[]{}|/tholinkc_`=\n ab◁▷｜«»", max_size=60), st.integers(1, 7))
 def test_nothing_is_lost_or_doubled_whatever_is_said(text: str, size: int) -> None:
     for mode in ("off", "marked", "any"):
         shown = displayed(text, size, mode)
@@ -175,3 +176,20 @@ def test_a_long_doubt_is_not_looked_into_again_and_again() -> None:
     assert shown == []
     display.close(Reply("{aa" * 3000))
     assert screen(shown) == "{aa" * 3000
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("Plain.", -1),
+        ("Plain <tool", 6),
+        ("Plain <tool_call>", 6),
+        ("a <｜DSML｜invoke", 2),
+        ("a < | DS", 2),
+        ("a < b", -1),
+        ("a [TOOL_CALLS]", 2),
+        ("<think>", 0),
+    ],
+)
+def test_a_stream_is_held_back_from_the_first_opener_on(text: str, place: int) -> None:
+    assert first_opener(text) == place

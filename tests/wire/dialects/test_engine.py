@@ -1,4 +1,3 @@
-# ruff: noqa: RUF001 (the wide bars are what models write)
 """Calls written as text, in every dialect: what is taken, what is left, and why."""
 
 import json
@@ -7,7 +6,7 @@ from typing import Any
 import pytest
 
 from surecall.values.types import JSON, ToolCall, ToolSpec
-from surecall.wire.dialects import WEAK_ROWS, WRITERS, Found, Recovered, first_opener, recover
+from surecall.wire.dialects import WEAK_ROWS, WRITERS, Found, Recovered, recover
 from surecall.wire.dialects.spelling import LEAD
 from tests.support.paths import CORPUS
 
@@ -241,23 +240,6 @@ def test_after_too_many_broken_calls_the_rest_stays_text() -> None:
 
     assert (found.calls, found.text) == ((), broken + CALL)
     assert found.passed_over[-1].reason
-
-
-@pytest.mark.parametrize(
-    ("text", "place"),
-    [
-        ("Plain.", -1),
-        ("Plain <tool", 6),
-        ("Plain <tool_call>", 6),
-        ("a <｜DSML｜invoke", 2),
-        ("a < | DS", 2),
-        ("a < b", -1),
-        ("a [TOOL_CALLS]", 2),
-        ("<think>", 0),
-    ],
-)
-def test_a_stream_is_held_back_from_the_first_opener_on(text: str, place: int) -> None:
-    assert first_opener(text) == place
 
 
 def test_arguments_that_are_announced_and_never_come_are_cut_off() -> None:

@@ -10,8 +10,9 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from surecall.core.streaming.holdback import first_opener
 from surecall.values.types import JSON, ToolCall, ToolSpec
-from surecall.wire.dialects import WEAK_ROWS, WRITERS, first_opener, recover
+from surecall.wire.dialects import WEAK_ROWS, WRITERS, recover
 from surecall.wire.dialects.marks import is_marked
 from surecall.wire.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
 from tests.support.steps import LINEAR, growth, steps

@@ -17,12 +17,13 @@ from surecall import (
 )
 from surecall.testing import ScriptedModel, says
 from surecall.values.types import JSON
-from surecall.wire.transforms import RESPONSE
-from surecall.wire.transforms.tags import CLOSE, MAX_FAILURES, OPEN, read_tags
+from surecall.wire.dialects import Recovered, recover
+from surecall.wire.text_calls import with_text_calls
 from tests.support.spec import proves
 from tests.support.steps import LINEAR, growth
 from tests.support.tools import add_or_zero as add
 
+OPEN, CLOSE = "<tool_call>", "</tool_call>"
 CALL = f'{OPEN}{{"name": "add", "arguments": {{"a": 1, "b": 2}}}}{CLOSE}'
 SECOND = f'{OPEN}{{"name": "add", "arguments": {{"a": 3, "b": 4}}}}{CLOSE}'
 CONFIG = presets.content_tag_tool_call_fallback(presets.default_tool_calling())
@@ -61,10 +62,13 @@ def ask(model: ScriptedModel) -> RunResult:
     return asyncio.run(runner.run("1 + 2?"))
 
 
+def reading(text: str) -> Recovered:
+    return recover(text, [add.spec, note.spec], weak=True)
+
+
 def read(text: str) -> list[tuple[str, object]]:
     """Return the names and arguments of the calls in a text."""
-    functions = [call["function"] for call in read_tags(text)[1]]
-    return [(function["name"], function["arguments"]) for function in functions]
+    return [(call.name, call.arguments) for call in reading(text).calls]
 
 
 @proves("C92")
@@ -77,15 +81,14 @@ def test_a_tag_in_text_runs_the_tool_and_the_text_goes_back_empty() -> None:
     assert (result.run.results[0].envelope["data"], turn["content"]) == ({"value": 3}, "")
     assert turn["tool_calls"][0]["function"] == {"name": "add", "arguments": '{"a":1,"b":2}'}
     assert result.run.said[0].text == "Let me see."
-    assert result.fired == ("assistant_content_tool_call_tags_to_tool_calls",)
+    assert result.fired == ("text_call_A1",)
 
 
 @proves("C92")
 def test_tags_beside_real_calls_are_text() -> None:
     message: JSON = {"content": CALL, "tool_calls": [{"id": "real"}]}
-    transform = "assistant_content_tool_call_tags_to_tool_calls"
 
-    assert RESPONSE[transform](message) is message
+    assert with_text_calls(message, [add.spec], "any").message is message
 
 
 @proves("C93")
@@ -131,9 +134,9 @@ def test_an_escaped_tag_is_text_shown_as_an_entity() -> None:
 
 @proves("C94")
 def test_an_escaped_tag_does_not_harm_its_neighbours() -> None:
-    text, found = read_tags(f"{CALL}a \\{OPEN} b{SECOND}")
+    found = reading(f"{CALL}a \\{OPEN} b{SECOND}")
 
-    assert (text, len(found)) == ("a &lt;tool_call> b", 2)
+    assert (found.text, len(found.calls)) == ("a &lt;tool_call> b", 2)
 
 
 @proves("C95")
@@ -163,9 +166,9 @@ def test_two_tags_are_two_calls_with_ids_of_their_own() -> None:
     ],
 )
 def test_a_broken_tag_does_not_harm_its_neighbours_and_stays_text(broken: str) -> None:
-    text, found = read_tags(f"{CALL}{broken}\n{SECOND}")
+    found = reading(f"{CALL}{broken}\n{SECOND}")
 
-    assert (text, len(found)) == (f"{broken}\n", 2)
+    assert (found.text, len(found.calls)) == (broken, 2)
 
 
 @proves("C96")
@@ -175,13 +178,13 @@ def test_a_broken_tag_does_not_harm_its_neighbours_and_stays_text(broken: str) -
         ('add {"a": 1}', ("add", {"a": 1})),
         ('\n add\n{"a": 1}\n', ("add", {"a": 1})),
         ("add", ("add", {})),
-        (" my-tools.add_2 ", ("my-tools.add_2", {})),
+        (" functions.add ", ("add", {})),
         ('{"name": "add"}', ("add", {})),
         ('{"name": "add", "args": {"a": 1}}', ("add", {"a": 1})),
         ('{"name": "add", "parameters": {"a": 1}}', ("add", {"a": 1})),
-        ('{"name": "add", "arguments": "{\\"a\\": 1}"}', ("add", '{"a": 1}')),
+        ('{"name": "add", "arguments": "{\\"a\\": 1}"}', ("add", {"a": 1})),
         ('{"function": {"name": "add", "arguments": {"a": 1}}}', ("add", {"a": 1})),
-        ('{"name": "add", "function": "x", "arguments": null}', ("add", None)),
+        ('{"name": "add", "function": "x", "arguments": null}', ("add", {})),
     ],
 )
 def test_a_tag_may_hold_json_or_a_name_with_or_without_json(
@@ -214,27 +217,20 @@ def test_raw_line_breaks_in_a_payload_are_read() -> None:
 @proves("I20")
 @pytest.mark.parametrize("payload", ['{"name": "add"}', "add", "add {}", '{"name": "add"}\n'])
 def test_an_unclosed_last_tag_is_read(payload: str) -> None:
-    assert read_tags(f"Well: {OPEN}{payload}")[0] == "Well: "
+    assert reading(f"Well: {OPEN}{payload}").text == "Well:"
     assert read(f"{SECOND}{OPEN}{payload}")[1:] == [("add", {})]
-
-
-def test_after_many_broken_payloads_the_rest_is_text() -> None:
-    broken = f"{OPEN}{{"
-
-    assert len(read_tags(broken * (MAX_FAILURES - 1) + CALL)[1]) == 1
-    assert read_tags(broken * MAX_FAILURES + CALL) == (broken * MAX_FAILURES + CALL, [])
 
 
 @proves("G8")
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=5), max_size=25).map("".join))
 def test_any_text_is_read_and_only_calls_are_taken_out_of_it(text: str) -> None:
-    kept, found = read_tags(text)
+    found = recover(text, [add.spec, note.spec])
 
-    assert all(call["function"]["name"].strip() for call in found)
-    if not found:
-        assert kept.replace("&lt;", "\\<") == text.replace("&lt;", "\\<")
-    if OPEN not in text:
-        assert (kept, found) == (text, [])
+    assert all(call.name.strip() for call in found.calls)
+    if not found.calls and CLOSE not in text:
+        assert found.text.replace("&lt;", "\\<") == text.replace("&lt;", "\\<")
+    if OPEN not in text and CLOSE not in text:
+        assert (found.text, found.calls) == (text, ())
 
 
 @given(st.text(PIECES[2] + "ab{}\"' \n", max_size=30))
@@ -246,7 +242,7 @@ def test_any_text_survives_as_an_argument(text: str) -> None:
 
 
 def growth_of(unit: str, end: str = CALL) -> float:
-    return growth(lambda size: read_tags(unit * (size // len(unit)) + end), 20_000)
+    return growth(lambda size: reading(unit * (size // len(unit)) + end), 20_000)
 
 
 @proves("G8")
@@ -254,7 +250,7 @@ def growth_of(unit: str, end: str = CALL) -> float:
 @pytest.mark.parametrize("unit", [OPEN, "`", f'{OPEN}{{"a":"'])
 def test_twice_the_same_is_read_in_twice_the_steps(unit: str, end: str) -> None:
     assert growth_of(unit, end) < LINEAR
-    read_tags(unit * (1_000_000 // len(unit)) + end)
+    reading(unit * (1_000_000 // len(unit)) + end)
 
 
 @pytest.mark.parametrize(
@@ -277,7 +273,7 @@ def test_reading_takes_steps_in_proportion_to_the_text(unit: str) -> None:
 def test_ever_shorter_runs_of_backticks_take_no_longer() -> None:
     def read_runs(count: int) -> None:
         text = "a".join("`" * width for width in range(count, 0, -1)) + CALL
-        assert len(read_tags(text)[1]) == 1
+        assert len(reading(text).calls) == 1
 
     # Twice as many runs are four times the text.
     assert growth(read_runs, 350) < 2 * LINEAR
