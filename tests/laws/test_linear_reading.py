@@ -39,7 +39,7 @@ STREAM_LINES_EACH: Final = 512
 LOOKS_EACH: Final = 512
 LINES_SIZE: Final = 1_000
 STREAM_SIZE: Final = 320
-LOOKS_SIZE: Final = 16_000
+LOOKS_SIZE: Final = 8_000
 PIECE: Final = 16
 # Of many marks of a kind, so many are streamed, others with another seed.
 FEW: Final = 30

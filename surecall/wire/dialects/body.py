@@ -217,8 +217,11 @@ def read_behind(source: Source, place: int, opener: spelling.Opener, floor: int)
 def may_begin(source: Source, at: int) -> bool:
     """Whether something without a mark may begin here; a quick look."""
     mark = source.text[at : at + 1]
+    if mark == "[":
+        first = source.blanks(at + 1)
+        return source.at("{", first) or is_call(source, first)
     if not (mark.isalnum() or mark == "_"):
-        return mark in ("{", "[") or source.at(ESCAPED, at)
+        return mark == "{" or source.at(ESCAPED, at)
     end = at + len(source.name(at))
     return source.at(("{", "({"), end) or source.at("{", source.blanks(end))
 
