@@ -241,7 +241,9 @@ def _valid(body: str) -> Any:
     except ValueError:
         pass
     try:
-        whole = body.replace("\n", "\\n")  # a line break in quotes is read like any character
+        whole = body.replace("\\d", "\\\\d").replace(
+            "\n", "\\n"
+        )  # a line break in quotes is read like any character
         return ast.literal_eval(whole) if body.startswith(("{'", "[{'")) else None
     except (SyntaxError, ValueError):
         return None

@@ -276,8 +276,10 @@ class _Scan:
         calls = tuple(msgspec.structs.replace(call, dialect=found.row) for call in found.calls)
         self._segments.skip(found.start, end)
         closed = end > found.end or ends_closed(self._source, found)
-        spare = has_spare_closer(self._source, found)
         known = all(self._source.tools.find(call.name) for call in calls)
+        # Beside a call of a tool that exists, one of none may be part of a value.
+        mixed = not known and bool(self._known(calls))
+        spare = mixed or has_spare_closer(self._source, found)
         self._count += len(calls)
         self._pieces.taken.append(Taken(found.start, end, calls, mentioned, closed, spare, known))
         self._line = end
