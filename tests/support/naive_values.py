@@ -241,9 +241,8 @@ def _valid(body: str) -> Any:
     except ValueError:
         pass
     try:
-        whole = body.replace("\\d", "\\\\d").replace(
-            "\n", "\\n"
-        )  # a line break in quotes is read like any character
+        # A line break in quotes is read like any other character.
+        whole = body.replace("\\d", "\\\\d").replace("\n", "\\n")
         return ast.literal_eval(whole) if body.startswith(("{'", "[{'")) else None
     except (SyntaxError, ValueError):
         return None
