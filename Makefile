@@ -3,10 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+TIER ?= ci
+SEED ?= 1
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser quick test test-loaded check demo eval bench docs fmt clean
+.PHONY: help browser quick test test-loaded check prove demo eval bench docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -37,6 +39,9 @@ check: $(READY)  ## lint, types, import contracts, generated docs, spelling
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
 	$(BIN)/codespell
+
+prove: $(READY)  ## try to break every claim; TIER=ci (minutes), hour or release
+	$(BIN)/python -m proof --tier $(TIER) --seed $(SEED)
 
 demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
 	$(BIN)/python examples/demo.py

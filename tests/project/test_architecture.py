@@ -15,7 +15,7 @@ from tests.support.paths import ROOT
 
 SOURCES = sorted(
     path
-    for folder in ("surecall", "tests", "examples", "bench", "scripts")
+    for folder in ("surecall", "tests", "examples", "bench", "proof", "scripts")
     for path in (ROOT / folder).rglob("*.py")
 )
 MAX_FILE, MAX_FUNCTION, MAX_LOOP, MAX_NEXT_MOVE, MAX_NAMES = 400, 40, 60, 10, 40

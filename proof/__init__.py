@@ -1,0 +1,1 @@
+"""The claims that surecall makes about itself, each with the code that tries to break it."""
