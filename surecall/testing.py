@@ -24,6 +24,7 @@ import msgspec
 
 from surecall.runtime.event_loop_thread import in_background
 from surecall.runtime.transport import Incoming
+from surecall.simulator.scripted_replies import calls, calls_many, continuing, says
 from surecall.simulator.stream_events import events_of, frames_of
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import JSON, Answer
@@ -31,13 +32,28 @@ from surecall.values.types import JSON, Answer
 if TYPE_CHECKING:
     from aiohttp import web
 
+__all__ = [
+    "Built",
+    "Item",
+    "Reaction",
+    "RecordingObserver",
+    "Scripted",
+    "ScriptedModel",
+    "ScriptedProvider",
+    "calls",
+    "calls_many",
+    "cuts",
+    "failure",
+    "hangs",
+    "hangs_up",
+    "raw",
+    "says",
+    "streams",
+]
 
 _JSON_TYPE = "application/json"
 _EVENTS = {"content-type": "text/event-stream"}
-_DEFAULT_ID = "call_1"
 _MAX_REQUEST_BYTES = 256 * 1024 * 1024
-_OF_THE_BODY = frozenset({"created", "error", "id", "model", "object", "provider", "usage"})
-_OF_THE_CHOICE = frozenset({"finish_reason", "index", "logprobs", "native_finish_reason"})
 
 
 class Scripted(msgspec.Struct, frozen=True):
@@ -45,7 +61,7 @@ class Scripted(msgspec.Struct, frozen=True):
 
     `sent` counts the bytes of the body that go out before the connection is closed; None sends
     them all. With `answers` false the connection is closed without a single byte. `piece_bytes`
-    sends the body in pieces of that size.
+    sends the body in pieces of that size. `reply` is what a streamed body was made of.
     """
 
     status: int = 200
@@ -55,6 +71,7 @@ class Scripted(msgspec.Struct, frozen=True):
     answers: bool = True
     sent: int | None = None
     piece_bytes: int | None = None
+    reply: JSON | None = None
 
     @property
     def pieces(self) -> list[bytes]:
@@ -69,43 +86,18 @@ Reaction: TypeAlias = Callable[[JSON], Built | Exception]
 Item: TypeAlias = Built | Exception | Reaction
 
 
-def says(text: str | None, **extra: Any) -> JSON:
-    """Build a final answer.
-
-    Extra fields land where the API keeps them: `usage`, `model`, `id` and `provider` in the body,
-    `finish_reason` in the choice, anything else (`reasoning`, `refusal`, …) in the message.
-    """
-    return _completion({"role": "assistant", "content": text}, "stop", extra)
-
-
-def calls(name: str, /, call_id: str = _DEFAULT_ID, **arguments: Any) -> JSON:
-    """Build a reply that calls one tool; the arguments are sent as JSON text."""
-    function = {"name": name, "arguments": _encoded(arguments).decode()}
-    return _calling([{"id": call_id, "type": "function", "function": function}])
-
-
-def calls_many(*replies: JSON) -> JSON:
-    """Merge several `calls(...)` into one reply.
-
-    Ids you chose stay; the others become `call_1`, `call_2`, … by position.
-    """
-    merged = [call for reply in replies for call in reply["choices"][0]["message"]["tool_calls"]]
-    taken = {call["id"] for call in merged} - {_DEFAULT_ID}
-    for position, call in enumerate(merged, start=1):
-        if call["id"] == _DEFAULT_ID:
-            merged[position - 1] = call | {"id": _free_id(position, taken)}
-            taken.add(merged[position - 1]["id"])
-    return _calling(merged)
-
-
 def streams(reply: JSON, piece_bytes: int | None = None, after: int | None = None) -> Scripted:
     """Stream a reply as server-sent events, the way OpenAI does.
 
     The bytes go out in pieces of `piece_bytes`; with `after`, the connection is closed when that
     many have been sent.
     """
-    body = b"".join(frames_of(events_of(reply, usage=True)))
-    return Scripted(body=body, headers=_EVENTS, sent=after, piece_bytes=piece_bytes)
+    body = _streamed(reply)
+    return Scripted(200, body, _EVENTS, sent=after, piece_bytes=piece_bytes, reply=reply)
+
+
+def _streamed(reply: JSON) -> bytes:
+    return b"".join(frames_of(events_of(reply, usage=True)))
 
 
 def failure(
@@ -318,34 +310,12 @@ def _next_answer(script: tuple[Item, ...], requests: list[JSON], *, repeat: bool
     built = item(requests[-1]) if callable(item) else item
     if isinstance(built, Exception):
         raise built
-    return built if isinstance(built, Scripted) else raw(msgspec.json.encode(built))
-
-
-def _completion(message: JSON, finish_reason: str, extra: JSON) -> JSON:
-    """Wrap a message the way the API does, each extra field in its place."""
-    of_body = {key: value for key, value in extra.items() if key in _OF_THE_BODY}
-    of_choice = {key: value for key, value in extra.items() if key in _OF_THE_CHOICE}
-    rest = {key: extra[key] for key in extra if key not in _OF_THE_BODY | _OF_THE_CHOICE}
-    choice = {"index": 0, "message": message | rest, "finish_reason": finish_reason} | of_choice
-    return {
-        "id": "chatcmpl-scripted",
-        "object": "chat.completion",
-        "created": 0,
-        "model": "scripted",
-        "choices": [choice],
-        "usage": {"prompt_tokens": 1, "completion_tokens": 1, "total_tokens": 2},
-    } | of_body
-
-
-def _calling(tool_calls: list[JSON]) -> JSON:
-    message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
-    return _completion(message, "tool_calls", {})
-
-
-def _free_id(position: int, taken: set[str]) -> str:
-    while f"call_{position}" in taken:
-        position += 1
-    return f"call_{position}"
+    if not isinstance(built, Scripted):
+        return raw(msgspec.json.encode(continuing(built, requests[-1])))
+    if built.reply is None:
+        return built
+    body = _streamed(continuing(built.reply, requests[-1]))
+    return msgspec.structs.replace(built, body=body)
 
 
 def _encoded(body: JSON | bytes) -> bytes:

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 import surecall
+from surecall import ToolLoopRunner, tool
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.testing import (
     Item,
@@ -29,6 +30,7 @@ from surecall.testing import (
     hangs_up,
     raw,
     says,
+    streams,
 )
 from surecall.values.errors import ConfigError, ErrorCode, ProviderError
 from surecall.values.types import JSON, Answer
@@ -96,6 +98,24 @@ def test_merging_leaves_its_parts_alone() -> None:
     first, second = calls("a"), calls("b")
     calls_many(first, second)
     assert called(second) == [("call_1", "b", {})]
+
+
+def test_a_script_gives_every_call_of_a_conversation_an_id_of_its_own() -> None:
+    @tool(repeatable=True)
+    def go() -> str:
+        """Go."""
+        return "gone"
+
+    both = calls_many(calls("go"), calls("go", call_id="mine"))
+    script = (calls("go"), both, streams(calls("go")))
+    model = ScriptedModel(*script, streams(says("Done.")))
+    runner = ToolLoopRunner(client=model, model="m", tools=go, config={})
+    with runner.stream_sync("Go.") as stream:
+        assert list(stream)
+
+    ids = [call.id for said in stream.run.said for call in said.calls]
+    assert ids == ["call_1", "call_2", "mine", "call_3"]
+    assert called(both)[0][0] == "call_1"
 
 
 def test_a_failure_has_an_error_body_unless_given_one() -> None:
