@@ -138,8 +138,13 @@ def _read_call(
     name, arguments = call_parts(raw)
     call = judge_call(name, arguments, config, toolbox)
     fired += call.repairs
+    claimed = ids.claim(given)
     return msgspec.structs.replace(
-        call, id=ids.claim(given), extra=call_extra(raw), from_text=in_text
+        call,
+        id=claimed,
+        extra=call_extra(raw),
+        from_text=in_text,
+        first_id=given if given and claimed != given else None,
     )
 
 

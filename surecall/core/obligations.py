@@ -29,6 +29,8 @@ PROTOCOL_CODES = frozenset(
 # A call that failed with one of these may have taken effect, or was denied: it is not demanded.
 NOT_TO_REPEAT = frozenset(
     {
+        ErrorCode.CALL_NOT_RECORDED,
+        ErrorCode.CALL_OUTCOME_UNKNOWN,
         ErrorCode.INTERNAL_ERROR,
         ErrorCode.TOOL_CONFIRMATION_REQUIRED,
         ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR,
@@ -36,7 +38,9 @@ NOT_TO_REPEAT = frozenset(
         ErrorCode.TOOL_OUTPUT_TOO_LARGE,
         ErrorCode.TOOL_POLICY_DENIED,
         ErrorCode.TOOL_POLICY_ERROR,
+        ErrorCode.TOOL_STILL_RUNNING,
         ErrorCode.TOOL_TIMEOUT,
+        ErrorCode.TOO_MANY_LEFT_RUNNING,
     }
 )
 # After this many failed calls in a row a model may say that it cannot do it.

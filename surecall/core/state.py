@@ -66,7 +66,11 @@ T = TypeVar("T")
 
 # `dict` leaves room for what is derived: see `once_per_run`. It is not part of the value.
 class Run(msgspec.Struct, frozen=True, dict=True):
-    """One run: its settings and its transcript. Messages before `start` are earlier history."""
+    """One run: its settings and its transcript. Messages before `start` are earlier history.
+
+    `begun` are the ids of calls that had begun when the run was interrupted: whether they took
+    effect is not known.
+    """
 
     run_id: str
     model: str
@@ -76,6 +80,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     system: System | None = None
     tools: tuple[ToolSpec, ...] = ()
     options: JSON = {}
+    begun: tuple[str, ...] = ()
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""
@@ -93,7 +98,12 @@ class Run(msgspec.Struct, frozen=True, dict=True):
         order = {call.id: place for place, call in enumerate(self._last_calls)}
         answers = [item for item in self.tail if isinstance(item, ToolResult)]
         answers = sorted((*answers, *results), key=lambda result: order[result.call_id])
-        return msgspec.structs.replace(self, messages=(*self.messages[:said], *answers))
+        ended = {result.call_id for result in results}
+        return msgspec.structs.replace(
+            self,
+            messages=(*self.messages[:said], *answers),
+            begun=tuple(call_id for call_id in self.begun if call_id not in ended),
+        )
 
     @cached_property
     def own(self) -> tuple[Message, ...]:
@@ -166,8 +176,8 @@ class Run(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def done(self) -> tuple[ToolCall, ...]:
-        """The calls of this run that succeeded, in order."""
-        return tuple(call for call, result in self.answered_calls if result.ok)
+        """The calls of this run that ran and succeeded, in order."""
+        return tuple(call for call, result in self.answered_calls if result.ok and result.executed)
 
     @property
     def calls_per_turn(self) -> int | None:

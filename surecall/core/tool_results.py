@@ -3,6 +3,7 @@
 {"ok": bool, "tool_name": str, "data": {…}, "warnings": […], "errors": [{"code", "message"}]}
 """
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 from itertools import islice
 from typing import Any
@@ -157,9 +158,10 @@ def _fitted(envelope: JSON, config: ToolCallingConfig) -> str:
 
 
 def _unserialisable(error: Exception) -> Problem:
+    what = "holds NaN or an infinity" if isinstance(error, NotANumber) else "is no JSON"
     return Problem(
         ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR,
-        "The tool ran, but its result cannot be written as JSON. Do not run it again for that.",
+        f"The tool ran, but its result {what} and cannot be shown. Do not run it again for that.",
         {"executed": True, "error_class": type(error).__name__},
     )
 
@@ -206,12 +208,31 @@ def _glimpse(value: Any, depth: int = 3) -> Any:
             return value
 
 
+class NotANumber(ValueError):
+    """A tool returned NaN or an infinity, which JSON does not have."""
+
+
 def to_json(value: Any) -> bytes:
     """Serialise what a tool returned: JSON, dataclasses, dates, sets, pydantic models."""
     try:
-        return msgspec.json.encode(value, enc_hook=_plain)
+        data = msgspec.json.encode(value, enc_hook=_plain)
     except UnicodeEncodeError:
-        return msgspec.json.encode(scrub(msgspec.to_builtins(value, enc_hook=_plain)))
+        data = msgspec.json.encode(scrub(msgspec.to_builtins(value, enc_hook=_plain)))
+    # A number that is none is written as null, without a word.
+    if b"null" in data and _has_no_number(msgspec.to_builtins(value, enc_hook=_plain)):
+        raise NotANumber
+    return data
+
+
+def _has_no_number(value: Any) -> bool:
+    """Whether there is a NaN or an infinity anywhere in plain data."""
+    stack = [value]
+    while stack:
+        item = stack.pop()
+        if isinstance(item, float) and not math.isfinite(item):
+            return True
+        stack.extend(_taken_apart(item)[1])
+    return False
 
 
 def _plain(value: Any) -> Any:

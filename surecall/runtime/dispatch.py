@@ -1,7 +1,8 @@
 """ToolDispatcher: answers calls. The only place where an application's tools run.
 
     call ─ has a problem? ─► refusal
-         └ policy ─► handler or executor, with a timeout ─► envelope ─► transforms, size guard
+         └ policy ─► still at work? ─► refusal
+                  └ handler or executor, with a timeout ─► envelope ─► transforms, size guard
 
 What a handler raises is told to the model without its internals; the trace keeps them.
 """
@@ -10,6 +11,7 @@ import asyncio
 import functools
 import inspect
 import json
+import math
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
@@ -18,15 +20,24 @@ import msgspec
 
 from surecall.core.inbound import judge_call
 from surecall.core.tool_results import failed, refusal, seal, success
+from surecall.runtime.execution import Execution, LeftRunning, Raised, within
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition, is_async_callable
 from surecall.tools.signatures import context_parameter
-from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
+from surecall.values.errors import FOREIGN, ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
 from surecall.wire.messages import scrub
 
+_STILL_RUNNING = Problem(
+    ErrorCode.TOOL_STILL_RUNNING,
+    "This call was made before, took too long, and is still running. It was not started again.",
+)
+_TOO_MANY = Problem(
+    ErrorCode.TOO_MANY_LEFT_RUNNING,
+    "Too many tools took too long and are still running. This call did not run.",
+)
 MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
 # These are ValueErrors by descent only; their words are not for the model.
@@ -58,10 +69,10 @@ class PolicyBroken(SurecallError):
     """A tool policy raised, and the config wants that to end the run."""
 
 
-OnPolicyError: TypeAlias = Callable[[Exception, ToolCall], None]
+OnPolicyError: TypeAlias = Callable[[BaseException, ToolCall], None]
 
 
-def _unheard(_error: Exception, _call: ToolCall) -> None:
+def _unheard(_error: BaseException, _call: ToolCall) -> None:
     """Do nothing."""
 
 
@@ -77,6 +88,8 @@ class ToolDispatcher:
         policy: ToolPolicy | None = None,
         context: Mapping[str, Any] | None = None,
         threads: Threads | None = None,
+        left_running: LeftRunning | None = None,
+        run_id: str = "",
         on_policy_error: OnPolicyError = _unheard,
     ) -> None:
         self._toolbox = toolbox
@@ -87,6 +100,8 @@ class ToolDispatcher:
         self._policy = policy
         self._context = Context(context)
         self._threads = threads or Threads()
+        self._left_running = left_running or LeftRunning()
+        self._run_id = run_id
         self._on_policy_error = on_policy_error
 
     def is_serial(self, call: ToolCall) -> bool:
@@ -130,8 +145,7 @@ class ToolDispatcher:
                 longest_s = max(0.0, longest_s - (time.monotonic() - began))
         limit = tool.timeout_s or self._config.tool_timeout_s
         limit = limit if longest_s is None else min(limit, longest_s)
-        envelope, detail = await self._run(work, call, limit)
-        return envelope, True, detail
+        return await self._run(tool, work, call, limit)
 
     def _work(self, tool: ToolDefinition, call: ToolCall) -> Work:
         """Return what is to be called, with its arguments as it wants them."""
@@ -155,16 +169,18 @@ class ToolDispatcher:
         self, policy: ToolPolicy, call: ToolCall, longest_s: float | None
     ) -> Problem | None:
         try:
-            async with asyncio.timeout(longest_s):
-                decided = policy.authorize(call.private(), self._context)
-                decision = await decided if inspect.isawaitable(decided) else decided
-            outcome, reason = decision.outcome, decision.reason
+            decided: Any = policy.authorize(call.private(), self._context)
+            if inspect.isawaitable(decided):
+                decided = await within(math.inf if longest_s is None else longest_s, decided)
+            outcome, reason = decided.outcome, decided.reason
         except asyncio.CancelledError:
             task = asyncio.current_task()
             if task is None or task.cancelling():
                 raise
             return self._policy_broke(RuntimeError("it was cancelled"), call)
-        except Exception as error:  # noqa: BLE001  # a policy is foreign code
+        except Raised as raised:
+            return self._policy_broke(raised.error, call)
+        except FOREIGN as error:  # a policy is foreign code
             return self._policy_broke(error, call)
         data = {"policy": {"outcome": outcome, "reason": reason}}
         if outcome == "allow":
@@ -176,7 +192,7 @@ class ToolDispatcher:
             ErrorCode.TOOL_POLICY_DENIED, f"This call is not permitted. {reason}".strip(), data
         )
 
-    def _policy_broke(self, error: Exception, call: ToolCall) -> Problem | None:
+    def _policy_broke(self, error: BaseException, call: ToolCall) -> Problem | None:
         self._on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
@@ -186,30 +202,38 @@ class ToolDispatcher:
             case "raise":
                 raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
 
-    async def _run(self, work: Work, call: ToolCall, limit: float) -> tuple[JSON, str | None]:
-        """Run the tool; return its envelope, and what only the trace may know."""
-        clock = asyncio.timeout(limit)
+    async def _run(
+        self, tool: ToolDefinition, work: Work, call: ToolCall, limit: float
+    ) -> tuple[JSON, bool, str | None]:
+        """Run the tool, unless what was left running forbids it."""
+        key = (self._run_id, call.name, msgspec.json.encode(call.arguments, order="deterministic"))
+        blocking = not is_async_callable(work)
+        if not tool.spec.may_repeat and self._left_running.has(key):
+            return refusal(call.name, _STILL_RUNNING), False, None
+        if self._left_running.count(blocking=blocking) >= self._config.max_tools_left_running:
+            return refusal(call.name, _TOO_MANY), False, None
+        execution = Execution(work, self._threads, blocking=blocking)
         try:
-            async with clock:
-                return success(call.name, await self._value(work)), None
-        except ToolError as error:
-            return _told(call, error), None
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return _raised(call, error)  # the run was not cancelled: it was the tool itself
-        except GeneratorExit:  # this coroutine is being thrown away
-            raise
-        except BaseException as error:  # noqa: BLE001  # a tool is foreign code
-            if clock.expired():
-                message = f"The tool did not finish within {limit:g} s. It may still be at work."
-                return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), None
-            return _raised(call, error)
+            in_time = await execution.ended_in_time(limit)
+        finally:
+            if execution.at_work:
+                self._left_running.add(key, execution)
+        if not in_time:
+            ends = "is still at work" if execution.at_work else "was stopped"
+            message = f"The tool did not finish within {limit:g} s and {ends}."
+            return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), True, None
+        envelope, detail = _came_to(call, execution)
+        return envelope, True, detail
 
-    async def _value(self, work: Work) -> Any:
-        value = await work() if is_async_callable(work) else await self._threads.run(work)
-        return await value if inspect.isawaitable(value) else value
+
+def _came_to(call: ToolCall, execution: Execution) -> tuple[JSON, str | None]:
+    """Return the envelope of a tool that has ended, and what only the trace may know."""
+    try:
+        return success(call.name, execution.value()), None
+    except ToolError as error:
+        return _told(call, error), None
+    except BaseException as error:  # noqa: BLE001  # a tool is foreign code
+        return _raised(call, error)
 
 
 def _words(error: BaseException) -> str:

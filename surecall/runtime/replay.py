@@ -7,6 +7,7 @@ with what was read then. Either the same run comes out, or the first divergence 
 from collections import deque
 from typing import TypeVar
 
+from surecall.core.effects import unfinished
 from surecall.core.endpoint_lessons import applied, with_stream
 from surecall.core.inbound import inbound
 from surecall.core.loop import heard, next_move, objected, ran, refused
@@ -24,6 +25,7 @@ from surecall.values.events import (
     RunFailedEvent,
     RunStartEvent,
     ToolCallEndEvent,
+    ToolCallStartEvent,
 )
 from surecall.values.trace import Trace
 from surecall.values.types import Plan, ToolCall, ToolSpec
@@ -55,7 +57,8 @@ def replay(trace: Trace) -> RunResult:
 def run_of(trace: Trace) -> Run:
     """Return the run up to the last complete move of a recording, be it cut by a crash.
 
-    `ToolLoopRunner.resume` takes it from there. Calls without a recorded result run again.
+    `ToolLoopRunner.resume` takes it from there. A call that had begun and has no recorded result
+    does not run again, unless its tool is read-only or idempotent: nobody knows what came of it.
     """
     return _Replay(trace).gather()
 
@@ -79,6 +82,7 @@ class _Replay:
             system=start.system,
             tools=tuple(definition.spec for definition in self._registry.definitions),
             options=start.options,
+            begun=start.begun,
         )
 
     def drive(self) -> RunResult:
@@ -96,7 +100,8 @@ class _Replay:
             isinstance(move := next_move(run), Ask | Call) or self._goes_on(move)
         ):
             run = self._step(run, move)
-        return run
+        started = (event for event in self._trace if isinstance(event, ToolCallStartEvent))
+        return unfinished(run, (event.call for event in started))
 
     def _goes_on(self, move: Move) -> bool:
         """Whether an answer was not the end: the application objected, or could not judge it."""
@@ -175,4 +180,6 @@ def _definition(spec: ToolSpec) -> ToolDefinition:
         parameters=spec.parameters,
         repeatable=spec.repeatable,
         destructive=spec.destructive,
+        read_only=spec.read_only,
+        idempotent=spec.idempotent,
     )

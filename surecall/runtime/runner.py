@@ -22,6 +22,7 @@ from surecall.core.state import Fail, Run
 from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.runtime.event_loop_thread import EventLoopThread
+from surecall.runtime.execution import LeftRunning
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.runner_checks import (
     checked_client,
@@ -52,7 +53,7 @@ from surecall.tools.registry import (
     Tools,
     check_surface,
 )
-from surecall.values.errors import ConfigError, ErrorCode
+from surecall.values.errors import FOREIGN, ConfigError, ErrorCode
 from surecall.values.family import unknown
 from surecall.values.types import JSON, Refusal
 from surecall.wire.history import legal_history
@@ -101,6 +102,7 @@ class ToolLoopRunner:
             deep_merge(defaults, self._config.request_overrides), self._config.default_max_tokens
         )
         self._threads = Threads()
+        self._left_running = LeftRunning()
         self._thread: EventLoopThread | None = None
         self._opening = threading.Lock()
         self._check_tools()
@@ -198,7 +200,11 @@ class ToolLoopRunner:
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
-        """Continue a run from where it was written down; a request that failed is made again."""
+        """Continue a run from where it was written down; a request that failed is made again.
+
+        A call that had begun, and whose result was not recorded, does not run again unless its
+        tool is read-only or idempotent: the model is told that nobody knows what came of it.
+        """
         return await self._session(_reopened(run), on_event, context).drive()
 
     def stream_resumed(
@@ -299,12 +305,16 @@ class ToolLoopRunner:
             policy=self._tool_policy,
             context=given,
             threads=self._threads,
+            left_running=self._left_running,
+            run_id=run.run_id,
             on_policy_error=functools.partial(record_policy_error, recorder),
         )
         conversation = self._prompt.conversation(run.config, toolbox, recorder.emit, watch)
         return Session(run, conversation, dispatcher, recorder, policy_error, self._accept_final)
 
-    def _visible(self, run: Run, context: Mapping[str, Any]) -> tuple[Toolbox, Exception | None]:
+    def _visible(
+        self, run: Run, context: Mapping[str, Any]
+    ) -> tuple[Toolbox, BaseException | None]:
         """Let the mode, and the application's policy, hide tools from this run."""
         if run.config.tool_use_mode is ToolUseMode.DISABLED:
             return ToolRegistry(), None
@@ -313,7 +323,7 @@ class ToolLoopRunner:
         tools = self._toolbox.definitions
         try:
             shown = [tool for tool in tools if self._tool_policy.visible(tool.spec, context)]
-        except Exception as error:  # noqa: BLE001  # a policy is foreign code
+        except FOREIGN as error:  # a policy is foreign code
             shown = list(tools) if run.config.policy_error_mode == "allow" else []
             return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
         return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None

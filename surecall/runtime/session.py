@@ -2,12 +2,14 @@
 
 import asyncio
 import inspect
+import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, TypeAlias
 
 import msgspec
 
+from surecall.core.effects import may_repeat, recorded, twin, unfinished, unless_begun, unrecorded
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import false_finals, unmet
 from surecall.core.offer import offers_tools
@@ -16,8 +18,9 @@ from surecall.core.state import TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
+from surecall.runtime.execution import Raised, within
 from surecall.runtime.trace import Recorder, plain_words
-from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.errors import FOREIGN, ErrorCode, Fault, ProviderError
 from surecall.values.events import (
     FinalEvent,
     FinalObjectedEvent,
@@ -50,11 +53,12 @@ class Session:
         conversation: Conversation,
         dispatcher: ToolDispatcher,
         recorder: Recorder,
-        policy_error: Exception | None = None,
+        policy_error: BaseException | None = None,
         accept_final: AcceptFinal | None = None,
     ) -> None:
         self._run = run
         self._fresh: list[ToolResult] = []
+        self._started: list[ToolCall] = []
         self._conversation = conversation
         self._dispatcher = dispatcher
         self._recorder = recorder
@@ -64,8 +68,9 @@ class Session:
 
     @property
     def run(self) -> Run:
-        """How far the run has come; what has run by now has run, also in the middle of a turn."""
-        return ran(self._run, self._fresh) if self._fresh else self._run
+        """How far the run has come; what has begun by now has begun, also in mid-turn."""
+        run = ran(self._run, self._fresh) if self._fresh else self._run
+        return unfinished(run, self._started) if self._started else run
 
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
@@ -77,7 +82,7 @@ class Session:
                         self._run = await self._ask(self._run, plan)
                     case Call(calls):
                         self._run = await self._call(self._run, calls)
-                        self._fresh = []
+                        self._fresh, self._started = [], []
         return self._end(self._run, move)
 
     async def _next_move(self) -> Move:
@@ -102,12 +107,13 @@ class Session:
         result = RunResult(
             move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
         )
-        clock = asyncio.timeout(self._deadline - time.monotonic())
         try:
-            async with clock:
-                return await objection_to(result, hook)
-        except Exception as error:  # noqa: BLE001  # a hook is foreign code
-            return _too_late(self._run) if clock.expired() else _hook_fault(error)
+            return await objection_to(result, hook, self._deadline - time.monotonic())
+        except Raised as raised:
+            return _hook_fault(raised.error)
+        except FOREIGN as error:  # a hook is foreign code
+            late = isinstance(error, TimeoutError) and time.monotonic() >= self._deadline
+            return _too_late(self._run) if late else _hook_fault(error)
 
     def _withdraw(self, text: str) -> None:
         """Take back an answer that was shown and does not count."""
@@ -129,6 +135,7 @@ class Session:
             system=run.system,
             messages=run.messages,
             start=run.start,
+            begun=run.begun,
             version=__version__,
         )
         if self._policy_error is None:
@@ -235,7 +242,7 @@ class Session:
                     await self._answer(run, call, results)
                 _check_wanted()
 
-        lanes = self._lanes(calls) if run.concurrency > 1 else [calls]
+        lanes = self._lanes(run, calls) if run.concurrency > 1 else [calls]
         if len(lanes) == 1:
             await work(lanes[0])
             return
@@ -244,27 +251,32 @@ class Session:
         for error in filter(None, outcomes):
             raise error
 
-    def _lanes(self, calls: Sequence[ToolCall]) -> list[Sequence[ToolCall]]:
-        """Give every call a lane of its own; those that must not run concurrently share one."""
-        lanes: list[Sequence[ToolCall]] = []
-        shared: list[ToolCall] = []
+    def _lanes(self, run: Run, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
+        """Give every call a lane of its own; those that must not run concurrently share one.
+
+        So do calls with the same id: what comes second may be answered from the record.
+        """
+        lanes: dict[str, list[ToolCall]] = {}
         for call in calls:
-            if not self._dispatcher.is_serial(call):
-                lanes.append((call,))
-                continue
-            if not shared:
-                lanes.append(shared)
-            shared.append(call)
-        return lanes
+            first = twin(run, call)
+            key = "" if self._dispatcher.is_serial(call) else (first or call).id
+            lanes.setdefault(key, []).append(call)
+        return list(lanes.values())
 
     async def _answer(self, run: Run, call: ToolCall, results: list[ToolResult]) -> None:
         turn = run.turn - 1
         left = self._deadline - time.monotonic()
+        call = unless_begun(run, call)
         if left <= 0 and call.problem is None:
             message = "There was no time left in this run. The tool did not run."
             call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
         self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
-        result = await self._dispatcher.answer(call, left)
+        if not self._recorder.has_journal and not may_repeat(run, call):
+            call = unrecorded(call)
+        result = recorded(run, call, results)
+        if result is None:
+            self._started.append(call)
+            result = await self._dispatcher.answer(call, left)
         results.append(result)
         self._recorder.emit(
             ToolCallEndEvent,
@@ -321,7 +333,9 @@ class Session:
                 raise failure(move, result)
 
 
-def record_policy_error(recorder: Recorder, error: Exception, call: ToolCall | None = None) -> None:
+def record_policy_error(
+    recorder: Recorder, error: BaseException, call: ToolCall | None = None
+) -> None:
     """Record that the tool policy raised, in the turn of the newest event; `call` if about one."""
     recorder.emit(
         PolicyErrorEvent,
@@ -342,15 +356,17 @@ def _policy_fault(error: BaseException) -> Fault:
     return Fault(ErrorCode.POLICY_ERROR, f"the tool policy raised {type(error).__name__}")
 
 
-def _hook_fault(error: Exception) -> Fault:
+def _hook_fault(error: BaseException) -> Fault:
     message = f"accept_final raised {type(error).__name__}: {plain_words(error)}"[:200]
     return Fault(ErrorCode.POLICY_ERROR, message)
 
 
-async def objection_to(result: RunResult, hook: AcceptFinal) -> str | None:
+async def objection_to(
+    result: RunResult, hook: AcceptFinal, limit_s: float = math.inf
+) -> str | None:
     """Ask the application whether it accepts an answer; return its reason if it does not."""
     verdict = hook(result)
-    reason: Any = await verdict if inspect.isawaitable(verdict) else verdict
+    reason: Any = await within(limit_s, verdict) if inspect.isawaitable(verdict) else verdict
     if reason is None:
         return None
     if isinstance(reason, str) and reason.strip():

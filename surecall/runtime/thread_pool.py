@@ -15,6 +15,17 @@ from typing import Any
 IDLE_S = 5.0
 
 
+class Job:
+    """Blocking work in a thread: `future` has what it comes to, `is_over` says that it has ended.
+
+    They differ once nobody waits for the future any more: a thread cannot be cancelled.
+    """
+
+    def __init__(self, future: "asyncio.Future[Any]") -> None:
+        self.future = future
+        self.is_over = False
+
+
 class Threads:
     """A pool that grows with the work that blocks at the same time, and shrinks again."""
 
@@ -28,6 +39,10 @@ class Threads:
 
     async def run(self, work: Callable[[], Any]) -> Any:
         """Run blocking work in a thread and wait for it, in the caller's context."""
+        return await self.start(work).future
+
+    def start(self, work: Callable[[], Any]) -> Job:
+        """Start blocking work in a thread, in the caller's context."""
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Any] = loop.create_future()
         context = contextvars.copy_context()
@@ -40,15 +55,17 @@ class Threads:
             else:
                 future.set_exception(error)
 
-        def job() -> None:
+        def run() -> None:
             outcome = _outcome(context, work)
+            job.is_over = True
             try:
                 loop.call_soon_threadsafe(deliver, *outcome)
             except RuntimeError:
                 return  # the event loop ended before the work did
 
-        self._submit(job)
-        return await future
+        job = Job(future)
+        self._submit(run)
+        return job
 
     def _submit(self, job: Callable[[], None]) -> None:
         if self._process != os.getpid():  # a fork has the pool's books, but not its threads

@@ -18,7 +18,7 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
-from surecall.values.errors import ConfigError, Fault
+from surecall.values.errors import FOREIGN, ConfigError, Fault
 from surecall.values.events import (
     SCHEMA_VERSION,
     Event,
@@ -51,7 +51,11 @@ E_ = TypeVar("E_", bound=Event)
 
 
 class Recorder:
-    """Stamps and keeps the events of one run, and tells the observers. None can break the run."""
+    """Stamps and keeps the events of one run, and tells the observers. None can break the run.
+
+    An observer that says `is_journal` is what a run would be resumed from. If it can no longer
+    write, nobody would know of a call that begins now.
+    """
 
     def __init__(
         self, run_id: str, observers: Iterable[Observer], context: Mapping[str, str] | None = None
@@ -60,6 +64,7 @@ class Recorder:
         self._observers = list(observers)
         self._context = dict(context or {})
         self.events: list[Event] = []
+        self.has_journal = True
 
     def emit(self, kind: type[E_], turn: int, **fields: Any) -> None:
         """Record one event."""
@@ -67,19 +72,20 @@ class Recorder:
             run_id=self._run_id, turn=turn, at=time.time(), context=self._context, **fields
         )
         self.events.append(event)
-        failed: list[tuple[Observer, Exception]] = []
+        failed: list[tuple[Observer, BaseException]] = []
         for observer in self._observers:
             try:
                 observer(event)
-            except Exception as error:  # noqa: BLE001  # an observer is foreign code
+            except FOREIGN as error:  # an observer is foreign code
                 failed.append((observer, error))
         # All of them go before the first is reported: the report is an event, too.
         for observer, _ in failed:
             self._observers.remove(observer)
+            self.has_journal &= not getattr(observer, "is_journal", False)
         for observer, reason in failed:
             self._report(observer, turn, reason)
 
-    def _report(self, observer: Observer, turn: int, error: Exception) -> None:
+    def _report(self, observer: Observer, turn: int, error: BaseException) -> None:
         name = getattr(observer, "__qualname__", type(observer).__qualname__)
         said = "".join(traceback.format_exception_only(error)).strip()
         message = f"observer {name} raised {said}"[:MAX_MESSAGE]
@@ -259,7 +265,13 @@ class JsonlSink:
 
     Give it the key, as in `JsonlSink(path, client.api_key)`, or several: whatever a tool returns
     then, a known key never reaches the disk. Only the owner may read a file that it creates.
+
+    It is a journal: a call begins only after its start was written, so that a run which is resumed
+    from the file makes no call twice. If the file can no longer be written, calls are refused,
+    except those of tools that are read-only or idempotent.
     """
+
+    is_journal = True
 
     def __init__(self, path: str | Path, secrets: Secrets = ()) -> None:
         self._path = Path(path)

@@ -116,6 +116,9 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """A call that has just succeeded does not run a second time."""
     tool_timeout_s: float = 60.0
     """Seconds a tool may take, unless it has a timeout of its own."""
+    max_tools_left_running: int = 32
+    """How many tools that timed out may still be at work in the background before further calls are
+    refused; blocking tools and coroutines are counted apart."""
     run_deadline_s: float = 600.0
     """Seconds a run may take."""
     max_tool_definitions_count: int = 128
@@ -257,6 +260,7 @@ _POSITIVE = (
     "max_total_tool_calls",
     "repeat_note_at",
     "tool_timeout_s",
+    "max_tools_left_running",
     "run_deadline_s",
     "max_tool_definitions_count",
     "max_tool_definitions_bytes",

@@ -38,9 +38,13 @@ class ToolDefinition:
     fields, as the class itself reads them: validated, converted, with its defaults filled in.
     A parameter annotated `Context` gets the run's context; the model does not know of it.
 
-    `repeatable` tools may be called again and again with the same arguments. `destructive` tools
-    are never called from text, only by a call that has the form of one. Calls of `serial` tools in
-    one reply run one after the other, even where calls run in parallel.
+    `read_only`, `idempotent` and `destructive` say what a call does to the world, as far as is
+    known. A tool that is read-only or idempotent runs again when a run is resumed and nobody knows
+    whether its call took effect; any other does not. `destructive` tools are never called from
+    text, only by a call that has the form of one.
+
+    `repeatable` tools may be called again and again with the same arguments. Calls of `serial`
+    tools in one reply run one after the other, even where calls run in parallel.
     """
 
     def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword
@@ -53,6 +57,8 @@ class ToolDefinition:
         exposed_to_model: bool = True,
         timeout_s: float | None = None,
         repeatable: bool = False,
+        read_only: bool = False,
+        idempotent: bool = False,
         destructive: bool = False,
         serial: bool = False,
     ) -> None:
@@ -65,8 +71,12 @@ class ToolDefinition:
             raise ConfigError(f"tool {name!r}: timeout_s must be positive")
         if handler is not None and not callable(handler):
             raise ConfigError(f"tool {name!r}: the handler must be callable, not {handler!r:.80}")
+        if read_only and destructive:
+            raise ConfigError(f"tool {name!r} cannot be both read-only and destructive")
         schema = portable(schema_of({} if parameters is None else parameters))
-        self.spec = ToolSpec(name, description, schema, repeatable, destructive)
+        self.spec = ToolSpec(
+            name, description, schema, repeatable, destructive, read_only, idempotent
+        )
         self.handler = handler
         # Prepared here, so that a handler that no model could call is the caller's error.
         self.context = _context_of(handler, schema, f"tool {name!r}")
@@ -164,6 +174,8 @@ def tool(
     exposed_to_model: bool = True,
     timeout_s: float | None = None,
     repeatable: bool = False,
+    read_only: bool = False,
+    idempotent: bool = False,
     destructive: bool = False,
     serial: bool = False,
 ) -> Callable[[Handler], ToolDefinition]: ...
@@ -176,6 +188,8 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
     exposed_to_model: bool = True,
     timeout_s: float | None = None,
     repeatable: bool = False,
+    read_only: bool = False,
+    idempotent: bool = False,
     destructive: bool = False,
     serial: bool = False,
 ) -> ToolDefinition | Callable[[Handler], ToolDefinition]:
@@ -191,6 +205,8 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
             exposed_to_model=exposed_to_model,
             timeout_s=timeout_s,
             repeatable=repeatable,
+            read_only=read_only,
+            idempotent=idempotent,
             destructive=destructive,
             serial=serial,
         )
@@ -221,6 +237,8 @@ class _Given(TypedDict, total=False):
     exposed_to_model: bool
     timeout_s: float | None
     repeatable: bool
+    read_only: bool
+    idempotent: bool
     destructive: bool
     serial: bool
 

@@ -15,7 +15,7 @@ same list; what the *caller* or the endpoint did wrong is an exception.
 """
 
 from enum import StrEnum
-from typing import Any, Self
+from typing import Any, Final, Self
 
 import msgspec
 
@@ -48,6 +48,14 @@ class ErrorCode(StrEnum):
     ARGUMENT_ERROR = (
         "ARGUMENT_ERROR",
         "The arguments break the tool's schema, or the tool refused them.",
+    )
+    CALL_NOT_RECORDED = (
+        "CALL_NOT_RECORDED",
+        "The start of the call could not be written to the journal. The tool did not run.",
+    )
+    CALL_OUTCOME_UNKNOWN = (
+        "CALL_OUTCOME_UNKNOWN",
+        "The call had begun when its run was interrupted. It did not run again.",
     )
     INTERNAL_ERROR = (
         "INTERNAL_ERROR",
@@ -90,7 +98,15 @@ class ErrorCode(StrEnum):
         "TOOL_POLICY_ERROR",
         "The tool policy itself raised, and `policy_error_mode` is `deny`.",
     )
+    TOOL_STILL_RUNNING = (
+        "TOOL_STILL_RUNNING",
+        "The same call timed out earlier and is still at work. It did not run a second time.",
+    )
     TOOL_TIMEOUT = ("TOOL_TIMEOUT", "The tool did not finish within its timeout.")
+    TOO_MANY_LEFT_RUNNING = (
+        "TOO_MANY_LEFT_RUNNING",
+        "`max_tools_left_running` tools timed out and are still at work. The tool did not run.",
+    )
 
     # A run ended without a usable answer.
     CONTRACT_UNMET = (
@@ -165,6 +181,10 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         hint = f"{stop} {self.hint}" if self.hint else ""
         wait = f" It asks to wait {self.retry_after:g} s." if self.retry_after else ""
         return f"{self.code}{status}{provider}: {self.message}{hint}{wait}"
+
+
+# What an application's own code may raise at us. An interrupt is not an error of that code.
+FOREIGN: Final = (Exception, SystemExit, GeneratorExit)
 
 
 class SurecallError(Exception):

@@ -43,7 +43,10 @@ class Stamped(
 class RunStartEvent(
     Stamped, frozen=True, gc=False, tag="run_start", kw_only=True, omit_defaults=False
 ):
-    """A run began: everything that is needed to begin it again."""
+    """A run began: everything that is needed to begin it again.
+
+    Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
+    """
 
     model: str
     config: JSON
@@ -54,6 +57,7 @@ class RunStartEvent(
     start: int
     version: str
     schema_version: int = SCHEMA_VERSION
+    begun: tuple[str, ...] = ()
 
 
 class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
@@ -102,7 +106,10 @@ class LlmRequestEndEvent(Stamped, frozen=True, gc=False, tag="llm_request_end", 
 
 
 class ToolCallStartEvent(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
-    """A call is about to be answered. With a `problem` on it, it will not run."""
+    """A call is about to be answered. With a `problem` on it, it will not run.
+
+    Without an end that was recorded, nobody knows what came of it.
+    """
 
     call: ToolCall
 

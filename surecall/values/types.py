@@ -55,7 +55,8 @@ class Claim(msgspec.Struct, frozen=True, gc=False):
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One call, read and judged: `arguments` are parsed; a `problem` means it must not run.
 
-    `from_text` says that it was read from the model's text.
+    `from_text` says that it was read from the model's text. `first_id` is the id that it came with,
+    if an earlier call of the conversation already had that one.
     """
 
     id: str
@@ -68,6 +69,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     arguments_bytes: int = 0
     extra: JSON = {}
     from_text: bool = False
+    first_id: str | None = None
 
     def private(self) -> "ToolCall":
         """Return the same call with arguments of its own, for eyes that might change them."""
@@ -156,7 +158,9 @@ Message: TypeAlias = System | User | Assistant | ToolResult | Refusal
 class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """A tool as the model sees it, plus what the loop must know about it.
 
-    A call of a `destructive` tool is never taken from text.
+    A call of a `destructive` tool is never taken from text. A tool that is `read_only` or
+    `idempotent` may run again when nobody knows what came of its call. What is not said is not
+    known: such a tool is treated as none of these.
     """
 
     name: str
@@ -164,6 +168,13 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     parameters: JSON
     repeatable: bool = False
     destructive: bool = False
+    read_only: bool = False
+    idempotent: bool = False
+
+    @property
+    def may_repeat(self) -> bool:
+        """Whether running a call twice does no more than running it once."""
+        return self.read_only or self.idempotent
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):

@@ -36,12 +36,14 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         says("Room 7 is booked."),  # refused: no price
         says("Room 7 is booked for 70 €."),
     ),
+    "effects.md": (),
     "evaluation.md": (),
     "text-calls.md": (),
 }
 PRINTED = {
     "README.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
     "contracts.md": ("Room 7 is booked for 70 €.",),
+    "effects.md": ("('CALL_OUTCOME_UNKNOWN',)",),
     "evaluation.md": (),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),
 }

@@ -266,7 +266,7 @@ def test_a_parallel_run_is_replayed_whatever_was_first() -> None:
 def test_calls_that_were_answered_before_a_crash_do_not_run_again() -> None:
     ran: list[int] = []
 
-    @tool
+    @tool(idempotent=True)
     async def work(number: int) -> int:
         """Work."""
         await asyncio.sleep(0.01 * (2 - number))

@@ -150,6 +150,7 @@ DEFAULTS: JSON = {
     "repeat_stop_at": 6,
     "block_repeated_success": False,
     "tool_timeout_s": 60.0,
+    "max_tools_left_running": 32,
     "run_deadline_s": 600.0,
     "max_tool_definitions_count": 128,
     "max_tool_definitions_bytes": 200_000,
