@@ -2,6 +2,10 @@
 
 import sys
 
+# Python looks for modules in the working directory first, which may be anyone's.
+if not sys.flags.safe_path:
+    del sys.path[0]
+
 from surecall.cli import main
 
 sys.exit(main())

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     "replay": "Replay a recorded trial, offline, and say whether the result is the same.",
     "report": "Write the report of a run again, from its results.",
     "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",
+    "trust": "Allow the settings files of a directory to say where your key is sent.",
     "view": "Open the report of a run in the browser.",
 }
 

@@ -71,6 +71,8 @@ def command(  # the options of the command, by keyword
     where it was interrupted; with more trials or models it adds what is missing.
     """
     effective = settled(flags)
+    if effective.unloaded:
+        raise ConfigError(f"nothing was run without {', '.join(effective.unloaded)}; see above")
     settings = msgspec.structs.replace(
         effective.settings, verbose=0 if quiet else effective.settings.verbose + louder
     )

@@ -11,11 +11,14 @@ from typing import Any, TypeVar
 import click
 
 from surecall.cli.common import note
+from surecall.cli.confines import confined
+from surecall.cli.consents import trusted_in
 from surecall.eval.settings.fields import FIELDS, Field
 from surecall.eval.settings.load import Effective, load
 from surecall.values.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
+_FILES = ("surecall.toml", "pyproject.toml", ".env")
 _TITLES = {
     "select": "What to run",
     "run": "How to run it",
@@ -74,15 +77,20 @@ def _plain(value: Any) -> str:
 def settled(flags: dict[str, Any], folder: Path | None = None) -> Effective:
     """Combine the settings from flags, environment and files of the working directory."""
     here = folder or Path.cwd()
-    effective = load(
-        flags,
-        os.environ,
-        _text(here / "surecall.toml"),
-        _text(here / "pyproject.toml"),
-        _text(here / ".env") or "",
-    )
+    found = load(flags, os.environ, *_texts(here), trusted_in(here))
+    effective = confined(found, here)
     told(effective.warnings)
     return effective
+
+
+def from_files(here: Path) -> Effective:
+    """Return what the files of a directory alone say."""
+    return load({}, {}, *_texts(here))
+
+
+def _texts(here: Path) -> tuple[str | None, str | None, str]:
+    own, project, dotenv = map(_text, (here / name for name in _FILES))
+    return own, project, dotenv or ""
 
 
 def told(warnings: Iterable[str]) -> None:

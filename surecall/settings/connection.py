@@ -4,8 +4,9 @@ Everything is checked before anything is sent. Messages never quote a secret.
 """
 
 import math
-from collections.abc import Mapping
-from urllib.parse import SplitResult, urlsplit
+from collections.abc import Iterator, Mapping
+from typing import Final
+from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
 
@@ -14,6 +15,13 @@ from surecall.values.types import Secret
 from surecall.wire.messages import MAX_VALUES
 
 ENDPOINT = "chat/completions"
+HIDDEN: Final = "..."
+_PORTS: Final = {"http": 80, "https": 443}
+_ODD_IN_HOSTS: Final = frozenset("\\^|`{}<>\"'$&*+,;=!()~")
+# What versions are made of, as in 2024-06-01-preview. Such a value is no secret, and taking it
+# for one would take dates out of answers.
+_VERSIONS: Final = ("api-version", "api_version")
+_IN_VERSIONS: Final = frozenset("0123456789.-")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -75,6 +83,10 @@ def checked_url(base_url: str) -> SplitResult:
             "@" in parts.netloc
         ),
         "base_url names no host; write it as in http://localhost:8000": not host,
+        # Two libraries read the address; in such a name they could see two different hosts.
+        "base_url has a character in its host that no host has": bool(
+            _ODD_IN_HOSTS & set(host or "")
+        ),
         "base_url contains a space or a control character": not text.isprintable() or " " in text,
         "base_url has a fragment (#…); leave it out": bool(parts.fragment),
         f"base_url ends with /{ENDPOINT}; leave that out, it is added to every request": (
@@ -85,6 +97,47 @@ def checked_url(base_url: str) -> SplitResult:
         if found:
             raise ConfigError(sentence)
     return parts
+
+
+def origin_of(url: str) -> str:
+    """Return scheme, host and port: what a key is bound to. The port is always written.
+
+    Blank if there is none of them. Two spellings of one host may count as two, never the other
+    way round.
+    """
+    try:
+        parts = checked_url(url)
+    except ConfigError:
+        return ""
+    host = parts.hostname or ""
+    port = _PORTS[parts.scheme] if parts.port is None else parts.port
+    return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def shown_url(url: str) -> str:
+    """Return an address without the parts that can hold a secret: user, password, query."""
+    parts = urlsplit(url)
+    host = parts.netloc.rpartition("@")[2]
+    query = HIDDEN if parts.query else ""
+    return urlunsplit(parts._replace(netloc=host, query=query, fragment=""))
+
+
+def secrets_in(query: str) -> tuple[Secret, ...]:
+    """Return what must not be shown of the query of an address, as it is written and decoded."""
+    return tuple(Secret(text) for text in dict.fromkeys(_secret_words(query)) if text)
+
+
+def _secret_words(query: str) -> Iterator[str]:
+    pairs = [pair.partition("=") for pair in query.replace(";", "&").split("&")]
+    secret = [value or name for name, _, value in pairs if not _is_version(name, value)]
+    whole = [query] if len(secret) == len(pairs) else []
+    for text in (*whole, *secret):
+        yield from (text, unquote(text), unquote_plus(text))
+
+
+def _is_version(name: str, value: str) -> bool:
+    plain = value.removesuffix("-preview")
+    return name.casefold() in _VERSIONS and set(plain) <= _IN_VERSIONS
 
 
 def checked_prefix(api_prefix: str | None) -> str:

@@ -4,6 +4,7 @@ import runpy
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import click
 import pytest
@@ -41,9 +42,20 @@ def test_it_is_the_script_of_the_project_and_the_main_of_the_package(
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     assert project["project"]["scripts"] == {"surecall": "surecall.cli:main"}
     monkeypatch.setattr(sys, "argv", ["surecall", "--version"])
+    monkeypatch.setattr(sys, "path", ["", *sys.path])
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("surecall", run_name="__main__")
     assert (ended.value.code, capsys.readouterr().err) == (0, "")
+    assert "" not in sys.path[:1]  # modules of the working directory are not looked for
+
+
+@pytest.mark.processes
+def test_a_module_of_the_working_directory_is_not_taken_for_a_dependency(tmp_path: Path) -> None:
+    (tmp_path / "click.py").write_text("raise SystemExit(99)\n")
+    command = [sys.executable, "-m", "surecall", "--version"]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
+
+    assert ran.returncode == 0
 
 
 def test_the_list_of_commands_says_what_the_commands_say() -> None:

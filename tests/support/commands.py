@@ -30,6 +30,7 @@ def command_line(
     for name in list(os.environ):
         if name.startswith(("SURECALL_", "OPENROUTER_")):
             monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(folder.with_name(f"{folder.name}-config")))
 
     def run(*arguments: str) -> tuple[int, str, str]:
         code = cli.main(arguments)

@@ -68,8 +68,13 @@ def choose(expression: str, more: Iterable[Scenario] = ()) -> tuple[Scenario, ..
 
 def is_file(token: str) -> bool:
     """Whether a token of an expression means a file or a folder."""
-    path = token.partition(_PART)[0]
+    path = file_in(token)
     return path.endswith((_PYTHON, _LINES)) or "/" in path
+
+
+def file_in(token: str) -> str:
+    """Return the path in a token, without the name of a scenario in the file."""
+    return token.partition(_PART)[0]
 
 
 def load(token: str) -> tuple[Scenario, ...]:

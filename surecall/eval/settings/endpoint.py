@@ -8,12 +8,13 @@ from surecall.eval.settings.fields import LLAMA, OWN, ROUTER, Settings
 from surecall.eval.settings.parse import AUTO, LOCAL, SIMULATOR
 from surecall.runtime.gguf import model_id
 from surecall.settings.capabilities import canonical_provider, provider_of
-from surecall.settings.connection import Limits
+from surecall.settings.connection import Limits, origin_of
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical
 from surecall.values.types import Secret
 
 OPENROUTER_URL: Final = "https://openrouter.ai/api"
+_HOMES: Final = frozenset({"https://openrouter.ai:443", "https://eu.openrouter.ai:443"})
 JOBS: Final = 16
 _UNLIMITED_S: Final = 86_400.0
 _STRANGER: Final = "custom"
@@ -92,8 +93,11 @@ def _served_here(settings: Settings) -> Endpoint:
 
 
 def is_openrouter(base_url: str) -> bool:
-    """Whether an address is OpenRouter's own, to which alone its key may go."""
-    return provider_of(base_url) == "openrouter"
+    """Whether an address is OpenRouter's own, to which alone its key may go.
+
+    Its name does not decide that: on another port, or without encryption, anyone may listen.
+    """
+    return origin_of(base_url) in _HOMES
 
 
 def limits_of(settings: Settings) -> Limits:

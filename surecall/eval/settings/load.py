@@ -6,18 +6,20 @@ Everything is passed in, nothing is looked up here. A blank variable is ignored.
 value is an error that names its place; an unknown variable is a warning.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from difflib import get_close_matches
 from typing import Any, Final
 
 import msgspec
 
-from surecall.eval.settings.endpoint import address_of, is_openrouter
+from surecall.eval.settings.endpoint import address_of
 from surecall.eval.settings.fields import FIELDS, OWN, ROUTER, Field, Settings
-from surecall.eval.settings.parse import SIMULATOR, parse_dotenv
+from surecall.eval.settings.keys import Address, Key, Place, key_for, keys_in
+from surecall.eval.settings.parse import parse_dotenv
+from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical, unknown
-from surecall.values.types import JSON
+from surecall.values.types import JSON, Secret
 
 DEFAULT: Final = "default"
 FULL: Final = "full"
@@ -40,11 +42,22 @@ _KNOWN: Final = {name for field in FIELDS.values() for name in field.variables}
 
 
 class Effective(msgspec.Struct, frozen=True):
-    """Settings, the source of each, and what the user should be told about them."""
+    """Settings, where each was found, and what the user should be told about them.
+
+    `places` has only those that were set. `secrets` are all keys that were found, also those that
+    are not sent. `unloaded` names scenario files that were left out.
+    """
 
     settings: Settings
     sources: dict[str, str]
     warnings: tuple[str, ...] = ()
+    places: dict[str, Place] = {}
+    secrets: tuple[Secret, ...] = ()
+    unloaded: tuple[str, ...] = ()
+
+    def place(self, name: str) -> Place:
+        """Return where a setting was found."""
+        return self.places.get(name, Place.NOWHERE)
 
 
 class _Found(msgspec.Struct, frozen=True):
@@ -52,7 +65,16 @@ class _Found(msgspec.Struct, frozen=True):
 
     value: Any
     source: str
+    place: Place
     rank: int
+
+
+class _Variable(msgspec.Struct, frozen=True):
+    """A variable, of the environment or in `.env`."""
+
+    value: str
+    source: str
+    place: Place
 
 
 def load(
@@ -61,13 +83,16 @@ def load(
     toml_text: str | None = None,
     pyproject_text: str | None = None,
     dotenv_text: str = "",
+    trusted: Collection[str] = (),
 ) -> Effective:
-    """Decide every setting. `flags` are by name of the setting; None and () mean: not given."""
-    variables = {
-        name: (value, f"{name} in .env") for name, value in parse_dotenv(dotenv_text).items()
-    }
-    variables |= {name: (value, name) for name, value in environ.items()}
-    warnings = list(_remarks({name: value for name, (value, _) in variables.items()}))
+    """Decide every setting. `flags` are by name of the setting; None and () mean: not given.
+
+    `trusted` are the origins to which a file of the directory may send a key; see `keys.py`.
+    """
+    dotenv = parse_dotenv(dotenv_text)
+    keys = keys_in(environ, dotenv)
+    variables = _variables(environ, dotenv)
+    warnings = list(_remarks({name: each.value for name, each in variables.items()}))
     layers = (
         _given_flags(flags),
         _given_variables(variables, lambda field: field.own_variable),
@@ -76,20 +101,25 @@ def load(
     )
     found: dict[str, _Found] = {}
     for rank, layer in reversed(tuple(enumerate(layers))):
-        found |= {name: _Found(value, source, rank) for name, value, source in layer}
+        found |= {name: _Found(value, source, place, rank) for name, value, source, place in layer}
+    warnings += _settle_key(found, keys, trusted)
     values = {name: _parsed(FIELDS[name], each) for name, each in found.items()}
     sources = dict.fromkeys(FIELDS, DEFAULT) | {name: each.source for name, each in found.items()}
+    places = {name: each.place for name, each in found.items()}
     ranks = {name: each.rank for name, each in found.items()}
     _settle_sampling(values, sources, ranks)
     _settle_matrix(values, sources, ranks)
-    warnings += _settle_key(values, sources)
     warnings += _settle_preset(values, sources)
-    return Effective(Settings(**values), sources, tuple(warnings))
+    secrets = tuple(key.value for key in keys)
+    return Effective(Settings(**values), sources, tuple(warnings), places, secrets)
 
 
 def public(settings: Settings) -> JSON:
-    """Return all settings as plain data, without the key."""
-    plain: JSON = msgspec.to_builtins(msgspec.structs.replace(settings, api_key=None))
+    """Return all settings as plain data, without the key and what an address may hold of one."""
+    shown = shown_url(settings.base_url)
+    plain: JSON = msgspec.to_builtins(
+        msgspec.structs.replace(settings, api_key=None, base_url=shown)
+    )
     del plain["api_key"]
     return plain
 
@@ -97,7 +127,7 @@ def public(settings: Settings) -> JSON:
 def identity(settings: Settings) -> JSON:
     """Return the settings that change the result of a trial: a resumed run must share them."""
     shaping = {name: value for name, value in public(settings).items() if FIELDS[name].shapes}
-    return shaping | {"base_url": address_of(settings)}
+    return shaping | {"base_url": shown_url(address_of(settings))}
 
 
 def llm_options(settings: Settings) -> JSON:
@@ -107,7 +137,15 @@ def llm_options(settings: Settings) -> JSON:
     return settings.llm_options_defaults | named
 
 
-Given = Iterator[tuple[str, Any, str]]
+Given = Iterator[tuple[str, Any, str, Place]]
+
+
+def _variables(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> dict[str, _Variable]:
+    """Put the two kinds of variables together: `.env` never overrides the environment."""
+    files = {name: _Variable(dotenv[name], f"{name} in .env", Place.DOTENV) for name in dotenv}
+    return files | {
+        name: _Variable(value, name, Place.ENVIRONMENT) for name, value in environ.items()
+    }
 
 
 def _given_flags(flags: Mapping[str, Any]) -> Given:
@@ -115,16 +153,14 @@ def _given_flags(flags: Mapping[str, Any]) -> Given:
         if name not in FIELDS or not FIELDS[name].flags:
             raise ConfigError(unknown("flag", name, (name for name in FIELDS if name != "api_key")))
         if value is not None and value != ():
-            yield name, value, FIELDS[name].flags[-1]
+            yield name, value, FIELDS[name].flags[-1], Place.COMMAND_LINE
 
 
-def _given_variables(
-    variables: Mapping[str, tuple[str, str]], named: Callable[[Field], str]
-) -> Given:
+def _given_variables(variables: Mapping[str, _Variable], named: Callable[[Field], str]) -> Given:
     for field in FIELDS.values():
-        value, source = variables.get(named(field), ("", ""))
-        if source and (value.strip() or field.blank):
-            yield field.name, value, source
+        found = variables.get(named(field))
+        if found is not None and (found.value.strip() or field.blank):
+            yield field.name, found.value, found.source, found.place
 
 
 def _given_in_file(toml_text: str | None, pyproject_text: str | None) -> Given:
@@ -146,7 +182,7 @@ def _given_in_file(toml_text: str | None, pyproject_text: str | None) -> Given:
         if name not in FIELDS:
             raise ConfigError(f"{place}: {unknown('setting', written, FIELDS)}")
         if value != "" or FIELDS[name].blank:
-            yield name, value, f"{place}: {written}"
+            yield name, value, f"{place}: {written}", Place.FILE
 
 
 def _toml(place: str, text: str) -> JSON:
@@ -186,19 +222,19 @@ def _settle_matrix(values: JSON, sources: dict[str, str], ranks: dict[str, int])
         sources["strategy_matrix"] = sources["strategy_filter"]
 
 
-def _settle_key(values: JSON, sources: dict[str, str]) -> list[str]:
-    """Leave OpenRouter's key out if the address is not OpenRouter's; return the warnings."""
-    source, base_url = sources["api_key"], values.get("base_url", "")
-    at_home = base_url in {"", SIMULATOR} or is_openrouter(base_url)
-    if at_home or not source.startswith(ROUTER):
-        return []
-    del values["api_key"]
-    sources["api_key"] = DEFAULT
-    told = (
-        f"{source} is not sent to another address ({sources['base_url']}); "
-        f"if a key is needed there, set {OWN}API_KEY"
-    )
-    return [told]
+def _settle_key(
+    found: dict[str, _Found], keys: tuple[Key, ...], trusted: Collection[str]
+) -> list[str]:
+    """Take the key that may go to the address, and leave out any other; return the warnings."""
+    found.pop("api_key", None)
+    base = found.get("base_url")
+    address = Address()
+    if base is not None:
+        address = Address(_parsed(FIELDS["base_url"], base), base.place, base.source)
+    key, told = key_for(address, keys, trusted)
+    if key is not None:
+        found["api_key"] = _Found(key.value.reveal(), key.source, key.place, 0)
+    return [told] if told else []
 
 
 def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:

@@ -1,0 +1,130 @@
+"""`surecall trust`: shown first, asked for, and kept outside of the directory."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from surecall.cli.consents import consent_file, consents
+from tests.support.commands import Run
+from tests.support.listening import Listener, listening
+
+KEY = "sk-own-0123456789abcdef"
+MODEL = ("-m", "my-model")
+
+
+@pytest.fixture(name="listener")
+def listener_fixture() -> Iterator[Listener]:
+    with listening() as listener:
+        yield listener
+
+
+def named(folder: Path, url: str) -> None:
+    (folder / "surecall.toml").write_text(f'base_url = "{url}"\n')
+
+
+@pytest.mark.parametrize("command", ["check", "eval"])
+def test_the_key_goes_there_after_the_consent_and_not_before(
+    run: Run,
+    listener: Listener,
+    command: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    named(tmp_path, listener.url)
+    monkeypatch.setenv("SURECALL_API_KEY", KEY)
+    quickly = () if command == "check" else ("-n", "1", "-s", "chat_only", "-q")
+    told = run(command, *MODEL, *quickly)[2]
+
+    assert listener.keys == {None}
+    assert f"surecall.toml: base_url names {listener.url}, and SURECALL_API_KEY is not sent" in told
+
+    code, out, _ = run("trust", "--yes")
+    listener.heard.clear()
+    run(command, *MODEL, *quickly, *(() if command == "check" else ("--fresh",)))
+
+    assert code == 0
+    assert f"surecall.toml: base_url names {listener.url}\n" in out
+    assert "not encrypted" in out
+    assert listener.keys == {f"Bearer {KEY}"}
+    assert not [path for path in tmp_path.rglob("*trust*") if path.is_file()]
+
+
+def test_the_consent_is_for_this_directory_and_can_be_listed_and_taken_back(
+    run: Run, tmp_path: Path
+) -> None:
+    named(tmp_path, "https://api.test/v1?key=a-secret-in-it")
+    assert run("trust", "--list")[2].startswith("nothing is trusted")
+    code, out, _ = run("trust", "-y")
+
+    assert code == 0
+    assert "a-secret" not in out
+    assert "not encrypted" not in out
+    assert "a-secret" not in consent_file().read_text()
+    assert run("trust", "-y")[1].startswith("already trusted")
+    assert str(tmp_path) in run("trust", "--list")[1]
+    assert "https://api.test:443" in run("trust", "--list")[1]
+    assert run("trust", "--remove", str(tmp_path / "other"))[0] == 4
+    assert run("trust", "--remove")[:2] == (
+        0,
+        f"no longer trusted in {tmp_path}: https://api.test:443\n",
+    )
+    assert consents() == ()
+
+
+def test_another_directory_keeps_its_consent(run: Run, tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        (tmp_path / name).mkdir()
+        named(tmp_path / name, "https://api.test")
+        assert run("trust", "-y", str(tmp_path / name))[0] == 0
+    run("trust", "--remove", str(tmp_path / "one"))
+
+    assert [each.directory for each in consents()] == [str(tmp_path / "two")]
+
+
+def test_nothing_is_kept_unless_the_user_says_yes(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named(tmp_path, "https://api.test")
+    answers: list[str] = []
+
+    def refuse(question: str, **options: bool) -> None:
+        answers.append(question)
+        assert options == {"abort": True}
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("click.confirm", refuse)
+
+    assert run("trust")[0] == 130
+    assert answers == ["Trust it?"]
+    assert not consent_file().exists()
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"),
+    [
+        ("", 4, "names an address"),
+        ('base_url = "sim"', 4, "names an address"),
+        ('base_url = "https://openrouter.ai/api"', 4, "needs no consent"),
+        ('base_url = "https://xn--pple-43d.test"', 0, ""),
+        ('base_url = "https://\\u0430pple.test"', 2, "ASCII form"),
+        ('base_url = "https://me:pass@api.test"', 2, "user name or password"),
+    ],
+)
+def test_what_cannot_be_trusted_is_told(
+    run: Run, text: str, code: int, said: str, tmp_path: Path
+) -> None:
+    (tmp_path / "surecall.toml").write_text(text)
+    found, _, err = run("trust", "-y")
+
+    assert found == code
+    assert said in err
+
+
+def test_the_environment_does_not_hide_what_the_file_names(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    named(tmp_path, "https://api.test")
+    monkeypatch.setenv("SURECALL_BASE_URL", "https://mine.test")
+
+    assert "https://api.test:443" in run("trust", "-y")[1]

@@ -1,0 +1,69 @@
+"""An address: what a key is bound to, what of it may be shown, and what in it is a secret."""
+
+import pytest
+
+from surecall.settings.connection import checked_url, origin_of, secrets_in, shown_url
+from surecall.values.errors import ConfigError
+
+
+@pytest.mark.parametrize(
+    ("url", "origin"),
+    [
+        ("https://api.test/v1", "https://api.test:443"),
+        (" HTTP://API.Test:8000/?k=v ", "http://api.test:8000"),
+        ("http://api.test:", "http://api.test:80"),
+        ("http://api.test:080", "http://api.test:80"),
+        ("https://api.test.", "https://api.test.:443"),
+        ("http://[::1]:8080/v1", "http://[::1]:8080"),
+        ("http://[FE80::1]", "http://[fe80::1]:80"),
+        ("sim", ""),
+        ("http://", ""),
+        ("http://api.test:99999", ""),
+        ("http://me:pass@api.test", ""),
+        ("https://good.test\\@evil.test", ""),
+        ("https://evil.test\\.good.test", ""),
+    ],
+)
+def test_a_key_is_bound_to_scheme_host_and_port(url: str, origin: str) -> None:
+    assert origin_of(url) == origin
+
+
+@pytest.mark.parametrize("host", ["a\\b", "a^b", "a|b", "a{b}", "a;b", "a$b", "a'b", "a(b)"])
+def test_a_host_that_two_readers_could_read_differently_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match="character in its host"):
+        checked_url(f"http://{host}.test")
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("https://api.test/v1", "https://api.test/v1"),
+        ("https://api.test/v1?key=abc", "https://api.test/v1?..."),
+        ("https://api.test?abc#def", "https://api.test?..."),
+        ("https://me:pass@api.test:8/", "https://api.test:8/"),
+        ("sim", "sim"),
+        ("", ""),
+    ],
+)
+def test_what_can_hold_a_secret_is_not_shown(url: str, shown: str) -> None:
+    assert shown_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    ("query", "secrets"),
+    [
+        ("", []),
+        ("key=abc", ["key=abc", "abc"]),
+        ("token", ["token"]),
+        ("token=", ["token=", "token"]),
+        ("k=a%2Bb+c", ["k=a%2Bb+c", "k=a+b+c", "k=a+b c", "a%2Bb+c", "a+b+c", "a+b c"]),
+        ("a=one;b=two", ["a=one;b=two", "one", "two"]),
+        ("api-version=2024-06-01-preview", []),
+        ("API-Version=2024-06-01&sig=abc", ["abc"]),
+        ("api-version=secret", ["api-version=secret", "secret"]),
+    ],
+)
+def test_every_value_of_a_query_is_a_secret_but_not_a_version(
+    query: str, secrets: list[str]
+) -> None:
+    assert [secret.reveal() for secret in secrets_in(query)] == secrets
