@@ -47,7 +47,9 @@ def command(*, run: str, live: bool, opened: bool, port: int, runs: str | None) 
 
 
 def _is_current(report: Path) -> bool:
-    """Whether a report was written after the last trial."""
+    """Whether a report was written after the last trial; a link to a page is no report."""
+    if report.is_symlink():
+        return False
     try:
         written = report.stat().st_mtime
     except FileNotFoundError:

@@ -51,6 +51,16 @@ def run_of(base: Path, trials: int = 1) -> Path:
     return store.directory
 
 
+def test_view_opens_no_page_that_a_link_leads_to(opened: list[str], tmp_path: Path) -> None:
+    page = run_of(Path(".surecall")).resolve() / "report.html"
+    (tmp_path / "elsewhere.html").write_text("another page")
+    page.symlink_to(tmp_path / "elsewhere.html")
+
+    assert cli.main(["view"]) == 0
+    assert opened == [page.as_uri()]
+    assert not page.is_symlink()
+
+
 def test_view_writes_a_missing_report_and_opens_it(
     opened: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:

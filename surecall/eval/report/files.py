@@ -16,7 +16,7 @@ from surecall.eval.report.summary_json import (
     summary_by_scenario_and_strategy,
 )
 from surecall.eval.report.trial_json import trial_document
-from surecall.eval.storage.run_directories import typed_errors, write_file
+from surecall.eval.storage.run_directories import make_folder, typed_errors, write_file
 from surecall.eval.storage.store import Meta, Store
 from surecall.eval.storage.trial import Key, Trial
 from surecall.wire.messages import encode
@@ -67,7 +67,7 @@ def write_trials(
     folder = directory / TRIALS_FOLDER
     count = 0
     with typed_errors(folder):
-        folder.mkdir(mode=0o700, exist_ok=True)
+        make_folder(folder)
         for trial in trials:
             found = trial_document(results, trial, trace(trial.key))
             write_file(folder / results.file_name(trial.key), pretty(found))

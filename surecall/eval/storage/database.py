@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from surecall.eval.storage.run_directories import StoreError
+from surecall.eval.storage.run_directories import StoreError, claim, refuse_link, typed_errors
 
 SCHEMA_VERSION: Final = 1
 _BUSY_S: Final = 10.0
@@ -88,6 +88,8 @@ def explained(path: Path) -> Iterator[None]:
 def connect_reader(path: Path) -> sqlite3.Connection:
     """Open a file to read from it, also while another process writes."""
     # Not with mode=ro: only a connection that may write can finish what a killed writer began.
+    with typed_errors(path):
+        refuse_link(path)
     connection = _connect(path, "rw")
     connection.execute("PRAGMA query_only = ON")
     return connection
@@ -95,6 +97,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
 
 def connect_writer(path: Path) -> sqlite3.Connection:
     """Open a file to add to it, or make it, after a look at every page."""
+    claim(path)
     connection = _connect(path, "rwc")
     try:
         _check_sound(connection, path)

@@ -6,8 +6,11 @@
 
 Names are in UTC and sort by age. A lock is an open transaction on an empty SQLite file: it works
 on every system, and it ends with its process, however that ends, so it is never stale.
+
+Whatever is written here is for the user alone, and no symbolic link in it is followed.
 """
 
+import errno
 import os
 import secrets
 import sqlite3
@@ -53,7 +56,8 @@ def typed_errors(path: Path) -> Iterator[None]:
 def opening(base: Path) -> Iterator[None]:
     """Prepare the base directory, and keep others from opening a run at the same time."""
     with typed_errors(base):
-        (base / _RUNS).mkdir(parents=True, exist_ok=True, mode=0o700)
+        base.mkdir(parents=True, exist_ok=True, mode=0o700)
+        make_folder(base / _RUNS)
         if not (base / ".gitignore").exists():
             write_file(base / ".gitignore", b"*\n")
     held = _take(base / _OPENING, _OPENING_WAIT_S)
@@ -82,8 +86,13 @@ def runs(base: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     with typed_errors(folder):
-        found = [path for path in folder.iterdir() if (path / DATABASE).is_file()]
+        refuse_link(folder)
+        found = [path for path in folder.iterdir() if _holds_results(path)]
     return sorted(found, key=lambda path: path.name, reverse=True)
+
+
+def _holds_results(path: Path) -> bool:
+    return (path / DATABASE).is_file() and not path.is_symlink()
 
 
 def find_run(base: Path, name: str) -> Path:
@@ -91,7 +100,9 @@ def find_run(base: Path, name: str) -> Path:
     known = {path.name: path for path in runs(base)}
     if name == LATEST:
         with suppress(OSError, UnicodeDecodeError):
-            name = (base / LATEST).read_text("utf-8").strip()
+            refuse_link(base / LATEST)
+            # Only a name: a path in it could mean a run of another place.
+            name = Path((base / LATEST).read_text("utf-8").strip()).name
     if name in known:
         return known[name]
     alike = [path for called, path in known.items() if name and name in called]
@@ -131,6 +142,7 @@ def unlock(directory: Path, held: sqlite3.Connection) -> None:
 
 
 def _take(path: Path, wait_s: float) -> sqlite3.Connection | None:
+    claim(path)
     try:
         held = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
     except sqlite3.Error as error:
@@ -152,11 +164,31 @@ def _holder(directory: Path) -> str:
     return ""
 
 
+def refuse_link(path: Path) -> None:
+    """Refuse a symbolic link: it would lead to a place that the user did not name."""
+    if path.is_symlink():
+        raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder for the user alone, if it is missing; a link in its place is refused."""
+    refuse_link(path)
+    path.mkdir(mode=0o700, exist_ok=True)
+
+
+def claim(path: Path) -> None:
+    """Make an empty file for the user alone, if it is missing; a link in its place is refused."""
+    with typed_errors(path):
+        refuse_link(path)
+    with suppress(OSError):  # whoever opens it next says what is wrong
+        os.close(_private(str(path), os.O_CREAT | os.O_EXCL))
+
+
 def write_file(path: Path, data: bytes) -> None:
     """Write a whole file or nothing; readers see the old content or the new. Owner only."""
-    fresh = path.with_name(f".{os.getpid()}.tmp")
+    fresh = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
-        with open(fresh, "wb", opener=_private) as file:  # Path.open takes no opener
+        with open(fresh, "xb", opener=_private) as file:  # Path.open takes no opener
             file.write(data)
         fresh.replace(path)
     except BaseException:
@@ -165,7 +197,7 @@ def write_file(path: Path, data: bytes) -> None:
 
 
 def _private(name: str, flags: int) -> int:
-    return os.open(name, flags, 0o600)
+    return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def utc_now() -> datetime:

@@ -21,7 +21,7 @@ from surecall.eval.report.page.runs import Runs
 from surecall.eval.report.page.traces import Block, Packed, Source, blocks, file_name, script
 from surecall.eval.settings.endpoint import endpoint_of
 from surecall.eval.settings.fields import Settings
-from surecall.eval.storage.run_directories import typed_errors, write_file
+from surecall.eval.storage.run_directories import make_folder, refuse_link, typed_errors, write_file
 from surecall.eval.storage.store import Invocation, Meta, Store, StoreError, open_for_reading
 from surecall.eval.storage.trial import Cell
 from surecall.values.errors import ConfigError
@@ -187,7 +187,8 @@ def _placed(found: Iterator[Block], folder: Path, most_bytes: int) -> Source:
 
 
 def _bundled(kept: list[Block], rest: Iterator[Block], folder: Path) -> tuple[int, ...]:
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(folder)
     starts: list[int] = []
     for part in (kept, rest):
         for block in part:
@@ -199,6 +200,7 @@ def _bundled(kept: list[Block], rest: Iterator[Block], folder: Path) -> tuple[in
 
 def _clear(folder: Path, keep: frozenset[str]) -> None:
     """Remove the traces of an earlier report."""
+    refuse_link(folder)
     for path in folder.glob("traces_*.js"):
         if path.name not in keep:
             path.unlink()
