@@ -8,7 +8,7 @@ import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -24,11 +24,11 @@ from surecall.eval.running.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import FIELDS, Settings
 from surecall.eval.settings.load import DEFAULT, Effective
+from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.runtime.trace import Redactor
 from surecall.runtime.transport import Client
 from surecall.settings.config import ToolUseMode
-from surecall.settings.connection import ENDPOINT, RetryPolicy
+from surecall.settings.connection import ENDPOINT, RetryPolicy, secrets_in, shown_url
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Secret
@@ -109,7 +109,8 @@ _SHOWN: Final = ("provider", "key", "proxy")
 
 
 def _settings(effective: Effective, *, everything: bool) -> Iterator[Setting]:
-    cleaned = Redactor(effective.settings.api_key)
+    query = urlsplit(effective.settings.base_url).query
+    cleaned = Redactor((*effective.secrets, *secrets_in(query)))
     for name in FIELDS:
         source = effective.sources[name]
         if everything or source != DEFAULT:
@@ -120,7 +121,7 @@ def _settings(effective: Effective, *, everything: bool) -> Iterator[Setting]:
 def _words(name: str, value: Any) -> str:
     if name == "api_key":
         return _key_words(value)
-    text = _without_query(value) if name == "base_url" else value
+    text = shown_url(value) if name == "base_url" else value
     return text if isinstance(text, str) and text else json_line(text)
 
 
@@ -128,17 +129,11 @@ def _key_words(key: Secret | None) -> str:
     return "not set" if key is None else f"set, {count(len(key.reveal()), 'character')}"
 
 
-def _without_query(url: str) -> str:
-    """Leave out the query, which holds a key in some addresses."""
-    parts = urlsplit(url)
-    return urlunsplit(parts._replace(query="...")) if parts.query else url
-
-
 def _where(settings: Settings, target: Target) -> dict[str, str]:
     simulated = target.endpoint.simulated
     url = target.client.url(ENDPOINT)
     return {
-        "url": "the simulator, in this process" if simulated else _without_query(url),
+        "url": "the simulator, in this process" if simulated else shown_url(url),
         "provider": target.endpoint.provider,
         "key": _key_words(settings.api_key),
         "proxy": "none" if simulated else _proxy(url),

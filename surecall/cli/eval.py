@@ -40,8 +40,9 @@ from surecall.eval.settings.load import identity
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, digest, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Key, Trial
+from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError, ErrorCode
-from surecall.values.types import JSON
+from surecall.values.types import JSON, Secret
 
 _SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
@@ -86,7 +87,11 @@ def command(  # the options of the command, by keyword
         if dry_run:
             done = set() if fresh else _done_before(settings)
             return _dry_run(planned, done, as_json=as_json)
-        with _opened(planned, target, fresh=fresh) as store, _watched(store, opens=opens):
+        secrets = (*target.client.secrets, *effective.secrets)
+        with (
+            _opened(planned, target, secrets, fresh=fresh) as store,
+            _watched(store, opens=opens),
+        ):
             report = asyncio.run(_evaluated(planned, target, store))
             trials = _own_trials(planned, store)
             summary = _concluded(planned, target, store, report, trials, as_json=as_json)
@@ -175,13 +180,12 @@ def _headline(planned: Plan, recorded: int) -> str:
     )
 
 
-def _opened(planned: Plan, target: Target, *, fresh: bool) -> Store:
+def _opened(planned: Plan, target: Target, secrets: Sequence[Secret], *, fresh: bool) -> Store:
     settings = planned.settings
     sheet = msgspec.to_builtins(sheet_for(planned, target.endpoint))
     invocation = Invocation(
-        command=("surecall", *sys.argv[1:]), code=code_hash(), config={"sheet": sheet}
+        command=("surecall", *_words(settings)), code=code_hash(), config={"sheet": sheet}
     )
-    secrets = target.client.secrets
     base, same = Path(settings.output_dir), _identity(settings)
     store = open_or_resume(base, same, invocation, fresh=fresh, secrets=secrets)
     for path in store.unreadable:
@@ -197,6 +201,13 @@ def _opened(planned: Plan, target: Target, *, fresh: bool) -> Store:
         note(_headline(planned, recorded))
         note(f"run {store.directory.name}   Ctrl-C is safe: the same command continues")
     return store
+
+
+def _words(settings: Settings) -> list[str]:
+    """Return the words of the command, without what an address may hold of a secret."""
+    given = settings.base_url
+    words = sys.argv[1:]
+    return [word.replace(given, shown_url(given)) for word in words] if given else words
 
 
 def _check_prompts(planned: Plan, store: Store) -> None:

@@ -20,7 +20,7 @@ from surecall.cli.common import FAILED, complain, say
 from surecall.cli.explain import PRESETS
 from surecall.core.inbound import inbound
 from surecall.parsing.names import is_legal
-from surecall.runtime.trace import REDACTED, Redactor
+from surecall.runtime.redaction import REDACTED, Redactor
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS

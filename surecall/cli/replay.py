@@ -16,8 +16,9 @@ from surecall.eval.report.common import Entry, Results
 from surecall.eval.report.files import results_in
 from surecall.eval.storage.run_directories import DATABASE, LATEST, typed_errors
 from surecall.eval.storage.store import Store
+from surecall.runtime.redaction import REDACTED
 from surecall.runtime.replay import replay
-from surecall.runtime.trace import REDACTED, parse_trace
+from surecall.runtime.trace import parse_trace
 from surecall.values.errors import ConfigError, ReplayDiverged
 from surecall.values.family import unknown
 from surecall.values.trace import Trace

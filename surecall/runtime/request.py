@@ -18,7 +18,7 @@ from surecall.core.endpoint_lessons import STREAM
 from surecall.core.outbound import Request, preflight
 from surecall.core.streaming.body_reader import Listener
 from surecall.core.streaming.display import Display
-from surecall.runtime.trace import Redactor
+from surecall.runtime.redaction import Redactor
 from surecall.runtime.transport import Client, Incoming
 from surecall.settings.capabilities import Capabilities, check_budget, estimate_tokens
 from surecall.settings.connection import DEFAULT_LIMITS, Limits

@@ -25,6 +25,7 @@ from surecall.settings.connection import (
     checked_key,
     checked_prefix,
     checked_url,
+    secrets_in,
 )
 from surecall.values.errors import ProviderError
 from surecall.values.types import Answer, Secret
@@ -35,6 +36,10 @@ if TYPE_CHECKING:
 _CHUNK_BYTES = 64 * 1024
 _LARGE_BODY = 1024 * 1024
 _LINGER_S = 0.1
+# What these say is for everyone; taking it for a secret would take words out of answers.
+_PUBLIC_HEADERS = frozenset(
+    {"accept", "http-referer", "user-agent", "x-openrouter-metadata", "x-title"}
+)
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "gzip, deflate",
@@ -116,9 +121,10 @@ class OpenAICompatible:
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What must not be shown: the key, and the values of the caller's own headers."""
+        """What must not be shown: the key, and the values of the caller's own headers and query."""
         key = () if self.api_key is None else (self.api_key,)
-        return (*key, *self._headers.values())
+        own = (self._headers[name] for name in self._headers if name.lower() not in _PUBLIC_HEADERS)
+        return (*key, *own, *secrets_in(self._base.query))
 
     @property
     def base_url(self) -> str:

@@ -4,9 +4,10 @@ Everything is checked before anything is sent. Messages never quote a secret.
 """
 
 import math
+import string
 from collections.abc import Iterator, Mapping
 from typing import Final
-from urllib.parse import SplitResult, unquote, unquote_plus, urlsplit, urlunsplit
+from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
 
@@ -22,6 +23,9 @@ _ODD_IN_HOSTS: Final = frozenset("\\^|`{}<>\"'$&*+,;=!()~")
 # for one would take dates out of answers.
 _VERSIONS: Final = ("api-version", "api_version")
 _IN_VERSIONS: Final = frozenset("0123456789.-")
+_ASCII: Final = string.printable
+_HEX_DIGITS: Final = frozenset(string.hexdigits)
+_UNQUOTED: Final = frozenset(string.ascii_letters + string.digits + "-._~!$'()*,?/:@")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -132,7 +136,21 @@ def _secret_words(query: str) -> Iterator[str]:
     secret = [value or name for name, _, value in pairs if not _is_version(name, value)]
     whole = [query] if len(secret) == len(pairs) else []
     for text in (*whole, *secret):
-        yield from (text, unquote(text), unquote_plus(text))
+        yield from (text, _as_sent(text), unquote(text), unquote_plus(text))
+
+
+def _as_sent(text: str) -> str:
+    """Return a part of a query as the HTTP library writes it, and an endpoint may echo it."""
+    first, *rest = quote(text, safe=_ASCII).split("%")
+    return first + "".join(map(_requoted, rest))
+
+
+def _requoted(part: str) -> str:
+    number, after = part[:2], part[2:]
+    if len(number) != len("ff") or not set(number) <= _HEX_DIGITS:
+        return f"%25{part}"  # a mere percent sign
+    char = chr(int(number, 16))
+    return f"{char if char in _UNQUOTED else f'%{number.upper()}'}{after}"
 
 
 def _is_version(name: str, value: str) -> bool:

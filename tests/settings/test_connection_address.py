@@ -1,6 +1,7 @@
 """An address: what a key is bound to, what of it may be shown, and what in it is a secret."""
 
 import pytest
+from yarl import URL
 
 from surecall.settings.connection import checked_url, origin_of, secrets_in, shown_url
 from surecall.values.errors import ConfigError
@@ -50,6 +51,16 @@ def test_what_can_hold_a_secret_is_not_shown(url: str, shown: str) -> None:
 
 
 @pytest.mark.parametrize(
+    "query",
+    ["a%2fb", "a%2Bb+c=d", "x=%7e%7E%41", "x=a'b(c)", "k=%C3%A9é", "a%3D==", "100%&ab%zé", "%4"],
+)
+def test_a_secret_is_also_known_as_the_library_sends_it(query: str) -> None:
+    sent = URL(f"http://h/?{query}").raw_query_string
+
+    assert sent in [secret.reveal() for secret in secrets_in(query)]
+
+
+@pytest.mark.parametrize(
     ("query", "secrets"),
     [
         ("", []),
@@ -57,6 +68,7 @@ def test_what_can_hold_a_secret_is_not_shown(url: str, shown: str) -> None:
         ("token", ["token"]),
         ("token=", ["token=", "token"]),
         ("k=a%2Bb+c", ["k=a%2Bb+c", "k=a+b+c", "k=a+b c", "a%2Bb+c", "a+b+c", "a+b c"]),
+        ("a%2f%3d", ["a%2f%3d", "a/%3D", "a/="]),
         ("a=one;b=two", ["a=one;b=two", "one", "two"]),
         ("api-version=2024-06-01-preview", []),
         ("API-Version=2024-06-01&sig=abc", ["abc"]),

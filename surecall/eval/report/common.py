@@ -19,6 +19,7 @@ from surecall.eval.running.cells import PlannedCell, split_strategy
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.settings.connection import shown_url
 from surecall.settings.presets import TAG_FALLBACK
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
@@ -82,7 +83,7 @@ def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
     """Describe a plan, for the store."""
     settings = msgspec.structs.asdict(plan.settings)
     del settings["api_key"]
-    settings |= {"base_url": endpoint.base_url, "api_prefix": endpoint.api_prefix}
+    settings |= {"base_url": shown_url(endpoint.base_url), "api_prefix": endpoint.api_prefix}
     if endpoint.build:
         settings["served_by"] = endpoint.build
     columns = tuple(map(_described, plan.cells))

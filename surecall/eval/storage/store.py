@@ -33,7 +33,7 @@ from surecall.eval.storage.run_directories import (
     utc_now,
 )
 from surecall.eval.storage.trial import Cell, Key, Trial
-from surecall.runtime.trace import Redactor, Secrets
+from surecall.runtime.redaction import Redactor, Secrets
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
 

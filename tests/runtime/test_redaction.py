@@ -3,6 +3,7 @@
 import asyncio
 import base64
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,9 @@ from hypothesis import strategies as st
 
 from surecall import presets
 from surecall.core.outcome import RunResult
+from surecall.runtime.redaction import REDACTED, Redactor, Secrets
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.runtime.trace import REDACTED, JsonlSink, Redactor, Secrets, load_trace, save_trace
+from surecall.runtime.trace import JsonlSink, load_trace, save_trace
 from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import Item, ScriptedModel, calls, says
 from surecall.tools.registry import tool
@@ -55,6 +57,14 @@ SPELLINGS = {
     "basic without user": base64.b64encode(f":{KEY}".encode()).decode(),
     "base64": base64.b64encode(KEY.encode()).decode(),
     "base64 for urls": base64.urlsafe_b64encode(f"me:{KEY}\xff".encode("latin-1")).decode(),
+    "reversed": KEY[::-1],
+    "upper case": KEY.upper(),
+    "lower case": KEY.lower(),
+    "base64 of base64": base64.b64encode(base64.b64encode(KEY.encode())).decode(),
+    "base64 of basic": base64.b64encode(base64.b64encode(f"me:{KEY}".encode()) + b"\n").decode(),
+    "base64 of base64 in a text": base64.b64encode(
+        b"x" + base64.urlsafe_b64encode(f"a:{KEY}".encode())
+    ).decode(),
     "cut off": KEY[:12],
     "its end": "…" + KEY[-10:],
 }
@@ -150,6 +160,43 @@ def test_several_stretches_are_marked_one_by_one() -> None:
     text = "<abcd1234efgh567> and <d1234efgh5678> and <abcd> Bearer sk-proj-0123456789abc"
     assert redactor.text(text) == f"<{REDACTED}> and <{REDACTED}> and <abcd> Bearer {REDACTED}"
     assert redactor.text("abcd1234 d1234efg") == f"{REDACTED} {REDACTED}"
+
+
+RANDOM_KEY = st.text(
+    st.sampled_from("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-_"), min_size=20
+)
+
+
+@given(key=RANDOM_KEY, at=st.integers(0, 12), before=st.text("xyz _-/1", max_size=9))
+def test_any_eight_characters_of_a_key_are_found_by_a_quick_look_and_taken_out(
+    key: str, at: int, before: str
+) -> None:
+    redactor = Redactor(key)
+    piece = key[at : at + 8]
+    text = f"{before}{piece}{before}"
+    if any(char.isdigit() for char in piece):  # else it may be a word
+        assert redactor.suspects(text.encode())
+        assert piece not in redactor.text(text)
+
+
+@given(
+    key=RANDOM_KEY,
+    words=st.lists(st.sampled_from(["the", "key", "was", "not", "sent", "there", "today"])),
+)
+def test_ordinary_words_stay(key: str, words: list[str]) -> None:
+    text = " ".join(words)
+
+    assert Redactor(key).text(text) == text
+
+
+@pytest.mark.parametrize("bent", [str.upper, str.lower, lambda key: key[::-1]])
+def test_an_answer_does_not_repeat_a_key_in_another_case_or_reversed(
+    bent: Callable[[str], str],
+) -> None:
+    redactor = Redactor(KEY, wary=False)
+
+    assert redactor.suspects(bent(KEY).encode())
+    assert redactor.text(f"<{bent(KEY)}>") == f"<{REDACTED}>"
 
 
 def test_a_fault_is_redacted_in_all_its_words() -> None:
