@@ -16,6 +16,8 @@ from surecall.values.types import JSON
 MAX_QUOTE = 400
 MAX_NAME = 100
 MAX_BODY = 2_000
+# What a number says that is too large to be read: longer than anyone waits.
+MANY_SECONDS = 1e30
 
 # By HTTP status: the code, whether to try again, and what to do about it.
 STATUS_TABLE: dict[int, tuple[ErrorCode, bool, str | None]] = {
@@ -57,6 +59,8 @@ KIND_STATUS: dict[str, int] = {
     "invalid_request": 400,
     "invalid_request_error": 400,
     "invalid_prompt": 400,
+    "max_tokens_exceeded": 400,
+    "string_too_long": 400,
     "authentication": 401,
     "authentication_error": 401,
     "invalid_api_key": 401,
@@ -66,6 +70,7 @@ KIND_STATUS: dict[str, int] = {
     "not_found": 404,
     "not_found_error": 404,
     "model_not_found": 404,
+    "precondition_failed": 412,
     "payload_too_large": 413,
     "request_too_large": 413,
     "unprocessable": 422,
@@ -268,8 +273,12 @@ def _until(date: str, now: float) -> float | None:
 def _seconds(value: Any) -> float | None:
     try:
         seconds = float(value)
-    except (TypeError, ValueError, OverflowError):
+    except OverflowError:  # an integer of hundreds of digits
+        return MANY_SECONDS if value > 0 else 0.0
+    except (TypeError, ValueError):
         return None
+    if math.isinf(seconds) and isinstance(value, str) and value.strip()[:1].isdigit():
+        return MANY_SECONDS
     return max(0.0, seconds) if math.isfinite(seconds) and value is not True else None
 
 

@@ -279,6 +279,13 @@ def test_every_kind_that_stands_for_a_status_is_judged_like_it() -> None:
         assert by_kind.status == status
 
 
+@pytest.mark.parametrize(
+    "kind", ["max_tokens_exceeded", "string_too_long", "precondition_failed", "invalid_prompt"]
+)
+def test_a_request_that_is_wrong_itself_is_not_sent_again(kind: str) -> None:
+    assert not judged(wrapped(metadata={"error_type": kind})).retryable
+
+
 def test_what_one_can_do_about_it_is_said_however_it_was_found() -> None:
     assert judge(429, ["insufficient_quota"], "")[2] == "Add credit to the account."
     assert judge(400, [], "context window")[2] == HINTS[ErrorCode.CONTEXT_TOO_LONG]

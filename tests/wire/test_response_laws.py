@@ -40,6 +40,8 @@ def judged(body: Any, status: int | None = None, **headers: str) -> Fault:
     ("availability", "headers", "retryable", "wait"),
     [
         ({"retryable": True, "retry_after": 7}, {}, True, 7.0),
+        ({"retryable": True, "retry_after": 10**400}, {}, True, 1e30),
+        ({"retryable": True, "retry_after": -(10**400)}, {}, True, 0.0),
         ({"retryable": False}, {}, False, None),
         ({"retryable": "yes", "retry_after": True}, {}, True, None),
         ({"retryable": True, "retry_after": 7}, {"retry_after": "9"}, True, 9.0),
@@ -69,6 +71,8 @@ def test_a_server_may_ask_to_be_tried_again_or_not() -> None:
         ({"retry-after": "0"}, 0.0),
         ({"retry-after": "-10"}, 0.0),
         ({"retry-after": "9" * 30}, 1e30),
+        ({"retry-after": "9" * 400}, 1e30),
+        ({"retry-after": "1e999"}, 1e30),
         ({"retry-after": "nan"}, None),
         ({"retry-after": "inf"}, None),
         ({"retry-after": "-inf"}, None),
