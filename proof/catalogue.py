@@ -3,6 +3,7 @@
 from proof import (
     event_streams,
     json_suite,
+    retries,
     schema_suite,
 )
 from proof.claims import Claim
@@ -11,4 +12,5 @@ CLAIMS: tuple[Claim, ...] = (
     event_streams.CLAIM,
     json_suite.CLAIM,
     schema_suite.CLAIM,
+    retries.CLAIM,
 )
