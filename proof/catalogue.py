@@ -3,6 +3,7 @@
 from proof import (
     event_streams,
     json_suite,
+    masks,
     retries,
     schema_suite,
 )
@@ -12,5 +13,6 @@ CLAIMS: tuple[Claim, ...] = (
     event_streams.CLAIM,
     json_suite.CLAIM,
     schema_suite.CLAIM,
+    masks.CLAIM,
     retries.CLAIM,
 )
