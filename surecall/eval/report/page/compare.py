@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final, Literal
 
 import msgspec
-from markupsafe import Markup
+from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis.paired import Comparison, Comparisons, outcomes
 from surecall.eval.analysis.stats import Rate
@@ -103,7 +103,7 @@ def render_comparison(
             notices=notices,
             verdicts=VERDICTS,
             policy=_policy(style),
-            style=Markup(style),  # noqa: S704 - files of this package
+            style=do_mark_safe(style),  # noqa: S704 - files of this package
         )
     )
 

