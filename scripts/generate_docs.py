@@ -24,6 +24,7 @@ from surecall.settings.setting_docs import setting_docs
 from surecall.simulator.faults import FAMILIES as KINDS
 from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
 
 ROOT = Path(__file__).parent.parent
@@ -132,11 +133,17 @@ def drifts() -> Iterable[str]:
         "fault | source | shape | behaviour",
         (
             (f"`{fault.id}`", ", ".join(fault.sources), fault.summary, cure_of(fault))
-            for fault in STREAM_FAULTS.values()
+            for fault in stream_faults()
         ),
     )
     yield "## Histories, endpoints and whole runs"
     yield table("source | shape | behaviour | tests", conversation_rows())
+
+
+def stream_faults() -> list[ShapeFault]:
+    """List the faults of streams; the server's list is what loads all of their modules."""
+    sent = TRANSPORT_FAULTS.values()
+    return [STREAM_FAULTS[fault.stream_fault] for fault in sent if fault.stream_fault]
 
 
 def corpus() -> list[tuple[str, str]]:

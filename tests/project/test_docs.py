@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import surecall
 from surecall.cli import cli
+from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.testing import Item, ScriptedProvider, calls, says, streams
 from tests.support.paths import ROOT
 
@@ -112,6 +113,13 @@ def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     )
 
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_the_table_of_drift_has_every_fault_of_streams() -> None:
+    told = (ROOT / "docs" / "drift.md").read_text("utf-8")
+    faults = [fault.stream_fault for fault in TRANSPORT_FAULTS.values() if fault.stream_fault]
+    assert len(faults) > 50
+    assert [name for name in faults if f"| `{name}` |" not in told] == []
 
 
 @pytest.mark.processes
