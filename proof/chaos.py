@@ -105,15 +105,21 @@ async def together(url: str, numbers: Sequence[int]) -> dict[str, Held | BaseExc
     config = config_for(PERSONA)
     async with OpenAICompatible(url, limits=LIMITS) as client:
         held = await asyncio.gather(
-            *(_run(client, f"ws_{number}", config, streams=bool(number % 2)) for number in numbers),
+            *(hold(client, f"ws_{number}", config, streams=bool(number % 2)) for number in numbers),
             return_exceptions=True,
         )
     return dict(zip((f"ws_{number}" for number in numbers), held, strict=True))
 
 
-async def _run(
-    client: OpenAICompatible, workspace: str, config: ToolCallingConfig, *, streams: bool
+async def hold(
+    client: OpenAICompatible,
+    workspace: str,
+    config: ToolCallingConfig,
+    *,
+    streams: bool,
+    model: str = PERSONA.id,
 ) -> Held:
+    """Hold one run."""
     ran: list[tuple[str, JSON]] = []
 
     async def state_get(**arguments: object) -> JSON:
@@ -128,9 +134,7 @@ async def _run(
         ToolDefinition("state_get", "Read.", parameters=GET, handler=state_get),
         ToolDefinition("state_patch", "Change.", parameters=PATCH, handler=state_patch),
     ]
-    runner = ToolLoopRunner(
-        client=client, model=PERSONA.id, registry=ToolRegistry(tools), config=config
-    )
+    runner = ToolLoopRunner(client=client, model=model, registry=ToolRegistry(tools), config=config)
     started = time.perf_counter()
     try:
         result = await _result(runner, workspace, streams=streams)

@@ -13,7 +13,7 @@ from surecall.values.trace import Trace
 from surecall.values.types import Usage
 
 
-def _held(code: str = "", text: str = DONE, repeated: int = 1, *, retryable: bool = False) -> Held:
+def held(code: str = "", text: str = DONE, repeated: int = 1, *, retryable: bool = False) -> Held:
     run = Run(run_id="1", model="m", config=ToolCallingConfig(), messages=())
     result = RunResult(text, "stop", Usage(), Trace(()), run)
     meant = Trial("ws_1", [], result).meant
@@ -21,29 +21,29 @@ def _held(code: str = "", text: str = DONE, repeated: int = 1, *, retryable: boo
 
 
 def test_a_run_that_did_its_work_once_is_right() -> None:
-    assert judged({"ws_1": _held()}, doomed=set()) == []
+    assert judged({"ws_1": held()}, doomed=set()) == []
 
 
 @pytest.mark.parametrize(
-    ("held", "doomed", "kind"),
+    ("one", "doomed", "kind"),
     [
-        (_held(repeated=2), set(), "wrong or repeated"),
-        (_held(text=""), set(), "lost"),
-        (_held("TIMEOUT", retryable=True), set(), "lost"),
-        (_held("AUTH"), {"ws_1"}, "not told as passing"),
-        (_held(), {"ws_1"}, "not told as passing"),
+        (held(repeated=2), set(), "wrong or repeated"),
+        (held(text=""), set(), "lost"),
+        (held("TIMEOUT", retryable=True), set(), "lost"),
+        (held("AUTH"), {"ws_1"}, "not told as passing"),
+        (held(), {"ws_1"}, "not told as passing"),
         (RuntimeError("no such thing"), set(), "unclassified"),
     ],
 )
 def test_whatever_else_happens_to_a_run_is_told(
-    held: Held | BaseException, doomed: set[str], kind: str
+    one: Held | BaseException, doomed: set[str], kind: str
 ) -> None:
-    (told,) = judged({"ws_1": held}, doomed)
+    (told,) = judged({"ws_1": one}, doomed)
     assert told.startswith(f"{kind}: ws_1")
 
 
 def test_a_run_that_had_to_fail_may_fail_if_it_says_that_the_fault_passes() -> None:
-    assert judged({"ws_1": _held("TIMEOUT", retryable=True)}, {"ws_1"}) == []
+    assert judged({"ws_1": held("TIMEOUT", retryable=True)}, {"ws_1"}) == []
 
 
 def test_a_run_is_doomed_if_all_attempts_at_one_request_were_spoilt() -> None:
