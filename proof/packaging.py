@@ -69,11 +69,10 @@ def imports_of(files: Iterable[Path]) -> set[str]:
     found: set[str] = set()
     for path in files:
         for node in ast.walk(ast.parse(path.read_bytes())):
-            match node:
-                case ast.Import():
-                    found |= {alias.name.partition(".")[0] for alias in node.names}
-                case ast.ImportFrom(module=str(module), level=0):
-                    found.add(module.partition(".")[0])
+            if isinstance(node, ast.Import):
+                found |= {alias.name.partition(".")[0] for alias in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                found.add(node.module.partition(".")[0])
     return found - sys.stdlib_module_names - {PACKAGE}
 
 
