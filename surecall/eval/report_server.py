@@ -13,7 +13,7 @@ by a name of theirs that leads to this machine (`Host`), nor from a script of th
 
 import asyncio
 import secrets
-from contextlib import ExitStack, closing
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
@@ -25,10 +25,9 @@ from surecall.eval.report.page.data import Report
 from surecall.eval.report.page.files import report_in
 from surecall.eval.report.page.html import render_page, render_sections, runs_json
 from surecall.eval.report.page.traces import record
-from surecall.eval.storage import database as db
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.store import open_for_reading
-from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.eval.storage.trial import Cell, Key
 from surecall.runtime.event_loop_thread import in_background
 from surecall.values.errors import ConfigError
 
@@ -116,14 +115,9 @@ def _read(directory: Path) -> Report:
 
 def _read_run(directory: Path, key: Key) -> bytes | None:
     """Return one run as a page reads it: its record, then its events."""
-    path = directory / DATABASE
-    columns = (*msgspec.structs.astuple(key.cell), key.scenario, key.trial)
-    with db.explained(path), closing(db.connect_reader(path)) as connection:
-        row = connection.execute(db.SELECT_ONE, columns).fetchone()
-        trace = connection.execute(db.SELECT_TRACE, columns).fetchone()
-    if row is None:
-        return None
-    return record(msgspec.json.decode(row[2], type=Trial), None if trace is None else trace[0])
+    with open_for_reading(directory) as store:
+        found = store.find(key)
+    return None if found is None else record(*found)
 
 
 class LiveReport:

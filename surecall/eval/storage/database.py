@@ -1,97 +1,48 @@
-"""The SQLite file of a run: its tables, how it is opened, and what its errors mean.
+"""The SQLite file of a run: how it is opened, and what is looked at before it is used.
 
-meta      one row for each command that wrote into the run: when, what, with which code
-trials    one row for each finished trial: its key, its outcome, the whole record
-traces    the events of a trial, as compressed JSON lines
+Files of version 1 have no checksums. They are read as they are; the next command that writes into
+one gives checksums to what it finds.
 """
 
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Final
 
+from surecall.eval.storage.damage import BlankStore, damaged, explained
+from surecall.eval.storage.records import SCHEMA_VERSION, SELECT_SCHEMA, Records, is_schema
 from surecall.eval.storage.run_directories import StoreError, claim, refuse_link, typed_errors
 
-SCHEMA_VERSION: Final = 1
 _BUSY_S: Final = 10.0
-_META: Final = (
-    "CREATE TABLE meta (id INTEGER PRIMARY KEY, started TEXT NOT NULL, identity TEXT NOT NULL,"
-    " identity_hash TEXT NOT NULL, config TEXT NOT NULL, config_hash TEXT NOT NULL,"
-    " code TEXT NOT NULL, command TEXT NOT NULL)"
+_WITHOUT_CHECKSUMS: Final = 1
+_OLD_TRIALS: Final = (
+    "SELECT model, profile, strategy, scenario, trial, status, category, elapsed_ms, record, lines"
+    " FROM trials LEFT JOIN traces ON trial_id = trials.id ORDER BY trials.id"
 )
-_TRIALS: Final = (
-    "CREATE TABLE trials (id INTEGER PRIMARY KEY, model TEXT NOT NULL, profile TEXT NOT NULL,"
-    " strategy TEXT NOT NULL, scenario TEXT NOT NULL, trial INTEGER NOT NULL,"
-    " status TEXT NOT NULL, category TEXT NOT NULL, elapsed_ms INTEGER NOT NULL,"
-    " record TEXT NOT NULL, UNIQUE (model, profile, strategy, scenario, trial))"
-)
-_OUTCOMES: Final = "CREATE INDEX trials_by_outcome ON trials (status, category)"
-_TRACES: Final = (
-    "CREATE TABLE traces (trial_id INTEGER PRIMARY KEY REFERENCES trials (id), lines BLOB NOT NULL)"
-)
-
-INSERT_META: Final = "INSERT INTO meta VALUES (NULL, ?, ?, ?, ?, ?, ?, ?)"
-SELECT_META: Final = "SELECT identity, command, code, config, started FROM meta ORDER BY id"
-SELECT_IDENTITY: Final = "SELECT identity_hash FROM meta ORDER BY id LIMIT 1"
-COUNT: Final = "SELECT count(*) FROM trials"
-SELECT_KEYS: Final = "SELECT model, profile, strategy, scenario, trial, status FROM trials"
-SELECT_RECORDS: Final = (
-    "SELECT record FROM trials ORDER BY model, profile, strategy, scenario, trial"
-)
-SELECT_PACKED: Final = (
-    "SELECT record, lines FROM trials LEFT JOIN traces ON trial_id = trials.id"
-    " ORDER BY model, profile, strategy, scenario, trial"
-)
-SELECT_ONE: Final = (
-    "SELECT id, status, record FROM trials"
-    " WHERE model = ? AND profile = ? AND strategy = ? AND scenario = ? AND trial = ?"
-)
-SELECT_TRACE: Final = (
-    "SELECT lines FROM traces JOIN trials ON trial_id = trials.id"
-    " WHERE model = ? AND profile = ? AND strategy = ? AND scenario = ? AND trial = ?"
-)
-INSERT_TRIAL: Final = "INSERT INTO trials VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?, ?)"
-UPDATE_TRIAL: Final = (
-    "UPDATE trials SET status = ?, category = ?, elapsed_ms = ?, record = ? WHERE id = ?"
-)
-INSERT_TRACE: Final = "INSERT INTO traces VALUES (?, ?)"
-DELETE_TRACE: Final = "DELETE FROM traces WHERE trial_id = ?"
-
-DAMAGED: Final = (
-    "{path} is damaged ({error}) and was left as it is; restore it, or begin again with --fresh"
-)
-_UNWRITTEN: Final = (
-    "{path} could not be written ({error}); every trial recorded before is safe, and the same "
-    "command continues once there is room"
-)
-_USELESS: Final = "cannot use {path}: {error}"
-_SENTENCES: Final = {
-    sqlite3.SQLITE_CORRUPT: DAMAGED,
-    sqlite3.SQLITE_NOTADB: DAMAGED,
-    sqlite3.SQLITE_FULL: _UNWRITTEN,
-    sqlite3.SQLITE_IOERR: _UNWRITTEN,
-}
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Turn what SQLite says about a file into one clear sentence."""
-    try:
-        yield
-    except sqlite3.Error as error:
-        # The low byte is the kind of error; the rest says where inside SQLite it was noticed.
-        kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-        raise StoreError(_SENTENCES.get(kind, _USELESS).format(path=path, error=error)) from error
+def snapshot(path: Path) -> Iterator[Records]:
+    """Read one state of a file, whatever is added meanwhile."""
+    with explained(path), closing(connect_reader(path)) as connection:
+        connection.execute("BEGIN")
+        yield Records(connection, path)
 
 
 def connect_reader(path: Path) -> sqlite3.Connection:
-    """Open a file to read from it, also while another process writes."""
+    """Open the file of a run to read from it, also while another process writes."""
     # Not with mode=ro: only a connection that may write can finish what a killed writer began.
     with typed_errors(path):
         refuse_link(path)
     connection = _connect(path, "rw")
-    connection.execute("PRAGMA query_only = ON")
+    try:
+        if _version_of_run(connection, path) == _WITHOUT_CHECKSUMS:
+            connection = _upgraded_copy(connection, path)
+        connection.execute("PRAGMA query_only = ON")
+    except BaseException:
+        connection.close()
+        raise
     return connection
 
 
@@ -101,9 +52,12 @@ def connect_writer(path: Path) -> sqlite3.Connection:
     connection = _connect(path, "rwc")
     try:
         _check_sound(connection, path)
-        checked_version(connection, path)
+        version = checked_version(connection, path)
         connection.execute("PRAGMA journal_mode = WAL")
         connection.execute("PRAGMA synchronous = NORMAL")
+        if version == _WITHOUT_CHECKSUMS:
+            with transaction(connection):
+                _upgrade(connection, path)
     except BaseException:
         connection.close()
         raise
@@ -122,9 +76,17 @@ def _connect(path: Path, mode: str) -> sqlite3.Connection:
 
 
 def _check_sound(connection: sqlite3.Connection, path: Path) -> None:
-    (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+    # The quick check would not compare the indexes with the tables.
+    (found,) = connection.execute("PRAGMA integrity_check(1)").fetchone()
     if found != "ok":
-        raise StoreError(DAMAGED.format(path=path, error=" ".join(found.split())))
+        raise damaged(path, found)
+
+
+def _version_of_run(connection: sqlite3.Connection, path: Path) -> int:
+    version = checked_version(connection, path)
+    if not version:
+        raise BlankStore(f"{path} holds no run")
+    return version
 
 
 def checked_version(connection: sqlite3.Connection, path: Path) -> int:
@@ -132,19 +94,37 @@ def checked_version(connection: sqlite3.Connection, path: Path) -> int:
     (version,) = connection.execute("PRAGMA user_version").fetchone()
     if version > SCHEMA_VERSION:
         raise StoreError(f"{path} was written by a newer version of surecall; update it to go on")
+    if version == SCHEMA_VERSION:
+        sound = is_schema(connection)
+    else:
+        has_tables = connection.execute(SELECT_SCHEMA).fetchone() is not None
+        sound = has_tables == bool(version) and version >= 0
+    if not sound:
+        raise damaged(path, "its tables are not those of a run")
     return int(version)
 
 
-def make_tables(connection: sqlite3.Connection) -> None:
-    """Make the tables, inside the transaction that first writes into them."""
-    for statement in (
-        _META,
-        _TRIALS,
-        _OUTCOMES,
-        _TRACES,
-        f"PRAGMA user_version = {SCHEMA_VERSION}",
-    ):
-        connection.execute(statement)
+def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
+    """Copy an old file into memory: whoever reads must not change it."""
+    copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+    with closing(connection):
+        connection.backup(copy)
+    _upgrade(copy, path)
+    return copy
+
+
+def _upgrade(connection: sqlite3.Connection, path: Path) -> None:
+    """Give checksums to the records of version 1, inside a transaction."""
+    commands = connection.execute("SELECT * FROM meta ORDER BY id").fetchall()
+    trials = connection.execute(_OLD_TRIALS).fetchall()
+    for table in ("traces", "trials", "meta"):
+        connection.execute(f"DROP TABLE {table}")
+    records = Records(connection, path)
+    records.make_tables()
+    for _, *told in commands:
+        records.add_command(*told)
+    for row in trials:
+        records.add_trial(row[:5], row[5:9], row[9])
 
 
 def settle(connection: sqlite3.Connection) -> None:
@@ -160,9 +140,9 @@ def settle(connection: sqlite3.Connection) -> None:
 
 
 @contextmanager
-def transaction(connection: sqlite3.Connection) -> Iterator[None]:
-    """Commit what happens inside, or leave everything as it was."""
-    connection.execute("BEGIN IMMEDIATE")
+def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
+    """Commit what happens inside, or leave everything as it was. `DEFERRED` is for reading."""
+    connection.execute(f"BEGIN {kind}")
     try:
         yield
         connection.execute("COMMIT")

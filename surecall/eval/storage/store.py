@@ -4,14 +4,13 @@ A trial is committed when it ends, so a kill loses at most the trials in flight.
 write-ahead log without waiting for the disk (`synchronous=NORMAL`): the death of the process loses
 nothing, and a power cut at most the last seconds, which the next command runs again; the file
 stays sound. Waiting would stop the event loop for milliseconds in every commit, and would spoil
-the latencies that are being measured.
+the latencies that are being measured. Every record has a checksum (see `records`).
 """
 
 import hashlib
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,6 +18,8 @@ from typing import Any, Final, Self
 import msgspec
 
 from surecall.eval.storage import database as db
+from surecall.eval.storage.damage import BlankStore, damaged, explained
+from surecall.eval.storage.records import Columns, Records
 from surecall.eval.storage.run_directories import (
     DATABASE,
     LATEST,
@@ -50,6 +51,8 @@ __all__ = [
 
 # On traces, level 1 is as small as level 6 within a few percent, and faster.
 _COMPRESSION: Final = 1
+# Nothing is compressed to this: whoever unpacks it finds that it is damaged.
+DAMAGED_TRACE: Final = b""
 _DECODER: Final = msgspec.json.Decoder(Trial)
 
 
@@ -98,6 +101,7 @@ class Store:
         self.directory = directory
         self._path = directory / DATABASE
         self._connection = connection
+        self._records = Records(connection, self._path)
         self._held = held
         self._redactor = redactor or Redactor()
         # Older runs that were passed over in the search for this one.
@@ -111,13 +115,13 @@ class Store:
         """
         record = self._record(trial)
         lines = None if trace is None else zlib.compress(self._cleaned(trace), _COMPRESSION)
-        with db.explained(self._path), db.transaction(self._connection):
+        with explained(self._path), db.transaction(self._connection):
             self._put(trial, record, lines)
 
     def absorb(self, packed: Iterable[tuple[Trial, bytes | None]]) -> int:
         """Add what `packed` of other stores gives, all or nothing; return how many are new."""
         before = len(self)
-        with db.explained(self._path), db.transaction(self._connection):
+        with explained(self._path), db.transaction(self._connection):
             for trial, lines in packed:
                 self._put(trial, self._record(trial), lines)
         return len(self) - before
@@ -134,57 +138,78 @@ class Store:
             invocation.code,
             encode(clean(invocation.command)).decode(),
         )
-        with db.explained(self._path), db.transaction(self._connection):
+        with explained(self._path), db.transaction(self._connection):
             if not db.checked_version(self._connection, self._path):
-                db.make_tables(self._connection)
-            self._connection.execute(db.INSERT_META, row)
+                self._records.make_tables()
+            self._records.add_command(*row)
 
     def done_keys(self, *, infra: bool = True) -> set[Key]:
         """Return the keys of all recorded trials; with `infra=False`, without the spoiled ones."""
-        with db.explained(self._path):
-            rows = self._connection.execute(db.SELECT_KEYS).fetchall()
-        return {
-            Key(Cell(model, profile, strategy), scenario, trial)
-            for model, profile, strategy, scenario, trial, status in rows
-            if infra or status != "infra"
-        }
+        with db.snapshot(self._path) as records:
+            return {
+                Key(Cell(row.model, row.profile, row.strategy), row.scenario, row.trial)
+                for row in records.trials()
+                if infra or row.status != "infra"
+            }
 
     def trials(self) -> Iterator[Trial]:
         """Read all trials in the order of their keys, as they are now, one at a time."""
-        for (record,) in self._rows(db.SELECT_RECORDS):
-            yield self._decoded(record)
+        with db.snapshot(self._path) as records:
+            for row in records.trials():
+                yield self._decoded(row.record)
 
-    def packed(self) -> Iterator[tuple[Trial, bytes | None]]:
-        """Read all trials with their traces, compressed, as `absorb` takes them."""
-        for record, lines in self._rows(db.SELECT_PACKED):
-            yield self._decoded(record), lines
+    def packed(self, *, salvage: bool = False) -> Iterator[tuple[Trial, bytes | None]]:
+        """Read all trials with their traces, compressed, as `absorb` takes them.
+
+        With `salvage`, a damaged trace does not end the reading: it comes as `DAMAGED_TRACE`.
+        """
+        with db.snapshot(self._path) as records:
+            for row in records.trials():
+                trial = self._decoded(row.record)
+                try:
+                    lines = records.lines(row)
+                except StoreError:
+                    if not salvage:
+                        raise
+                    lines = DAMAGED_TRACE
+                yield trial, lines
+
+    def find(self, key: Key) -> tuple[Trial, bytes | None] | None:
+        """Read one trial with its trace, compressed, if it was recorded."""
+        with explained(self._path), db.transaction(self._connection, "DEFERRED"):
+            row = self._records.search(_columns(key))
+            lines = None if row is None else self._records.lines(row)
+        return None if row is None else (self._decoded(row.record), lines)
 
     def trace(self, key: Key) -> bytes | None:
         """Return the events of a trial as JSON lines, if any were recorded."""
-        with db.explained(self._path):
-            row = self._connection.execute(db.SELECT_TRACE, _columns(key)).fetchone()
+        _, lines = self.find(key) or (None, None)
         try:
-            return None if row is None else zlib.decompress(row[0])
+            return None if lines is None else zlib.decompress(lines)
         except zlib.error as error:
-            raise StoreError(db.DAMAGED.format(path=self._path, error=error)) from error
+            raise damaged(self._path, error) from error
 
     def __len__(self) -> int:
         """Count the recorded trials."""
-        with db.explained(self._path):
-            (count,) = self._connection.execute(db.COUNT).fetchone()
-        return int(count)
+        with explained(self._path):
+            return self._records.number_of_trials()
 
     @property
     def meta(self) -> Meta:
         """What the run is, and which commands made it."""
-        with db.explained(self._path):
-            rows = self._connection.execute(db.SELECT_META).fetchall()
+        with db.snapshot(self._path) as records:
+            rows = records.commands()
         read = msgspec.json.decode
         return Meta(
-            read(rows[0][0]),
+            read(rows[0].identity),
             tuple(
-                Invocation(command=tuple(read(command)), code=code, config=read(config), started=at)
-                for _, command, code, config, at in rows
+                Invocation(
+                    command=tuple(read(row.command)),
+                    code=row.code,
+                    config=read(row.config),
+                    started=row.started,
+                )
+                for row in rows
             ),
         )
 
@@ -208,29 +233,18 @@ class Store:
     ) -> None:
         self.close()
 
-    def _rows(self, query: str) -> Iterator[tuple[Any, ...]]:
-        # A connection of its own reads one state of the file, whatever is added meanwhile.
-        with db.explained(self._path), closing(db.connect_reader(self._path)) as connection:
-            yield from connection.execute(query)
-
     def _put(self, trial: Trial, record: str, lines: bytes | None) -> None:
         """Add or replace one trial, inside a transaction."""
-        execute, columns = self._connection.execute, _columns(trial.key)
+        key = _columns(trial.key)
         outcome = (trial.status, trial.category, trial.elapsed_ms, record)
-        row = execute(db.SELECT_ONE, columns).fetchone()
-        if row is None:
-            number = execute(db.INSERT_TRIAL, columns + outcome).lastrowid
-        elif row[1] == "infra":
-            number = row[0]
-            execute(db.UPDATE_TRIAL, (*outcome, number))
-            execute(db.DELETE_TRACE, (number,))
-        elif trial.status == "infra" or self._is_same(row[2], record):
-            return
-        else:
-            named = " ".join(map(str, columns))
+        known = self._records.find(key)
+        if known is None:
+            self._records.add_trial(key, outcome, lines)
+        elif known.status == "infra":
+            self._records.replace_trial(known, outcome, lines)
+        elif trial.status != "infra" and not self._is_same(known.record, record):
+            named = " ".join(map(str, key))
             raise StoreError(f"{self._path} holds another result of the same trial: {named}")
-        if lines is not None:
-            execute(db.INSERT_TRACE, (number, lines))
 
     def _record(self, trial: Trial) -> str:
         plain = msgspec.to_builtins(trial)
@@ -254,7 +268,7 @@ class Store:
         try:
             return _DECODER.decode(record)
         except ValueError as error:
-            raise StoreError(db.DAMAGED.format(path=self._path, error=error)) from error
+            raise damaged(self._path, error) from error
 
 
 def open_or_resume(
@@ -289,17 +303,8 @@ def open_or_resume(
 def open_for_reading(directory: Path) -> Store:
     """Open a run, also one that is being written."""
     path = directory / DATABASE
-    with db.explained(path):
-        connection = db.connect_reader(path)
-        try:
-            version = db.checked_version(connection, path)
-        except BaseException:
-            connection.close()
-            raise
-    if not version:
-        connection.close()
-        raise StoreError(f"{path} holds no run")
-    return Store(directory, connection)
+    with explained(path):
+        return Store(directory, db.connect_reader(path))
 
 
 def merge(stores: Iterable[Store], into: Store) -> int:
@@ -328,7 +333,7 @@ def _resumable(base: Path, identity_hash: str) -> tuple[Path | None, tuple[Path,
     unreadable: list[Path] = []
     for directory in runs(base):
         try:
-            if _identity_in(directory / DATABASE) == (identity_hash,):
+            if _identity_in(directory / DATABASE) == identity_hash:
                 return directory, tuple(unreadable)
         except StoreError:
             if directory == _last_written(base):
@@ -337,11 +342,13 @@ def _resumable(base: Path, identity_hash: str) -> tuple[Path | None, tuple[Path,
     return None, tuple(unreadable)
 
 
-def _identity_in(path: Path) -> Any:
-    with db.explained(path), closing(db.connect_reader(path)) as connection:
-        if not db.checked_version(connection, path):
-            return None
-        return connection.execute(db.SELECT_IDENTITY).fetchone()
+def _identity_in(path: Path) -> str | None:
+    """Return which run a file holds; None when a killed command left it without any."""
+    try:
+        with db.snapshot(path) as records:
+            return records.commands()[0].identity_hash
+    except BlankStore:
+        return None
 
 
 def _last_written(base: Path) -> Path | None:
@@ -354,7 +361,7 @@ def _last_written(base: Path) -> Path | None:
 def _open_for_writing(directory: Path, redactor: Redactor, unreadable: tuple[Path, ...]) -> Store:
     held = lock(directory)
     try:
-        with db.explained(directory / DATABASE):
+        with explained(directory / DATABASE):
             connection = db.connect_writer(directory / DATABASE)
     except BaseException:
         unlock(directory, held)
@@ -362,5 +369,5 @@ def _open_for_writing(directory: Path, redactor: Redactor, unreadable: tuple[Pat
     return Store(directory, connection, held, redactor, unreadable)
 
 
-def _columns(key: Key) -> tuple[str, str, str, str, int]:
+def _columns(key: Key) -> Columns:
     return (key.cell.model, key.cell.profile, key.cell.strategy, key.scenario, key.trial)

@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -107,12 +106,13 @@ def test_runs_that_an_earlier_version_wrote_can_still_be_put_together(tmp_path: 
     with open_or_resume(tmp_path / "a", SAME) as into, open_or_resume(tmp_path / "b", SAME) as old:
         for store in (into, old):
             store.add(passed(key()))
-        with closing(db.connect_writer(into.directory / "trials.sqlite")) as connection:
-            (record,) = connection.execute("SELECT record FROM trials").fetchone()
-            line = json.loads(record)
+        with db.transaction(into._connection):
+            row = into._records.find(("sim/a", "default", "production", "happy_path", 1))
+            assert row is not None
+            line = json.loads(row.record)
             del line["false_finals"]
-            connection.execute("UPDATE trials SET record = ?", (json.dumps(line),))
-            connection.commit()
+            outcome = (row.status, row.category, row.elapsed_ms, json.dumps(line))
+            into._records.replace_trial(row, outcome, None)
         assert merge([old], into) == 0
         other = passed(key(), elapsed_ms=6)
         with pytest.raises(StoreError, match="holds another result"):

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from surecall.eval.storage import database, store
 from surecall.eval.storage import run_directories as rundirs
-from surecall.eval.storage import store
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Score, Trial
@@ -287,3 +287,20 @@ def test_a_hundred_kills_and_one_at_every_point_lose_and_repeat_nothing() -> Non
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
     assert ran.stdout.count('"lost":0,"repeated":0,"altered":0,"refused":0') == 2
+
+
+def test_a_record_that_matches_its_checksum_and_is_no_trial_is_refused(run: Store) -> None:
+    with database.transaction(run._connection):
+        run._records.add_trial(store._columns(key()), ("passed", "", 1, "{"), b"\0")
+
+    with pytest.raises(StoreError, match="is damaged"):
+        list(run.trials())
+    with pytest.raises(StoreError, match="is damaged"):
+        run.trace(key())
+
+
+def test_a_trace_that_cannot_be_unpacked_is_refused(run: Store) -> None:
+    run.absorb([(passed(key()), b"\0")])
+
+    with pytest.raises(StoreError, match="is damaged"):
+        run.trace(key())

@@ -156,7 +156,7 @@ def _unfinished(latest: Invocation, report: Report) -> Iterator[str]:
 def _write(store: Store, path: Path, most_bytes: int) -> Path:
     report = report_in(store)
     salvage = _Salvage()
-    found = blocks(_aligned(salvage.read(store.packed()), report.runs))
+    found = blocks(_aligned(salvage.read(store.packed(salvage=True)), report.runs))
     with typed_errors(path.parent):
         source = _placed(found, path.with_name(f"{path.stem}_data"), most_bytes)
     note = f"Part of the records is missing: {salvage.problem}." if salvage.problem else ""

@@ -116,7 +116,7 @@ def test_trials_that_end_while_the_report_is_made_wait_for_the_next_one(
 ) -> None:
     filled(run, series("x.x"))
     late = [(trial(number=0), None), *run.packed(), (trial(number=9), None)]
-    monkeypatch.setattr(Store, "packed", lambda _: iter(late))
+    monkeypatch.setattr(Store, "packed", lambda *_, **__: iter(late))
     page = write_report(run, tmp_path)
 
     assert re.findall('"trial":([0-9]+)}', inline(page)) == ["1", "2", "3"]
