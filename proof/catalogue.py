@@ -1,9 +1,12 @@
 """All claims, in the order of the table."""
 
 from proof import (
+    chaos,
     event_streams,
     json_suite,
     masks,
+    packaging,
+    quirks,
     retries,
     schema_suite,
 )
@@ -15,4 +18,7 @@ CLAIMS: tuple[Claim, ...] = (
     schema_suite.CLAIM,
     masks.CLAIM,
     retries.CLAIM,
+    Claim("D9", "1,000 simultaneous runs survive chaos", chaos.attempt, (1000, 10_000, 50_000)),
+    Claim("D17", "every known quirk is a named scenario", quirks.attempt, (1, 10, 50)),
+    Claim("D19", "the wheel is what git holds", packaging.attempt, (2, 2, 3)),
 )
