@@ -114,8 +114,8 @@ def _serialised(envelope: JSON, config: ToolCallingConfig) -> tuple[str, Problem
     try:
         measured = _SMALL if _is_small(shaped.get("data")) else measure(shaped, limit)
         data = b"" if measured.reason else to_json(shaped)
-    except Exception as error:  # noqa: BLE001  # a tool's own classes are foreign code
-        return "", _unserialisable(error)
+    except BaseException as error:  # noqa: BLE001  # a tool's own classes are foreign code
+        return "", unserialisable(error)
     if measured.reason is None and len(data) <= limit:
         return data.decode(), None
     size = max(len(data), measured.estimated_bytes)
@@ -157,7 +157,8 @@ def _fitted(envelope: JSON, config: ToolCallingConfig) -> str:
     return bare.decode() if len(bare) <= config.max_tool_output_bytes else '{"ok":false}'
 
 
-def _unserialisable(error: Exception) -> Problem:
+def unserialisable(error: BaseException) -> Problem:
+    """Say that a tool ran, and that what it returned cannot be shown."""
     what = "holds NaN or an infinity" if isinstance(error, NotANumber) else "is no JSON"
     return Problem(
         ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR,
@@ -186,7 +187,7 @@ def _over(reason: str, size: int, limit: int, preview: str) -> Problem:
 def _preview(value: Any, limit: int) -> str:
     try:
         return to_json(_glimpse(value)).decode()[:limit]
-    except Exception:  # noqa: BLE001  # a tool's own classes are foreign code
+    except BaseException:  # noqa: BLE001  # a tool's own classes are foreign code
         return ""
 
 

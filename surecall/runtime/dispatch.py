@@ -7,26 +7,25 @@
 What a handler raises is told to the model without its internals; the trace keeps them.
 """
 
-import asyncio
 import functools
 import inspect
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Hashable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
 from surecall.core.inbound import judge_call
-from surecall.core.tool_results import failed, refusal, seal, success
-from surecall.runtime.execution import Execution, LeftRunning, Raised, within
+from surecall.core.tool_results import failed, refusal, seal, success, unserialisable
+from surecall.runtime.execution import Execution, LeftRunning, Raised, asked
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition, is_async_callable
 from surecall.tools.signatures import context_parameter
-from surecall.values.errors import FOREIGN, ConfigError, ErrorCode, SurecallError, ToolError
+from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
 from surecall.wire.messages import scrub
 
@@ -36,7 +35,10 @@ _STILL_RUNNING = Problem(
 )
 _TOO_MANY = Problem(
     ErrorCode.TOO_MANY_LEFT_RUNNING,
-    "Too many tools took too long and are still running. This call did not run.",
+    "Too many tools took too long and are still running. This call was not started.",
+)
+_NO_TIME = Problem(
+    ErrorCode.TOOL_TIMEOUT, "There was no time left in this run. The tool was not started."
 )
 MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
@@ -74,6 +76,19 @@ OnPolicyError: TypeAlias = Callable[[BaseException, ToolCall], None]
 
 def _unheard(_error: BaseException, _call: ToolCall) -> None:
     """Do nothing."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """A call that may begin: what is to be called, and how long it may take."""
+
+    call: ToolCall
+    work: Work
+    limit_s: float
+
+    @property
+    def is_blocking(self) -> bool:
+        """Whether it needs a thread."""
+        return not is_async_callable(self.work)
 
 
 class ToolDispatcher:
@@ -116,36 +131,62 @@ class ToolDispatcher:
 
     async def answer(self, call: ToolCall, longest_s: float | None = None) -> ToolResult:
         """Answer a judged call, within its timeout and within `longest_s`."""
-        started = time.perf_counter()
-        envelope, executed, detail = await self._answered(call, longest_s)
-        result = seal(call, envelope, self._config, executed=executed)
-        elapsed_ms = round((time.perf_counter() - started) * 1000)
-        return msgspec.structs.replace(result, elapsed_ms=elapsed_ms, detail=detail)
+        admitted = await self.admit(call, math.inf if longest_s is None else longest_s)
+        if isinstance(admitted, Problem):
+            return self.refuse(call, admitted)
+        return await self.run(admitted)
 
-    async def _answered(
-        self, call: ToolCall, longest_s: float | None
-    ) -> tuple[JSON, bool, str | None]:
-        """Return the envelope, whether the tool ran, and what only the trace may know."""
+    async def admit(self, call: ToolCall, longest_s: float) -> Ready | Problem:
+        """Decide whether a call may begin: return it ready to run, or why it may not."""
         if call.problem is not None:
-            return refusal(call.name, call.problem), False, None
+            return call.problem
         tool = self._toolbox.resolve(call.name)
         if tool is None:  # a call judged by another registry, or under another mask
-            problem = Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
-            return refusal(call.name, problem), False, None
+            return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
         try:
             work = self._work(tool, call)
         except ToolError as error:
-            return _told(call, error), False, None
+            return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
+        until = time.monotonic() + longest_s
         if self._policy is not None:
-            began = time.monotonic()
-            objection = await self._authorized(self._policy, call, longest_s)
+            objection = await self._objection(self._policy, call, longest_s)
             if objection is not None:
-                return refusal(call.name, objection), False, None
-            if longest_s is not None:
-                longest_s = max(0.0, longest_s - (time.monotonic() - began))
-        limit = tool.timeout_s or self._config.tool_timeout_s
-        limit = limit if longest_s is None else min(limit, longest_s)
-        return await self._run(tool, work, call, limit)
+                return objection
+        left = until - time.monotonic()
+        ready = Ready(call, work, min(tool.timeout_s or self._config.tool_timeout_s, left))
+        return _NO_TIME if left <= 0 else self._too_much(tool, ready) or ready
+
+    def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:
+        """Say whether what was left running stands in the way of a call."""
+        if not tool.spec.may_repeat and self._left_running.has(self._key(ready.call)):
+            return _STILL_RUNNING
+        left = self._left_running.count(blocking=ready.is_blocking)
+        return _TOO_MANY if left >= self._config.max_tools_left_running else None
+
+    def _key(self, call: ToolCall) -> Hashable:
+        arguments = msgspec.json.encode(call.arguments, order="deterministic")
+        return self._run_id, call.name, arguments
+
+    def refuse(self, call: ToolCall, problem: Problem) -> ToolResult:
+        """Answer a call that must not run."""
+        return seal(call, refusal(call.name, problem), self._config, executed=False)
+
+    async def run(self, ready: Ready) -> ToolResult:
+        """Run a tool, and answer its call."""
+        started = time.perf_counter()
+        execution = Execution(ready.work, self._threads, blocking=ready.is_blocking)
+        try:
+            ended = await execution.ended(ready.limit_s)
+        finally:
+            if execution.at_work:
+                self._left_running.add(self._key(ready.call), execution)
+        call = ready.call
+        envelope, detail = (
+            _came_to(call, execution) if ended else (_took_too_long(ready, execution), None)
+        )
+        result = seal(call, envelope, self._config, executed=True)
+        elapsed_ms = round((time.perf_counter() - started) * 1000)
+        return msgspec.structs.replace(result, elapsed_ms=elapsed_ms, detail=detail)
 
     def _work(self, tool: ToolDefinition, call: ToolCall) -> Work:
         """Return what is to be called, with its arguments as it wants them."""
@@ -165,22 +206,16 @@ class ToolDispatcher:
         """Return the run's context under the name that wants it."""
         return {} if parameter is None else {parameter: self._context}
 
-    async def _authorized(
-        self, policy: ToolPolicy, call: ToolCall, longest_s: float | None
+    async def _objection(
+        self, policy: ToolPolicy, call: ToolCall, longest_s: float
     ) -> Problem | None:
+        """Ask the application's policy about a call; return what it has against it."""
         try:
-            decided: Any = policy.authorize(call.private(), self._context)
-            if inspect.isawaitable(decided):
-                decided = await within(math.inf if longest_s is None else longest_s, decided)
-            outcome, reason = decided.outcome, decided.reason
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if task is None or task.cancelling():
-                raise
-            return self._policy_broke(RuntimeError("it was cancelled"), call)
+            decided = await asked(longest_s, policy.authorize, call.private(), self._context)
+            outcome, reason = decided.outcome, str(decided.reason)
         except Raised as raised:
             return self._policy_broke(raised.error, call)
-        except FOREIGN as error:  # a policy is foreign code
+        except Exception as error:  # noqa: BLE001  # a decision is foreign, too; or it took too long
             return self._policy_broke(error, call)
         data = {"policy": {"outcome": outcome, "reason": reason}}
         if outcome == "allow":
@@ -202,57 +237,43 @@ class ToolDispatcher:
             case "raise":
                 raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
 
-    async def _run(
-        self, tool: ToolDefinition, work: Work, call: ToolCall, limit: float
-    ) -> tuple[JSON, bool, str | None]:
-        """Run the tool, unless what was left running forbids it."""
-        key = (self._run_id, call.name, msgspec.json.encode(call.arguments, order="deterministic"))
-        blocking = not is_async_callable(work)
-        if not tool.spec.may_repeat and self._left_running.has(key):
-            return refusal(call.name, _STILL_RUNNING), False, None
-        if self._left_running.count(blocking=blocking) >= self._config.max_tools_left_running:
-            return refusal(call.name, _TOO_MANY), False, None
-        execution = Execution(work, self._threads, blocking=blocking)
-        try:
-            in_time = await execution.ended_in_time(limit)
-        finally:
-            if execution.at_work:
-                self._left_running.add(key, execution)
-        if not in_time:
-            ends = "is still at work" if execution.at_work else "was stopped"
-            message = f"The tool did not finish within {limit:g} s and {ends}."
-            return failed(call.name, ErrorCode.TOOL_TIMEOUT, message), True, None
-        envelope, detail = _came_to(call, execution)
-        return envelope, True, detail
+
+def _took_too_long(ready: Ready, execution: Execution) -> JSON:
+    ends = "is still at work" if execution.at_work else "was told to stop; it may have taken effect"
+    message = f"The tool did not finish within {ready.limit_s:g} s and {ends}."
+    return failed(ready.call.name, ErrorCode.TOOL_TIMEOUT, message)
 
 
 def _came_to(call: ToolCall, execution: Execution) -> tuple[JSON, str | None]:
     """Return the envelope of a tool that has ended, and what only the trace may know."""
     try:
-        return success(call.name, execution.value()), None
-    except ToolError as error:
-        return _told(call, error), None
-    except BaseException as error:  # noqa: BLE001  # a tool is foreign code
+        value = execution.value()
+    except Raised as raised:
+        error = raised.error
+        if isinstance(error, ToolError):
+            return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE]), None
         return _raised(call, error)
+    try:
+        return success(call.name, value), None
+    except BaseException as odd:  # noqa: BLE001  # a tool's own classes are foreign code
+        return refusal(call.name, unserialisable(odd)), _detail(odd)
 
 
 def _words(error: BaseException) -> str:
     """Return the text of an exception; its class is foreign code, and may be broken."""
     try:
         return str(scrub(str(error)))
-    except Exception:  # noqa: BLE001  # see above
+    except BaseException:  # noqa: BLE001  # see above
         return "(no message)"
 
 
-def _told(call: ToolCall, error: ToolError) -> JSON:
-    """Tell the model what a tool has to say to it."""
-    return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE])
+def _detail(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_words(error)[:MAX_DETAIL]}"
 
 
 def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
     """Tell the model that a tool raised; a ValueError is taken to be about the arguments."""
-    words = _words(error)
-    detail = f"{type(error).__name__}: {words[:MAX_DETAIL]}"
+    words, detail = _words(error), _detail(error)
     if isinstance(error, ValueError) and not isinstance(error, _NOT_ABOUT_ARGUMENTS):
         return failed(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
     message = "The tool itself failed. Go on without it, or try something else."

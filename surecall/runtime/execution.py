@@ -1,6 +1,6 @@
-"""One execution of a tool: begun, waited for within its limit, and given up if it takes longer.
+"""Foreign code at work: called, waited for within a limit, and given up if it takes longer.
 
-A limit binds whatever the tool does. A coroutine that takes no notice of its cancellation, and a
+A limit binds whatever a tool does. A coroutine that takes no notice of its cancellation, and a
 thread, which cannot be cancelled, are left running: nobody waits for them any more, what they
 return is dropped, and `LeftRunning` knows of them until they end.
 """
@@ -13,48 +13,43 @@ from typing import Any, Final
 
 from surecall.runtime.thread_pool import Job, Threads
 
-# How long a cancelled coroutine may take to leave in good order.
+# How long a coroutine may take to leave in good order: one that took too long, and one whose run
+# was cancelled.
 GRACE_S: Final = 0.2
+LEAVING_S: Final = 2.0
+# What foreign code that is called, not awaited, may raise. An interrupt is the user's own.
+FOREIGN: Final = (Exception, SystemExit, GeneratorExit, asyncio.CancelledError)
 
 
 class Raised(Exception):
-    """What foreign code raised, if that would end the event loop."""
+    """What foreign code raised, be it something that would end the event loop or the task."""
 
     def __init__(self, error: BaseException) -> None:
         super().__init__(type(error).__name__)
         self.error = error
 
 
-async def ended_in_time(work: "asyncio.Future[Any]", limit_s: float) -> bool:
-    """Wait for work; if it takes longer than its limit, cancel it and wait no more.
+async def asked(limit_s: float, function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call foreign code and await what it returns, if it must be; within a limit that binds.
 
-    If the waiting itself is cancelled, so is the work, which may then use the rest of its limit to
-    end in good order. What it comes to by then counts.
+    Raises `TimeoutError`, or `Raised`. If it is cancelled meanwhile, what the code says is dropped.
     """
-    loop = asyncio.get_running_loop()
-    until = loop.time() + limit_s
     try:
-        await asyncio.wait((work,), timeout=limit_s)
-    except asyncio.CancelledError:
-        work.cancel()
-        await asyncio.wait((work,), timeout=max(0.0, until - loop.time()))
-        if not work.done() or work.cancelled():
-            raise
-        return True
-    if work.done():
-        return True
-    work.cancel()
-    await asyncio.wait((work,), timeout=GRACE_S)
-    return False
+        value = function(*arguments)
+    except FOREIGN as error:
+        raise Raised(error) from None
+    if not inspect.isawaitable(value):
+        return value
+    task = _started(value)
+    if not await _waited(task, limit_s):
+        raise TimeoutError
+    return _result(task)
 
 
-async def within(limit_s: float, work: Awaitable[Any]) -> Any:
-    """Await foreign work within a limit that binds it; raise `TimeoutError` or `Raised`."""
-    task = asyncio.ensure_future(_typed(work))
+def _started(work: Awaitable[Any]) -> "asyncio.Task[Any]":
+    task = asyncio.create_task(_typed(work))
     task.add_done_callback(_looked_at)
-    if await ended_in_time(task, limit_s):
-        return task.result()
-    raise TimeoutError
+    return task
 
 
 async def _typed(work: Awaitable[Any]) -> Any:
@@ -64,14 +59,47 @@ async def _typed(work: Awaitable[Any]) -> Any:
         raise Raised(error) from None
 
 
+def _looked_at(task: "asyncio.Task[Any]") -> None:
+    """Keep asyncio from warning about what is raised after nobody waits for it any more."""
+    if not task.cancelled():
+        task.exception()
+
+
+async def _waited(task: "asyncio.Task[Any]", limit_s: float) -> bool:
+    """Wait for a task; say whether it ended in time. One that did not is cancelled.
+
+    If the waiting itself is cancelled, so is the task, and it has a moment to leave.
+    """
+    try:
+        await asyncio.wait((task,), timeout=limit_s)
+        if task.done():
+            return True
+        task.cancel()
+        await asyncio.wait((task,), timeout=GRACE_S)
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait((task,), timeout=min(limit_s, LEAVING_S))
+        raise
+    return False
+
+
+def _result(task: "asyncio.Task[Any]") -> Any:
+    """Return what a task came to, or raise `Raised`."""
+    try:
+        return task.result()
+    except Raised:
+        raise
+    except BaseException as error:  # noqa: BLE001  # of foreign code
+        raise Raised(error) from None
+
+
 class Execution:
     """A tool at work, in a task of its own or in a thread."""
 
     def __init__(self, work: Callable[[], Any], threads: Threads, *, blocking: bool) -> None:
         self.is_blocking = blocking
         self._job: Job | None = None
-        self._task = asyncio.create_task(_typed(self._value(work, threads)))
-        self._task.add_done_callback(_looked_at)
+        self._task = _started(self._value(work, threads))
 
     async def _value(self, work: Callable[[], Any], threads: Threads) -> Any:
         if self.is_blocking:
@@ -81,21 +109,33 @@ class Execution:
             value = work()
         return await value if inspect.isawaitable(value) else value
 
-    async def ended_in_time(self, limit_s: float) -> bool:
-        """Wait for the tool, for as long as it may take."""
-        return await ended_in_time(self._task, limit_s)
+    async def ended(self, limit_s: float) -> bool:
+        """Wait for the tool; say whether it came to something in time, or to a value just after.
+
+        If the run is cancelled meanwhile, what a tool comes to nevertheless counts: it happened.
+        """
+        try:
+            return await _waited(self._task, limit_s) or self._has_value()
+        except asyncio.CancelledError:
+            if not self._task.done() or self._task.cancelled():
+                raise
+            return True
+
+    def _has_value(self) -> bool:
+        task = self._task
+        return task.done() and not task.cancelled() and task.exception() is None
 
     def value(self) -> Any:
-        """Return what the tool returned, or raise what it raised."""
-        try:
-            return self._task.result()
-        except Raised as raised:
-            raise raised.error from None
+        """Return what the tool returned, or raise `Raised`."""
+        return _result(self._task)
 
     @property
     def at_work(self) -> bool:
         """Whether the tool still runs, awaited or not."""
-        return not self._task.done() or (self._job is not None and not self._job.is_over)
+        if self._job is not None and not self._job.is_over:
+            return True
+        # With its event loop a task ends, though nobody tells it.
+        return not self._task.done() and not self._task.get_loop().is_closed()
 
 
 class LeftRunning:
@@ -122,9 +162,3 @@ class LeftRunning:
         with self._lock:
             self._left = [pair for pair in self._left if pair[1].at_work]
             return self._left
-
-
-def _looked_at(task: "asyncio.Task[Any]") -> None:
-    """Keep asyncio from warning about what a tool raises after nobody waits for it any more."""
-    if not task.cancelled():
-        task.exception()

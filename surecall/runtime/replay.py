@@ -60,6 +60,8 @@ def run_of(trace: Trace) -> Run:
     `ToolLoopRunner.resume` takes it from there. A call that had begun and has no recorded result
     does not run again, unless its tool is read-only or idempotent: nobody knows what came of it.
     """
+    if at := [event.turn for event in trace if event.redacted]:
+        raise ReplayDiverged(at[0], "a secret was taken out of the recording, so it cannot go on")
     return _Replay(trace).gather()
 
 

@@ -22,7 +22,7 @@ from surecall.core.state import Fail, Run
 from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.runtime.event_loop_thread import EventLoopThread
-from surecall.runtime.execution import LeftRunning
+from surecall.runtime.execution import FOREIGN, LeftRunning
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.runner_checks import (
     checked_client,
@@ -53,7 +53,7 @@ from surecall.tools.registry import (
     Tools,
     check_surface,
 )
-from surecall.values.errors import FOREIGN, ConfigError, ErrorCode
+from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
 from surecall.values.types import JSON, Refusal
 from surecall.wire.history import legal_history

@@ -1,7 +1,6 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
 import asyncio
-import inspect
 import math
 import time
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,7 +8,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from surecall.core.effects import may_repeat, recorded, twin, unfinished, unless_begun, unrecorded
+from surecall.core.effects import UNRECORDED, may_repeat, recorded, twins, unfinished, unless_begun
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import false_finals, unmet
 from surecall.core.offer import offers_tools
@@ -17,10 +16,10 @@ from surecall.core.outcome import RunResult, failure, last_text, usage_of
 from surecall.core.state import TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.runtime.conversation import Conversation, Exchange
-from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
-from surecall.runtime.execution import Raised, within
+from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
+from surecall.runtime.execution import Raised, asked
 from surecall.runtime.trace import Recorder, plain_words
-from surecall.values.errors import FOREIGN, ErrorCode, Fault, ProviderError
+from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
     FinalEvent,
     FinalObjectedEvent,
@@ -111,9 +110,10 @@ class Session:
             return await objection_to(result, hook, self._deadline - time.monotonic())
         except Raised as raised:
             return _hook_fault(raised.error)
-        except FOREIGN as error:  # a hook is foreign code
-            late = isinstance(error, TimeoutError) and time.monotonic() >= self._deadline
-            return _too_late(self._run) if late else _hook_fault(error)
+        except TimeoutError:
+            return _too_late(self._run)
+        except TypeError as error:
+            return _hook_fault(error)
 
     def _withdraw(self, text: str) -> None:
         """Take back an answer that was shown and does not count."""
@@ -237,10 +237,13 @@ class Session:
         gate = asyncio.Semaphore(run.concurrency)
 
         async def work(lane: Sequence[ToolCall]) -> None:
+            before = _cancellations()
             for call in lane:
                 async with gate:
                     await self._answer(run, call, results)
-                _check_wanted()
+                # The run may have been cancelled, even if the tool took that for something else.
+                if _cancellations() > before:
+                    raise asyncio.CancelledError
 
         lanes = self._lanes(run, calls) if run.concurrency > 1 else [calls]
         if len(lanes) == 1:
@@ -258,25 +261,20 @@ class Session:
         """
         lanes: dict[str, list[ToolCall]] = {}
         for call in calls:
-            first = twin(run, call)
-            key = "" if self._dispatcher.is_serial(call) else (first or call).id
+            beside = twins(run, call).beside
+            key = "" if self._dispatcher.is_serial(call) else (*beside, call.id)[0]
             lanes.setdefault(key, []).append(call)
         return list(lanes.values())
 
     async def _answer(self, run: Run, call: ToolCall, results: list[ToolResult]) -> None:
         turn = run.turn - 1
         left = self._deadline - time.monotonic()
-        call = unless_begun(run, call)
-        if left <= 0 and call.problem is None:
-            message = "There was no time left in this run. The tool did not run."
-            call = msgspec.structs.replace(call, problem=Problem(ErrorCode.TOOL_TIMEOUT, message))
+        call = unless_begun(run, call, in_time=left > 0)
+        known = recorded(run, call, results) or await self._dispatcher.admit(call, left)
+        if isinstance(known, Problem):
+            call = msgspec.structs.replace(call, problem=known)
         self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
-        if not self._recorder.has_journal and not may_repeat(run, call):
-            call = unrecorded(call)
-        result = recorded(run, call, results)
-        if result is None:
-            self._started.append(call)
-            result = await self._dispatcher.answer(call, left)
+        result = await self._result(run, call, known)
         results.append(result)
         self._recorder.emit(
             ToolCallEndEvent,
@@ -288,6 +286,21 @@ class Session:
             output_replaced=result.replaced,
             error_codes=result.error_codes,
         )
+
+    async def _result(
+        self, run: Run, call: ToolCall, known: ToolResult | Problem | Ready
+    ) -> ToolResult:
+        """Run a tool, unless nobody would know of it after a crash, or its answer is known."""
+        match known:
+            case ToolResult():
+                return known
+            case Problem():
+                return self._dispatcher.refuse(call, known)
+            case Ready() if not self._recorder.has_journal and not may_repeat(run, call):
+                return self._dispatcher.refuse(call, UNRECORDED)
+            case Ready():
+                self._started.append(call)
+                return await self._dispatcher.run(known)
 
     def _refuse(self, run: Run, fault: Fault) -> Run:
         self._recorder.emit(RequestRefusedEvent, run.turn, fault=fault)
@@ -365,8 +378,7 @@ async def objection_to(
     result: RunResult, hook: AcceptFinal, limit_s: float = math.inf
 ) -> str | None:
     """Ask the application whether it accepts an answer; return its reason if it does not."""
-    verdict = hook(result)
-    reason: Any = await within(limit_s, verdict) if inspect.isawaitable(verdict) else verdict
+    reason: Any = await asked(limit_s, hook, result)
     if reason is None:
         return None
     if isinstance(reason, str) and reason.strip():
@@ -374,8 +386,7 @@ async def objection_to(
     raise TypeError(f"it returned {reason!r:.50}, which is neither None nor a reason")
 
 
-def _check_wanted() -> None:
-    """Stop here if the run was cancelled, even if the tool took that for something else."""
+def _cancellations() -> int:
+    """Count how often this task was asked to end; it may have begun in one that was."""
     task = asyncio.current_task()
-    if task is not None and task.cancelling():
-        raise asyncio.CancelledError
+    return 0 if task is None else task.cancelling()

@@ -15,8 +15,9 @@ from typing import Any, TypeAlias, TypeVar
 
 import msgspec
 
+from surecall.runtime.execution import FOREIGN
 from surecall.runtime.redaction import Redactor, Secrets
-from surecall.values.errors import FOREIGN, ConfigError
+from surecall.values.errors import ConfigError
 from surecall.values.events import (
     SCHEMA_VERSION,
     Event,

@@ -143,7 +143,7 @@ def _bind_fields(parameters: type[Any]) -> Bind:
     def bind(arguments: JSON) -> dict[str, Any]:
         try:
             return _fields(read(arguments))
-        except Exception as problem:
+        except BaseException as problem:  # a class of the application's is foreign code
             # Only errors about values are meant for the model; others may tell of our insides.
             told = isinstance(problem, ValueError)
             raise ToolError(str(problem) if told else "not acceptable") from problem

@@ -168,7 +168,7 @@ def _written(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
 def _converted(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
     try:
         return convert(value)
-    except Exception as problem:
+    except BaseException as problem:  # a class of the application's is foreign code
         # Only errors about values are meant for the model; others may tell of our insides.
         told = isinstance(problem, ValueError | TypeError | ToolError)
         raise ToolError(_line([name], str(problem) if told else "not acceptable")) from problem

@@ -15,7 +15,7 @@ same list; what the *caller* or the endpoint did wrong is an exception.
 """
 
 from enum import StrEnum
-from typing import Any, Final, Self
+from typing import Any, Self
 
 import msgspec
 
@@ -181,10 +181,6 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
         hint = f"{stop} {self.hint}" if self.hint else ""
         wait = f" It asks to wait {self.retry_after:g} s." if self.retry_after else ""
         return f"{self.code}{status}{provider}: {self.message}{hint}{wait}"
-
-
-# What an application's own code may raise at us. An interrupt is not an error of that code.
-FOREIGN: Final = (Exception, SystemExit, GeneratorExit)
 
 
 class SurecallError(Exception):

@@ -31,12 +31,16 @@ SCHEMA_VERSION = 1
 class Stamped(
     msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True, kw_only=True
 ):
-    """What every event carries: whose, which turn, when (UTC seconds), and allowed context."""
+    """What every event carries: whose, which turn, when (UTC seconds), and allowed context.
+
+    `redacted` says that a secret was taken out of it when it was written down.
+    """
 
     run_id: str
     turn: int
     at: float
     context: dict[str, str] = {}
+    redacted: bool = False
 
 
 # Nothing is left out of this one: a version that is not written down cannot be refused later.
