@@ -11,7 +11,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
 
 import msgspec
 
@@ -122,23 +122,23 @@ class JsonlSink:
     def __call__(self, event: Event) -> None:
         """Write one event."""
         line = _line(event, self._redactor)
-        if isinstance(event, RunStartEvent) and _is_torn(self._path):
-            line = b"\n" + line  # a crash left half a line; it must not swallow this one
-        _write(self._path, "ab", line)
+        with _opened(self._path, "ab+") as file:
+            # A crash, perhaps of another run, left half a line; it must not swallow this one.
+            file.write(b"\n" + line if _is_torn(file) else line)
 
 
-def _is_torn(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            file.seek(-1, os.SEEK_END)
-            return file.read(1) != b"\n"
-    except OSError:  # no such file, or an empty one
+def _is_torn(file: BinaryIO) -> bool:
+    """Whether a file has an end that is not the end of a line."""
+    if not file.seekable() or not file.seek(0, os.SEEK_END):
         return False
+    file.seek(-1, os.SEEK_END)
+    return file.read(1) != b"\n"
 
 
 def save_trace(trace: Trace, path: str | Path, secrets: Secrets = ()) -> None:
     """Write a whole trace as JSON lines, replacing the file."""
-    _write(Path(path), "wb", dump_trace(trace, secrets))
+    with _opened(Path(path), "wb") as file:
+        file.write(dump_trace(trace, secrets))
 
 
 def dump_trace(trace: Trace, secrets: Secrets = ()) -> bytes:
@@ -152,7 +152,9 @@ def _line(event: Event, redactor: Redactor) -> bytes:
     if isinstance(event, LlmRequestEndEvent):
         plain = _writable(plain)
     line = encode(plain)
-    return (encode(redactor.value(plain)) if redactor.suspects(line) else line) + b"\n"
+    if redactor.suspects(line) and (clean := redactor.value(plain)) != plain:
+        line = encode(clean | {"redacted": True})
+    return line + b"\n"
 
 
 def _writable(value: Any) -> Any:
@@ -168,12 +170,11 @@ def _writable(value: Any) -> Any:
             return value
 
 
-def _write(path: Path, mode: str, data: bytes) -> None:
+def _opened(path: Path, mode: Literal["ab+", "wb"]) -> BinaryIO:
     def private(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
-    with open(path, mode, opener=private) as file:  # Path.open takes no opener
-        file.write(data)
+    return open(path, mode, opener=private)  # noqa: SIM115  # Path.open takes no opener
 
 
 class _Version(msgspec.Struct):
