@@ -57,6 +57,7 @@ from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
 from surecall.values.types import JSON, Refusal
 from surecall.wire.history import legal_history
+from surecall.wire.messages import encodable
 
 
 class ToolLoopRunner:
@@ -98,9 +99,8 @@ class ToolLoopRunner:
         self._toolbox = _masked(self._registry, self._config)
         defaults = llm_options_defaults or {}
         check_options(defaults, "llm_options_defaults")
-        self._options = _limited(
-            deep_merge(defaults, self._config.request_overrides), self._config.default_max_tokens
-        )
+        options = deep_merge(defaults, self._config.request_overrides)
+        self._options = encodable(_limited(options, self._config.default_max_tokens))
         self._threads = Threads()
         self._left_running = LeftRunning()
         self._thread: EventLoopThread | None = None

@@ -5,7 +5,6 @@ and reported on, but not replayed.
 """
 
 import logging
-import math
 import os
 import time
 import traceback
@@ -21,7 +20,6 @@ from surecall.values.errors import ConfigError
 from surecall.values.events import (
     SCHEMA_VERSION,
     Event,
-    LlmRequestEndEvent,
     ObserverErrorEvent,
     RunStartEvent,
 )
@@ -149,32 +147,18 @@ def dump_trace(trace: Trace, secrets: Secrets = ()) -> bytes:
 
 def _line(event: Event, redactor: Redactor) -> bytes:
     plain = msgspec.to_builtins(event)
-    if isinstance(event, LlmRequestEndEvent):
-        plain = _writable(plain)
     line = encode(plain)
-    if redactor.suspects(line) and (clean := redactor.value(plain)) != plain:
-        line = encode(clean | {"redacted": True})
+    if redactor.suspects(line):
+        clean = redactor.value(plain)
+        line = encode(clean | {"redacted": True}) if encode(clean) != line else line
     return line + b"\n"
-
-
-def _writable(value: Any) -> Any:
-    """Write NaN and the infinities, which some servers send, as text; JSON would lose them."""
-    match value:
-        case float() if not math.isfinite(value):
-            return str(value)
-        case list() | tuple():
-            return [_writable(item) for item in value]
-        case dict():
-            return {key: _writable(item) for key, item in value.items()}
-        case _:
-            return value
 
 
 def _opened(path: Path, mode: Literal["ab+", "wb"]) -> BinaryIO:
     def private(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
-    return open(path, mode, opener=private)  # noqa: SIM115  # Path.open takes no opener
+    return open(path, mode, opener=private)  # Path.open takes no opener
 
 
 class _Version(msgspec.Struct):

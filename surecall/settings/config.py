@@ -15,6 +15,7 @@ from surecall.values.errors import ConfigError
 from surecall.values.family import Family, canonical, unknown
 from surecall.values.types import JSON
 from surecall.wire.messages import RESERVED_OPTIONS, WireStyle, encode
+from surecall.wire.plain_json import is_finite
 from surecall.wire.protocols import CallProtocol
 from surecall.wire.text_calls import TEXT_CALL_RULES, TextCallRule, TextCalls
 from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
@@ -330,6 +331,8 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
         encode(dict(options))
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
+    if not is_finite(dict(options)):
+        raise ConfigError(f"{where} cannot be written as JSON: NaN and infinity are no numbers")
     parallel = options.get("parallel_tool_calls", False)
     if not isinstance(parallel, bool):
         raise ConfigError(f"{where}: parallel_tool_calls must be true or false, not {parallel!r}")

@@ -29,6 +29,7 @@ from surecall.parsing.call_fragments import (
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
 from surecall.wire.messages import MAX_CALLS, MAX_VALUES, holds_too_many, text_of
+from surecall.wire.plain_json import finite
 
 MAX_QUOTE = 2_000
 
@@ -370,7 +371,7 @@ def _decoded(data: str) -> Any:
     try:
         # Unlike the reader of plain bodies this keeps lone surrogates: the other half of a pair
         # may be in the next event.
-        return json.loads(data, strict=False)
+        return finite(json.loads(data, strict=False))
     except (ValueError, RecursionError):
         return data
 

@@ -28,6 +28,7 @@ from surecall.values.types import (
     Usage,
     User,
 )
+from surecall.wire.plain_json import finite
 
 RESERVED_OPTIONS = frozenset(
     {"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"}
@@ -36,6 +37,7 @@ _MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "function_call", "na
 _CALL_KEYS = frozenset({"id", "type", "function", "index"})
 _NO_LIMIT = 1 << 62
 _DIGITS = string.digits + string.ascii_letters
+_DECODER = msgspec.json.Decoder(Message)
 SHORT_ID = 9
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
@@ -68,7 +70,8 @@ def encode(value: Any) -> bytes:
 def decode(data: bytes) -> Any:
     """Read JSON as servers really send it: a BOM, NaN, bad UTF-8 and lone surrogates pass.
 
-    A ValueError means that it is not JSON, however kindly one looks at it, or nested too deeply.
+    What comes out can be written and read again: see `finite` and `scrub`. A ValueError means that
+    it is not JSON, however kindly one looks at it, or nested too deeply.
     """
     value = _decoded(data)
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
@@ -107,18 +110,22 @@ def _decoded(data: bytes) -> Any:
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
     try:
-        return scrub(json.loads(text, strict=False))
+        return scrub(finite(json.loads(text, strict=False)))
     except RecursionError:
         raise ValueError("JSON nested too deeply") from None
 
 
 def encodable(value: Any) -> Any:
-    """Return a JSON value that can be written; nearly always the same object."""
+    """Return a caller's value as it is after it was written and read; nearly always the same."""
     try:
-        msgspec.json.encode(value)
-    except UnicodeEncodeError:
-        return scrub(value)
-    return value
+        data = encode(value)
+        if isinstance(value, str):
+            return value if value.isascii() else msgspec.json.decode(data)
+        read = msgspec.json.decode(data)
+        # Bytes, tuples and dates have become something else, and NaN would be null.
+        return value if read == value else decode(encode(finite(msgspec.to_builtins(value))))
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ConfigError(f"this is not JSON: {error}") from None
 
 
 def scrub(value: Any) -> Any:
@@ -216,7 +223,7 @@ def parse_message(item: Any) -> Message:
     """Read a message of a caller's history, in our form or in OpenAI's."""
     match item:
         case System() | User() | Assistant() | ToolResult() | Refusal():
-            return item
+            return _own(item)
         case str():
             return User(encodable(item))
         case dict():
@@ -225,6 +232,22 @@ def parse_message(item: Any) -> Message:
             raise ConfigError(
                 f"a history item must be a message or a mapping, not {type(item).__name__}"
             )
+
+
+def _own(message: Message) -> Message:
+    """Return one of our messages as it is after it was written and read."""
+    try:
+        data = msgspec.json.encode(message)
+        if isinstance(message, User | Assistant) and _DECODER.decode(data) != message:
+            return _rebuilt(message)
+    except UnicodeEncodeError:
+        return _rebuilt(message)
+    return message
+
+
+def _rebuilt(message: Message) -> Message:
+    built: Message = msgspec.convert(encodable(msgspec.to_builtins(message)), Message)
+    return built
 
 
 def _parse_mapping(item: JSON) -> Message:

@@ -107,14 +107,17 @@ def test_lone_surrogates_are_never_sent(value: Any) -> None:
         (b'["na\xefve"]', ["na\ufffdve"]),
         (b'["\\ud83d"]', ["\ufffd"]),
         (b'{"\\ud83d":"\\ude00"}', {"\ufffd": "\ufffd"}),
-        (b'[NaN,"\\ud83d\\ude00"]', [None, "😀"]),
+        (b'[NaN,"\\ud83d\\ude00"]', ["NaN", "😀"]),
+        (b'{"a":[Infinity,-1e999]}', {"a": ["Infinity", "-Infinity"]}),
+        (b'{"arguments":{"a":NaN},"input":[1]}', {"arguments": '{"a": NaN}', "input": [1]}),
+        (b'{"args":NaN,"parameters":{"a":NaN}}', {"args": "NaN", "parameters": '{"a": NaN}'}),
         (b'["a\nb"]', ["a\nb"]),
-        (b"[1e400]", [float("inf")]),
+        (b"[1e400]", ["Infinity"]),
         (b"12345678901234567890123", 12345678901234567890123),
     ],
 )
 def test_decode_forgives_what_servers_get_wrong(data: bytes, value: Any) -> None:
-    assert repr(decode(data)).replace("nan", "None") == repr(value)
+    assert repr(decode(data)) == repr(value)
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"<html>", b"data: {}", b"1" * 5000, b"{} {}"])
