@@ -38,7 +38,7 @@ _TOO_MANY = Problem(
     "Too many tools took too long and are still running. This call was not started.",
 )
 _NO_TIME = Problem(
-    ErrorCode.TOOL_TIMEOUT, "There was no time left in this run. The tool was not started."
+    ErrorCode.TOOL_TIMEOUT, "There was no time left in this run. The tool did not run."
 )
 MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
@@ -79,11 +79,12 @@ def _unheard(_error: BaseException, _call: ToolCall) -> None:
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A call that may begin: what is to be called, and how long it may take."""
+    """A call that may begin: what is to be called, how long it may take, when it was made."""
 
     call: ToolCall
     work: Work
     limit_s: float
+    began: float
 
     @property
     def is_blocking(self) -> bool:
@@ -147,14 +148,15 @@ class ToolDispatcher:
             work = self._work(tool, call)
         except ToolError as error:
             return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
-        until = time.monotonic() + longest_s
+        began = time.perf_counter()
         if self._policy is not None:
             objection = await self._objection(self._policy, call, longest_s)
             if objection is not None:
                 return objection
-        left = until - time.monotonic()
-        ready = Ready(call, work, min(tool.timeout_s or self._config.tool_timeout_s, left))
-        return _NO_TIME if left <= 0 else self._too_much(tool, ready) or ready
+            longest_s -= time.perf_counter() - began
+        limit_s = min(tool.timeout_s or self._config.tool_timeout_s, longest_s)
+        ready = Ready(call, work, limit_s, began)
+        return _NO_TIME if longest_s <= 0 else self._too_much(tool, ready) or ready
 
     def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:
         """Say whether what was left running stands in the way of a call."""
@@ -173,7 +175,6 @@ class ToolDispatcher:
 
     async def run(self, ready: Ready) -> ToolResult:
         """Run a tool, and answer its call."""
-        started = time.perf_counter()
         execution = Execution(ready.work, self._threads, blocking=ready.is_blocking)
         try:
             ended = await execution.ended(ready.limit_s)
@@ -185,7 +186,7 @@ class ToolDispatcher:
             _came_to(call, execution) if ended else (_took_too_long(ready, execution), None)
         )
         result = seal(call, envelope, self._config, executed=True)
-        elapsed_ms = round((time.perf_counter() - started) * 1000)
+        elapsed_ms = round((time.perf_counter() - ready.began) * 1000)
         return msgspec.structs.replace(result, elapsed_ms=elapsed_ms, detail=detail)
 
     def _work(self, tool: ToolDefinition, call: ToolCall) -> Work:

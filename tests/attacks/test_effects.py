@@ -2,17 +2,23 @@
 
 import asyncio
 import threading
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from surecall import JsonlSink, ToolLoopRunner, load_trace, run_of, tool
+from surecall.core.outcome import RunResult
+from surecall.core.state import Run
+from surecall.runtime.dispatch import Decision
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, calls_many, says, streams
 from surecall.tools.registry import ToolDefinition
-from surecall.values.errors import ErrorCode
-from surecall.values.events import Event, ToolCallEndEvent, ToolCallStartEvent
+from surecall.values.errors import ConfigError, ErrorCode, ReplayDiverged
+from surecall.values.events import Event, LlmRequestEndEvent, ToolCallEndEvent, ToolCallStartEvent
+from surecall.values.types import ToolCall, ToolSpec
 from tests.support.patience import never, until, until_soon
 
 PARALLEL = {"parallel_tool_calls": True}
@@ -206,3 +212,153 @@ def test_the_end_of_a_call_that_was_answered_from_the_record_is_in_the_trace() -
 
     assert [end.call_id for end in ends] == ["x", "x__2"]
     assert str(ends[1].detail).startswith("the result of call x")
+
+
+class Moody:
+    """A policy that answers in turn."""
+
+    def __init__(self, *outcomes: str) -> None:
+        self._outcomes = list(outcomes)
+
+    def visible(self, _tool: ToolSpec, _context: Mapping[str, Any]) -> bool:
+        return True
+
+    def authorize(self, _call: ToolCall, _context: Mapping[str, Any]) -> Decision:
+        return Decision(self._outcomes.pop(0) if self._outcomes else "allow")  # type: ignore[arg-type]  # a word
+
+
+@pytest.mark.parametrize("outcome", ["deny", "confirm"])
+def test_a_twin_that_was_refused_does_not_hide_the_one_that_ran(outcome: str) -> None:
+    till = Till()
+    script = (one_and_the_same(4), one_and_the_same(1), says("Done."))
+    runner_of(till.tool, *script, tool_policy=Moody(outcome)).run_sync("Pay.")
+
+    assert till.paid == [5]
+
+
+def test_a_call_that_was_one_too_many_does_not_hide_it_either() -> None:
+    till = Till()
+    runner = ToolLoopRunner(
+        client=ScriptedModel(one_and_the_same(2), one_and_the_same(1), says("Done.")),
+        model="m",
+        tools=till.tool,
+        config={"max_tool_calls_per_turn": 1},
+    )
+    runner.run_sync("Pay.")
+
+    assert till.paid == [5]
+
+
+class Asking(Moody):
+    """A policy that asks a person, who takes their time."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def authorize(self, _call: ToolCall, _context: Mapping[str, Any]) -> Decision:  # type: ignore[override]  # both are allowed
+        self.asked.set()
+        return Decision(await never())
+
+
+def test_a_call_that_waits_for_a_person_has_not_begun() -> None:
+    async def scenario() -> Run:
+        policy = Asking()
+        runner = runner_of(Till().tool, calls("pay", amount=5), tool_policy=policy)
+        async with runner.stream("Pay.") as stream:
+            async for event in stream:
+                if isinstance(event, LlmRequestEndEvent):
+                    await policy.asked.wait()
+                    break
+        return stream.run
+
+    run = asyncio.run(scenario())
+    till = Till()
+    runner_of(till.tool, says("Done.")).resume_sync(run)
+
+    assert run.begun == ()
+    assert till.paid == [5]
+
+
+class Stubborn(Moody):
+    """A policy that takes no notice of being cancelled, and allows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = asyncio.Event()
+
+    async def authorize(self, _call: ToolCall, _context: Mapping[str, Any]) -> Decision:  # type: ignore[override]  # both are allowed
+        self.asked.set()
+        with suppress(asyncio.CancelledError):
+            await never()
+        return Decision("allow")
+
+
+def test_nothing_begins_after_its_run_was_cancelled() -> None:
+    till, policy = Till(), Stubborn()
+
+    async def scenario() -> None:
+        runner = runner_of(till.tool, calls("pay", amount=5), says("Done."), tool_policy=policy)
+        task = asyncio.create_task(runner.run("Pay."))
+        await policy.asked.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+    asyncio.run(scenario())
+
+    assert till.paid == []
+
+
+def test_a_hook_that_takes_no_notice_of_a_cancellation_does_not_undo_it() -> None:
+    till = Till()
+
+    async def scenario() -> None:
+        asked = asyncio.Event()
+
+        async def hook(_result: RunResult) -> str:
+            asked.set()
+            with suppress(asyncio.CancelledError):
+                await never()
+            return "Pay more."
+
+        script = (says("Done."), calls("pay", amount=6), says("Done."))
+        runner = runner_of(till.tool, *script, accept_final=hook)
+        task = asyncio.create_task(runner.run("Pay."))
+        await asked.wait()
+        task.cancel()
+        await asyncio.wait({task})
+        assert task.cancelled()
+
+    asyncio.run(scenario())
+
+    assert till.paid == []
+
+
+def test_half_a_line_of_another_run_swallows_no_start(tmp_path: Path) -> None:
+    path = tmp_path / "shared.jsonl"
+    script = (calls("pay", amount=5), says("Done."))
+
+    def tear(event: Event) -> None:
+        if isinstance(event, LlmRequestEndEvent):
+            with path.open("ab") as file:
+                file.write(b'{"type":"tool_call_st')
+
+    sink = JsonlSink(path)
+    runner_of(Till().tool, *script, observers=[sink, tear]).run_sync("Pay.")
+
+    lines = path.read_bytes().split(b"\n")
+    assert b'{"type":"tool_call_st' in lines
+    with pytest.raises(ConfigError, match="not an event"):
+        load_trace(path)
+
+
+def test_a_journal_from_which_a_secret_was_taken_is_not_resumed_from(tmp_path: Path) -> None:
+    path = tmp_path / "journal.jsonl"
+    sink = JsonlSink(path, secrets=("hunter2hun",))
+    note = {"name": "note", "handler": lambda text: text}
+    script = (calls("note", text="hunter2hun"), says("Done."))
+    runner_of([note], *script, observers=[sink]).run_sync("Note.")
+
+    with pytest.raises(ReplayDiverged, match="a secret was taken out"):
+        run_of(load_trace(path))

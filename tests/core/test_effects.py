@@ -3,7 +3,7 @@
 import msgspec
 import pytest
 
-from surecall.core.effects import recorded, twin, unfinished, unless_begun, unrecorded
+from surecall.core.effects import Twins, recorded, twins, unfinished, unless_begun
 from surecall.core.state import Run
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.errors import ErrorCode
@@ -73,10 +73,13 @@ def test_a_problem_that_a_call_has_already_is_kept() -> None:
     problem = Problem(ErrorCode.ARGUMENT_ERROR, "no")
     made = msgspec.structs.replace(call("a"), problem=problem)
     assert unless_begun(run(said(made), begun=("a",)), made) is made
-    assert unrecorded(made) is made
-    refused = unrecorded(call("a")).problem
-    assert refused is not None
-    assert refused.code is ErrorCode.CALL_NOT_RECORDED
+
+
+def test_a_call_that_may_be_repeated_but_has_no_time_to_is_unknown_as_well() -> None:
+    made = call("a", "put")
+    judged = unless_begun(run(said(made), begun=("a",)), made, in_time=False)
+    assert judged.problem is not None
+    assert judged.problem.code is ErrorCode.CALL_OUTCOME_UNKNOWN
 
 
 def test_only_calls_that_began_and_are_due_are_unfinished() -> None:
@@ -99,23 +102,21 @@ def test_an_answer_ends_what_had_begun() -> None:
     assert so_far.answered([answer("a")]).begun == ("b",)
 
 
-def test_the_same_call_under_the_same_id_has_a_twin_in_its_reply_and_in_earlier_ones() -> None:
-    first, second, third = (
-        call("x", n=1),
-        call("x__2", first="x", n=1),
-        call("x__3", first="x", n=1),
-    )
-    so_far = run(said(first, second), answer("x"), answer("x__2"), said(third))
+def test_the_same_call_under_the_same_id_has_twins_in_its_reply_and_in_earlier_ones() -> None:
+    first, second = call("x", n=1), call("x__2", first="x", n=1)
+    third, fourth = call("x__3", first="x", n=1), call("x__4", first="x", n=1)
+    so_far = run(said(first, second), answer("x"), answer("x__2"), said(third, fourth))
 
-    assert twin(so_far, second) is first
-    assert twin(so_far, third) is first
-    assert twin(so_far, first) is None
+    assert twins(run(said(first, second)), second) == Twins([], ["x"])
+    assert twins(so_far, third) == Twins(["x", "x__2"], [])
+    assert twins(so_far, fourth) == Twins(["x", "x__2"], ["x__3"])
+    assert twins(so_far, first) == Twins()
 
 
 def test_other_arguments_or_another_tool_under_the_same_id_make_another_call() -> None:
     first = call("x", n=1)
     for other in (call("x__2", first="x", n=2), call("x__2", "read", first="x", n=1)):
-        assert twin(run(said(first, other)), other) is None
+        assert not any(twins(run(said(first, other)), other))
 
 
 def test_an_id_that_another_reply_used_for_something_else_says_nothing() -> None:
@@ -123,24 +124,45 @@ def test_an_id_that_another_reply_used_for_something_else_says_nothing() -> None
     third = call("0__3", first="0", n=1)
     so_far = run(said(first), answer("0"), said(second), answer("0__2"), said(third))
 
-    assert twin(so_far, third) is None
+    assert twins(so_far, third).earlier == []
 
 
 def test_within_one_reply_it_says_that_all_the_same() -> None:
     first, second = call("0", n=1), call("0__2", first="0", n=2)
     third = call("0__3", first="0", n=1)
 
-    assert twin(run(said(first, second, third)), third) is first
+    assert twins(run(said(first, second, third)), third).beside == ["0"]
+
+
+def test_a_call_that_could_not_run_says_nothing_about_ids() -> None:
+    spare = msgspec.structs.replace(
+        call("x__2", first="x", n=9), problem=Problem(ErrorCode.TOOL_CALL_NOT_EXECUTED, "no")
+    )
+    third = call("x__3", first="x", n=1)
+    so_far = run(said(call("x", n=1), spare), answer("x"), answer("x__2"), said(third))
+
+    assert twins(so_far, third).earlier == ["x"]
 
 
 @pytest.mark.parametrize("name", ["read", "put", "poll"])
-def test_a_call_that_may_be_repeated_has_no_twin(name: str) -> None:
+def test_a_call_that_may_be_repeated_has_no_twins(name: str) -> None:
     first, second = call("x", name), call("x__2", name, first="x")
-    assert twin(run(said(first, second)), second) is None
+    assert twins(run(said(first, second)), second) == Twins()
 
 
-def test_a_call_of_another_conversation_has_no_twin() -> None:
-    assert twin(run(), call("x__2", first="x")) is None
+def test_a_call_of_earlier_history_is_no_twin() -> None:
+    made = call("x__2", first="x")
+    assert twins(run(said(made)), made) == ([], [])
+
+
+def test_the_record_is_that_of_the_twin_that_ran_not_of_one_that_was_refused() -> None:
+    made = call("x"), call("x__2", first="x"), call("x__3", first="x")
+    denied = answer("x", "TOOL_POLICY_DENIED", executed=False)
+    again = recorded(run(said(*made)), made[2], [denied, answer("x__2", paid=5)])
+
+    assert again is not None
+    assert again.envelope["data"] == {"paid": 5}
+    assert recorded(run(said(*made)), made[1], [denied]) is None
 
 
 def test_the_record_answers_with_the_same_data_and_a_word_about_it() -> None:

@@ -3,12 +3,13 @@
 import asyncio
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from surecall import ToolLoopRunner, tool
-from surecall.runtime.execution import GRACE_S, Raised, within
+from surecall.runtime.execution import GRACE_S, LEAVING_S, Raised, asked
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import ToolResult
 from tests.support.patience import never, until, until_soon
@@ -228,15 +229,116 @@ def test_whatever_a_tool_raises_is_told_and_recorded(
     assert error.__name__ in str(answer.detail)
 
 
-def test_foreign_work_is_bound_and_what_would_end_the_loop_is_typed() -> None:
-    async def leave() -> None:
-        raise SystemExit(3)
+def test_foreign_code_is_bound_and_whatever_it_raises_is_typed() -> None:
+    def leaving(error: BaseException) -> Callable[[], Any]:
+        def leave() -> None:
+            raise error
+
+        return leave
+
+    def leaving_later(error: BaseException) -> Callable[[], Any]:
+        async def leave() -> None:
+            raise error
+
+        return leave
 
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
-            await within(0.0, never())
-        with pytest.raises(Raised) as raised:
-            await within(1.0, leave())
-        assert isinstance(raised.value.error, SystemExit)
+            await asked(0.0, never)
+        for error in (SystemExit(3), GeneratorExit(), asyncio.CancelledError(), ValueError()):
+            for code in (leaving(error), leaving_later(error)):
+                with pytest.raises(Raised) as raised:
+                    await asked(1.0, code)
+                assert raised.value.error is error or isinstance(raised.value.error, type(error))
 
     asyncio.run(scenario())
+
+
+@pytest.mark.usefixtures("virtual")
+def test_a_tool_that_ends_with_a_value_just_after_its_limit_has_ended() -> None:
+    @tool
+    async def pay() -> str:
+        """Pay, whatever happens."""
+        with suppress(asyncio.CancelledError):
+            await never()
+        return "receipt 77"
+
+    (answer,) = results(pay, calls("pay"))
+
+    assert answer.envelope["data"] == {"value": "receipt 77"}
+
+
+@pytest.mark.usefixtures("virtual")
+def test_a_tool_that_was_told_to_stop_may_have_taken_effect() -> None:
+    @tool
+    async def pay() -> str:
+        """Pay, behind a shield."""
+        return str(await never())
+
+    (answer,) = results(pay, calls("pay"))
+
+    assert "was told to stop; it may have taken effect" in answer.content
+
+
+@pytest.mark.usefixtures("virtual")
+def test_a_run_that_is_cancelled_waits_two_seconds_for_a_stubborn_tool_and_no_more() -> None:
+    async def scenario() -> float:
+        stubborn = Stubborn()
+
+        @tool
+        async def slow() -> str:
+            """Take ages."""
+            return await stubborn()
+
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        runner = runner_of(slow, calls("slow"), tool_timeout_s=60.0)
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.3):
+                await runner.run("Go.")
+        took = loop.time() - began
+        stubborn.let_go.set()
+        return took
+
+    assert asyncio.run(scenario()) == pytest.approx(0.3 + LEAVING_S)
+
+
+def test_a_run_may_begin_in_a_task_that_was_cancelled_before() -> None:
+    @tool
+    async def go() -> str:
+        """Go."""
+        return "gone"
+
+    async def scenario() -> str:
+        try:
+            await never()
+        except asyncio.CancelledError:
+            return (await runner_of(go, calls("go")).run("Go.")).assistant_text
+        return ""
+
+    async def main() -> str:
+        task = asyncio.create_task(scenario())
+        await asyncio.sleep(0)
+        task.cancel()
+        return await task
+
+    assert asyncio.run(main()) == "Done."
+
+
+def test_what_was_left_running_in_an_event_loop_that_is_closed_is_over() -> None:
+    async def stay() -> str:
+        while True:
+            try:
+                await asyncio.Event().wait()
+            except asyncio.CancelledError:
+                continue
+
+    slow = {"name": "slow", "handler": stay}
+    runner = runner_of([slow], calls("slow"), max_tools_left_running=1)
+    loop = asyncio.new_event_loop()
+    loop.set_exception_handler(lambda _loop, _context: None)  # a task was destroyed: that is meant
+    loop.run_until_complete(runner.run("Go."))
+    assert runner._left_running.count(blocking=False) == 1
+    loop.close()
+
+    assert runner._left_running.count(blocking=False) == 0

@@ -232,7 +232,8 @@ async def _run_sync(runner: ToolLoopRunner) -> RunResult:
 
 async def _stream_sync(runner: ToolLoopRunner) -> RunResult:
     stream = runner.stream_sync("1 + 2?")
-    assert any(isinstance(event, FinalObjectedEvent) for event in stream)
+    seen = list(stream)
+    assert any(isinstance(event, FinalObjectedEvent) for event in seen)
     return stream.result
 
 
