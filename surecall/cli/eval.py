@@ -31,7 +31,7 @@ from surecall.eval.report.page.files import PAGE
 from surecall.eval.report.summary_json import document
 from surecall.eval.report_server import LiveReport
 from surecall.eval.running.harness import Stop, evaluate
-from surecall.eval.running.harness_events import Report
+from surecall.eval.running.harness_events import Finished, Notice, Report
 from surecall.eval.running.matrix import Plan, chosen, estimate, in_shard, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
@@ -40,6 +40,7 @@ from surecall.eval.settings.load import identity
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, digest, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Key, Trial
+from surecall.runtime.redaction import Redactor
 from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON, Secret
@@ -93,6 +94,7 @@ def command(  # the options of the command, by keyword
             _watched(store, opens=opens),
         ):
             report = asyncio.run(_evaluated(planned, target, store))
+            report = msgspec.structs.replace(report, error=Redactor(secrets).text(report.error))
             trials = _own_trials(planned, store)
             summary = _concluded(planned, target, store, report, trials, as_json=as_json)
             return _settled_code(settings, trials, summary, report, earlier)
@@ -231,7 +233,19 @@ async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
     table = CellTable(cells, planned.settings.bar / 100, _own_trials(planned, store))
     progress = Progress(planned, table, store.done_keys(infra=False))
     with shown(progress, planned.settings.verbose) as take:
-        return await evaluate(planned, store, run_trial, lambda _: target.client, take, stop)
+        told = _discreet(take, store)
+        return await evaluate(planned, store, run_trial, lambda _: target.client, told, stop)
+
+
+def _discreet(take: Callable[[Notice], None], store: Store) -> Callable[[Notice], None]:
+    """Tell of a trial what is recorded of it: no secrets."""
+
+    def told(notice: Notice) -> None:
+        if isinstance(notice, Finished):
+            notice = Finished(store.cleaned(notice.trial), notice.spent)
+        take(notice)
+
+    return told
 
 
 def _concluded(

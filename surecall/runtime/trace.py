@@ -74,7 +74,9 @@ class Recorder:
         name = getattr(observer, "__qualname__", type(observer).__qualname__)
         said = "".join(traceback.format_exception_only(error)).strip()
         message = f"observer {name} raised {said}"[:MAX_MESSAGE]
-        _log.warning("%s; it gets no further events of this run", safe_text(message))
+        # Its words are in the event: they may hold a secret, and a log has nobody to remove it.
+        words = safe_text(f"observer {name} raised {type(error).__name__}")
+        _log.warning("%s; it gets no further events of this run", words)
         self.emit(ObserverErrorEvent, turn, observer=name, message=message)
 
     @property

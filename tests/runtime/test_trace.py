@@ -189,6 +189,8 @@ def test_observers_that_raise_at_once_are_all_let_go(caplog: pytest.LogCaptureFi
     assert good.events == list(result.trace)
     assert good.types[:4] == ["RunStartEvent"] + ["ObserverErrorEvent"] * 3
     assert len(caplog.records) == 3
+    assert "raised ValueError; it gets no further events" in caplog.text
+    assert "RunStartEvent" not in caplog.text  # their words may hold a secret
     assert "\x1b" not in caplog.text
     assert all(len(event.message) <= 200 for event in good.events[1:4])
 

@@ -114,9 +114,13 @@ class Store:
         the infrastructure spoiled is replaced by another result, and never replaces one.
         """
         record = self._record(trial)
-        lines = None if trace is None else zlib.compress(self._cleaned(trace), _COMPRESSION)
+        lines = None if trace is None else zlib.compress(self._cleaned_trace(trace), _COMPRESSION)
         with explained(self._path), db.transaction(self._connection):
             self._put(trial, record, lines)
+
+    def cleaned(self, trial: Trial) -> Trial:
+        """Return a trial without the secrets in it, as it is recorded."""
+        return self._decoded(self._record(trial))
 
     def absorb(self, packed: Iterable[tuple[Trial, bytes | None]]) -> int:
         """Add what `packed` of other stores gives, all or nothing; return how many are new."""
@@ -254,7 +258,7 @@ class Store:
             line = encode(self._redactor.value(plain) | {"key": plain["key"]})
         return line.decode()
 
-    def _cleaned(self, trace: bytes) -> bytes:
+    def _cleaned_trace(self, trace: bytes) -> bytes:
         if not self._redactor.suspects(trace):
             return trace
         events = (msgspec.json.decode(line) for line in trace.split(b"\n") if line.strip())
