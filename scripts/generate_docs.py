@@ -199,7 +199,8 @@ def commands() -> Iterable[str]:
         "A flag stands above `SURECALL_*`, that above `OPENROUTER_*`, that above `surecall.toml` "
         "or `[tool.surecall]` in `pyproject.toml`, that above the default. A `.env` file in the "
         "working directory counts like the environment, but never overrides it. `surecall check` "
-        "tells each effective value and where it came from."
+        "tells each effective value and where it came from. Which key goes to which address, and "
+        "what files of the directory may not decide, is in [trust.md](trust.md)."
     )
     yield table("setting | flags | variables | default | what it does", documentation())
 

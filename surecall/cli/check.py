@@ -22,7 +22,7 @@ from surecall.eval.running.cells import PlannedCell
 from surecall.eval.running.matrix import Plan, plan
 from surecall.eval.running.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
 from surecall.eval.scenarios.plugins import choose, installed
-from surecall.eval.settings.fields import FIELDS, Settings
+from surecall.eval.settings.fields import FIELDS
 from surecall.eval.settings.load import DEFAULT, Effective
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
@@ -86,7 +86,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
         say_columns(("setting", "value", "from"), rows)
         say("")
     with open_target(effective.settings) as target:
-        where = _where(effective.settings, target)
+        where = _where(effective, target)
         if not as_json:
             say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
         if target.endpoint.simulated:
@@ -129,13 +129,14 @@ def _key_words(key: Secret | None) -> str:
     return "not set" if key is None else f"set, {count(len(key.reveal()), 'character')}"
 
 
-def _where(settings: Settings, target: Target) -> dict[str, str]:
+def _where(effective: Effective, target: Target) -> dict[str, str]:
+    withheld = effective.secrets and effective.settings.api_key is None
     simulated = target.endpoint.simulated
     url = target.client.url(ENDPOINT)
     return {
         "url": "the simulator, in this process" if simulated else shown_url(url),
         "provider": target.endpoint.provider,
-        "key": _key_words(settings.api_key),
+        "key": "not sent there" if withheld else _key_words(effective.settings.api_key),
         "proxy": "none" if simulated else _proxy(url),
     }
 

@@ -36,11 +36,10 @@ from surecall.eval.running.matrix import Plan, chosen, estimate, in_shard, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import Settings
-from surecall.eval.settings.load import identity
+from surecall.eval.settings.load import Effective, identity
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, digest, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Key, Trial
-from surecall.runtime.redaction import Redactor
 from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON, Secret
@@ -72,9 +71,7 @@ def command(  # the options of the command, by keyword
     Without a key and without an address, the models are simulated. The same command continues
     where it was interrupted; with more trials or models it adds what is missing.
     """
-    effective = settled(flags)
-    if effective.unloaded:
-        raise ConfigError(f"nothing was run without {', '.join(effective.unloaded)}; see above")
+    effective = _complete(settled(flags))
     settings = msgspec.structs.replace(
         effective.settings, verbose=0 if quiet else effective.settings.verbose + louder
     )
@@ -88,16 +85,19 @@ def command(  # the options of the command, by keyword
         if dry_run:
             done = set() if fresh else _done_before(settings)
             return _dry_run(planned, done, as_json=as_json)
-        secrets = (*target.client.secrets, *effective.secrets)
-        with (
-            _opened(planned, target, secrets, fresh=fresh) as store,
-            _watched(store, opens=opens),
-        ):
+        kept = _opened(planned, target, effective.secrets, fresh=fresh)
+        with kept as store, _watched(store, opens=opens):
             report = asyncio.run(_evaluated(planned, target, store))
-            report = msgspec.structs.replace(report, error=Redactor(secrets).text(report.error))
             trials = _own_trials(planned, store)
             summary = _concluded(planned, target, store, report, trials, as_json=as_json)
             return _settled_code(settings, trials, summary, report, earlier)
+
+
+def _complete(effective: Effective) -> Effective:
+    """Refuse to measure something else than what was asked for."""
+    if effective.unloaded:
+        raise ConfigError(f"nothing was run without {', '.join(effective.unloaded)}; see above")
+    return effective
 
 
 @contextmanager
@@ -182,8 +182,9 @@ def _headline(planned: Plan, recorded: int) -> str:
     )
 
 
-def _opened(planned: Plan, target: Target, secrets: Sequence[Secret], *, fresh: bool) -> Store:
+def _opened(planned: Plan, target: Target, keys: Sequence[Secret], *, fresh: bool) -> Store:
     settings = planned.settings
+    secrets = (*target.client.secrets, *keys)
     sheet = msgspec.to_builtins(sheet_for(planned, target.endpoint))
     invocation = Invocation(
         command=("surecall", *_words(settings)), code=code_hash(), config={"sheet": sheet}
@@ -234,7 +235,8 @@ async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
     progress = Progress(planned, table, store.done_keys(infra=False))
     with shown(progress, planned.settings.verbose) as take:
         told = _discreet(take, store)
-        return await evaluate(planned, store, run_trial, lambda _: target.client, told, stop)
+        report = await evaluate(planned, store, run_trial, lambda _: target.client, told, stop)
+    return msgspec.structs.replace(report, error=store.cleaned_text(report.error))
 
 
 def _discreet(take: Callable[[Notice], None], store: Store) -> Callable[[Notice], None]:

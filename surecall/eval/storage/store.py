@@ -122,6 +122,10 @@ class Store:
         """Return a trial without the secrets in it, as it is recorded."""
         return self._decoded(self._record(trial))
 
+    def cleaned_text(self, text: str) -> str:
+        """Return a text about the run without the secrets in it."""
+        return self._redactor.text(text)
+
     def absorb(self, packed: Iterable[tuple[Trial, bytes | None]]) -> int:
         """Add what `packed` of other stores gives, all or nothing; return how many are new."""
         before = len(self)

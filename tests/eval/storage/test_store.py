@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from surecall.eval.storage import database, store
@@ -304,3 +305,13 @@ def test_a_trace_that_cannot_be_unpacked_is_refused(run: Store) -> None:
 
     with pytest.raises(StoreError, match="is damaged"):
         run.trace(key())
+
+
+def test_what_is_told_of_a_trial_has_no_secrets(tmp_path: Path) -> None:
+    secret = "sk-made-up-0123456789"
+    with open_or_resume(tmp_path, SAME, secrets=[secret]) as store:
+        trial = msgspec.structs.replace(spoiled(key(1)), error=f"refused: {secret}")
+
+        assert store.cleaned(trial).error == "refused: [redacted]"
+        assert store.cleaned(passed(key(1))) == passed(key(1))
+        assert store.cleaned_text(f"all were refused: {secret}") == "all were refused: [redacted]"
