@@ -1,11 +1,12 @@
 """`surecall trust`: the user's consent that a directory's own files say where a key goes."""
 
+import sys
 from pathlib import Path
 from typing import Final
 
 import click
 
-from surecall.cli.common import NOTHING, complain, note, say
+from surecall.cli.common import FAILED, NOTHING, WRONG_USAGE, complain, note, say
 from surecall.cli.consents import Consent, consent_file, consents, keep, real
 from surecall.cli.listing import say_columns
 from surecall.cli.options import from_files
@@ -73,8 +74,10 @@ def _allow(directory: Path, *, asks: bool) -> int:
     say(f"Your key ({_KEY}) will be sent there by commands in {wanted.directory}.")
     if wanted.origin.startswith("http://"):
         say("The address is not encrypted: whoever is on the way can read the key.")
-    if asks:
-        click.confirm("Trust it?", abort=True)
+    if asks and not sys.stdin.isatty():
+        return complain("nobody can be asked here; --yes agrees without a question", WRONG_USAGE)
+    if asks and not click.confirm("Trust it?"):
+        return complain("nothing was trusted", FAILED)
     say(f"kept in {keep((*consents(), wanted))}; surecall trust --remove takes it back")
     return 0
 

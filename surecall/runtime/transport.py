@@ -40,6 +40,7 @@ _LINGER_S = 0.1
 _PUBLIC_HEADERS = frozenset(
     {"accept", "http-referer", "user-agent", "x-openrouter-metadata", "x-title"}
 )
+_MIN_TOKEN_CHARS = 16
 _HEADERS = {
     "Accept": "application/json",
     "Accept-Encoding": "gzip, deflate",
@@ -123,7 +124,7 @@ class OpenAICompatible:
     def secrets(self) -> tuple[Secret, ...]:
         """What must not be shown: the key, and the values of the caller's own headers and query."""
         key = () if self.api_key is None else (self.api_key,)
-        own = (self._headers[name] for name in self._headers if name.lower() not in _PUBLIC_HEADERS)
+        own = (value for name, value in self._headers.items() if not _is_public(name, value))
         return (*key, *own, *secrets_in(self._base.query))
 
     @property
@@ -282,6 +283,13 @@ async def _drained(content: "aiohttp.StreamReader") -> None:
                 await content.readany()
     except (TimeoutError, aiohttp.ClientError, OSError):
         return
+
+
+def _is_public(name: str, value: Secret) -> bool:
+    """Whether a header says who asks, in words or as an address, and not with a token."""
+    text = value.reveal()
+    token = len(text) >= _MIN_TOKEN_CHARS and any(char.isdigit() for char in text)
+    return name.lower() in _PUBLIC_HEADERS and not (token and text.isascii() and " " not in text)
 
 
 def _proxy_for(base: SplitResult) -> str | None:

@@ -1,5 +1,6 @@
 """`surecall trust`: shown first, asked for, and kept outside of the directory."""
 
+import io
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -82,21 +83,35 @@ def test_another_directory_keeps_its_consent(run: Run, tmp_path: Path) -> None:
     assert [each.directory for each in consents()] == [str(tmp_path / "two")]
 
 
-def test_nothing_is_kept_unless_the_user_says_yes(
+@pytest.mark.parametrize("agrees", [False, True])
+def test_the_user_is_asked_and_nothing_is_kept_without_a_yes(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, agrees: bool
+) -> None:
+    named(tmp_path, "https://api.test")
+    asked: list[str] = []
+
+    def confirm(question: str) -> bool:
+        asked.append(question)
+        return agrees
+
+    monkeypatch.setattr("click.confirm", confirm)
+    monkeypatch.setattr("sys.stdin", io.StringIO())
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    code, out, err = run("trust")
+
+    assert asked == ["Trust it?"]
+    assert "https://api.test:443" in out  # shown before
+    assert (code, consent_file().exists()) == (0 if agrees else 1, agrees)
+    assert ("nothing was trusted" in err) is not agrees
+
+
+def test_where_nobody_can_be_asked_nothing_is_kept(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     named(tmp_path, "https://api.test")
-    answers: list[str] = []
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
 
-    def refuse(question: str, **options: bool) -> None:
-        answers.append(question)
-        assert options == {"abort": True}
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("click.confirm", refuse)
-
-    assert run("trust")[0] == 130
-    assert answers == ["Trust it?"]
+    assert run("trust")[0] == 2
     assert not consent_file().exists()
 
 

@@ -40,6 +40,12 @@ def test_what_a_header_says_to_everyone_is_no_secret() -> None:
     assert secrets_of(OpenAICompatible("http://h", headers=headers)) == []
 
 
+def test_a_token_in_a_header_for_everyone_is_a_secret_all_the_same() -> None:
+    headers = {"X-Title": "4711-canary-in-a-title"}
+
+    assert secrets_of(OpenAICompatible("http://h", headers=headers)) == ["4711-canary-in-a-title"]
+
+
 @pytest.mark.parametrize("quoted", [False, True])
 @pytest.mark.parametrize("status", [200, 400, 500])
 def test_an_endpoint_that_echoes_the_query_does_not_get_it_into_an_error(
