@@ -6,6 +6,7 @@ A consent is for one directory, by its real path, and one origin: scheme, host a
 file that the user owns, and that nobody else can change, counts.
 """
 
+import errno
 import os
 import stat
 from collections.abc import Iterable
@@ -36,19 +37,27 @@ def consent_file() -> Path:
     """Return where the consents of this user are kept."""
     given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     # A relative path would lie in the working directory, whose files must not count.
-    base = given if given.is_absolute() else Path.home() / ".config"
+    base = given if given.is_absolute() else _home() / ".config"
     return base / "surecall" / _FILE
 
 
+def _home() -> Path:
+    """Return the home of the user; one without any, as in a container, has trusted nothing."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(os.devnull)  # nothing is below it, and nothing can be
+
+
 def consents() -> tuple[Consent, ...]:
-    """Read the consents; without a file there are none."""
+    """Read the consents; without a file that can be opened there are none."""
     path = consent_file()
     try:
         data = _read(path)
-    except FileNotFoundError:
-        return ()
     except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+        if error.errno != errno.ELOOP:
+            return ()
+        raise ConfigError(f"{path} is a symbolic link and does not count; remove it") from None
     try:
         return tuple(_DECODER.decode(data))
     except ValueError as error:

@@ -105,7 +105,7 @@ def allowed_context(context: Mapping[str, Any], keys: Iterable[str]) -> dict[str
 class JsonlSink:
     """An observer that appends each event to a file as one JSON line, as it happens.
 
-    Give it the key, as in `JsonlSink(path, client.api_key)`, or several: whatever a tool returns
+    Give it the keys, as in `JsonlSink(path, client.secrets)`, or just one: whatever a tool returns
     then, a known key never reaches the disk. Only the owner may read a file that it creates.
 
     It is a journal: a call begins only after its start was written, so that a run which is resumed

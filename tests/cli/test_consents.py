@@ -1,5 +1,6 @@
 """Consents: kept in the user's own configuration, read only if nobody else can write them."""
 
+import os
 import stat
 from pathlib import Path
 
@@ -78,8 +79,29 @@ def test_a_link_in_place_of_the_file_is_not_followed(config: Path, tmp_path: Pat
     config.rename(tmp_path / "planted.json")
     config.symlink_to(tmp_path / "planted.json")
 
-    with pytest.raises(ConfigError, match="cannot be read"):
+    with pytest.raises(ConfigError, match="symbolic link"):
         consents()
+
+
+def test_without_a_home_nothing_is_trusted_and_nothing_fails(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setenv("HOME", os.devnull)
+
+    assert consents() == ()
+    with pytest.raises(ConfigError, match="cannot use"):
+        keep([Consent("/other", ORIGIN)])
+
+
+def test_a_user_who_is_unknown_has_trusted_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown() -> Path:
+        raise RuntimeError("no home directory")
+
+    monkeypatch.delenv("XDG_CONFIG_HOME")
+    monkeypatch.setattr(Path, "home", unknown)
+
+    assert consents() == ()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[1]", '[{"directory": "x"}]', "\x00"])
