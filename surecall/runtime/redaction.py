@@ -7,6 +7,7 @@ import base64
 import urllib.parse
 from collections.abc import Iterable, Iterator
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any, TypeAlias
 
 import msgspec
@@ -20,6 +21,8 @@ REDACTED = "[redacted]"
 # Shorter "secrets" would redact ordinary words.
 MIN_SECRET_CHARS = 6
 FRAGMENT_CHARS = 8
+# Of a spelling, so much that what is left of it holds less than a fragment.
+_HEAD_CHARS = 12
 _STRIDE = 3
 _MARK_CHARS = FRAGMENT_CHARS - _STRIDE + 1
 # An unknown token must be this long to be taken for a key.
@@ -81,6 +84,8 @@ class Redactor:
             while at >= 0:
                 yield at, at + len(piece)
                 at = text.find(piece, at + len(piece))
+        for needle in self._needles:
+            yield from _cut_off(text, needle)
 
 
 # Cached for programs that run many conversations with one key: this takes longer than a look.
@@ -92,7 +97,8 @@ def _wanted(
     needles = {spelling for text in known for spelling in _spellings(text)}
     pieces = dict(pair for text in known for pair in _pieces(text)) if wary else {}
     marks = {*pieces.values(), *(("sk-", *_BEARER) if wary else ())}
-    marks |= {needle for needle in needles if not any(mark in needle for mark in marks)}
+    heads = {needle[:_HEAD_CHARS] if wary else needle for needle in needles}
+    marks |= {head for head in heads if not any(mark in head for mark in marks)}
     return (
         tuple(sorted(needles, key=len, reverse=True)),
         tuple(sorted(pieces)),
@@ -159,6 +165,16 @@ def _telling(text: str) -> bool:
     """Whether a text looks made by a machine. Words of a language must not be taken for keys."""
     capitals = sum(char.isupper() for char in text[1:])
     return any(char.isdigit() for char in text) or 0 < capitals < len(text) - 1
+
+
+def _cut_off(text: str, needle: str) -> Iterator[tuple[int, int]]:
+    """Find the beginnings of a secret in some spelling: a message that was cut may end in one."""
+    at = text.find(needle[:_HEAD_CHARS])
+    while at >= 0:
+        pairs = zip(needle, text[at : at + len(needle)], strict=False)
+        end = at + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
+        yield at, end
+        at = text.find(needle[:_HEAD_CHARS], end)
 
 
 def _bearers(text: str) -> Iterator[tuple[int, int]]:

@@ -189,6 +189,19 @@ def test_ordinary_words_stay(key: str, words: list[str]) -> None:
     assert Redactor(key).text(text) == text
 
 
+BEGUN = ("cut", "its", "basic", "base64 for urls")  # where the key does not begin the spelling
+WHOLE = {name: text for name, text in SPELLINGS.items() if not name.startswith(BEGUN)}
+
+
+@pytest.mark.parametrize("spelling", WHOLE.values(), ids=WHOLE.keys())
+def test_a_spelling_that_was_cut_is_taken_out_as_well(spelling: str) -> None:
+    redactor = Redactor(KEY)
+    for end in range(20, len(spelling)):
+        text = f"it was refused: {spelling[:end]}"
+        assert redactor.suspects(text.encode())
+        assert spelling[8:20] not in redactor.text(text)
+
+
 @pytest.mark.parametrize("bent", [str.upper, str.lower, lambda key: key[::-1]])
 def test_an_answer_does_not_repeat_a_key_in_another_case_or_reversed(
     bent: Callable[[str], str],
