@@ -29,6 +29,7 @@ from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, Fault
 from surecall.values.types import JSON, Plan, Reply, ToolCall
 from surecall.wire.messages import decode
+from surecall.wire.plain_json import is_finite
 from surecall.wire.transforms import RESPONSE
 
 REPLIES: Final = Path("tests", "corpus", "replies")
@@ -138,10 +139,14 @@ def _json(file: BinaryIO, what: str) -> Any:
     if len(data) > _MOST_BYTES:
         raise ConfigError(f"{what} is larger than {_MOST_BYTES} bytes; cut it down to what is bent")
     try:
-        return decode(data)
+        value = decode(data)
     except ValueError as error:
         reason = "nested too deeply" if "too deeply" in str(error) else "not JSON"
         raise ConfigError(f"{what} is {reason}") from None
+    # It was read all the same, but a case must be the reply as it came.
+    if not is_finite(json.loads(data.decode("utf-8-sig", "replace"), strict=False)):
+        raise ConfigError(f"{what} holds NaN or Infinity, which JSON cannot")
+    return value
 
 
 def _listed(tools: Any) -> list[Any]:
@@ -277,12 +282,9 @@ def _shown(call: ToolCall) -> JSON:
 
 def _written(case: JSON) -> str:
     """Write a case; characters that cannot be seen become escapes."""
-    try:
-        text = json.dumps(case, indent=2, ensure_ascii=False, allow_nan=False)
-        if not text.replace("\n", "").isprintable():
-            text = json.dumps(case, indent=2, allow_nan=False)
-    except ValueError:
-        raise ConfigError("the reply holds NaN or Infinity, which JSON cannot") from None
+    text = json.dumps(case, indent=2, ensure_ascii=False, allow_nan=False)
+    if not text.replace("\n", "").isprintable():
+        text = json.dumps(case, indent=2, allow_nan=False)
     return f"{text}\n"
 
 
