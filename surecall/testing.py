@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 import msgspec
 
 from surecall.runtime.event_loop_thread import in_background
+from surecall.runtime.loopback import LOOPBACK
 from surecall.runtime.transport import Incoming
 from surecall.simulator.scripted_replies import calls, calls_many, continuing, says
 from surecall.simulator.stream_events import events_of, frames_of
@@ -216,15 +217,15 @@ class ScriptedProvider:
     async def _start(self) -> "web.AppRunner":
         from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
+        from surecall.runtime.loopback_server import Door  # noqa: PLC0415 - the same
+
         self._stopping = asyncio.Event()
         app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
         app.router.add_post("/v1/chat/completions", self._complete)
         app.router.add_get("/v1/models", self._list_models)
-        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1.0)
-        await runner.setup()
-        site = web.TCPSite(runner, "127.0.0.1", 0)
-        await site.start()
-        self.url = f"http://127.0.0.1:{runner.addresses[0][1]}"
+        door = Door(LOOPBACK, _refused)
+        runner = await door.open(app, 0)
+        self.url = door.url
         return runner
 
     async def _stop(self, runner: "web.AppRunner") -> None:
@@ -234,8 +235,10 @@ class ScriptedProvider:
     async def _complete(self, request: "web.Request") -> "web.StreamResponse":
         try:
             body = msgspec.json.decode(await request.read())
-        except msgspec.DecodeError as error:
-            return await self._answer(request, failure(400, _error(str(error), code=None)))
+        except (ValueError, RecursionError) as error:
+            return _refused(400, str(error))
+        if not isinstance(body, dict):
+            return _refused(400, "The request body must be a JSON object.")
         self.requests.append(body)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         if not self._admits(request):
@@ -330,6 +333,13 @@ def _phrase(status: int) -> str:
 def _error(message: str, *, code: str | None) -> JSON:
     kind = "invalid_request_error"
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+def _refused(status: int, message: str) -> "web.Response":
+    from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+
+    body = msgspec.json.encode(_error(message, code=None))
+    return web.Response(status=status, body=body, content_type=_JSON_TYPE)
 
 
 _UNAUTHORIZED = failure(401, _error("Incorrect API key provided.", code="invalid_api_key"))

@@ -23,9 +23,9 @@ from surecall.cli.common import (
     with_address,
 )
 from surecall.runtime.local_server import LocalServer, LocalServerError, Serving
+from surecall.runtime.loopback import is_loopback
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.connection import Limits
-from surecall.simulator.server import is_loopback
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import Answer
 

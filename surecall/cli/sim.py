@@ -13,8 +13,9 @@ from surecall.cli.common import (
     complain,
     with_address,
 )
+from surecall.runtime.loopback import is_loopback
 from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.server import Seen, Simulator, is_loopback
+from surecall.simulator.server import Seen, Simulator
 from surecall.values.trace import safe_text
 
 _PORT = 8089

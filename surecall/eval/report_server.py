@@ -6,9 +6,7 @@
 
 The run is only read, and read again when its files have changed, so it makes no difference which
 process writes it, whether that has ended, or whether it begins again. Every program that knows the
-address may read: it holds a token that cannot be guessed. Pages of other sites cannot read: neither
-by a name of theirs that leads to this machine (`Host`), nor from a script of theirs (`Origin`,
-`Sec-Fetch-Site`).
+address may read: it holds a token that cannot be guessed. Pages of other sites cannot (`Door`).
 """
 
 import asyncio
@@ -29,16 +27,15 @@ from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.store import open_for_reading
 from surecall.eval.storage.trial import Cell, Key
 from surecall.runtime.event_loop_thread import in_background
+from surecall.runtime.loopback import LOOPBACK
+from surecall.runtime.loopback_server import HEAD_S, Door
 from surecall.values.errors import ConfigError
 
-LOOPBACK: Final = "127.0.0.1"
-_OWN_NAMES: Final = (LOOPBACK, "localhost")
 _TOKEN_BYTES: Final = 18
 # An address names a trial by its model and scenario, which may be called anything.
 _LONGEST_LINE: Final = 65_536
 # What the database can hold.
 _NUMBER_BITS: Final = 64
-_LINK: Final = ("navigate", "document")
 # Reading a large run takes a while; it may use this part of the time, and no more.
 _SHARE_OF_TIME: Final = 0.2
 # The page says in its head which script may run in it; nothing may in any other answer.
@@ -123,12 +120,12 @@ def _read_run(directory: Path, key: Key) -> bytes | None:
 class LiveReport:
     """Serves the report of one run, from a thread of its own when used in a `with` block."""
 
-    def __init__(self, directory: Path, *, port: int = 0) -> None:
+    def __init__(self, directory: Path, *, port: int = 0, head_s: float = HEAD_S) -> None:
         self.url = ""
         self._directory = directory
         self._port = port
         self._token = secrets.token_urlsafe(_TOKEN_BYTES)
-        self._origins: tuple[str, ...] = ()
+        self._door = Door(LOOPBACK, _refused, head_s=head_s)
         self._newsroom = Newsroom(directory)
         self._cleanup = ExitStack()
 
@@ -141,47 +138,17 @@ class LiveReport:
 
     async def start(self) -> web.AppRunner:
         """Listen, in the running event loop."""
-        app = web.Application(middlewares=[self._guarded])
+        app = web.Application(middlewares=[_explained])
         app.on_response_prepare.append(_hardened)
         for path, handler in (("", self._page), ("data", self._data), ("trace", self._trace)):
             app.router.add_get(f"/{self._token}/{path}", handler, allow_head=False)
-        runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=1.0, max_line_size=_LONGEST_LINE
-        )
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, LOOPBACK, self._port).start()
-        except OSError:
-            await runner.cleanup()
-            raise
-        port = runner.addresses[0][1]
-        self._origins = tuple(f"http://{name}:{port}" for name in _OWN_NAMES)
-        self.url = f"{self._origins[0]}/{self._token}/"
+        runner = await self._door.open(app, self._port, max_line_size=_LONGEST_LINE)
+        self.url = f"{self._door.url}/{self._token}/"
         return runner
 
     async def stop(self, runner: web.AppRunner) -> None:
         """Stop listening."""
         await runner.cleanup()
-
-    @web.middleware
-    async def _guarded(self, request: web.Request, handler: Handler) -> web.StreamResponse:
-        """Refuse every request but those of pages from this server, and of their readers."""
-        if not self._is_own(request):
-            raise web.HTTPForbidden(text="this address is for this machine only\n")
-        try:
-            return await handler(request)
-        except ConfigError as error:
-            raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
-
-    def _is_own(self, request: web.Request) -> bool:
-        if f"http://{request.host}" not in self._origins:
-            return False
-        said = request.headers
-        if said.get("Origin", self._origins[0]) not in self._origins:
-            return False
-        # A link in another page, or in a terminal in the browser, may lead here: it had the token.
-        follows_link = (said.get("Sec-Fetch-Mode"), said.get("Sec-Fetch-Dest")) == _LINK
-        return follows_link or said.get("Sec-Fetch-Site", "none") in {"none", "same-origin"}
 
     async def _page(self, _: web.Request) -> web.Response:
         edition = await self._newsroom.latest()
@@ -209,6 +176,18 @@ class LiveReport:
         response = web.Response(body=lines, content_type="application/jsonl", charset="utf-8")
         response.enable_compression()
         return response
+
+
+@web.middleware
+async def _explained(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ConfigError as error:
+        raise web.HTTPServiceUnavailable(text=f"{error}\n") from error
+
+
+def _refused(status: int, message: str) -> web.Response:
+    return web.Response(status=status, text=f"{message}\n")
 
 
 async def _hardened(_: web.Request, response: web.StreamResponse) -> None:

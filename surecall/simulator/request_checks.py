@@ -249,7 +249,7 @@ def forced_tool(request: JSON) -> str | None:
 
 def _message_rules(message: Any, where: str, rules: ProviderRules) -> Iterator[Violation]:
     role = message.get("role") if isinstance(message, dict) else None
-    if role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         yield rules.violation("role_unknown", where, str(role)[:MAX_LENGTH])
         return
     known = _DOCUMENTED.get(role)

@@ -10,7 +10,6 @@ does not load it.
 """
 
 import asyncio
-import ipaddress
 import itertools
 import socket
 import struct
@@ -23,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Self
 import msgspec
 
 from surecall.runtime.event_loop_thread import in_background
+from surecall.runtime.loopback import LOOPBACK, is_loopback
 from surecall.simulator.answer_bytes import PLAIN, AnswerBytes, body_bytes, encoded, stream_bytes
 from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona
 from surecall.simulator.personas.persona import RETRIED, Persona, Said, outcome_of, say
@@ -43,7 +43,6 @@ from surecall.values.version import __version__
 if TYPE_CHECKING:
     from aiohttp import web
 
-LOOPBACK = "127.0.0.1"
 _MAX_REQUEST_BYTES = 64 * 1024 * 1024
 _KEPT = 10_000
 _LONGEST_ANSWER_S = 600.0
@@ -70,7 +69,8 @@ class Simulator:
     thousand of each; `faults` counts the faults that were sent. `default` names the persona for
     models that the simulator does not know; without it they are answered with a 404. Anything but
     loopback is refused unless `anywhere` says that it is meant: every program that reaches the
-    port can use the server.
+    port can use the server. Pages of other sites are not let in, and a request has to arrive in
+    time: `patience` is `head_s` and `body_s` of `runtime.loopback_server.Door`.
     """
 
     def __init__(
@@ -82,6 +82,7 @@ class Simulator:
         port: int = 0,
         anywhere: bool = False,
         report: Report | None = None,
+        **patience: float,
     ) -> None:
         if not anywhere and not is_loopback(host):
             raise ConfigError(f"{host} is not loopback; say `anywhere` if the network may use it")
@@ -96,6 +97,7 @@ class Simulator:
         self._default = default
         self._address = (host, port)
         self._report = report
+        self._patience = patience
         self._spared: OrderedDict[str, None] = OrderedDict()
         self._open: dict[int, web.Request] = {}
         self._stopping = asyncio.Event()
@@ -112,6 +114,8 @@ class Simulator:
         """Listen, in the running event loop."""
         from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
+        from surecall.runtime.loopback_server import Door  # noqa: PLC0415 - the same
+
         self._stopping = asyncio.Event()
         app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
         app.router.add_post("/v1/chat/completions", self._complete)
@@ -119,17 +123,9 @@ class Simulator:
         app.router.add_get("/health", self._health)
         app.router.add_get("/violations", self._list_violations)
         app.router.add_delete("/violations", self._forget_violations)
-        runner = web.AppRunner(
-            app, access_log=None, shutdown_timeout=1.0, handler_cancellation=True
-        )
-        await runner.setup()
-        try:
-            await web.TCPSite(runner, *self._address).start()
-        except OSError:
-            await runner.cleanup()
-            raise
-        host, port = runner.addresses[0][:2]
-        self.url = f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+        door = Door(self._address[0], _refused, **self._patience)
+        runner = await door.open(app, self._address[1], handler_cancellation=True)
+        self.url = door.url
         return runner
 
     async def stop(self, runner: "web.AppRunner") -> None:
@@ -252,14 +248,6 @@ class Simulator:
         return _answer(200, {"deleted": count})
 
 
-def is_loopback(host: str) -> bool:
-    """Whether only programs of this machine can reach a server on this host."""
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def status_of(body: Any) -> int:
     """Return the HTTP status of a reply: Groq reports its model's slips with a 400."""
     match body:
@@ -284,7 +272,7 @@ def _decoded(data: bytes) -> JSON | str:
     """Read a request as strictly as a real server: the object, or what is wrong with it."""
     try:
         body = msgspec.json.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as problem:
+    except (ValueError, RecursionError) as problem:
         return f"The request body is not valid JSON: {problem}"
     return body if isinstance(body, dict) else "The request body must be a JSON object."
 
@@ -301,6 +289,10 @@ def _answer(status: int, body: Any) -> "web.Response":
     from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
     return web.Response(status=status, body=encoded(body), headers=_JSON)
+
+
+def _refused(status: int, message: str) -> "web.Response":
+    return _answer(status, _error(message, None))
 
 
 def _error(message: str, code: str | None) -> JSON:

@@ -274,3 +274,12 @@ def test_many_questions_at_once_are_answered_from_one_reading(store: Store) -> N
         return [edition.number for edition in editions]
 
     assert asyncio.run(all_at_once()) == [1] * 20
+
+
+def test_half_a_head_does_not_keep_a_connection(store: Store) -> None:
+    with LiveReport(store.directory, head_s=0.05) as live:
+        where = urlsplit(live.url)
+        line = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE_S)
+        with closing(line):
+            line.sendall(b"GET / HTTP/1.1\r\nHost: local")
+            assert line.recv(1) == b""

@@ -19,10 +19,11 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
+from surecall.runtime.loopback import is_loopback
 from surecall.settings.presets import Strategy
 from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
 from surecall.simulator.personas.persona import RETRIED, Persona
-from surecall.simulator.server import Seen, Simulator, is_loopback
+from surecall.simulator.server import Seen, Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.types import JSON
 from tests.support.giving_up import PATIENT, GivesUp
@@ -232,7 +233,8 @@ def left_waiting(simulator: Simulator) -> socket.socket:
     """Ask a persona that never answers, and return the open connection."""
     where = urlsplit(simulator.url)
     body = json.dumps({"model": "sim/silent", "messages": [ASKED]}).encode()
-    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {where.netloc}\r\n"
+    head += f"Content-Length: {len(body)}\r\n\r\n"
     before = len(simulator.requests)
     line = socket.create_connection((where.hostname or "", where.port or 0))
     line.sendall(head.encode() + body)
@@ -272,3 +274,35 @@ def test_the_package_offers_the_server_and_no_name_by_mistake() -> None:
     assert surecall.simulator.Simulator is Simulator
     with pytest.raises(AttributeError, match="has no attribute 'Simulatr'"):
         _ = surecall.simulator.Simulatr  # type: ignore[attr-defined]  # that is the point
+
+
+@pytest.mark.parametrize(
+    ("patience", "rest", "answer"),
+    [
+        ({"head_s": 0.05}, b"", b""),
+        ({"body_s": 0.05}, b"Content-Length: 9\r\n\r\nhalf", b"HTTP/1.1 408"),
+    ],
+)
+def test_half_a_request_does_not_keep_a_connection(
+    patience: dict[str, float], rest: bytes, answer: bytes
+) -> None:
+    with Simulator(**patience) as simulator:  # type: ignore[arg-type]  # only numbers are in it
+        where = urlsplit(simulator.url)
+        head = f"POST /v1/chat/completions HTTP/1.1\r\nHost: {where.netloc}\r\n".encode()
+        line = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE_S)
+        with contextlib.closing(line):
+            line.sendall(head + rest)
+            assert line.recv(12) == answer
+
+
+@pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}])
+def test_pages_of_other_sites_are_refused_in_the_form_of_the_api(
+    simulator: Simulator, headers: dict[str, str]
+) -> None:
+    where = urlsplit(simulator.url)
+    line = http.client.HTTPConnection(where.hostname or "", where.port, timeout=PATIENCE_S)
+    with contextlib.closing(line):
+        line.request("GET", "/violations", headers=headers)
+        answer = line.getresponse()
+        assert answer.status == 403
+        assert "this machine" in json.loads(answer.read())["error"]["message"]

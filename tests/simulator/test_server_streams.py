@@ -262,7 +262,7 @@ async def left(simulator: Simulator, model: str) -> None:
     """Begin to read a stream, and leave."""
     where = urlsplit(simulator.url)
     body = json.dumps({"model": f"sim/{model}", "messages": [HELLO], "stream": True}).encode()
-    head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+    head = f"POST {PATH} HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
     reader, writer = await asyncio.open_connection(where.hostname, where.port)
     try:
         writer.write(head.encode() + body)
@@ -302,7 +302,9 @@ def test_leaving_the_block_ends_a_stream(model: str) -> None:
         where = urlsplit(simulator.url)
         line = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE_S)
         body = json.dumps({"model": f"sim/{model}", "messages": [HELLO], "stream": True}).encode()
-        head = f"POST {PATH} HTTP/1.1\r\nHost: x\r\nContent-Length: {len(body)}\r\n\r\n"
+        head = (
+            f"POST {PATH} HTTP/1.1\r\nHost: {where.netloc}\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
         line.sendall(head.encode() + body)
         assert line.recv(64)
     with contextlib.closing(line), contextlib.suppress(ConnectionResetError):

@@ -68,7 +68,7 @@ def _wrapped(values: JSON, key: str, sample: Sample, *, text: bool) -> JSON:
     # A tool that takes any key may mean this one; then it would be no fault.
     schema = sample.schema
     open_ended = schema.get("additionalProperties") is not False and not schema.get("required")
-    if not values or key in schema.get("properties", {}) or (schema and open_ended):
+    if not values or key in _properties(schema) or (schema and open_ended):
         return values
     return {key: written(values) if text else values}
 
@@ -88,21 +88,33 @@ def optionals_empty(values: JSON, sample: Sample) -> JSON:
     absent = {
         name: ""
         for name, schema in _optional(values, sample)
-        if schema["type"] != "string" or "" not in schema.get("enum", [""])
+        if schema["type"] != "string" or "" not in _listed(schema, "enum", [""])
     }
     return values | absent if absent else values
 
 
 def _optional(values: JSON, sample: Sample) -> list[tuple[str, JSON]]:
     """List the properties of one plain type that may be left out, and are."""
-    properties = sample.schema.get("properties", {})
+    required = _listed(sample.schema, "required", [])
     return [
         (name, schema)
-        for name, schema in properties.items()
+        for name, schema in _properties(sample.schema).items()
         if name not in values
-        and name not in sample.schema.get("required", [])
+        and name not in required
+        and isinstance(schema, dict)
         and isinstance(schema.get("type"), str)
     ]
+
+
+def _properties(schema: JSON) -> JSON:
+    # The schema comes with a request, and may be anything.
+    found = schema.get("properties")
+    return found if isinstance(found, dict) else {}
+
+
+def _listed(schema: JSON, key: str, default: list[str]) -> list[Any]:
+    found = schema.get(key)
+    return found if isinstance(found, list) else default
 
 
 @shape_fault(
