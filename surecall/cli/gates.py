@@ -58,6 +58,11 @@ def _regressed(trials: Sequence[Trial], earlier: Sequence[Trial] | None) -> Iter
 def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Iterator[str]:
     if report.ending == "budget":
         yield f"the budget is used up; {report.missing} trials were not run"
+    elif report.ending == "unpriced":
+        yield (
+            f"{report.error}; {report.missing} trials were not run; the same command without it "
+            "continues"
+        )
     elif report.missing > 0:
         yield f"{report.missing} trials were not run; the same command continues"
     spoiled = [trial for trial in trials if trial.status == "infra"]

@@ -28,6 +28,7 @@ _PER_SECOND: Final = 4
 _WHY: Final = {
     "interrupted": "stopping: trials under way are being finished; Ctrl-C again stops now",
     "budget": "stopping: the budget is used up",
+    "unpriced": "stopping: the endpoint tells no prices, so the budget cannot be kept",
     "unusable": "stopping: the endpoint cannot be used",
 }
 

@@ -289,6 +289,9 @@ class _Evaluation:
     async def _next(self) -> tuple[str, Key] | None:
         """Wait until a trial may begin; None when there is none left, or none may begin."""
         while self._left and self._ending == "complete":
+            if (model := self._budget.silent) is not None:
+                self._close("unpriced", f"{model} tells no prices, so --max-cost cannot be kept")
+                return None
             advice = self._budget.advice(self._limiter.under_way)
             if advice == "stop":
                 self._close("budget", "the next trial would cost more than is left")
@@ -345,8 +348,11 @@ class _Evaluation:
 
     def _count(self, trial: Trial) -> None:
         self._tally.add(trial)
-        if trial.requests or trial.usage.cost is not None:
-            self._budget = self._budget.paid(trial.usage.cost)
+        bench, cost = self._benches.get(trial.key.cell), trial.usage.cost
+        if bench is not None and bench.setup.simulated and cost is None:
+            cost = 0.0
+        if trial.requests or cost is not None:
+            self._budget = self._budget.paid(cost, trial.key.cell.model)
 
     def _report(self) -> Report:
         return Report(

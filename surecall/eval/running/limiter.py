@@ -17,6 +17,8 @@ from surecall.wire.messages import MOST_COST
 from surecall.wire.response import retry_after
 
 TOO_MANY: Final = 429
+# A trial may end without a price by accident; so many of a model, and not one with a price, do not.
+UNTOLD_AT_MOST: Final = 3
 # Longer advice than this is followed in steps: a wrong header must not end an evaluation.
 _LONGEST_PAUSE_S: Final = 120.0
 
@@ -158,17 +160,32 @@ class Budget(msgspec.Struct, frozen=True):
     priced: int = 0
     unpriced: int = 0
     dearest: float = 0.0
+    # How many trials of a model came without a price; None for a model that has told one.
+    untold: dict[str, int | None] = {}
 
-    def paid(self, cost: float | None) -> "Budget":
+    def paid(self, cost: float | None, model: str = "") -> "Budget":
         """Add the cost of a trial, if it is known and can be true."""
         if cost is None or not 0 <= cost <= MOST_COST:
-            return msgspec.structs.replace(self, unpriced=self.unpriced + 1)
+            count = self.untold.get(model, 0)
+            untold = {model: None if count is None else count + 1}
+            return msgspec.structs.replace(
+                self, unpriced=self.unpriced + 1, untold=self.untold | untold
+            )
         return msgspec.structs.replace(
             self,
             spent=self.spent + cost,
             priced=self.priced + 1,
             dearest=max(self.dearest, cost),
+            untold=self.untold | {model: None},
         )
+
+    @property
+    def silent(self) -> str | None:
+        """A model that tells no prices, if there is one: a cap cannot be kept with it."""
+        if self.cap is None:
+            return None
+        untold = self.untold.items()
+        return next((model for model, count in untold if (count or 0) >= UNTOLD_AT_MOST), None)
 
     def advice(self, under_way: int) -> Literal["go", "wait", "stop"]:
         """Say whether one more trial fits beside those under way, may fit later, or does not."""

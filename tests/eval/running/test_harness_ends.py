@@ -7,6 +7,7 @@ import pytest
 
 from surecall.eval.running.harness import HOPELESS_AFTER, Stop
 from surecall.eval.running.harness_events import Stopped
+from surecall.eval.running.limiter import UNTOLD_AT_MOST
 from surecall.eval.storage.trial import Key, Trial
 from tests.support.eval_fakes import GROK, SERVED, Memory, Trials, a_trial, planned, run
 
@@ -94,6 +95,23 @@ def test_trials_of_unknown_cost_are_counted() -> None:
         return Trial(key=key, status="passed", requests=SERVED)
 
     assert run(planned(trials=1), Trials(outcome))[0].unpriced == 4
+
+
+def test_a_budget_that_cannot_be_kept_ends_the_evaluation_after_the_first_answers() -> None:
+    def outcome(key: Key) -> Trial:
+        return Trial(key=key, status="passed", requests=SERVED)
+
+    store = Memory()
+    report, notices = run(planned(trials=20, jobs=8, max_cost=1.0), Trials(outcome), store)
+
+    assert report.ending == "unpriced"
+    assert UNTOLD_AT_MOST <= report.ran < 2 * UNTOLD_AT_MOST  # of two models
+    assert "tells no prices, so --max-cost cannot be kept" in report.error
+    assert [each.reason for each in notices if isinstance(each, Stopped)] == ["unpriced"]
+    again, _ = run(planned(trials=20, max_cost=1.0), Trials(outcome), store)
+    assert (again.ending, again.ran) == ("unpriced", 0)
+    rest, _ = run(planned(trials=20), Trials(outcome), store)
+    assert (rest.ending, rest.missing) == ("complete", 0)
 
 
 @pytest.mark.parametrize("category", ["AUTH", "PAYMENT_REQUIRED", "CONNECTION_ERROR", "NOT_FOUND"])

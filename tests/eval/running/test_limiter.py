@@ -190,6 +190,26 @@ def test_a_trial_begins_only_if_it_fits_the_budget(
     assert paid(Budget(cap=1.0), *costs).advice(under_way) == advice
 
 
+@pytest.mark.parametrize(
+    ("told", "silent"),
+    [
+        ([("a", None)] * 2, None),
+        ([("a", None)] * 3, "a"),
+        ([("a", None)] * 2 + [("a", 0.1), ("a", None)], None),
+        ([("b", 0.1)] * 9 + [("a", None)] * 3, "a"),
+        ([("b", None), ("a", None)] * 2, None),
+    ],
+)
+def test_a_model_that_never_tells_a_price_is_noticed(
+    told: list[tuple[str, float | None]], silent: str | None
+) -> None:
+    budget, without_cap = Budget(cap=1.0), Budget()
+    for model, cost in told:
+        budget, without_cap = budget.paid(cost, model), without_cap.paid(cost, model)
+
+    assert (budget.silent, without_cap.silent) == (silent, None)
+
+
 @pytest.mark.parametrize("cost", [-5, -0.01, 1e308, float("inf"), float("nan"), 10**400])
 def test_a_cost_that_cannot_be_true_is_none(cost: float) -> None:
     usage = parse_usage({"cost": cost})
