@@ -185,3 +185,14 @@ def test_the_preset_of_a_model_can_be_copied(browser: Browser) -> None:
     names: dict[str, Any] = {}
     exec(text, names)  # noqa: S102 - this is the test
     assert isinstance(names["config"], ToolCallingConfig)
+
+
+@pytest.mark.parametrize("place", ["", "#run=nobody", "#runs"])
+def test_there_is_nothing_to_copy_before_a_run_is_open(
+    blank: Browser, made: Made, place: str
+) -> None:
+    blank.open(made.page.as_uri() + place)
+    blank.run("for (const each of document.querySelectorAll('[data-make]')) each.click()")
+
+    assert blank.run("return document.querySelectorAll('[data-make]:disabled').length") == 3
+    assert blank.run("return document.getElementById('copied').textContent") == ""

@@ -28,6 +28,7 @@ async function openRun(run, turn) {
   byId("trace-why").textContent = run < 0 ? "This report holds no run with that address." : visible(whyItEnded(run, null));
   byId("trace-why").className = run < 0 ? "" : STATUS_NAMES[runs.status[run]];
   byId("copied").replaceChildren();
+  allowCopies(false, false);
   for (const id of ["trace-facts", "turns", "talk", "wire"]) byId(id).replaceChildren();
   byId("trace-title").focus();
   if (run < 0) return;
@@ -53,9 +54,7 @@ function chooseTurn(turn) {
   byId("talk").replaceChildren(...drawTalk(trace, turns, shownRun.turn, showTurn));
   redrawWire();
   const isAnswered = turns.some((each) => each.number === shownRun.turn && each.end);
-  for (const make of document.querySelectorAll("[data-make]")) {
-    make.disabled = make.dataset.make === "corpus" ? !isAnswered : !turns.length;
-  }
+  allowCopies(turns.length > 0, isAnswered);
   byId(`turn-${shownRun.turn}`)?.scrollIntoView({ block: "nearest" });
   document.title = `${oneLine(nameOf(keyOf(run)))} · turn ${shownRun.turn + 1}`;
 }
@@ -110,6 +109,13 @@ function stepFailed(step) {
     : missed.findLast((run) => run < shownRun.run);
   if (next !== undefined) location.hash = addressOf(next);
   else byId("copied").textContent = "There is no other failed run in the list.";
+}
+
+// Before a run is read there is nothing to copy; of a turn without an answer there is no reply.
+function allowCopies(request, reply) {
+  for (const make of document.querySelectorAll("[data-make]")) {
+    make.disabled = make.dataset.make === "corpus" ? !reply : !request;
+  }
 }
 
 function copyAs(kind) {
