@@ -8,6 +8,7 @@ import logging
 import os
 import time
 import traceback
+import zlib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
@@ -32,6 +33,8 @@ MAX_MESSAGE = 200
 
 _log = logging.getLogger("surecall")
 _DECODER = msgspec.json.Decoder(Event)
+_SEAL, _SEAL_END = b',"crc":"', b'"}'
+_SEAL_CHARS = 8 + len(_SEAL_END)
 E_ = TypeVar("E_", bound=Event)
 
 
@@ -121,7 +124,7 @@ class JsonlSink:
 
     def __call__(self, event: Event) -> None:
         """Write one event."""
-        line = _line(event, self._redactor)
+        line = _sealed(_line(event, self._redactor))
         with _opened(self._path, "ab+") as file:
             # A crash, perhaps of another run, left half a line; it must not swallow this one.
             file.write(b"\n" + line if _is_torn(file) else line)
@@ -137,8 +140,9 @@ def _is_torn(file: BinaryIO) -> bool:
 
 def save_trace(trace: Trace, path: str | Path, secrets: Secrets = ()) -> None:
     """Write a whole trace as JSON lines, replacing the file."""
+    redactor = Redactor(secrets)
     with _opened(Path(path), "wb") as file:
-        file.write(dump_trace(trace, secrets))
+        file.write(b"".join(_sealed(_line(event, redactor)) for event in trace))
 
 
 def dump_trace(trace: Trace, secrets: Secrets = ()) -> bytes:
@@ -154,6 +158,18 @@ def _line(event: Event, redactor: Redactor) -> bytes:
         clean = redactor.value(plain)
         line = encode(clean | {"redacted": True}) if encode(clean) != line else line
     return line + b"\n"
+
+
+def _sealed(line: bytes) -> bytes:
+    """Add a checksum of a line at its end, where every reader of JSON passes over it."""
+    return b"%s%s%08x%s\n" % (line[:-2], _SEAL, zlib.crc32(line[:-2]), _SEAL_END)
+
+
+def _is_damaged(line: bytes) -> bool:
+    """Whether a line has a checksum that is not its own; lines of earlier versions have none."""
+    body, seal, told = line.rpartition(_SEAL)
+    whole = bool(seal) and len(told) == _SEAL_CHARS and told.endswith(_SEAL_END)
+    return whole and told != b"%08x%s" % (zlib.crc32(body), _SEAL_END)
 
 
 def _opened(path: Path, mode: Literal["ab+", "wb"]) -> BinaryIO:
@@ -203,6 +219,8 @@ def _events(data: bytes, path: str) -> list[Event]:
     for number, line in enumerate(lines, 1):
         if not line.strip():
             continue
+        if _is_damaged(line.rstrip()):
+            raise ConfigError(f"{path}, line {number}: damaged, it does not match its checksum")
         try:
             newer = _VERSION.decode(line).schema_version > SCHEMA_VERSION
             event = None if newer else _DECODER.decode(line)

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import logging
+import random
 import stat
 import time
 from pathlib import Path
@@ -223,3 +224,23 @@ def test_a_trace_of_a_run_keeps_what_the_model_said(tmp_path: Path) -> None:
     again = replay(load_trace(tmp_path / "run.jsonl"))
     assert [item.text for item in again.history if isinstance(item, Assistant)] == ["", "done"]
     assert (again.assistant_text, again.usage.cost) == ("done", 0.5)
+
+
+def test_a_flipped_bit_of_a_file_is_refused_with_its_line(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    result = asyncio.run(ToolLoopRunner(client=ScriptedModel(says("ok")), model="m").run("hi"))
+    save_trace(result.trace, path)
+    sound = path.read_bytes()
+    draw = random.Random(14)  # noqa: S311 - any bits will do
+    refused: list[str] = []
+    for _ in range(300):
+        data = bytearray(sound)
+        # The last newline ends a journal; a file without it looks torn.
+        data[draw.randrange(len(data) - 1)] ^= 1 << draw.randrange(8)
+        path.write_bytes(data)
+        try:
+            assert load_trace(path) == result.trace
+        except ConfigError as error:
+            refused.append(str(error))
+    assert len(refused) > 250
+    assert [told for told in refused if ", line " not in told] == []
