@@ -3,6 +3,7 @@
 from proof import (
     chaos,
     event_streams,
+    fuzz,
     json_suite,
     masks,
     packaging,
@@ -13,6 +14,7 @@ from proof import (
 from proof.claims import Claim
 
 CLAIMS: tuple[Claim, ...] = (
+    fuzz.CLAIM,
     event_streams.CLAIM,
     json_suite.CLAIM,
     schema_suite.CLAIM,
