@@ -6,6 +6,7 @@ from proof import (
     fuzz,
     histories,
     json_suite,
+    linear,
     masks,
     packaging,
     quirks,
@@ -16,6 +17,7 @@ from proof.claims import Claim
 
 CLAIMS: tuple[Claim, ...] = (
     fuzz.CLAIM,
+    linear.CLAIM,
     event_streams.CLAIM,
     json_suite.CLAIM,
     schema_suite.CLAIM,
