@@ -146,6 +146,8 @@ def _read_call(source: Source, start: int) -> Found:
     spec = source.tools.find(asked)
     if spec is None:
         raise no_tool(asked, at)
+    if not source.at("(", at + len(asked)):
+        raise NotACall("no brackets follow the name", at)
     value = read_value(source, at + len(asked))
     arguments = asked + value.twice if value.twice else _in_order(spec, value)
     end = source.blanks(value.end) + 1 if printed else value.end

@@ -296,3 +296,11 @@ def test_elsewhere_such_a_mark_stays_text_and_is_explained(text: str, reason: st
 )
 def test_such_a_mark_that_the_text_ends_in_is_cut_off_and_does_not_run(text: str) -> None:
     assert only(recover(text, TOOLS, weak=True)).truncated
+
+
+@pytest.mark.parametrize(
+    "follows", ["", " ", "\n", ")", "[1, 2]", "[]", '{"line": "ls"}', '"ls"', "1", ", 2)", ".x"]
+)
+def test_a_printed_name_without_brackets_is_no_call(follows: str) -> None:
+    text = f"```tool_code\nprint(default_api.shell{follows}"
+    assert [call for call in recover(text, TOOLS).calls if not call.truncated] == []
