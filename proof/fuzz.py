@@ -36,10 +36,11 @@ from surecall.simulator.stream_events import events_of, frames_of, is_streamable
 from surecall.testing import ScriptedModel
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import Fault, SurecallError
-from surecall.values.types import Answer, Plan, User
+from surecall.values.types import JSON, Answer, Plan, User
 from surecall.wire.assembler import Assembler
 from surecall.wire.dialects import recover
 from surecall.wire.messages import decode, encode
+from surecall.wire.response import fault_of
 from tests.support.fault_samples import REGISTRY, SAMPLES, TOOLS, meaning
 from tests.support.fault_samples import read as read_sample
 
@@ -76,7 +77,7 @@ def _sound(body: Any, tools: ToolRegistry, rng: random.Random) -> Iterator[str]:
 
 def _heard(stream: bytes, tools: ToolRegistry, rng: random.Random) -> Any:
     """Listen to a stream in random pieces; return its body, or the fault."""
-    listener = Listener(Assembler(tools.names, _MOST_ARGUMENTS))
+    listener = Listener(Assembler(tools.names, _MOST_ARGUMENTS, _judged))
     for piece in _pieces(stream, rng):
         if listener.ended:
             break
@@ -86,6 +87,10 @@ def _heard(stream: bytes, tools: ToolRegistry, rng: random.Random) -> Any:
     if isinstance(body, bytes):
         return read_body(Answer(200, {}, body))
     return body if isinstance(body, Fault) else _SENDER.assembled(body)
+
+
+def _judged(holder: JSON) -> Fault:
+    return fault_of(holder, None, {}, 0.0)
 
 
 def _pieces(stream: bytes, rng: random.Random) -> list[bytes]:
