@@ -32,7 +32,7 @@ def _found(count: int = 40) -> str:
 def test_a_run_that_forgets_what_had_begun_breaks_the_claim(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def forgets(_run: Run, call: ToolCall) -> ToolCall:
+    def forgets(_run: Run, call: ToolCall, **_: object) -> ToolCall:
         return call
 
     monkeypatch.setattr(session, "unless_begun", forgets)
