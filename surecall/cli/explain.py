@@ -11,13 +11,14 @@ from typing import Any, BinaryIO
 import click
 import msgspec
 
+from surecall.cli.common import say
+from surecall.cli.listing import json_line
 from surecall.core.inbound import inbound
 from surecall.parsing.names import is_legal
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault
-from surecall.values.trace import safe_text
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire.dialects import recover
 from surecall.wire.messages import decode, text_of
@@ -49,9 +50,9 @@ def command(*, file: BinaryIO, tools: BinaryIO | None, as_json: bool) -> int:
     """
     explanation = explain(file.read(), _tools_in(tools))
     if as_json:
-        click.echo(msgspec.json.encode(explanation).decode())
+        say(json_line(msgspec.to_builtins(explanation)))
     else:
-        click.echo("\n".join(map(safe_text, render(explanation).split("\n"))))
+        say(render(explanation))
     return 0
 
 

@@ -84,6 +84,20 @@ def test_the_command_reads_a_file_and_prints_for_people_or_machines(
     assert json.loads(capsys.readouterr().out)["calls"][0]["name"] == "get_weather"
 
 
+@pytest.mark.parametrize("flags", [[], ["--json"]])
+def test_what_is_printed_cannot_turn_a_line_around_or_talk_to_a_terminal(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    path = tmp_path / "reply.txt"
+    path.write_text("\u202egnp.exe\x1b[2J\u2029\U000e0041", "utf-8")
+    assert main(["explain", str(path), *flags]) == 0
+    printed = capsys.readouterr().out
+
+    assert [char for char in printed if not char.isprintable() and char != "\n"] == []
+    if flags:
+        assert json.loads(printed)["text"] == "\u202egnp.exe\x1b[2J\u2029\U000e0041"
+
+
 @pytest.mark.parametrize("text", ["{", "{}"])
 def test_tools_that_are_none_are_refused_in_one_line(
     text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
