@@ -26,6 +26,7 @@ CLAIMS: tuple[Claim, ...] = (
     masks.CLAIM,
     retries.CLAIM,
     Claim("D9", "1,000 simultaneous runs survive chaos", chaos.attempt, (1000, 10_000, 50_000)),
+    Claim("D10", "a kill loses nothing and repeats nothing", kills.attempt, (200, 1000, 3000)),
     Claim("D16", "no text of a model becomes more than text", reports.attempt, (327, 2000, 20_000)),
     Claim("D17", "every known quirk is a named scenario", quirks.attempt, (1, 10, 50)),
     Claim("D19", "the wheel is what git holds", packaging.attempt, (2, 2, 3)),
