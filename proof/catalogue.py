@@ -2,6 +2,7 @@
 
 from proof import (
     chaos,
+    damage,
     event_streams,
     fuzz,
     histories,
@@ -27,6 +28,12 @@ CLAIMS: tuple[Claim, ...] = (
     retries.CLAIM,
     Claim("D9", "1,000 simultaneous runs survive chaos", chaos.attempt, (1000, 10_000, 50_000)),
     Claim("D10", "a kill loses nothing and repeats nothing", kills.attempt, (200, 1000, 3000)),
+    Claim(
+        "D11",
+        "damaged files are never read as another result",
+        damage.attempt,
+        (1500, 20_000, 200_000),
+    ),
     Claim("D16", "no text of a model becomes more than text", reports.attempt, (327, 2000, 20_000)),
     Claim("D17", "every known quirk is a named scenario", quirks.attempt, (1, 10, 50)),
     Claim("D19", "the wheel is what git holds", packaging.attempt, (2, 2, 3)),

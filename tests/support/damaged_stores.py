@@ -1,8 +1,9 @@
 """Damage to the file of a run, and what is read of it then.
 
 `tortured(folder, n, seed)` flips `n` bits, one at a time, `truncated(folder, step)` cuts the file
-short at every `step`-th byte. Both return how often the very same results came back, how often a
-typed error did, and whatever else happened, which must be nothing.
+short at every `step`-th byte, `spliced(folder, n, seed)` moves and copies pieces of it. All return
+how often the very same results came back, how often a typed error did, and whatever else
+happened, which must be nothing.
 """
 
 import random
@@ -80,6 +81,25 @@ def truncated(folder: Path, step: int = 1) -> Tally:
     sound = (store.directory / DATABASE).read_bytes()
     cuts = ((f"cut at {end}", sound[:end]) for end in range(0, len(sound), step))
     return _tally(store.directory, sound, cuts)
+
+
+def spliced(folder: Path, n: int, seed: int = 1) -> Tally:
+    """Put a piece of a small store in the place of another, or two in each other's, `n` times."""
+    store = small_store(folder)
+    sound = (store.directory / DATABASE).read_bytes()
+    draw = random.Random(seed)  # noqa: S311 - the same cases for the same seed
+    return _tally(store.directory, sound, _splices(sound, n, draw))
+
+
+def _splices(sound: bytes, n: int, draw: random.Random) -> Iterator[tuple[str, bytes]]:
+    for _ in range(n):
+        size = draw.choice((1, 16, 64, 512, 4096))
+        here, there = (draw.randrange(len(sound) // size) * size for _ in range(2))
+        data = bytearray(sound)
+        data[here : here + size] = sound[there : there + size]
+        if draw.random() < 0.5:
+            data[there : there + size] = sound[here : here + size]
+        yield f"{size} bytes at {here} and {there}", bytes(data)
 
 
 def _flips(sound: bytes, bits: list[int]) -> Iterator[tuple[str, bytes]]:
