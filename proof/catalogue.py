@@ -34,6 +34,12 @@ CLAIMS: tuple[Claim, ...] = (
         damage.attempt,
         (1500, 20_000, 200_000),
     ),
+    Claim(
+        "D14",
+        "a hostile endpoint costs bounded memory and time",
+        hostile_endpoints.attempt,
+        (54, 114, 454),
+    ),
     Claim("D16", "no text of a model becomes more than text", reports.attempt, (327, 2000, 20_000)),
     Claim("D17", "every known quirk is a named scenario", quirks.attempt, (1, 10, 50)),
     Claim("D19", "the wheel is what git holds", packaging.attempt, (2, 2, 3)),
