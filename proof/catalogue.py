@@ -9,6 +9,7 @@ from proof import (
     json_suite,
     linear,
     masks,
+    mutation,
     packaging,
     quirks,
     reports,
@@ -42,5 +43,6 @@ CLAIMS: tuple[Claim, ...] = (
     ),
     Claim("D16", "no text of a model becomes more than text", reports.attempt, (327, 2000, 20_000)),
     Claim("D17", "every known quirk is a named scenario", quirks.attempt, (1, 10, 50)),
+    Claim("D18", "tests notice mistakes", mutation.attempt, (2, 25, 1000)),
     Claim("D19", "the wheel is what git holds", packaging.attempt, (2, 2, 3)),
 )
