@@ -1,7 +1,7 @@
 """Small mistakes in a program: one is put into a copy of its syntax tree at a time.
 
-A comparison off by one or the other way round, `and` for `or`, a `not` less, a number more, a
-constant the other way round, `+` for `-`, nothing returned, a statement left out.
+A comparison off by one or the other way round, `and` for `or`, a condition negated, a number one
+more, a constant the other way round, `+` for `-`, nothing returned, a statement left out.
 """
 
 import ast
@@ -43,7 +43,13 @@ class Mutant(NamedTuple):
 
 def mutants(tree: ast.Module) -> list[Mutant]:
     """List every mistake that can be made in a tree; the order depends on the source alone."""
-    return [mutant for node in _nodes(tree) for mutant in (*_inside(node), *_left_out(node))]
+    settings = _settings(tree)
+    return [
+        mutant
+        for node in _nodes(tree)
+        if node not in settings
+        for mutant in (*_inside(node), *_left_out(node))
+    ]
 
 
 def mutated(source: str, number: int) -> ast.Module:
@@ -64,6 +70,26 @@ def _nodes(node: ast.AST) -> Iterator[ast.AST]:
         for child in value if isinstance(value, list) else [value]:
             if isinstance(child, ast.AST):
                 yield from _nodes(child)
+
+
+def _settings(tree: ast.Module) -> set[ast.AST]:
+    """Return the numbers that are settings: a limit that is one more is no mistake.
+
+    They are what is assigned in a module or a class, and the defaults of parameters.
+    """
+    given: list[ast.AST | None] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef):
+            given += [one for one in node.body if isinstance(one, ast.Assign | ast.AnnAssign)]
+        elif isinstance(node, ast.arguments):
+            given += [*node.defaults, *node.kw_defaults]
+    below = (child for one in given if one is not None for child in ast.walk(one))
+    return {
+        child
+        for child in below
+        if isinstance(child, ast.BinOp)
+        or (isinstance(child, ast.Constant) and not isinstance(child.value, bool))
+    }
 
 
 def _is_for_checkers(node: ast.AST) -> bool:

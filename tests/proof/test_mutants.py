@@ -16,6 +16,8 @@ from proof.mutants import mutants, mutated
         ("a and b", ["a or b"]),
         ("a - 1", ["a + 1", "a - 2"]),
         ("x = True", ["x = False"]),
+        ("LIMIT = 32 * 1024", []),
+        ("def f(x=3, y=True): ...", ["def f(x=3, y=False):\n    ..."]),
         ("x = 'text'", []),
         ("if a:\n    b()", ["if not a:\n    b()", "if a:\n    pass"]),
         ("def f() -> int:\n    return g", ["def f() -> int:\n    return None"]),
