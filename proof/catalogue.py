@@ -1,6 +1,7 @@
 """All claims, in the order of the table."""
 
 from proof import (
+    canaries,
     chaos,
     damage,
     event_streams,
@@ -41,6 +42,7 @@ CLAIMS: tuple[Claim, ...] = (
         hostile_endpoints.attempt,
         (54, 114, 454),
     ),
+    Claim("D15", "a key is found nowhere", canaries.attempt, (1, 1, 3)),
     Claim("D16", "no text of a model becomes more than text", reports.attempt, (327, 2000, 20_000)),
     Claim("D17", "every known quirk is a named scenario", quirks.attempt, (1, 10, 50)),
     Claim("D18", "tests notice mistakes", mutation.attempt, (2, 25, 1000)),
