@@ -126,14 +126,15 @@ def _inside(node: ast.AST) -> Iterator[Mutant]:
             yield Mutant(node.lineno, f"{value} to {not value}", _set(node, "value", not value))
         case ast.Constant(value=int(value) | float(value)):
             yield Mutant(node.lineno, f"{value} to {value + 1}", _set(node, "value", value + 1))
-        case ast.Return(value=ast.expr() as value) if not _is_none(value):
+        case ast.Return(value=ast.expr() as value) if not _is_plain(value):
             yield Mutant(node.lineno, "returns None", _set(node, "value", ast.Constant(None)))
         case _:
             return
 
 
-def _is_none(value: ast.expr) -> bool:
-    return isinstance(value, ast.Constant) and value.value is None
+def _is_plain(value: ast.expr) -> bool:
+    """Whether a value is as good as None, or has its own mistake."""
+    return isinstance(value, ast.Constant) and value.value in (None, False, True)
 
 
 def _left_out(node: ast.AST) -> Iterator[Mutant]:

@@ -36,7 +36,7 @@ WALL_SECONDS = 240
 # Beside the tests at the path of the module, those that look at it from further away.
 MODULES: dict[str, tuple[str, ...]] = {
     "core/loop": ("laws/test_runs.py", "core/test_outcome_runs.py"),
-    "core/policy": ("core/test_early_answers.py", "attacks/test_early_answers.py"),
+    "core/policy": ("core/test_early_answers.py", "settings/test_contract.py"),
     "core/effects": ("laws/test_at_most_once.py",),
     "core/inbound": ("core/test_doubtful_calls.py", "attacks/test_text_calls.py"),
     "parsing/arguments": ("laws/test_corpus.py",),

@@ -221,6 +221,7 @@ def test_a_lone_surrogate_in_an_object_is_replaced_in_keys_and_values() -> None:
         pytest.param({"a": float("nan")}, "number", id="nan-object"),
         pytest.param('{"a":' * 65 + "1" + "}" * 65, "too_deep", id="deep"),
         pytest.param('{"a":' + "[" * 64 + "]" * 64 + ",}", "too_deep", id="deep-lists"),
+        pytest.param('{"a":' + "[" * 64 + "]" * 64 + "}", "too_deep", id="deep-lists-in-order"),
         pytest.param('{"a":' * 5000 + "1" + "}" * 5000, "too_deep", id="deeper-than-the-stack"),
         pytest.param("{'a':" * 5000 + "1" + "}" * 5000, "too_deep", id="deep-python"),
         pytest.param('{"p": "\\d+"}', "bad_escape", id="regular-expression"),
@@ -280,6 +281,7 @@ def test_an_integer_of_640_digits_is_still_a_number() -> None:
 
 def test_sizes_are_known_for_what_is_refused() -> None:
     assert [read(raw).size for raw in ("{", "[1]", [1], 17)] == [1, 3, 3, 2]
+    assert read(None).size == 0
 
 
 # --- what the model is told

@@ -22,6 +22,7 @@ from proof.mutants import mutants, mutated
         ("if a:\n    b()", ["if not a:\n    b()", "if a:\n    pass"]),
         ("def f() -> int:\n    return g", ["def f() -> int:\n    return None"]),
         ("def f():\n    return None", []),
+        ("def f():\n    return False", ["def f():\n    return True"]),
         ("raise X", ["pass"]),
         ("x += y", ["pass"]),
         ("while a:\n    break", ["while not a:\n    break", "while a:\n    continue"]),
