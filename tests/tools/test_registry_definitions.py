@@ -16,7 +16,7 @@ from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says
-from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
+from surecall.tools.registry import ToolDefinition, ToolRegistry, is_async_callable, tool
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from tests.support.spec import proves
@@ -242,3 +242,31 @@ def test_a_definition_can_be_called_and_named_like_the_function_it_was() -> None
     assert repr(tool(forecast)) == "<ToolDefinition forecast>"
     with pytest.raises(TypeError, match="has no handler"):
         ToolDefinition("forecast")()
+
+
+def _looks(item: str) -> str:
+    """Look."""
+    return item
+
+
+@pytest.mark.parametrize("made", [ToolDefinition("look", "Look."), tool(_looks), tool()(_looks)])
+def test_a_tool_that_says_nothing_promises_nothing(made: ToolDefinition) -> None:
+    spec = made.spec
+    assert (spec.read_only, spec.idempotent, spec.repeatable) == (False, False, False)
+    assert (spec.destructive, made.serial, made.exposed_to_model) == (False, False, True)
+
+
+def test_what_is_awaited_is_known_through_partials_and_objects() -> None:
+    async def wait() -> None:
+        """Wait."""
+
+    class Waiting:
+        async def __call__(self) -> None:
+            """Wait."""
+
+    assert [is_async_callable(each) for each in (wait, functools.partial(wait), Waiting())] == [
+        True,
+        True,
+        True,
+    ]
+    assert is_async_callable(_looks) is False
