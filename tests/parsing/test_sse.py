@@ -208,3 +208,14 @@ def test_the_steps_grow_with_the_bytes_and_not_with_their_square(step: int) -> N
 
     assert growth(fed, 1_024 * step) < LINEAR
     fed(MIB // 4)
+
+
+def test_a_line_feed_belongs_to_the_carriage_return_before_it_and_the_next_one_does_not() -> None:
+    decoder = SseDecoder()
+    pieces = [b"data: x\r", b"\n", b"\n", b"\n"]
+    assert [[event.data for event in decoder.feed(piece)] for piece in pieces] == [
+        [],
+        [],
+        ["x"],
+        [],
+    ]
