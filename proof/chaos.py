@@ -35,7 +35,7 @@ from surecall.values.types import JSON
 TOGETHER = 1000
 PERSONA = PERSONAS["sim/clean"]
 # What is silent for this long is given up. A thousand requests that begin together take a while.
-LIMITS = Limits(connect_s=30.0, idle_s=15.0, max_connections=TOGETHER)
+LIMITS = Limits(connect_s=30.0, idle_s=20.0, max_connections=TOGETHER)
 ATTEMPTS = RetryPolicy().attempts
 
 
