@@ -36,7 +36,7 @@ from surecall.core.doubtful_calls import question
 from surecall.core.obligations import Obligation, unmet
 from surecall.core.state import OBJECTION, Run
 from surecall.values.errors import ErrorCode, Fault
-from surecall.values.types import Assistant, Message, Refusal, ToolResult, User
+from surecall.values.types import Assistant, Message, Refusal, ToolResult, User, is_blank
 
 
 def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
@@ -48,7 +48,7 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     need = unmet(run)
     if need is not None and (step := _next_step(run, need)):
         return (User(_still_missing(need), nudge=True, rung=step),)
-    empty = not said.text.strip() and run.called and not run.nudged
+    empty = is_blank(said.text) and run.called and not run.nudged
     # Where the ladder was climbed in vain, an answer without tools would not count either.
     config = run.config
     in_vain = need is not None and config.final_ladder and config.fix_empty_final_disable_tools

@@ -13,6 +13,7 @@ import msgspec
 from surecall.core.doubtful_calls import settled
 from surecall.parsing.argument_rewrites import with_texts, without_entities
 from surecall.parsing.arguments import Arguments, read_arguments, truncated
+from surecall.parsing.budget import MAX_CALLS, MAX_VALUES, most_values
 from surecall.parsing.names import nearest
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import Toolbox, ToolDefinition
@@ -26,7 +27,6 @@ from surecall.values.types import (
 )
 from surecall.wire.history import Ids, ids_of
 from surecall.wire.messages import (
-    MAX_CALLS,
     call_extra,
     call_parts,
     id_of,
@@ -69,8 +69,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     raw_ones = raw_calls(message)
-    if len(raw_ones) > MAX_CALLS:
-        sentence = f"The answer has more than {MAX_CALLS} calls."
+    if sentence := _too_much(raw_ones):
         return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence)
     calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in raw_ones)
     if salvaged and not calls:
@@ -107,6 +106,20 @@ def _with_calls(
     reading = with_text_calls(heard, plan.tools, mode, strip_thinking=config.strip_thinking)
     # What a provider failed to read as a call was meant as one.
     return settled(reading, plan, config.but(text_call_rules=()) if salvaged else config)
+
+
+def _too_much(calls: list[JSON]) -> str:
+    """Say why the calls of a reply are more than anyone means, if they are; before they are read.
+
+    Arguments are JSON in a string, and may be JSON in a string in a string.
+    """
+    if len(calls) > MAX_CALLS:
+        return f"The answer has more than {MAX_CALLS} calls."
+    given = (call_parts(call)[1] for call in calls)
+    texts = (text for text in given if isinstance(text, str))
+    values = sum(most_values(text.encode("utf-8", "replace")) for text in texts)
+    many = f"The arguments of the answer's calls may hold more than {MAX_VALUES} values."
+    return many if values > MAX_VALUES else ""
 
 
 def _begins_json(text: str) -> bool:

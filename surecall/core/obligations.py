@@ -13,7 +13,7 @@ from surecall.core.state import Run, once_per_run
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
 from surecall.settings.contract import Progress, in_words
 from surecall.values.errors import ErrorCode
-from surecall.values.types import JSON, Assistant, ToolCall
+from surecall.values.types import JSON, Assistant, ToolCall, is_blank
 
 # A call that could never have run is the model's slip, not a failed tool.
 PROTOCOL_CODES = frozenset(
@@ -184,7 +184,7 @@ def false_finals(run: Run) -> int:
         isinstance(said, Assistant)
         and not said.calls
         and not said.claims
-        and bool(said.text.strip())
+        and not is_blank(said.text)
         and unmet(run.until(position)) is not None
         for position, said in enumerate(run.messages[run.start :], start=run.start)
     )

@@ -14,6 +14,7 @@ from surecall.values.types import (
     Refusal,
     Reply,
     ToolCall,
+    is_blank,
 )
 
 
@@ -163,7 +164,7 @@ def verdict(run: Run, said: Assistant) -> Done | Fail:
     """Judge a turn without calls: a final answer, or the reason why it does not count."""
     if (need := unmet(run)) is not None:
         return Fail(need.code, need.message, need.details)
-    if said.text.strip():
+    if not is_blank(said.text):
         reason = said.finish_reason
         return Done(said.text, reason if reason in {"length", "content_filter"} else "final")
     if not run.config.fix_empty_final:

@@ -13,12 +13,11 @@ from typing import Any
 import msgspec
 
 from surecall.parsing.almost_json import mended
+from surecall.parsing.budget import Budget
 from surecall.values.types import JSON
 
 _CALL_KEYS = frozenset({"id", "index", "function", "name", "arguments"})
-_GROWING_KEYS = ("text", "summary")
-_WHOLE_KEYS = ("type", "index", "id", "signature", "data")
-_VOID = (None, "")
+VOID = (None, "")
 _MERGE_DEPTH = 3
 _PAD = "…"
 _UNWRITABLE = "\ufffd"
@@ -89,11 +88,13 @@ class _Scan:
 class Arguments:
     """The arguments of one call so far: text in pieces, or an object that is sent whole.
 
-    Beyond `limit` bytes nothing more is stored, and `size` stays one above it.
+    Beyond `limit` bytes nothing more is stored, and `size` stays one above it. What is stored is
+    spent from the `budget`.
     """
 
-    def __init__(self, limit: int | None = None) -> None:
+    def __init__(self, limit: int | None = None, budget: Budget | None = None) -> None:
         self._limit = limit
+        self._budget = budget or Budget()
         self._text = Text()
         self._scan = _Scan()
         self._object: JSON | None = None
@@ -106,6 +107,7 @@ class Arguments:
                 self._add_text(value)
             case dict() if value:
                 self._object = value
+                self._budget.spend(value)
                 self.size = len(written(value).encode())
             # An empty object only announces that the arguments begin.
             case None | dict():
@@ -124,6 +126,7 @@ class Arguments:
         self._append(self._text.fresh(text, lambda: self.closed))
 
     def _append(self, text: str) -> None:
+        self._budget.spend_text("" if self.too_large else text)
         data = text.encode("utf-8", "replace")
         if self._limit is None or self.size + len(data) <= self._limit:
             self._text.append(text)
@@ -198,18 +201,18 @@ def read_fragment(raw: JSON) -> Fragment:
         str(given).strip() if isinstance(given, str | int) else "",
         name if isinstance(name, str) and name.strip() else "",
         function.get("arguments"),
-        {key: item for key, item in raw.items() if key not in _CALL_KEYS and item not in _VOID},
+        {key: item for key, item in raw.items() if key not in _CALL_KEYS and item not in VOID},
     )
 
 
 class Call:
     """One call, as far as it has arrived."""
 
-    def __init__(self, position: int, limit: int | None = None, twin: "Call | None" = None) -> None:
+    def __init__(self, position: int, arguments: Arguments, twin: "Call | None" = None) -> None:
         self.position = position
         self.id = ""
         self.name: str = "" if twin is None else twin.name
-        self.arguments = Arguments(limit)
+        self.arguments = arguments
         self.extra: JSON = {"type": "function"}
         self.named_again = False
         self._twin = twin
@@ -229,9 +232,10 @@ class Call:
 class Calls:
     """The calls of one reply, in the order in which they began."""
 
-    def __init__(self, known_names: Iterable[str], limit: int | None) -> None:
+    def __init__(self, known_names: Iterable[str], limit: int | None, budget: Budget) -> None:
         self._names = frozenset(known_names)
         self._limit = limit
+        self._budget = budget
         self._by_index: dict[int, Call] = {}
         self._by_id: dict[str, Call] = {}
         self._active: Call | None = None
@@ -242,7 +246,7 @@ class Calls:
         call = self._candidate(fragment, position, siblings)
         if call is None or self._opens(call, fragment):
             twin = call if call is not None and call.named_again and not fragment.name else None
-            call = Call(len(self.all), self._limit, twin)
+            call = Call(len(self.all), Arguments(self._limit, self._budget), twin)
             self.all.append(call)
         elif fragment.name == call.name != "" and self._may_be_twin(call, fragment):
             call.named_again = True
@@ -251,9 +255,11 @@ class Calls:
         if fragment.id:
             self._by_id[fragment.id] = call
             call.id = call.id or fragment.id
+        self._budget.spend_text(fragment.id + fragment.name)
         call.name = self.joined_name(call.name, fragment.name)
         call.arguments.add(fragment.arguments)
         if fragment.extra:
+            self._budget.spend(fragment.extra if fragment.extra.keys() - {"type"} else None)
             call.extra = merged(call.extra, fragment.extra)
         self._active = call
         return call
@@ -312,60 +318,6 @@ class Calls:
         both_known = {name, call.name} <= self._names
         is_longer = name.startswith(call.name) and not both_known
         return is_longer or self._is_known_start(call.name + name)
-
-
-class Details:
-    """Reasoning details: texts grow, signatures and encrypted data stay byte by byte."""
-
-    def __init__(self) -> None:
-        self._all: list[_Detail] = []
-        # By type and index, and under None the last of all.
-        self._latest: dict[tuple[str, int] | None, _Detail] = {}
-
-    def add(self, raw: Any) -> str:
-        """Take one detail of a delta; return the text it added."""
-        if not isinstance(raw, dict):
-            return ""
-        kind, index = raw.get("type"), raw.get("index")
-        key = (kind, index) if isinstance(kind, str) and isinstance(index, int) else None
-        detail = self._latest.get(key)
-        if detail is None or not detail.takes(raw):
-            detail = _Detail()
-            self._all.append(detail)
-        self._latest[None] = self._latest[key] = detail
-        return detail.add(raw)
-
-    def render(self) -> list[JSON]:
-        """Write the details in the order in which they began, which must not change."""
-        return [detail.render() for detail in self._all]
-
-
-class _Detail:
-    def __init__(self) -> None:
-        self._fields: JSON = {}
-        self._texts: dict[str, Text] = {}
-
-    def takes(self, raw: JSON) -> bool:
-        """Whether this is more of the same: no key says otherwise, and no signed text grows."""
-        for key in _WHOLE_KEYS:
-            value = raw.get(key)
-            if isinstance(value, str | int) and self._fields.get(key, value) != value:
-                return False
-        is_signed = "signature" in self._fields and not raw.get("signature")
-        return not (is_signed and any(raw.get(key) for key in _GROWING_KEYS))
-
-    def add(self, raw: JSON) -> str:
-        added = ""
-        for key, value in raw.items():
-            if key in _GROWING_KEYS and isinstance(value, str):
-                self._texts.setdefault(key, Text()).append(value)
-                added += value
-            elif value not in _VOID:
-                self._fields[key] = value
-        return mended(added)
-
-    def render(self) -> JSON:
-        return self._fields | {key: mended(text.joined()) for key, text in self._texts.items()}
 
 
 def merged(old: Any, new: Any, depth: int = _MERGE_DEPTH) -> Any:

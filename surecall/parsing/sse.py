@@ -58,6 +58,11 @@ class SseDecoder:
         self._event = ""
         self._id = ""
 
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an unfinished event have arrived."""
+        return self._size + len(self._line)
+
     def feed(self, chunk: bytes) -> list[SseEvent]:
         """Take the next bytes; return the events that are complete now."""
         self._total += len(chunk)

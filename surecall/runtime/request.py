@@ -8,7 +8,7 @@ Keys that an endpoint echoes are taken out here, before anything else sees the a
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import Any, NamedTuple, ParamSpec, TypeVar
 
@@ -18,20 +18,23 @@ from surecall.core.endpoint_lessons import STREAM
 from surecall.core.outbound import Request, preflight
 from surecall.core.streaming.body_reader import Listener
 from surecall.core.streaming.display import Display
+from surecall.parsing.budget import holds_too_many
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.transport import Client, Incoming
 from surecall.settings.capabilities import Capabilities, check_budget, estimate_tokens
 from surecall.settings.connection import DEFAULT_LIMITS, Limits
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import JSON, Answer, Plan
-from surecall.wire.assembler import Assembler
-from surecall.wire.messages import decode, holds_too_many, scrub
+from surecall.wire.assembler import Assembler, Delta, TextDelta
+from surecall.wire.messages import decode, scrub
 from surecall.wire.response import fault_of
 from surecall.wire.transforms.inbound import failed_generation
 
 MAX_QUOTE = 400
 # In bytes. Reading this much takes a few hundredths of a second, whatever it is.
 LARGE = 128 * 1024
+# In bytes, of a stream. Reading this much takes a few milliseconds.
+PIECE = 8 * 1024
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -98,7 +101,9 @@ class RequestSender:
                 answer = await self.client.send(request.body)
                 size = len(answer.body)
                 return Received(await aside(size, self.read, answer), size)
-            assembler = Assembler([tool.name for tool in plan.tools], max_tool_args_bytes, _judged)
+            names = [tool.name for tool in plan.tools]
+            most = self._limits.max_response_bytes
+            assembler = Assembler(names, max_tool_args_bytes, _judged, most)
             return await self._streamed(stream(request.body), assembler, display)
         except ProviderError as error:
             return Received(error.fault, 0)
@@ -117,20 +122,40 @@ class RequestSender:
             is_plain = not is_success(incoming.status)
             most = self._limits.max_response_bytes
             listener = Listener(assembler, most, is_plain=is_plain)
-            async for chunk in incoming.chunks:
-                for delta in listener.feed(chunk):
-                    display.feed(delta)
+            async for piece in _in_pieces(incoming.chunks):
+                # An event that took many pieces is read when its last one is there.
+                size = listener.waiting + len(piece)
+                await _show(display, await aside(size, listener.feed, piece))
                 if listener.ended:
                     break
-        for delta in listener.close():
-            display.feed(delta)
-        body = listener.finish()
+        await _show(display, await aside(listener.waiting, listener.close))
+        body = await aside(listener.size, listener.finish)
         if isinstance(body, bytes):
             answer = Answer(incoming.status, incoming.headers, body)
             body = await aside(listener.size, self.read, answer)
         elif not isinstance(body, Fault):
             body = await aside(listener.size, self.assembled, body)
         return Received(body, listener.size, listener.is_stream)
+
+
+async def _in_pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Cut what arrives into pieces that are read quickly; between two, other runs go on."""
+    async for chunk in chunks:
+        for at in range(0, len(chunk), PIECE):
+            if at:
+                await asyncio.sleep(0)
+            yield chunk[at : at + PIECE]
+
+
+async def _show(display: Display, deltas: list[Delta]) -> None:
+    """Show what is new; much text bit by bit, so that other runs go on meanwhile."""
+    for delta in deltas:
+        if not isinstance(delta, TextDelta) or len(delta.text) <= PIECE:
+            display.feed(delta)
+            continue
+        for at in range(0, len(delta.text), PIECE):
+            display.feed(TextDelta(delta.text[at : at + PIECE]))
+            await asyncio.sleep(0)
 
 
 def _judged(holder: JSON) -> Fault:

@@ -11,9 +11,9 @@ from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit, ur
 
 import msgspec
 
+from surecall.parsing.budget import MAX_BYTES, MAX_VALUES
 from surecall.values.errors import ConfigError, Fault
 from surecall.values.types import Secret
-from surecall.wire.messages import MAX_VALUES
 
 ENDPOINT = "chat/completions"
 HIDDEN: Final = "..."
@@ -34,7 +34,7 @@ class Limits(msgspec.Struct, frozen=True):
     connect_s: float = 5.0
     idle_s: float = 60.0
     total_s: float = 600.0
-    max_response_bytes: int = 32 * 1024 * 1024
+    max_response_bytes: int = MAX_BYTES
     max_response_values: int = MAX_VALUES
     max_connections: int = 100
 

@@ -240,3 +240,8 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
     status: int
     headers: dict[str, str]
     body: bytes
+
+
+def is_blank(text: str) -> bool:
+    """Whether there is nothing in a text but blanks; unlike `strip` it makes no copy."""
+    return not text or text.isspace()

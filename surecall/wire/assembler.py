@@ -10,31 +10,28 @@ provider sends, and every step costs time in proportion to the bytes it looks at
 
 import json
 from collections.abc import Callable, Iterable
-from http import HTTPStatus
 from typing import Any, TypeAlias
 
 import msgspec
 
 from surecall.parsing.almost_json import mended
+from surecall.parsing.budget import MAX_BYTES, MAX_CALLS, MAX_VALUES, Budget, holds_too_many
 from surecall.parsing.call_fragments import (
     Arguments,
     Call,
     Calls,
-    Details,
     Text,
     merged,
     read_fragment,
-    written,
 )
-from surecall.values.errors import ErrorCode, Fault
+from surecall.parsing.reasoning_details import Details
+from surecall.values.errors import Fault
 from surecall.values.types import JSON
-from surecall.wire.messages import MAX_CALLS, MAX_VALUES, holds_too_many, text_of
+from surecall.wire.messages import text_of
 from surecall.wire.plain_json import finite
-
-MAX_QUOTE = 2_000
+from surecall.wire.stream_faults import broken_off, holds_error, plain_fault, too_much, unreadable
 
 _DONE = "[DONE]"
-_ERROR_STATUSES = frozenset(map(str, range(400, 600)))
 _HEAD_KEYS = ("id", "model", "provider", "created", "system_fingerprint", "service_tier")
 _TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
 _DETAILS = "reasoning_details"
@@ -72,7 +69,8 @@ class Assembler:
 
     `known_names` are the tools on offer: a name that comes in two pieces is joined only if one of
     them begins that way. Of arguments beyond `max_arguments_bytes` only so much is kept that the
-    reader refuses them. `judge` turns the mapping that holds an error into a fault.
+    reader refuses them. `judge` turns the mapping that holds an error into a fault. A stream of
+    which more than `max_bytes` would have to be kept is one, too.
     """
 
     def __init__(
@@ -80,9 +78,12 @@ class Assembler:
         known_names: Iterable[str] = (),
         max_arguments_bytes: int | None = None,
         judge: Callable[[JSON], Fault] | None = None,
+        max_bytes: int = MAX_BYTES,
     ) -> None:
         self._judge = judge or plain_fault
-        self._message = _Message(known_names, max_arguments_bytes)
+        self._max_bytes = max_bytes
+        self._budget = Budget(max_bytes)
+        self._message = _Message(known_names, max_arguments_bytes, self._budget)
         self._head: JSON = {}
         self._usage: JSON | None = None
         self._choice: JSON | None = None
@@ -104,8 +105,7 @@ class Assembler:
             self._is_done = True
             return []
         if len(data) > MAX_VALUES and holds_too_many(data.encode(), MAX_VALUES):
-            message = f"An event of the answer holds more than {MAX_VALUES} values."
-            self._fault = Fault(ErrorCode.RESPONSE_TOO_LARGE, message)
+            self._fault = too_much(f"An event of the answer holds more than {MAX_VALUES} values.")
             return []
         payload = _decoded(data)
         if event == "error":
@@ -120,10 +120,10 @@ class Assembler:
             return self._fault
         reason = (self._choice or {}).get("finish_reason")
         if self._choice is None and self.skipped:
-            return _unreadable(self.skipped)
+            return unreadable(self.skipped)
         # Some gateways add the end mark to a stream that broke off behind them.
         if reason is None and (self._message.is_open or not self._is_done):
-            return _broken_off(in_call=self._message.is_open)
+            return broken_off(in_call=self._message.is_open)
         choices = []
         if self._choice is not None:
             choices = [self._choice | {"index": 0, "message": self._message.render()}]
@@ -136,7 +136,7 @@ class Assembler:
         if not isinstance(chunk, dict):
             self._skip(chunk)
             return []
-        if _holds_error(chunk):
+        if holds_error(chunk):
             self._fault = self._judge(chunk)
             return []
         # The first chunk of some gateways carries blanks here.
@@ -155,7 +155,7 @@ class Assembler:
         """Pass over what is no chunk, unless it looks like what is left of one, or like a page."""
         self.skipped += 1
         if isinstance(chunk, str) and chunk.lstrip().startswith(("{", "[", "<")):
-            self._fault = _unreadable(self.skipped)
+            self._fault = unreadable(self.skipped)
 
     def _add_usage(self, usage: Any) -> None:
         if usage and isinstance(usage, dict):
@@ -164,7 +164,7 @@ class Assembler:
     def _add_choice(self, choice: Any) -> list[Delta]:
         if not isinstance(choice, dict) or self.ended or not self._is_ours(choice.get("index")):
             return []
-        if _holds_error(choice):
+        if holds_error(choice):
             self._fault = self._judge(choice)
             return []
         self._add_usage(choice.get("usage"))
@@ -176,8 +176,10 @@ class Assembler:
         elif isinstance(whole, dict):
             deltas = self._message.add(whole, is_whole=True)
         if self._message.calls_count > MAX_CALLS:
-            message = f"The streamed answer has more than {MAX_CALLS} calls."
-            self._fault = Fault(ErrorCode.RESPONSE_TOO_LARGE, message)
+            self._fault = too_much(f"The streamed answer has more than {MAX_CALLS} calls.")
+        elif self._budget.spent:
+            most = f"{self._max_bytes} bytes or {MAX_VALUES} values"
+            self._fault = too_much(f"The streamed answer says more than {most}.")
         return deltas
 
     def _is_ours(self, index: Any) -> bool:
@@ -200,13 +202,14 @@ class Assembler:
 class _Message:
     """The assistant message, as far as it has arrived."""
 
-    def __init__(self, known_names: Iterable[str], limit: int | None) -> None:
+    def __init__(self, known_names: Iterable[str], limit: int | None, budget: Budget) -> None:
         self._names, self._limit = tuple(known_names), limit
-        self._calls = Calls(self._names, limit)
+        self._budget = budget
+        self._calls = Calls(self._names, limit, budget)
         self._has_streamed_calls = False
-        self._legacy = Call(0, limit)
+        self._legacy = Call(0, Arguments(limit, budget))
         # Calls that come as JSON text; who reads the body also reads them.
-        self._spelt = Arguments()
+        self._spelt = Arguments(None, budget)
         self._texts: dict[str, Text] = {}
         self._streamed: set[str] = set()
         self._halves: dict[str, str] = {}
@@ -263,6 +266,7 @@ class _Message:
         elif piece:
             self._streamed.add(key)
         text.append(piece)
+        self._budget.spend_text(piece)
         shown = self._halves.pop(key, "") + piece
         # One half of a surrogate pair cannot be shown; the other comes with the next piece.
         if "\ud800" <= shown[-1:] <= "\udbff":
@@ -272,7 +276,7 @@ class _Message:
     def _add_details(self, raw: Any, *, is_whole: bool) -> str:
         if not isinstance(raw, list) or (is_whole and self._details is not None):
             return ""
-        self._details = self._details or Details()
+        self._details = self._details or Details(self._budget)
         return "".join(self._details.add(item) for item in raw)
 
     def _add_extra(self, message: JSON, *, is_whole: bool) -> None:
@@ -280,6 +284,7 @@ class _Message:
             if key in _MESSAGE_KEYS or value is None:
                 continue
             old = self._extra.get(key)
+            self._budget.spend(value if isinstance(value, list) or value != old else None)
             if isinstance(value, list) and isinstance(old, list):
                 old.extend([] if is_whole else value)
             else:
@@ -291,7 +296,7 @@ class _Message:
             # It says the calls once more; only if they did not come through does it matter.
             if not self.is_open:
                 return []
-            self._calls = Calls(self._names, self._limit)
+            self._calls = Calls(self._names, self._limit, self._budget)
         self._has_streamed_calls = self._has_streamed_calls or bool(raw and not is_whole)
         if isinstance(raw, str):
             self._spelt.add(raw)
@@ -333,35 +338,6 @@ def _thinking(part: Any) -> str:
             return ""
 
 
-def plain_fault(holder: JSON) -> Fault:
-    """Read an error without any vendor's vocabulary: its words, and the status it names."""
-    inner = holder.get("error")
-    error = inner if isinstance(inner, dict) else holder
-    words = error.get("message") or inner
-    code = str(error.get("code"))
-    status = int(code) if code in _ERROR_STATUSES else None
-    match status:
-        case HTTPStatus.TOO_MANY_REQUESTS:
-            kind, retryable = ErrorCode.RATE_LIMIT, True
-        case int() if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-            kind, retryable = ErrorCode.UPSTREAM_5XX, True
-        case _:
-            kind = ErrorCode.PROVIDER_ERROR
-            retryable = status is None or status == HTTPStatus.REQUEST_TIMEOUT
-    unknown = "The provider reports an error in the stream."
-    message = mended(words) if isinstance(words, str) else unknown
-    body = written(holder)[:MAX_QUOTE]
-    return Fault(kind, message[:MAX_QUOTE], status, retryable=retryable, body=body)
-
-
-def _holds_error(holder: JSON) -> bool:
-    # Some servers send `"error": null`, `""`, `{}` or `false` beside a good chunk.
-    error = holder.get("error")
-    return "error" in (holder.get("object"), holder.get("type")) or (
-        bool(error) and (isinstance(error, dict | list | str) or not holder.get("choices"))
-    )
-
-
 def _decoded(data: str) -> Any:
     """Read JSON; text that is none comes back as it is, since no chunk is a string."""
     try:
@@ -374,18 +350,3 @@ def _decoded(data: str) -> Any:
         return finite(json.loads(data, strict=False))
     except (ValueError, RecursionError):
         return data
-
-
-def _unreadable(count: int) -> Fault:
-    message = f"The stream cannot be read: {count} of its events are not JSON objects."
-    return Fault(ErrorCode.DECODE_ERROR, message, retryable=True)
-
-
-def _broken_off(*, in_call: bool) -> Fault:
-    place = "inside the arguments of a call" if in_call else "before the answer was complete"
-    return Fault(
-        ErrorCode.CONNECTION_ERROR,
-        f"The stream broke off {place}.",
-        hint="Try again; if it stays, look at the server's log.",
-        retryable=True,
-    )

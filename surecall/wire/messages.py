@@ -6,7 +6,6 @@ raise on shape. `render_message` and `parse_message` are a pair; so are `encode`
 
 import hashlib
 import json
-import re
 import string
 from collections.abc import Iterable
 from typing import Any
@@ -27,6 +26,7 @@ from surecall.values.types import (
     ToolSpec,
     Usage,
     User,
+    is_blank,
 )
 from surecall.wire.plain_json import finite
 
@@ -41,10 +41,6 @@ _DECODER = msgspec.json.Decoder(Message)
 SHORT_ID = 9
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
-# So many JSON values an answer may hold, and so many calls.
-MAX_VALUES = 200_000
-MAX_CALLS = 1_000
-_STRINGS = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 # In dollars. No answer costs more: a larger number, like a negative one, is not a price.
 MOST_COST = 1_000_000.0
 
@@ -77,14 +73,6 @@ def decode(data: bytes) -> Any:
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
         raise ValueError("JSON nested too deeply")
     return value
-
-
-def holds_too_many(data: bytes, most: int) -> bool:
-    """Whether JSON holds more values than that, told before it is read."""
-    if data.count(b",") + data.count(b"[") + data.count(b"{") < most:
-        return False
-    bare = _STRINGS.sub(b"", data)
-    return bare.count(b",") + bare.count(b"[") + bare.count(b"{") >= most
 
 
 def _is_deep(value: Any) -> bool:
@@ -187,7 +175,7 @@ def _render_result(message: ToolResult, style: WireStyle) -> JSON:
 
 
 def _render_assistant(message: Assistant, style: WireStyle) -> JSON | None:
-    if not message.calls and not message.text.strip():
+    if not message.calls and is_blank(message.text):
         return None
     # Text beside calls pollutes the history of weaker models, so it stays with us by default.
     keep = style.keep_text_beside_calls or not message.calls

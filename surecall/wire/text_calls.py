@@ -11,7 +11,7 @@ from typing import Any, Literal, TypeAlias, get_args
 
 import msgspec
 
-from surecall.values.types import JSON, Claim, ToolSpec
+from surecall.values.types import JSON, Claim, ToolSpec, is_blank
 from surecall.wire.dialects import Found, Recovered, recover, without_thoughts
 from surecall.wire.messages import call_parts, decode, raw_calls, text_of
 
@@ -64,7 +64,7 @@ def with_text_calls(
     if mode == "off":
         return _without_thoughts(message, without_thoughts(content))
     weak = mode == "any"
-    if not content.strip():
+    if is_blank(content):
         return _from_thoughts(message, tools, weak=weak)
     found = recover(content, tools, weak=weak, keep_reasoning=not strip_thinking)
     plain = _without_thoughts(message, found) if strip_thinking else TextReading(message, message)
@@ -97,7 +97,7 @@ def _plain_parts(raw: JSON) -> tuple[str, Any]:
 def _without_thoughts(message: JSON, found: Recovered) -> TextReading:
     """Move thoughts to where a provider would have put them; a reply of thoughts alone stays."""
     text = found.unlifted
-    if text == text_of(message.get("content")) or not text.strip():
+    if text == text_of(message.get("content")) or is_blank(text):
         return TextReading(message, message)
     apart = _thoughts(found) | message | {"content": text}
     return TextReading(apart, apart, (THINKING,), (THINKING,))
@@ -112,7 +112,7 @@ def _from_thoughts(message: JSON, tools: Sequence[ToolSpec], *, weak: bool) -> T
     plain = TextReading(message, message)
     for field in _THOUGHTS:
         thoughts = message.get(field)
-        if isinstance(thoughts, str) and thoughts.strip() and tools:
+        if isinstance(thoughts, str) and not is_blank(thoughts) and tools:
             # As if the server had left the thought in the text.
             found = recover(f"<think>{thoughts}</think>", tools, weak=weak)
             found = msgspec.structs.replace(found, reasoning="")

@@ -2,8 +2,6 @@
 
 import asyncio
 import copy
-import json
-import threading
 from typing import Any
 
 import pytest
@@ -11,7 +9,6 @@ import pytest
 from surecall import (
     Capabilities,
     ConfigError,
-    ErrorCode,
     Plan,
     PromptRunner,
     RetryPolicy,
@@ -22,14 +19,11 @@ from surecall import (
     presets,
     tool,
 )
-from surecall.core.outcome import RequestFailed
-from surecall.runtime.request import LARGE, read_body
 from surecall.settings.presets import RAW
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from surecall.values.errors import Fault
 from surecall.values.events import LlmRequestEndEvent
-from surecall.values.types import JSON, Answer, Assistant, System, ToolSpec, User
-from surecall.wire.messages import MAX_CALLS, RESERVED_OPTIONS, decode
+from surecall.values.types import JSON, Assistant, System, ToolSpec, User
+from surecall.wire.messages import RESERVED_OPTIONS
 from tests.support.spec import proves
 
 SIGNATURE = {"extra_content": {"google": {"thought_signature": "real"}}}
@@ -333,59 +327,3 @@ def test_raw_does_not_limit_the_calls_of_a_turn() -> None:
     result = ask(model, presets.resolve(provider="openai", strategy="raw"))
 
     assert [answer.executed for answer in result.run.results] == [True, True]
-
-
-def thread_of_reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Note in which threads answers are decoded."""
-    threads: list[str] = []
-
-    def noted(data: bytes) -> Any:
-        threads.append(threading.current_thread().name)
-        return decode(data)
-
-    monkeypatch.setattr("surecall.runtime.request.decode", noted)
-    return threads
-
-
-@pytest.mark.parametrize(("size", "aside"), [(1_000, False), (LARGE + 1, True)])
-def test_a_large_answer_is_read_beside_the_event_loop(
-    size: int, *, aside: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    threads = thread_of_reading(monkeypatch)
-    result = ask(ScriptedModel(says("x" * size)))
-
-    assert result.assistant_text == "x" * size
-    assert [name != threading.main_thread().name for name in threads] == [aside]
-
-
-def test_a_large_call_in_text_is_read_like_a_small_one() -> None:
-    call = json.dumps({"name": "add", "arguments": {"a": 1, "b": 2}})
-    text = f"<tool_call>{call.replace(':', ': ' + ' ' * LARGE)}</tool_call>"
-    result = ask(ScriptedModel(says(text), says("3")), presets.default_tool_calling())
-
-    assert result.run.results[0].envelope["data"] == {"value": 3}
-
-
-@pytest.mark.parametrize(
-    ("body", "refused"),
-    [
-        (says("ok") | {"extra": [0] * 200_000}, True),
-        (says("ok") | {"extra": [0] * 199_000}, False),
-        (says('a, "b", [c], {d} \\' * 60_000), False),
-    ],
-)
-def test_an_answer_with_too_many_values_is_refused_before_it_is_decoded(
-    body: JSON, *, refused: bool
-) -> None:
-    read = read_body(Answer(200, {}, json.dumps(body).encode()))
-
-    assert (isinstance(read, Fault) and read.code is ErrorCode.RESPONSE_TOO_LARGE) is refused
-
-
-def test_a_reply_with_too_many_calls_is_refused_wherever_they_stand() -> None:
-    many = calls_many(*[calls("add", a=1, b=2)] * (MAX_CALLS + 1))
-    text = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>\n'
-    for body in (many, says(text * (MAX_CALLS + 1))):
-        with pytest.raises(RequestFailed) as failed:
-            ask(ScriptedModel(body), presets.default_tool_calling())
-        assert failed.value.code is ErrorCode.RESPONSE_TOO_LARGE

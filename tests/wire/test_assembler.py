@@ -6,6 +6,7 @@ import random
 
 import pytest
 
+from surecall.parsing.budget import MAX_CALLS, MAX_VALUES
 from surecall.parsing.sse import SseEvent
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
@@ -14,9 +15,7 @@ from surecall.wire.assembler import (
     CallDelta,
     ReasoningDelta,
     TextDelta,
-    plain_fault,
 )
-from surecall.wire.messages import MAX_CALLS, MAX_VALUES
 from surecall.wire.response import fault_of, read_choice
 from tests.support.streams import (
     END,
@@ -254,37 +253,6 @@ def test_a_provider_error_is_read_by_the_judge_that_was_given() -> None:
 
     assert isinstance(outcome, Fault)
     assert outcome.code is ErrorCode.CONTEXT_TOO_LONG
-
-
-@pytest.mark.parametrize(
-    ("holder", "code", "status", "retryable"),
-    [
-        ({"error": {"code": 429, "message": "slow"}}, ErrorCode.RATE_LIMIT, 429, True),
-        ({"error": {"code": "503"}}, ErrorCode.UPSTREAM_5XX, 503, True),
-        ({"error": {"code": 408}}, ErrorCode.PROVIDER_ERROR, 408, True),
-        ({"error": {"code": 401}}, ErrorCode.PROVIDER_ERROR, 401, False),
-        ({"error": {"code": 200}}, ErrorCode.PROVIDER_ERROR, None, True),
-        ({"error": "boom"}, ErrorCode.PROVIDER_ERROR, None, True),
-        ({"object": "error", "message": "m", "code": 500}, ErrorCode.UPSTREAM_5XX, 500, True),
-    ],
-)
-def test_an_error_is_read_by_its_status(
-    holder: JSON,
-    code: ErrorCode,
-    status: int | None,
-    retryable: bool,  # noqa: FBT001
-) -> None:
-    fault = plain_fault(holder)
-
-    assert (fault.code, fault.status, fault.retryable) == (code, status, retryable)
-    assert json.loads(fault.body) == holder
-
-
-def test_an_error_with_half_a_character_can_be_written_down() -> None:
-    fault = plain_fault({"error": {"message": "a\ud83d"}})
-
-    assert fault.message == "a\ufffd"
-    assert json.loads(fault.body.encode()) == {"error": {"message": "a\ufffd"}}
 
 
 @pytest.mark.parametrize("data", ['{"message":"boom","code":500}', "boom", "[]", "null"])

@@ -11,6 +11,7 @@ import itertools
 from collections.abc import Iterable
 from typing import Any
 
+from surecall.parsing.budget import FRAMING
 from surecall.parsing.sse import SseDecoder, SseEvent, too_large
 from surecall.settings.connection import DEFAULT_LIMITS
 from surecall.values.errors import Fault
@@ -32,7 +33,7 @@ class Listener:
         is_plain: bool = False,
     ) -> None:
         self._assembler = assembler
-        self._decoder = SseDecoder(max_total_bytes=max_bytes)
+        self._decoder = SseDecoder(max_total_bytes=FRAMING * max_bytes)
         self._max_bytes = max_bytes
         # Before the first byte that is not blank, this may still be anything.
         self._is_stream: bool | None = False if is_plain else None
@@ -43,6 +44,11 @@ class Listener:
     def size(self) -> int:
         """How large the answer is: its bytes, or the data of its events up to the end mark."""
         return self._streamed if self._is_stream else len(self._plain)
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an unfinished event are waiting for its end."""
+        return self._decoder.waiting
 
     @property
     def is_stream(self) -> bool:

@@ -6,6 +6,7 @@ out, at the latest when the reply is complete and everything is known. What was 
 is not part of the answer after all is withdrawn, never silently doubled.
 """
 
+import itertools
 from collections.abc import Callable
 from typing import TypeAlias
 
@@ -13,7 +14,7 @@ import msgspec
 
 from surecall.core.streaming.holdback import Filter
 from surecall.values.errors import Fault
-from surecall.values.types import Reply
+from surecall.values.types import Reply, is_blank
 from surecall.wire.assembler import CallDelta, Delta, ReasoningDelta, TextDelta
 
 
@@ -67,16 +68,26 @@ class Display:
         if isinstance(outcome, Fault) or outcome.claims:
             self._withdraw()
             return
-        # Blanks that led up to a call leave the text with it; showing them does no harm.
-        shown = "".join(self._texts).lstrip()
-        rest = outcome.text.lstrip() if shown else outcome.text
-        if not rest.startswith(shown):
+        if (rest := self._unshown(outcome.text)) is None:
             self._withdraw()
-            shown = ""
-        if rest := rest[len(shown) :]:
+            rest = outcome.text.lstrip()
+        if rest:
             self._show(TextDelta(rest))
         for position, call in enumerate(outcome.calls):
             self._announce(position, call.name)
+
+    def _unshown(self, text: str) -> str | None:
+        """Return what of a text was not shown yet; None if it does not begin with what was."""
+        # Blanks that led up to a call leave the text with it; showing them does no harm.
+        pieces = itertools.dropwhile(is_blank, self._texts)
+        begin = next(pieces, "").lstrip()
+        at = len(text) - len(text.lstrip()) if begin else 0
+        # Piece by piece: a copy of all that was shown may be large.
+        for piece in itertools.chain((begin,), pieces):
+            if not text.startswith(piece, at):
+                return None
+            at += len(piece)
+        return text[at:]
 
     def _announce(self, position: int, name: str) -> None:
         if position not in self._announced:

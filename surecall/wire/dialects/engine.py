@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 import msgspec
 
+from surecall.parsing.budget import MAX_CALLS, MAX_TEXT
 from surecall.values.types import ToolSpec
 from surecall.wire.dialects import spelling
 from surecall.wire.dialects.body import (
@@ -28,7 +29,7 @@ from surecall.wire.dialects.body import (
     read_unmarked,
     tool_named,
 )
-from surecall.wire.dialects.found import Found, NotACall, OutOfFuel, PassedOver, Recovered, Section
+from surecall.wire.dialects.found import Found, NotACall, OutOfFuel, Recovered, Section, unread
 from surecall.wire.dialects.harmony import (
     begun,
     begun_frame,
@@ -50,9 +51,7 @@ from surecall.wire.dialects.pieces import Pieces, Taken, Thought
 from surecall.wire.dialects.segments import DOUBTFUL, SHOWN, Segments, starts_line
 from surecall.wire.dialects.source import Source
 from surecall.wire.dialects.thoughts import Thoughts
-from surecall.wire.messages import MAX_CALLS
 
-_SNIPPET = 60
 _MAX_BARS = 8
 # So many broken calls in a text are looked at; after that many more, the rest of it stays text.
 _REFUSAL_COST = 40_000
@@ -71,6 +70,8 @@ def recover(
     """
     if not is_marked(text, tools if weak else ()):
         return Recovered(text, text)
+    if len(text) > MAX_TEXT:
+        return unread(text, [tool.name for tool in tools])
     source = Source(text, tools)
     marks = marks_of(source.tools.specs, weak=weak)
     pieces = _Scan(source, marks, weak=weak).run()
@@ -85,6 +86,8 @@ def without_thoughts(text: str) -> Recovered:
     """Take the reasoning out of a text, and nothing else."""
     if not is_marked(text):
         return Recovered(text, text)
+    if len(text) > MAX_TEXT:
+        return unread(text, ())
     pieces = _Scan(Source(text, ()), spelling.THOUGHT_MARKS, weak=False).run(trimmed=False)
     return pieces.recovered(keep_reasoning=False)
 
@@ -120,7 +123,7 @@ class _Scan:
             rest = self._text[self._pieces.end :]
             named = next((name for name in self._source.tools.specs if name in rest), "")
             reason = "too much of the text is broken; the rest stays text"
-            self._pass_over(self._pieces.end, reason, named, "whole")
+            self._pieces.pass_over(self._pieces.end, reason, named, "whole")
         self._drop_mentions()
         self._thoughts.finish()
         if trimmed:
@@ -189,7 +192,7 @@ class _Scan:
             if place < 0:
                 return after
         if place and self._text[place - 1] == "\\":
-            self._pass_over(place, "it is escaped")
+            self._pieces.pass_over(place, "it is escaped")
             if self._text[place] == "<":
                 self._pieces.cut(place - 1, place + 1, "&lt;")
             return after
@@ -217,7 +220,7 @@ class _Scan:
             self._followed = max(self._followed, refusal.at)
             tool = tool_named(self._source, place)
         self._source.pay(_REFUSAL_COST)
-        self._pass_over(place, reason, tool if reason == DOUBTFUL else "", "own_words")
+        self._pieces.pass_over(place, reason, tool if reason == DOUBTFUL else "", "own_words")
         return after
 
     def _try(self, place: int, after: int, read: Callable[[], Section]) -> int:
@@ -227,7 +230,7 @@ class _Scan:
         except NotACall as refusal:
             if place >= self._followed:
                 tool = "" if refusal.meant else tool_named(self._source, place)
-                self._pass_over(place, refusal.reason, tool, "whole")
+                self._pieces.pass_over(place, refusal.reason, tool, "whole")
             self._followed = max(self._followed, refusal.at)
             self._source.pay(_REFUSAL_COST)
             return after
@@ -261,7 +264,9 @@ class _Scan:
         plain = "|" not in text[found.body - 2 : found.body]
         other = self._weak and may_begin(source, source.blanks(end))
         if plain and end == found.end and follows.isalnum() and not other:
-            self._pass_over(found.start, "words follow it", self._known(found.calls), "whole")
+            self._pieces.pass_over(
+                found.start, "words follow it", self._known(found.calls), "whole"
+            )
             source.pay(end - found.start)
             return end
         echo = text[found.body : found.end]
@@ -290,7 +295,7 @@ class _Scan:
         """Leave in the text what is part of its last sentence."""
         while self._pieces.taken and self._pieces.taken[-1].mentioned:
             taken = self._pieces.taken.pop()
-            self._pass_over(
+            self._pieces.pass_over(
                 taken.start, "it is part of a sentence", self._known(taken.calls), "last_words"
             )
 
@@ -308,7 +313,7 @@ class _Scan:
             if self._text[place] in "{[":
                 shown = refusal.meant or refusal.reason == SHOWN
                 tool = "" if shown else tool_named(source, place)
-                self._pass_over(place, refusal.reason, tool, "whole")
+                self._pieces.pass_over(place, refusal.reason, tool, "whole")
             self._line = source.line_end(max(refusal.at, place))
             source.pay(_REFUSAL_COST // 8)
             return place
@@ -358,7 +363,7 @@ class _Scan:
         end = source.first(spelling.MESSAGE_ENDS, frame.body)
         end = end if end >= 0 else len(self._text)
         if reason := self._segments.shown(place, self._pieces.end):
-            self._pass_over(place, reason)
+            self._pieces.pass_over(place, reason)
             return end
         if calls_tool(source, frame):
             at = source.blanks(frame.body)
@@ -389,7 +394,3 @@ class _Scan:
         only_refused = self._pieces.passed and not self._pieces.taken
         if self._kept <= end < last and not only_refused:
             self._pieces.cut(end, last)
-
-    def _pass_over(self, place: int, reason: str, tool: str = "", rule: str = "") -> None:
-        snippet = self._text[place : place + _SNIPPET]
-        self._pieces.pass_over(PassedOver(place, snippet, reason, tool, rule if tool else ""))

@@ -1,8 +1,13 @@
 """What recovery hands back: calls, the text around them, and what was looked at and left alone."""
 
+from collections.abc import Iterable
+
 import msgspec
 
+from surecall.parsing.budget import MAX_TEXT
 from surecall.values.types import JSON
+
+_SNIPPET = 60
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -88,3 +93,16 @@ class OutOfFuel(Exception):  # it ends the scan, and nothing else
 def no_tool(name: str, at: int) -> NotACall:
     """Say that a call names no tool."""
     return NotACall(f"no tool is called {name[:40]!r}", at)
+
+
+def unread(text: str, names: Iterable[str]) -> Recovered:
+    """Leave a text as it is that is too long to be searched; if it names a tool, it is in doubt."""
+    named = next((name for name in names if name in text), "")
+    reason = f"the text has more than {MAX_TEXT} characters and is not searched"
+    return Recovered(text, text, passed_over=(left(text, 0, reason, named, "whole"),))
+
+
+def left(text: str, place: int, reason: str, tool: str, rule: str) -> PassedOver:
+    """Say what was left alone, with its first words; only a tool's name makes it doubtful."""
+    snippet = text[place : place + _SNIPPET]
+    return PassedOver(place, snippet, reason, tool, rule if tool else "")

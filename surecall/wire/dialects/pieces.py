@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import msgspec
 
-from surecall.wire.dialects.found import Found, PassedOver, Recovered
+from surecall.wire.dialects.found import Found, PassedOver, Recovered, left
 from surecall.wire.dialects.spelling import CLOSERS
 
 _MAX_PASSED_OVER = 64
@@ -60,10 +60,10 @@ class Pieces:
         """Take a mark out of the text."""
         self._cuts.append((start, end, instead))
 
-    def pass_over(self, passed: PassedOver) -> None:
+    def pass_over(self, place: int, reason: str, tool: str = "", rule: str = "") -> None:
         """Remember what was not taken for a call."""
         if len(self.passed) < _MAX_PASSED_OVER:
-            self.passed.append(passed)
+            self.passed.append(left(self._text, place, reason, tool, rule))
 
     def think(self, thought: Thought) -> None:
         """Take out a block of reasoning; whatever was found inside it were drafts."""

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 
 from surecall.parsing.arguments import read_arguments
-from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec
+from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, is_blank
 from surecall.wire.dialects import recover, without_thoughts
 from surecall.wire.messages import chosen_name, encode, raw_calls, text_of
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
@@ -153,7 +153,7 @@ def _words(answer: Any) -> str:
 def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON:
     """Read what comes after thoughts, which are no part of the object."""
     found = without_thoughts(text)
-    if found.text == text or not found.text.strip():
+    if found.text == text or is_blank(found.text):
         return _cut_off(message, text)
     bare = message | {"content": found.text}
     # Once only: thoughts inside of thoughts are not read.

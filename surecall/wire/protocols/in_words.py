@@ -21,6 +21,7 @@ from surecall.values.types import (
     ToolResult,
     ToolSpec,
     User,
+    is_blank,
 )
 
 Joined: TypeAlias = tuple[tuple[Message, ...], User]
@@ -88,7 +89,7 @@ class Speaker:
             case Assistant(calls=(_, *_)):
                 text = "\n".join(map(self._manner.call, message.calls))
                 return msgspec.structs.replace(message, text=text, calls=(), dropped=())
-            case Assistant() if message.text.strip():
+            case Assistant() if not is_blank(message.text):
                 return msgspec.structs.replace(message, text=self._manner.answer(message.text))
             case ToolResult():
                 return User(self._manner.result(message))
@@ -117,7 +118,7 @@ class Speaker:
 
 def _is_silent(message: Message) -> bool:
     """Whether a message is never sent."""
-    blank = isinstance(message, Assistant) and not message.text.strip()
+    blank = isinstance(message, Assistant) and is_blank(message.text)
     return blank or isinstance(message, Refusal)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from surecall.parsing.arguments import read_arguments
 from surecall.values.family import Family
-from surecall.values.types import JSON
+from surecall.values.types import JSON, is_blank
 from surecall.wire.messages import call_parts, id_of, text_of
 
 BODY: Family[JSON] = Family("body transform")
@@ -55,7 +55,7 @@ def failed_generation(body: Any) -> str | None:
     """Return the text that a provider could not read as a call, if an error carries one."""
     error = body.get("error") if isinstance(body, dict) else None
     text = error.get("failed_generation") if isinstance(error, dict) else None
-    return text if isinstance(text, str) and text.strip() else None
+    return text if isinstance(text, str) and not is_blank(text) else None
 
 
 @RESPONSE.register
@@ -84,7 +84,7 @@ def assistant_tool_calls_object_to_array(message: JSON) -> JSON:
 def assistant_tool_calls_json_text_to_array(message: JSON) -> JSON:
     """Decode `tool_calls` that arrive as JSON text; text that is no JSON becomes a bad call."""
     text = message.get("tool_calls")
-    if not isinstance(text, str) or not text.strip():
+    if not isinstance(text, str) or is_blank(text):
         return message
     try:
         calls = json.loads(text)

@@ -7,7 +7,7 @@ tool result   what a tool returned, before the model sees it
 
 from surecall.parsing.schema_walk import ANY_TYPE, is_untyped, rewritten
 from surecall.values.family import Family
-from surecall.values.types import JSON
+from surecall.values.types import JSON, is_blank
 
 MESSAGE: Family[JSON] = Family("message transform")
 TOOL: Family[JSON] = Family("tool transform")
@@ -20,7 +20,7 @@ SKIP_SIGNATURE = "skip_thought_signature_validator"
 def assistant_tool_calls_content_null_if_blank(message: JSON) -> JSON:
     """Send `content: null` beside calls: some hosts refuse a blank text."""
     content = message.get("content")
-    if not message.get("tool_calls") or not isinstance(content, str) or content.strip():
+    if not message.get("tool_calls") or not isinstance(content, str) or not is_blank(content):
         return message
     return message | {"content": None}
 

@@ -107,7 +107,7 @@ def test_neither_a_stream_nor_a_body_outgrows_the_limit(begin: bytes) -> None:
     listener = Listener(Assembler(), max_bytes=1000)
 
     with pytest.raises(ProviderError) as refusal:
-        deque(map(listener.feed, (begin, *[b"x" * 50] * 100)), maxlen=0)
+        deque(map(listener.feed, (begin, *[b"x" * 50] * 200)), maxlen=0)
     assert refusal.value.fault.code is ErrorCode.RESPONSE_TOO_LARGE
 
 

@@ -5,8 +5,16 @@ from typing import Any
 
 import pytest
 
+from surecall.parsing.budget import MAX_TEXT
 from surecall.values.types import JSON, ToolCall, ToolSpec
-from surecall.wire.dialects import WEAK_ROWS, WRITERS, Found, Recovered, recover
+from surecall.wire.dialects import (
+    WEAK_ROWS,
+    WRITERS,
+    Found,
+    Recovered,
+    recover,
+    without_thoughts,
+)
 from surecall.wire.dialects.spelling import LEAD
 from tests.support.paths import CORPUS
 
@@ -240,6 +248,22 @@ def test_after_too_many_broken_calls_the_rest_stays_text() -> None:
 
     assert (found.calls, found.text) == ((), broken + CALL)
     assert found.passed_over[-1].reason
+
+
+@pytest.mark.parametrize(("name", "rule"), [("shell", "whole"), ("other", "")])
+def test_a_text_that_is_too_long_is_not_searched_and_says_so(name: str, rule: str) -> None:
+    text = "x" * MAX_TEXT + f"<tool_call>{name}"
+    found = recover(text, TOOLS)
+
+    assert (found.calls, found.text) == ((), text)
+    assert [(one.rule, "not searched" in one.reason) for one in found.passed_over] == [(rule, True)]
+    assert without_thoughts(text).text == text
+
+
+def test_a_long_text_without_a_mark_is_plain_text() -> None:
+    text = "x" * (MAX_TEXT + 1)
+
+    assert recover(text, TOOLS) == Recovered(text, text)
 
 
 def test_arguments_that_are_announced_and_never_come_are_cut_off() -> None:

@@ -1,0 +1,245 @@
+"""Answers of a hostile endpoint, by name: what costs most to read, for the size that may be sent.
+
+Each is an HTTP answer as bytes in pieces, made while it is sent, so that a gigabyte takes no room
+here. `PLAIN` are whole bodies, `STREAMED` are streams of events; `send` plays one to a connection.
+"""
+
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+MIB: Final = 1024 * 1024
+# Nearly what an endpoint might have sent in earlier days, and more than is read today.
+HUGE: Final = 31 * MIB
+GIGABYTE: Final = 1024 * MIB
+_GZIP: Final = "Content-Encoding: gzip\r\n"
+_CHUNK: Final = 64 * 1024
+
+Make = Callable[[int], Iterator[bytes]]
+
+
+class Hostile(NamedTuple):
+    """An answer: its body for a number of bytes, and in which sizes it is worth a try."""
+
+    make: Make
+    headers: str = ""
+    header_bytes: int = 0
+    sizes: tuple[str, ...] = ("most",)
+
+    def pieces(self, size: int) -> Iterator[bytes]:
+        """Go through the whole answer, head and body."""
+        yield f"HTTP/1.1 200 OK\r\nConnection: close\r\n{self.headers}".encode()
+        for number in range(self.header_bytes // 1024):
+            yield f"X-Filler-{number}: ".encode() + b"h" * 1000 + b"\r\n"
+        yield b"\r\n"
+        yield from self.make(size)
+
+
+def _filled(unit: bytes, size: int) -> Iterator[bytes]:
+    """Repeat something to fill a number of bytes, in pieces."""
+    times = max(1, _CHUNK // len(unit))
+    piece = unit * times
+    count = max(0, size // len(unit))
+    for _ in range(count // times):
+        yield piece
+    yield unit * (count % times)
+
+
+def _around(before: bytes, unit: bytes, after: bytes) -> Make:
+    def make(size: int) -> Iterator[bytes]:
+        yield before
+        yield from _filled(unit, size - len(before) - len(after))
+        yield after
+
+    return make
+
+
+_BEGIN: Final = b'{"id":"x","choices":[{"index":0,"finish_reason":"stop","message":{'
+_END: Final = b"}}]}"
+_EMOJI: Final = "\N{GRINNING FACE}".encode()
+_CALL: Final = '<tool_call>{"name": "note", "arguments": {"text": "x"}}</tool_call>\n'
+
+
+def _message(key: str, before: str, unit: bytes, after: str = '"') -> Make:
+    return _around(_BEGIN + f'"{key}":{before}'.encode(), unit, after.encode() + _END)
+
+
+def _content(unit: str, before: str = "") -> Make:
+    """Make a body whose text repeats something; `before` stands once at its beginning."""
+    return _message("content", '"' + _escaped(before), _escaped(unit).encode())
+
+
+def _escaped(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)[1:-1]
+
+
+def _calls(arguments: str) -> bytes:
+    call = {"id": "c", "type": "function", "function": {"name": "note", "arguments": arguments}}
+    return json.dumps(call).encode()
+
+
+def _arguments(unit: bytes) -> Make:
+    before, after = _calls('{"text": "@"}').split(b"@")
+    return _around(_BEGIN + b'"tool_calls":[' + before, unit, after + b"]" + _END)
+
+
+def _deep(size: int) -> Iterator[bytes]:
+    yield from _around(_BEGIN + b'"x":', b"[", b"")(size // 2)
+    yield from _filled(b"]", size // 2)
+    yield _END
+
+
+def _bomb(make: Make) -> Make:
+    """Pack a body; what is repeated shrinks a thousand times."""
+
+    def packed(size: int) -> Iterator[bytes]:
+        packer = zlib.compressobj(1, wbits=31)
+        yield from map(packer.compress, make(size))
+        yield packer.flush()
+
+    return packed
+
+
+_ALL_SIZES: Final = ("most", "31 MiB", "1 GiB")
+_FEW: Final = 190_000
+
+
+def _few(unit: bytes) -> Make:
+    """Make a body that holds just as many values as may be read."""
+
+    def make(size: int) -> Iterator[bytes]:
+        del size
+        commas = unit.count(b",") + unit.count(b"[") + unit.count(b"{")
+        body = _message("x", "[", unit, "0]")
+        yield from body(_FEW // commas * len(unit))
+
+    return make
+
+
+PLAIN: Final[dict[str, Hostile]] = {
+    "lists": Hostile(_message("x", "[", b"[],", "0]"), sizes=_ALL_SIZES),
+    "objects": Hostile(_message("x", "[", b'{"a":0},', "0]")),
+    "numbers": Hostile(_message("x", "[", b"0,", "0]")),
+    "small strings": Hostile(_message("x", "[", b'"ab",', '""]')),
+    "keys": Hostile(_message("x", "{", b'"ab":0,', '"a":0}')),
+    "parts": Hostile(_message("content", "[", b'{"type":"text","text":"a"},', "0]")),
+    "calls": Hostile(_message("tool_calls", "[", _calls("{}") + b",", "0]")),
+    "values below the cap": Hostile(_few(b'{"a":[]},')),
+    "strings below the cap": Hostile(_few(b'"' + b"x" * 40 + b'",')),
+    "text": Hostile(_content("word "), sizes=_ALL_SIZES),
+    "text with blanks around": Hostile(_content("word ", "\n ")),
+    "text with an emoji": Hostile(_content("word ", "\N{GRINNING FACE} ")),
+    "text with an accent": Hostile(_content("word ", "\N{EURO SIGN} ")),
+    "text of emoji": Hostile(_content("\N{GRINNING FACE}")),
+    "text with escapes": Hostile(_message("content", '"', b"\\u00e9")),
+    "text with one escape": Hostile(_message("content", '"\\ud83d\\ude00', b"word ")),
+    "text with half a character": Hostile(_message("content", '"\\ud83d', b"word ")),
+    "text of line ends": Hostile(_content("\n")),
+    "text of calls": Hostile(_content(_CALL)),
+    "text of calls and an emoji": Hostile(_content(_CALL, "\N{GRINNING FACE}")),
+    "text of openers": Hostile(_content("<tool_call>")),
+    "text of thoughts": Hostile(_content("<think>a</think>")),
+    "text of objects": Hostile(_content('{"a":')),
+    "text of numbers in a list": Hostile(_content("0,", '<tool_call>{"name":"note","arguments":[')),
+    "one thought": Hostile(_content("word ", "<think>\N{GRINNING FACE}")),
+    "reasoning": Hostile(_message("reasoning_content", '"' + "\N{GRINNING FACE}", b"word ")),
+    "arguments": Hostile(_arguments(b"word ")),
+    "arguments of lists": Hostile(
+        _message("tool_calls", '[{"function":{"name":"note","arguments":{"a":[', b"[],", "0]}}}]")
+    ),
+    "deep": Hostile(_deep),
+    "invalid UTF-8": Hostile(_message("content", '"', b"word \xff")),
+    "one invalid byte": Hostile(_around(_BEGIN + b'"content":"\xff', b"word ", b'"' + _END)),
+    "byte order mark": Hostile(
+        _around(b"\xef\xbb\xbf" + _BEGIN + b'"content":"', b"word ", b'"' + _END)
+    ),
+    "not JSON": Hostile(_around(b"<html>", b"word ", b"")),
+    "cut off": Hostile(_around(_BEGIN + b'"content":"', b"word ", b"")),
+    "blanks": Hostile(_around(b"", b" ", b"{}")),
+    "error text": Hostile(_around(b'{"error":{"message":"', b"word ", b'"}}')),
+    "packed": Hostile(_bomb(_content("word ")), headers=_GZIP, sizes=("most", "1 GiB")),
+    "headers": Hostile(_content("word "), header_bytes=10 * MIB),
+}
+
+
+def _event(delta: str, finish: str = "null") -> bytes:
+    choice = f'{{"index":0,"finish_reason":{finish},"delta":{{{delta}}}}}'
+    return f'data: {{"id":"x","choices":[{choice}]}}\n\n'.encode()
+
+
+_LAST: Final = _event("", '"stop"') + b"data: [DONE]\n\n"
+
+
+def _deltas(*deltas: str, first: str = "") -> Make:
+    events = b"".join(map(_event, deltas))
+    return _around(_event(first) if first else b"", events, _LAST)
+
+
+def _text_deltas(piece: str, first: str = "") -> Make:
+    said = f'"content":"{_escaped(first)}"' if first else ""
+    return _deltas(f'"content":"{_escaped(piece)}"', first=said)
+
+
+def _call_delta(arguments: str, index: str = "0") -> str:
+    return (
+        f'"tool_calls":[{{"index":{index},"function":{{"name":"note","arguments":"{arguments}"}}}}]'
+    )
+
+
+def _one_event(unit: bytes, before: bytes = b"") -> Make:
+    event, after = _event('"content":"@"').split(b"@")
+    return _around(event + before, unit, after + _LAST)
+
+
+def _numbered_calls(size: int) -> Iterator[bytes]:
+    for number in range(size // 200):
+        yield _event(_call_delta("{}", str(number)))
+    yield _LAST
+
+
+_WORDS: Final = "word " * 800
+STREAMED: Final[dict[str, Hostile]] = {
+    "deltas": Hostile(_text_deltas("a"), sizes=_ALL_SIZES),
+    "deltas with an emoji": Hostile(_text_deltas("a", "\N{GRINNING FACE}")),
+    "large deltas": Hostile(_text_deltas(_WORDS)),
+    "large deltas with an emoji": Hostile(_text_deltas(_WORDS, "\N{GRINNING FACE}")),
+    "large deltas of emoji": Hostile(_text_deltas("\N{GRINNING FACE}" * 800)),
+    "large deltas of thought": Hostile(_deltas(f'"reasoning_content":"{_WORDS}"')),
+    "thought in text": Hostile(_text_deltas(_WORDS, "<think>\N{GRINNING FACE}")),
+    "thought details": Hostile(
+        _deltas('"reasoning_details":[{"type":"reasoning.text","text":"a"}]')
+    ),
+    "details below the cap": Hostile(_deltas('"reasoning_details":[{"type":"x","index":0}]')),
+    "other fields": Hostile(_deltas('"annotations":[{},{},{},{},{},{},{},{}]')),
+    "deltas of calls as text": Hostile(_text_deltas(_CALL)),
+    "large deltas of calls as text": Hostile(_text_deltas(_CALL * 60, "\N{GRINNING FACE}")),
+    "argument deltas": Hostile(_deltas(_call_delta("a"))),
+    "calls one by one": Hostile(_numbered_calls),
+    "empty events": Hostile(_around(b"", b"data:\n\n", _LAST)),
+    "empty deltas": Hostile(_deltas("")),
+    "one event": Hostile(_one_event(b"word ")),
+    "one event with an emoji": Hostile(_one_event(b"word ", _EMOJI)),
+    "one event of lists": Hostile(_around(b'data: {"choices":[', b"[],", b"0]}\n\n" + _LAST)),
+    "one event of lines": Hostile(_around(b"", b"data: a\n", b"\n" + _LAST)),
+    "comments": Hostile(_around(b"", b": keep-alive\n\n", _LAST), sizes=_ALL_SIZES),
+    "one comment": Hostile(_around(b": ", b"word ", b"\n\n" + _LAST)),
+    "blank lines": Hostile(_around(b": x", b"\n", _LAST)),
+    "other events": Hostile(_around(b"", b"event: x\nid: 1\n", _LAST)),
+    "no last blank line": Hostile(_around(b"", _event('"content":"word "'), _LAST.rstrip())),
+    "no end": Hostile(_around(b"", _event('"content":"word "'), b"")),
+    "invalid UTF-8": Hostile(_one_event(b"word \xff")),
+    "byte order mark": Hostile(_around(b"\xef\xbb\xbf", _event('"content":"word "'), _LAST)),
+    "packed": Hostile(_bomb(_text_deltas(_WORDS)), headers=_GZIP, sizes=("most", "1 GiB")),
+    "packed comments": Hostile(
+        _bomb(_around(b"", b":\n", b"")), headers=_GZIP, sizes=("most", "1 GiB")
+    ),
+    "headers": Hostile(_text_deltas("a"), header_bytes=10 * MIB),
+}
+ALL: Final[dict[str, Hostile]] = PLAIN | {
+    f"stream of {name}": made for name, made in STREAMED.items()
+}
+CLEAN: Final = {
+    "clean-plain": Hostile(lambda _: iter([_BEGIN + b'"content":"Hello."' + _END])),
+    "clean-stream": Hostile(lambda _: iter([_event('"content":"Hello."'), _LAST])),
+}
