@@ -21,6 +21,7 @@ from surecall.core.streaming.display import Display
 from surecall.parsing.budget import holds_too_many
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.transport import Client, Incoming
+from surecall.runtime.turns import turn
 from surecall.settings.capabilities import Capabilities, check_budget, estimate_tokens
 from surecall.settings.connection import DEFAULT_LIMITS, Limits
 from surecall.values.errors import ErrorCode, Fault, ProviderError
@@ -99,6 +100,7 @@ class RequestSender:
         try:
             if stream is None or display is None:
                 answer = await self.client.send(request.body)
+                await turn()
                 size = len(answer.body)
                 return Received(await aside(size, self.read, answer), size)
             names = [tool.name for tool in plan.tools]
@@ -142,8 +144,7 @@ async def _in_pieces(chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """Cut what arrives into pieces that are read quickly; between two, other runs go on."""
     async for chunk in chunks:
         for at in range(0, len(chunk), PIECE):
-            if at:
-                await asyncio.sleep(0)
+            await turn()
             yield chunk[at : at + PIECE]
 
 
@@ -154,8 +155,8 @@ async def _show(display: Display, deltas: list[Delta]) -> None:
             display.feed(delta)
             continue
         for at in range(0, len(delta.text), PIECE):
+            await turn()
             display.feed(TextDelta(delta.text[at : at + PIECE]))
-            await asyncio.sleep(0)
 
 
 def _judged(holder: JSON) -> Fault:

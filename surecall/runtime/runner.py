@@ -42,6 +42,7 @@ from surecall.runtime.session import AcceptFinal, Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Observer, Recorder, allowed_context
 from surecall.runtime.transport import Client
+from surecall.runtime.turns import turn
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
 from surecall.settings.connection import RetryPolicy
@@ -154,6 +155,7 @@ class ToolLoopRunner:
         none. `context` is for the application's own code: its tool policy, and tools that have a
         parameter annotated `Context`. The model never sees it.
         """
+        await turn()
         run = self._new_run(user_text, history, max_turns, system)
         return await self._session(run, on_event, context).drive()
 
