@@ -5,6 +5,7 @@ however the text is built the work is bounded by a multiple of its length.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import cache
 
 from surecall.parsing.coercion import Shape, Shapes
 from surecall.parsing.names import fold, spellings
@@ -26,12 +27,18 @@ class Tools:
 
     def __init__(self, tools: Iterable[ToolSpec]) -> None:
         self.specs = {tool.name: tool for tool in tools}
+        self._known: dict[str, ToolSpec | None] = {}
         self._folded: dict[str, list[ToolSpec]] = {}
         for tool in self.specs.values():
             self._folded.setdefault(fold(tool.name), []).append(tool)
 
     def find(self, asked: str) -> ToolSpec | None:
         """Return the tool that `asked` means, if there is exactly one."""
+        if asked not in self._known:
+            self._known[asked] = self._find(asked)
+        return self._known[asked]
+
+    def _find(self, asked: str) -> ToolSpec | None:
         plain = plain_name(asked)
         half = plain[: len(plain) // 2]
         doubled = half if plain == f"{half}.{half}" else plain
@@ -90,6 +97,16 @@ def declared(shape: Shape | None, key: str) -> Shape | None:
     return shape.properties.get(key, _FREE) if shape else _FREE
 
 
+@cache
+def _heads(marks: tuple[str, ...]) -> tuple[int, dict[str, list[str]]]:
+    """Return the marks by how they begin, and how many characters that are."""
+    length = min(map(len, marks))
+    heads: dict[str, list[str]] = {}
+    for mark in marks:
+        heads.setdefault(mark[:length], []).append(mark)
+    return length, heads
+
+
 class Source:
     """A text with a memory of its searches."""
 
@@ -125,8 +142,11 @@ class Source:
 
     def mark(self, marks: tuple[str, ...], place: int) -> str:
         """Return the one of these marks that is here, or nothing."""
-        found = self.at(marks, place)
-        return next(mark for mark in marks if self.at(mark, place)) if found else ""
+        if not self.at(marks, place):
+            return ""
+        length, heads = _heads(marks)
+        near = heads[self.text[place : place + length]]
+        return next(mark for mark in near if self.at(mark, place))
 
     def blanks(self, at: int) -> int:
         """Return the place of the next character that is not blank."""

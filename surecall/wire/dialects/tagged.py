@@ -290,7 +290,7 @@ class Body:
         except NotACall:
             return False
         if style is spelling.KEYS:
-            whole = "<" not in self._text[at + 1 : self._text.find("</arg_key", at)]
+            whole = self._text.find("<", at + 1, source.find("</arg_key", at)) < 0
             return key != "" and whole and key not in self._values
         is_new = key not in self._values and (key in self._shape.properties or not self._known)
         return is_new and self._text[at - 1] in "\n>"
