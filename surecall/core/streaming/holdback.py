@@ -10,7 +10,7 @@ it with the reply in the end, so a doubt costs time and never an answer.
 
 from collections.abc import Sequence
 from functools import cache, partial
-from typing import Protocol, TypeAlias
+from typing import NamedTuple, Protocol, TypeAlias
 
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 from surecall.wire.dialects.marks import STEMS
@@ -31,6 +31,8 @@ _LONG = 4096
 _PORTION = 512
 _HEADERS = tuple(f"{lead}to=" for lead in STRIPPED_LEADS)
 _MOST_MARKS = 100
+# Stems that begin alike are looked for only where that is found.
+_HEAD = 2
 # What can follow the name of a tool, if a call without any mark begins with it.
 _CALL_GOES_ON = ("(", "{", "[", "<", ":", "=")
 
@@ -194,45 +196,59 @@ class Holdback:
         return False
 
 
+class _Stems(NamedTuple):
+    """Stems in the ways in which they are looked up; trying each of them is what costs time."""
+
+    by_head: dict[str, list[str]]
+    beginnings: frozenset[str]
+    endings: dict[str, tuple[str, ...]]
+    signless: tuple[str, ...]
+    longest: int
+
+
 def first_opener(text: str, stems: tuple[str, ...] = STEMS) -> int:
     """Return the earliest place that is, or with more text may become, an opener; -1 if none.
 
     Text before that place can be shown while a reply is still being streamed.
     """
-    if not _may_open(text, stems):
+    known = _known(stems)
+    if not _may_open(text, known):
         return -1
-    places = [place for stem in stems if (place := text.find(stem)) >= 0]
+    near = (stem for head, group in known.by_head.items() if head in text for stem in group)
+    places = [place for stem in near if (place := text.find(stem)) >= 0]
     marked = text.find(DSML)
     if marked >= 0:
         places.append(max(0, text.rfind("<", 0, marked)))
-    longest = max(map(len, stems))
-    for at in range(max(0, len(text) - longest), len(text)):
+    for at in range(max(0, len(text) - known.longest), len(text)):
         tail = text[at:]
-        bare = tail[1:].strip(BARS + " ")
-        if any(stem.startswith(tail) for stem in stems) or (
-            tail[0] == "<" and tail[1:2] in (*BARS, " ") and DSML.startswith(bare)
-        ):
+        if tail in known.beginnings or (tail[0] == "<" and _begins_dsml(tail)):
             places.append(at)
             break
     return min(places, default=-1)
 
 
-def _may_open(text: str, stems: tuple[str, ...]) -> bool:
+def _begins_dsml(tail: str) -> bool:
+    return tail[1:2] in (*BARS, " ") and DSML.startswith(tail[1:].strip(BARS + " "))
+
+
+def _may_open(text: str, known: _Stems) -> bool:
     """Say quickly whether a piece of text holds an opener, or ends with the beginning of one."""
-    signless, endings = _quick(stems)
     return (
         any(sign in text for sign in _SIGNS)
-        or any(stem in text for stem in signless)
-        or text.endswith(endings.get(text[-1:], ()))
+        or any(stem in text for stem in known.signless)
+        or text.endswith(known.endings.get(text[-1:], ()))
     )
 
 
 @cache
-def _quick(stems: tuple[str, ...]) -> tuple[tuple[str, ...], dict[str, tuple[str, ...]]]:
-    """Return the stems without a sign, and what stems begin with, by its last character."""
-    signless = [stem for stem in (*stems, DSML) if not set(_SIGNS) & set(stem)]
-    begun = {stem[:length] for stem in stems for length in range(1, len(stem) + 1)}
+def _known(stems: tuple[str, ...]) -> _Stems:
+    by_head: dict[str, list[str]] = {}
+    for stem in stems:
+        by_head.setdefault(stem[:_HEAD], []).append(stem)
+    begun = frozenset(stem[:length] for stem in stems for length in range(1, len(stem) + 1))
     endings: dict[str, list[str]] = {}
     for beginning in sorted(begun):
         endings.setdefault(beginning[-1], []).append(beginning)
-    return tuple(signless), {last: tuple(found) for last, found in endings.items()}
+    signless = tuple(stem for stem in (*stems, DSML) if not set(_SIGNS) & set(stem))
+    by_end = {last: tuple(found) for last, found in endings.items()}
+    return _Stems(by_head, begun, by_end, signless, max(map(len, stems)))
