@@ -22,6 +22,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from surecall import OpenAICompatible, RunFailed, ToolLoopRunner, tool
+from surecall.parsing.budget import MAX_TEXT
 from surecall.settings.connection import DEFAULT_LIMITS
 from tests.support.hostile_bodies import ALL, CLEAN, GIGABYTE, HUGE, Hostile
 
@@ -29,7 +30,12 @@ BAR_MIB = 64.0
 DEADLINE_S = 60.0
 _KIB = 1024
 # Just below the limit costs most: more than that is not read to its end.
-SIZES = {"most": DEFAULT_LIMITS.max_response_bytes - 4096, "31 MiB": HUGE, "1 GiB": GIGABYTE}
+SIZES = {
+    "most": DEFAULT_LIMITS.max_response_bytes - 4096,
+    "text": MAX_TEXT - 4096,
+    "31 MiB": HUGE,
+    "1 GiB": GIGABYTE,
+}
 
 
 def note(text: str) -> str:
@@ -66,7 +72,7 @@ async def converse(url: str, mode: str, kept: list[object]) -> str:
         client=OpenAICompatible(url),
         model="m",
         tools=[tool(note)],
-        config=runner.config.but(run_deadline_s=DEADLINE_S, max_turns=2),
+        config=runner.config.but(run_deadline_s=DEADLINE_S, max_turns=1),
     )
     try:
         if mode == "run":

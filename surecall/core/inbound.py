@@ -59,19 +59,20 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     if isinstance(choice, Fault):
         return choice
     raw = choice.get("message")
-    message = RESPONSE.apply(
-        config.response_transforms, raw if isinstance(raw, dict) else {}, fired
-    )
+    said = raw if isinstance(raw, dict) else {}
+    if (fault := _too_much(said)) is not None:
+        return fault
+    message = RESPONSE.apply(config.response_transforms, said, fired)
     salvaged = FAILED_GENERATION in fired
     reading = _with_calls(message, plan, config, salvaged=salvaged)
     message, in_text = reading.message, bool(reading.names)
     fired += reading.fired
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
-    raw_ones = raw_calls(message)
-    if sentence := _too_much(raw_ones):
-        return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence)
-    calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in raw_ones)
+    if (fault := _too_much(message)) is not None:
+        return fault
+    asked = raw_calls(message)
+    calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in asked)
     if salvaged and not calls:
         sentence = "the provider could not read what the model wrote"
         return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
@@ -108,18 +109,20 @@ def _with_calls(
     return settled(reading, plan, config.but(text_call_rules=()) if salvaged else config)
 
 
-def _too_much(calls: list[JSON]) -> str:
+def _too_much(message: JSON) -> Fault | None:
     """Say why the calls of a reply are more than anyone means, if they are; before they are read.
 
-    Arguments are JSON in a string, and may be JSON in a string in a string.
+    Arguments are JSON in a string, and may be JSON in a string in a string. So may all calls be.
     """
+    calls = raw_calls(message)
     if len(calls) > MAX_CALLS:
-        return f"The answer has more than {MAX_CALLS} calls."
-    given = (call_parts(call)[1] for call in calls)
+        sentence = f"The answer has more than {MAX_CALLS} calls."
+        return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence)
+    given = (message.get("tool_calls"), *(call_parts(call)[1] for call in calls))
     texts = (text for text in given if isinstance(text, str))
     values = sum(most_values(text.encode("utf-8", "replace")) for text in texts)
-    many = f"The arguments of the answer's calls may hold more than {MAX_VALUES} values."
-    return many if values > MAX_VALUES else ""
+    sentence = f"The arguments of the answer's calls may hold more than {MAX_VALUES} values."
+    return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence) if values > MAX_VALUES else None
 
 
 def _begins_json(text: str) -> bool:

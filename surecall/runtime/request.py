@@ -181,7 +181,7 @@ def read_body(answer: Answer, limits: Limits = DEFAULT_LIMITS) -> Any:
         sentence = f"The answer holds more than {limits.max_response_values} values."
         return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence, answer.status)
     try:
-        body = decode(answer.body)
+        body = decode(answer.body, limits.max_response_values)
     except ValueError:
         body = None
     if failed_generation(body) is not None:

@@ -13,6 +13,7 @@ from typing import Any
 import msgspec
 
 from surecall.parsing.arguments import read_arguments
+from surecall.parsing.budget import MAX_VALUES, holds_too_many
 from surecall.parsing.names import legal
 from surecall.values.errors import ConfigError
 from surecall.values.types import (
@@ -63,12 +64,15 @@ def encode(value: Any) -> bytes:
         return msgspec.json.encode(scrub(value))
 
 
-def decode(data: bytes) -> Any:
+def decode(data: bytes, most_values: int = MAX_VALUES) -> Any:
     """Read JSON as servers really send it: a BOM, NaN, bad UTF-8 and lone surrogates pass.
 
     What comes out can be written and read again: see `finite` and `scrub`. A ValueError means that
-    it is not JSON, however kindly one looks at it, or nested too deeply.
+    it is not JSON, however kindly one looks at it, nested too deeply, or holds so many values or
+    more.
     """
+    if holds_too_many(data, most_values):
+        raise ValueError("JSON of too many values")
     value = _decoded(data)
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
         raise ValueError("JSON nested too deeply")

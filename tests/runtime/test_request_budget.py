@@ -51,9 +51,9 @@ def thread_of_reading(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Note in which threads answers are decoded."""
     threads: list[str] = []
 
-    def noted(data: bytes) -> Any:
+    def noted(data: bytes, most: int) -> Any:
         threads.append(threading.current_thread().name)
-        return decode(data)
+        return decode(data, most)
 
     monkeypatch.setattr("surecall.runtime.request.decode", noted)
     return threads
@@ -129,7 +129,7 @@ def test_a_call_in_a_text_that_is_too_long_is_asked_about_and_not_run() -> None:
 def test_the_deadline_binds_while_an_answer_is_being_read(monkeypatch: pytest.MonkeyPatch) -> None:
     go_on = threading.Event()
 
-    def endless(_: bytes) -> None:
+    def endless(*_: object) -> None:
         go_on.wait()
 
     monkeypatch.setattr("surecall.runtime.request.decode", endless)

@@ -102,6 +102,9 @@ def _bomb(make: Make) -> Make:
 
 
 _ALL_SIZES: Final = ("most", "31 MiB", "1 GiB")
+# As long as a text may be that is searched for calls.
+_SEARCHED: Final = ("most", "text")
+_LISTS: Final = '{"text": [' + "[]," * 2_000 + "0]}"
 _FEW: Final = 190_000
 
 
@@ -136,18 +139,30 @@ PLAIN: Final[dict[str, Hostile]] = {
     "text with one escape": Hostile(_message("content", '"\\ud83d\\ude00', b"word ")),
     "text with half a character": Hostile(_message("content", '"\\ud83d', b"word ")),
     "text of line ends": Hostile(_content("\n")),
-    "text of calls": Hostile(_content(_CALL)),
-    "text of calls and an emoji": Hostile(_content(_CALL, "\N{GRINNING FACE}")),
-    "text of openers": Hostile(_content("<tool_call>")),
-    "text of thoughts": Hostile(_content("<think>a</think>")),
-    "text of objects": Hostile(_content('{"a":')),
-    "text of numbers in a list": Hostile(_content("0,", '<tool_call>{"name":"note","arguments":[')),
-    "one thought": Hostile(_content("word ", "<think>\N{GRINNING FACE}")),
-    "reasoning": Hostile(_message("reasoning_content", '"' + "\N{GRINNING FACE}", b"word ")),
+    "text of calls": Hostile(_content(_CALL), sizes=_SEARCHED),
+    "text of calls and an emoji": Hostile(_content(_CALL, "\N{GRINNING FACE}"), sizes=_SEARCHED),
+    "text of openers": Hostile(_content("<tool_call>"), sizes=_SEARCHED),
+    "text of thoughts": Hostile(_content("<think>a</think>"), sizes=_SEARCHED),
+    "text of objects": Hostile(_content('{"a":'), sizes=_SEARCHED),
+    "text of numbers in a list": Hostile(
+        _content("0,", '<tool_call>{"name":"note","arguments":['), sizes=_SEARCHED
+    ),
+    "one thought": Hostile(_content("word ", "<think>\N{GRINNING FACE}"), sizes=_SEARCHED),
+    "reasoning": Hostile(
+        _message("reasoning_content", '"' + "\N{GRINNING FACE}", b"word "), sizes=_SEARCHED
+    ),
     "arguments": Hostile(_arguments(b"word ")),
     "arguments of lists": Hostile(
         _message("tool_calls", '[{"function":{"name":"note","arguments":{"a":[', b"[],", "0]}}}]")
     ),
+    "arguments of many calls": Hostile(_message("tool_calls", "[", _calls(_LISTS) + b",", "0]")),
+    "arguments in arguments": Hostile(
+        _message("tool_calls", "[", _calls(json.dumps(_LISTS)) + b",", "0]")
+    ),
+    "arguments below the cap": Hostile(
+        lambda _: _message("tool_calls", "[", _calls(_LISTS) + b",", "0]")(40 * len(_LISTS))
+    ),
+    "calls in a string": Hostile(_message("tool_calls", '"[', b"[],", '0]"')),
     "deep": Hostile(_deep),
     "invalid UTF-8": Hostile(_message("content", '"', b"word \xff")),
     "one invalid byte": Hostile(_around(_BEGIN + b'"content":"\xff', b"word ", b'"' + _END)),

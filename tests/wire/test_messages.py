@@ -334,3 +334,11 @@ def test_no_reader_of_a_message_raises(value: Any, call: JSON) -> None:
     assert all(isinstance(found, dict) for found in raw_calls({"tool_calls": value}))
     assert isinstance(message_extra(message), dict)
     assert isinstance(parse_message(message), Assistant)
+
+
+def test_json_of_too_many_values_is_not_decoded_wherever_it_hides() -> None:
+    data = b"[" + b"[]," * 10 + b"0]"
+
+    assert len(decode(data, 22)) == 11
+    with pytest.raises(ValueError, match="too many values"):
+        decode(data, 21)
