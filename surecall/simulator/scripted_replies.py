@@ -29,8 +29,8 @@ def calls(name: str, /, call_id: str | None = None, **arguments: Any) -> JSON:
     Without an id of your own it gets the next one that is free: `call_1`, `call_2`, …
     """
     function = {"name": name, "arguments": msgspec.json.encode(arguments).decode()}
-    call = {"id": call_id or "call_1", "type": "function", "function": function}
-    return _calling([_Numbered(call) if call_id is None else call])
+    call = {"id": "call_1", "type": "function", "function": function}
+    return _calling([_Numbered(call) if call_id is None else call | {"id": call_id}])
 
 
 def calls_many(*replies: JSON) -> JSON:

@@ -22,6 +22,7 @@ from surecall import (
     Trace,
     replay,
     run_of,
+    tool,
 )
 from surecall.core.inbound import judge_call
 from surecall.core.loop import heard, next_move, objected, ran
@@ -48,11 +49,13 @@ TREE: JSON = {
 SELF: JSON = {"type": "object", "properties": {"again": {"$ref": "#"}, "n": {"type": "integer"}}}
 
 
+@tool(idempotent=True)
 def get(key: str = "a") -> str:
     """Read."""
     return key
 
 
+@tool(idempotent=True)
 def put(value: int) -> int:
     """Write a positive number."""
     if value < 0:
@@ -68,8 +71,8 @@ REGISTRY = ToolRegistry(
     [
         get,
         put,
-        ToolDefinition("tree", "Take a tree.", parameters=TREE, handler=nothing),
-        ToolDefinition("myself", "Take itself.", parameters=SELF, handler=nothing),
+        ToolDefinition("tree", "Take a tree.", parameters=TREE, handler=nothing, idempotent=True),
+        ToolDefinition("myself", "Take itself.", parameters=SELF, handler=nothing, idempotent=True),
     ]
 )
 SPECS = tuple(definition.spec for definition in REGISTRY.definitions)
