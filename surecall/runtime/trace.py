@@ -209,7 +209,13 @@ def parse_trace(data: bytes, run_id: str | None = None, path: str = "the trace")
 
 
 def _may_be_torn(lines: list[bytes], number: int) -> bool:
-    """Whether a crash may have cut a line: nothing follows it, or the next run does."""
+    """Whether a crash may have cut a line: nothing follows it, or the next run does.
+
+    What has come to its checksum was not cut before it.
+    """
+    _, seal, told = lines[number - 1].rpartition(_SEAL)
+    if seal and len(told) > _SEAL_CHARS:
+        return False
     return number == len(lines) or lines[number].startswith(b'{"type":"run_start"')
 
 

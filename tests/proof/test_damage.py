@@ -9,6 +9,7 @@ import pytest
 from proof import damage
 from proof.damage import FullDisk, cut_failures, flip_failures, full_disks, recorded, two_writers
 from surecall.eval.storage.store import Store, open_or_resume
+from surecall.runtime import trace
 from surecall.runtime.trace import parse_trace
 from surecall.values.trace import Trace
 from tests.support.damaged_stores import spliced
@@ -41,13 +42,24 @@ def test_a_reader_that_makes_events_of_a_torn_line_is_found_out(
 def test_an_untyped_error_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     sound = recorded(tmp_path / "run")
 
-    def broken(_: Trace) -> None:
-        raise KeyError("calls")
+    def broken(data: bytes) -> Trace:
+        if data != sound:
+            raise KeyError("calls")
+        return parse_trace(data)
 
-    monkeypatch.setattr(damage, "replay", broken)
+    monkeypatch.setattr(damage, "parse_trace", broken)
     _, failures = flip_failures(sound, 60, 1)
     assert failures[0].startswith("bit ")
     assert failures[0].endswith("of a trace: KeyError: 'calls'")
+
+
+def test_a_reader_that_does_not_look_at_checksums_is_found_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sound = recorded(tmp_path / "run")
+    monkeypatch.setattr(trace, "_is_damaged", lambda _line: False)
+    _, failures = flip_failures(sound, 400, 1)
+    assert any(told.endswith("read as other events") for told in failures)
 
 
 def test_a_full_disk_at_any_write_repeats_nothing(tmp_path: Path) -> None:
