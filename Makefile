@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 TIER ?= ci
 SEED ?= 1
+PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
@@ -41,7 +42,7 @@ check: $(READY)  ## lint, types, import contracts, generated docs, spelling
 	$(BIN)/codespell
 
 prove: $(READY)  ## try to break every claim; TIER=ci (minutes), hour or release
-	$(BIN)/python -m proof --tier $(TIER) --seed $(SEED)
+	$(BIN)/python -m proof --tier $(TIER) --seed $(SEED) --write $(PROOF)
 
 demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
 	$(BIN)/python examples/demo.py
@@ -49,9 +50,11 @@ demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
 eval: $(READY)  ## measure the simulated models; no key, no network
 	$(BIN)/surecall eval -m all
 
-bench: $(READY)  ## cost against a hand-written loop, and growth with the size of hostile input
+bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks with hostile input
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/linear.py
+	$(BIN)/python bench/blocks.py
+	$(BIN)/python bench/memory.py
 
 docs: $(READY)  ## write the generated parts of the documentation
 	$(BIN)/python scripts/generate_docs.py
@@ -61,4 +64,4 @@ fmt: $(READY)  ## format the code and sort the imports
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that was built
-	rm -rf $(VENV) .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) proof-*.md .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -13,7 +13,8 @@ SHOWN_FAILURES = 5
 class Outcome(msgspec.Struct, frozen=True):
     """What was tried: how many cases, which of them broke the claim, and what else to know.
 
-    `every` says that there are no other cases; otherwise they are a sample of endlessly many.
+    `every` says that there are no other cases, `is_score` that some may fail; otherwise the cases
+    are a sample of endlessly many.
     `failures` tell what happened and how to see it again. `figures` is for the reader.
     """
 
@@ -22,6 +23,7 @@ class Outcome(msgspec.Struct, frozen=True):
     failures: tuple[str, ...] = ()
     every: bool = False
     figures: str = ""
+    is_score: bool = False
 
     @property
     def holds(self) -> bool:
@@ -31,7 +33,7 @@ class Outcome(msgspec.Struct, frozen=True):
     @property
     def bound(self) -> str:
         """How often it may still fail, with 95 % confidence (the rule of three)."""
-        if not self.holds:
+        if not self.holds or self.is_score:
             return "-"
         return "every case" if self.every else f"≤ {3 / self.cases:.1e}"
 

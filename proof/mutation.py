@@ -75,6 +75,7 @@ def attempt(size: int, seed: int) -> Outcome:
         gathered(failures_of(found)),
         figures=f"{1 - missed / max(1, total):.0%} noticed"
         + (f" ({scores})" if size >= ENOUGH else ""),
+        is_score=True,
     )
 
 

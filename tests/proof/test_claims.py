@@ -21,6 +21,7 @@ def test_a_claim_with_a_failure_does_not_hold_and_has_no_bound() -> None:
 def test_the_bound_is_the_rule_of_three_unless_every_case_was_tried() -> None:
     assert _outcome().bound == "≤ 1.0e-02"
     assert _outcome(every=True).bound == "every case"
+    assert Outcome("mistakes", 20, is_score=True).bound == "-"
 
 
 def test_each_tier_has_its_size() -> None:
