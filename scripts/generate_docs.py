@@ -205,21 +205,36 @@ def commands() -> Iterable[str]:
     yield table("setting | flags | variables | default | what it does", documentation())
 
 
+def with_proof(readme: str) -> str:
+    """Put the claims of `docs/proof.md` into the README: sentence, cases, bound and result."""
+    rows = [
+        line.strip("| ").split(" | ")
+        for line in (ROOT / "docs" / "proof.md").read_text("utf-8").splitlines()
+        if line.startswith("| D")
+    ]
+    short = [(claim, n, bound, result.partition(";")[0]) for claim, _, n, _, bound, result in rows]
+    before, begin, rest = readme.partition("<!-- proof -->\n")
+    _, end, after = rest.partition("<!-- /proof -->\n")
+    return f"{before}{begin}{table('claim | n | 95 % bound | result', short)}\n{end}{after}"
+
+
 def main() -> int:
     """Write the documents, or say which is out of date."""
     stale = 0
+    readme = (ROOT / "README.md").read_text("utf-8")
     documents: dict[str, Iterable[str]] = {
         "reference.md": sections(),
         "drift.md": drifts(),
         "commands.md": commands(),
         "snapshot.html": [render_page(report_of_snapshot()).rstrip()],
+        "../README.md": [with_proof(readme).removesuffix("\n")],
     }
     for name, parts in documents.items():
-        target, text = ROOT / "docs" / name, "\n\n".join(parts) + "\n"
+        target, text = (ROOT / "docs" / name).resolve(), "\n\n".join(parts) + "\n"
         if "--check" not in sys.argv:
             target.write_text(text, "utf-8")
         elif not target.exists() or target.read_text("utf-8") != text:
-            print(f"docs/{name} is out of date: run `make docs`", file=sys.stderr)
+            print(f"{target.relative_to(ROOT)} is out of date: run `make docs`", file=sys.stderr)
             stale = 1
     return stale
 
