@@ -69,7 +69,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     fired += reading.fired
     finish_reason = _text(choice, "finish_reason")
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
-    if (fault := _too_much(message)) is not None:
+    if message is not said and (fault := _too_much(message)) is not None:
         return fault
     asked = raw_calls(message)
     calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in asked)
@@ -118,8 +118,10 @@ def _too_much(message: JSON) -> Fault | None:
     if len(calls) > MAX_CALLS:
         sentence = f"The answer has more than {MAX_CALLS} calls."
         return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence)
-    given = (message.get("tool_calls"), *(call_parts(call)[1] for call in calls))
-    texts = (text for text in given if isinstance(text, str))
+    given = (message.get("tool_calls"), *[call_parts(call)[1] for call in calls])
+    texts = [text for text in given if isinstance(text, str)]
+    if sum(map(len, texts)) <= MAX_VALUES:  # each value takes a character at least
+        return None
     values = sum(most_values(text.encode("utf-8", "replace")) for text in texts)
     sentence = f"The arguments of the answer's calls may hold more than {MAX_VALUES} values."
     return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence) if values > MAX_VALUES else None

@@ -79,17 +79,16 @@ def _unheard(_error: BaseException, _call: ToolCall) -> None:
 
 
 class Ready(msgspec.Struct, frozen=True):
-    """A call that may begin: what is to be called, how long it may take, when it was made."""
+    """A call that may begin: what is to be called, how long it may take, when it was made.
+
+    What is blocking needs a thread.
+    """
 
     call: ToolCall
     work: Work
     limit_s: float
     began: float
-
-    @property
-    def is_blocking(self) -> bool:
-        """Whether it needs a thread."""
-        return not is_async_callable(self.work)
+    is_blocking: bool
 
 
 class ToolDispatcher:
@@ -116,7 +115,7 @@ class ToolDispatcher:
         self._policy = policy
         self._context = Context(context)
         self._threads = threads or Threads()
-        self._left_running = left_running or LeftRunning()
+        self._left_running = LeftRunning() if left_running is None else left_running
         self._run_id = run_id
         self._on_policy_error = on_policy_error
 
@@ -155,11 +154,13 @@ class ToolDispatcher:
                 return objection
             longest_s -= time.perf_counter() - began
         limit_s = min(tool.timeout_s or self._config.tool_timeout_s, longest_s)
-        ready = Ready(call, work, limit_s, began)
+        ready = Ready(call, work, limit_s, began, is_blocking=not is_async_callable(work))
         return _NO_TIME if longest_s <= 0 else self._too_much(tool, ready) or ready
 
     def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:
         """Say whether what was left running stands in the way of a call."""
+        if not self._left_running:
+            return None
         if not tool.spec.may_repeat and self._left_running.has(self._key(ready.call)):
             return _STILL_RUNNING
         left = self._left_running.count(blocking=ready.is_blocking)

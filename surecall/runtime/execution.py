@@ -40,16 +40,10 @@ async def asked(limit_s: float, function: Callable[..., Any], *arguments: Any) -
         raise Raised(error) from None
     if not inspect.isawaitable(value):
         return value
-    task = _started(value)
+    task = asyncio.create_task(_typed(value))
     if not await _waited(task, limit_s):
         raise TimeoutError
     return _result(task)
-
-
-def _started(work: Awaitable[Any]) -> "asyncio.Task[Any]":
-    task = asyncio.create_task(_typed(work))
-    task.add_done_callback(_looked_at)
-    return task
 
 
 async def _typed(work: Awaitable[Any]) -> Any:
@@ -65,22 +59,49 @@ def _looked_at(task: "asyncio.Task[Any]") -> None:
         task.exception()
 
 
-async def _waited(task: "asyncio.Task[Any]", limit_s: float) -> bool:
+async def _waited(
+    task: "asyncio.Task[Any]", limit_s: float, over: "asyncio.Future[None] | None" = None
+) -> bool:
     """Wait for a task; say whether it ended in time. One that did not is cancelled.
 
-    If the waiting itself is cancelled, so is the task, and it has a moment to leave.
+    If the waiting itself is cancelled, so is the task, and it has a moment to leave. A task may
+    announce its end by `over`.
     """
     try:
-        await asyncio.wait((task,), timeout=limit_s)
+        await (_ended(task, limit_s) if over is None else _timed(over, limit_s))
         if task.done():
             return True
         task.cancel()
-        await asyncio.wait((task,), timeout=GRACE_S)
+        await _ended(task, GRACE_S)
     except asyncio.CancelledError:
         task.cancel()
-        await asyncio.wait((task,), timeout=min(limit_s, LEAVING_S))
+        await _ended(task, min(limit_s, LEAVING_S))
         raise
+    finally:
+        if task.done():
+            _looked_at(task)
+        else:
+            task.add_done_callback(_looked_at)
     return False
+
+
+async def _ended(task: "asyncio.Task[Any]", limit_s: float) -> None:
+    """Wait until a task has ended, or its time is up."""
+    await asyncio.wait((task,), timeout=limit_s)
+
+
+async def _timed(over: "asyncio.Future[None]", limit_s: float) -> None:
+    """Wait for a future, or until its time is up."""
+    timer = asyncio.get_running_loop().call_later(limit_s, _wake, over)
+    try:
+        await over
+    finally:
+        timer.cancel()
+
+
+def _wake(over: "asyncio.Future[None]") -> None:
+    if not over.done():
+        over.set_result(None)
 
 
 def _result(task: "asyncio.Task[Any]") -> Any:
@@ -97,17 +118,24 @@ class Execution:
     """A tool at work, in a task of its own or in a thread."""
 
     def __init__(self, work: Callable[[], Any], threads: Threads, *, blocking: bool) -> None:
+        loop = asyncio.get_running_loop()
         self.is_blocking = blocking
         self._job: Job | None = None
-        self._task = _started(self._value(work, threads))
+        self._over: asyncio.Future[None] = loop.create_future()
+        self._task = loop.create_task(self._value(work, threads))
 
     async def _value(self, work: Callable[[], Any], threads: Threads) -> Any:
-        if self.is_blocking:
-            self._job = threads.start(work)
-            value = await self._job.future
-        else:
-            value = work()
-        return await value if inspect.isawaitable(value) else value
+        try:
+            if self.is_blocking:
+                self._job = threads.start(work)
+                value = await self._job.future
+            else:
+                value = work()
+            return await value if inspect.isawaitable(value) else value
+        except (SystemExit, KeyboardInterrupt) as error:  # these would end the event loop
+            raise Raised(error) from None
+        finally:
+            _wake(self._over)  # one round of the loop earlier than the end of a task does it
 
     async def ended(self, limit_s: float) -> bool:
         """Wait for the tool; say whether it came to something in time, or to a value just after.
@@ -115,7 +143,7 @@ class Execution:
         If the run is cancelled meanwhile, what a tool comes to nevertheless counts: it happened.
         """
         try:
-            return await _waited(self._task, limit_s) or self._has_value()
+            return await _waited(self._task, limit_s, self._over) or self._has_value()
         except asyncio.CancelledError:
             if not self._task.done() or self._task.cancelled():
                 raise
@@ -144,6 +172,10 @@ class LeftRunning:
     def __init__(self) -> None:
         self._lock = threading.Lock()  # a runner may serve several event loops
         self._left: list[tuple[Hashable, Execution]] = []
+
+    def __bool__(self) -> bool:
+        """Whether there may be any; without one, nothing has to be looked up."""
+        return bool(self._left)
 
     def add(self, key: Hashable, execution: Execution) -> None:
         """Keep an execution in mind, under the call that it is for."""

@@ -18,7 +18,7 @@ from surecall.core.endpoint_lessons import STREAM
 from surecall.core.outbound import Request, preflight
 from surecall.core.streaming.body_reader import Listener
 from surecall.core.streaming.display import Display
-from surecall.parsing.budget import holds_too_many
+from surecall.parsing.budget import TooManyValues
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.transport import Client, Incoming
 from surecall.runtime.turns import turn
@@ -177,11 +177,11 @@ async def aside(size: int, work: Callable[P, R], *args: P.args, **kwargs: P.kwar
 
 def read_body(answer: Answer, limits: Limits = DEFAULT_LIMITS) -> Any:
     """Decode an answer; a bad status or a body that is not JSON is a `Fault`."""
-    if holds_too_many(answer.body, limits.max_response_values):
-        sentence = f"The answer holds more than {limits.max_response_values} values."
-        return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence, answer.status)
     try:
         body = decode(answer.body, limits.max_response_values)
+    except TooManyValues:
+        sentence = f"The answer holds more than {limits.max_response_values} values."
+        return Fault(ErrorCode.RESPONSE_TOO_LARGE, sentence, answer.status)
     except ValueError:
         body = None
     if failed_generation(body) is not None:

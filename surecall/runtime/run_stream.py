@@ -18,6 +18,7 @@ from surecall.core.state import Run
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.runtime.event_loop_thread import EventLoopClosed, EventLoopThread
 from surecall.runtime.session import Session
+from surecall.runtime.turns import turn
 from surecall.values.errors import SurecallError
 from surecall.values.events import Event
 from surecall.wire.assembler import ReasoningDelta, TextDelta
@@ -66,13 +67,17 @@ class RunStream:
         if self._is_closed:
             return []
         if self._task is None:
-            self._task = asyncio.create_task(self._session.drive())
+            self._task = asyncio.create_task(self._driven())
             self._task.add_done_callback(lambda _: self._news.set())
         while not self._ready and not self._task.done():
             self._news.clear()
             await self._news.wait()
         ready, self._ready = self._ready, []
         return ready or self._ended(self._task)
+
+    async def _driven(self) -> RunResult:
+        await turn()
+        return await self._session.drive()
 
     def leave(self) -> None:
         """Ask the run to end, without waiting for it."""

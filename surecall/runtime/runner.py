@@ -207,6 +207,7 @@ class ToolLoopRunner:
         A call that had begun, and whose result was not recorded, does not run again unless its
         tool is read-only or idempotent: the model is told that nobody knows what came of it.
         """
+        await turn()
         return await self._session(_reopened(run), on_event, context).drive()
 
     def stream_resumed(

@@ -19,7 +19,6 @@ from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
 from surecall.runtime.execution import Raised, asked
 from surecall.runtime.trace import Recorder, plain_words
-from surecall.runtime.turns import turn
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
     FinalEvent,
@@ -74,7 +73,6 @@ class Session:
 
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
-        await turn()
         self._run = self._begin(self._run)
         async with self._conversation.opened():
             while isinstance(move := await self._next_move(), Ask | Call):

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from surecall.parsing.arguments import read_arguments
-from surecall.parsing.budget import MAX_VALUES, holds_too_many
+from surecall.parsing.budget import MAX_VALUES, TooManyValues, holds_too_many
 from surecall.parsing.names import legal
 from surecall.values.errors import ConfigError
 from surecall.values.types import (
@@ -72,7 +72,7 @@ def decode(data: bytes, most_values: int = MAX_VALUES) -> Any:
     more.
     """
     if holds_too_many(data, most_values):
-        raise ValueError("JSON of too many values")
+        raise TooManyValues("JSON of too many values")
     value = _decoded(data)
     if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
         raise ValueError("JSON nested too deeply")
