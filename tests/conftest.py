@@ -12,13 +12,17 @@ from contextlib import ExitStack
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from tests.support.clock import VirtualClock, shifted, virtual_time
 from tests.support.law_cases import SEED, TIMES
 
-settings.register_profile("ci", derandomize=True, deadline=None, max_examples=100)
-settings.register_profile("quick", derandomize=True, deadline=None, max_examples=10)
+# A machine that is busy makes examples slowly; that says nothing about the code.
+PATIENT = settings(
+    derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100
+)
+settings.register_profile("ci", PATIENT)
+settings.register_profile("quick", PATIENT, max_examples=10)
 settings.load_profile("ci")
 
 # A shell starts background jobs with interrupts ignored, and children would inherit that: the
