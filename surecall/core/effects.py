@@ -69,14 +69,14 @@ def twins(run: Run, call: ToolCall) -> Twins:
     """Return what came before a call of the newest reply under the same id, if it matters.
 
     Some providers count their ids from zero in every reply: an id that another reply has used for
-    something else says nothing.
+    something else says nothing. Nor does one that the model wrote into its text, beyond its reply.
     """
     if call.problem is not None or call.first_id is None or _is_harmless(run, call):
         return Twins()
     turns, what = _ids_given(run)[call.first_id], _what(call)
     *earlier, own = turns.values()
     beside = own[what]
-    is_counter = any(made.keys() != {what} for made in earlier)
+    is_counter = call.from_text or any(made.keys() != {what} for made in earlier)
     before = [] if is_counter else [one for made in earlier for one in made[what]]
     return Twins(before, beside[: beside.index(call.id)])
 

@@ -134,6 +134,17 @@ def test_within_one_reply_it_says_that_all_the_same() -> None:
     assert twins(run(said(first, second, third)), third).beside == ["0"]
 
 
+def test_an_id_in_text_counts_within_its_reply_only() -> None:
+    written = [
+        msgspec.structs.replace(one, from_text=True)
+        for one in (call("x"), call("x__2", first="x"), call("x__3", first="x"))
+    ]
+    so_far = run(said(written[0]), answer("x"), said(*written[1:]))
+
+    assert twins(so_far, written[1]) == ([], [])
+    assert twins(so_far, written[2]) == ([], ["x__2"])
+
+
 def test_a_call_that_could_not_run_says_nothing_about_ids() -> None:
     spare = msgspec.structs.replace(
         call("x__2", first="x", n=9), problem=Problem(ErrorCode.TOOL_CALL_NOT_EXECUTED, "no")
