@@ -270,3 +270,8 @@ def test_what_is_awaited_is_known_through_partials_and_objects() -> None:
         True,
     ]
     assert is_async_callable(_looks) is False
+
+
+def test_a_tool_that_only_reads_cannot_destroy() -> None:
+    with pytest.raises(ConfigError, match="both read-only and destructive"):
+        ToolDefinition("look", read_only=True, destructive=True)
