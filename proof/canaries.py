@@ -9,7 +9,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 
 
 def attempt(size: int, seed: int) -> Outcome:
@@ -36,3 +36,11 @@ def sung(folder: Path) -> tuple[int, list[Any]]:
     """Let the canaries sing; return how many cases there were, and where they were heard."""
     found: tuple[int, list[Any]] = importlib.import_module("tests.support.canaries").sing(folder)
     return found
+
+
+CLAIM = Claim(
+    "D15",
+    "A key is found nowhere: no file, print, log or report.",
+    attempt,
+    (1, 1, 3),
+)

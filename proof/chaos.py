@@ -15,7 +15,7 @@ from contextlib import contextmanager
 import msgspec
 
 from proof.chaos_server import Plan, Sent, serve
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from scripts.soak import ASKED, GET, PATCH, Trial, config_for
 from surecall import (
     Limits,
@@ -187,3 +187,11 @@ def _figures(sent: Sequence[Sent], seconds: Sequence[float], doomed: int) -> str
         f"({names} kinds); {doomed} runs had to fail and told so; a run took {p50:.1f} s (median), "
         f"{p95:.1f} s (p95), all starting together"
     )
+
+
+CLAIM = Claim(
+    "D9",
+    "A thousand simultaneous runs: three faults in a row end one, none is wrong or doubled.",
+    attempt,
+    (1000, 10_000, 50_000),
+)

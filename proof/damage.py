@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from proof.killed_runs import (
     REPEATABLE,
     WAYS,
@@ -185,3 +185,11 @@ def _run_on(sink: FullDisk, place: Place) -> None:
         asyncio.run(runner.run("Do it."))
     finally:
         log.disabled = was
+
+
+CLAIM = Claim(
+    "D11",
+    "Damaged files are never read as another result.",
+    attempt,
+    (1500, 20_000, 200_000),
+)

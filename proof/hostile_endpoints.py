@@ -20,7 +20,7 @@ from typing import Final
 
 import msgspec
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from surecall import OpenAICompatible, RunFailed, ToolLoopRunner, presets
 
 KEY: Final = "sk-canary-0123456789abcdef"
@@ -319,3 +319,11 @@ def main() -> int:
 
 if __name__ == "__main__":
     sys.exit(main())
+
+
+CLAIM = Claim(
+    "D14",
+    "A hostile endpoint costs bounded memory and time, and gets no key elsewhere.",
+    attempt,
+    (54, 114, 454),
+)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import msgspec
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from proof.killed_runs import kill_runs, leave_streams
 from scripts import kill_eval
 from scripts.kill_test import Tally, deaths_at_every_point, random_deaths
@@ -64,3 +64,11 @@ def kill_evaluations(folder: Path, kills: int, seed: int) -> list[str]:
     if lost or changed or not same:
         return [f"an evaluation: lost {lost}, changed {changed}, same summary: {same}"]
     return []
+
+
+CLAIM = Claim(
+    "D10",
+    "A kill loses nothing and repeats nothing.",
+    attempt,
+    (200, 1000, 3000),
+)

@@ -21,7 +21,7 @@ from types import CodeType, ModuleType
 
 import msgspec
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from proof.mutants import mutants, mutated
 
 ROOT = Path(__file__).parents[1]
@@ -186,3 +186,11 @@ def _passed(path: Path, source: str, number: int | None, tests: Sequence[str]) -
     # The libraries were loaded before pytest could look at their assertions.
     options += ["--no-header", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return int(pytest.main([*options, "-m", wanted, *tests]))
+
+
+CLAIM = Claim(
+    "D18",
+    "Tests notice small mistakes in the modules that matter most.",
+    attempt,
+    (2, 25, 1000),
+)

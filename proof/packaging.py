@@ -12,7 +12,7 @@ import zipfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = "surecall"
@@ -130,3 +130,11 @@ def dependency_failures(declared: set[str], imported: set[str]) -> list[str]:
     return undeclared + [
         f"{name} is declared but not imported" for name in sorted(declared - imported)
     ]
+
+
+CLAIM = Claim(
+    "D19",
+    "The wheel is what git holds, and needs what it declares.",
+    attempt,
+    (2, 2, 3),
+)

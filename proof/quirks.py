@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from proof.chaos import Held, hold
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from scripts.soak import LIMITS, config_for
 from surecall import OpenAICompatible
 from surecall.simulator.faults import SHAPE_FAULTS
@@ -159,3 +159,11 @@ def judged(persona: Persona, held: Held) -> list[str]:
     if persona.outcome in {CURED, RETRIED} and not held.trial.right:
         return [f"{persona.id} is {persona.outcome}, but the run ended with {held.trial.code}"]
     return []
+
+
+CLAIM = Claim(
+    "D17",
+    "Every known quirk is a named scenario that ends as it should.",
+    attempt,
+    (1, 10, 50),
+)

@@ -20,7 +20,7 @@ from xml.etree import ElementTree as ET
 
 import msgspec
 
-from proof.claims import Outcome, gathered
+from proof.claims import Claim, Outcome, gathered
 from surecall import ToolLoopRunner, cli
 from surecall.cli.stored import write_stored
 from surecall.eval.report.files import results_in, write_trials
@@ -243,3 +243,11 @@ def output_of(command: Sequence[str], folder: Path) -> str:
 def unprintable(text: str) -> set[str]:
     """Return the characters that could do something to a terminal."""
     return {char for char in text if not char.isprintable() and char != "\n"}
+
+
+CLAIM = Claim(
+    "D16",
+    "No text of a model becomes more than text.",
+    attempt,
+    (327, 2000, 20_000),
+)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolLoopRunner, tool
+from surecall import ToolDefinition, ToolLoopRunner, tool
 from surecall.runtime.execution import GRACE_S, LEAVING_S, Raised, asked
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import ToolResult
@@ -32,6 +32,10 @@ class Stubborn:
         self.let_go = asyncio.Event()
         self.began = self.cancelled = 0
 
+    @property
+    def tool(self) -> ToolDefinition:
+        return ToolDefinition("slow", "Take ages.", handler=self)
+
     async def __call__(self) -> str:
         self.began += 1
         while not self.let_go.is_set():
@@ -46,12 +50,7 @@ class Stubborn:
 def test_a_coroutine_that_swallows_its_cancellation_is_abandoned() -> None:
     async def scenario() -> tuple[ToolResult, float]:
         stubborn = Stubborn()
-
-        @tool
-        async def slow() -> str:
-            """Take ages."""
-            return await stubborn()
-
+        slow = stubborn.tool
         loop = asyncio.get_running_loop()
         began = loop.time()
         result = await runner_of(slow, calls("slow"), tool_timeout_s=0.5).run("Go.")
@@ -72,12 +71,7 @@ def test_a_coroutine_that_swallows_its_cancellation_is_abandoned() -> None:
 def test_the_deadline_of_the_run_binds_it_as_well() -> None:
     async def scenario() -> tuple[str, float]:
         stubborn = Stubborn()
-
-        @tool
-        async def slow() -> str:
-            """Take ages."""
-            return await stubborn()
-
+        slow = stubborn.tool
         loop = asyncio.get_running_loop()
         began = loop.time()
         runner = runner_of(slow, calls("slow"), run_deadline_s=1.0, tool_timeout_s=60)
@@ -130,11 +124,7 @@ def test_a_tool_that_may_be_repeated_is_started_again(hint: str) -> None:
 def test_once_it_has_ended_the_call_may_be_made_again() -> None:
     async def scenario() -> tuple[int, list[ToolResult]]:
         stubborn = Stubborn()
-
-        @tool
-        async def slow() -> str:
-            """Take ages."""
-            return await stubborn()
+        slow = stubborn.tool
 
         @tool
         async def release() -> str:
@@ -284,12 +274,7 @@ def test_a_tool_that_was_told_to_stop_may_have_taken_effect() -> None:
 def test_a_run_that_is_cancelled_waits_two_seconds_for_a_stubborn_tool_and_no_more() -> None:
     async def scenario() -> float:
         stubborn = Stubborn()
-
-        @tool
-        async def slow() -> str:
-            """Take ages."""
-            return await stubborn()
-
+        slow = stubborn.tool
         loop = asyncio.get_running_loop()
         began = loop.time()
         runner = runner_of(slow, calls("slow"), tool_timeout_s=60.0)
