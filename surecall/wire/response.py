@@ -12,6 +12,7 @@ import msgspec
 
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
+from surecall.wire.messages import scrub
 
 MAX_QUOTE = 400
 MAX_NAME = 100
@@ -156,7 +157,8 @@ def fault_of(body: Any, status: int | None, headers: Mapping[str, str], now: flo
     status = status or _status(parts.error, kinds)
     if status == 403 and _MODERATION_KEYS.intersection(parts.metadata):  # noqa: PLR2004
         kinds = ["content_policy_violation"]
-    message = _message(parts) or _plain(body) or f"HTTP {status or 'error'}"
+    # A stream may hold half a character, whose other half never came.
+    message = str(scrub(_message(parts) or _plain(body) or f"HTTP {status or 'error'}"))
     code, retryable, hint = judge(status, kinds, message)
     provider = parts.metadata.get("provider_name")
     remedy = parts.metadata.get("remedy_hint")
@@ -164,8 +166,8 @@ def fault_of(body: Any, status: int | None, headers: Mapping[str, str], now: flo
         code,
         message,
         status,
-        provider[:MAX_NAME] if isinstance(provider, str) else None,
-        remedy[:MAX_QUOTE] if isinstance(remedy, str) else hint,
+        scrub(provider[:MAX_NAME]) if isinstance(provider, str) else None,
+        scrub(remedy[:MAX_QUOTE]) if isinstance(remedy, str) else hint,
         _advised(parts.availability, headers, retryable=retryable),
         _wait(parts.availability, headers, now),
         _quote(_presentable(body, parts)),
