@@ -1,5 +1,6 @@
 """How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -7,7 +8,7 @@ import msgspec
 from surecall.core.obligations import false_finals
 from surecall.core.state import Fail, Run
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
-from surecall.values.events import LlmRequestEndEvent
+from surecall.values.events import CallsInOrderEvent, LlmRequestEndEvent
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, Usage
 
@@ -21,6 +22,7 @@ _LIMITS = frozenset(
     }
 )
 # Told as a fault, but the endpoint has nothing to do with it.
+_IN_ORDER = "calls_in_order"
 _SHOWN_TEXT, _SHOWN_REASON = 90, 32
 _OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
 
@@ -55,8 +57,7 @@ class RunResult(msgspec.Struct, frozen=True):
     @property
     def fired(self) -> tuple[str, ...]:
         """The names of the repairs that were needed, in order, with repetitions."""
-        heard = (event for event in self.trace if isinstance(event, LlmRequestEndEvent))
-        return tuple(name for event in heard for name in event.reply.fired)
+        return tuple(fired_in(self.trace))
 
     @property
     def false_finals(self) -> int:
@@ -120,6 +121,18 @@ def usage_of(trace: Trace) -> Usage:
     """Add up what the provider reported for every reply."""
     heard = (event.reply.usage for event in trace if isinstance(event, LlmRequestEndEvent))
     return sum((usage for usage in heard if usage is not None), Usage())
+
+
+def fired_in(trace: Trace) -> Iterator[str]:
+    """Name the repairs of every reply, and of turns with more calls than were asked for."""
+    for event in trace:
+        match event:
+            case LlmRequestEndEvent(reply=reply):
+                yield from reply.fired
+            case CallsInOrderEvent():
+                yield _IN_ORDER
+            case _:
+                pass
 
 
 def _shortened(text: str, most: int) -> str:

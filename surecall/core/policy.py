@@ -24,17 +24,21 @@ def admit(run: Run, reply: Reply) -> Assistant:
         return Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
     calls: list[ToolCall] = []
     used = sum(result.executed for result in run.results) if reply.calls else 0
+    several = len(reply.calls) > 1
+    most = (run.calls_per_turn if several else None) or len(reply.calls)
     for position, call in enumerate(reply.calls):
-        calls.append(_admit_call(run, position, used, call))
+        calls.append(_admit_call(run, used, call) if position < most else _one_too_many(call))
         used += calls[-1].problem is None
     return Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra, reply.claims)
 
 
-def _admit_call(run: Run, position: int, used: int, call: ToolCall) -> ToolCall:
+def _one_too_many(call: ToolCall) -> ToolCall:
+    message = "Only the first calls of a turn run. Make this call again if you still need it."
+    return _barred(call, ErrorCode.TOOL_CALL_NOT_EXECUTED, message)
+
+
+def _admit_call(run: Run, used: int, call: ToolCall) -> ToolCall:
     config = run.config
-    if run.calls_per_turn is not None and position >= run.calls_per_turn:
-        message = "Only the first calls of a turn run. Make this call again if you still need it."
-        return _barred(call, ErrorCode.TOOL_CALL_NOT_EXECUTED, message)
     if call.problem is not None:
         return call
     if used >= config.max_total_tool_calls:

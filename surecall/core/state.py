@@ -180,12 +180,22 @@ class Run(msgspec.Struct, frozen=True, dict=True):
         return tuple(call for call, result in self.answered_calls if result.ok and result.executed)
 
     @property
-    def calls_per_turn(self) -> int | None:
-        """How many calls of one turn may run; without parallel calls it is one."""
+    def asks_for_one(self) -> bool:
+        """Whether one call per turn is asked for, and no number of calls is set."""
         explicit = self.config.max_tool_calls_per_turn
-        if explicit is None and self.options.get("parallel_tool_calls") is False:
-            return 1
-        return explicit
+        return explicit is None and self.options.get("parallel_tool_calls") is False
+
+    @property
+    def calls_per_turn(self) -> int | None:
+        """How many calls of one turn may run.
+
+        Where one is asked for it is one, until the model, which was told so, sends several again:
+        then all run, one after the other. So they do where nobody expects the model to comply.
+        """
+        if not self.asks_for_one:
+            return self.config.max_tool_calls_per_turn
+        told = (call.ignored for message in self.said for call in message.calls)
+        return None if self.config.calls_in_order or any(told) else 1
 
     @property
     def concurrency(self) -> int:

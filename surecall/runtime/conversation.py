@@ -79,7 +79,7 @@ class PromptRunner:
         # What the endpoint was found to refuse, by model. A client that keeps it shares it.
         self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
         # What it is known to refuse beforehand.
-        can = capabilities or Capabilities(parallel_tool_calls=True)
+        can = capabilities or Capabilities()
         # A client that is not ours need not know how to stream.
         streams = can.streaming and hasattr(client, "stream")
         refused = {"parallel_tool_calls": not can.parallel_tool_calls, STREAM: not streams}

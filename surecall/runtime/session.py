@@ -21,6 +21,7 @@ from surecall.runtime.execution import Raised, asked
 from surecall.runtime.trace import Recorder, plain_words
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
+    CallsInOrderEvent,
     FinalEvent,
     FinalObjectedEvent,
     FixEmptyFinalEvent,
@@ -180,6 +181,9 @@ class Session:
             streamed=exchange.streamed,
             ignored_tool_calls=tuple(call.id for call in said.ignored),
         )
+        running = sum(not call.ignored for call in said.calls)
+        if running > 1 and after.asks_for_one:
+            self._recorder.emit(CallsInOrderEvent, turn, calls=running)
         words = after.last if isinstance(after.last, User) else None
         if words is not None and words.rung == TEXT_CALL:
             self._asked(turn, said, words)

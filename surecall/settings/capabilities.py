@@ -73,7 +73,8 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     json_object: bool = True
     json_schema: bool = False
     streaming: bool = True
-    parallel_tool_calls: bool = False
+    parallel_tool_calls: bool = True
+    one_call_on_request: bool = False
     context_window_tokens: int | None = None
     reserved_response_tokens: int = 0
 
@@ -93,21 +94,23 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 _NO_RESPONSE_FORMAT: Final[JSON] = {"json_object": False, "json_schema": False}
 
-# `parallel_tool_calls` is true where the endpoint takes the request field of that name: Gemini
-# and others answer 400 to, or ignore, a field they do not know. Groq (by model), DeepSeek and
-# Together (another shape) do not take the usual `json_schema`; LM Studio takes nothing else.
+# `parallel_tool_calls` is false where the endpoint is known to refuse the request field of that
+# name; `one_call_on_request` is true where it is known to send one call if the field says so. Groq
+# (by model), DeepSeek and Together (another shape) do not take the usual `json_schema`; LM Studio
+# takes nothing else.
 _BY_PROVIDER: Final[dict[str, JSON]] = {
-    "openrouter": {"json_schema": True, "parallel_tool_calls": True},
-    "openai": {"json_schema": True, "parallel_tool_calls": True},
-    "gemini": {"json_schema": True},
-    "mistral": {"json_schema": True, "parallel_tool_calls": True},
-    "groq": {"parallel_tool_calls": True},
+    "openrouter": {"json_schema": True, "one_call_on_request": True},
+    "openai": {"json_schema": True, "one_call_on_request": True},
+    "gemini": {"json_schema": True, "parallel_tool_calls": False},
+    "mistral": {"json_schema": True, "one_call_on_request": True},
+    "groq": {"one_call_on_request": True},
     "fireworks": {"json_schema": True},
-    "vllm": {"json_schema": True, "parallel_tool_calls": True},
-    "llama_cpp": {"json_schema": True, "parallel_tool_calls": True},
+    "vllm": {"json_schema": True, "one_call_on_request": True},
+    "llama_cpp": {"json_schema": True, "one_call_on_request": True},
     "ollama": {"json_schema": True},
     "lm_studio": {"json_schema": True, "json_object": False},
-    "volcengine": {"parallel_tool_calls": True},
+    "volcengine": {"one_call_on_request": True},
+    "cerebras": {"parallel_tool_calls": False},
 }
 
 # Prefixes of the model id with a colon appended, so that a whole name can be spelt as `name:`.

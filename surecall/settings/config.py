@@ -98,8 +98,12 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_tool_output_bytes: int = 200_000
     """Larger results are replaced by a small failure, which says that the tool ran."""
     max_tool_calls_per_turn: int | None = None
-    """How many calls of one reply may run; null means all, or one where `parallel_tool_calls` is
-    false."""
+    """How many calls of one reply may run, whatever happens. Null means all; where
+    `parallel_tool_calls` is false it means one, until a model that was told so sends several again:
+    from then on all run, one after the other."""
+    calls_in_order: bool = False
+    """Where `parallel_tool_calls` is false and a reply has several calls nevertheless: run all, one
+    after the other, from the first turn on. For endpoints that do not pass the wish on."""
     max_concurrent_tools: int = 8
     """How many tools may run at the same time, where `parallel_tool_calls` is true; otherwise calls
     run one after the other."""

@@ -202,9 +202,12 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
     config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
     if name in PROVIDER_WORKAROUNDS:
         config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
-    if not capabilities_for(name).parallel_tool_calls:
+    able = capabilities_for(name)
+    if not able.parallel_tool_calls:
         unsupported = union(config.unsupported_options, ("parallel_tool_calls",))
         config = config.but(unsupported_options=unsupported)
+    # A model that never hears of the rule, or need not obey it, is not told to repeat its calls.
+    config = config.but(calls_in_order=config.calls_in_order or not able.one_call_on_request)
     unlisted = {} if name in PROVIDERS else UNKNOWN_CHANGES
     return config.but(**PROVIDER_CHANGES.get(name, unlisted))
 

@@ -2,7 +2,7 @@
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
-        (tool_call_start  tool_call_end)* | text_call_asked | fix_empty_final
+        [calls_in_order] (tool_call_start  tool_call_end)* | text_call_asked | fix_empty_final
         | forced_continuation | final_objected)*
     final | run_failed
 
@@ -109,6 +109,12 @@ class LlmRequestEndEvent(Stamped, frozen=True, gc=False, tag="llm_request_end", 
     streamed: bool = False
 
 
+class CallsInOrderEvent(Stamped, frozen=True, gc=False, tag="calls_in_order", kw_only=True):
+    """One call was asked for, several came and are taken at their word: one after the other."""
+
+    calls: int
+
+
 class ToolCallStartEvent(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
     """A call is about to be answered. With a `problem` on it, it will not run.
 
@@ -212,6 +218,7 @@ Event: TypeAlias = (
     | LlmRequestErrorEvent
     | LlmRequestRetryEvent
     | LlmRequestEndEvent
+    | CallsInOrderEvent
     | ToolCallStartEvent
     | ToolCallEndEvent
     | FixEmptyFinalEvent

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from surecall.values.events import (
+    CallsInOrderEvent,
     Event,
     FinalEvent,
     FinalObjectedEvent,
@@ -165,6 +166,8 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ↻ again {how}"
         case LlmRequestEndEvent():
             return f"[{event.turn}] ← {_said(event.reply)} ({event.elapsed_ms} ms)"
+        case CallsInOrderEvent():
+            return f"[{event.turn}]   {_count(event.calls, 'call')}, one after the other"
         case ToolCallStartEvent():
             return ""
         case ToolCallEndEvent():

@@ -146,7 +146,7 @@ def test_what_the_capabilities_deny_is_planned_but_not_sent() -> None:
         model="m",
         registry=ToolRegistry([ping]),
         config=CONFIG,
-        capabilities=capabilities_for("acme"),
+        capabilities=capabilities_for("gemini"),
     )
     result = asyncio.run(runner.run("Go."))
 

@@ -1,5 +1,6 @@
 """The state of a run: what is derived from a transcript, and that it can be written down."""
 
+import msgspec
 import pytest
 
 from surecall.core.loop import heard, next_move, ran, refused
@@ -25,6 +26,8 @@ from tests.support.hand_driven import (
     begun,
     plan_of,
 )
+
+ONE_TOO_MANY = Problem(ErrorCode.TOOL_CALL_NOT_EXECUTED, "Only the first runs.")
 
 
 def test_a_run_survives_being_written_down_after_every_move() -> None:
@@ -59,6 +62,16 @@ def test_history_before_the_start_counts_for_nothing() -> None:
 )
 def test_calls_per_turn(limit: int | None, options: JSON, expected: int | None) -> None:
     assert begun(options, max_tool_calls_per_turn=limit).calls_per_turn == expected
+
+
+def test_where_one_call_is_asked_for_a_model_that_was_told_so_is_taken_at_its_word() -> None:
+    options = {"parallel_tool_calls": False}
+    told = Assistant("", (CALL, msgspec.structs.replace(CALL, problem=ONE_TOO_MANY)))
+    assert begun(options).plus(Assistant("", (CALL,))).calls_per_turn == 1
+    assert begun(options).plus(told).calls_per_turn is None
+    assert begun(options, calls_in_order=True).calls_per_turn is None
+    assert begun(options, max_tool_calls_per_turn=2, calls_in_order=True).calls_per_turn == 2
+    assert begun(options, max_tool_calls_per_turn=2).plus(told).calls_per_turn == 2
 
 
 def test_what_came_since_the_model_spoke_is_the_tail() -> None:

@@ -98,7 +98,8 @@ def test_an_unknown_provider_is_trusted_with_little() -> None:
         json_object=True,
         json_schema=False,
         streaming=True,
-        parallel_tool_calls=False,
+        parallel_tool_calls=True,
+        one_call_on_request=False,
         context_window_tokens=None,
         reserved_response_tokens=0,
     )
@@ -107,27 +108,28 @@ def test_an_unknown_provider_is_trusted_with_little() -> None:
 
 
 @pytest.mark.parametrize(
-    ("provider", "formats", "parallel"),
+    ("provider", "formats", "flag"),
     [
-        ("openrouter", "object schema", True),
-        ("openai", "object schema", True),
-        ("deepseek", "object", False),
-        ("gemini", "object schema", False),
-        ("mistral", "object schema", True),
-        ("groq", "object", True),
-        ("together", "object", False),
-        ("bedrock", "object", False),
-        ("fireworks", "object schema", False),
-        ("vllm", "object schema", True),
-        ("llama_cpp", "object schema", True),
-        ("ollama", "object schema", False),
-        ("lm_studio", "schema", False),
-        ("volcengine", "object", True),
+        ("openrouter", "object schema", "honoured"),
+        ("openai", "object schema", "honoured"),
+        ("deepseek", "object", "sent"),
+        ("gemini", "object schema", "refused"),
+        ("mistral", "object schema", "honoured"),
+        ("groq", "object", "honoured"),
+        ("together", "object", "sent"),
+        ("bedrock", "object", "sent"),
+        ("fireworks", "object schema", "sent"),
+        ("vllm", "object schema", "honoured"),
+        ("llama_cpp", "object schema", "honoured"),
+        ("ollama", "object schema", "sent"),
+        ("lm_studio", "schema", "sent"),
+        ("volcengine", "object", "honoured"),
+        ("cerebras", "object", "refused"),
     ],
 )
 @proves("C114")
 def test_a_known_provider_can_do_what_the_table_says(
-    provider: str, formats: str, *, parallel: bool
+    provider: str, formats: str, flag: str
 ) -> None:
     able = capabilities_for(provider)
 
@@ -135,7 +137,8 @@ def test_a_known_provider_can_do_what_the_table_says(
     assert able.streaming
     assert able.json_object is ("object" in formats)
     assert able.json_schema is ("schema" in formats)
-    assert able.parallel_tool_calls is parallel
+    assert able.parallel_tool_calls is (flag != "refused")
+    assert able.one_call_on_request is (flag == "honoured")
 
 
 @pytest.mark.parametrize("provider", ["openrouter", "Open-Router", "open router"])

@@ -142,6 +142,7 @@ DEFAULTS: JSON = {
     "max_tool_args_bytes": 200_000,
     "max_tool_output_bytes": 200_000,
     "max_tool_calls_per_turn": None,
+    "calls_in_order": False,
     "max_concurrent_tools": 8,
     "max_total_tool_calls": 100,
     "max_unknown_tool_calls": 3,

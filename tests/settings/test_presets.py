@@ -57,6 +57,7 @@ ABOUT = {
 PROVIDER_FIELDS = ABOUT["default_tool_calling"] | ABOUT["mistral_compat"]
 PROVIDER_FIELDS |= ABOUT["llama_cpp_compat"]
 PROVIDER_FIELDS |= {"message_transforms", "unsupported_options", "echo_fields", "echo_call_fields"}
+PROVIDER_FIELDS |= {"calls_in_order"}
 
 
 def changed(before: ToolCallingConfig, after: ToolCallingConfig) -> set[str]:
@@ -257,9 +258,9 @@ def test_only_who_takes_the_parallel_flag_is_sent_it(provider: str) -> None:
 
 
 @pytest.mark.parametrize("own", ["My Own Server", ""])
-def test_an_unknown_provider_gets_no_flag_it_may_not_take_and_a_name_it_may_want(own: str) -> None:
+def test_an_unknown_provider_may_send_several_calls_and_gets_a_name_it_may_want(own: str) -> None:
     changes = changed(presets.default_tool_calling(), resolve(provider=own))
-    assert changes == {"unsupported_options", "name_tool_messages"}
+    assert changes == {"calls_in_order", "name_tool_messages"}
 
 
 @pytest.mark.parametrize(

@@ -4,6 +4,7 @@ from typing import Any
 
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.events import (
+    CallsInOrderEvent,
     Event,
     FinalEvent,
     FinalObjectedEvent,
@@ -80,6 +81,7 @@ def every_event(text: str) -> list[Event]:
         stamped(
             ForcedContinuationEvent, rung="remind", code="CONTRACT_UNMET", message=text, text=text
         ),
+        stamped(CallsInOrderEvent, calls=2),
         stamped(TextCallAskedEvent, rule="own_words", tools=(text,), text=text),
         stamped(FinalObjectedEvent, reason=text),
         stamped(PolicyErrorEvent, stage="call", message=text),

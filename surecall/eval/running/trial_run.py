@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.core.outcome import RunFailed, RunResult, usage_of
+from surecall.core.outcome import RunFailed, RunResult, fired_in, usage_of
 from surecall.eval.analysis.category import (
     TOOLS_DISABLED,
     Verdict,
@@ -217,7 +217,7 @@ def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: floa
         usage=sum(map(usage_of, traces), Usage()),
         assistant_text=shortened(last.text, _MAX_TEXT),
         draft=_brief(last.draft),
-        fired=tuple(name for trace in traces for name in _fired(trace)),
+        fired=tuple(name for trace in traces for name in fired_in(trace)),
         retries=sum(isinstance(event, LlmRequestRetryEvent) for trace in traces for event in trace),
         false_finals=sum(map(_false_finals, traces)),
     )
@@ -257,10 +257,6 @@ def _build(body: Any) -> str:
 def _false_finals(trace: Trace) -> int:
     ends = (event for event in trace if isinstance(event, FinalEvent | RunFailedEvent))
     return sum(event.false_finals for event in ends)
-
-
-def _fired(trace: Trace) -> Iterable[str]:
-    return (name for event in _replies(trace) for name in event.reply.fired)
 
 
 def _brief(draft: JSON) -> JSON:
