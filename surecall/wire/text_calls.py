@@ -22,6 +22,7 @@ TEXT_CALL_RULES: tuple[TextCallRule, ...] = get_args(TextCallRule)
 CUT_OFF = "{"
 THINKING = "thinking_kept_apart"
 ECHO = "text_echo_of_calls_removed"
+_THOUGHT_ENDS = "</think>"
 _THOUGHTS = ("reasoning_content", "reasoning")
 
 
@@ -113,8 +114,10 @@ def _from_thoughts(message: JSON, tools: Sequence[ToolSpec], *, weak: bool) -> T
     for field in _THOUGHTS:
         thoughts = message.get(field)
         if isinstance(thoughts, str) and not is_blank(thoughts) and tools:
-            # As if the server had left the thought in the text.
-            found = recover(f"<think>{thoughts}</think>", tools, weak=weak)
+            # As if the server had left the thought in the text, or all of the text in the thought.
+            whole = f"<think>{thoughts}"
+            whole = whole if _THOUGHT_ENDS in thoughts else f"{whole}{_THOUGHT_ENDS}"
+            found = recover(whole, tools, weak=weak)
             found = msgspec.structs.replace(found, reasoning="")
             if found.calls and not found.calls[-1].truncated:
                 return _lifted(message, found, plain)

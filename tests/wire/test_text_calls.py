@@ -166,6 +166,13 @@ def test_a_call_inside_the_reasoning_counts_when_there_is_nothing_else(field: st
     assert weather.asked == [("Paris", 3)]
 
 
+def test_a_call_after_the_end_of_the_thought_counts_where_all_of_it_is_in_the_reasoning() -> None:
+    weather = Weather()
+    weather.run(DEFAULT, says("", reasoning=f"I look it up.</think>{KIMI}"), says("Clear."))
+
+    assert weather.asked == [("Paris", 3)]
+
+
 def test_a_blank_reply_with_plain_thoughts_has_no_calls() -> None:
     script = (says(MARKED[0]), says("", reasoning="Let me see."), says("Clear."))
 

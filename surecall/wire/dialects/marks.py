@@ -62,7 +62,7 @@ def _peeks(text: str) -> bool:
 
 def _has_bracket_mark(text: str) -> bool:
     return (
-        ("_" in text and "TOOL_CALLS]" in text)
+        ("_" in text and "TOOL_CALL" in text)
         or ("{" in text and "functools[" in text)
         or ("N" in text and ("THINK]" in text or "FINAL RESPONSE]" in text))
     )

@@ -23,6 +23,12 @@ def after_fence(source: Source, at: int, *, labelled: bool = True) -> int:
     return label + len("json") if labelled and source.at("json", label) else at
 
 
+def _past_content_type(source: Source, at: int) -> int:
+    """Pass over the word that says of what kind a harmony message is, such as `code`."""
+    end = source.blanks(at + len(source.name(at)))
+    return end if source.at(spelling.MESSAGE, end) else at
+
+
 class Header:
     """The pieces between an opener and the object, each under the mark before it."""
 
@@ -37,7 +43,7 @@ class Header:
             self.pieces.setdefault(mark, name)
             at += len(name)
             self.fenced = self.fenced or source.at(spelling.FENCES, source.blanks(at))
-            at = source.blanks(after_fence(source, at))
+            at = _past_content_type(source, source.blanks(after_fence(source, at)))
             mark = source.mark(spelling.SEPARATORS, at)
             at += len(mark)
         self.end = at
