@@ -15,8 +15,9 @@ from surecall.parsing.arguments import read_arguments
 from surecall.parsing.coercion import coercer
 from surecall.values.types import ToolSpec
 from surecall.wire.assembler import Assembler
+from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
-from surecall.wire.messages import decode, text_of
+from surecall.wire.messages import decode
 from surecall.wire.response import fault_of, read_choice
 
 SIZES = [1 << 19, 1 << 20, 1 << 21, 1 << 22]

@@ -46,7 +46,8 @@ def _cut_off(row: str) -> JSON:
     """Cut a call off: the model is told, or the text stays as it is where the mark is weak."""
     whole = WRITERS[row]([SAVE], "Saving it.")
     text = whole[: whole.index(CUT_AT) + len(CUT_AT)]
-    if row in WEAK_ROWS and not any(opener.row == row and opener.closer for opener in OPENERS):
+    own = (opener for opener in OPENERS if opener.row == row and opener.stem in whole)
+    if row in WEAK_ROWS and not any(opener.closer for opener in own):
         return _case(row, "truncated", text, rest=text)
     cut = ToolCall("", SAVE.name, SAVE.arguments | {"body": CUT_AT})
     return _case(row, "truncated", text, cut, truncated=True, rest="Saving it.")

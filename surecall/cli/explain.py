@@ -20,8 +20,9 @@ from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
+from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
-from surecall.wire.messages import decode, text_of
+from surecall.wire.messages import decode
 
 GUIDED = "guided_reply"
 # What a reply is explained with: everything that a run reads by default, and every dialect.

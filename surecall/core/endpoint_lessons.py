@@ -8,8 +8,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from surecall.settings.config import union
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Plan
+from surecall.wire.history_codec import SYSTEM_IN_USER, is_about_history, with_system_in_user
 
 STREAM = "stream"
 # How a streamed answer is asked for.
@@ -79,6 +81,10 @@ def applied(plan: Plan, lessons: Iterable[str]) -> Plan:
 
 
 def _taught(plan: Plan, lesson: str) -> Plan:
+    if lesson == SYSTEM_IN_USER:
+        return msgspec.structs.replace(plan, messages=with_system_in_user(plan.messages))
+    if is_about_history(lesson):
+        return msgspec.structs.replace(plan, lessons=union(plan.lessons, (lesson,)))
     if lesson == TOOL_CHOICE and plan.tools and plan.tool_choice not in SOFT_CHOICES:
         return msgspec.structs.replace(plan, tool_choice="auto")
     if lesson == TOOLS and _hides_tools(plan):

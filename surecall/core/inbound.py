@@ -25,16 +25,10 @@ from surecall.values.types import (
     Reply,
     ToolCall,
 )
+from surecall.wire.content_parts import text_of
 from surecall.wire.history import Ids, ids_of
-from surecall.wire.messages import (
-    call_extra,
-    call_parts,
-    id_of,
-    message_extra,
-    parse_usage,
-    raw_calls,
-    text_of,
-)
+from surecall.wire.messages import call_parts, id_of, parse_usage, raw_calls
+from surecall.wire.opaque_state import call_extra, message_extra
 from surecall.wire.protocols import hear
 from surecall.wire.response import read_choice
 from surecall.wire.text_calls import TextCalls, TextReading, with_text_calls
@@ -87,7 +81,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         _text(body, "provider"),
         _text(body, "id"),
         tuple(fired),
-        message_extra(message),
+        message_extra(message, said),
         reading.claims,
     )
 

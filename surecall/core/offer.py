@@ -34,6 +34,7 @@ def plan(run: Run) -> Plan:
         known_tools=known,
         may_answer=_may_answer(run, need) and not _demands(choice),
         reminder="" if need is None else _reminder(run, need),
+        origin=run.origin,
     )
 
 

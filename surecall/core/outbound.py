@@ -20,6 +20,7 @@ from surecall.values.types import (
     ToolSpec,
     User,
 )
+from surecall.wire.history_codec import taught
 from surecall.wire.messages import (
     encode,
     render_message,
@@ -50,6 +51,7 @@ class Composer:
     def __init__(self, config: ToolCallingConfig) -> None:
         self._config = config
         self._style = config.wire_style
+        self._lessons: tuple[str, ...] = ()
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
         self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
         # Puts a plan into the words of the call protocol.
@@ -57,6 +59,7 @@ class Composer:
 
     def compose(self, plan: Plan) -> Request:
         """Write one request, of a plan that is in the words of the protocol."""
+        self._heed(plan)
         body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
         if plan.tools:
             body["tools"] = self._surface(plan.tools)
@@ -69,6 +72,13 @@ class Composer:
         data = encode(body)
         digest = hashlib.sha256(data).hexdigest()
         return Request(data, digest, len(body["messages"]), len(plan.tools))
+
+    def _heed(self, plan: Plan) -> None:
+        """Forget what was written for another endpoint, or before a lesson was learned."""
+        if (plan.origin, plan.lessons) != (self._style.origin, self._lessons):
+            self._style = msgspec.structs.replace(self._style, origin=plan.origin)
+            self._lessons = plan.lessons
+            self._written = []
 
     def _messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
         written = self._written
@@ -99,7 +109,8 @@ class Composer:
         rendered = render_message(message, self._style)
         if rendered is None:
             return None
-        return msgspec.Raw(encode(MESSAGE.apply(self._config.message_transforms, rendered, [])))
+        rendered = MESSAGE.apply(self._config.message_transforms, rendered, [])
+        return msgspec.Raw(encode(taught(rendered, self._lessons)))
 
     def _surface(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
         if self._tools[0] is not tools:

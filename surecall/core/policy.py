@@ -21,7 +21,8 @@ from surecall.values.types import (
 def admit(run: Run, reply: Reply) -> Assistant:
     """Turn a reply into the model's turn: calls beyond a limit are marked and will not run."""
     if not offers_tools(run):
-        return Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
+        said = Assistant(reply.text, (), reply.calls, reply.finish_reason, reply.extra)
+        return _signed(run, said)
     calls: list[ToolCall] = []
     used = sum(result.executed for result in run.results) if reply.calls else 0
     several = len(reply.calls) > 1
@@ -29,7 +30,15 @@ def admit(run: Run, reply: Reply) -> Assistant:
     for position, call in enumerate(reply.calls):
         calls.append(_admit_call(run, used, call) if position < most else _one_too_many(call))
         used += calls[-1].problem is None
-    return Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra, reply.claims)
+    said = Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra, reply.claims)
+    return _signed(run, said)
+
+
+def _signed(run: Run, said: Assistant) -> Assistant:
+    """Say where a turn comes from, if it carries state that only that place may see again."""
+    if not (said.extra or any(call.extra for call in said.calls)):
+        return said
+    return msgspec.structs.replace(said, origin=run.origin)
 
 
 def _one_too_many(call: ToolCall) -> ToolCall:

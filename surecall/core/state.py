@@ -69,7 +69,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     """One run: its settings and its transcript. Messages before `start` are earlier history.
 
     `begun` are the ids of calls that had begun when the run was interrupted: whether they took
-    effect is not known.
+    effect is not known. `endpoint` stands for the address; it says only whether it is the same.
     """
 
     run_id: str
@@ -81,6 +81,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     tools: tuple[ToolSpec, ...] = ()
     options: JSON = {}
     begun: tuple[str, ...] = ()
+    endpoint: str = ""
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""
@@ -104,6 +105,11 @@ class Run(msgspec.Struct, frozen=True, dict=True):
             messages=(*self.messages[:said], *answers),
             begun=tuple(call_id for call_id in self.begun if call_id not in ended),
         )
+
+    @property
+    def origin(self) -> str:
+        """Where the replies of this run come from; blank if the client does not say."""
+        return f"{self.model}@{self.endpoint}" if self.endpoint else ""
 
     @cached_property
     def own(self) -> tuple[Message, ...]:

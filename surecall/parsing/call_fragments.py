@@ -16,7 +16,8 @@ from surecall.parsing.almost_json import mended
 from surecall.parsing.budget import Budget
 from surecall.values.types import JSON
 
-_CALL_KEYS = frozenset({"id", "index", "function", "name", "arguments"})
+_FUNCTION_KEYS = frozenset({"name", "arguments"})
+_CALL_KEYS = frozenset({"id", "index", "function"}) | _FUNCTION_KEYS
 VOID = (None, "")
 _MERGE_DEPTH = 3
 _PAD = "…"
@@ -190,9 +191,12 @@ class Fragment(msgspec.Struct, frozen=True):
 def read_fragment(raw: JSON) -> Fragment:
     """Read an item, with or without its `function` wrapper."""
     index, given = raw.get("index"), raw.get("id")
+    extra = _beside(raw, _CALL_KEYS)
     function = raw.get("function")
     if not isinstance(function, dict):
         function = raw
+    elif inner := _beside(function, _FUNCTION_KEYS):
+        extra["function"] = inner
     name = function.get("name")
     if isinstance(index, str) and index.isascii() and index.isdigit():
         index = int(index[:9])
@@ -201,8 +205,12 @@ def read_fragment(raw: JSON) -> Fragment:
         str(given).strip() if isinstance(given, str | int) else "",
         name if isinstance(name, str) and name.strip() else "",
         function.get("arguments"),
-        {key: item for key, item in raw.items() if key not in _CALL_KEYS and item not in VOID},
+        extra,
     )
+
+
+def _beside(mapping: JSON, known: frozenset[str]) -> JSON:
+    return {key: item for key, item in mapping.items() if key not in known and item not in VOID}
 
 
 class Call:
@@ -225,7 +233,7 @@ class Call:
     def render(self) -> JSON:
         """Write the call the way a plain answer has it; without an id if none came."""
         function = {"name": self.name, "arguments": self.arguments.value()}
-        call = self.extra | {"function": function}
+        call = self.extra | {"function": self.extra.get("function", {}) | function}
         return call | {"id": self.id} if self.id else call
 
 

@@ -1,4 +1,7 @@
-"""Reasoning details of a streamed reply: which piece continues which, and what of it is new."""
+"""Thoughts of a streamed reply that come as lists: which piece continues which, and what is new.
+
+That is `reasoning_details` of routers, and `thinking_blocks` of gateways before Anthropic's models.
+"""
 
 from typing import Any
 
@@ -7,7 +10,7 @@ from surecall.parsing.budget import Budget
 from surecall.parsing.call_fragments import VOID, Text
 from surecall.values.types import JSON
 
-_GROWING_KEYS = ("text", "summary")
+_GROWING_KEYS = ("text", "summary", "thinking")
 _WHOLE_KEYS = ("type", "index", "id", "signature", "data")
 
 

@@ -19,6 +19,7 @@ from typing import Any, Protocol
 import msgspec
 
 from surecall.core.endpoint_lessons import STREAM, applied, lesson_of, with_stream
+from surecall.core.history_lessons import history_lesson
 from surecall.core.inbound import inbound, text_calls_of
 from surecall.core.outbound import Composer, Request
 from surecall.core.streaming.display import Display, Show
@@ -34,6 +35,10 @@ from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, L
 from surecall.values.types import Plan, Reply
 
 _NO_REPLY = Fault(ErrorCode.CONNECTION_ERROR, "the reply is no longer awaited")
+
+
+# Learned from one request. An endpoint that refuses more wants something else.
+MOST_LESSONS = 8
 
 
 class Emit(Protocol):
@@ -158,8 +163,8 @@ class Conversation:
             fault = runner.sender.redacted(reply)
             self._failed(turn, fault, attempt, elapsed_ms)
             # An endpoint that has begun to answer has not refused the request.
-            lesson = None if received.in_stream else lesson_of(fault, sent)
-            if lesson is not None and lesson not in lessons:
+            lesson = None if received.in_stream else _lesson(fault, sent, request, lessons)
+            if lesson is not None and lesson not in lessons and learned < MOST_LESSONS:
                 learned += 1
                 lessons = (*lessons, lesson)
                 runner.lessons[plan.model] = lessons
@@ -231,3 +236,11 @@ class Conversation:
         if config.call_protocol == "guided" and plan.known_tools:
             holdback = AnswerOnly()
         return Display(show, holdback, frozenset(names))
+
+
+def _lesson(fault: Fault, sent: Plan, request: Request, learned: tuple[str, ...]) -> str | None:
+    """Return what a refusal teaches: about the options, or about what was said before."""
+    about_options = lesson_of(fault, sent)
+    if about_options is not None:
+        return about_options
+    return history_lesson(fault, msgspec.json.decode(request.body)["messages"], learned)

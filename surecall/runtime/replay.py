@@ -85,6 +85,7 @@ class _Replay:
             tools=tuple(definition.spec for definition in self._registry.definitions),
             options=start.options,
             begun=start.begun,
+            endpoint=start.endpoint,
         )
 
     def drive(self) -> RunResult:

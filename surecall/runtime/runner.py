@@ -37,6 +37,7 @@ from surecall.runtime.runner_checks import (
     checked_system,
     checked_tools,
     checked_words,
+    endpoint_of,
 )
 from surecall.runtime.session import AcceptFinal, Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
@@ -89,6 +90,7 @@ class ToolLoopRunner:
     ) -> None:
         self.client = checked_client(client)
         self.model = checked_model(model)
+        self._endpoint = endpoint_of(self.client)
         self._config = checked_config(config, self.client, self.model)
         self._system = checked_system(system)
         self._executor = checked_executor(executor)
@@ -296,7 +298,11 @@ class ToolLoopRunner:
     ) -> Session:
         given = checked_context(context)
         toolbox, policy_error = self._visible(run, given)
-        run = msgspec.structs.replace(run, tools=tuple(tool.spec for tool in toolbox.definitions))
+        run = msgspec.structs.replace(
+            run,
+            tools=tuple(tool.spec for tool in toolbox.definitions),
+            endpoint=self._endpoint,
+        )
         extra = () if on_event is None else (checked_observer(on_event),)
         observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
         allowed = allowed_context(given, run.config.event_context_keys)

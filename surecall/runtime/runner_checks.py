@@ -3,6 +3,7 @@
 A mistake is a `ConfigError` that says what to write instead.
 """
 
+import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any, cast
@@ -50,11 +51,20 @@ def checked_model(model: Any) -> str:
 def checked_config(config: Any, client: Client, model: str) -> ToolCallingConfig:
     """Return the config; none means what is recommended for the client's address and the model."""
     if config is None:
-        address = str(getattr(client, "base_url", ""))
-        return _recommended(provider_of(address), model).but()  # a copy: it holds a mapping
+        return _recommended(provider_of(_address(client)), model).but()  # a copy: it has a mapping
     return (
         config if isinstance(config, ToolCallingConfig) else ToolCallingConfig.from_mapping(config)
     )
+
+
+def endpoint_of(client: Client) -> str:
+    """Return what stands for a client's address: it can be compared, and tells nobody anything."""
+    address = _address(client)
+    return hashlib.sha256(address.encode("utf-8", "replace")).hexdigest()[:12] if address else ""
+
+
+def _address(client: Client) -> str:
+    return str(getattr(client, "base_url", ""))
 
 
 @lru_cache(maxsize=64)

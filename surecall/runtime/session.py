@@ -137,6 +137,7 @@ class Session:
             messages=run.messages,
             start=run.start,
             begun=run.begun,
+            endpoint=run.endpoint,
             version=__version__,
         )
         if self._policy_error is None:

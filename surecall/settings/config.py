@@ -166,10 +166,14 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     without them."""
     keep_text_beside_calls: bool = False
     """Send text that stood beside calls back to the model."""
-    echo_fields: tuple[str, ...] = ("reasoning_content", "reasoning_details")
-    """Fields of an assistant message, such as reasoning, that are sent back as they came."""
+    echo_fields: tuple[str, ...] | None = None
+    """Fields of an assistant message, such as reasoning, that are sent back as they came; null
+    means all. Only the endpoint and model that sent them get them back."""
     echo_call_fields: bool = True
-    """Whether unknown fields of a call, such as signatures, are sent back."""
+    """Whether unknown fields of a call and of its function, such as signatures, are sent back."""
+    withheld_fields: tuple[str, ...] = ("annotations", "audio", "images", "image_url")
+    """Fields of a message, a call or a function, and types of content parts, that are never sent
+    back: endpoints are known to refuse what they sent there."""
     short_call_ids: bool = False
     """Send call ids of nine letters and digits, the only ones Mistral accepts."""
     name_tool_messages: bool = False
@@ -223,6 +227,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
             self.echo_call_fields,
             self.short_call_ids,
             self.name_tool_messages,
+            self.withheld_fields,
         )
 
     def but(self, **changes: Any) -> "ToolCallingConfig":
@@ -285,6 +290,7 @@ _LISTS = (
     "tool_denylist",
     "unsupported_options",
     "echo_fields",
+    "withheld_fields",
     "event_context_keys",
     "final_ladder",
     "text_call_rules",

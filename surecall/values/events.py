@@ -50,6 +50,7 @@ class RunStartEvent(
     """A run began: everything that is needed to begin it again.
 
     Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
+    `endpoint` stands for the address, without telling it.
     """
 
     model: str
@@ -62,6 +63,7 @@ class RunStartEvent(
     version: str
     schema_version: int = SCHEMA_VERSION
     begun: tuple[str, ...] = ()
+    endpoint: str = ""
 
 
 class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):

@@ -36,7 +36,8 @@ from surecall.values.types import (
 SAMPLE_CHARS = 200
 
 
-_TIMES = frozenset({"run_id", "at", "elapsed_ms"})
+# When and where something happened, which is not what happened.
+_CIRCUMSTANCES = frozenset({"run_id", "at", "elapsed_ms", "endpoint", "origin"})
 
 
 class Turn(msgspec.Struct, frozen=True):
@@ -111,7 +112,7 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of what happened, whenever it happened and however long it took."""
+        """The SHA-256 of what happened, wherever, whenever, and however long it took."""
         plain = [_timeless(msgspec.to_builtins(event)) for event in self.events]
         return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
 
@@ -207,7 +208,9 @@ def _plain(value: Any) -> Any:
 def _timeless(value: Any) -> Any:
     match value:
         case dict():
-            return {key: _timeless(item) for key, item in value.items() if key not in _TIMES}
+            return {
+                key: _timeless(item) for key, item in value.items() if key not in _CIRCUMSTANCES
+            }
         case list() | tuple():
             return [_timeless(item) for item in value]
         case _:

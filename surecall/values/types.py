@@ -108,7 +108,8 @@ class Assistant(
 ):
     """What the model said. `dropped` calls came when no tools were on offer.
 
-    `claims` are calls in the text that are asked about instead of run.
+    `claims` are calls in the text that are asked about instead of run. `extra` is opaque state,
+    and `origin` the model and endpoint that it came from and goes back to, blank if nobody knows.
     """
 
     text: str
@@ -117,6 +118,7 @@ class Assistant(
     finish_reason: str | None = None
     extra: JSON = {}
     claims: tuple[Claim, ...] = ()
+    origin: str = ""
 
     @property
     def ignored(self) -> tuple[ToolCall, ...]:
@@ -182,7 +184,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
     `tools` are on offer now; `known_tools` are all of the run's, for protocols that describe them
     in words. `may_answer` is off while a final answer would be refused; `reminder` says why, where
-    the model seems not to know.
+    the model seems not to know. `origin` names model and endpoint, and `lessons` what of an earlier
+    turn this endpoint does not take.
     """
 
     model: str
@@ -194,6 +197,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     known_tools: tuple[ToolSpec, ...] = ()
     may_answer: bool = True
     reminder: str = ""
+    origin: str = ""
+    lessons: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

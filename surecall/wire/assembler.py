@@ -27,15 +27,15 @@ from surecall.parsing.call_fragments import (
 from surecall.parsing.reasoning_details import Details
 from surecall.values.errors import Fault
 from surecall.values.types import JSON
-from surecall.wire.messages import text_of
+from surecall.wire.content_parts import text_of
 from surecall.wire.plain_json import finite
 from surecall.wire.stream_faults import broken_off, holds_error, plain_fault, too_much, unreadable
 
 _DONE = "[DONE]"
 _HEAD_KEYS = ("id", "model", "provider", "created", "system_fingerprint", "service_tier")
 _TEXT_KEYS = frozenset({"content", "reasoning_content", "reasoning", "refusal"})
-_DETAILS = "reasoning_details"
-_MESSAGE_KEYS = _TEXT_KEYS | {_DETAILS, "role", "tool_calls", "function_call"}
+_THOUGHT_LISTS = ("reasoning_details", "thinking_blocks")
+_MESSAGE_KEYS = _TEXT_KEYS | {*_THOUGHT_LISTS, "role", "tool_calls", "function_call"}
 # A reply that was cut off stays so, whatever a later chunk says.
 _LASTING_REASONS = frozenset({"length", "content_filter", "error"})
 
@@ -213,7 +213,8 @@ class _Message:
         self._texts: dict[str, Text] = {}
         self._streamed: set[str] = set()
         self._halves: dict[str, str] = {}
-        self._details: Details | None = None
+        self._details: dict[str, Details] = {}
+        self._opaque: dict[str, Text] = {}
         self._extra: JSON = {}
 
     @property
@@ -232,9 +233,10 @@ class _Message:
         news = {
             key: self._grow(key, text, is_whole=is_whole) for key, text in _texts(message).items()
         }
-        thought = self._add_details(message.get(_DETAILS), is_whole=is_whole)
+        lists = [self._add_details(message, key, is_whole=is_whole) for key in _THOUGHT_LISTS]
         self._add_extra(message, is_whole=is_whole)
-        thought = news.get("reasoning_content") or news.get("reasoning") or thought
+        thoughts = (news.get("reasoning_content"), news.get("reasoning"), *lists)
+        thought = next(filter(None, thoughts), "")
         deltas: list[Delta] = [ReasoningDelta(thought)] if thought else []
         if text := news.get("content"):
             deltas.append(TextDelta(text))
@@ -243,10 +245,10 @@ class _Message:
     def render(self) -> JSON:
         """Write the message the way a plain answer has it."""
         message: JSON = {"role": "assistant", "content": None} | self._extra
-        for key, text in self._texts.items():
+        for key, text in (self._opaque | self._texts).items():
             message[key] = mended(text.joined())
-        if self._details is not None:
-            message[_DETAILS] = self._details.render()
+        for key, details in self._details.items():
+            message[key] = details.render()
         if self._calls.all:
             calls = [call.render() for call in self._calls.all if not call.is_echo]
             message["tool_calls"] = calls
@@ -273,15 +275,19 @@ class _Message:
             self._halves[key], shown = shown[-1], shown[:-1]
         return mended(shown)
 
-    def _add_details(self, raw: Any, *, is_whole: bool) -> str:
-        if not isinstance(raw, list) or (is_whole and self._details is not None):
+    def _add_details(self, message: JSON, key: str, *, is_whole: bool) -> str:
+        raw = message.get(key)
+        if not isinstance(raw, list) or (is_whole and key in self._details):
             return ""
-        self._details = self._details or Details(self._budget)
-        return "".join(self._details.add(item) for item in raw)
+        details = self._details.setdefault(key, Details(self._budget))
+        return "".join(details.add(item) for item in raw)
 
     def _add_extra(self, message: JSON, *, is_whole: bool) -> None:
         for key, value in message.items():
             if key in _MESSAGE_KEYS or value is None:
+                continue
+            if isinstance(value, str):
+                self._add_opaque(key, value, is_whole=is_whole)
                 continue
             old = self._extra.get(key)
             self._budget.spend(value if isinstance(value, list) or value != old else None)
@@ -289,6 +295,14 @@ class _Message:
                 old.extend([] if is_whole else value)
             else:
                 self._extra[key] = list(value) if isinstance(value, list) else merged(old, value)
+
+    def _add_opaque(self, key: str, piece: str, *, is_whole: bool) -> None:
+        """Add to a text that nobody knows; one that says all there is once more adds nothing."""
+        text = self._opaque.setdefault(key, Text())
+        is_same = text.length == len(piece) and text.joined() == piece
+        if not is_same and not (is_whole and text.length):
+            text.append(piece)
+            self._budget.spend_text(piece)
 
     def _add_calls(self, message: JSON, *, is_whole: bool) -> list[Delta]:
         raw = message.get("tool_calls")

@@ -29,17 +29,21 @@ from surecall.values.types import (
     User,
     is_blank,
 )
+from surecall.wire.content_parts import is_opaque, text_of, with_text
+from surecall.wire.opaque_state import CONTENT, FUNCTION, call_extra, echoed, message_extra
 from surecall.wire.plain_json import finite
 
 RESERVED_OPTIONS = frozenset(
     {"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"}
 )
-_MESSAGE_KEYS = frozenset({"role", "content", "tool_calls", "function_call", "name"})
-_CALL_KEYS = frozenset({"id", "type", "function", "index"})
 _NO_LIMIT = 1 << 62
 _DIGITS = string.digits + string.ascii_letters
 _DECODER = msgspec.json.Decoder(Message)
+_PLAIN = frozenset(_DIGITS + "_-")
 SHORT_ID = 9
+# The longest id that every endpoint takes, and the length of those that are made of others.
+LONGEST_PLAIN = 40
+PLAIN_LENGTH = 29
 # Deeper answers could be read, but not be written again: every step between needs some stack.
 MAX_DEPTH = 128
 # In dollars. No answer costs more: a larger number, like a negative one, is not a price.
@@ -47,13 +51,18 @@ MOST_COST = 1_000_000.0
 
 
 class WireStyle(msgspec.Struct, frozen=True):
-    """What an endpoint wants to see of an assistant's earlier turns."""
+    """What an endpoint wants to see of an assistant's earlier turns.
+
+    `origin` names the endpoint and the model: opaque state that came from another is not sent.
+    """
 
     keep_text_beside_calls: bool = False
-    echo_fields: tuple[str, ...] = ()
+    echo_fields: tuple[str, ...] | None = ()
     echo_call_fields: bool = True
     short_call_ids: bool = False
     name_tool_messages: bool = False
+    withheld_fields: tuple[str, ...] = ()
+    origin: str = ""
 
 
 def encode(value: Any) -> bytes:
@@ -182,30 +191,65 @@ def _render_assistant(message: Assistant, style: WireStyle) -> JSON | None:
     if not message.calls and is_blank(message.text):
         return None
     # Text beside calls pollutes the history of weaker models, so it stays with us by default.
-    keep = style.keep_text_beside_calls or not message.calls
-    rendered: JSON = {"role": "assistant", "content": message.text if keep else ""}
+    text = message.text if style.keep_text_beside_calls or not message.calls else ""
+    rendered: JSON = {"role": "assistant", "content": text}
+    is_home = _is_home(message, style)
     if message.calls:
-        rendered["tool_calls"] = [_render_call(call, style) for call in message.calls]
-    for field in style.echo_fields:
-        if field in message.extra:
-            rendered[field] = message.extra[field]
-    return rendered
+        rendered["tool_calls"] = [_render_call(call, style, is_home) for call in message.calls]
+    return rendered | _opaque(message.extra, text, style) if is_home and message.extra else rendered
 
 
-def _render_call(call: ToolCall, style: WireStyle) -> JSON:
+def _is_home(message: Assistant, style: WireStyle) -> bool:
+    """Whether a turn goes where it came from, as far as anyone knows."""
+    return not (message.origin and style.origin) or message.origin == style.origin
+
+
+def _opaque(extra: JSON, text: str, style: WireStyle) -> JSON:
+    fields = echoed(extra, style.echo_fields, style.withheld_fields)
+    parts = [part for part in extra.get(CONTENT, ()) if _kind(part) not in style.withheld_fields]
+    return fields | {CONTENT: with_text(parts, text)} if any(map(is_opaque, parts)) else fields
+
+
+def _kind(part: Any) -> Any:
+    return part.get("type") if isinstance(part, dict) else None
+
+
+def _render_call(call: ToolCall, style: WireStyle, is_home: bool) -> JSON:  # noqa: FBT001
     function = {"name": legal(call.name), "arguments": encode(call.arguments).decode()}
     call_id = short_id(call.id) if style.short_call_ids else call.id
     rendered: JSON = {"id": call_id, "type": "function", "function": function}
-    return call.extra | rendered if style.echo_call_fields else rendered
+    if not (call.extra and style.echo_call_fields and is_home):
+        return rendered
+    extra = {key: call.extra[key] for key in call.extra if key not in style.withheld_fields}
+    inner = extra.get(FUNCTION, {})
+    kept = {key: inner[key] for key in inner if key not in style.withheld_fields}
+    return extra | rendered | {FUNCTION: kept | function}
 
 
 def short_id(call_id: str) -> str:
     """Return an id of nine letters and digits; one that is so already stays as it is."""
     if len(call_id) == SHORT_ID and call_id.isascii() and call_id.isalnum():
         return call_id
+    return _digest(call_id, SHORT_ID)
+
+
+def plain_id(call_id: str, prefix: str = "") -> str:
+    """Return an id of letters, digits, `_` and `-` that begins so; one that is so already stays."""
+    if is_plain_id(call_id) and call_id.startswith(prefix):
+        return call_id
+    begun = prefix or "call_"
+    return begun + _digest(call_id, PLAIN_LENGTH - len(begun))
+
+
+def is_plain_id(call_id: str) -> bool:
+    """Whether every endpoint that wants plain ids takes this one."""
+    return 0 < len(call_id) <= LONGEST_PLAIN and _PLAIN.issuperset(call_id)
+
+
+def _digest(call_id: str, length: int) -> str:
     number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
     digits = []
-    for _ in range(SHORT_ID):
+    for _ in range(length):
         number, digit = divmod(number, len(_DIGITS))
         digits.append(_DIGITS[digit])
     return "".join(digits)
@@ -263,7 +307,7 @@ def _parse_mapping(item: JSON) -> Message:
 
 def _parse_assistant(item: JSON) -> Assistant:
     calls = tuple(_parse_call(call) for call in raw_calls(item))
-    return Assistant(text_of(item.get("content")), calls, extra=message_extra(item))
+    return Assistant(text_of(item.get("content")), calls, extra=message_extra(item, item))
 
 
 def _parse_call(call: JSON) -> ToolCall:
@@ -306,47 +350,6 @@ def call_parts(call: JSON) -> tuple[str, Any]:
         function = {}
     name = function.get("name")
     return (name.strip() if isinstance(name, str) else ""), function.get("arguments")
-
-
-def call_extra(call: JSON) -> JSON:
-    """Return what a provider put into a call beside the documented keys (signatures)."""
-    return {key: value for key, value in call.items() if key not in _CALL_KEYS}
-
-
-def message_extra(message: JSON) -> JSON:
-    """Return what a provider put beside the documented keys of a message (reasoning)."""
-    return {
-        key: value
-        for key, value in message.items()
-        if key not in _MESSAGE_KEYS and value is not None
-    }
-
-
-def text_of(content: Any) -> str:
-    """Return the text of a message's content: a string, or the text parts joined."""
-    match content:
-        case str():
-            return content
-        case list():
-            return "".join(_part_text(part) for part in content)
-        case dict():
-            return _part_text(content)
-        case _:
-            return ""
-
-
-def _part_text(part: Any) -> str:
-    match part:
-        case str():
-            return part
-        case {"type": "text" | "output_text", "text": str(text)}:
-            return text
-        case {"type": _}:
-            return ""
-        case {"text": str(text)} | {"content": str(text)}:
-            return text
-        case _:
-            return ""
 
 
 def parse_usage(usage: Any) -> Usage | None:

@@ -12,8 +12,9 @@ from typing import Any, Literal, TypeAlias, get_args
 import msgspec
 
 from surecall.values.types import JSON, Claim, ToolSpec, is_blank
+from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import Found, Recovered, recover, without_thoughts
-from surecall.wire.messages import call_parts, decode, raw_calls, text_of
+from surecall.wire.messages import call_parts, decode, raw_calls
 
 TextCalls: TypeAlias = Literal["off", "marked", "any"]
 TextCallRule: TypeAlias = Literal["whole", "own_words", "last_words", "only_way", "not_destructive"]

@@ -75,6 +75,19 @@ def test_a_preset_for_a_strict_provider_needs_nothing_added(
     assert refused == LEARNED.get((persona.id, strategy), [])
 
 
+@pytest.mark.parametrize("persona", STRICT, ids=lambda persona: persona.id)
+def test_an_endpoint_that_nobody_knows_teaches_its_rules_by_refusing_once(
+    simulator: Simulator, persona: Persona
+) -> None:
+    simulator.violations.clear()
+    result, ran = asyncio.run(talked(simulator.url, persona.id, presets.resolve()))
+
+    assert result.assistant_text == "Done."
+    assert [call.split()[0] for call in ran] == ["state_get", "state_patch"] * 2
+    refused = [seen.rule for seen in simulator.violations]
+    assert len(refused) == len(set(refused)), "a rule is learned from one refusal"
+
+
 def test_every_persona_that_names_a_provider_names_one_that_presets_know() -> None:
     for persona in STRICT:
         if persona.provider == persona.rules:

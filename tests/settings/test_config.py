@@ -167,8 +167,9 @@ DEFAULTS: JSON = {
     "unsupported_options": (),
     "fallback_retry_count": 0,
     "keep_text_beside_calls": False,
-    "echo_fields": ("reasoning_content", "reasoning_details"),
+    "echo_fields": None,
     "echo_call_fields": True,
+    "withheld_fields": ("annotations", "audio", "images", "image_url"),
     "short_call_ids": False,
     "name_tool_messages": False,
     "bridge_user_after_tool": False,
@@ -208,7 +209,7 @@ def test_settings_have_names_and_there_are_no_others() -> None:
         ({"max_turns": 3.0}, "max_turns: Expected `int`, got `float`"),
         ({"max_turns": None}, "max_turns: Expected `int`, got `null`"),
         ({"tool_timeout_s": "1"}, "tool_timeout_s: Expected `float`, got `str`"),
-        ({"echo_fields": 3}, "echo_fields: Expected `array`, got `int`"),
+        ({"echo_fields": 3}, "echo_fields: Expected `array | null`, got `int`"),
         ({"tool_denylist": ["a", 3]}, "tool_denylist: Expected `str`, got `int` - at `$[1]`"),
         ({"tool_choice": 3}, "tool_choice: Expected `str | object`, got `int`"),
         ({"tool_choice": " "}, "tool_choice is blank"),
@@ -334,14 +335,15 @@ def test_but_refuses_a_key_that_is_none() -> None:
         DEFAULT.but(max_turn=3)
 
 
-def test_the_wire_style_is_taken_from_three_settings() -> None:
-    config = DEFAULT.but(
-        keep_text_beside_calls=True, echo_fields=("reasoning",), echo_call_fields=False
-    )
+def test_the_wire_style_is_taken_from_the_settings() -> None:
+    settings: JSON = {
+        "keep_text_beside_calls": True,
+        "echo_fields": ("reasoning",),
+        "echo_call_fields": False,
+        "withheld_fields": ("x",),
+    }
 
-    assert config.wire_style == WireStyle(
-        keep_text_beside_calls=True, echo_fields=("reasoning",), echo_call_fields=False
-    )
+    assert DEFAULT.but(**settings).wire_style == WireStyle(**settings)
 
 
 def test_names_in_a_text_are_split_at_commas() -> None:

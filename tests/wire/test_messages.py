@@ -21,22 +21,21 @@ from surecall.values.types import (
     Usage,
     User,
 )
+from surecall.wire.content_parts import text_of
 from surecall.wire.messages import (
     MAX_DEPTH,
     WireStyle,
-    call_extra,
     call_parts,
     decode,
     encode,
     id_of,
-    message_extra,
     parse_message,
     parse_usage,
     raw_calls,
     render_message,
     render_tool,
-    text_of,
 )
+from surecall.wire.opaque_state import call_extra, message_extra
 from tests.support.spec import proves
 
 PLAIN = WireStyle()
@@ -194,7 +193,7 @@ def survivor(message: Assistant, style: WireStyle) -> Assistant:
     calls = tuple(
         ToolCall(call.id, call.name, call.arguments, extra=call.extra) for call in message.calls
     )
-    echoed = {key: message.extra[key] for key in style.echo_fields if key in message.extra}
+    echoed = {key: message.extra[key] for key in style.echo_fields or () if key in message.extra}
     text = message.text if style.keep_text_beside_calls or not calls else ""
     return Assistant(text, calls, extra=echoed)
 
@@ -332,7 +331,7 @@ def test_no_reader_of_a_message_raises(value: Any, call: JSON) -> None:
     call_extra(call)
     message = {"role": "assistant", "content": value, "tool_calls": [value, call], "x": value}
     assert all(isinstance(found, dict) for found in raw_calls({"tool_calls": value}))
-    assert isinstance(message_extra(message), dict)
+    assert isinstance(message_extra(message, message), dict)
     assert isinstance(parse_message(message), Assistant)
 
 

@@ -39,7 +39,8 @@ from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
 from surecall.values.types import JSON, ToolCall
-from surecall.wire.messages import RESERVED_OPTIONS, text_of
+from surecall.wire.content_parts import text_of
+from surecall.wire.messages import RESERVED_OPTIONS
 
 GROUP: Final = "surecall.scenarios"
 _PYTHON, _LINES, _PART = ".py", ".jsonl", "::"

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from surecall.values.types import JSON
-from surecall.wire.messages import text_of
+from surecall.wire.content_parts import text_of
 
 _EDGES = ".,;:!?()[]{}<>\"'`"
 _QUOTES = "\"'`"

@@ -18,7 +18,7 @@ from surecall.simulator.personas.injections import Injection, first_injection, w
 from surecall.simulator.request_checks import calls_of, forced_tool
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
-from surecall.wire.messages import text_of
+from surecall.wire.content_parts import text_of
 
 DONE = "Done."
 GIVEN_UP = "I could not finish the task."

@@ -41,8 +41,9 @@ from surecall.simulator.request_checks import NINE, calls_of, signature
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall
+from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
-from surecall.wire.messages import encode, text_of
+from surecall.wire.messages import encode
 
 # `quoted`: no call of the model's own is bent, and the one that it quotes must not run.
 CURED, RETRIED, QUOTED, OPT_IN = "cured", "retried", "quoted", "opt_in:"

@@ -17,7 +17,8 @@ import msgspec
 from surecall.simulator.personas.clues import Clues, value_for
 from surecall.simulator.personas.intent import ASKED_BACK, COMPLAINTS, Intent, Wanted
 from surecall.values.types import JSON
-from surecall.wire.messages import encode, named_choice, text_of
+from surecall.wire.content_parts import text_of
+from surecall.wire.messages import encode, named_choice
 from surecall.wire.protocols.guided import guided
 from surecall.wire.protocols.prompted import PROMPTED
 

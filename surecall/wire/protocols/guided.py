@@ -13,8 +13,9 @@ from typing import Any, Final
 
 from surecall.parsing.arguments import read_arguments
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, is_blank
+from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover, without_thoughts
-from surecall.wire.messages import chosen_name, encode, raw_calls, text_of
+from surecall.wire.messages import chosen_name, encode, raw_calls
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
 from surecall.wire.protocols.field_reader import FieldReader
 from surecall.wire.protocols.in_words import Manner

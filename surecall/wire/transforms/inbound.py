@@ -13,7 +13,8 @@ from typing import Any
 from surecall.parsing.arguments import read_arguments
 from surecall.values.family import Family
 from surecall.values.types import JSON, is_blank
-from surecall.wire.messages import call_parts, id_of, text_of
+from surecall.wire.content_parts import text_of, thoughts_in
+from surecall.wire.messages import call_parts, id_of
 
 BODY: Family[JSON] = Family("body transform")
 RESPONSE: Family[JSON] = Family("response transform")
@@ -151,7 +152,7 @@ def assistant_content_parts_to_text(message: JSON) -> JSON:
     content = message.get("content")
     if not isinstance(content, list):
         return message
-    thoughts = "".join(map(_thought, content))
+    thoughts = thoughts_in(content)
     healed = message | {"content": text_of(content)}
     if thoughts and not message.get("reasoning_content"):
         healed["reasoning_content"] = thoughts
@@ -236,16 +237,6 @@ def _use(use: object) -> JSON:
 
 def _is_parallel(name: str) -> bool:
     return name.strip().removeprefix("functions.") == "multi_tool_use.parallel"
-
-
-def _thought(part: object) -> str:
-    match part:
-        case {"type": "thinking", "thinking": str() | list() as thought}:
-            return text_of(thought)
-        case {"type": "thinking" | "reasoning", "text": str(text)}:
-            return text
-        case _:
-            return ""
 
 
 def _with_text_arguments(call: JSON) -> JSON:

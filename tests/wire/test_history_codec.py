@@ -1,0 +1,104 @@
+"""Earlier turns are written as an endpoint takes them, and lose nothing that it can use."""
+
+import string
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.values.types import JSON, Message, System, User
+from surecall.wire.history_codec import (
+    ABSENT,
+    NINE,
+    NULL,
+    PLAIN,
+    SYSTEM_IN_USER,
+    TEXT,
+    codec_of,
+    is_about_history,
+    taught,
+    with_system_in_user,
+)
+
+IDS = st.text(min_size=1, max_size=120)
+PLAIN_CHARACTERS = set(string.ascii_letters + string.digits + "_-")
+FUNCTION = {"name": "f", "arguments": "{}"}
+CALL: JSON = {"id": "a.b:0", "type": "function", "function": FUNCTION, "mark": 1}
+TURN: JSON = {"role": "assistant", "content": "", "tool_calls": [CALL], "opaque": "o"}
+RESULT: JSON = {"role": "tool", "tool_call_id": "a.b:0", "content": "{}", "name": "f"}
+
+
+@given(IDS)
+def test_an_id_is_mapped_alike_in_a_call_and_in_its_result(given_id: str) -> None:
+    call = TURN | {"tool_calls": [CALL | {"id": given_id}]}
+    for lesson in (NINE, PLAIN, "ids:fc_"):
+        called = taught(call, [lesson])["tool_calls"][0]["id"]
+        answered = taught(RESULT | {"tool_call_id": given_id}, [lesson])["tool_call_id"]
+        assert called == answered == codec_of(lesson)(called)
+        assert PLAIN_CHARACTERS.issuperset(called)
+        assert len(called) <= 40
+
+
+@given(st.lists(IDS, unique=True, max_size=20), st.sampled_from([NINE, PLAIN, "ids:call"]))
+def test_different_ids_stay_different(ids: list[str], lesson: str) -> None:
+    assert len(set(map(codec_of(lesson), ids))) == len(ids)
+
+
+def test_an_id_that_fits_stays_as_it_is() -> None:
+    assert codec_of(PLAIN)("call_1") == "call_1"
+    assert codec_of(NINE)("abcDEF123") == "abcDEF123"
+    assert codec_of("ids:call")("call_1") == "call_1"
+    assert codec_of("ids:fc_")("call_1").startswith("fc_")
+
+
+def test_a_refused_field_is_left_out_of_message_call_and_function() -> None:
+    signed = TURN | {"tool_calls": [CALL | {"function": FUNCTION | {"mark": 2}}]}
+    bare = {"id": "a.b:0", "type": "function", "function": FUNCTION}
+
+    assert taught(signed, ["without:mark"]) == TURN | {"tool_calls": [bare]}
+    assert "opaque" not in taught(TURN, ["without:opaque"])
+    assert taught(RESULT, ["without:name"]) == {key: RESULT[key] for key in RESULT if key != "name"}
+    assert taught(TURN, ["without:name"]) == TURN
+
+
+def test_a_refused_part_is_left_out_and_content_is_never_an_empty_list() -> None:
+    thought, text = {"type": "thinking", "thinking": "Hm."}, {"type": "text", "text": "a"}
+
+    assert taught({"role": "assistant", "content": [thought, text, "b"]}, ["without:thinking"]) == {
+        "role": "assistant",
+        "content": [text, "b"],
+    }
+    assert taught(TURN | {"content": [thought]}, ["without:thinking"])["content"] == ""
+
+
+def test_blank_content_takes_the_form_that_was_learned_last() -> None:
+    assert taught(TURN, [NULL])["content"] is None
+    assert taught(TURN | {"content": None}, [TEXT])["content"] == ""
+    assert "content" not in taught(TURN, [NULL, ABSENT])
+    assert taught(TURN, [NULL, ABSENT, TEXT])["content"] == ""
+
+
+@pytest.mark.parametrize("message", [TURN | {"content": "words"}, RESULT, {"role": "user"}])
+def test_content_that_says_something_is_left_alone(message: JSON) -> None:
+    for lesson in (NULL, TEXT, ABSENT):
+        assert taught(message, [lesson]) is message
+
+
+def test_what_the_system_says_can_be_said_by_the_user() -> None:
+    system = System("Be kind.")
+    parts = [{"type": "text", "text": "Hi."}]
+    kind = {"type": "text", "text": "Be kind."}
+
+    assert with_system_in_user([system, User("Hi.")]) == (User("Be kind.\n\nHi."),)
+    assert with_system_in_user([system, User(parts)]) == (User([kind, *parts]),)
+    assert with_system_in_user([system]) == (User("Be kind."),)
+
+
+@pytest.mark.parametrize("messages", [(), (User("Hi."),)])
+def test_where_there_is_no_system_text_nothing_changes(messages: tuple[Message, ...]) -> None:
+    assert with_system_in_user(messages) == messages
+
+
+def test_lessons_about_history_are_told_from_those_about_options() -> None:
+    assert all(map(is_about_history, [NINE, NULL, "without:x", SYSTEM_IN_USER]))
+    assert not is_about_history("parallel_tool_calls")
