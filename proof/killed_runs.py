@@ -19,7 +19,8 @@ from typing import Any
 import msgspec
 
 from scripts.kill_test import fork
-from surecall import JsonlSink, ToolDefinition, ToolLoopRunner, load_trace, presets
+from surecall import JsonlSink, RunResult, ToolDefinition, ToolLoopRunner, load_trace, presets
+from surecall.core.state import Run
 from surecall.runtime.replay import run_of
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.errors import ConfigError, ErrorCode
@@ -194,32 +195,30 @@ def hold(place: Place, way: Way, death: Death) -> None:
     ended = Ended()
     try:
         runner = runner_of(model, place, way, death)
-        ended.text = asyncio.run(_text(runner, place, way))
-        ended.told = told(model.requests[-1]) if model.requests else {}
+        result = asyncio.run(_result(runner, place, way))
+        ended.text, ended.told = result.assistant_text, told(result.run)
     except BaseException:  # noqa: BLE001  # whatever it is, it is told
         ended.raised = traceback.format_exc(limit=-2)
     ended.points = death.passed
     place.ended.write_bytes(msgspec.json.encode(ended))
 
 
-async def _text(runner: ToolLoopRunner, place: Place, way: Way) -> str:
+async def _result(runner: ToolLoopRunner, place: Place, way: Way) -> RunResult:
     try:
         run = run_of(load_trace(place.trace))
     except (OSError, ConfigError):  # it died before anything was written
         run = None
     if not way.streams:
-        result = await (runner.run("Do it.") if run is None else runner.resume(run))
-        return result.assistant_text
+        return await (runner.run("Do it.") if run is None else runner.resume(run))
     stream = runner.stream("Do it.") if run is None else runner.stream_resumed(run)
     async for _ in stream:
         pass
-    return stream.result.assistant_text
+    return stream.result
 
 
-def told(request: JSON) -> dict[str, str]:
+def told(run: Run) -> dict[str, str]:
     """Return what the model was told about each call: `ok`, or the code of an error."""
-    results = (message for message in request["messages"] if message["role"] == "tool")
-    return {message["tool_call_id"]: _word(message["content"]) for message in results}
+    return {result.call_id: _word(result.content) for result in run.results}
 
 
 def _word(content: str) -> str:
@@ -261,7 +260,7 @@ def judged(place: Place, unknown: set[str]) -> Iterator[str]:
     effects = place.effects()
     for name, turn in itertools.product(TOOLS, range(TURNS)):
         call = f"{name}_{turn}"
-        said = ended.told.get(call, "ok") if ended.told else "ok"
+        said = ended.told.get(call, "nothing")
         wanted = str(ErrorCode.CALL_OUTCOME_UNKNOWN) if call in unknown else "ok"
         if said != wanted:
             yield f"of {call} the model was told {said}, not {wanted}"
@@ -283,8 +282,8 @@ async def left(place: Place, way: Way, at: int) -> tuple[bool, list[str]]:
             break
     await stream.aclose()
     ended = Ended()
-    ended.text = (await runner.resume(stream.run)).assistant_text
-    ended.told = told(model.requests[-1]) if model.requests else {}
+    result = await runner.resume(stream.run)
+    ended.text, ended.told = result.assistant_text, told(result.run)
     place.ended.write_bytes(msgspec.json.encode(ended))
     unknown = {call for call in stream.run.begun if not call.startswith(REPEATABLE)}
     return seen == at, list(judged(place, unknown))
