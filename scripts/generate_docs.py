@@ -14,11 +14,13 @@ from surecall.cli import COMMANDS, cli
 from surecall.eval.report.page.html import render_page
 from surecall.eval.report.page.snapshot import report_of_snapshot
 from surecall.eval.settings.fields import documentation
-from surecall.settings.capabilities import PROVIDERS, capabilities_for
+from surecall.settings.capabilities import capabilities_for
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import FAMILIES
 from surecall.settings.connection import Limits, RetryPolicy
 from surecall.settings.presets import PRESET, RAW
+from surecall.settings.provider_sources import KNOWN
+from surecall.settings.providers import ROWS
 from surecall.settings.sampling import SamplingCatalog
 from surecall.settings.setting_docs import setting_docs
 from surecall.simulator.faults import FAMILIES as KINDS
@@ -85,7 +87,14 @@ def sections() -> Iterable[str]:
 def catalogs() -> Iterable[str]:
     """Write what is known about providers, models and sampling."""
     yield "## Providers"
-    yield table("provider | what the endpoint takes", map(provider_row, PROVIDERS))
+    yield table("provider | also called | addresses | what the endpoint takes", provider_rows())
+    yield "### What is known of providers, and from where"
+    yield (
+        "What nobody has reported is not here: the careful default applies, and what an endpoint "
+        "refuses at run time is remembered for it. Each of these facts that is about a request is "
+        "a rule of the simulator's persona `sim/strict-…`."
+    )
+    yield table("provider | what is known | sources", known_rows())
     models = ModelCatalog.builtin().models
     yield "## Models in the catalog"
     yield table(
@@ -100,10 +109,24 @@ def catalogs() -> Iterable[str]:
     )
 
 
-def provider_row(name: str) -> tuple[str, str]:
-    """Say what a provider's endpoint takes."""
-    known = msgspec.structs.asdict(capabilities_for(name))
-    return f"`{name}`", ", ".join(key for key, value in known.items() if value is True)
+def provider_rows() -> Iterable[tuple[str, ...]]:
+    """Say how providers are called, where they live, and what their endpoints take."""
+    for row in ROWS:
+        able = msgspec.structs.asdict(capabilities_for(row.name))
+        places = [*row.domains, *([f"localhost:{row.local_port}"] if row.local_port else [])]
+        yield (
+            f"`{row.name}`",
+            ", ".join(row.aliases),
+            ", ".join(f"`{place}`" for place in places),
+            ", ".join(key for key, value in able.items() if value is True),
+        )
+
+
+def known_rows() -> Iterable[tuple[str, ...]]:
+    """Say what public issues and documents tell of each provider."""
+    for name, facts in KNOWN.items():
+        for fact in facts:
+            yield f"`{name}`", fact.says, ", ".join(fact.sources)
 
 
 def drifts() -> Iterable[str]:

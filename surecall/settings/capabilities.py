@@ -9,60 +9,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from surecall.settings.providers import BY_OPENROUTER_MODEL, ROWS
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 
-PROVIDERS: Final = (
-    "openrouter",
-    "openai",
-    "deepseek",
-    "gemini",
-    "mistral",
-    "groq",
-    "together",
-    "fireworks",
-    "vllm",
-    "llama_cpp",
-    "ollama",
-    "lm_studio",
-    "volcengine",
-    "bedrock",
-)
+PROVIDERS: Final = tuple(row.name for row in ROWS)
 
 _BYTES_PER_TOKEN = 4
 
 # Keys are folded and without underscores, so one row covers every way to join the words.
 _ALIASES: Final = {name.replace("_", ""): name for name in PROVIDERS} | {
-    "amazonbedrock": "bedrock",
-    "ark": "volcengine",
-    "awsbedrock": "bedrock",
-    "fireworksai": "fireworks",
-    "google": "gemini",
-    "googleaistudio": "gemini",
-    "mistralai": "mistral",
-    "togetherai": "together",
-    "volcano": "volcengine",
-    "volcanoengine": "volcengine",
+    alias: row.name for row in ROWS for alias in row.aliases
 }
-
 _SEPARATORS: Final = str.maketrans("-._", "   ")
-
-# A provider is known by its domain; a local server by the port that it listens on by default. Ports
-# that many servers share (8000, 8080) say nothing.
-_BY_DOMAIN: Final = {
-    "openrouter.ai": "openrouter",
-    "openai.com": "openai",
-    "deepseek.com": "deepseek",
-    "googleapis.com": "gemini",
-    "mistral.ai": "mistral",
-    "groq.com": "groq",
-    "together.xyz": "together",
-    "together.ai": "together",
-    "fireworks.ai": "fireworks",
-    "cerebras.ai": "cerebras",
-    "volces.com": "volcengine",
-}
-_BY_LOCAL_PORT: Final = {11434: "ollama", 1234: "lm_studio"}
+_BY_DOMAIN: Final = {domain: row.name for row in ROWS for domain in row.domains}
+_BY_LOCAL_PORT: Final = {row.local_port: row.name for row in ROWS if row.local_port}
+_BY_PROVIDER: Final = {row.name: row.takes for row in ROWS}
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
 
 
@@ -92,36 +54,6 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
 
 
-_NO_RESPONSE_FORMAT: Final[JSON] = {"json_object": False, "json_schema": False}
-
-# `parallel_tool_calls` is false where the endpoint is known to refuse the request field of that
-# name; `one_call_on_request` is true where it is known to send one call if the field says so. Groq
-# (by model), DeepSeek and Together (another shape) do not take the usual `json_schema`; LM Studio
-# takes nothing else.
-_BY_PROVIDER: Final[dict[str, JSON]] = {
-    "openrouter": {"json_schema": True, "one_call_on_request": True},
-    "openai": {"json_schema": True, "one_call_on_request": True},
-    "gemini": {"json_schema": True, "parallel_tool_calls": False},
-    "mistral": {"json_schema": True, "one_call_on_request": True},
-    "groq": {"one_call_on_request": True},
-    "fireworks": {"json_schema": True},
-    "vllm": {"json_schema": True, "one_call_on_request": True},
-    "llama_cpp": {"json_schema": True, "one_call_on_request": True},
-    "ollama": {"json_schema": True},
-    "lm_studio": {"json_schema": True, "json_object": False},
-    "volcengine": {"one_call_on_request": True},
-    "cerebras": {"parallel_tool_calls": False},
-}
-
-# Prefixes of the model id with a colon appended, so that a whole name can be spelt as `name:`.
-_BY_OPENROUTER_MODEL: Final[dict[str, JSON]] = {
-    "anthropic/": {"json_schema": False},
-    "openai/": _NO_RESPONSE_FORMAT,
-    "minimax/": _NO_RESPONSE_FORMAT,
-    "minimax/minimax-m2-her:": {"tools": False},
-}
-
-
 def canonical_provider(name: str) -> str:
     """Return the one spelling of a provider's name; an unknown name comes back folded."""
     folded = "_".join(name.casefold().translate(_SEPARATORS).split())
@@ -138,7 +70,8 @@ def provider_of(url: str) -> str:
     if host in _THIS_MACHINE:
         return _BY_LOCAL_PORT.get(port or 0, "")
     labels = host.split(".")
-    domains = (".".join(labels[at:]) for at in range(len(labels)))
+    domains = [".".join(labels[at:]) for at in range(len(labels))]
+    domains += [f"{labels[0]}.*.{name}" for name in domains[2:]]
     return next((_BY_DOMAIN[name] for name in domains if name in _BY_DOMAIN), "")
 
 
@@ -175,7 +108,7 @@ def check_budget(tokens: int, capabilities: Capabilities) -> str | None:
 def _openrouter_facts(model: str) -> JSON:
     name = f"{model.casefold()}:"
     facts: JSON = {}
-    for prefix, difference in _BY_OPENROUTER_MODEL.items():
+    for prefix, difference in BY_OPENROUTER_MODEL.items():
         if name.startswith(prefix):
             facts |= difference
     return facts

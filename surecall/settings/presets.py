@@ -58,6 +58,8 @@ NORMALISERS = (
 )
 BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
 CONTENT_NULL = "assistant_tool_calls_content_null_if_blank"
+PLAIN_IDS = "call_ids_short_if_odd"
+PLAIN_TEXT = "content_text_parts_to_text"
 TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
 
 # What a provider does not want to see in earlier turns. Everything else is the default.
@@ -67,7 +69,11 @@ PROVIDER_CHANGES: dict[str, JSON] = {
     "gemini": {"name_tool_messages": True},
     "groq": {"echo_fields": ()},
     "fireworks": {"echo_fields": ("reasoning_content",)},
-    "cerebras": {"echo_fields": (), "demand_by_name": False},
+    "azure": {"echo_fields": ()},
+    # Refuses `reasoning_content`, but takes back the field that it sends itself.
+    "cerebras": {"echo_fields": ("reasoning",), "demand_by_name": False},
+    "deepinfra": {"demand_by_name": False},
+    "zai": {"demand_by_name": False},
     "ollama": {"demand_by_name": False},
     "lm_studio": {"demand_by_name": False},
 }
@@ -77,7 +83,13 @@ UNKNOWN_CHANGES: JSON = {"name_tool_messages": True}
 PROVIDER_WORKAROUNDS = {
     # Some hosts behind the router are Bedrock.
     "openrouter": "bedrock_compat",
-    "bedrock": "bedrock_compat",
+    "bedrock": "anthropic_compat",
+    "anthropic": "anthropic_compat",
+    "azure": "azure_compat",
+    "moonshot": "moonshot_compat",
+    "sambanova": "sambanova_compat",
+    "zai": "bedrock_compat",
+    "minimax": "bedrock_compat",
     "mistral": "mistral_compat",
     "deepseek": "deepseek_openrouter_compat",
     "gemini": "gemini_openrouter_compat",
@@ -109,6 +121,33 @@ def gemini_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConf
 def bedrock_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     """Send `null` for a blank text beside calls, which Bedrock refuses; others accept `null`."""
     return config.but(message_transforms=union(config.message_transforms, (CONTENT_NULL,)))
+
+
+@PRESET.register
+def anthropic_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send no blank text beside calls, and only plain ids, as Anthropic and Bedrock demand."""
+    return azure_compat(bedrock_compat(config))
+
+
+@PRESET.register
+def azure_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send only call ids of at most 40 letters, digits, `_` and `-`: Azure counts them."""
+    return config.but(message_transforms=union(config.message_transforms, (PLAIN_IDS,)))
+
+
+@PRESET.register
+def moonshot_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send reasoning with every call, Moonshot's flavour of schemas, and no demand by name."""
+    reasoning = "assistant_tool_calls_reasoning_content_space_if_blank"
+    tools = union(config.tool_transforms, ("openai_tools_types_into_any_of",))
+    messages = union(config.message_transforms, (reasoning, PLAIN_TEXT))
+    return config.but(message_transforms=messages, tool_transforms=tools, demand_by_name=False)
+
+
+@PRESET.register
+def sambanova_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Send text instead of a list of texts, which some of SambaNova's models do not take."""
+    return config.but(message_transforms=union(config.message_transforms, (PLAIN_TEXT,)))
 
 
 @PRESET.register
@@ -214,8 +253,8 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
 
 def _known_or_new(name: str) -> str:
     """Refuse what looks like a typo; an unknown provider is accepted."""
-    known = (*PROVIDERS, *PROVIDER_CHANGES)
-    if name not in known and (near := get_close_matches(name, known, n=1, cutoff=LOOKS_LIKE)):
+    known = name in PROVIDERS
+    if not known and (near := get_close_matches(name, PROVIDERS, n=1, cutoff=LOOKS_LIKE)):
         raise ConfigError(
             f'unknown provider "{name}"; did you mean "{near[0]}"? '
             'For an endpoint of your own, pass provider="custom".'

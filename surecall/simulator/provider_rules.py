@@ -2,8 +2,7 @@
 
 from typing import Final
 
-from surecall.simulator.request_checks import ProviderRules, Violation
-from surecall.values.types import JSON
+from surecall.simulator.violations import ProviderRules
 
 _ALL: Final = (
     ProviderRules(name="common", summary="the rules that every strict provider shares"),
@@ -15,9 +14,12 @@ _ALL: Final = (
     ),
     ProviderRules(
         name="anthropic",
-        summary="ids of letters, digits, '_' and '-', unique in the whole conversation",
+        summary="ids of letters, digits, '_' and '-', unique in the whole conversation, no blank "
+        "`content` beside calls",
         ids="plain",
+        refuses_blank=True,
         words={
+            "content_blank": "messages: text content blocks must be non-empty",
             "id_form": "{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
         },
     ),
@@ -39,6 +41,7 @@ _ALL: Final = (
     ProviderRules(
         name="deepseek",
         summary="wants `reasoning_content` back with every tool-call turn; no forced tool",
+        thinks_in="reasoning_content",
         wants_reasoning=True,
         refused_choices=("required", "named"),
         words={"choice_refused": "Thinking mode does not support this tool_choice"},
@@ -72,7 +75,19 @@ _ALL: Final = (
         words={"content_type": "invalid message content type: <nil>"},
     ),
     ProviderRules(
-        name="bedrock", summary="refuses a blank `content` beside calls", refuses_blank=True
+        name="bedrock",
+        summary="refuses a blank `content` beside calls, and ids that are long or not plain",
+        ids="plain",
+        longest_id=64,
+        refuses_blank=True,
+        words={
+            "id_form": "Value at '{where}.toolUseId' failed to satisfy constraint: Member must "
+            "satisfy regular expression pattern: [a-zA-Z0-9_-]+",
+            "id_long": "Value at '{where}.toolUseId' failed to satisfy constraint: Member must "
+            "have length less than or equal to {found}",
+            "unanswered": "Expected toolResult blocks at {where}.content for the following Ids: "
+            "{found}",
+        },
     ),
     ProviderRules(
         name="groq",
@@ -90,10 +105,138 @@ _ALL: Final = (
     ),
     ProviderRules(
         name="cerebras",
-        summary="refuses `parallel_tool_calls` and a named tool",
+        summary="refuses `parallel_tool_calls`, a named tool, and message fields beyond the "
+        "documented ones and its own `reasoning`",
+        strict_fields=True,
+        known_fields=("reasoning",),
+        thinks_in="reasoning",
         refused_options=("parallel_tool_calls",),
         refused_choices=("named",),
-        words={"option_refused": "{found}: property '{found}' is unsupported"},
+        error_form="cerebras",
+        words={
+            "option_refused": "{found}=False is not supported by this model.",
+            "field_unknown": "{where}.assistant.{found}: property '{where}.assistant.{found}' is "
+            "unsupported",
+        },
+    ),
+    ProviderRules(
+        name="azure",
+        summary="refuses ids of more than 40 characters, and fields that are not documented",
+        longest_id=40,
+        strict_fields=True,
+    ),
+    ProviderRules(
+        name="xai",
+        summary="refuses `content: null`, also beside calls, and penalties",
+        refuses_null=True,
+        thinks_in="reasoning_content",
+        refused_options=("presence_penalty", "frequency_penalty"),
+        error_form="xai",
+        words={
+            "content_null": "Invalid request content: Each message must have at least one content "
+            "element.",
+            "content_empty": "Invalid request content: Each message must have at least one content "
+            "element.",
+            "option_refused": "Argument not supported on this model: {found}",
+        },
+    ),
+    ProviderRules(
+        name="sambanova",
+        summary="takes text as `content`, but no list of parts",
+        refuses_parts=True,
+        words={
+            "content_parts": "Unable to tokenize message with status code 400: Invalid 'content' "
+            "type. Expected one of: ['str'], got list.",
+        },
+    ),
+    ProviderRules(
+        name="nebius",
+        summary="knows no role `developer`",
+        refused_roles=("developer",),
+        thinks_in="reasoning_content",
+    ),
+    ProviderRules(
+        name="deepinfra",
+        summary="refuses a named tool",
+        refused_choices=("named",),
+    ),
+    ProviderRules(
+        name="moonshot",
+        summary="wants some `reasoning_content` with every call, and a type in every schema but "
+        "beside no `anyOf`; no forced tool, no empty turns",
+        thinks_in="reasoning_content",
+        wants_reasoning=True,
+        wants_some_reasoning=True,
+        refuses_untyped=True,
+        refuses_type_beside_any_of=True,
+        refused_choices=("required", "named"),
+        error_form="moonshot",
+        words={
+            "reasoning_missing": "thinking is enabled but reasoning_content is missing in "
+            "assistant tool call message at {where}",
+            "choice_refused": "tool_choice '{found}' is incompatible with thinking enabled",
+            "content_empty": "Invalid request: the message at {where} must not be empty",
+            "tool_untyped": "Invalid request: tools.function.parameters is not a valid moonshot "
+            "flavored json schema, details: <At path '{where}': type is not defined>",
+            "tool_any_of": "Invalid request: tools.function.parameters is not a valid moonshot "
+            "flavored json schema, details: <At path '{where}': when using anyOf, type should be "
+            "defined in anyOf items instead of the parent schema>",
+            "tool_schema": 'tools.function.parameters.type is required and must be "object"',
+        },
+    ),
+    ProviderRules(
+        name="zai",
+        summary="refuses any forced tool, a blank `content` beside calls, a `name`, and a "
+        "conversation without a user",
+        refused_fields=("name",),
+        thinks_in="reasoning_content",
+        wants_user=True,
+        refuses_blank=True,
+        refused_choices=("required", "named", "none"),
+        error_form="zai",
+        words={
+            "choice_refused": "Tool choice must be auto",
+            **dict.fromkeys(
+                ("user_missing", "content_empty", "orphan", "unanswered", "id_twice"),
+                "The messages parameter is illegal. Please check the documentation.",
+            ),
+            "content_blank": "The prompt parameter was not received normally.",
+        },
+    ),
+    ProviderRules(
+        name="minimax",
+        summary="refuses a blank `content` beside calls, and a tool without `parameters`",
+        wants_parameters=True,
+        refuses_blank=True,
+        thinks_in="reasoning_content",
+        error_form="minimax",
+        words={
+            "tool_parameters": "invalid params, function parameters is empty",
+            "content_blank": "invalid params, chat content is empty",
+            "content_empty": "invalid params, chat content is empty",
+            "arguments_object": "invalid params, invalid function arguments json string, "
+            "tool_call_id: {where}",
+            "unanswered": "invalid params, tool call and result not match",
+            "orphan": "invalid params, tool result's tool id({where}) not found",
+        },
+    ),
+    ProviderRules(
+        name="dashscope",
+        summary="refuses a forced tool while it thinks, a form without the word JSON, and the "
+        "role `developer`",
+        thinks_in="reasoning_content",
+        wants_format_word=True,
+        refused_roles=("developer",),
+        refused_choices=("required", "named"),
+        error_form="dashscope",
+        words={
+            "choice_refused": "The tool_choice parameter does not support being set to required "
+            "or object in thinking mode",
+            "arguments_object": 'The "function.arguments" parameter of the code model must be in '
+            "JSON format. ({where})",
+            "orphan": 'messages with role "tool" must be a response to a '
+            'preceeding message with "tool_calls".',  # codespell:ignore preceeding
+        },
     ),
     ProviderRules(
         name="no-parallel",
@@ -112,23 +255,3 @@ _ALL: Final = (
     ),
 )
 PROVIDER_RULES: Final[dict[str, ProviderRules]] = {each.name: each for each in _ALL}
-_ORDER_RULES = frozenset({"user_after_tool", "unanswered", "answered_twice", "orphan"})
-
-
-def refusal(rules: ProviderRules, violation: Violation) -> tuple[int, JSON | list[JSON]]:
-    """Return the status and the body with which a provider refuses a request."""
-    message, rule = violation.message, violation.rule
-    match rules.error_form:
-        case "mistral" if rule == "field_unknown":
-            return 422, {"object": "error", "message": message, "type": "invalid_request_error"}
-        case "mistral":
-            kind = "invalid_request_message_order" if rule in _ORDER_RULES else "invalid_request"
-            flat = {"object": "error", "message": message, "type": kind, "param": None}
-            return 400, flat | {"code": "3230" if rule in _ORDER_RULES else "1000"}
-        case "gemini":
-            error = {"code": 400, "message": message, "status": "INVALID_ARGUMENT"}
-            return 400, [{"error": error}]
-        case _:
-            kind = "invalid_request_error"
-            error = {"message": message, "type": kind, "param": violation.where, "code": None}
-            return 400, {"error": error}

@@ -1,4 +1,4 @@
-"""What the strictest real providers refuse in a request, in their own words.
+"""What the strictest real providers refuse in a request.
 
 `check` reads one decoded chat request by the rules of a provider and returns every violation. The
 common rules are those that some provider enforces and none objects to: each call answered exactly
@@ -16,6 +16,7 @@ import msgspec
 
 from surecall.parsing.names import MAX_LENGTH, is_legal
 from surecall.parsing.schema_walk import is_untyped, rewritten
+from surecall.simulator.violations import ProviderRules, Violation
 from surecall.values.types import JSON
 
 MAX_TOOLS = 128
@@ -30,100 +31,6 @@ _DOCUMENTED: Final = {
     "tool": frozenset({"role", "content", "tool_call_id", "name"}),
 }
 _CHOICES = ("none", "auto", "required")
-
-WORDING: Final[dict[str, str]] = {
-    "messages_empty": "Invalid 'messages': empty array. Expected an array with minimum length 1, "
-    "but got an empty array instead.",
-    "tools_empty": "Invalid 'tools': empty array. Expected an array with minimum length 1, but "
-    "got an empty array instead.",
-    "tools_many": "Invalid 'tools': array too long. Expected an array with maximum length 128, "
-    "but got an array with length {found} instead.",
-    "tool_name": "Invalid '{where}': string does not match pattern. Expected a string that "
-    "matches the pattern '^[a-zA-Z0-9_-]+$' with at most 64 characters.",
-    "tool_twice": "tools: Tool names must be unique.",
-    "tool_schema": "Invalid schema for function '{found}': schema must be a JSON Schema of "
-    "'type: \"object\"'.",
-    "tool_untyped": "JSON schema conversion failed: Unrecognized schema: {found}",
-    "choice_without_tools": "Invalid value for 'tool_choice': 'tool_choice' is only allowed when "
-    "'tools' are specified.",
-    "choice_unknown": "Invalid value for 'tool_choice': '{found}' is neither none, auto, required "
-    "nor one of the 'tools'.",
-    "parallel_without_tools": "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is "
-    "only allowed when 'tools' are specified.",
-    "format_unknown": "Invalid value for 'response_format': it is neither text, json_object nor "
-    "json_schema with a legal name and a schema.",
-    "option_refused": "Unsupported parameter: '{found}' is not supported with this model.",
-    "choice_refused": "tool_choice '{found}' is not supported by this model.",
-    "role_unknown": "Invalid value: '{found}'. Supported values are: 'system', 'assistant', "
-    "'user', 'tool', and 'developer'.",
-    "content_type": "Invalid value for 'content': expected a string, got {found}. ({where})",
-    "content_empty": "{where}: all messages must have non-empty content.",
-    "content_null": "invalid message content type: <nil>",
-    "content_blank": "The text field in the ContentBlock object at {where} is blank. Add text to "
-    "the text field, and try again.",
-    "field_unknown": "Additional properties are not allowed ('{found}' was unexpected) - "
-    "'{where}'.",
-    "both_call_forms": "{where}: 'function_call' and 'tool_calls' cannot be used together.",
-    "calls_empty": "Invalid '{where}': empty array. Expected an array with minimum length 1, but "
-    "got an empty array instead.",
-    "call_type": "Missing required parameter: '{where}.type'.",
-    "id_missing": "Missing required parameter: '{where}.id'.",
-    "name_illegal": "Invalid '{where}.function.name': string does not match pattern. Expected a "
-    "string that matches the pattern '^[a-zA-Z0-9_-]+$'.",
-    "arguments_type": "Invalid type for '{where}.function.arguments': expected a string, but got "
-    "{found} instead.",
-    "arguments_object": "invalid tool call arguments ({where})",
-    "id_twice": "{where}: `tool_use` ids must be unique ({found})",
-    "id_form": "{where}.id: '{found}' is not an id that this provider accepts.",
-    "unanswered": "An assistant message with 'tool_calls' must be followed by tool messages "
-    "responding to each 'tool_call_id'. The following tool_call_ids did not have response "
-    "messages: {found}",
-    "orphan": "Invalid parameter: messages with role 'tool' must be a response to a "
-    "preceeding message with 'tool_calls'. ({where})",  # codespell:ignore preceeding
-    "answered_twice": "each tool_use must have a single result. Found multiple `tool_result` "
-    "blocks with id: {found}",
-    "user_after_tool": "Unexpected role 'user' after role 'tool' ({where})",
-    "reasoning_missing": "The `reasoning_content` in the thinking mode must be passed back to the "
-    "API. ({where})",
-    "signature_missing": "Function call is missing a thought_signature in functionCall parts. "
-    "This is required for tools to work correctly. ({where})",
-    "signature_corrupt": "Corrupted thought signature. ({where})",
-    "result_name": "GenerateContentRequest.contents: function_response.name: Name cannot be "
-    "empty. ({where})",
-}
-
-
-class Violation(msgspec.Struct, frozen=True):
-    """One thing that is wrong in a request: the rule, the place, the provider's sentence."""
-
-    rule: str
-    where: str
-    message: str
-
-
-class ProviderRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What one provider demands beyond the common rules, and how it words and wraps errors."""
-
-    name: str
-    summary: str
-    ids: str = "any"  # any | plain | nine | kimi
-    strict_fields: bool = False
-    wants_reasoning: bool = False
-    wants_signatures: bool = False
-    wants_result_names: bool = False
-    refuses_null: bool = False
-    refuses_blank: bool = False
-    refuses_user_after_tool: bool = False
-    refuses_untyped: bool = False
-    refused_options: tuple[str, ...] = ()
-    refused_choices: tuple[str, ...] = ()
-    error_form: str = "openai"  # openai | mistral | gemini
-    words: dict[str, str] = {}
-
-    def violation(self, rule: str, where: str, found: object = "") -> Violation:
-        """Word a violation as this provider would."""
-        template = self.words.get(rule, WORDING[rule])
-        return Violation(rule, where, template.format(where=where, found=found))
 
 
 def check(request: JSON, rules: ProviderRules) -> list[Violation]:
@@ -171,19 +78,26 @@ def _one_tool(tool: Any, where: str, rules: ProviderRules) -> Iterator[Violation
     name = function.get("name")
     if not isinstance(name, str) or not is_legal(name):
         yield rules.violation("tool_name", f"{where}.name")
+    if rules.wants_parameters and not function.get("parameters"):
+        yield rules.violation("tool_parameters", f"{where}.parameters")
     parameters = function.get("parameters", {"type": "object"})
     if not isinstance(parameters, dict) or parameters.get("type") != "object":
         yield rules.violation("tool_schema", f"{where}.parameters", str(name)[:MAX_LENGTH])
-    elif rules.refuses_untyped and (untyped := _untyped(parameters)):
-        yield rules.violation("tool_untyped", f"{where}.parameters", untyped[0])
+        return
+    *below, _ = _schemas(parameters)
+    for schema in below:
+        if rules.refuses_untyped and is_untyped(schema):
+            yield rules.violation("tool_untyped", f"{where}.parameters", schema)
+        if rules.refuses_type_beside_any_of and {"type", "anyOf"} <= schema.keys():
+            yield rules.violation("tool_any_of", f"{where}.parameters")
 
 
-def _untyped(parameters: JSON) -> list[JSON]:
-    """Return the schemas below that name no type."""
+def _schemas(parameters: JSON) -> list[JSON]:
+    """Return every schema within, the whole of it last."""
     found: list[JSON] = []
 
     def look(schema: JSON) -> JSON:
-        found.extend([schema] if is_untyped(schema) else [])
+        found.append(schema)
         return schema
 
     rewritten(parameters, look)
@@ -205,8 +119,11 @@ def _option_rules(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
     for option in rules.refused_options:
         if option in request:
             yield rules.violation("option_refused", option, option)
-    if not _is_format(request.get("response_format")):
+    wanted = request.get("response_format")
+    if not _is_format(wanted):
         yield rules.violation("format_unknown", "response_format")
+    elif rules.wants_format_word and wanted and "json" not in str(request["messages"]).lower():
+        yield rules.violation("format_word", "response_format", wanted["type"])
     if "tools" in request:
         yield from _choice_rules(request, rules)
         return
@@ -249,13 +166,15 @@ def forced_tool(request: JSON) -> str | None:
 
 def _message_rules(message: Any, where: str, rules: ProviderRules) -> Iterator[Violation]:
     role = message.get("role") if isinstance(message, dict) else None
-    if not isinstance(role, str) or role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES.difference(rules.refused_roles):
         yield rules.violation("role_unknown", where, str(role)[:MAX_LENGTH])
         return
     known = _DOCUMENTED.get(role)
+    refused = set(rules.refused_fields)
     if rules.strict_fields and known is not None:
-        for field in message.keys() - known:
-            yield rules.violation("field_unknown", where, field)
+        refused |= message.keys() - known.union(rules.known_fields)
+    for field in sorted(refused & message.keys()):
+        yield rules.violation("field_unknown", where, field)
     yield from _content_rules(message, where, rules)
     if role == "assistant":
         yield from _assistant_rules(message, where, rules)
@@ -272,6 +191,8 @@ def _content_rules(message: JSON, where: str, rules: ProviderRules) -> Iterator[
         if isinstance(content, str) and not content.strip() and rules.refuses_blank:
             yield rules.violation("content_blank", where)
         return
+    if isinstance(content, list) and rules.refuses_parts:
+        yield rules.violation("content_parts", where)
     if not isinstance(content, str | list):
         kind = "null" if content is None else type(content).__name__
         yield rules.violation("content_type", where, kind)
@@ -293,7 +214,9 @@ def _assistant_rules(message: JSON, where: str, rules: ProviderRules) -> Iterato
         return
     for position, call in enumerate(calls):
         yield from _call_rules(call, f"{where}.tool_calls[{position}]", rules)
-    if rules.wants_reasoning and not isinstance(message.get("reasoning_content"), str):
+    reasoning = message.get("reasoning_content")
+    missing = not isinstance(reasoning, str) or (rules.wants_some_reasoning and not reasoning)
+    if rules.wants_reasoning and missing:
         yield rules.violation("reasoning_missing", where)
     if rules.wants_signatures:
         yield from _signature_rules(calls[0], where, rules)
@@ -319,6 +242,9 @@ def _call_rules(call: JSON, where: str, rules: ProviderRules) -> Iterator[Violat
         yield rules.violation("id_missing", where)
     elif not _id_fits(call_id, str(name), rules.ids):
         yield rules.violation("id_form", where, call_id[:MAX_LENGTH])
+    elif rules.longest_id is not None and len(call_id) > rules.longest_id:
+        lengths = f"{rules.longest_id}, but got a string with length {len(call_id)}"
+        yield rules.violation("id_long", where, lengths)
 
 
 def _argument_rules(arguments: Any, where: str, rules: ProviderRules) -> Iterator[Violation]:
@@ -360,6 +286,8 @@ def _signature_rules(call: JSON, where: str, rules: ProviderRules) -> Iterator[V
 def _conversation_rules(messages: Sequence[JSON], rules: ProviderRules) -> Iterator[Violation]:
     seen: set[str] = set()
     waiting: Counter[str] = Counter()
+    if rules.wants_user and all(message.get("role") != "user" for message in messages):
+        yield rules.violation("user_missing", "messages")
     for position, message in enumerate(messages):
         where = f"messages[{position}]"
         role = message.get("role")

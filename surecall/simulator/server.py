@@ -24,11 +24,12 @@ import msgspec
 from surecall.runtime.event_loop_thread import in_background
 from surecall.runtime.loopback import LOOPBACK, is_loopback
 from surecall.simulator.answer_bytes import PLAIN, AnswerBytes, body_bytes, encoded, stream_bytes
+from surecall.simulator.error_bodies import refusal
 from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona
 from surecall.simulator.personas.persona import RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas.worded_requests import understood
-from surecall.simulator.provider_rules import PROVIDER_RULES, refusal
-from surecall.simulator.request_checks import Violation, check
+from surecall.simulator.provider_rules import PROVIDER_RULES
+from surecall.simulator.request_checks import check
 from surecall.simulator.stream_events import (
     is_streamable,
     stream_rules,
@@ -36,6 +37,7 @@ from surecall.simulator.stream_events import (
     without_streaming,
 )
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS, TransportFault
+from surecall.simulator.violations import Violation
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from surecall.values.version import __version__

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
 from surecall.simulator.faults.shape_fault import written
-from surecall.simulator.request_checks import Violation
+from surecall.simulator.violations import Violation
 from surecall.values.types import JSON
 
 # A chunk, or a block of lines exactly as it is sent.

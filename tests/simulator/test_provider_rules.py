@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.provider_rules import PROVIDER_RULES, refusal
+from surecall.simulator.error_bodies import refusal
+from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import (
     SIGNATURE_PLACEHOLDER,
-    WORDING,
-    Violation,
     signature,
 )
+from surecall.simulator.violations import WORDING, Violation
 from surecall.values.types import JSON
 from tests.simulator.test_request_checks import (
     LEGAL,

@@ -8,10 +8,10 @@ import pytest
 
 from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import (
-    Violation,
     check,
     signature,
 )
+from surecall.simulator.violations import Violation
 from surecall.values.types import JSON
 
 COMMON = PROVIDER_RULES["common"]

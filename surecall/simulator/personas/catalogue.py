@@ -12,6 +12,7 @@ sim/like-<family>      a mix that imitates a family of models; a simulation, not
 
 from typing import Final
 
+from surecall.settings.provider_sources import KNOWN
 from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
 from surecall.simulator.personas.persona import CURED, OPT_IN, REPLY_BEHAVIOURS, RETRIED, Persona
@@ -32,13 +33,8 @@ REPAIRABLE: Final = frozenset(
         ErrorCode.TOOL_NOT_ALLOWED,
     }
 )
-_ROUTED: Final = frozenset(
-    {"common", "anthropic", "kimi", "no-format", "no-parallel", "no-required"}
-)
-_STRICT_MODELS: Final = {
-    "anthropic": "anthropic/claude-opus-4.6",
-    "kimi": "moonshotai/kimi-k2.5",
-}
+_ROUTED: Final = frozenset({"common", "kimi", "no-format", "no-parallel", "no-required"})
+_STRICT_MODELS: Final = {"kimi": "moonshotai/kimi-k2.5"}
 
 
 def mixable(fault: ShapeFault) -> bool:
@@ -99,10 +95,17 @@ def _strict(name: str) -> Persona:
         id=f"{PREFIX}strict-{name}",
         kind="strict",
         summary=PROVIDER_RULES[name].summary,
-        sources=("provider quirks",),
+        sources=_sources(name),
         rules=name,
         provider="openrouter" if name in _ROUTED else name,
         imitates=_STRICT_MODELS.get(name, ""),
+    )
+
+
+def _sources(name: str) -> tuple[str, ...]:
+    facts = KNOWN.get(name, ())
+    return tuple(dict.fromkeys(source for fact in facts for source in fact.sources)) or (
+        "provider quirks",
     )
 
 

@@ -51,7 +51,15 @@ _OF_ANSWERS = "loop"
 _CREATED = 1_700_000_000
 _BYTES_PER_TOKEN = 4
 _LETTERS = string.ascii_letters + string.digits
-_ID_LENGTHS: Final = {"anthropic": ("toolu_", 24), "mistral": ("", NINE), "openai": ("call_", 24)}
+_ID_LENGTHS: Final = {
+    "anthropic": ("toolu_", 24),
+    "azure": ("call_", 24),
+    "bedrock": ("tooluse_", 22),
+    "minimax": ("call_function_", NINE),
+    "mistral": ("", NINE),
+    "openai": ("call_", 24),
+}
+_OWN_COUNTERS: Final = frozenset({"kimi", "moonshot"})
 
 
 LAZY = Behaviour(
@@ -308,9 +316,9 @@ def _clean(persona: Persona, reading: ReadRequest, intent: Intent, key: str) -> 
         message["tool_calls"] = [
             _call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
         ]
-    if PROVIDER_RULES[persona.rules].wants_reasoning:
+    if field := PROVIDER_RULES[persona.rules].thinks_in:
         next_steps = " and ".join(one.tool for one in intent.calls)
-        message["reasoning_content"] = f"Next: {next_steps or 'the answer'}."
+        message[field] = f"Next: {next_steps or 'the answer'}."
     finish_reason = "tool_calls" if has_calls else intent.finish
     said = encode(message)
     asked, answered = len(encode(reading.sent)), len(said)
@@ -346,7 +354,7 @@ def _prior_calls(request: JSON) -> int:
 
 def _call_id(rules: str, name: str, prior: int, key: str) -> str:
     """Mint an id in the provider's own style, unique in the conversation."""
-    if rules == "kimi":
+    if rules in _OWN_COUNTERS:
         return f"functions.{name}:{prior}"
     number = _number(key, "call", str(prior))
     if rules == "gemini":
