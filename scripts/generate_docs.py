@@ -91,8 +91,8 @@ def catalogs() -> Iterable[str]:
     yield "### What is known of providers, and from where"
     yield (
         "What nobody has reported is not here: the careful default applies, and what an endpoint "
-        "refuses at run time is remembered for it. Each of these facts that is about a request is "
-        "a rule of the simulator's persona `sim/strict-…`."
+        "refuses at run time is remembered for it. The simulator's personas `sim/strict-…` refuse "
+        "most of what is refused here, in the providers' own words."
     )
     yield table("provider | what is known | sources", known_rows())
     models = ModelCatalog.builtin().models

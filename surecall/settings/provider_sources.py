@@ -27,13 +27,14 @@ KNOWN: Final[dict[str, tuple[Known, ...]]] = {
         _known("An option that a host does not know is ignored.", "OpenRouter: Provider Routing"),
     ),
     "openai": (
-        _known("Refuses an illegal name, also in the history.", "mcp-use/mcp-use#90"),
+        _known("Refuses an illegal name, also in the history.", "NousResearch/hermes-agent#51958"),
         _known("Some reasoning models refuse `parallel_tool_calls`.", "evalstate/fast-agent#279"),
     ),
     "deepseek": (
         _known(
             "While it thinks, it wants `reasoning_content` back; an empty one counts.",
             "router-for-me/CLIProxyAPI#2999",
+            "theopenco/llmgateway#2093",
             "DeepSeek: Thinking Mode",
         ),
         _known("While it thinks, it refuses a forced tool.", "cloudwego/eino#994"),
@@ -41,14 +42,22 @@ KNOWN: Final[dict[str, tuple[Known, ...]]] = {
     "gemini": (
         _known("Wants its thought signature back on the call.", "Gitlawb/openclaude#67"),
         _known("Wants the tool's name with each result.", "vectorize-io/hindsight#187"),
-        _known("Refuses unknown options, with a list as body.", "openai/codex#7519"),
+        _known(
+            "Refuses unknown options. The body of an error is a list.",
+            "jackmpcollins/magentic#382",
+            "MinLL/SkyrimNet-GamePlugin#77",
+        ),
     ),
     "mistral": (
         _known("Takes ids of nine letters and digits only.", "langchain-ai/langchain#24668"),
         _known("Refuses undocumented message fields.", "BerriAI/litellm#30835"),
     ),
     "groq": (
-        _known("Refuses undocumented message fields.", "can1357/oh-my-pi#1157"),
+        _known(
+            "Refuses undocumented message fields.",
+            "NousResearch/hermes-agent#11089",
+            "janhq/jan#8136",
+        ),
         _known("Answers a call it cannot read with 400.", "huggingface/smolagents#1119"),
     ),
     "fireworks": (_known("Refuses `reasoning_details`.", "NousResearch/hermes-agent#64296"),),
@@ -112,7 +121,7 @@ KNOWN: Final[dict[str, tuple[Known, ...]]] = {
         _known("Takes every `tool_choice`, at most 200 tools.", "xAI: Function Calling"),
         _known("Takes `json_schema`.", "ReqLLM: ReqLLM.Providers.XAI"),
         _known(
-            "Has an option against parallel calls; whether it is obeyed, nobody reports.",
+            "Has an option against parallel calls; no report says whether it is obeyed.",
             "vercel/ai#9694",
         ),
         _known("Refuses penalties.", "yym68686/uni-api#105", "miaoxworld/NativeTavern#83"),
@@ -141,7 +150,7 @@ KNOWN: Final[dict[str, tuple[Known, ...]]] = {
             "SambaNova: Function Calling & JSON Mode in SambaNova Cloud",
         ),
         _known(
-            "Has an option against parallel calls; whether it is obeyed, nobody reports.",
+            "Has an option against parallel calls; no report says whether it is obeyed.",
             "sambanova/sambanova-ai-provider: src/sambanova-chat-settings.ts",
         ),
     ),
@@ -196,6 +205,7 @@ KNOWN: Final[dict[str, tuple[Known, ...]]] = {
             "vectorize-io/hindsight#4246",
             "AgentScope Java: GLM",
         ),
+        _known("Others saw it take `required`.", "harn-vm: 98-zai.toml"),
         _known("Wants at least one message of a user.", "anomalyco/opencode#2557"),
         _known(
             "Refuses a blank text beside calls, at times.",
@@ -235,7 +245,11 @@ KNOWN: Final[dict[str, tuple[Known, ...]]] = {
             "agno-agi/agno#5317",
             "plastic-labs/honcho#663",
         ),
-        _known("Takes `json_schema` for some models.", "langchain4j/langchain4j#4111"),
+        _known(
+            "Takes `json_schema` for some models.",
+            "langchain4j/langchain4j#4111",
+            "Instructor for PHP: Qwen",
+        ),
         _known("Sends several calls only on request.", "lobehub/lobehub#5584"),
         _known("Knows no role `developer`.", "apmantza/pi-free#45"),
         _known("Refuses arguments that are not JSON.", "HKUDS/nanobot#2469"),

@@ -43,6 +43,21 @@ from tests.support.spec import proves
         ("Google AI Studio", "gemini"),
         ("mistralai", "mistral"),
         ("vLLM", "vllm"),
+        ("Azure OpenAI", "azure"),
+        ("azure-ai-foundry", "azure"),
+        ("Claude", "anthropic"),
+        ("x.ai", "xai"),
+        ("Grok", "xai"),
+        ("SambaNova Cloud", "sambanova"),
+        ("Nebius Token Factory", "nebius"),
+        ("Deep Infra", "deepinfra"),
+        ("Moonshot AI", "moonshot"),
+        ("kimi", "moonshot"),
+        ("Z.AI", "zai"),
+        ("Zhipu AI", "zai"),
+        ("MiniMax", "minimax"),
+        ("Alibaba Cloud", "dashscope"),
+        ("Bailian", "dashscope"),
     ],
 )
 @proves("C114")
@@ -70,6 +85,30 @@ def test_folding_a_provider_twice_changes_nothing(name: str) -> None:
         ("https://api.deepseek.com", "deepseek"),
         ("https://api.cerebras.ai", "cerebras"),
         ("https://generativelanguage.googleapis.com/v1beta/openai", "gemini"),
+        ("https://mine.openai.azure.com/openai/v1", "azure"),
+        ("https://mine.services.ai.azure.com/models", "azure"),
+        ("https://bedrock-runtime.us-west-2.amazonaws.com/openai/v1", "bedrock"),
+        ("https://bedrock-mantle.us-east-1.api.aws/v1", "bedrock"),
+        ("https://bedrock-mantle.us-east-1.amazonaws.com/v1", "bedrock"),
+        ("https://api.anthropic.com/v1", "anthropic"),
+        ("https://api.x.ai/v1", "xai"),
+        ("https://api.sambanova.ai/v1", "sambanova"),
+        ("https://api.tokenfactory.nebius.com/v1", "nebius"),
+        ("https://api.studio.nebius.com/v1", "nebius"),
+        ("https://api.deepinfra.com/v1/openai", "deepinfra"),
+        ("https://api.moonshot.ai/v1", "moonshot"),
+        ("https://api.moonshot.cn/v1", "moonshot"),
+        ("https://api.kimi.com/coding/v1", "moonshot"),
+        ("https://api.z.ai/api/paas/v4", "zai"),
+        ("https://open.bigmodel.cn/api/paas/v4", "zai"),
+        ("https://api.minimax.io/v1", "minimax"),
+        ("https://api.minimaxi.com/v1", "minimax"),
+        ("https://dashscope-intl.aliyuncs.com/compatible-mode/v1", "dashscope"),
+        ("https://cn-hongkong.dashscope.aliyuncs.com/compatible-mode/v1", "dashscope"),
+        ("https://mine.eu-west-1.elb.amazonaws.com/v1", ""),
+        ("https://mine.oss.aliyuncs.com", ""),
+        ("https://mine.azure.com", ""),
+        ("https://box.ai", ""),
         ("http://localhost:11434", "ollama"),
         ("http://127.0.0.1:1234/v1", "lm_studio"),
         ("http://[::1]:11434", "ollama"),
@@ -89,7 +128,7 @@ def test_an_address_tells_the_provider_or_nothing(url: str, provider: str) -> No
 
 @given(st.text())
 def test_no_address_makes_it_raise(url: str) -> None:
-    assert provider_of(url) in {"", "cerebras", *PROVIDERS}
+    assert provider_of(url) in {"", *PROVIDERS}
 
 
 def test_an_unknown_provider_is_trusted_with_little() -> None:
@@ -125,6 +164,16 @@ def test_an_unknown_provider_is_trusted_with_little() -> None:
         ("lm_studio", "schema", "sent"),
         ("volcengine", "object", "honoured"),
         ("cerebras", "object", "refused"),
+        ("azure", "object", "sent"),
+        ("anthropic", "", "honoured"),
+        ("xai", "object schema", "sent"),
+        ("sambanova", "object schema", "sent"),
+        ("nebius", "object", "sent"),
+        ("deepinfra", "object", "sent"),
+        ("moonshot", "object", "sent"),
+        ("zai", "object", "sent"),
+        ("minimax", "", "sent"),
+        ("dashscope", "object", "sent"),
     ],
 )
 @proves("C114")

@@ -39,12 +39,23 @@ REASONING = "assistant_tool_calls_reasoning_content_empty_if_missing"
 SIGNATURE = "assistant_tool_calls_signature_skip_validator_if_missing"
 READING = {"body_transforms", "response_transforms", "tool_call_transforms"}
 READING |= {"coerce_arguments", "text_calls"}
-COMPATS = ("bedrock_compat", "deepseek_openrouter_compat", "gemini_openrouter_compat")
+IDS = "call_ids_short_if_odd"
+SPACE = "assistant_tool_calls_reasoning_content_space_if_blank"
+TEXT = "content_text_parts_to_text"
+COMPATS = (
+    "anthropic_compat",
+    "azure_compat",
+    "bedrock_compat",
+    "deepseek_openrouter_compat",
+    "gemini_openrouter_compat",
+    "sambanova_compat",
+)
 ABOUT = {
     "default_tool_calling": READING | {"request_overrides", "final_ladder"},
     **{name: {"message_transforms"} for name in COMPATS},
     "mistral_compat": {"short_call_ids", "name_tool_messages", "bridge_user_after_tool"},
     "llama_cpp_compat": {"tool_transforms", "demand_by_name"},
+    "moonshot_compat": {"message_transforms", "tool_transforms", "demand_by_name"},
     "content_tag_tool_call_fallback": {"response_transforms", "text_calls"},
     "decode_html_entities": {"decode_html_entities"},
     "stringify_containers": {"stringify_containers"},
@@ -226,7 +237,7 @@ def test_raw_is_the_config_itself(provider: str, config: ToolCallingConfig) -> N
     assert resolve(provider=provider, model=model, strategy="raw", config=config) is config
 
 
-@pytest.mark.parametrize("provider", [*PROVIDERS, "cerebras"])
+@pytest.mark.parametrize("provider", PROVIDERS)
 @pytest.mark.parametrize("strategy", ["baseline", "production"])
 def test_a_provider_is_known_by_every_spelling(provider: str, strategy: Any) -> None:
     expected = resolve(provider=provider, strategy=strategy)
@@ -236,7 +247,7 @@ def test_a_provider_is_known_by_every_spelling(provider: str, strategy: Any) -> 
 
 
 @proves("I21")
-@pytest.mark.parametrize("provider", [*PROVIDERS, "cerebras", "acme"])
+@pytest.mark.parametrize("provider", [*PROVIDERS, "acme"])
 def test_a_provider_changes_only_the_shape_of_requests_and_replies(provider: str) -> None:
     after = resolve(provider=provider, config=UNUSUAL)
 
@@ -248,7 +259,7 @@ def test_a_provider_changes_only_the_shape_of_requests_and_replies(provider: str
 
 
 @proves("C85")
-@pytest.mark.parametrize("provider", [*PROVIDERS, "cerebras", "acme", ""])
+@pytest.mark.parametrize("provider", [*PROVIDERS, "acme", ""])
 def test_only_who_takes_the_parallel_flag_is_sent_it(provider: str) -> None:
     config = resolve(provider=provider)
 
@@ -270,7 +281,18 @@ def test_an_unknown_provider_may_send_several_calls_and_gets_a_name_it_may_want(
         ("mistral", (), False, ()),
         ("groq", (), True, ()),
         ("fireworks", ("reasoning_content",), True, ()),
-        ("cerebras", (), True, ()),
+        ("cerebras", ("reasoning",), True, ()),
+        ("azure", (), True, (IDS,)),
+        ("anthropic", RAW.echo_fields, True, (NULL, IDS)),
+        ("bedrock", RAW.echo_fields, True, (NULL, IDS)),
+        ("moonshot", RAW.echo_fields, True, (SPACE, TEXT)),
+        ("sambanova", RAW.echo_fields, True, (TEXT,)),
+        ("zai", RAW.echo_fields, True, (NULL,)),
+        ("minimax", RAW.echo_fields, True, (NULL,)),
+        ("xai", RAW.echo_fields, True, ()),
+        ("nebius", RAW.echo_fields, True, ()),
+        ("deepinfra", RAW.echo_fields, True, ()),
+        ("dashscope", RAW.echo_fields, True, ()),
         ("deepseek", RAW.echo_fields, True, (REASONING,)),
         ("gemini", RAW.echo_fields, True, (SIGNATURE,)),
         ("openrouter", RAW.echo_fields, True, (NULL,)),
@@ -284,6 +306,11 @@ def test_a_provider_sees_of_earlier_turns_what_it_accepts(
     assert config.echo_fields == echo_fields
     assert config.echo_call_fields is echo_call_fields
     assert config.message_transforms == message_transforms
+
+
+@pytest.mark.parametrize("provider", ["cerebras", "deepinfra", "moonshot", "zai", "ollama"])
+def test_who_knows_no_named_tool_is_not_sent_its_name(provider: str) -> None:
+    assert not resolve(provider=provider).demand_by_name
 
 
 @pytest.mark.parametrize(

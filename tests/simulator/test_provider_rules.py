@@ -11,7 +11,9 @@ from surecall.simulator.request_checks import (
     signature,
 )
 from surecall.simulator.violations import WORDING, Violation
+from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
+from surecall.wire.response import fault_of
 from tests.simulator.test_request_checks import (
     LEGAL,
     OWN,
@@ -24,10 +26,19 @@ from tests.simulator.test_request_checks import (
     turn,
 )
 
-UNTYPED: JSON = {
-    "type": "function",
-    "function": {"name": "ping", "parameters": {"type": "object", "properties": {"a": {}}}},
-}
+
+def taking(schema: JSON) -> JSON:
+    parameters = {"type": "object", "properties": {"a": schema}}
+    return {"type": "function", "function": {"name": "ping", "parameters": parameters}}
+
+
+UNTYPED = taking({})
+NAMED: JSON = {"type": "function", "function": {"name": "ping"}}
+OBJECT: JSON = {"type": "json_object"}
+PARTS: JSON = {"role": "user", "content": [{"type": "text", "text": "Go."}]}
+NULL = request(USER, turn(call(), content=None), result())
+THOUGHT = request(USER, turn(call(), reasoning_content=" "), result())
+LONG = "x" * 41
 
 
 def in_style(call_id: str, **extra: Any) -> JSON:
@@ -39,7 +50,7 @@ def in_style(call_id: str, **extra: Any) -> JSON:
 @pytest.mark.parametrize(
     ("provider", "body"),
     [
-        ("anthropic", in_style("toolu_01-A")),
+        ("anthropic", request(USER, turn(call("toolu_01-A"), content=None), result("toolu_01-A"))),
         ("deepseek", in_style("call_1")),
         ("gemini", in_style(OWN, **signed(signature("abc")))),
         ("gemini", in_style("call_1", **signed(SIGNATURE_PLACEHOLDER))),
@@ -50,6 +61,17 @@ def in_style(call_id: str, **extra: Any) -> JSON:
         ("bedrock", request(USER, turn(call(), content=None), result())),
         ("groq", LEGAL),
         ("cerebras", LEGAL),
+        ("cerebras", request(USER, turn(call(), reasoning="So."), result())),
+        ("azure", request(USER, turn(call("x" * 40)), result("x" * 40))),
+        ("xai", LEGAL),
+        ("sambanova", request(USER, tool_choice=NAMED)),
+        ("nebius", LEGAL),
+        ("deepinfra", request(USER, tool_choice="required")),
+        ("moonshot", THOUGHT),
+        ("moonshot", request(USER, tools=[taking({"anyOf": [{"type": "null"}]})])),
+        ("zai", NULL),
+        ("minimax", NULL),
+        ("dashscope", request({"role": "user", "content": "As JSON."}, response_format=OBJECT)),
         ("no-required", request(USER, tool_choice="auto")),
     ],
 )
@@ -79,6 +101,36 @@ def test_a_provider_accepts_what_it_wants(provider: str, body: JSON) -> None:
         ("bedrock", LEGAL, "content_blank"),
         ("cerebras", request(USER, parallel_tool_calls=False), "option_refused"),
         ("llama_cpp", request(USER, tools=[UNTYPED]), "tool_untyped"),
+        ("anthropic", LEGAL, "content_blank"),
+        ("bedrock", in_style("functions.ping:0"), "id_form"),
+        ("bedrock", in_style("x" * 65), "id_long"),
+        ("cerebras", in_style("call_1"), "field_unknown"),
+        ("cerebras", request(USER, tool_choice=NAMED), "choice_refused"),
+        ("azure", request(USER, turn(call(LONG)), result(LONG)), "id_long"),
+        ("azure", in_style("call_1"), "field_unknown"),
+        ("xai", NULL, "content_null"),
+        ("xai", request(USER, presence_penalty=0), "option_refused"),
+        ("sambanova", request(PARTS), "content_parts"),
+        ("nebius", request({"role": "developer", "content": "x"}, USER), "role_unknown"),
+        ("deepinfra", request(USER, tool_choice=NAMED), "choice_refused"),
+        ("moonshot", in_style("functions.ping:0"), "reasoning_missing"),
+        ("moonshot", NULL, "reasoning_missing"),
+        ("moonshot", request(USER, tool_choice="required"), "choice_refused"),
+        ("moonshot", request(USER, tools=[UNTYPED]), "tool_untyped"),
+        (
+            "moonshot",
+            request(USER, tools=[taking({"type": "string", "anyOf": [{}]})]),
+            "tool_any_of",
+        ),
+        ("zai", LEGAL, "content_blank"),
+        ("zai", request({"role": "system", "content": "x"}), "user_missing"),
+        ("zai", request(USER, tool_choice="required"), "choice_refused"),
+        ("zai", request(USER, turn(call()), result(name="ping")), "field_unknown"),
+        ("minimax", LEGAL, "content_blank"),
+        ("minimax", request(USER, tools=[NAMED]), "tool_parameters"),
+        ("dashscope", request(USER, tool_choice=NAMED), "choice_refused"),
+        ("dashscope", request(USER, response_format=OBJECT), "format_word"),
+        ("dashscope", request({"role": "developer", "content": "x"}, USER), "role_unknown"),
     ],
 )
 def test_a_provider_refuses_what_breaks_its_rules(provider: str, body: JSON, rule: str) -> None:
@@ -96,6 +148,59 @@ def test_a_violation_is_refused_in_the_form_of_its_provider() -> None:
     assert refusal(PROVIDER_RULES["mistral"], form)[1]["code"] == "1000"  # type: ignore[call-overload]  # an object here
     assert refusal(PROVIDER_RULES["mistral"], order)[1]["code"] == "3230"  # type: ignore[call-overload]  # an object here
     assert refusal(PROVIDER_RULES["mistral"], field)[0] == 422
+
+
+@pytest.mark.parametrize(
+    ("provider", "rule", "body"),
+    [
+        (
+            "cerebras",
+            "field_unknown",
+            {
+                "message": "m",
+                "type": "invalid_request_error",
+                "param": "validation_error",
+                "code": "wrong_api_format",
+            },
+        ),
+        ("xai", "content_null", {"code": "Client specified an invalid argument", "error": "m"}),
+        ("moonshot", "choice", {"error": {"message": "m", "type": "invalid_request_error"}}),
+        ("zai", "user_missing", {"error": {"code": "1214", "message": "m"}}),
+        ("zai", "content_blank", {"error": {"code": "1213", "message": "m"}}),
+        ("zai", "choice_refused", {"error": {"code": "1210", "message": "m"}}),
+        (
+            "minimax",
+            "content_blank",
+            {
+                "type": "error",
+                "error": {"type": "bad_request_error", "message": "m (2013)", "http_code": "400"},
+                "request_id": "060ddc5b11062bd3139dfc01ab8b68bd",
+            },
+        ),
+        (
+            "dashscope",
+            "choice_refused",
+            {
+                "error": {
+                    "message": "<400> InternalError.Algo.InvalidParameter: m",
+                    "type": "invalid_request_error",
+                    "param": None,
+                    "code": "invalid_parameter_error",
+                },
+                "request_id": "060ddc5b11062bd3139dfc01ab8b68bd",
+            },
+        ),
+    ],
+)
+def test_a_refusal_comes_in_its_providers_body_and_its_words_are_found(
+    provider: str, rule: str, body: JSON
+) -> None:
+    refused = refusal(PROVIDER_RULES[provider], Violation(rule, "messages[1]", "m"))
+    fault = fault_of(body, 400, {}, 0.0)
+
+    assert refused == (400, body)
+    assert fault.message in {"m", "m (2013)", "<400> InternalError.Algo.InvalidParameter: m"}
+    assert (fault.code, fault.retryable) == (ErrorCode.BAD_REQUEST, False)
 
 
 def test_every_provider_words_only_rules_that_exist() -> None:

@@ -150,12 +150,15 @@ def _typed(schema: JSON) -> JSON:
 @TOOL.register
 def openai_tools_types_into_any_of(tool: JSON) -> JSON:
     """Name types within `anyOf`, not beside it, and all where there is none (Moonshot)."""
-    return _with_schema(tool, _chosen)
+    return _with_schema(_with_schema(tool, _moved), _chosen)
 
 
 def _chosen(schema: JSON) -> JSON:
-    if is_untyped(schema):
-        return schema | {"anyOf": [{"type": name} for name in ANY_TYPE]}
+    choices = [{"type": name} for name in ANY_TYPE]
+    return schema | {"anyOf": choices} if is_untyped(schema) else schema
+
+
+def _moved(schema: JSON) -> JSON:
     kind, choices = schema.get("type"), schema.get("anyOf")
     if kind is None or not isinstance(choices, list):
         return schema

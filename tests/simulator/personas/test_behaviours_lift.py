@@ -40,6 +40,9 @@ CLEAN = [persona for persona in PERSONAS.values() if persona.kind in {"clean", "
 # What an endpoint refuses once, and is not asked for again.
 TAUGHT = {
     ("sim/strict-deepseek", "native"): ["choice_refused"],
+    ("sim/strict-moonshot", "native"): ["choice_refused"],
+    ("sim/strict-zai", "native"): ["choice_refused"],
+    ("sim/strict-dashscope", "native"): ["choice_refused"],
     ("sim/strict-no-parallel", "native"): ["option_refused"],
     ("sim/strict-no-required", "native"): ["choice_refused"],
     ("sim/strict-no-format", "guided"): ["option_refused"],
