@@ -69,11 +69,11 @@ PROVIDER_CHANGES: dict[str, JSON] = {
     "gemini": {"name_tool_messages": True},
     "groq": {"echo_fields": ()},
     "fireworks": {"echo_fields": ("reasoning_content",)},
-    "azure": {"echo_fields": ()},
+    "azure": {"echo_fields": ()},  # deepsense-ai/db-ally#95
     # Refuses `reasoning_content`, but takes back the field that it sends itself.
-    "cerebras": {"echo_fields": ("reasoning",), "demand_by_name": False},
-    "deepinfra": {"demand_by_name": False},
-    "zai": {"demand_by_name": False},
+    "cerebras": {"echo_fields": ("reasoning",), "demand_by_name": False},  # QwenLM/qwen-code#11045
+    "deepinfra": {"demand_by_name": False},  # BerriAI/litellm#4655
+    "zai": {"demand_by_name": False},  # vectorize-io/hindsight#4246
     "ollama": {"demand_by_name": False},
     "lm_studio": {"demand_by_name": False},
 }
@@ -83,13 +83,13 @@ UNKNOWN_CHANGES: JSON = {"name_tool_messages": True}
 PROVIDER_WORKAROUNDS = {
     # Some hosts behind the router are Bedrock.
     "openrouter": "bedrock_compat",
-    "bedrock": "anthropic_compat",
-    "anthropic": "anthropic_compat",
-    "azure": "azure_compat",
-    "moonshot": "moonshot_compat",
-    "sambanova": "sambanova_compat",
-    "zai": "bedrock_compat",
-    "minimax": "bedrock_compat",
+    "bedrock": "anthropic_compat",  # earendil-works/pi#781
+    "anthropic": "anthropic_compat",  # openai/openai-agents-python#1147
+    "azure": "azure_compat",  # BerriAI/litellm#11392
+    "moonshot": "moonshot_compat",  # theopenco/llmgateway#2093
+    "sambanova": "sambanova_compat",  # musistudio/claude-code-router#965
+    "zai": "bedrock_compat",  # earendil-works/pi#3365
+    "minimax": "bedrock_compat",  # PTFOPlayer/TinyHarness#36
     "mistral": "mistral_compat",
     "deepseek": "deepseek_openrouter_compat",
     "gemini": "gemini_openrouter_compat",

@@ -26,6 +26,7 @@ class Provider(msgspec.Struct, frozen=True):
     takes: JSON = {}
 
 
+_NO_OBJECT: Final[JSON] = {"json_object": False}
 _NO_FORMAT: Final[JSON] = {"json_object": False, "json_schema": False}
 _HONOURED: Final[JSON] = {"one_call_on_request": True}
 _SCHEMA: Final[JSON] = {"json_schema": True}
@@ -53,7 +54,7 @@ ROWS: Final = (
     # share (8000, 8080) say nothing.
     Provider("ollama", local_port=11434, takes=_SCHEMA),
     # Takes no form but `json_schema`.
-    Provider("lm_studio", local_port=1234, takes=_SCHEMA | {"json_object": False}),
+    Provider("lm_studio", local_port=1234, takes=_SCHEMA | _NO_OBJECT),
     Provider("volcengine", ("ark", "volcano", "volcanoengine"), ("volces.com",), takes=_HONOURED),
     Provider(
         "bedrock",
@@ -70,7 +71,7 @@ ROWS: Final = (
         ("azureopenai", "azureaifoundry", "azurefoundry", "microsoftfoundry"),
         ("openai.azure.com", "services.ai.azure.com"),
     ),
-    Provider("anthropic", ("claude",), ("anthropic.com",), takes=_NO_FORMAT | _HONOURED),
+    Provider("anthropic", ("claude",), ("anthropic.com",), takes=_NO_OBJECT | _HONOURED),
     Provider("xai", ("grok",), ("x.ai",), takes=_SCHEMA),
     # Takes `json_schema` only where every object is closed.
     Provider("cerebras", domains=("cerebras.ai",), takes={"parallel_tool_calls": False}),
@@ -85,7 +86,7 @@ ROWS: Final = (
         "minimax",
         ("minimaxai",),
         ("minimax.io", "minimaxi.com", "minimax.chat"),
-        takes=_NO_FORMAT,
+        takes=_NO_OBJECT,
     ),
     # Takes `json_schema` by model.
     Provider(

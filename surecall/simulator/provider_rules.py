@@ -1,4 +1,7 @@
-"""What particular providers demand of a request beyond the common rules."""
+"""What particular providers demand of a request beyond the common rules.
+
+Where each rule comes from is in `surecall.settings.provider_sources`.
+"""
 
 from typing import Final
 

@@ -1,10 +1,9 @@
-"""What is known of providers: each fact has a source, and each row can be looked up."""
+"""What is known of providers: each fact is a sentence and has a source."""
 
 import pytest
 
 from surecall.settings.capabilities import PROVIDERS
 from surecall.settings.provider_sources import KNOWN, Known
-from surecall.settings.providers import ROWS
 
 FACTS = [fact for facts in KNOWN.values() for fact in facts]
 FIRST = ("bedrock", "azure", "anthropic", "xai", "cerebras", "sambanova")
@@ -30,12 +29,3 @@ def test_every_fact_is_a_sentence_with_a_source(fact: Known) -> None:
 def test_facts_are_told_of_known_providers_in_the_order_of_the_rows() -> None:
     assert list(KNOWN) == [name for name in PROVIDERS if name in KNOWN]
     assert set(BY_ISSUES) <= KNOWN.keys()
-
-
-def test_no_two_providers_share_a_name_or_an_address() -> None:
-    names = [name for row in ROWS for name in (row.name.replace("_", ""), *row.aliases)]
-    domains = [domain for row in ROWS for domain in row.domains]
-
-    assert len(set(names)) == len(names)
-    assert len(set(domains)) == len(domains)
-    assert all(name.isalnum() and name == name.casefold() for name in names)
