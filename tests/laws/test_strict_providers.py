@@ -5,7 +5,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from surecall import OpenAICompatible, RunResult, ToolCallingConfig, ToolLoopRunner, presets, tool
+from surecall import (
+    OpenAICompatible,
+    RequestFailed,
+    RunResult,
+    ToolCallingConfig,
+    ToolLoopRunner,
+    presets,
+    tool,
+)
 from surecall.settings.presets import Strategy
 from surecall.simulator import Simulator
 from surecall.simulator.personas.catalogue import PERSONAS
@@ -75,7 +83,15 @@ def test_a_preset_for_a_strict_provider_needs_nothing_added(
     assert refused == LEARNED.get((persona.id, strategy), [])
 
 
-@pytest.mark.parametrize("persona", STRICT, ids=lambda persona: persona.id)
+# Its refusal of a blank text beside calls does not say what it refuses.
+MUTE = "sim/strict-zai"
+
+
+@pytest.mark.parametrize(
+    "persona",
+    [persona for persona in STRICT if persona.id != MUTE],
+    ids=lambda persona: persona.id,
+)
 def test_an_endpoint_that_nobody_knows_teaches_its_rules_by_refusing_once(
     simulator: Simulator, persona: Persona
 ) -> None:
@@ -86,6 +102,11 @@ def test_an_endpoint_that_nobody_knows_teaches_its_rules_by_refusing_once(
     assert [call.split()[0] for call in ran] == ["state_get", "state_patch"] * 2
     refused = [seen.rule for seen in simulator.violations]
     assert len(refused) == len(set(refused)), "a rule is learned from one refusal"
+
+
+def test_a_refusal_that_names_nothing_stays_an_error(simulator: Simulator) -> None:
+    with pytest.raises(RequestFailed, match="not received normally"):
+        asyncio.run(talked(simulator.url, MUTE, presets.resolve()))
 
 
 def test_every_persona_that_names_a_provider_names_one_that_presets_know() -> None:
