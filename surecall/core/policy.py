@@ -14,6 +14,7 @@ from surecall.values.types import (
     Refusal,
     Reply,
     ToolCall,
+    ToolResult,
     is_blank,
 )
 
@@ -130,7 +131,7 @@ def _limit(run: Run) -> Fail | None:
     # A tool that ran may use the same words in its own errors; they mean nothing here.
     refusals = [result for result in run.results if not result.executed]
     codes = [code for result in refusals for code in result.error_codes]
-    if codes.count(ErrorCode.TOOL_NOT_ALLOWED) > config.max_unknown_tool_calls:
+    if _turns_in_vain(run, refusals) > config.max_unknown_tool_calls:
         return Fail(
             ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED, "the model keeps naming tools that do not exist"
         )
@@ -143,6 +144,16 @@ def _limit(run: Run) -> Fail | None:
             message = f"{call.name} was called with the same arguments again and again"
             return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})
     return None
+
+
+def _turns_in_vain(run: Run, refusals: list[ToolResult]) -> int:
+    """Count the turns that named a tool that does not exist.
+
+    What is told about a turn is read after all of it, so ten such calls at once are one mistake.
+    """
+    unknown = ErrorCode.TOOL_NOT_ALLOWED
+    refused = {result.call_id for result in refusals if unknown in result.error_codes}
+    return sum(any(call.id in refused for call in turn.calls) for turn in run.said)
 
 
 def _out_of_reach(run: Run) -> Fail | None:

@@ -110,7 +110,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     max_total_tool_calls: int = 100
     """How many calls may run in one run."""
     max_unknown_tool_calls: int = 3
-    """How many calls of tools that do not exist a run survives."""
+    """How many turns with calls of tools that do not exist a run survives."""
     repeat_note_at: int = 2
     """The same call this often in a row runs, with a note to the model."""
     repeat_block_at: int = 3

@@ -126,7 +126,7 @@ class ErrorCode(StrEnum):
     MAX_TURNS_EXCEEDED = ("MAX_TURNS_EXCEEDED", "No final answer within `max_turns` turns.")
     MAX_UNKNOWN_TOOLS_EXCEEDED = (
         "MAX_UNKNOWN_TOOLS_EXCEEDED",
-        "The model named tools that do not exist more often than `max_unknown_tool_calls`.",
+        "The model named tools that do not exist in more turns than `max_unknown_tool_calls`.",
     )
     NO_TOOL_CALLS = ("NO_TOOL_CALLS", "Mode `enforced`, and the model never called a tool.")
     POLICY_ERROR = (

@@ -152,6 +152,17 @@ def test_unknown_tools_are_bounded_over_the_whole_run() -> None:
     assert counter.run(ScriptedModel(*script, says("ok"))).assistant_text == "ok"
 
 
+def test_many_unknown_tools_in_one_turn_are_one_mistake() -> None:
+    counter = Counter()
+    many = calls_many(*(calls("nope", f"c{n}", n=n) for n in range(9)))
+    script = (many, calls("count", n=1), says("ok"))
+
+    assert counter.run(ScriptedModel(*script)).assistant_text == "ok"
+    limit = stopped(counter, *script, max_unknown_tool_calls=0)
+    assert limit.code is ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED
+    assert len(limit.result.trace.turns) == 1
+
+
 @proves("I18")
 def test_the_same_call_again_and_again_is_noted_then_blocked_then_ends_the_run() -> None:
     counter = Counter()
