@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from proof.claims import Claim, Outcome, gathered
 from surecall.tools.registry import ToolDefinition
-from surecall.tools.schema import compile_schema
+from surecall.tools.validation import compile_schema
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 

@@ -14,7 +14,9 @@ from surecall.core.doubtful_calls import settled
 from surecall.parsing.argument_rewrites import with_texts, without_entities
 from surecall.parsing.arguments import Arguments, read_arguments, truncated
 from surecall.parsing.budget import MAX_CALLS, MAX_VALUES, most_values
+from surecall.parsing.coercion import Coerced
 from surecall.parsing.names import nearest
+from surecall.parsing.readings import Expected, only_reading
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import Toolbox, ToolDefinition
 from surecall.values.errors import ErrorCode, Fault
@@ -148,7 +150,7 @@ def _read_call(
     raw = TOOL_CALL.apply(config.tool_call_transforms, raw, fired)
     given = id_of(raw)
     name, arguments = call_parts(raw)
-    call = judge_call(name, arguments, config, toolbox)
+    call = judge_call(name, arguments, config, toolbox, in_text=in_text)
     fired += call.repairs
     claimed = ids.claim(given)
     return msgspec.structs.replace(
@@ -160,31 +162,43 @@ def _read_call(
     )
 
 
-def judge_call(name: str, arguments: Any, config: ToolCallingConfig, toolbox: Toolbox) -> ToolCall:
+def judge_call(
+    name: str,
+    arguments: Any,
+    config: ToolCallingConfig,
+    toolbox: Toolbox,
+    *,
+    in_text: bool = False,
+) -> ToolCall:
     """Resolve a name and read the arguments: a call that may run, or one with a problem."""
     tool = toolbox.resolve(name)
     read = read_arguments(arguments, config.max_tool_args_bytes)
-    value, problem, steps = read.value or {}, read.problem, list(read.repairs)
+    value, problem, steps = read.value or {}, read.problem, read.repairs
     if tool is None:
         problem = _unknown_tool(name, toolbox)
     elif problem is None:
-        value = _fitted(value, tool, config, steps)
-        if config.validate_arguments and (errors := tool.validate(value)):
-            problem = Problem(ErrorCode.ARGUMENT_ERROR, "Fix the arguments: " + "; ".join(errors))
+        fitted = _fitted(value, tool, config)
+        value, steps = fitted.value, (*steps, *fitted.steps)
+        problem = _refusal(value, tool, config)
+    if tool is not None and problem is not None and config.coerce_arguments:
+        only = _only_reading(arguments, read, tool, config, toolbox, in_text=in_text)
+        if only is not None:
+            value, problem, steps = only.value, None, (*read.repairs, *only.steps)
     resolved = name if tool is None else tool.name
     return ToolCall(
         "",
         resolved,
         value,
         problem,
-        repairs=tuple(steps),
+        repairs=tuple(dict.fromkeys(steps)),
         asked=name if name != resolved else None,
         arguments_bytes=read.size,
     )
 
 
-def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig, steps: list[str]) -> JSON:
+def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig) -> Coerced:
     """Make arguments what the tool expects, where the config allows it and nothing is lost."""
+    steps: list[str] = []
     if config.decode_html_entities:
         value = without_entities(value, steps)
     if config.coerce_arguments:
@@ -193,7 +207,36 @@ def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig, steps:
         value = coerced.value
     if config.stringify_containers:
         value = with_texts(value, tool.spec.parameters, steps)
-    return value
+    return Coerced(value, tuple(steps))
+
+
+def _refusal(value: JSON, tool: ToolDefinition, config: ToolCallingConfig) -> Problem | None:
+    errors = tool.validate(value) if config.validate_arguments else ()
+    message = "Fix the arguments: " + "; ".join(errors)
+    return Problem(ErrorCode.ARGUMENT_ERROR, message) if errors else None
+
+
+def _only_reading(
+    raw: Any,
+    read: Arguments,
+    tool: ToolDefinition,
+    config: ToolCallingConfig,
+    toolbox: Toolbox,
+    *,
+    in_text: bool,
+) -> Coerced | None:
+    """Return what arguments that were refused can only mean, if there is one such meaning."""
+    # Of a call in text that cannot be read, nobody knows where it ends.
+    too_large = read.problem is not None and read.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
+    if too_large or (in_text and read.value is None):
+        return None
+    expected = Expected(
+        lambda name: toolbox.resolve(name) is tool,
+        tuple(tool.spec.parameters["properties"]),
+        lambda value: _fitted(value, tool, config),
+        tool.validate.disproofs,
+    )
+    return only_reading(raw, read.value, expected)
 
 
 def _unknown_tool(name: str, toolbox: Toolbox) -> Problem:

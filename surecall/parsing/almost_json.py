@@ -65,6 +65,12 @@ def normalised(text: str, fired: dict[str, None]) -> tuple[str, ...]:
     return _Rewriter(text, fired).documents()
 
 
+def beginning(text: str, fired: dict[str, None]) -> tuple[tuple[str, ...], str]:
+    """Rewrite the documents that a text begins with, and return what follows them as well."""
+    rewriter = _Rewriter(text, fired)
+    return rewriter.documents(to_the_end=False), rewriter.rest
+
+
 class _Rewriter:
     """The place in the text, the brackets that are open, and the tokens written so far."""
 
@@ -75,10 +81,17 @@ class _Rewriter:
         self._open: list[str] = []
         self._tokens: list[str] = []
 
-    def documents(self) -> tuple[str, ...]:
-        """Read to the end; the same document written twice is kept once."""
+    @property
+    def rest(self) -> str:
+        """What has not been read."""
+        return self._text[self._at :]
+
+    def documents(self, *, to_the_end: bool = True) -> tuple[str, ...]:
+        """Read documents, of which one that was written twice is kept once."""
         found: dict[str, None] = {}
         while self._skip_blanks():
+            if found and not to_the_end and self._text[self._at] != "{":
+                break
             self._start(again=bool(found))
             while self._open:
                 if not self._skip_blanks():

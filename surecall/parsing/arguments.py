@@ -62,7 +62,7 @@ def truncated(arguments: Arguments) -> Arguments:
 
 def _read_text(raw: str, max_bytes: int) -> Arguments:
     fired: dict[str, None] = {}
-    text = _bare(_whole(raw, fired), fired)
+    text = bare(_whole(raw, fired), fired)
     size = len(text) if text.isascii() else len(text.encode())
     if size > max_bytes:
         return _too_large(size, max_bytes)
@@ -77,7 +77,7 @@ def _read_tree(raw: object, max_bytes: int) -> Arguments:
     fired: dict[str, None] = {}
     size = 0
     try:
-        tree = _tidy(raw, fired)
+        tree = tidy(raw, fired)
         size = len(msgspec.json.encode(tree))
         if size > max_bytes:
             return _too_large(size, max_bytes)
@@ -100,7 +100,7 @@ def _too_large(size: int, max_bytes: int) -> Arguments:
     return Arguments(None, size, problem=Problem(ErrorCode.ARGUMENTS_TOO_LARGE, message, data))
 
 
-def _bare(text: str, fired: dict[str, None]) -> str:
+def bare(text: str, fired: dict[str, None]) -> str:
     """Take off blanks, a byte order mark, and a code fence around the whole text."""
     text = text.strip()
     if text.startswith(_BYTE_ORDER_MARK):
@@ -121,7 +121,7 @@ def _object(text: str, fired: dict[str, None]) -> JSON:
         return {}
     if isinstance(value, str):
         fired["double_encoded"] = None
-        inner = _bare(value, fired)
+        inner = bare(value, fired)
         # A second layer is an encoder's slip only around an object; null or blank is not one.
         if inner.startswith("{"):
             value = _value(inner, fired)
@@ -145,10 +145,11 @@ def _value(text: str, fired: dict[str, None]) -> object:
         pass
     except RecursionError:
         raise too_deep() from None
-    return _sole([_decoded(document, fired) for document in normalised(text, fired)])
+    return _sole([decoded(document, fired) for document in normalised(text, fired)])
 
 
-def _decoded(document: str, fired: dict[str, None]) -> object:
+def decoded(document: str, fired: dict[str, None]) -> object:
+    """Decode a document that was rewritten as JSON."""
     try:
         return _checked(_RELAXED.raw_decode(document)[0], document, fired)
     except json.JSONDecodeError as error:
@@ -169,11 +170,11 @@ def _sole(values: list[object]) -> object:
 def _checked(value: object, text: str, fired: dict[str, None]) -> object:
     # Only an escape can hide a surrogate, and only that many brackets can nest too deeply.
     if "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH:
-        return _tidy(value, fired)
+        return tidy(value, fired)
     return value
 
 
-def _tidy(value: object, fired: dict[str, None], depth: int = 1) -> Any:
+def tidy(value: object, fired: dict[str, None], depth: int = 1) -> Any:
     """Copy a decoded value, mending its text; refuse what JSON could not carry onwards."""
     if depth > MAX_DEPTH and isinstance(value, dict | list):
         raise too_deep()
@@ -182,10 +183,10 @@ def _tidy(value: object, fired: dict[str, None], depth: int = 1) -> Any:
             return _whole(value, fired)
         case dict():
             return _unique(
-                [(_key(key, fired), _tidy(item, fired, depth + 1)) for key, item in value.items()]
+                [(_key(key, fired), tidy(item, fired, depth + 1)) for key, item in value.items()]
             )
         case list():
-            return [_tidy(item, fired, depth + 1) for item in value]
+            return [tidy(item, fired, depth + 1) for item in value]
         case _:
             return _scalar(value)
 

@@ -12,15 +12,15 @@ from typing import Any, Protocol, Required, TypeAlias, TypedDict, is_typeddict, 
 import msgspec
 
 from surecall.parsing.coercion import Coerced, coercer
-from surecall.parsing.names import fold, is_legal, spellings
+from surecall.parsing.names import bare_spellings, fold, is_legal, spellings
 from surecall.tools.schema import (
     bind_function,
-    compile_schema,
     describe_function,
     portable,
     schema_of,
 )
 from surecall.tools.signatures import context_parameter, converter
+from surecall.tools.validation import Validation, compile_schema
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.family import unknown
 from surecall.values.types import JSON, ToolSpec
@@ -91,7 +91,7 @@ class ToolDefinition:
         return self.spec.name
 
     @functools.cached_property
-    def validate(self) -> Callable[[JSON], tuple[str, ...]]:
+    def validate(self) -> Validation:
         """Check arguments against the schema; compiled once."""
         try:
             return compile_schema(self.spec.parameters)
@@ -305,14 +305,12 @@ class ToolRegistry:
         """Resolve a name to one registered tool, whether it may be called or not."""
         if asked in self._by_name:
             return self._by_name[asked]
-        candidates = spellings(asked)
-        for spelling in candidates:
-            if spelling in self._by_name:
-                return self._by_name[spelling]
-        for spelling in candidates:
-            if (found := self._by_fold.get(fold(spelling))) is not None:
-                return found
-        return None
+        return self._spelled(spellings(asked)) or self._spelled(bare_spellings(asked))
+
+    def _spelled(self, candidates: tuple[str, ...]) -> ToolDefinition | None:
+        exact = (self._by_name.get(spelling) for spelling in candidates)
+        folded = (self._by_fold.get(fold(spelling)) for spelling in candidates)
+        return next(filter(None, (*exact, *folded)), None)
 
     def resolve(self, asked: str) -> ToolDefinition | None:
         """Find the one tool that a model means, if it may be called."""

@@ -1,37 +1,26 @@
-"""JSON Schema on the caller's side: written from signatures, made portable, compiled.
+"""JSON Schema on the caller's side: written from signatures, made portable.
 
     function ─┬─ describe_function ─► what the model is told
               └─ bind_function ─────► the model's JSON as values of the annotated types
-    provider ─── schema_of ─► schema ─ portable ─► schema ─ compile_schema ─► Validate
+    provider ─── schema_of ─► schema ─ portable ─► schema, which `validation` compiles
 
 Classes of pydantic's shape are known by their methods; pydantic itself is never imported.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import is_dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any, TypeAlias, is_typeddict
+from typing import Any, is_typeddict
 
 import msgspec
 
 from surecall.tools.signatures import converter, dated, read_signature
+from surecall.tools.validation import clipped, line
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.types import JSON
 
-if TYPE_CHECKING:
-    from jsonschema_rs import ValidationError
-
-Validate: TypeAlias = Callable[[JSON], tuple[str, ...]]
-
 _MAX_NODES = 10_000
 _MAX_DEPTH = 64
-_MAX_MESSAGES = 8
-_MAX_MESSAGE_CHARS = 200
-_MAX_ALTERNATIVE_CHARS = 80
-# The validator builds all its errors first, each with a copy of the offending value: 100 000
-# errors take more than a second. A value of this weight is told its first error only.
-_LARGE_VALUE = 5_000
-_CHARS_PER_NODE = 64
 
 _PROVIDER_METHODS = ("model_json_schema", "json_schema", "to_json_schema", "__json_schema__")
 # `discriminator` is OpenAPI's, and its mapping would point at definitions that are gone.
@@ -80,7 +69,7 @@ def bind_function(fn: Callable[..., Any]) -> Callable[[JSON], dict[str, Any]]:
         bound = {}
         for name, value in arguments.items():
             if name not in converters and not signature.takes_more:
-                raise ToolError(_line([name], "the tool has no such parameter"))
+                raise ToolError(line([name], "the tool has no such parameter"))
             convert = converters.get(name)
             bound[name] = value if convert is None else _converted(name, convert, value)
         return bound
@@ -94,7 +83,7 @@ def schema_of(source: object) -> JSON:
         return dict(source)
     for method in _PROVIDER_METHODS:
         if callable(ask := getattr(source, method, None)):
-            return _asked(ask, f"The schema provider {_clipped(repr(source))}")
+            return _asked(ask, f"The schema provider {clipped(repr(source))}")
     if isinstance(source, type) and (
         is_dataclass(source) or is_typeddict(source) or issubclass(source, msgspec.Struct)
     ):
@@ -102,43 +91,12 @@ def schema_of(source: object) -> JSON:
         return {**schema, "$defs": definitions}
     known = "a mapping, a dataclass, TypedDict, Struct or model class, or an object that has one of"
     methods = ", ".join(_PROVIDER_METHODS)
-    raise ConfigError(f"{_clipped(repr(source))} is no schema provider: pass {known} {methods}.")
+    raise ConfigError(f"{clipped(repr(source))} is no schema provider: pass {known} {methods}.")
 
 
 def portable(schema: JSON) -> JSON:
     """Return a copy that picky providers accept: an object, references inlined, no clutter."""
     return _Portable(schema).document()
-
-
-def compile_schema(schema: JSON) -> Validate:
-    """Compile a schema once into a function from a value to what is wrong with it."""
-    # Imported late: loading the extension takes some 20 ms of the budget for `import surecall`.
-    import jsonschema_rs  # noqa: PLC0415
-
-    try:
-        validator = jsonschema_rs.validator_for(
-            dict(schema),
-            offline=True,
-            # The engine that takes linear time; it refuses look-around and back-references.
-            pattern_options=jsonschema_rs.RegexOptions(),
-        )
-    except Exception as problem:
-        raise ConfigError(f"Invalid schema: {_schema_problem(problem)}") from problem
-
-    def errors_in(value: JSON) -> "list[ValidationError]":
-        try:
-            validator.validate(value)
-        except jsonschema_rs.ValidationError as first:
-            return [first] if _is_large(value) else list(validator.iter_errors(value))
-        return []
-
-    def validate(value: JSON) -> tuple[str, ...]:
-        try:
-            return _messages(errors_in(value))
-        except Exception as problem:  # noqa: BLE001  lone surrogates, foreign types, deep nesting
-            return (_line([], f"the value cannot be checked ({problem})"),)
-
-    return validate
 
 
 def _written(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
@@ -171,7 +129,7 @@ def _converted(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
     except BaseException as problem:  # a class of the application's is foreign code
         # Only errors about values are meant for the model; others may tell of our insides.
         told = isinstance(problem, ValueError | TypeError | ToolError)
-        raise ToolError(_line([name], str(problem) if told else "not acceptable")) from problem
+        raise ToolError(line([name], str(problem) if told else "not acceptable")) from problem
 
 
 def _asked(ask: Callable[[], object], provider: str) -> JSON:
@@ -326,7 +284,7 @@ def _as_mapping(schema: Any) -> JSON:
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict):
-        raise ConfigError(f"A schema is an object, not {_clipped(repr(schema))}.")
+        raise ConfigError(f"A schema is an object, not {clipped(repr(schema))}.")
     return schema
 
 
@@ -345,54 +303,3 @@ def _unescaped(segment: str) -> str:
 
 def _plain_name(name: str) -> str:
     return "".join(char if char.isalnum() or char in "_-" else "_" for char in name)
-
-
-# Messages
-
-
-def _messages(errors: "list[ValidationError]") -> tuple[str, ...]:
-    lines = [_line(one.instance_path, _sentence(one)) for one in errors[:_MAX_MESSAGES]]
-    rest = len(errors) - len(lines)
-    return (*lines, f"and {rest} more") if rest else tuple(lines)
-
-
-def _sentence(error: "ValidationError") -> str:
-    """Say what is wrong; where no alternative fits, say why each does not."""
-    branches = getattr(error.kind, "context", ())
-    if not branches or not all(branches):
-        return error.message
-    reasons = [_clipped(branch[0].message, _MAX_ALTERNATIVE_CHARS) for branch in branches]
-    return ", or ".join(dict.fromkeys(reasons))
-
-
-def _schema_problem(problem: Exception) -> str:
-    path = getattr(problem, "instance_path", [])
-    text = getattr(problem, "message", str(problem))
-    advice = "; look-around and back-references are refused" if text.endswith('"regex"') else ""
-    return _line(path, text) + advice
-
-
-def _line(path: Sequence[str | int], text: str) -> str:
-    place = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
-    return _clipped(f"{place.removeprefix('.') or '(root)'}: {text}")
-
-
-def _clipped(text: str, limit: int = _MAX_MESSAGE_CHARS) -> str:
-    """Cut the middle out of a long text, and make it one line that can be encoded."""
-    line = " ".join(text.encode("utf-8", "backslashreplace").decode().splitlines())
-    half = (limit - 3) // 2
-    return line if len(line) <= limit else f"{line[:half]} … {line[-half:]}"
-
-
-def _is_large(value: Any) -> bool:
-    weight, waiting = 0, [value]
-    while waiting and weight <= _LARGE_VALUE:
-        item = waiting.pop()
-        weight += 1
-        if isinstance(item, str):
-            weight += len(item) // _CHARS_PER_NODE
-        elif isinstance(item, dict):
-            waiting.extend(item.values())
-        elif isinstance(item, list):
-            waiting.extend(item)
-    return weight > _LARGE_VALUE

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.parsing.names import fold, is_legal, legal, nearest, spellings
+from surecall.parsing.names import bare_spellings, fold, is_legal, legal, nearest, spellings
 
 LEGAL = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=64)
 KELVIN, LONG_S, FULLWIDTH_A = "\u212a", "\u017f", "\uff21"
@@ -81,6 +81,7 @@ def test_folding_twice_is_folding_once_and_keeps_the_length(name: str) -> None:
             ("functions.view <|a|><|b|>", "view <|a|><|b|>", "functions.view", "view"),
             id="prefix-and-control-token",
         ),
+        pytest.param("view<|channel|>x", ("view<|channel|>x",), id="unknown-channel"),
         pytest.param("functions.", ("functions.",), id="only-a-prefix"),
         pytest.param("<|channel|>view", ("<|channel|>view",), id="only-a-control-token"),
         pytest.param("Functions.view", ("Functions.view",), id="prefixes-are-exact"),
@@ -105,18 +106,51 @@ def test_spellings_are_the_text_and_then_the_text_without_known_noise(
     assert spellings(asked) == expected
 
 
+@pytest.mark.parametrize(
+    ("asked", "expected"),
+    [
+        pytest.param("view()", ("view",), id="empty-parentheses"),
+        pytest.param("view(x)", ("view(x)",), id="parentheses-with-arguments"),
+        pytest.param("functions.view:0", ("functions.view", "view"), id="number"),
+        pytest.param("view:\u0663", ("view:\u0663",), id="a-number-beyond-ascii"),
+        pytest.param("view[ARGS]", ("view",), id="separator"),
+        pytest.param("[TOOL_CALLS]view", ("view",), id="opener"),
+        pytest.param("view\n<tool_sep>", ("view",), id="line-and-token"),
+        pytest.param("view</tool_call>", ("view",), id="closing-tag"),
+        pytest.param("view<|im_end|>()", ("view",), id="two-layers"),
+        pytest.param('"view"', ("view",), id="quotation-marks"),
+        pytest.param("`view", ("`view",), id="half-a-quotation"),
+        pytest.param(
+            "<|start|>assistant<|channel|>commentary to=functions.view<|constrain|>json",
+            ("functions.view", "view"),
+            id="harmony-header",
+        ),
+        pytest.param("a sentence to=view", ("a sentence to=view",), id="words-before-a-recipient"),
+        pytest.param("<|channel|>view", (), id="a-channel"),
+        pytest.param("view<path>", ("view<path>",), id="a-tag-that-opens-something"),
+        pytest.param("view\u200b", ("view\u200b",), id="nothing-beyond-ascii"),
+        pytest.param('view<|m|>{"a":1}', ('view<|m|>{"a":1}',), id="arguments-behind"),
+        pytest.param("view" * 200, (), id="endless"),
+        pytest.param("", (), id="nothing"),
+    ],
+)
+def test_bare_spellings_have_lost_what_is_no_part_of_a_name(
+    asked: str, expected: tuple[str, ...]
+) -> None:
+    assert bare_spellings(asked) == expected
+
+
 @given(LEGAL)
 def test_a_legal_name_has_one_spelling_and_stands_for_itself(name: str) -> None:
-    assert spellings(name) == (name,)
+    assert spellings(name) == bare_spellings(name) == (name,)
     assert legal(name) == name
 
 
 @given(st.text())
 def test_spellings_are_distinct_parts_of_what_was_asked(asked: str) -> None:
-    found = spellings(asked)
-
-    assert len(set(found)) == len(found)
-    assert all(spelling and spelling in asked for spelling in found)
+    for found in (spellings(asked), bare_spellings(asked)):
+        assert len(set(found)) == len(found)
+        assert all(spelling and spelling in asked for spelling in found)
 
 
 @pytest.mark.parametrize(

@@ -197,6 +197,17 @@ HARMLESS: list[Mutator] = [
     lambda name: f"{name}<|tool_call_end|>",
     lambda name: f" {name}\n",
 ]
+# A call that has the form of one may have these; in text they may as well be part of a sentence.
+AROUND: list[Mutator] = [
+    lambda name: f"{name}:0",
+    lambda name: f"functions.{name}:12",
+    lambda name: f"{name}()",
+    lambda name: f"`{name}`",
+    lambda name: f"{name}[ARGS]",
+    lambda name: f"[TOOL_CALLS]{name}",
+    lambda name: f"{name}\n<tool_sep>",
+    lambda name: f"commentary to=functions.{name} <|constrain|>json",
+]
 HOSTILE: list[Mutator] = [
     lambda name: name.replace("k", "\u212a"),  # the Kelvin sign
     lambda name: name.replace("s", "\u017f"),  # a long s
@@ -209,11 +220,15 @@ HOSTILE: list[Mutator] = [
     lambda name: f"{name}\0_safe",
     lambda name: f"tool:{name}",
     lambda name: f"functions.functions.{name}",
-    lambda name: f"{name}:0",
-    lambda name: f"{name}()",
     lambda name: f"{name}\ud800",
     lambda name: name[::-1],
     lambda name: f"{name}, safe",
+    lambda name: f"{name}(x)",
+    lambda name: f"{name}<path>",
+    lambda name: f"<|channel|>{name}",
+    lambda name: f'{name}<|message|>{{"x": 1}}',
+    lambda name: f"{name}<|channel|>safe",
+    lambda name: f"commentary {name} to=safe2",
 ]
 ENTRIES: dict[str, Callable[[str], JSON]] = {
     "tool_calls": lambda name: says(None, tool_calls=[raw_call(name)]),
@@ -279,6 +294,12 @@ def test_a_tool_that_is_not_denied_runs_on_every_path_under_a_harmless_spelling(
     assert {*ran} | {"bare tag"} == {*ENTRIES, "execute", "bare tag"}
 
 
+@pytest.mark.parametrize("number", range(len(AROUND)))
+def test_a_native_call_runs_whatever_is_around_its_name_and_says_nothing(number: int) -> None:
+    ran = runs_of("ask_desk", AROUND[number]("ask_desk"), "open")
+    assert {*ran} >= {"tool_calls", "object", "function_call", "execute"}
+
+
 NAMES = st.one_of(
     st.sampled_from(["ask_desk", "kiss", "K", "-", "_", "tool", "functions", "delete-all_files"]),
     st.text("abkKsS019_-", min_size=1, max_size=12),
@@ -288,7 +309,7 @@ NAMES = st.one_of(
 @proves("G10")
 @given(
     NAMES,
-    st.lists(st.sampled_from([*HARMLESS, *HOSTILE]), max_size=3),
+    st.lists(st.sampled_from([*HARMLESS, *AROUND, *HOSTILE]), max_size=3),
     st.sampled_from(["denied", "not allowed", "hidden", "policy"]),
 )
 @example("ask_desk", [], "denied")

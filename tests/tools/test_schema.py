@@ -11,7 +11,8 @@ import msgspec
 import pydantic
 import pytest
 
-from surecall.tools.schema import bind_function, compile_schema, describe_function
+from surecall.tools.schema import bind_function, describe_function
+from surecall.tools.validation import compile_schema
 from surecall.values.errors import ConfigError, ErrorCode, ToolError
 from surecall.values.types import JSON
 from tests.support.shapes import Guest, Node, Opaque, Patch, Place, Point, Unit, hinted, properties

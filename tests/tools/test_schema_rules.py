@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.tools.schema import compile_schema, portable, schema_of
+from surecall.tools.schema import portable, schema_of
+from surecall.tools.validation import compile_schema
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from tests.support.shapes import Guest, Node, Opaque, Patch, Place, Point, hinted, properties

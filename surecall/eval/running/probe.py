@@ -22,7 +22,7 @@ from surecall.runtime.transport import Client
 from surecall.settings.config import deep_merge
 from surecall.settings.presets import content_tag_tool_call_fallback
 from surecall.tools.registry import ToolRegistry, tool
-from surecall.tools.schema import compile_schema
+from surecall.tools.validation import compile_schema
 from surecall.values.errors import Fault, ProviderError
 from surecall.values.types import JSON, Plan, Reply, User
 from surecall.wire.content_parts import text_of
