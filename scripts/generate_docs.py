@@ -14,6 +14,7 @@ from surecall.cli import COMMANDS, cli
 from surecall.eval.report.page.html import render_page
 from surecall.eval.report.page.snapshot import report_of_snapshot
 from surecall.eval.settings.fields import documentation
+from surecall.parsing.repairs import BY_CHOICE, OF_MEANING, OF_SPELLING, OF_TYPE
 from surecall.settings.capabilities import capabilities_for
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import FAMILIES
@@ -146,6 +147,7 @@ def drifts() -> Iterable[str]:
         found = [fault for fault in SHAPE_FAULTS.values() if fault.family == family]
         rows = [fault_row(fault, cases) for fault in found]
         yield table("fault | source | shape | behaviour | cure | cases", rows)
+    yield from repairs()
     yield "## Streams"
     yield (
         "Faults of the stream itself, on top of anything above. They are undone before a reply is "
@@ -161,6 +163,26 @@ def drifts() -> Iterable[str]:
     )
     yield "## Histories, endpoints and whole runs"
     yield table("source | shape | behaviour | tests", conversation_rows())
+
+
+def repairs() -> Iterable[str]:
+    """Write why each repair of arguments loses nothing."""
+    yield "## Repairs of arguments, and why they lose nothing"
+    yield (
+        "A cure of arguments is made only where it has one possible meaning. What could mean two "
+        "things is told to the model instead. The names are those in `ToolCall.repairs`."
+    )
+    for head, group in REPAIR_GROUPS.items():
+        yield f"### {head}"
+        yield table("repair | why it is lossless", ((f"`{k}`", why) for k, why in group.items()))
+
+
+REPAIR_GROUPS = {
+    "Whatever the tool is": OF_SPELLING,
+    "By the type that the schema declares": OF_TYPE,
+    "Only if the straight reading failed, and nothing else validates": OF_MEANING,
+    "Only by a preset": BY_CHOICE,
+}
 
 
 def stream_faults() -> list[ShapeFault]:

@@ -1,7 +1,7 @@
 """What the fault tests share: tools, clean replies, and a reader of replies."""
 
 import json
-from typing import Any
+from typing import Any, Literal
 
 from hypothesis import strategies as st
 
@@ -47,7 +47,17 @@ def ping() -> str:
     return "pong"
 
 
-REGISTRY = ToolRegistry([add, note, save, ping])
+@tool
+def compare(
+    column: str,
+    operator: Literal["<", "<=", ">", ">=", "is not", "it's"],
+    case: Literal["lower", "upper"] = "lower",
+) -> str:
+    """Compare a column."""
+    return f"{column} {operator} {case}"
+
+
+REGISTRY = ToolRegistry([add, note, save, ping, compare])
 TOOLS = [render_tool(definition.spec) for definition in REGISTRY.definitions]
 
 # Texts that something between here and there is tempted to change.
@@ -56,6 +66,9 @@ TEXTS = st.sampled_from(
         "",
         "x",
         "001",
+        "-0",
+        "2662",
+        "1e3",
         "true",
         "null",
         "[1]",
@@ -93,6 +106,10 @@ ARGUMENTS: dict[str, st.SearchStrategy[JSON]] = {
         optional={"force": st.booleans(), "at": NUMBERS},
     ),
     "ping": st.just({}),
+    "compare": st.fixed_dictionaries(
+        {"column": TEXTS, "operator": st.sampled_from(["<", "<=", ">=", "is not", "it's"])},
+        optional={"case": st.sampled_from(["lower", "upper"])},
+    ),
 }
 CALLS = st.sampled_from(sorted(ARGUMENTS)).flatmap(
     lambda name: ARGUMENTS[name].map(lambda arguments: calls(name, **arguments))
@@ -123,6 +140,9 @@ SAMPLES: tuple[JSON, ...] = (
     ),
     calls("note", text='make \\\n "all" \ufffd', tags=["a", "b\n"], ratio=1.5),
     calls("note", text='{"name":"app"}'),
+    calls("note", text="2662"),
+    calls("compare", column="it's\n\ufffd \U0001f378", operator=">="),
+    calls("compare", column="make \\\n7", operator="<", case="upper"),
     calls("save", path="C:\\new &amp; \U0001f378", rows=[1, 2], options={"x": 3}, at=4),
     _beside(calls("save", path=_AWKWARD, rows=[], options={}, force=True), "All at once."),
     _beside(calls("add", a=1, b=2, label=_AWKWARD), "All but one."),
@@ -133,6 +153,14 @@ SAMPLES: tuple[JSON, ...] = (
         calls("add", a=1, b=2),
     ),
     _beside(calls_many(calls("ping"), calls("add", a=1, b=2), calls("ping")), "Three."),
+    _beside(
+        calls_many(
+            calls("ping"),
+            calls("save", path="2662", rows=[1], options={}, force=True, at=4),
+            calls("compare", column=_AWKWARD, operator=">="),
+        ),
+        "All sorts.",
+    ),
 )
 
 

@@ -79,8 +79,57 @@ def arguments_cut_off(text: str, sample: Sample) -> str:
 @shape_fault("arguments", "D24", outcome=_REFUSED)
 @on_text
 def arguments_unbalanced(text: str, sample: Sample) -> str:
-    """A bracket too many, or of the wrong kind."""
-    return f"{text[:-1]}{sample.pick(['}}', ']}', ']'])}"
+    """A bracket of the wrong kind, alone or beside the right one."""
+    return f"{text[:-1]}{sample.pick([']}', ']'])}"
+
+
+@shape_fault("arguments", "vllm-53638", cures=("closers_too_many",))
+@on_text
+def arguments_closer_too_many(text: str, sample: Sample) -> str:
+    """A whole object, and after it one closing bracket too many."""
+    return text + sample.pick(["}", "\n}", "]", "}}"]) if _is_object(text) else text
+
+
+@shape_fault("arguments", "mastra-13826", cures=("control_tokens",))
+@on_text
+def arguments_end_token(text: str, sample: Sample) -> str:
+    """Control tokens of the chat template, or characters without width, around the JSON."""
+    forms = ["{}<|im_end|>", "{}\t<|call|>", "\u200b{}", "{}\n</tool_call>", "{}</s>\ufeff"]
+    forms += ["[ARGS]{}", "{}<end_of_turn>\n", "{}[/TOOL_CALLS]", "\u2060{}<|eot_id|><|eot_id|>"]
+    return sample.pick(forms).replace("{}", text) if text.strip() else text
+
+
+@shape_fault("arguments", "nanobot-1294", cures=("sole_item",))
+@on_text
+def arguments_listed(text: str, sample: Sample) -> str:
+    """The one object inside a list."""
+    form = sample.pick(["[{}]", "[ {}\n]", "[{},]"])
+    return form.replace("{}", text) if _is_object(text) else text
+
+
+@shape_fault("arguments", "hermes-46553", cures=("empty_object_beside",))
+@on_function
+def arguments_empty_object_beside(function: JSON, sample: Sample) -> JSON:
+    """An empty object before or after the real one, of a tool that needs arguments."""
+    text, schema = function.get("arguments"), sample.about(function.get("name")).schema
+    if not schema.get("required") or not isinstance(text, str) or not _is_object(text):
+        return function
+    form = sample.pick(["{}<>", "{}\n<>", "<>{}", "{ }{}<>"])
+    return function | {"arguments": form.replace("<>", text)}
+
+
+@shape_fault("arguments", "agno-6303", cures=("no_arguments",))
+@on_function
+def arguments_nothing(function: JSON, sample: Sample) -> JSON:
+    """An empty list or text for a call of a tool without parameters."""
+    schema = sample.about(function.get("name")).schema
+    if function.get("arguments") != "{}" or schema.get("properties"):
+        return function
+    return function | {"arguments": sample.pick(["[]", '""', '"[]"', "None", '"null"'])}
+
+
+def _is_object(text: str) -> bool:
+    return text.startswith("{") and text.endswith("}")
 
 
 @shape_fault("arguments", "D25", "D26", cures=("python_literals",))

@@ -180,6 +180,15 @@ def name_prefixed(function: JSON, sample: Sample) -> JSON:
     return _renamed(function, sample.pick(forms))
 
 
+@shape_fault("names", "vllm-mlx-631")
+@on_function
+def name_surrounded(function: JSON, sample: Sample) -> JSON:
+    """Marks around the name that are no part of it: separators, a number, quotation marks."""
+    forms = ["{}[ARGS]", "functions.{}:0", "{}()", "`{}`", "{}\n<tool_sep>", "{}</tool_call>"]
+    forms += ["commentary to=functions.{}<|constrain|>json", "[TOOL_CALLS]{}"]
+    return _renamed(function, sample.pick(forms))
+
+
 @shape_fault("names", "D50", outcome="TOOL_NOT_ALLOWED")
 @on_function
 def name_embellished(function: JSON, sample: Sample) -> JSON:

@@ -1,9 +1,18 @@
+
 """Faults of argument values: valid JSON that does not fit the tool's schema."""
 
 import html
+from collections.abc import Callable
 from typing import Any
 
-from surecall.simulator.faults.shape_fault import Sample, decoded, on_values, shape_fault, written
+from surecall.simulator.faults.shape_fault import (
+    Sample,
+    decoded,
+    on_function,
+    on_values,
+    shape_fault,
+    written,
+)
 from surecall.values.types import JSON
 
 
@@ -73,6 +82,20 @@ def _wrapped(values: JSON, key: str, sample: Sample, *, text: bool) -> JSON:
     return {key: written(values) if text else values}
 
 
+@shape_fault("arguments", "ollama-11805", cures=("call_in_arguments",))
+@on_function
+def arguments_of_a_call(function: JSON, sample: Sample) -> JSON:
+    """The whole call once more, in the place of its arguments."""
+    name, text = function.get("name"), function.get("arguments")
+    schema, values = sample.about(name).schema, decoded(text)
+    if values is None or schema.get("additionalProperties") is not False:
+        return function
+    call = sample.pick([{"name": name, "arguments": values}, {"tool": name, "input": values}])
+    if call.keys() <= _properties(schema).keys():
+        return function
+    return function | {"arguments": written(call) if isinstance(text, str) else call}
+
+
 @shape_fault("arguments", "D34", cures=("null_optional_dropped",))
 @on_values
 def optionals_null(values: JSON, sample: Sample) -> JSON:
@@ -89,6 +112,22 @@ def optionals_empty(values: JSON, sample: Sample) -> JSON:
         name: ""
         for name, schema in _optional(values, sample)
         if schema["type"] != "string" or "" not in _listed(schema, "enum", [""])
+    }
+    return values | absent if absent else values
+
+
+_ABSENT = ("drama-llama-115", "sglang-36835", "vllm-47643")
+
+
+@shape_fault("arguments", *_ABSENT, cures=("null_from_word",))
+@on_values
+def optionals_null_words(values: JSON, sample: Sample) -> JSON:
+    """The word for null, as text, for optional properties whose schema refuses that text."""
+    word = sample.pick(["None", "null", "nil"])
+    absent = {
+        name: word
+        for name, schema in _optional(values, sample)
+        if schema["type"] != "string" or "enum" in schema
     }
     return values | absent if absent else values
 
@@ -117,6 +156,59 @@ def _listed(schema: JSON, key: str, default: list[str]) -> list[Any]:
     return found if isinstance(found, list) else default
 
 
+@shape_fault("arguments", "mxcp-217", "smg-1743", cures=("text_from_number",))
+@on_values
+def texts_as_numbers(values: JSON, sample: Sample) -> JSON:
+    """A whole number where the schema declares a text."""
+    plain = {
+        name: int(value)
+        for name, value in values.items()
+        if _is_plain_text(_properties(sample.schema).get(name)) and _is_integer(value)
+    }
+    return values | plain if plain else values
+
+
+def _is_plain_text(schema: object) -> bool:
+    return isinstance(schema, dict) and schema.get("type") == "string"
+
+
+def _is_integer(value: object) -> bool:
+    """Whether a text is an integer in its only spelling."""
+    digits = value.removeprefix("-") if isinstance(value, str) else ""
+    canonical = digits == "0" or digits[:1] in set("123456789")
+    return canonical and digits.isascii() and digits.isdigit() and value != "-0"
+
+
+@shape_fault("arguments", "deepagents-2954", cures=("entities_decoded",))
+@on_values
+def choices_escaped(values: JSON, sample: Sample) -> JSON:
+    """A value of a closed list, escaped as in HTML."""
+    return _choices(values, sample, html.escape)
+
+
+@shape_fault("arguments", "litert-2172", cures=("text_bared",))
+@on_values
+def choices_quoted(values: JSON, sample: Sample) -> JSON:
+    """A value of a closed list, in quotation marks or quote tokens of the template."""
+    form = sample.pick(['<|"|>{}<|"|>', "“{}”", '"{}"', "{}<|im_end|>"])
+    return _choices(values, sample, form.format)
+
+
+def _choices(values: JSON, sample: Sample, change: Callable[[str], str]) -> JSON:
+    """Change each value of a closed list of texts, if the result is not in the list."""
+    changed = {
+        name: change(value)
+        for name, value in values.items()
+        if isinstance(value, str) and change(value) not in _closed(sample, name, [change(value)])
+    }
+    return values | changed if changed else values
+
+
+def _closed(sample: Sample, name: str, default: list[str]) -> list[Any]:
+    schema = _properties(sample.schema).get(name)
+    return _listed(schema, "enum", default) if isinstance(schema, dict) else default
+
+
 @shape_fault(
     "arguments", "D36", outcome="opt_in:stringify_containers", cures=("text_from_container",)
 )
@@ -136,9 +228,12 @@ def _unpacked(value: object) -> object:
     "arguments", "D38", "D39", outcome="opt_in:decode_html_entities", cures=("html_entities",)
 )
 @on_values
-def html_entities(values: JSON, _sample: Sample) -> JSON:
+def html_entities(values: JSON, sample: Sample) -> JSON:
     """Texts with `&`, `<`, `>` and quotes escaped as in HTML."""
-    return _each(values, _escaped)
+    # The schema itself disproves an escaped value of a closed list: that is another fault.
+    free = {name: value for name, value in values.items() if not _closed(sample, name, [])}
+    escaped = _each(free, _escaped)
+    return values if escaped is free else values | escaped
 
 
 def _escaped(value: Any) -> Any:

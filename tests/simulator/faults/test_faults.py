@@ -42,11 +42,21 @@ OPTIONAL = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome.startsw
 REFUSED = ids_with(*ErrorCode)
 CHOSEN_STEPS = {name for family in FAMILIES.values() for name in family.names} | {
     "boolean_from_text",
+    "call_in_arguments",
+    "closers_too_many",
     "container_from_text",
+    "control_tokens",
+    "empty_object_beside",
     "empty_optional_dropped",
+    "entities_decoded",
     "integer_from_float",
+    "no_arguments",
+    "null_from_word",
     "null_optional_dropped",
     "number_from_text",
+    "sole_item",
+    "text_bared",
+    "text_from_number",
     "unwrapped",
 }
 # The reader takes these as they are; the step in the default preset only makes it visible.

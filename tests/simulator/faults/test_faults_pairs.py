@@ -28,20 +28,28 @@ APART: list[tuple[set[str], set[str], str]] = [
     (
         {"arguments_object"},
         {
+            "arguments_closer_too_many",
             "arguments_encoded_twice",
+            "arguments_end_token",
             "arguments_escaped_whitespace",
             "arguments_fenced",
+            "arguments_listed",
             "arguments_repeated",
         },
         "an object has no spelling",
     ),
     ({"arguments_blank"}, {"arguments_null"}, "both stand for the same nothing"),
     (
+        {"arguments_nothing"},
+        {"arguments_blank", "arguments_null"},
+        "both stand for the same nothing",
+    ),
+    ({"optionals_null_words"}, {"optionals_empty"}, "both stand for the same absence"),
+    (
         {"name_swallowed_arguments"},
-        {"arguments_python", "arguments_trailing_comma"},
+        {"arguments_python", "arguments_trailing_comma", "arguments_empty_object_beside"},
         "arguments in tags have no JSON around them",
     ),
-    ({"name_swallowed_arguments"}, {"optionals_null"}, "in tags, null is a text"),
     (
         {"legacy_function_call"},
         _LIST_SHAPES | {"call_blank_beside"},
@@ -59,6 +67,17 @@ TOLD = {
     ("arguments_lone_surrogate", "arguments_wrapped"): "text within text must be strict JSON",
     ("arguments_wrapped", "arguments_under_properties"): "one wrapper is taken off, not two",
     ("arguments_under_properties", "arguments_wrapped"): "one wrapper is taken off, not two",
+    ("arguments_of_a_call", "arguments_wrapped"): "one wrapper is taken off, not two",
+    ("arguments_of_a_call", "arguments_under_properties"): "one wrapper is taken off, not two",
+    ("arguments_of_a_call", "optionals_null"): "a call has no such key beside its arguments",
+    ("arguments_of_a_call", "optionals_empty"): "a call has no such key beside its arguments",
+    ("arguments_of_a_call", "optionals_null_words"): "a call has no such key beside its arguments",
+    ("arguments_closer_too_many", "arguments_trailing_comma"): "a comma goes on, after the end",
+    ("arguments_closer_too_many", "arguments_escaped_whitespace"): "no closer, after the end",
+    ("arguments_closer_too_many", "arguments_repeated"): "the object goes on, after the end",
+    ("texts_as_numbers", "integers_as_floats"): "a float does not tell how it was written",
+    ("name_prefixed", "name_surrounded"): "one prefix is taken off, not two",
+    ("name_surrounded", "name_prefixed"): "one prefix is taken off, not two",
 }
 # Pairs in this order where the cure of the one does the other's work too.
 ABSORBED = {
@@ -66,6 +85,13 @@ ABSORBED = {
     ("arguments_lone_surrogate", "parallel_wrapper"): "opening the wrapper reads what is in it",
     ("integers_as_floats", "name_swallowed_arguments"): "a tag holds 3.0 as text",
     ("integers_as_floats", "numbers_as_text"): "3.0 in quotes is a number in quotes",
+    ("texts_as_numbers", "numbers_as_text"): "it is the text again",
+    ("texts_as_numbers", "name_swallowed_arguments"): "a tag holds a number as text",
+    ("arguments_empty_object_beside", "arguments_repeated"): "the copies go with the empty ones",
+    ("arguments_repeated", "arguments_empty_object_beside"): "the copies go with the empty one",
+    ("choices_escaped", "choices_quoted"): "decoding looks inside the quotation marks",
+    ("choices_quoted", "choices_escaped"): "decoding looks inside the quotation marks",
+    ("arguments_of_a_call", "containers_as_text"): "the arguments in the call are what became text",
     ("arguments_wrapped", "containers_as_text"): "the wrapper itself is what became text",
     ("arguments_under_properties", "containers_as_text"): "the wrapper itself is what became text",
 }
