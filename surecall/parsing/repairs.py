@@ -43,8 +43,8 @@ OF_MEANING: Final = {
     "it holds.",
     "text_from_number": "The schema wants a text, and an integer has one spelling. Floats and -0 "
     "have several, and are told.",
-    "null_from_word": "The schema refuses this text, in any case of its letters, and allows null or "
-    "absence.",
+    "null_from_word": "The schema refuses this text, in any case of its letters, and allows null "
+    "or absence.",
     "entities_decoded": "The schema refuses the text as it is, and allows it decoded once.",
     "percents_decoded": "The schema refuses the text as it is, and allows it decoded once.",
     "text_bared": "The schema refuses the text as it is, and allows what is inside the quotation "

@@ -140,9 +140,6 @@ SAMPLES: tuple[JSON, ...] = (
     ),
     calls("note", text='make \\\n "all" \ufffd', tags=["a", "b\n"], ratio=1.5),
     calls("note", text='{"name":"app"}'),
-    calls("note", text="2662"),
-    calls("compare", column="it's\n\ufffd \U0001f378", operator=">="),
-    calls("compare", column="make \\\n7", operator="<", case="upper"),
     calls("save", path="C:\\new &amp; \U0001f378", rows=[1, 2], options={"x": 3}, at=4),
     _beside(calls("save", path=_AWKWARD, rows=[], options={}, force=True), "All at once."),
     _beside(calls("add", a=1, b=2, label=_AWKWARD), "All but one."),
@@ -161,6 +158,9 @@ SAMPLES: tuple[JSON, ...] = (
         ),
         "All sorts.",
     ),
+    calls("note", text="2662"),
+    calls("compare", column="it's\n\ufffd \U0001f378", operator=">="),
+    calls("compare", column="make \\\n7", operator="<", case="upper"),
 )
 
 

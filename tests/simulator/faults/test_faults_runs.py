@@ -1,7 +1,7 @@
 """Faults in whole runs: the right tool runs once, a refused call never, and the run goes on."""
 
 import asyncio
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -50,7 +50,17 @@ class Journal:
             self.ran.append(("ping", {}))
             return "pong"
 
-        return ToolRegistry([add, save, ping])
+        def compare(
+            column: str,
+            operator: Literal["<", ">="],
+            case: Literal["lower", "upper"] = "lower",
+        ) -> str:
+            """Compare a column."""
+            told = {"column": column, "operator": operator, "case": case}
+            self.ran.append(("compare", told))
+            return "equal"
+
+        return ToolRegistry([add, save, ping, compare])
 
 
 def wire(body: Any) -> Any:
@@ -70,7 +80,8 @@ def run(journal: Journal, *script: Any) -> tuple[RunResult, ScriptedModel]:
 def test_a_cured_call_runs_once_with_its_arguments_and_costs_no_further_request(
     fault_id: str,
 ) -> None:
-    for clean in (calls("ping"), calls("add", a=1, b=2), SAMPLES[3], SAMPLES[7]):
+    compared = calls("compare", column="2662", operator=">=")
+    for clean in (calls("ping"), calls("add", a=1, b=2), SAMPLES[3], SAMPLES[7], compared):
         faulty = with_fault(fault_id, clean)
         straight, healed = Journal(), Journal()
         run(straight, wire(clean), says("Done."))
