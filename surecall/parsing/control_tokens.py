@@ -60,9 +60,13 @@ def without_control_tokens(text: str, nothing: frozenset[str] = NOTHING) -> str:
     return text[start:end]
 
 
-def visible(text: str) -> str:
-    """Take blanks and invisible characters off both ends."""
-    return text.strip(string.whitespace + "".join(_INVISIBLE))
+def without_layer(text: str) -> str:
+    """Take off one thing: the blanks around a text, or its last control token, or its first."""
+    inside = text.strip("".join(NOTHING))
+    if inside != text:
+        return inside
+    end = _before_token(text, 0, len(text))
+    return text[:end] if end < len(text) else text[_after_token(text, 0, end) :]
 
 
 def is_noise(text: str, words: frozenset[str] = frozenset()) -> bool:

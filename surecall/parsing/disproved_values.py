@@ -14,7 +14,7 @@ two are, the model must say which.
 
 import json
 import string
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from html import unescape
 from html.entities import html5
 from typing import Any, TypeAlias
@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import msgspec
 
 from surecall.parsing.coercion import Coerced
-from surecall.parsing.control_tokens import without_control_tokens
+from surecall.parsing.control_tokens import without_layer
 from surecall.values.types import JSON
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -33,7 +33,9 @@ Disproofs: TypeAlias = Mapping[Place, frozenset[str]]
 _DISPROVING = frozenset({"type", "enum", "const", "pattern", "format"})
 _NULL_WORDS = frozenset({"null", "Null", "NULL", "None", "nil", "undefined"})
 _QUOTES = {"“": "”", "‘": "’", "„": "“", "«": "»", "‹": "›", '"': '"', "'": "'", "`": "`"}
-_MAX_LAYERS = 3
+_MAX_LAYERS = 4
+# Each one costs a check of the whole value.
+_MAX_GUESSES = 12
 _LONGEST_ENTITY = 40
 _DIGITS = frozenset(string.digits)
 _HEX = frozenset(string.hexdigits)
@@ -57,15 +59,16 @@ def mended(
     guesses = {
         place: found
         for place, keywords in disproofs(value).items()
-        if keywords <= _DISPROVING and (found := list(_guesses(_at(value, place))))
+        if keywords <= _DISPROVING and (found := _guesses(_at(value, place)))
     }
     fitting: dict[Place, dict[str, _Guess]] = {place: {} for place in guesses}
     for turn in range(max(map(len, guesses.values()), default=0)):
         tried = {place: found[min(turn, len(found) - 1)] for place, found in guesses.items()}
-        wrong = disproofs(fit(_with(value, tried)).value)
+        fitted = fit(_with(value, tried)).value
+        wrong = disproofs(fitted)
         for place, guess in tried.items():
             if place not in wrong:
-                fitting[place].setdefault(json.dumps(guess.value), guess)
+                fitting[place].setdefault(_text_at(fitted, place), guess)
     chosen = {place: guess for place, found in fitting.items() for guess in found.values()}
     sure = all(guess.step for guess in chosen.values())
     if not chosen or not sure or any(len(found) > 1 for found in fitting.values()):
@@ -75,35 +78,39 @@ def mended(
     return None if disproofs(coerced.value) else Coerced(coerced.value, (*steps, *coerced.steps))
 
 
-def _guesses(value: Any) -> Iterator[_Guess]:
+def _guesses(value: Any) -> list[_Guess]:
     if isinstance(value, int) and not isinstance(value, bool):
-        yield _Guess(str(value), "text_from_number")
-    if isinstance(value, str):
-        yield from _guesses_of(value)
+        return [_Guess(str(value), "text_from_number")]
+    return _guesses_of(value) if isinstance(value, str) else []
 
 
-def _guesses_of(text: str) -> Iterator[_Guess]:
-    bare = _bare(text)
-    if bare in _NULL_WORDS:
-        yield _Guess(None, "null_from_word")
-        # It may as well be the allowed word of another case.
-        yield from map(_Guess, {bare.lower(), bare.upper(), bare.title()} - {bare})
-    found = [(bare, "text_bared")]
+def _guesses_of(text: str) -> list[_Guess]:
+    """List what a text may stand for; nothing if that is too much to try."""
+    layers = _layers(text)
+    found = dict.fromkeys(layers, "text_bared")
     for step, decode in _DECODERS.items():
-        decoded = decode(text)
-        found += [(decoded, step), (_bare(decoded), step), (decode(bare), step)]
-    for other, step in dict(reversed(found)).items():
-        if other != text:
-            yield _Guess(other, step)
+        decoded = [decode(layer) for layer in (text, *layers)]
+        for other in (*decoded, *_layers(decoded[0])):
+            found.setdefault(other, step)
+    guesses = [_Guess(other, step) for other, step in found.items() if other != text]
+    words = _NULL_WORDS.intersection((text, *layers))
+    # A word for null may as well be an allowed word of another case.
+    cases = {change(word) for word in words for change in (str.lower, str.upper, str.title)}
+    guesses += [_Guess(None, "null_from_word"), *map(_Guess, cases - words)] if words else []
+    return guesses if len(guesses) <= _MAX_GUESSES else []
 
 
-def _bare(text: str) -> str:
-    """Take off what is around a text: control tokens, blanks, and quotation marks in pairs."""
+def _layers(text: str) -> list[str]:
+    """Take off what is around a text, one by one: control tokens, blanks, quotation marks."""
+    found = [text]
     for _ in range(_MAX_LAYERS):
-        text = without_control_tokens(text)
-        if len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
-            text = text[1:-1]
-    return text
+        inside = without_layer(text)
+        if inside == text and len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
+            inside = text[1:-1]
+        if inside != text:
+            found.append(inside)
+        text = inside
+    return found[1:]
 
 
 def _without_entities(text: str) -> str:
@@ -139,6 +146,14 @@ def _at(value: Any, place: Place) -> Any:
     for step in place:
         value = value[step]
     return value
+
+
+def _text_at(value: Any, place: Place) -> str:
+    """Return what has come of a place, as text; blank if the place is gone."""
+    try:
+        return json.dumps(_at(value, place), sort_keys=True)
+    except (LookupError, TypeError):
+        return ""
 
 
 def _with(value: JSON, guesses: Mapping[Place, _Guess]) -> JSON:

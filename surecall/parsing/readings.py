@@ -23,7 +23,7 @@ import msgspec
 from surecall.parsing.almost_json import Unusable, beginning
 from surecall.parsing.arguments import bare, decoded, read_arguments, tidy
 from surecall.parsing.coercion import Coerced
-from surecall.parsing.control_tokens import is_noise, visible, without_control_tokens
+from surecall.parsing.control_tokens import is_noise, without_control_tokens
 from surecall.parsing.disproved_values import Disproofs, mended
 from surecall.values.types import JSON
 
@@ -157,7 +157,7 @@ def _without_layer(text: str, fired: dict[str, None]) -> str:
     inside = without_control_tokens(text)
     if inside != text.strip():
         fired["control_tokens"] = None
-    inside = visible(bare(inside, fired))
+    inside = without_control_tokens(bare(inside, fired))
     if inside.startswith('"'):
         return _unquoted(inside, fired)
     if inside.startswith("[") and inside.endswith("]"):

@@ -1,4 +1,3 @@
-
 """Faults of argument values: valid JSON that does not fit the tool's schema."""
 
 import html
