@@ -60,13 +60,14 @@ def without_control_tokens(text: str, nothing: frozenset[str] = NOTHING) -> str:
     return text[start:end]
 
 
-def without_layer(text: str) -> str:
-    """Take off one thing: the blanks around a text, or its last control token, or its first."""
-    inside = text.strip("".join(NOTHING))
-    if inside != text:
-        return inside
-    end = _before_token(text, 0, len(text))
-    return text[:end] if end < len(text) else text[_after_token(text, 0, end) :]
+def without_last_token(text: str) -> str:
+    """Take off the control token at the end, if there is one."""
+    return text[: _before_token(text, 0, len(text))]
+
+
+def without_first_token(text: str) -> str:
+    """Take off the control token at the beginning, if there is one."""
+    return text[_after_token(text, 0, len(text)) :]
 
 
 def is_noise(text: str, words: frozenset[str] = frozenset()) -> bool:

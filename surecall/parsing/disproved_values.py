@@ -23,7 +23,7 @@ from urllib.parse import unquote
 import msgspec
 
 from surecall.parsing.coercion import Coerced
-from surecall.parsing.control_tokens import without_layer
+from surecall.parsing.control_tokens import NOTHING, without_first_token, without_last_token
 from surecall.values.types import JSON
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -33,6 +33,8 @@ Disproofs: TypeAlias = Mapping[Place, frozenset[str]]
 _DISPROVING = frozenset({"type", "enum", "const", "pattern", "format"})
 _NULL_WORDS = frozenset({"null", "Null", "NULL", "None", "nil", "undefined"})
 _QUOTES = {"“": "”", "‘": "’", "„": "“", "«": "»", "‹": "›", '"': '"', "'": "'", "`": "`"}
+_QUOTE_MARK = '<|"|>'
+_BLANKS = "".join(NOTHING)
 _MAX_LAYERS = 4
 # Each one costs a check of the whole value.
 _MAX_GUESSES = 12
@@ -101,16 +103,29 @@ def _guesses_of(text: str) -> list[_Guess]:
 
 
 def _layers(text: str) -> list[str]:
-    """Take off what is around a text, one by one: control tokens, blanks, quotation marks."""
-    found = [text]
+    """Take off what is around a text, one by one: blanks, quotation marks, control tokens.
+
+    Of two tokens, the last goes first; that it was the first one only is a guess as well.
+    """
+    found: dict[str, None] = {}
     for _ in range(_MAX_LAYERS):
-        inside = without_layer(text)
-        if inside == text and len(text) > 1 and _QUOTES.get(text[0]) == text[-1]:
-            inside = text[1:-1]
-        if inside != text:
-            found.append(inside)
-        text = inside
-    return found[1:]
+        inside = _unquoted(text.strip(_BLANKS), text)
+        if inside == text:
+            inside = without_last_token(text)
+            found[without_first_token(text)] = None
+        found[inside] = None
+        text = inside if inside != text else without_first_token(text)
+    return list(found)
+
+
+def _unquoted(text: str, before: str) -> str:
+    """Take off one pair of quotation marks, unless something came off before."""
+    if text == before and len(text) > 1:
+        if _QUOTES.get(text[0]) == text[-1]:
+            return text[1:-1]
+        if text.startswith(_QUOTE_MARK) and text.endswith(_QUOTE_MARK):
+            return text[len(_QUOTE_MARK) : -len(_QUOTE_MARK)]
+    return text
 
 
 def _without_entities(text: str) -> str:

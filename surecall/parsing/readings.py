@@ -65,8 +65,8 @@ def only_reading(raw: object, straight: JSON | None, expected: Expected) -> Coer
         allowed = _allowed(reading, expected)
         if allowed is not None:
             key = json.dumps(allowed.value, sort_keys=True)
-            _, sure = found.get(key, (allowed, False))
-            found[key] = (allowed, sure or reading.sure)
+            if reading.sure or key not in found:
+                found[key] = (allowed, reading.sure)
     if len(found) != 1:
         return None
     ((only, sure),) = found.values()
@@ -157,7 +157,7 @@ def _without_layer(text: str, fired: dict[str, None]) -> str:
     inside = without_control_tokens(text)
     if inside != text.strip():
         fired["control_tokens"] = None
-    inside = without_control_tokens(bare(inside, fired))
+    inside = bare(inside, fired)
     if inside.startswith('"'):
         return _unquoted(inside, fired)
     if inside.startswith("[") and inside.endswith("]"):

@@ -32,14 +32,15 @@ LISTS = [
 CHOICES = st.sampled_from(LISTS).flatmap(
     lambda options: st.lists(st.sampled_from(options), min_size=1, max_size=4, unique=True)
 )
-PLAIN: st.SearchStrategy[JSON] = st.sampled_from(
+CLOSED: st.SearchStrategy[JSON] = CHOICES.map(lambda given: {"type": "string", "enum": given})
+PLAIN: st.SearchStrategy[JSON] = CLOSED | st.sampled_from(
     [
         *({"type": name} for name in ("boolean", "integer", "number", "string")),
         {"type": ["integer", "null"]},
         {"type": ["string", "null"]},
         {"anyOf": [{"type": "boolean"}, {"type": "null"}]},
     ]
-) | CHOICES.map(lambda options: {"type": "string", "enum": options})
+)
 TOOLS = objects(st.recursive(PLAIN, places, max_leaves=4))
 TEXTS = st.sampled_from(["", "x", "7", "-0", "0", "12", "1e3", "1.0", "None", "a & b", "“q”"])
 
