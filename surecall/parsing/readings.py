@@ -145,11 +145,8 @@ def _of_nothing(value: Any, expected: Expected, steps: tuple[str, ...]) -> list[
 
 def _peeled(text: str, fired: dict[str, None]) -> str:
     """Take off what is around the JSON, layer by layer."""
-    before = None
     for _ in range(_MAX_LAYERS):
-        if text == before:
-            break
-        before, text = text, _without_layer(text, fired)
+        text = _without_layer(text, fired)
     return text
 
 

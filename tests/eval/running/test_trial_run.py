@@ -96,6 +96,10 @@ PREDICTED: dict[str, dict[str, str]] = {
     "http-403-moderation": everywhere("CONTENT_POLICY"),
     "http-400-context": everywhere("CONTEXT_TOO_LONG"),
 }
+UNKNOWN = in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED")
+WRAPPED = ("arguments_wrapped", "arguments_under_properties", "arguments_of_a_call")
+BESIDE = tuple(f"arguments_{x}" for x in ("closer_too_many", "end_token", "empty_object_beside"))
+REFUSED_VALUES = ("containers_as_text", "optionals_null", "optionals_empty", "optionals_null_words")
 # What the default presets cure, and nothing cures without them.
 UNCURED: dict[str, dict[str, str]] = {
     "tags": in_tools("NO_TOOL_CALLS"),
@@ -106,21 +110,11 @@ UNCURED: dict[str, dict[str, str]] = {
     "tool_calls_text": in_tools("NO_TOOL_CALLS"),
     "tool_calls_prose": in_tools("NO_TOOL_CALLS"),
     # Two unknown names at once are one mistake: the persona gives up before the run does.
-    "call_unwrapped": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED") | only("TOOL_ERROR", *AT_ONCE),
-    "parallel_wrapper": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED"),
-    "name_swallowed_arguments": in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED")
-    | only("TOOL_ERROR", *AT_ONCE),
-    "containers_as_text": in_state("TOOL_ERROR"),
-    "arguments_wrapped": in_tools("TOOL_ERROR"),
-    "arguments_under_properties": in_tools("TOOL_ERROR"),
-    "arguments_closer_too_many": in_tools("TOOL_ERROR"),
-    "arguments_end_token": in_tools("TOOL_ERROR"),
-    "arguments_listed": in_tools("TOOL_ERROR"),
-    "arguments_empty_object_beside": in_tools("TOOL_ERROR"),
-    "arguments_of_a_call": in_tools("TOOL_ERROR"),
-    "optionals_null_words": in_state("TOOL_ERROR"),
-    "optionals_null": in_state("TOOL_ERROR"),
-    "optionals_empty": in_state("TOOL_ERROR"),
+    "call_unwrapped": UNKNOWN | only("TOOL_ERROR", *AT_ONCE),
+    "parallel_wrapper": UNKNOWN,
+    "name_swallowed_arguments": UNKNOWN | only("TOOL_ERROR", *AT_ONCE),
+    **dict.fromkeys((*WRAPPED, *BESIDE, "arguments_listed"), in_tools("TOOL_ERROR")),
+    **dict.fromkeys(REFUSED_VALUES, in_state("TOOL_ERROR")),
     "wrapped_in_data": everywhere("DECODE_ERROR"),
     # It bends single calls only: two at once are as they should be, the one after them is not.
     "legacy_function_call": everywhere("NO_TOOL_CALLS", but=(CHAT, "happy_path_parallel"))
