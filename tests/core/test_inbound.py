@@ -356,3 +356,16 @@ def test_entities_are_decoded_before_a_schema_or_a_policy_sees_the_arguments() -
 
     assert (call.arguments, call.problem) == ({"c": "a && b"}, None)
     assert call.repairs == ("html_entities",)
+
+
+def test_what_cannot_be_read_of_a_call_in_text_is_not_read_another_way() -> None:
+    toolbox = ToolRegistry([ToolDefinition("run", parameters={"properties": {"c": {}}})])
+    config = presets.default_tool_calling()
+
+    native = judge_call("run", '{"c":"x"}}', config, toolbox)
+    in_text = judge_call("run", '{"c":"x"}}', config, toolbox, in_text=True)
+    large = judge_call("run", '{"c":"x"}}', config.but(max_tool_args_bytes=5), toolbox)
+
+    assert (native.problem, native.arguments) == (None, {"c": "x"})
+    assert in_text.problem is not None
+    assert large.problem is not None
