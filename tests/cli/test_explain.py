@@ -33,7 +33,7 @@ def test_a_response_is_read_as_a_run_would_read_it() -> None:
 
 
 def test_what_would_not_run_says_why() -> None:
-    told = explain(json.dumps(calls("get_weather", city=5)).encode(), [TOOL])
+    told = explain(json.dumps(calls("get_weather", city=5.5)).encode(), [TOOL])
 
     assert "ARGUMENT_ERROR" in told.calls[0]["problem"]
     assert "would not run" in render(told)

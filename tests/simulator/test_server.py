@@ -39,7 +39,10 @@ PROVOKED: dict[str, JSON] = {"sim/strict-no-required": {"tool_choice": "required
 # Faults of empty arguments, which the state tools never have; they have a test of their own.
 BLANK = {"sim/arguments_blank", "sim/arguments_null"}
 # These runs ask for no form of replies either.
-IDLE = BLANK | {"sim/formless"}
+# These need a closed list, a closed schema, no parameters, or a text that is a number.
+PICKY = {"sim/choices_escaped", "sim/choices_quoted", "sim/arguments_nothing"}
+PICKY |= {"sim/texts_as_numbers", "sim/arguments_of_a_call"}
+IDLE = BLANK | PICKY | {"sim/formless"}
 # Endpoints that refuse an option are asked once with it, and then never again.
 TEACHERS = {"sim/strict-no-parallel", "sim/strict-no-required"}
 
