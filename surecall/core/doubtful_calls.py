@@ -20,11 +20,13 @@ import msgspec
 
 from surecall.core.state import TEXT_CALL, Run
 from surecall.settings.config import ToolCallingConfig
-from surecall.values.types import Assistant, Claim, Message, Plan, ToolResult, User
+from surecall.values.types import Assistant, Claim, Message, Plan, ToolResult, User, is_blank
+from surecall.wire.content_parts import text_of
 from surecall.wire.messages import decode
 from surecall.wire.text_calls import TextCallRule, TextReading
 
 _MOST_QUESTIONS = 2
+_MOST_NAMES = 1_000
 # Quoting changes blanks, quotes, escapes and the marks at the beginning of lines.
 _BLANK = " \t\r\n\v\f\xa0\xad\u200b\u200c\u200d\u2028\u2029\u202f\u2060\u3000\ufeff"
 _FOLDED = dict.fromkeys(map(ord, _BLANK + "\"'`\\,:;>|*_-~#+%“”‘’«»„"))  # noqa: RUF001
@@ -44,11 +46,17 @@ def settled(reading: TextReading, plan: Plan, config: ToolCallingConfig) -> Text
 
 def _doubt(reading: TextReading, plan: Plan, config: ToolCallingConfig) -> tuple[Claim, ...]:
     rules = config.text_call_rules
-    claims = [claim for claim in reading.claims if claim.rule in rules]
     judge = _Judge(reading, plan, config)
+    claims = [
+        claim
+        for claim in reading.claims
+        # What is nothing but a quotation may be an answer.
+        if claim.rule in rules and not (claim.alone and judge.is_told(reading.text))
+    ]
+    alone = bool(reading.names) and is_blank(text_of(reading.message.get("content")))
     for name, words in zip(reading.names, reading.words, strict=True):
         broken = (rule for rule in rules if not judge.holds(rule, name, words))
-        claims += [Claim(name, rule) for rule in islice(broken, 1)]
+        claims += [Claim(name, rule, alone and rule != "own_words") for rule in islice(broken, 1)]
     return tuple(claims)
 
 
@@ -65,7 +73,7 @@ class _Judge:
             case "whole":
                 return not self._reading.spare
             case "own_words":
-                return _folded(words) not in self._told and not self._is_retold(name)
+                return not self.is_told(words) and not self._is_retold(name)
             case "last_words":
                 return not self._reading.followed
             case "only_way":
@@ -73,6 +81,10 @@ class _Judge:
                 return not (self._native and self._calls_natively)
             case "not_destructive":  # pragma: no branch  # a closed union
                 return name not in self._destructive
+
+    def is_told(self, words: str) -> bool:
+        """Whether others used these words in this conversation."""
+        return _folded(words) in self._told
 
     @cached_property
     def _told(self) -> str:
@@ -117,11 +129,13 @@ def question(run: Run, said: Assistant) -> Message | None:
     asked = sum(isinstance(item, User) and item.rung == TEXT_CALL for item in run.own)
     if not said.claims or asked >= _MOST_QUESTIONS:
         return None
-    names = ", ".join(dict.fromkeys(claim.name[:64] for claim in said.claims))
+    names = ", ".join(dict.fromkeys(claim.name[:64] for claim in said.claims if claim.name))
     text = (
-        f"You wrote a call of {names} as text, and it was not run. If you mean it, make the call "
-        "now, and nothing after it. If you only quoted it, answer without the call."
+        f"You wrote a call of {names or 'a tool'} as text, and it was not run. If you mean it, "
+        "make the call now, and nothing after it. If you only quoted it, answer without the call."
     )
+    if not names:
+        text += f" The tools are called: {', '.join(spec.name for spec in run.tools)[:_MOST_NAMES]}"
     return User(text, nudge=True, rung=TEXT_CALL)
 
 

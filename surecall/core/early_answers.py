@@ -23,10 +23,15 @@ When does the ladder start again?  After an attempt: a result of one of the tool
 When does it end?  A need is met with at most `len(final_ladder)` steps between two attempts, every
     step costs a turn, and `max_turns` bounds the turns. After three failed calls in a row a guided
     model may answer, so that it can say that it cannot do it.
-What about an empty answer?  If no step of the ladder applies, it is asked for once more
-    (`fix_empty_final`), once in a run.
+What about a reply with nothing usable?  If no step of the ladder applies, it is asked for once
+    more (`fix_empty_final`), on every turn, once between two results of tools. It is empty: blank
+    or not there at all. Or it promises a call and has none: `missing_call` says so by its finish
+    reason, whatever its text is. After an empty one following tool calls only the answer is wanted,
+    so tools may be off then (`fix_empty_final_disable_tools`); before any call, and where a call
+    was promised, they stay on offer. The second time the run fails: EMPTY_FINAL, or CALL_MISSING.
+    Nothing of this is an answer, and nothing of it ends in silence.
 And a call in the text that did not run?  The model is asked about it first, before anything else:
-    see `doubtful_calls`.
+    see `doubtful_calls`. If there is nothing but the call in the text, it is no answer either.
 And an objection of the application?  It is told to the model in its own words, at most
     `len(final_ladder)` times in a run; then the run fails with CONTRACT_UNMET. After an objection
     the tools are offered again.
@@ -34,9 +39,17 @@ And an objection of the application?  It is told to the model in its own words, 
 
 from surecall.core.doubtful_calls import question
 from surecall.core.obligations import Obligation, unmet
-from surecall.core.state import OBJECTION, Run
+from surecall.core.offer import offers_tools
+from surecall.core.promised_calls import missing_call
+from surecall.core.state import CALL_MISSING, OBJECTION, Run
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import Assistant, Message, Refusal, ToolResult, User, is_blank
+
+_NOTHING_CAME = "Your reply was empty. Make the call that is needed now, or answer in plain text."
+_NO_CALL_CAME = (
+    "Your reply announced a call of a tool, but no call arrived. If you need a tool, make the call "
+    "now; if not, give your answer as plain text."
+)
 
 
 def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
@@ -48,13 +61,23 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     need = unmet(run)
     if need is not None and (step := _next_step(run, need)):
         return (User(_still_missing(need), nudge=True, rung=step),)
-    empty = is_blank(said.text) and run.called and not run.nudged
-    # Where the ladder was climbed in vain, an answer without tools would not count either.
+    return _once_more(run, said, need)
+
+
+def _once_more(run: Run, said: Assistant, need: Obligation | None) -> tuple[Message, ...]:
+    """Ask again for a reply that has nothing usable, if that was not done just now."""
     config = run.config
+    # What was to be asked about a call in the text has been asked.
+    if run.nudged or said.claims or not config.fix_empty_final:
+        return ()
+    if missing_call(run, said):
+        return (User(_NO_CALL_CAME, nudge=True, rung=CALL_MISSING),)
+    # Where the ladder was climbed in vain, an answer without tools would not count either.
     in_vain = need is not None and config.final_ladder and config.fix_empty_final_disable_tools
-    if empty and not in_vain and config.fix_empty_final:
-        return (User(config.fix_empty_final_user_text, nudge=True),)
-    return ()
+    if in_vain or not is_blank(said.text):
+        return ()
+    may_call = not run.called and offers_tools(run)
+    return (User(_NOTHING_CAME if may_call else config.fix_empty_final_user_text, nudge=True),)
 
 
 def _next_step(run: Run, need: Obligation) -> str | None:

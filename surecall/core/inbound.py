@@ -26,31 +26,42 @@ from surecall.values.types import (
     Problem,
     Reply,
     ToolCall,
+    is_blank,
 )
 from surecall.wire.content_parts import text_of
+from surecall.wire.finish_reasons import MAX_REASON, Ending, ending_of
+from surecall.wire.finish_reasons import finish_reason as finish_reason_of
 from surecall.wire.history import Ids, ids_of
 from surecall.wire.messages import call_parts, id_of, parse_usage, raw_calls
 from surecall.wire.opaque_state import call_extra, message_extra
 from surecall.wire.protocols import hear
-from surecall.wire.response import read_choice
+from surecall.wire.response import HINTS, read_choice
 from surecall.wire.text_calls import TextCalls, TextReading, with_text_calls
+from surecall.wire.text_edges import trimmed
 from surecall.wire.transforms import BODY, RESPONSE, TOOL_CALL
 from surecall.wire.transforms.inbound import (
+    assistant_content_edges_trimmed,
     assistant_content_tool_call_tags_to_tool_calls,
+    choices_of_one_turn_joined,
     failed_generation_to_message,
 )
 
 SHORT_LIST = 12
+_MALFORMED = Problem(
+    ErrorCode.ARGUMENTS_JSON_PARSE_ERROR,
+    "This call arrived malformed and did not run. Make the call again, with all its arguments.",
+)
 FAILED_GENERATION = failed_generation_to_message.__name__
 TAGS = assistant_content_tool_call_tags_to_tool_calls.__name__
-CUT_OFF = frozenset({"length", "content_filter"})
+EDGES = assistant_content_edges_trimmed.__name__
+JOINED = choices_of_one_turn_joined.__name__
 
 
 def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) -> Reply | Fault:
     """Read a decoded answer: heal it, find the calls, judge them."""
     fired: list[str] = []
     if isinstance(body, dict):
-        body = BODY.apply(config.body_transforms, body, fired)
+        body = BODY.apply(_body_transforms(plan, config), body, fired)
     choice = read_choice(body)
     if isinstance(choice, Fault):
         return choice
@@ -63,20 +74,18 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     reading = _with_calls(message, plan, config, salvaged=salvaged)
     message, in_text = reading.message, bool(reading.names)
     fired += reading.fired
-    finish_reason = _text(choice, "finish_reason")
+    finish_reason = finish_reason_of(choice)
     ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     if message is not said and (fault := _too_much(message)) is not None:
         return fault
     asked = raw_calls(message)
     calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in asked)
-    if salvaged and not calls:
-        sentence = "the provider could not read what the model wrote"
-        return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
-    if finish_reason in CUT_OFF:
-        calls = tuple(map(_cut_off, calls))
+    text = _text_of(message, config, fired)
+    if not calls and (fault := _withheld(finish_reason, text, salvaged=salvaged)) is not None:
+        return fault
     return Reply(
-        text_of(message.get("content")),
-        calls,
+        text,
+        _unless_unfinished(calls, finish_reason),
         finish_reason,
         parse_usage(body.get("usage")),
         _text(body, "model"),
@@ -86,6 +95,48 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         message_extra(message, said),
         reading.claims,
     )
+
+
+def _text_of(message: JSON, config: ToolCallingConfig, fired: list[str]) -> str:
+    """Return what is said, without end tokens and invisible characters at its edges."""
+    text = text_of(message.get("content"))
+    if EDGES not in config.response_transforms:
+        return text
+    said = trimmed(text)
+    if said is not text and EDGES not in fired:
+        fired.append(EDGES)
+    return said
+
+
+def _body_transforms(plan: Plan, config: ToolCallingConfig) -> tuple[str, ...]:
+    """Say how the body is healed; who asked for several choices wants the first, not their sum."""
+    several = plan.options.get("n") not in {None, 1}
+    return tuple(name for name in config.body_transforms if not (several and name == JOINED))
+
+
+def _withheld(reason: str | None, text: str, *, salvaged: bool) -> Fault | None:
+    """Say who kept a reply without calls from us: a provider that could not read it, or a filter.
+
+    A filter that let nothing through will not do so the next time either.
+    """
+    if salvaged:
+        sentence = "the provider could not read what the model wrote"
+        return Fault(ErrorCode.MALFORMED_CALL, sentence, retryable=True)
+    if not is_blank(text) or ending_of(reason) is not Ending.FILTERED:
+        return None
+    sentence = f"the host stopped the answer: {str(reason)[:MAX_REASON]}"
+    return Fault(ErrorCode.CONTENT_POLICY, sentence, hint=HINTS[ErrorCode.CONTENT_POLICY])
+
+
+def _unless_unfinished(calls: tuple[ToolCall, ...], reason: str | None) -> tuple[ToolCall, ...]:
+    """Refuse the calls of a reply that did not come to its end, or was not right at its end."""
+    match ending_of(reason):
+        case Ending.CUT_OFF | Ending.FILTERED:
+            return tuple(map(_cut_off, calls))
+        case Ending.MALFORMED:
+            return tuple(msgspec.structs.replace(call, problem=_MALFORMED) for call in calls)
+        case _:
+            return calls
 
 
 def _with_calls(

@@ -3,7 +3,7 @@
 an unmet need, on the step `require`     ─► the tools that make progress, and a call is demanded
 an unmet need, and a call only repeats   ─► the tools that make progress
 the contract is met                      ─► no tools: only the answer is wanted
-an empty answer that is asked for again  ─► no tools, unless the config says otherwise
+an empty answer after calls, asked again ─► no tools, unless the config says otherwise
 anything else                            ─► the run's tools, as the config offers them
 """
 
@@ -64,7 +64,8 @@ def offers_tools(run: Run) -> bool:
     """Whether calls are welcome in the coming turn."""
     if run.config.tool_use_mode is ToolUseMode.DISABLED or not run.tools or finalising(run):
         return False
-    off = run.config.fix_empty_final_disable_tools
+    # Before any call there is nothing yet that an answer without tools could be about.
+    off = run.config.fix_empty_final_disable_tools and run.called
     return not any(
         isinstance(message, Refusal) or (off and isinstance(message, User) and message.asks)
         for message in run.tail

@@ -27,6 +27,7 @@ from surecall.wire.messages import (
     render_tool,
 )
 from surecall.wire.protocols import speaker
+from surecall.wire.protocols.in_words import in_one
 from surecall.wire.transforms import MESSAGE, TOOL
 
 BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
@@ -88,17 +89,34 @@ class Composer:
             del written[position:]
             written.append((message, self._message(message)))
         del written[len(messages) :]
+        sent = self._sent()
         if self._config.bridge_user_after_tool:
-            return self._bridged()
-        return [raw for _, raw in written if raw is not None]
+            return self._bridged(sent)
+        return [raw for _, raw in sent]
 
-    def _bridged(self) -> list[msgspec.Raw]:
-        """Put an assistant's word between a tool's result and what the user says next."""
-        rendered: list[msgspec.Raw] = []
-        after_tool = False
+    def _sent(self) -> list[tuple[Message, msgspec.Raw]]:
+        """Leave out what is never sent. What the loop says right after the user becomes part of it.
+
+        Many templates refuse two messages of the user in a row, which is what is left when the
+        model's reply between them was blank.
+        """
+        sent: list[tuple[Message, msgspec.Raw]] = []
         for message, raw in self._written:
             if raw is None:
                 continue
+            before = sent[-1][0] if sent else None
+            if isinstance(message, User) and message.nudge and isinstance(before, User):
+                one = User(in_one((before, message)))
+                sent[-1] = (one, self._encoded({"role": "user", "content": one.content}))
+            else:
+                sent.append((message, raw))
+        return sent
+
+    def _bridged(self, sent: list[tuple[Message, msgspec.Raw]]) -> list[msgspec.Raw]:
+        """Put an assistant's word between a tool's result and what the user says next."""
+        rendered: list[msgspec.Raw] = []
+        after_tool = False
+        for message, raw in sent:
             if after_tool and isinstance(message, User):
                 rendered.append(BRIDGE)
             rendered.append(raw)
@@ -107,8 +125,9 @@ class Composer:
 
     def _message(self, message: Message) -> msgspec.Raw | None:
         rendered = render_message(message, self._style)
-        if rendered is None:
-            return None
+        return None if rendered is None else self._encoded(rendered)
+
+    def _encoded(self, rendered: JSON) -> msgspec.Raw:
         rendered = MESSAGE.apply(self._config.message_transforms, rendered, [])
         return msgspec.Raw(encode(taught(rendered, self._lessons)))
 

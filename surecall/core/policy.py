@@ -4,6 +4,7 @@ import msgspec
 
 from surecall.core.obligations import names_of, progress, same_call, unmet
 from surecall.core.offer import offers_tools
+from surecall.core.promised_calls import missing_call
 from surecall.core.state import Done, Fail, Run
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import in_words
@@ -17,6 +18,10 @@ from surecall.values.types import (
     ToolResult,
     is_blank,
 )
+from surecall.wire.finish_reasons import Ending, ending_of
+
+# What an answer that is not whole is called.
+_STOP_REASONS = {Ending.CUT_OFF: "length", Ending.FILTERED: "content_filter"}
 
 
 def admit(run: Run, reply: Reply) -> Assistant:
@@ -188,10 +193,12 @@ def verdict(run: Run, said: Assistant) -> Done | Fail:
     """Judge a turn without calls: a final answer, or the reason why it does not count."""
     if (need := unmet(run)) is not None:
         return Fail(need.code, need.message, need.details)
+    if why := missing_call(run, said):
+        return Fail(ErrorCode.CALL_MISSING, why)
+    ending = ending_of(said.finish_reason)
     if not is_blank(said.text):
-        reason = said.finish_reason
-        return Done(said.text, reason if reason in {"length", "content_filter"} else "final")
+        return Done(said.text, _STOP_REASONS.get(ending, "final"))
     if not run.config.fix_empty_final:
         return Done(said.text, "empty_final")
-    why = " (it was cut off by the token limit)" if said.finish_reason == "length" else ""
+    why = " (it was cut off by the token limit)" if ending is Ending.CUT_OFF else ""
     return Fail(ErrorCode.EMPTY_FINAL, f"the final answer is empty{why}")

@@ -59,6 +59,8 @@ Move: TypeAlias = Ask | Call | Done | Fail
 OBJECTION: Final = "object"
 # The step that asks about a call in text.
 TEXT_CALL: Final = "text_call"
+# The step that asks for a call that a reply promises and does not have.
+CALL_MISSING: Final = "call_missing"
 
 
 T = TypeVar("T")
@@ -166,8 +168,13 @@ class Run(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def nudged(self) -> bool:
-        """Whether an empty answer has been asked for again."""
-        return any(isinstance(message, User) and message.asks for message in self.own)
+        """Whether, since a tool last answered, nothing usable came and was asked for again."""
+        for message in reversed(self.own):
+            if isinstance(message, ToolResult):
+                break
+            if isinstance(message, User) and (message.asks or message.rung == CALL_MISSING):
+                return True
+        return False
 
     @cached_property
     def answered_calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:

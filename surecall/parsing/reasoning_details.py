@@ -1,6 +1,7 @@
 """Thoughts of a streamed reply that come as lists: which piece continues which, and what is new.
 
-That is `reasoning_details` of routers, and `thinking_blocks` of gateways before Anthropic's models.
+That is `reasoning_details` of routers, `thinking_blocks` of gateways before Anthropic's models, and
+parts of the content that are neither text nor calls.
 """
 
 from typing import Any
@@ -46,6 +47,7 @@ class _Detail:
         self._budget = budget
         self._fields: JSON = {}
         self._texts: dict[str, Text] = {}
+        self._lists: dict[str, list[Any]] = {}
 
     def takes(self, raw: JSON) -> bool:
         """Whether this is more of the same: no key says otherwise, and no signed text grows."""
@@ -63,10 +65,14 @@ class _Detail:
                 self._texts.setdefault(key, Text()).append(value)
                 self._budget.spend_text(value)
                 added += value
+            elif key in _GROWING_KEYS and isinstance(value, list):
+                self._lists.setdefault(key, []).extend(value)
+                self._budget.spend(value)
             elif value not in VOID and self._fields.get(key) != value:
                 self._fields[key] = value
                 self._budget.spend([key, value])
         return mended(added)
 
     def render(self) -> JSON:
-        return self._fields | {key: mended(text.joined()) for key, text in self._texts.items()}
+        texts = {key: mended(text.joined()) for key, text in self._texts.items()}
+        return self._fields | self._lists | texts

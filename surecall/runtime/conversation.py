@@ -20,9 +20,10 @@ import msgspec
 
 from surecall.core.endpoint_lessons import STREAM, applied, lesson_of, with_stream
 from surecall.core.history_lessons import history_lesson
-from surecall.core.inbound import inbound, text_calls_of
+from surecall.core.inbound import EDGES, inbound, text_calls_of
 from surecall.core.outbound import Composer, Request
 from surecall.core.streaming.display import Display, Show
+from surecall.core.streaming.edges import Edges
 from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback
 from surecall.runtime.request import Received, RequestSender, aside
 from surecall.runtime.transport import Client
@@ -235,6 +236,8 @@ class Conversation:
         holdback: Filter = Holdback(mode, names, strip_thinking=config.strip_thinking)
         if config.call_protocol == "guided" and plan.known_tools:
             holdback = AnswerOnly()
+        if EDGES in config.response_transforms:
+            holdback = Edges(holdback)
         return Display(show, holdback, frozenset(names))
 
 

@@ -13,7 +13,8 @@ from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import false_finals, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.outcome import RunResult, failure, last_text, usage_of
-from surecall.core.state import TEXT_CALL, Ask, Call, Done, Fail, Move, Run
+from surecall.core.promised_calls import missing_call
+from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
@@ -189,24 +190,26 @@ class Session:
         if words is not None and words.rung == TEXT_CALL:
             self._asked(turn, said, words)
             return
-        if said.claims and self._conversation.show is not None:
+        show = self._conversation.show
+        if said.claims and show is not None and not missing_call(after, said):
             # What was in doubt until now is what the model says.
-            self._conversation.show(TextDelta(said.text))
+            show(TextDelta(said.text))
         if words is not None:
             self._followed_up(turn, after, words)
 
     def _followed_up(self, turn: int, after: Run, words: User) -> None:
         """Record what the loop has said to an answer that does not count."""
         need = unmet(after)
-        if not words.rung or need is None:
+        self._withdraw(after.said[-1].text)
+        if words.rung in {"", CALL_MISSING} or need is None:
             self._recorder.emit(
                 FixEmptyFinalEvent,
                 turn,
-                disable_tools=after.config.fix_empty_final_disable_tools,
-                user_text_bytes=len(after.config.fix_empty_final_user_text.encode()),
+                disable_tools=not offers_tools(after),
+                user_text_bytes=len(str(words.content).encode()),
+                text=str(words.content),
             )
             return
-        self._withdraw(after.said[-1].text)
         self._recorder.emit(
             ForcedContinuationEvent,
             turn,
@@ -223,7 +226,7 @@ class Session:
             TextCallAskedEvent,
             turn,
             rule=said.claims[0].rule,
-            tools=tuple(dict.fromkeys(claim.name for claim in said.claims)),
+            tools=tuple(dict.fromkeys(claim.name for claim in said.claims if claim.name)),
             text=str(words.content),
         )
 

@@ -80,12 +80,12 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     # An empty final answer
     fix_empty_final: bool = True
-    """Ask once more when the answer after tool calls is empty; without it a blank answer is
-    returned, with the stop reason `empty_final`."""
+    """Ask once more when a reply has nothing usable: it is empty, or announces a call that is not
+    there. Without it a blank answer is returned, with the stop reason `empty_final`."""
     fix_empty_final_user_text: str = FINAL_ANSWER_REQUEST
     """What is said to a model whose answer after tool calls is empty."""
     fix_empty_final_disable_tools: bool = True
-    """Whether an empty answer is asked for once more without tools."""
+    """Whether an empty answer after tool calls is asked for once more without tools."""
     tools_off_style: ToolsOffStyle = "omit"
     """How tools are switched off for a turn: `omit` them, or send them with `tool_choice_none` for
     routes that refuse tool messages without tools."""

@@ -43,18 +43,25 @@ CONTRACTED: frozenset[Strategy] = frozenset({"contract", "guided_contract"})
 PRESET: Family[ToolCallingConfig] = Family("preset")
 RAW = ToolCallingConfig()
 
-BODIES = ("response_body_unwrapped", "failed_generation_to_message")
+BODIES = (
+    "response_body_unwrapped",
+    "failed_generation_to_message",
+    "choice_delta_to_message",
+    "choices_of_one_turn_joined",
+)
 # In this order: the list of calls first, then each call, then its arguments.
 NORMALISERS = (
     "assistant_tool_calls_json_text_to_array",
     "assistant_function_call_to_tool_calls",
     "assistant_tool_calls_object_to_array",
+    "assistant_content_call_parts_to_tool_calls",
     "assistant_tool_calls_flat_to_function",
     "assistant_tool_calls_parallel_expanded",
     "assistant_tool_calls_name_tags_to_arguments",
     "assistant_tool_calls_blank_dropped",
     "assistant_tool_calls_arguments_json_string_if_hash",
     "assistant_content_parts_to_text",
+    "assistant_content_edges_trimmed",
 )
 BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
 CONTENT_NULL = "assistant_tool_calls_content_null_if_blank"

@@ -6,7 +6,8 @@
     ├── ProviderError        one request failed for good; carries a `Fault`
     ├── ReplayDiverged       a recording and the present code disagree
     └── RunFailed            a run ended without a usable answer (see `outcome`)
-        ├── ToolUseError       NO_TOOL_CALLS, TOOL_ERROR, CONTRACT_UNMET, EMPTY_FINAL, POLICY_ERROR
+        ├── ToolUseError       NO_TOOL_CALLS, TOOL_ERROR, CONTRACT_UNMET, EMPTY_FINAL, CALL_MISSING,
+        │                      POLICY_ERROR
         ├── LimitExceeded      turns, calls, loops, unknown tools, the deadline
         └── RequestFailed      also a ProviderError: the endpoint failed in mid-run
 
@@ -109,6 +110,10 @@ class ErrorCode(StrEnum):
     )
 
     # A run ended without a usable answer.
+    CALL_MISSING = (
+        "CALL_MISSING",
+        "The model said that it calls a tool, and no call came, even when it was asked again.",
+    )
     CONTRACT_UNMET = (
         "CONTRACT_UNMET",
         "The run was to end before its contract was met, or `accept_final` refused the answer.",

@@ -138,10 +138,11 @@ class ToolCallEndEvent(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_o
 
 
 class FixEmptyFinalEvent(Stamped, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
-    """The final answer was empty; it is asked for once more."""
+    """The reply had nothing usable, and is asked for once more: `text` was said."""
 
     disable_tools: bool
     user_text_bytes: int
+    text: str = ""
 
 
 class ForcedContinuationEvent(

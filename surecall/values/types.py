@@ -45,11 +45,15 @@ class Problem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     data: JSON = {}
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False):
-    """A call in text that is not sure enough to run: the tool it names, the rule that says so."""
+class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """A call in text that is not sure enough to run: the tool it names, the rule that says so.
+
+    `alone` says that the text holds nothing else, and no quotation: it cannot be an answer.
+    """
 
     name: str
     rule: str
+    alone: bool = False
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

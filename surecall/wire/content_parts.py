@@ -8,10 +8,9 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from surecall.values.types import JSON
+from surecall.wire.calls_in_content import call_of
 
 _TEXT_PARTS: Final = frozenset({"text", "output_text"})
-# Calls go back as calls; a part that says one once more is neither run nor sent.
-_CALL_PARTS: Final = frozenset({"tool_use", "tool_call", "function_call", "tool-call", "toolCall"})
 
 
 def text_of(content: Any) -> str:
@@ -59,18 +58,15 @@ def _thought(part: Any) -> str:
 def is_opaque(part: Any) -> bool:
     """Whether a part is neither text nor a call."""
     kind = part.get("type") if isinstance(part, dict) else None
-    return isinstance(kind, str) and kind not in _TEXT_PARTS | _CALL_PARTS
+    return isinstance(kind, str) and kind not in _TEXT_PARTS and call_of(part) is None
 
 
 def kept_parts(content: Any) -> list[Any]:
     """Return the parts that go back, without calls; none if no part of them is opaque."""
     if not isinstance(content, list) or not any(map(is_opaque, content)):
         return []
-    return [part for part in content if not _is_call(part)]
-
-
-def _is_call(part: Any) -> bool:
-    return isinstance(part, dict) and part.get("type") in _CALL_PARTS
+    # Calls go back as calls; a part that says one once more is neither run nor sent.
+    return [part for part in content if call_of(part) is None]
 
 
 def with_text(parts: Sequence[Any], text: str) -> list[Any]:

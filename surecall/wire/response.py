@@ -12,6 +12,7 @@ import msgspec
 
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
+from surecall.wire.finish_reasons import Ending, ending_of
 from surecall.wire.messages import scrub
 
 MAX_QUOTE = 400
@@ -110,13 +111,21 @@ def read_choice(body: Any) -> JSON | Fault:
     choice: JSON = choices[0]
     if find_error(choice) is not None:
         return fault_of(choice, None, {}, 0.0)
-    if choice.get("finish_reason") == "error":
-        native = str(choice.get("native_finish_reason") or "no reason given")[:MAX_QUOTE]
-        malformed = "MALFORMED" in native.upper()
-        code = ErrorCode.MALFORMED_CALL if malformed else ErrorCode.PROVIDER_ERROR
-        message = f"the generation failed: {native}"
-        return Fault(code, message, retryable=True, body=_quote(choice))
-    return choice
+    return _broken(choice) or choice
+
+
+def _broken(choice: JSON) -> Fault | None:
+    """Say that the generation broke off, if a finish reason says so: what came is not all."""
+    reason, native = choice.get("finish_reason"), choice.get("native_finish_reason")
+    endings = {ending_of(reason), ending_of(native)}
+    if Ending.BROKEN not in endings:
+        return None
+    code = ErrorCode.PROVIDER_ERROR
+    if Ending.MALFORMED in endings:
+        code = ErrorCode.MALFORMED_CALL
+    words = native or (reason if reason != "error" else "no reason given")
+    message = f"the generation failed: {scrub(str(words)[:MAX_QUOTE])}"
+    return Fault(code, message, retryable=True, body=_quote(choice))
 
 
 def find_error(body: Any) -> JSON | None:

@@ -14,7 +14,9 @@ import msgspec
 from surecall.values.types import JSON, Claim, ToolSpec, is_blank
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import Found, Recovered, recover, without_thoughts
+from surecall.wire.dialects.spelling import ARGUMENT_KEYS, OPENERS
 from surecall.wire.messages import call_parts, decode, raw_calls
+from surecall.wire.text_edges import trimmed
 
 TextCalls: TypeAlias = Literal["off", "marked", "any"]
 TextCallRule: TypeAlias = Literal["whole", "own_words", "last_words", "only_way", "not_destructive"]
@@ -25,6 +27,8 @@ THINKING = "thinking_kept_apart"
 ECHO = "text_echo_of_calls_removed"
 _THOUGHT_ENDS = "</think>"
 _THOUGHTS = ("reasoning_content", "reasoning")
+# Marks that open a call and nothing else; those that prose can have are weak.
+_WRAPS = tuple(opener.stem for opener in OPENERS if opener.kind == "wrap" and not opener.weak)
 
 
 class TextReading(msgspec.Struct, frozen=True):
@@ -44,6 +48,11 @@ class TextReading(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
     followed: bool = False
     spare: bool = False
+
+    @property
+    def text(self) -> str:
+        """What is said, with its calls in it."""
+        return text_of(self.unlifted.get("content"))
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -129,6 +138,8 @@ def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
     """Put the calls of a text where calls belong."""
     claims = tuple(Claim(left.tool, left.rule) for left in found.passed_over if left.tool)
     if not found.calls:
+        if not claims and is_nameless_call(found.unlifted):
+            claims = (Claim("", "whole", alone=True),)
         return msgspec.structs.replace(plain, claims=claims)
     lifted = {"content": found.text, "tool_calls": [_raw(call) for call in found.calls]}
     return TextReading(
@@ -142,6 +153,35 @@ def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
         found.followed,
         found.spare,
     )
+
+
+def is_nameless_call(text: str) -> bool:
+    """Whether a text is a marked call and nothing else, and its object is right but for the name.
+
+    Such a text is meant for the machine, even if it names no tool, or has a sentence for a name.
+    """
+    text = trimmed(text).strip()
+    mark = next((stem for stem in _WRAPS if text.startswith(stem)), "")
+    begin, end = text.find("{", len(mark)), text.rfind("}") + 1
+    tag, after = text[len(mark) : max(begin, 0)].strip(" \t\r\n["), text[end:].strip(" \t\r\n],")
+    opened = bool(mark) and (not tag or (mark[-1] != ">" and tag[-1] == ">"))
+    closed = not after or (after[0] in "<[" and after[-1] in ">]")
+    return opened and closed and _has_arguments(text[begin:end])
+
+
+def _has_arguments(text: str) -> bool:
+    try:
+        value = decode(text.encode("utf-8", "replace"))
+    except ValueError:
+        return False
+    inner = _mapping(_mapping(value).get("function")) or _mapping(value)
+    if "type" in _mapping(inner.get("parameters")):
+        return False  # it describes a tool
+    return any(isinstance(inner.get(key), dict | str) for key in ARGUMENT_KEYS)
+
+
+def _mapping(value: Any) -> JSON:
+    return value if isinstance(value, dict) else {}
 
 
 def _raw(call: Found) -> JSON:

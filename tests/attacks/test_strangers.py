@@ -207,7 +207,7 @@ def test_a_run_is_taken_up_from_whatever_a_crash_left_of_its_trace(length: int) 
 def test_errors_travel_between_processes() -> None:
     fault = Fault(ErrorCode.AUTH, "no", 401)
     errors: list[Exception] = [ReplayDiverged(3, "another way"), ProviderError(fault)]
-    for script in ([failure(401)], [says("")], [says("")]):
+    for script in ([failure(401)], [says(""), says("")], [says(""), says("")]):
         with pytest.raises(RunFailed) as failed:
             asyncio.run(Echo().runner(*script).run("hi"))
         errors.append(failed.value)

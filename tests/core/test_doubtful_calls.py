@@ -233,3 +233,19 @@ def test_a_text_that_was_asked_about_is_no_early_answer() -> None:
     result = Talk(calls("look"), says(CALL), meant, says("Done."), contract=contract).run()
 
     assert (result.assistant_text, result.false_finals) == ("Done.", 0)
+
+
+NAMELESS = '<tool_call>{"name": "Find a file", "arguments": {"q": 1}}</tool_call>'
+
+
+@pytest.mark.parametrize(
+    ("asked", "alone"), [("Find it.", [True]), (f"Say this: {NAMELESS}", [])], ids=["own", "told"]
+)
+def test_a_marked_call_of_no_tool_is_asked_about_unless_it_is_a_quotation(
+    asked: str, alone: list[bool]
+) -> None:
+    spec = ToolSpec("find", "Find a file", {})
+    reading = with_text_calls({"content": NAMELESS}, [spec], "marked")
+    claims = settled(reading, Plan("m", (User(asked),), (spec,)), ToolCallingConfig()).claims
+
+    assert [claim.alone for claim in claims] == alone

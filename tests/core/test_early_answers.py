@@ -361,7 +361,7 @@ def test_who_only_talks_is_met_with_each_step_once(chosen: JSON, text: str) -> N
         run = said(run, text)
         asked += 1
 
-    assert asked <= 1 + len(run.config.final_ladder)
+    assert asked <= 1 + len(run.config.final_ladder) + (not text)
 
 
 def test_an_objection_is_no_step_of_the_ladder() -> None:

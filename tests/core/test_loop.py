@@ -62,7 +62,7 @@ def test_calls_without_an_offer_are_dropped() -> None:
     assert next_move(run) == Done("so", "final")
 
 
-def test_an_empty_final_answer_is_asked_for_once_per_run() -> None:
+def test_an_empty_final_answer_is_asked_for_once() -> None:
     run = after(begun(), asking(CALL), Reply(" "))
     assert run.last == User(FINAL_ANSWER_REQUEST, nudge=True)
     assert not offers_tools(run)
@@ -100,7 +100,8 @@ def test_refused_tools_may_be_left_out(settings: JSON, faults: list[Fault], *, a
 
 
 def test_the_budget_for_refused_tools_is_one_of_each_turn() -> None:
-    run = after(begun(fallback_retry_count=1), NO_TOOLS, Reply("", finish_reason="stop"))
+    blank = Reply("", finish_reason="stop")
+    run = after(begun(fallback_retry_count=1), NO_TOOLS, blank, blank)
     assert code_of(next_move(run)) is ErrorCode.EMPTY_FINAL
     run = after(begun(fallback_retry_count=1), asking(CALL), NO_TOOLS)
     assert plan_of(run).tools == ()

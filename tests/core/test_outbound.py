@@ -16,7 +16,17 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault
-from surecall.values.types import Message, Plan, Refusal, Reply, System, ToolSpec, Usage, User
+from surecall.values.types import (
+    Assistant,
+    Message,
+    Plan,
+    Refusal,
+    Reply,
+    System,
+    ToolSpec,
+    Usage,
+    User,
+)
 
 
 def read(body: Any) -> Reply | Fault:
@@ -91,3 +101,23 @@ def test_a_response_format_without_tools_is_sent() -> None:
     asyncio.run(PromptRunner(model, capabilities=Capabilities()).ask(plan))
 
     assert model.requests[0]["response_format"] == {"type": "json_object"}
+
+
+def test_what_the_loop_says_after_a_blank_reply_becomes_part_of_what_the_user_said() -> None:
+    picture = {"type": "image_url", "image_url": {"url": "data:,"}}
+    nudge = User("And?", nudge=True)
+    composer = Composer(ToolCallingConfig())
+
+    def sent(*messages: Message) -> list[Any]:
+        return list(json.loads(composer.compose(Plan("m", messages)).body)["messages"])
+
+    assert sent(User("a"), nudge, nudge) == [{"role": "user", "content": "a\n\nAnd?\n\nAnd?"}]
+    assert sent(User([picture]), Assistant(" "), nudge) == [
+        {"role": "user", "content": [picture, {"type": "text", "text": "And?"}]}
+    ]
+    assert sent(User("a"), User("b")) == [
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": "b"},
+    ]
+    roles = [message["role"] for message in sent(User("a"), Assistant("b"), nudge)]
+    assert roles == ["user", "assistant", "user"]

@@ -35,7 +35,8 @@ from tests.support.hand_driven import (
         ({"repeat_stop_at": 4}, [asking(CALL)] * 3, None),
         ({}, [asking(ToolCall("p", "poll"))] * 9, None),
         ({"tool_use_mode": "enforced"}, [Reply("so")], ErrorCode.NO_TOOL_CALLS),
-        ({"tool_use_mode": "relaxed"}, [Reply(" ")], ErrorCode.EMPTY_FINAL),
+        ({"tool_use_mode": "relaxed"}, [Reply(" ")], None),
+        ({"tool_use_mode": "relaxed"}, [Reply(" ")] * 2, ErrorCode.EMPTY_FINAL),
         ({"fix_empty_final": False}, [Reply(" ")], None),
     ],
 )
@@ -80,8 +81,11 @@ def test_a_note_is_added_to_the_warnings_that_a_call_has() -> None:
         (Reply("a"), Done("a", "final")),
         (Reply("a", finish_reason="length"), Done("a", "length")),
         (Reply("a", finish_reason="content_filter"), Done("a", "content_filter")),
+        (Reply("a", finish_reason="MAX_TOKENS"), Done("a", "length")),
+        (Reply("a", finish_reason="guardrail_intervened"), Done("a", "content_filter")),
+        (Reply("a", finish_reason="end_turn"), Done("a", "final")),
         (Reply("", finish_reason="stop"), Fail(ErrorCode.EMPTY_FINAL, "the final answer is empty")),
     ],
 )
 def test_the_verdict_on_a_final_answer(reply: Reply, move: Move) -> None:
-    assert next_move(heard(begun(), reply)) == move
+    assert next_move(heard(begun(max_turns=1), reply)) == move

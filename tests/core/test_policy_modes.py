@@ -340,12 +340,25 @@ def test_with_the_switch_off_the_blank_is_returned_and_flagged() -> None:
 
 @proves("C77", "I6")
 @pytest.mark.parametrize("mode", ["relaxed", "disabled"])
-def test_an_empty_answer_without_any_call_is_not_asked_for_again(mode: str) -> None:
-    model = ScriptedModel(says(None, finish_reason="length"))
+def test_an_empty_first_answer_is_asked_for_once_more(mode: str) -> None:
+    cut = says(None, finish_reason="length")
+    model = ScriptedModel(cut, cut)
     with pytest.raises(ToolUseError, match="token limit") as failed:
         run(model, tool_use_mode=mode)
     assert failed.value.code is ErrorCode.EMPTY_FINAL
-    assert len(model.requests) == 1
+    first, second = model.requests
+    assert first.get("tools") == second.get("tools")
+
+
+def test_what_is_said_to_an_empty_first_answer_becomes_part_of_what_the_user_said() -> None:
+    model = ScriptedModel(says(""), calls("get"), says("x"))
+    result = run(model)
+    (asked,) = [event for event in result.trace if isinstance(event, FixEmptyFinalEvent)]
+    roles = [[message["role"] for message in request["messages"]] for request in model.requests]
+    assert roles == [["user"], ["user"], ["user", "assistant", "tool"]]
+    first, second, _ = (request["messages"][0]["content"] for request in model.requests)
+    assert second == f"{first}\n\n{asked.text}"
+    assert (asked.disable_tools, asked.user_text_bytes) == (False, len(asked.text))
 
 
 @proves("C78")

@@ -106,8 +106,8 @@ SPEC: dict[str, str] = {
     # Empty final answer
     "C74": "An empty answer after tools is asked for once more, without tools.",
     "C75": "The request's text and whether tools stay can be configured.",
-    "C76": "It is asked for once per run; with the switch off the blank is returned, flagged.",
-    "C77": "It is not asked for when no tool was called.",
+    "C76": "It is asked for once; with the switch off the blank is returned, flagged.",
+    "C77": "An empty first answer is asked for once more, with the tools on offer.",
     "C78": "White space counts as empty.",
     # Request
     "C79": "request_overrides reach the body; reserved keys do not.",

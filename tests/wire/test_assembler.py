@@ -366,3 +366,24 @@ def test_a_detail_without_a_type_belongs_to_the_last() -> None:
     indexed = {"type": "reasoning.text", "text": "a", "index": 0}
     message = message_of({"reasoning_details": [indexed, {"signature": "s"}]})
     assert message["reasoning_details"] == [indexed | {"signature": "s"}]
+
+
+def test_of_many_other_choices_only_the_first_are_followed() -> None:
+    assembler = Assembler()
+    for index in range(20):
+        call = {"index": 0, "id": f"c{index}", "function": {"name": "f", "arguments": "{}"}}
+        delta = {"tool_calls": [call]} if index else {"content": "Wait."}
+        choice = {"index": index, "delta": delta, "finish_reason": "stop"}
+        assembler.add(json.dumps({"choices": [choice]}))
+    body = assembler.finish()
+
+    assert isinstance(body, dict)
+    assert [choice["index"] for choice in body["choices"]] == list(range(9))
+
+
+@pytest.mark.parametrize("mark", ["[DONE]", "[done]", " [Done] ", "[ DONE ]"])
+def test_the_end_mark_is_known_in_every_spelling(mark: str) -> None:
+    assembler = Assembler()
+    assembler.add(mark)
+
+    assert assembler.ended

@@ -16,6 +16,7 @@ from surecall import (
     replay,
 )
 from surecall.testing import Item, ScriptedModel, failure, says
+from surecall.wire.text_calls import is_nameless_call
 
 RAW = ToolCallingConfig(strip_thinking=False)
 DEFAULT = presets.default_tool_calling()
@@ -210,3 +211,30 @@ def test_raw_takes_a_failed_generation_for_an_error() -> None:
     with pytest.raises(RequestFailed) as failed:
         Weather().run(ToolCallingConfig(), groq(NAKED[0]), groq(NAKED[0]))
     assert failed.value.code is ErrorCode.MALFORMED_CALL
+
+
+@pytest.mark.parametrize(
+    ("text", "nameless"),
+    [
+        ('<tool_call>\n{"name": "Find a file", "arguments": {"q": 1}}\n</tool_call>', True),
+        ('<tool_call id="1">{"arguments": {"q": 1}}</tool_call><|im_end|>', True),
+        ('<tool_call>[{"function": {"name": "A b", "arguments": "{}"}}]', True),
+        ('[TOOL_CALLS][{"name": "Find a file", "arguments": {}}]', True),
+        ('<|python_tag|>{"name": "Find a file", "parameters": {"q": 1}}', True),
+        ("<tool_call>{...}</tool_call>", False),
+        ("<tool_call></tool_call>", False),
+        ('<tool_call>{"name": "Find a file", "arguments": {"q": 1}}</tool_call> is it', False),
+        ('Look: <tool_call>{"name": "Find a file", "arguments": {}}</tool_call>', False),
+        ('<tool_call> takes {"name": "x", "arguments": {}}', False),
+        ('<tool_call>{"name": "Find a file", "parameters": {"type": "object"}}', False),
+        ('<tool_call>{"name": "Find a file"}</tool_call>', False),
+        ('<tool_call>[["arguments"], {}]</tool_call>', False),
+        ('<tool_call>{"function": "x", "arguments": {}}</tool_call>', True),
+        ('{"name": "Find a file", "arguments": {}}', False),
+        ("", False),
+    ],
+)
+def test_a_marked_call_with_a_sentence_for_a_name_is_no_answer(
+    text: str, *, nameless: bool
+) -> None:
+    assert is_nameless_call(text) is nameless

@@ -49,6 +49,8 @@ What each list is for, which modules read it, and what happens to an entry in th
 
 import msgspec
 
+from surecall.wire import text_edges
+
 
 class Opener(msgspec.Struct, frozen=True):
     """One spelling: what it opens, and how much it takes to believe it.
@@ -273,19 +275,7 @@ HEADER_ENDS = (
 )
 
 # These end a turn, and may come more than once.
-END_TOKENS = (
-    "<|end|>",
-    "<|return|>",
-    "<|eom|>",
-    "<|im_end|>",
-    "<|eot_id|>",
-    "<|eom_id|>",
-    "<|endoftext|>",
-    "<end_of_turn>",
-    "<turn|>",
-    "<｜end▁of▁sentence｜>",
-    "</s>",
-)
+END_TOKENS = text_edges.END_TOKENS
 CLOSERS = (
     "</tool_call",
     "</function_call",

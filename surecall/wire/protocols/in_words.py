@@ -110,7 +110,7 @@ class Speaker:
                 merged += row
                 continue
             key = tuple(map(id, row))
-            joined[key] = self._joined.get(key) or (row, User(_joined(row)))
+            joined[key] = self._joined.get(key) or (row, User(in_one(row)))
             merged.append(joined[key][1])
         self._joined = joined
         return merged
@@ -122,7 +122,8 @@ def _is_silent(message: Message) -> bool:
     return blank or isinstance(message, Refusal)
 
 
-def _joined(row: Iterable[Message]) -> str | list[JSON]:
+def in_one(row: Iterable[Message]) -> str | list[JSON]:
+    """Put what the user's side says in several messages into one."""
     contents = [message.content for message in row if isinstance(message, User)]
     if all(isinstance(content, str) for content in contents):
         return "\n\n".join(map(str, contents))

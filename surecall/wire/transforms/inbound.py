@@ -13,13 +13,19 @@ from typing import Any
 from surecall.parsing.arguments import read_arguments
 from surecall.values.family import Family
 from surecall.values.types import JSON, is_blank
+from surecall.wire.calls_in_content import call_of, calls_in, parts_of
 from surecall.wire.content_parts import text_of, thoughts_in
-from surecall.wire.messages import call_parts, id_of
+from surecall.wire.finish_reasons import ending_of, finish_reason
+from surecall.wire.messages import call_parts, id_of, raw_calls
+from surecall.wire.text_edges import says_nothing
 
 BODY: Family[JSON] = Family("body transform")
 RESPONSE: Family[JSON] = Family("response transform")
 TOOL_CALL: Family[JSON] = Family("tool call transform")
 
+# Longer arguments are compared as they are.
+_MAX_ECHO = 20_000
+_UNREADABLE: JSON = {"id": "call_unreadable"}
 _WRAPPERS = ("data", "result", "response")
 
 
@@ -59,6 +65,66 @@ def failed_generation(body: Any) -> str | None:
     return text if isinstance(text, str) and not is_blank(text) else None
 
 
+@BODY.register
+def choice_delta_to_message(body: JSON) -> JSON:
+    """Read a `delta` in a plain answer as the message, if there is no message or a blank one."""
+    match body.get("choices"):
+        case [{"delta": dict(delta)} as choice, *rest] if _speaks(delta):
+            if _speaks(choice.get("message")):
+                return body
+            healed = {key: choice[key] for key in choice if key != "delta"} | {"message": delta}
+            return body | {"choices": [healed, *rest]}
+        case _:
+            return body
+
+
+@BODY.register
+def choices_of_one_turn_joined(body: JSON) -> JSON:
+    """Put a turn together that was split: words in the first choice, the calls in another one.
+
+    If several others have calls, it is not known which are meant: the turn then ends as one whose
+    call is missing, and the model is asked.
+    """
+    choices = body.get("choices")
+    if not isinstance(choices, list) or not all(isinstance(choice, dict) for choice in choices):
+        return body
+    calling = [choice for choice in choices if _has_calls(choice.get("message"))]
+    if not calling or calling[0] is choices[0]:
+        return body
+    first: JSON = choices[0]
+    if len(calling) > 1:
+        return body | {"choices": [first | {"finish_reason": "tool_calls"}]}
+    (other,) = calling
+    message = other["message"]
+    if is_blank(text_of(message.get("content"))) and not calls_in(message.get("content")):
+        words = first.get("message")
+        message = message | {"content": words.get("content") if isinstance(words, dict) else None}
+    reasons = sorted(map(finish_reason, (other, first)), key=ending_of)
+    joined = other | {"message": message, "finish_reason": reasons[-1]}
+    return body | {"choices": [joined]}
+
+
+def _speaks(message: object) -> bool:
+    """Whether a message says anything."""
+    return isinstance(message, dict) and any(
+        value and not (isinstance(value, str) and is_blank(value))
+        for key, value in message.items()
+        if key != "role"
+    )
+
+
+def _has_calls(message: object) -> bool:
+    if not isinstance(message, dict):
+        return False
+    calls = message.get("tool_calls")
+    return bool(
+        raw_calls(message)
+        or (isinstance(calls, str) and not is_blank(calls))
+        or message.get("function_call")
+        or calls_in(message.get("content"))
+    )
+
+
 @RESPONSE.register
 def assistant_function_call_to_tool_calls(message: JSON) -> JSON:
     """Lift the deprecated `function_call` object into a `tool_calls` array of one."""
@@ -82,6 +148,48 @@ def assistant_tool_calls_object_to_array(message: JSON) -> JSON:
 
 
 @RESPONSE.register
+def assistant_content_call_parts_to_tool_calls(message: JSON) -> JSON:
+    """Lift calls that are parts of the content into `tool_calls`; one that is there is an echo."""
+    content, known = message.get("content"), message.get("tool_calls")
+    found = calls_in(content)
+    if not found:
+        return message
+    rest = [part for part in parts_of(content) if call_of(part) is None]
+    calls = known if isinstance(known, list) else []
+    fresh = _not_among(calls, found)
+    if not any(_name(call) for call in (*found, *filter(_is_mapping, calls))):
+        # It says that it is a call and cannot run; with an id the model is told so.
+        fresh = [_UNREADABLE | call for call in fresh]
+    return message | {"content": rest or None, "tool_calls": [*calls, *fresh]}
+
+
+def _not_among(calls: list[Any], found: list[JSON]) -> list[JSON]:
+    """Leave out calls that are there already; each of those is the echo of one."""
+    known = [call for call in calls if isinstance(call, dict)]
+    ids = {id_of(call) for call in known} - {""}
+    made = [_meaning(call) for call in known]
+    fresh: list[JSON] = []
+    for call in found:
+        meaning = _meaning(call) if made else None
+        if meaning in made:
+            made.remove(meaning)
+        elif id_of(call) not in ids:
+            fresh.append(call)
+    return fresh
+
+
+def _is_mapping(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _meaning(call: JSON) -> tuple[str, object]:
+    """Return the name and the arguments of a call, decoded where they are JSON and not too long."""
+    name, arguments = call_parts(_nested(call))
+    value = read_arguments(arguments, _MAX_ECHO).value
+    return name, arguments if value is None else value
+
+
+@RESPONSE.register
 def assistant_tool_calls_json_text_to_array(message: JSON) -> JSON:
     """Decode `tool_calls` that arrive as JSON text; text that is no JSON becomes a bad call."""
     text = message.get("tool_calls")
@@ -95,7 +203,7 @@ def assistant_tool_calls_json_text_to_array(message: JSON) -> JSON:
         return message | {"tool_calls": calls}
     # It has an id and no name: it cannot run, and the model is told so.
     function = {"name": "", "arguments": text}
-    return message | {"tool_calls": [{"id": "call_unreadable", "function": function}]}
+    return message | {"tool_calls": [_UNREADABLE | {"function": function}]}
 
 
 @RESPONSE.register
@@ -157,6 +265,19 @@ def assistant_content_parts_to_text(message: JSON) -> JSON:
     if thoughts and not message.get("reasoning_content"):
         healed["reasoning_content"] = thoughts
     return healed
+
+
+@RESPONSE.register
+def assistant_content_edges_trimmed(message: JSON) -> JSON:
+    """Take end tokens and invisible characters off the edges of an answer.
+
+    Here only a content of nothing else is emptied. The rest is done when calls and thoughts have
+    been taken out of the text, since their marks may be at its edges, too.
+    """
+    content = message.get("content")
+    if not isinstance(content, str) or is_blank(content) or not says_nothing(content):
+        return message
+    return message | {"content": ""}
 
 
 @RESPONSE.register

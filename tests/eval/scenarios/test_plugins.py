@@ -282,7 +282,10 @@ def test_a_broken_line_is_told_with_its_number(tmp_path: Path, line: str, told: 
 def test_other_failures_of_a_recorded_request_stay_failures(tmp_path: Path) -> None:
     world = recorded(tmp_path).begin("ws")
     runner = ToolLoopRunner(
-        client=ScriptedModel(says("")), model="m", registry=world.registry, executor=world.executor
+        client=ScriptedModel(says(""), says("")),
+        model="m",
+        registry=world.registry,
+        executor=world.executor,
     )
     with pytest.raises(RunFailed, match="EMPTY_FINAL"):
         asyncio.run(world.converse(runner.run))

@@ -22,7 +22,7 @@ function assistantOnWire(text, calls) {
 // What the loop said in the user's place after a reply, if it said anything. Of what it said to an
 // early answer, the record has the gist.
 function nudgeOf(event, start) {
-  if (event.type === "fix_empty_final") return start.config?.fix_empty_final_user_text ?? "";
+  if (event.type === "fix_empty_final") return event.text || (start.config?.fix_empty_final_user_text ?? "");
   return OBJECTIONS.has(event.type) ? event.text : null;
 }
 
