@@ -41,6 +41,7 @@ from surecall.simulator.violations import Violation
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from surecall.values.version import __version__
+from surecall.wire.messages import text_of
 
 if TYPE_CHECKING:
     from aiohttp import web
@@ -267,7 +268,9 @@ def _place(persona: Persona, body: JSON) -> str:
     messages = [item for item in asked.get("messages", ()) if isinstance(item, dict)]
     first = next((item for item in messages if item.get("role") == "user"), {})
     results = sum(item.get("role") == "tool" for item in messages)
-    return f"{persona.id}\0{results}\0{hash(str(first.get('content')))}"
+    # What a client says after an empty reply may be part of the first message.
+    asked_first, _, _ = text_of(first.get("content")).partition("\n")
+    return f"{persona.id}\0{results}\0{hash(asked_first)}"
 
 
 def _decoded(data: bytes) -> JSON | str:

@@ -76,8 +76,9 @@ def events_of(body: JSON, *, usage: bool = False, seed: int = 0) -> list[Event]:
     if head.get("object"):
         head["object"] = "chat.completion.chunk"
     choices = body["choices"]
-    if isinstance(choices, list) and choices and isinstance(choices[0], dict):
-        chunks = [head | {"choices": [each]} for each in _choices(choices[0], seed)]
+    if isinstance(choices, list) and choices and all(isinstance(each, dict) for each in choices):
+        cut = (each for choice in choices for each in _choices(choice, seed))
+        chunks = [head | {"choices": [each]} for each in cut]
     else:
         chunks = [head | {"choices": choices}]
     if usage:
@@ -110,9 +111,9 @@ def pieces(text: str, seed: int = 0) -> list[str]:
 
 
 def _choices(choice: JSON, seed: int) -> Iterator[JSON]:
-    rest = {key: choice[key] for key in choice if key not in {"message", "finish_reason"}}
+    rest = {key: choice[key] for key in choice if key not in {"message", "delta", "finish_reason"}}
     index = {"index": rest.get("index", 0)}
-    message = choice.get("message")
+    message = choice.get("message") or choice.get("delta")
     for delta in _deltas(message if isinstance(message, dict) else {}, seed):
         yield index | {"delta": delta, "finish_reason": None}
     yield rest | index | {"delta": {}, "finish_reason": choice.get("finish_reason")}

@@ -29,7 +29,8 @@ class ShapeFault(msgspec.Struct, frozen=True):
 
     `outcome` is `cured` (the reply reads as the clean one), `retried` (asked again), a code (the
     model is told, or the request fails), or `opt_in:<preset>` (cured by that preset alone).
-    `cures` are the steps that leave their names in `Reply.fired`.
+    `cures` are the steps that leave their names in `Reply.fired`. A fault that is `only_first` is
+    not shown any more when a tool was called.
     """
 
     id: str
@@ -38,6 +39,7 @@ class ShapeFault(msgspec.Struct, frozen=True):
     summary: str
     outcome: str = "cured"
     cures: tuple[str, ...] = ()
+    only_first: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True):
@@ -76,14 +78,18 @@ def apply_fault(fault_id: str, body: JSON, seed: int = 0, tools: Sequence[JSON] 
 
 
 def shape_fault(
-    family: str, *sources: str, outcome: str = "cured", cures: tuple[str, ...] = ()
+    family: str,
+    *sources: str,
+    outcome: str = "cured",
+    cures: tuple[str, ...] = (),
+    only_first: bool = False,
 ) -> Callable[[Change], Change]:
     """Register a function from body to body under its own name."""
 
     def register(function: Change) -> Change:
         name = function.__name__
         summary = (function.__doc__ or "").strip()
-        SHAPE_FAULTS[name] = ShapeFault(name, sources, family, summary, outcome, cures)
+        SHAPE_FAULTS[name] = ShapeFault(name, sources, family, summary, outcome, cures, only_first)
         _CHANGES[name] = function
         return function
 
@@ -99,9 +105,9 @@ def on_choice(function: Change) -> Change:
     @functools.wraps(function)
     def wrapped(body: JSON, sample: Sample) -> JSON:
         match body:
-            case {"choices": [dict(choice), *_]}:
+            case {"choices": [dict(choice), *others]}:
                 changed = function(choice, sample)
-                return body if changed is choice else body | {"choices": [changed]}
+                return body if changed is choice else body | {"choices": [changed, *others]}
             case _:
                 return body
 

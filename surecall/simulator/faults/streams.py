@@ -82,6 +82,48 @@ def message_not_delta(chunks: list[JSON], _sample: Sample) -> list[Event]:
     ]
 
 
+@stream_fault("webai-to-api-55")
+@on_chunks
+def message_beside_role(chunks: list[JSON], _sample: Sample) -> list[Event]:
+    """Every chunk has its piece in a `message`, beside a delta that has only the role."""
+    return [
+        with_choice(chunk, _beside_role(chunk["choices"][0])) if chunk["choices"] else chunk
+        for chunk in chunks
+    ]
+
+
+def _beside_role(choice: JSON) -> JSON:
+    return choice | {"delta": {"role": "assistant"}, "message": choice["delta"]}
+
+
+@stream_fault("langchainjs-11177")
+@on_chunks
+def call_parts_in_deltas(chunks: list[JSON], _sample: Sample) -> list[Event]:
+    """Calls are parts of the content, in fragments."""
+    return [
+        with_delta(chunk, {"content": [_part(fragment) for fragment in fragments]})
+        if (fragments := fragments_in(chunk))
+        else chunk
+        for chunk in chunks
+    ]
+
+
+def _part(fragment: JSON) -> JSON:
+    name = {"name": fragment["function"]["name"]} if "name" in fragment["function"] else {}
+    identity: JSON = {key: fragment[key] for key in ("id", "index") if key in fragment}
+    return {"type": "tool_use", **identity, **name, "input": fragment["function"]["arguments"]}
+
+
+@stream_fault("zeroclaw-2136")
+@on_chunks
+def calls_in_another_choice(chunks: list[JSON], _sample: Sample) -> list[Event]:
+    """The text is streamed in the first choice, the calls in the second."""
+    return [
+        with_choice(chunk, chunk["choices"][0] | {"index": 1}) if fragments_in(chunk) else chunk
+        for chunk in chunks
+    ]
+
+
 @stream_fault("D79")
 @on_chunks
 def message_at_the_end(chunks: list[JSON], _sample: Sample) -> list[Event]:
@@ -197,6 +239,13 @@ def chunks_in_lists(events: list[Event], _sample: Sample) -> list[Event]:
 
 
 # Lines
+
+
+@stream_fault(_QUIRK)
+def done_in_lower_case(events: list[Event], sample: Sample) -> list[Event]:
+    """The end mark is written small, or with blanks."""
+    mark = _lines(sample.pick(["[done]", "[Done] ", " [ DONE ]"]))
+    return [mark if event == DONE else event for event in events]
 
 
 def _lines(data: str) -> str:

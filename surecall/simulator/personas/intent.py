@@ -33,8 +33,9 @@ NOTE = "Tom & Ada\n\tcaf\u00e9 \U0001f378 one \\\n two \ufffd"
 SETTINGS = '{"depth":1}'
 _STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS}
 COMPLAINTS: Final = ("This is not finished", "This answer cannot be accepted")
-# With these words a client asks about a call that was written as text.
+# With these words a client asks about a call that was written as text, or that did not come.
 ASKED_BACK: Final = "You wrote a call"
+NOTHING_CAME: Final = ("Your reply announced", "Your reply was empty")
 _RETRY_REQUEST = "fix the errors and try again"
 
 
@@ -163,14 +164,14 @@ def _complains(message: JSON) -> bool:
 
 
 def is_asked_back(request: JSON) -> bool:
-    """Whether a client has just asked if a call that was written as text is meant."""
+    """Whether a client has just asked about a call: one as text, or one that did not come."""
     messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
     return any(map(_asks_back, messages[-1:]))
 
 
 def _asks_back(message: JSON) -> bool:
     text = text_of(message.get("content"))
-    return message.get("role") == "user" and text.startswith(ASKED_BACK)
+    return message.get("role") == "user" and text.startswith((ASKED_BACK, *NOTHING_CAME))
 
 
 def _named(tools: dict[str, JSON], last: list[JSON]) -> list[Act]:

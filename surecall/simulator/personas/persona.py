@@ -149,6 +149,8 @@ def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> S
         return _quoting(fault, persona, reading, meant, key)
     intent, behaviour = _with_behaviour(persona, meant, reading.request, f"{seed}\0{thread}")
     shows = bool(fault) and _may_show(fault, intent, spare=spare)
+    if fault in SHAPE_FAULTS and SHAPE_FAULTS[fault].only_first:
+        shows = shows and not _prior_calls(reading.request)
     if shows and fault == LAZY.id and intent.calls and not _prior_calls(reading.request):
         intent, behaviour = says(intent, DONE), fault
     if not intent.calls and _is_forced(reading, behaviour):

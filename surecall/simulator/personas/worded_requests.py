@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 
 from surecall.simulator.personas.clues import Clues, value_for
-from surecall.simulator.personas.intent import ASKED_BACK, COMPLAINTS, Intent, Wanted
+from surecall.simulator.personas.intent import ASKED_BACK, COMPLAINTS, NOTHING_CAME, Intent, Wanted
 from surecall.values.types import JSON
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import encode, named_choice
@@ -243,7 +243,8 @@ def _restored(messages: Sequence[JSON], form: str) -> Iterator[JSON]:
 
 def _apart(text: str) -> Iterator[str]:
     """Take apart what was said one after the other: in words, it is one message."""
-    begins = [at for words in (*COMPLAINTS, ASKED_BACK) for at in _places(text, _BREAK + words)]
+    notes = (*COMPLAINTS, ASKED_BACK, *NOTHING_CAME)
+    begins = [at for words in notes for at in _places(text, _BREAK + words)]
     start = 0
     for at in sorted(begins):
         yield text[start:at]

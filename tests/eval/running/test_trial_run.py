@@ -84,9 +84,6 @@ PREDICTED: dict[str, dict[str, str]] = {
     "cut-final": everywhere("TRUNCATED"),
     "lazy": in_tools("NO_TOOL_CALLS"),
     "no-tools": in_tools("NO_TOOL_USE_ENDPOINT"),
-    # Only a run with calls asks for a blank answer once more.
-    "answer_blank": only("EMPTY_ASSISTANT_TEXT", CHAT),
-    "answer_in_reasoning": only("EMPTY_ASSISTANT_TEXT", CHAT),
     "foreign_envelope": everywhere("DECODE_ERROR"),
     "error_out_of_credit": everywhere("PAYMENT_REQUIRED"),
     "error_moderation": everywhere("CONTENT_POLICY"),
@@ -116,6 +113,10 @@ UNCURED: dict[str, dict[str, str]] = {
     **dict.fromkeys((*WRAPPED, *BESIDE, "arguments_listed"), in_tools("TOOL_ERROR")),
     **dict.fromkeys(REFUSED_VALUES, in_state("TOOL_ERROR")),
     "wrapped_in_data": everywhere("DECODE_ERROR"),
+    "calls_in_second_choice": in_tools("NO_TOOL_CALLS"),
+    "delta_for_message": in_tools("NO_TOOL_CALLS") | only("EMPTY_ASSISTANT_TEXT", CHAT),
+    "call_parts": in_tools("NO_TOOL_CALLS"),
+    "answer_with_end_token": everywhere("ASSERTION_FAILED", but=(QUOTE,)),
     # It bends single calls only: two at once are as they should be, the one after them is not.
     "legacy_function_call": everywhere("NO_TOOL_CALLS", but=(CHAT, "happy_path_parallel"))
     | only("TOOL_ERROR", "partial_success_failure"),

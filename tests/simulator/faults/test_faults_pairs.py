@@ -14,9 +14,12 @@ pytestmark = pytest.mark.slow
 CURED = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome == "cured"]
 SEEDS = (0, 1, 3)
 
-_NO_CALLS = {"tool_calls_null", "finish_without_calls"}
+_NO_CALLS = {"tool_calls_null", "answer_with_end_token"}
 # A legacy call leaves the list of calls free to be null or empty.
-_ANY_REPLY = {"wrapped_in_data", "content_parts", "content_thinking", "legacy_function_call"}
+_ANY_REPLY = {
+    *("wrapped_in_data", "content_parts", "content_thinking", "legacy_function_call"),
+    *("delta_for_message", "calls_in_second_choice", "call_parts"),
+}
 _LIST_SHAPES = {"tool_calls_object", "tool_calls_text", "tool_calls_junk", "call_unwrapped"}
 # Pairs that never meet: in neither order do both apply to one reply.
 APART: list[tuple[set[str], set[str], str]] = [
@@ -59,6 +62,17 @@ APART: list[tuple[set[str], set[str], str]] = [
         {"tool_calls_object"},
         {"tool_calls_junk", "call_blank_beside"},
         "a single call has nothing beside it",
+    ),
+    ({"answer_with_end_token"}, {"call_parts"}, "one needs a text, the other makes parts of it"),
+    (
+        {"call_parts"},
+        _LIST_SHAPES | {"arguments_null", "arguments_object", "legacy_function_call"},
+        "a part is made of a call as it should be, and leaves no list",
+    ),
+    (
+        {"calls_in_second_choice"},
+        {"call_parts", "legacy_function_call"},
+        "there is no list of calls to be split off",
     ),
     ({"call_unwrapped"}, {"parallel_wrapper"}, "inside the wrapper there is no `function` to lose"),
 ]
