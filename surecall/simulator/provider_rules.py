@@ -242,6 +242,11 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
+        name="sealed",
+        summary="seals each turn with calls in five places, and wants all of them back unchanged",
+        seals_turns=True,
+    ),
+    ProviderRules(
         name="no-parallel",
         summary="refuses `parallel_tool_calls`, as some reasoning models do behind any provider",
         refused_options=("parallel_tool_calls",),

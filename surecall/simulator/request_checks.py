@@ -6,7 +6,6 @@ once and immediately, ids unique in the conversation, legal names also in the hi
 JSON object in a string, no empty messages. A provider adds its own.
 """
 
-import hashlib
 import string
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -16,13 +15,13 @@ import msgspec
 
 from surecall.parsing.names import MAX_LENGTH, is_legal
 from surecall.parsing.schema_walk import is_untyped, rewritten
+from surecall.simulator.seals import broken_seals, is_signature
 from surecall.simulator.violations import ProviderRules, Violation
 from surecall.values.types import JSON
 
 MAX_TOOLS = 128
 NINE = 9
 SIGNATURE_PLACEHOLDER = "skip_thought_signature_validator"
-_SIGNATURE_PARTS = 2
 _ALNUM = frozenset(string.ascii_letters + string.digits)
 _PLAIN = _ALNUM | frozenset("_-")
 _ROLES = frozenset({"system", "developer", "user", "assistant", "tool"})
@@ -44,16 +43,6 @@ def check(request: JSON, rules: ProviderRules) -> list[Violation]:
         found += _message_rules(message, f"messages[{position}]", rules)
     found += _conversation_rules([item for item in listed if isinstance(item, dict)], rules)
     return found
-
-
-def signature(nonce: str) -> str:
-    """Return a thought signature that can be told from a changed one without remembering it."""
-    return f"{nonce}.{hashlib.sha256(nonce.encode()).hexdigest()[:16]}"
-
-
-def _is_signature(text: str) -> bool:
-    parts = text.split(".")
-    return len(parts) == _SIGNATURE_PARTS and signature(parts[0]) == text
 
 
 def _tool_rules(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
@@ -214,12 +203,22 @@ def _assistant_rules(message: JSON, where: str, rules: ProviderRules) -> Iterato
         return
     for position, call in enumerate(calls):
         yield from _call_rules(call, f"{where}.tool_calls[{position}]", rules)
+    yield from _state_rules(message, calls, where, rules)
+
+
+def _state_rules(
+    message: JSON, calls: list[JSON], where: str, rules: ProviderRules
+) -> Iterator[Violation]:
+    """Look for what came with a turn and is wanted back: thoughts, signatures, seals."""
     reasoning = message.get("reasoning_content")
     missing = not isinstance(reasoning, str) or (rules.wants_some_reasoning and not reasoning)
     if rules.wants_reasoning and missing:
         yield rules.violation("reasoning_missing", where)
     if rules.wants_signatures:
         yield from _signature_rules(calls[0], where, rules)
+    if rules.seals_turns:
+        for place in broken_seals(message):
+            yield rules.violation("seal_broken", f"{where}.{place}")
 
 
 def calls_of(message: JSON) -> list[JSON]:
@@ -279,7 +278,7 @@ def _signature_rules(call: JSON, where: str, rules: ProviderRules) -> Iterator[V
         found = found.get(key) if isinstance(found, dict) else None
     if not isinstance(found, str) or not found:
         yield rules.violation("signature_missing", where)
-    elif not _is_signature(found) and found != SIGNATURE_PLACEHOLDER:
+    elif not is_signature(found) and found != SIGNATURE_PLACEHOLDER:
         yield rules.violation("signature_corrupt", where)
 
 

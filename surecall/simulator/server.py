@@ -41,7 +41,7 @@ from surecall.simulator.violations import Violation
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from surecall.values.version import __version__
-from surecall.wire.messages import text_of
+from surecall.wire.content_parts import text_of
 
 if TYPE_CHECKING:
     from aiohttp import web

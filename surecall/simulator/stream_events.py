@@ -142,6 +142,8 @@ def _contents(value: Any, seed: int) -> Iterator[Any]:
         match part:
             case {"type": "text", "text": str(text)}:
                 yield from ([part | {"text": piece}] for piece in pieces(text, seed))
+            case {"type": "thinking", "thinking": str()}:
+                yield from _details([part], seed)
             case _:
                 yield [part]
 
@@ -150,12 +152,19 @@ def _details(value: Any, seed: int) -> Iterator[list[Any]]:
     for detail in value if isinstance(value, list) else []:
         match detail:
             case {"text": str(text)}:
-                rest = {key: detail[key] for key in detail if key != "signature"}
-                yield from ([rest | {"text": piece}] for piece in pieces(text, seed))
-                if "signature" in detail:
-                    yield [detail | {"text": ""}]
+                yield from _signed_last(detail, "text", text, seed)
+            case {"thinking": str(text)}:
+                yield from _signed_last(detail, "thinking", text, seed)
             case _:
                 yield [detail]
+
+
+def _signed_last(detail: JSON, key: str, text: str, seed: int) -> Iterator[list[Any]]:
+    """Yield a text in pieces, and then its signature."""
+    rest = {name: detail[name] for name in detail if name != "signature"}
+    yield from ([rest | {key: piece}] for piece in pieces(text, seed))
+    if "signature" in detail:
+        yield [detail | {key: ""}]
 
 
 def _calls(value: Any, seed: int) -> Iterator[Any]:
@@ -206,6 +215,7 @@ _GROWING: Final[dict[str, Callable[[Any, int], Iterator[Any] | list[Any]]]] = {
     "reasoning": _texts,
     "reasoning_content": _texts,
     "reasoning_details": _details,
+    "thinking_blocks": _details,
     "refusal": _texts,
     "content": _contents,
     "tool_calls": _calls,

@@ -69,6 +69,7 @@ WORDING: Final[dict[str, str]] = {
     "signature_missing": "Function call is missing a thought_signature in functionCall parts. "
     "This is required for tools to work correctly. ({where})",
     "signature_corrupt": "Corrupted thought signature. ({where})",
+    "seal_broken": "{where}: Expected the state that came with this turn, unchanged.",
     "result_name": "GenerateContentRequest.contents: function_response.name: Name cannot be "
     "empty. ({where})",
 }
@@ -97,6 +98,7 @@ class ProviderRules(msgspec.Struct, frozen=True, kw_only=True):
     wants_reasoning: bool = False
     wants_some_reasoning: bool = False  # a blank one does not count
     wants_signatures: bool = False
+    seals_turns: bool = False
     wants_result_names: bool = False
     wants_user: bool = False
     wants_parameters: bool = False

@@ -4,10 +4,8 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.request_checks import (
-    SIGNATURE_PLACEHOLDER,
-    signature,
-)
+from surecall.simulator.request_checks import SIGNATURE_PLACEHOLDER
+from surecall.simulator.seals import signature
 from surecall.values.types import JSON
 from tests.simulator.test_request_checks import (
     LEGAL,

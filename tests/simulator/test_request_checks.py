@@ -7,10 +7,8 @@ from typing import Any
 import pytest
 
 from surecall.simulator.provider_rules import PROVIDER_RULES
-from surecall.simulator.request_checks import (
-    check,
-    signature,
-)
+from surecall.simulator.request_checks import check
+from surecall.simulator.seals import signature
 from surecall.simulator.violations import Violation
 from surecall.values.types import JSON
 

@@ -15,7 +15,7 @@ from surecall.simulator.faults.stream_fault import (
     stream_fault,
     without,
 )
-from surecall.simulator.request_checks import signature
+from surecall.simulator.seals import signature
 from surecall.values.types import JSON
 
 # The index

@@ -33,7 +33,7 @@ REPAIRABLE: Final = frozenset(
         ErrorCode.TOOL_NOT_ALLOWED,
     }
 )
-_ROUTED: Final = frozenset({"common", "kimi", "no-format", "no-parallel", "no-required"})
+_ROUTED: Final = frozenset({"common", "kimi", "no-format", "no-parallel", "no-required", "sealed"})
 _STRICT_MODELS: Final = {"kimi": "moonshotai/kimi-k2.5"}
 
 

@@ -37,7 +37,8 @@ from surecall.simulator.personas.intent import (
 from surecall.simulator.personas.quotes import ONLY_QUOTED, WAYS, quotation, with_thought
 from surecall.simulator.personas.worded_requests import ReadRequest, unbound, understood, worded
 from surecall.simulator.provider_rules import PROVIDER_RULES
-from surecall.simulator.request_checks import NINE, calls_of, signature
+from surecall.simulator.request_checks import NINE, calls_of
+from surecall.simulator.seals import sealed, signature
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall
@@ -318,6 +319,8 @@ def _clean(persona: Persona, reading: ReadRequest, intent: Intent, key: str) -> 
         message["tool_calls"] = [
             _call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
         ]
+        if PROVIDER_RULES[persona.rules].seals_turns:
+            message = sealed(message, f"{_number(key, 'seal'):016x}")
     if field := PROVIDER_RULES[persona.rules].thinks_in:
         next_steps = " and ".join(one.tool for one in intent.calls)
         message[field] = f"Next: {next_steps or 'the answer'}."
