@@ -21,13 +21,14 @@ from types import CodeType, ModuleType
 
 import msgspec
 
-from proof.claims import Claim, Outcome, gathered
+from proof.claims import Claim, Outcome
 from proof.mutants import mutants, mutated
 
 ROOT = Path(__file__).parents[1]
 MEMORY = Path("/dev/shm")  # noqa: S108  # pytest makes a directory of its own in it
 WANTED = 0.85
-# From so many mutants on, each module is judged alone; with fewer, all of them together.
+# If so many mutants are tried, each module is judged alone, even one that has fewer; below that,
+# all of them together.
 ENOUGH = 20
 MEMORY_BYTES = 4 * 1024**3
 CPU_SECONDS = 40
@@ -50,11 +51,15 @@ LIBRARIES = ("pytest", "hypothesis", "msgspec", "aiohttp.web", "click", "jinja2"
 
 
 class Noticed(msgspec.Struct):
-    """The mutants of a module that were tried, and those that no test noticed."""
+    """The mutants of a module that were tried, and those that no test noticed.
+
+    It is not sound if its tests fail without any.
+    """
 
     module: str
     tried: int = 0
     survivors: list[str] = []
+    is_sound: bool = True
 
     @property
     def score(self) -> float:
@@ -72,26 +77,35 @@ def attempt(size: int, seed: int) -> Outcome:
         f"{size} small mistakes in each of {len(MODULES)} modules; the tests of the module; "
         "branch coverage is gated by `make test`",
         total,
-        gathered(failures_of(found)),
+        tuple(failures_of(found, alone=size >= ENOUGH)),
         figures=f"{1 - missed / max(1, total):.0%} noticed"
         + (f" ({scores})" if size >= ENOUGH else ""),
         is_score=True,
     )
 
 
-def failures_of(found: Sequence[Noticed], wanted: float = WANTED) -> list[str]:
-    """Say which scores are too low; small samples are judged together."""
-    alone = min((one.tried for one in found), default=0) >= ENOUGH
-    together = Noticed("all modules", 0, [])
-    for one in found:
-        together.tried += one.tried
-        together.survivors += [f"{one.module}:{text}" for text in one.survivors]
-    judged = found if alone else [together]
+def failures_of(found: Sequence[Noticed], *, alone: bool, wanted: float = WANTED) -> list[str]:
+    """Say which scores are too low: those of each module, or that of all of them together.
+
+    A module whose tests fail without a mistake is told in any case: they can notice nothing.
+    """
+    broken = [one for one in found if not one.is_sound]
+    sound = [one for one in found if one.is_sound]
+    judged = [*broken, *(sound if alone else [_together(sound)])]
     return [
         f"{one.module}: {one.score:.0%} of {one.tried} noticed; not: {'; '.join(one.survivors)}"
         for one in judged
         if one.score < wanted
     ]
+
+
+def _together(found: Sequence[Noticed]) -> Noticed:
+    """Add up what small samples found."""
+    return Noticed(
+        "all modules",
+        sum(one.tried for one in found),
+        [f"{one.module}:{text}" for one in found for text in one.survivors],
+    )
 
 
 def noticed(module: str, size: int, seed: int) -> Noticed:
@@ -103,9 +117,7 @@ def noticed(module: str, size: int, seed: int) -> Noticed:
     random.Random(f"{seed}{module}").shuffle(numbers)
     found = Noticed(module, 0, [])
     if not survives(path, source, None, suite_of(module)):
-        found.survivors.append("the tests fail without a mistake")
-        found.tried = 1
-        return found
+        return Noticed(module, 1, ["the tests fail without a mistake"], is_sound=False)
     for number in numbers[:size]:
         found.tried += 1
         if survives(path, source, number, suite_of(module)):
