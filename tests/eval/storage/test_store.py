@@ -2,8 +2,10 @@
 
 import os
 import re
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -101,6 +103,18 @@ def test_a_result_is_recorded_once_and_never_changed(run: Store) -> None:
     assert list(run.trials()) == [passed(key())]
 
 
+def test_a_record_of_an_earlier_version_that_lacks_a_default_is_the_same_result(run: Store) -> None:
+    whole = msgspec.to_builtins(passed(key()))
+    record = msgspec.json.encode({name: whole[name] for name in whole.keys() - {"retries"}})
+    with database.transaction(run._connection):
+        run._records.add_trial(store._columns(key()), ("passed", "", 5, record.decode()), None)
+
+    run.add(passed(key()))
+    assert list(run.trials()) == [passed(key())]
+    with pytest.raises(StoreError, match="another result of the same trial"):
+        run.add(passed(key(), elapsed_ms=6))
+
+
 def test_a_spoiled_trial_gives_way_and_replaces_nothing(run: Store) -> None:
     run.add(spoiled(key()), b'{"spoiled":1}\n')
     assert (run.done_keys(), run.done_keys(infra=False)) == ({key()}, set())
@@ -163,6 +177,23 @@ def test_a_store_that_cannot_be_opened_is_not_left_locked(
         assert len(run.meta.invocations) == 2
 
 
+@pytest.mark.parametrize("name", ["writer.lock", "trials.sqlite"])
+def test_a_lock_or_file_that_cannot_be_used_is_reported_and_not_left_locked(
+    base: Path, run: Store, name: str
+) -> None:
+    run.close()
+    (run.directory / "trials.sqlite").rename(run.directory / "kept")
+    (run.directory / name).unlink(missing_ok=True)
+    (run.directory / name).mkdir()
+
+    with pytest.raises(StoreError, match=f"cannot use .*{name}: unable to open"):
+        store._open_for_writing(run.directory, run._redactor, ())
+    assert not (run.directory / "writer.pid").exists()
+    (run.directory / name).rmdir()
+    (run.directory / "kept").rename(run.directory / "trials.sqlite")
+    open_or_resume(base, SAME).close()
+
+
 def test_every_command_signs_and_secrets_do_not_reach_the_disk(base: Path) -> None:
     first = Invocation(command=("surecall", "eval"), code="0.1.0", config={"key": SECRET})
     open_or_resume(base, SAME, first, secrets=Secret(SECRET)).close()
@@ -194,8 +225,21 @@ def test_a_closed_run_is_one_plain_file(run: Store) -> None:
     run.close()
 
     assert sorted(path.name for path in run.directory.iterdir()) == ["trials.sqlite", "writer.lock"]
+    with closing(sqlite3.connect(run.directory / "trials.sqlite")) as connection:
+        # One that stays in the mode of the write-ahead log is not read without write access.
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
     with open_for_reading(run.directory) as reader:
         assert list(reader.trials()) == [passed(key())]
+
+
+def test_who_has_closed_a_run_can_no_longer_write_into_it(run: Store) -> None:
+    run.add(passed(key(1)))
+    run.close()
+
+    with pytest.raises(StoreError, match="closed"):
+        run.add(passed(key(2)))
+    with open_for_reading(run.directory) as reader:
+        assert reader.done_keys() == {key(1)}
 
 
 def test_closing_does_not_wait_for_readers(run: Store) -> None:
