@@ -12,6 +12,7 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
+from tests.support.clock import VirtualClock
 from tests.support.patience import never
 
 pytestmark = pytest.mark.usefixtures("virtual")
@@ -20,16 +21,17 @@ OPEN: JSON = {"type": "object"}
 
 
 class Slow:
-    """A policy that allows everything, after a time."""
+    """A policy that allows everything, and takes its time."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, clock: VirtualClock, seconds: float) -> None:
+        self.clock = clock
         self.seconds = seconds
 
     def visible(self, _tool: ToolSpec, _context: Mapping[str, Any]) -> bool:
         return True
 
-    async def authorize(self, _call: ToolCall, _context: Mapping[str, Any]) -> Decision:
-        await asyncio.sleep(self.seconds)
+    def authorize(self, _call: ToolCall, _context: Mapping[str, Any]) -> Decision:
+        self.clock.now += self.seconds
         return Decision("allow")
 
 
@@ -55,10 +57,9 @@ def registry_of(handler: Callable[..., Any], **hints: Any) -> ToolRegistry:
 
 
 def answer(
-    handler: Callable[..., Any], longest_s: float | None = None, *, policy_s: float | None = None
+    handler: Callable[..., Any], longest_s: float | None = None, policy: Slow | None = None
 ) -> ToolResult:
-    """Answer one call, within a time, after a policy has taken its own."""
-    policy = None if policy_s is None else Slow(policy_s)
+    """Answer one call, within a time."""
     dispatcher = ToolDispatcher(registry_of(handler), ToolCallingConfig(), policy=policy)
     return asyncio.run(dispatcher.answer(ToolCall("a", "t"), longest_s))
 
@@ -79,16 +80,18 @@ def codes(story: Callable[[Stubborn], Awaitable[list[ToolResult]]]) -> list[str 
 # How long a call may take
 
 
-def test_what_a_call_took_is_told_in_milliseconds_from_the_moment_it_was_made() -> None:
+def test_what_a_call_took_is_told_in_milliseconds_from_the_moment_it_was_made(
+    virtual: VirtualClock,
+) -> None:
     async def work() -> None:
-        await asyncio.sleep(2.5)
+        virtual.now += 2.5
 
     assert answer(work).elapsed_ms == 2500
-    assert answer(work, policy_s=1.5).elapsed_ms == 4000
+    assert answer(work, policy=Slow(virtual, 1.5)).elapsed_ms == 4000
 
 
-def test_the_time_that_a_policy_takes_is_missing_to_the_tool() -> None:
-    result = answer(never, 4.0, policy_s=3.0)
+def test_the_time_that_a_policy_takes_is_missing_to_the_tool(virtual: VirtualClock) -> None:
+    result = answer(never, 4.0, Slow(virtual, 3.0))
 
     assert result.error_codes == (ErrorCode.TOOL_TIMEOUT,)
     assert "within 1 s" in result.content
