@@ -32,6 +32,7 @@ ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
 _RULES = {
     "whole": "it is not complete, or a closing mark is left over",
     "own_words": "it may be quoted",
+    "marked": "its marks may mean something else",
     "last_words": "something follows it",
     "only_way": "the model calls natively",
     "not_destructive": "the tool is destructive",

@@ -53,6 +53,8 @@ def _doubt(reading: TextReading, plan: Plan, config: ToolCallingConfig) -> tuple
         # What is nothing but a quotation may be an answer.
         if claim.rule in rules and not (claim.alone and judge.is_told(reading.text))
     ]
+    if reading.apparent and judge.is_told(reading.apparent):
+        return ()
     alone = bool(reading.names) and is_blank(text_of(reading.message.get("content")))
     for name, words in zip(reading.names, reading.words, strict=True):
         broken = (rule for rule in rules if not judge.holds(rule, name, words))
@@ -72,6 +74,8 @@ class _Judge:
         match rule:
             case "whole":
                 return not self._reading.spare
+            case "marked":
+                return True  # what is not marked is no call here, but may be a claim
             case "own_words":
                 return not self.is_told(words) and not self._is_retold(name)
             case "last_words":

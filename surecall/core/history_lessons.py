@@ -6,9 +6,10 @@ writes earlier turns as they say.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Final
 
+from surecall.parsing.schema_walk import rewritten
 from surecall.values.errors import Fault
 from surecall.values.types import JSON
 from surecall.wire.history_codec import (
@@ -17,6 +18,7 @@ from surecall.wire.history_codec import (
     NINE,
     NULL,
     PLAIN,
+    SCHEMA,
     SYSTEM_IN_USER,
     TEXT,
     WITHOUT,
@@ -67,6 +69,13 @@ _DEMANDING: Final = (
 )
 # How far from the name of a field the word may stand that judges it, in characters.
 _NEAR: Final = 160
+_TOOL_WORDS: Final = ("tool", "function", "schema", "parameters")
+_NEEDED_KEYWORDS: Final = frozenset(
+    {
+        *("type", "properties", "items", "required", "$ref", "$defs", "definitions"),
+        *("name", "description", "parameters"),
+    }
+)
 _ID_WORDS: Final = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "tool_call_ids"})
 _FORM_WORDS: Final = ("pattern", "character", "alphanumeric", "letters", "a-z", "digits")
 _LENGTH_WORDS: Final = ("too long", "length", "longer", "at most", "exceed", "up to")
@@ -76,8 +85,10 @@ _NULL_WORDS: Final = ("null", "nil", "none", "string", "str ", "type", "required
 _NINE: Final = 9
 
 
-def history_lesson(fault: Fault, messages: Sequence[JSON], learned: Sequence[str]) -> str | None:
-    """Return what a refusal teaches about these messages, if it is something not yet known."""
+def history_lesson(
+    fault: Fault, messages: Sequence[JSON], learned: Sequence[str], tools: Sequence[JSON] = ()
+) -> str | None:
+    """Return what a refusal teaches about messages and tools, if it is something not yet known."""
     if fault.status is not None and (
         fault.status < 400 or fault.status in _NOT_ABOUT_THE_REQUEST  # noqa: PLR2004
     ):
@@ -88,7 +99,8 @@ def history_lesson(fault: Fault, messages: Sequence[JSON], learned: Sequence[str
         for reader in (_about_ids, _about_fields, _about_content, _about_system)
         for lesson in reader(text, messages, learned)
     )
-    return next((lesson for lesson in found if lesson not in learned), None)
+    every = chain(found, _about_schemas(text, tools))
+    return next((lesson for lesson in every if lesson not in learned), None)
 
 
 def _about_ids(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
@@ -127,12 +139,31 @@ def _prefix(text: str) -> str:
 
 
 def _about_fields(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
-    mentions = sorted(
-        (place, field) for field in _fields(messages) if (place := _mention(text, field)) >= 0
-    )
-    for place, field in mentions:
-        if _is_refused(text, place, len(field)):
-            yield f"{WITHOUT}{field}"
+    yield from (f"{WITHOUT}{field}" for field in _refused(text, _fields(messages)))
+
+
+def _about_schemas(text: str, tools: Sequence[JSON]) -> Iterator[str]:
+    """Look for a keyword of the tools' schemas; what a schema is made of cannot be left out."""
+    if tools and _any(text, _TOOL_WORDS):
+        keywords = set[str]().union(*(_keywords(tool["function"]) for tool in tools))
+        yield from (f"{SCHEMA}{keyword}" for keyword in _refused(text, keywords))
+
+
+def _keywords(function: JSON) -> set[str]:
+    found: set[str] = set()
+
+    def noted(schema: JSON) -> JSON:
+        found.update(schema)
+        return schema
+
+    rewritten(function["parameters"], noted)
+    return (found | function.keys()) - _NEEDED_KEYWORDS
+
+
+def _refused(text: str, names: set[str]) -> Iterator[str]:
+    """Yield which of these names a refusal is about, in the order in which it names them."""
+    mentions = sorted((place, name) for name in names if (place := _mention(text, name)) >= 0)
+    yield from (name for place, name in mentions if _is_refused(text, place, len(name)))
 
 
 def _fields(messages: Sequence[JSON]) -> set[str]:

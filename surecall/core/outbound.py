@@ -20,7 +20,7 @@ from surecall.values.types import (
     ToolSpec,
     User,
 )
-from surecall.wire.history_codec import taught
+from surecall.wire.history_codec import taught, taught_tool
 from surecall.wire.messages import (
     encode,
     render_message,
@@ -80,6 +80,7 @@ class Composer:
             self._style = msgspec.structs.replace(self._style, origin=plan.origin)
             self._lessons = plan.lessons
             self._written = []
+            self._tools = ((), msgspec.Raw(b"[]"))
 
     def _messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
         written = self._written
@@ -134,7 +135,10 @@ class Composer:
     def _surface(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
         if self._tools[0] is not tools:
             names = self._config.tool_transforms
-            rendered = [TOOL.apply(names, render_tool(spec), []) for spec in tools]
+            rendered = [
+                taught_tool(TOOL.apply(names, render_tool(spec), []), self._lessons)
+                for spec in tools
+            ]
             self._tools = (tools, msgspec.Raw(encode(rendered)))
         return self._tools[1]
 

@@ -184,11 +184,22 @@ class _Rewriter:
         if word in _PYTHON_WORDS:
             self._fired["python_literals"] = None
             return _PYTHON_WORDS[word]
+        if self._is_key(word):
+            self._fired["bare_keys"] = None
+            return f'"{word}"'
         # A word at the end may be the beginning of a known one, cut off.
         known = word in _JSON_WORDS or word[:1] in _NUMERIC or self._at == len(self._text)
         if not known:
             raise unreadable(self._text, start)
         return word
+
+    def _is_key(self, word: str) -> bool:
+        """Whether a word is a key without its quotation marks, as JavaScript allows it."""
+        in_place = self._open[-1:] == ["}"] and self._tokens[-1] in {"{", ","}
+        at = self._at
+        while self._text[at : at + 1] in _BLANK:
+            at += 1
+        return in_place and word.isidentifier() and self._text[at : at + 1] == ":"
 
     def _string(self, quote: str) -> str:
         """Copy one string as a JSON string, jumping from escape to escape."""

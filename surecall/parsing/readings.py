@@ -8,7 +8,9 @@ is the only one that the schema allows; `sure` is false for those that merely ra
     empty_object_beside  {}{…}              where the empty object itself is refused
     sole_item            [{…}]              a list of exactly one object
     no_arguments         [], "", "[]"       for a tool that needs none, and has no place for these
+    doubled_braces       {{…}}              no object begins with a brace
     call_in_arguments    {"name": "f", "arguments": {…}}, as the arguments of f
+    keys_renamed         {"calendarId": …}  where `calendar_id` is declared and missing
 
 What a single value can mean is in `disproved_values`.
 """
@@ -21,6 +23,7 @@ from typing import Any
 import msgspec
 
 from surecall.parsing.almost_json import Unusable, beginning
+from surecall.parsing.argument_keys import with_own_keys
 from surecall.parsing.arguments import bare, decoded, read_arguments, tidy
 from surecall.parsing.coercion import Coerced
 from surecall.parsing.control_tokens import is_noise, without_control_tokens
@@ -157,6 +160,11 @@ def _without_layer(text: str, fired: dict[str, None]) -> str:
     inside = bare(inside, fired)
     if inside.startswith('"'):
         return _unquoted(inside, fired)
+    if inside.startswith("{") and inside.endswith("}"):
+        item = inside[1:-1].strip().removesuffix(",")
+        if item.startswith("{"):
+            fired["doubled_braces"] = None
+            return item
     if inside.startswith("[") and inside.endswith("]"):
         item = inside[1:-1].strip().removesuffix(",")
         if item.startswith("{"):
@@ -178,10 +186,16 @@ def _unquoted(text: str, fired: dict[str, None]) -> str:
 
 
 def _with_inner(reading: Reading, expected: Expected) -> Iterator[Reading]:
-    yield reading
+    """Yield a reading, the call inside it, and both under the tool's own keys."""
+    found = [reading]
     inner = _inner(reading.value, expected.is_own_name)
     if inner is not None:
-        yield Reading(inner, (*reading.steps, "call_in_arguments"), reading.sure)
+        found.append(Reading(inner, (*reading.steps, "call_in_arguments"), reading.sure))
+    for one in found:
+        yield one
+        renamed = with_own_keys(one.value, expected.properties)
+        if renamed is not None:
+            yield Reading(renamed, (*one.steps, "keys_renamed"), one.sure)
 
 
 def _inner(value: JSON, is_own_name: Callable[[str], bool]) -> JSON | None:

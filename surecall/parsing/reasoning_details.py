@@ -55,6 +55,10 @@ class _Detail:
             value = raw.get(key)
             if isinstance(value, str | int) and self._fields.get(key, value) != value:
                 return False
+        for key in _GROWING_KEYS:
+            held: Any = self._texts if isinstance(raw.get(key), list) else self._lists
+            if raw.get(key) is not None and key in held:
+                return False  # it came in another form
         is_signed = "signature" in self._fields and not raw.get("signature")
         return not (is_signed and any(raw.get(key) for key in _GROWING_KEYS))
 

@@ -16,6 +16,7 @@ OF_SPELLING: Final = {
     "escaped_whitespace": "Between values, JSON has nothing that begins with a backslash.",
     "repeated_object": "All copies say the same.",
     "trailing_commas": "A comma with nothing behind it separates nothing.",
+    "bare_keys": "In an object, only a key may stand before a colon.",
     "python_literals": "Python's words and quotation marks have one counterpart each in JSON.",
     "control_characters": "A line break in a string can only be the line break.",
 }
@@ -41,6 +42,9 @@ OF_MEANING: Final = {
     "could have this value.",
     "call_in_arguments": "The name is the tool's own, the schema refuses the call, and allows what "
     "it holds.",
+    "doubled_braces": "No object begins with a brace, and the outer pair holds nothing else.",
+    "keys_renamed": "The schema refuses the keys as they are. Each has the words of exactly one "
+    "declared key that is not given.",
     "text_from_number": "The schema wants a text, and an integer has one spelling. Floats and -0 "
     "have several, and are told.",
     "null_from_word": "The schema refuses this text, in any case of its letters, and allows null "

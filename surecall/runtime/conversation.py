@@ -246,4 +246,5 @@ def _lesson(fault: Fault, sent: Plan, request: Request, learned: tuple[str, ...]
     about_options = lesson_of(fault, sent)
     if about_options is not None:
         return about_options
-    return history_lesson(fault, msgspec.json.decode(request.body)["messages"], learned)
+    body = msgspec.json.decode(request.body)
+    return history_lesson(fault, body["messages"], learned, body.get("tools", ()))

@@ -139,7 +139,8 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     `any` also naked JSON and the like, for known tools."""
     text_call_rules: tuple[TextCallRule, ...] = TEXT_CALL_RULES
     """What must hold before a call in text runs; where a rule fails, the model is asked instead.
-    `whole`: nothing of it is broken; `own_words`: it stands in no tool result and no user text;
+    `whole`: nothing of it is broken; `marked`: its marks mean nothing else; `own_words`: it stands
+    in no tool result and no user text;
     `last_words`: nothing follows it; `only_way`: the model has made no native call yet;
     `not_destructive`: the tool is not marked destructive."""
     strip_thinking: bool = True

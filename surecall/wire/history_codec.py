@@ -1,4 +1,4 @@
-"""Earlier turns in the form that an endpoint was found to take; each lesson is a rewriting.
+"""Earlier turns and tools in the form that an endpoint was found to take; a lesson is a rewriting.
 
     without:FIELD     no such field in a message, a call or its function, and no such content part
     ids:nine          ids of nine letters and digits
@@ -7,10 +7,12 @@
     content:null      null for a blank text beside calls
     content:text      a blank text for null
     content:absent    no content beside calls, where it would be blank
+    schema:KEYWORD    no such keyword in the schemas of tools
     system:user       the system text at the head of the first user message
 
 Each loses nothing that the endpoint can use: opaque fields that it refuses mean nothing to it, an
-id is mapped in the call and in its result alike, and a blank text says nothing in any form.
+id is mapped in the call and in its result alike, and a blank text says nothing in any form. What
+a schema no longer says is still checked before a tool runs.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -19,6 +21,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.parsing.schema_walk import rewritten
 from surecall.values.types import JSON, Message, System, User
 from surecall.wire.messages import plain_id, short_id
 
@@ -30,12 +33,13 @@ PLAIN: Final = f"{IDS}plain"
 NULL: Final = f"{CONTENT}null"
 TEXT: Final = f"{CONTENT}text"
 ABSENT: Final = f"{CONTENT}absent"
+SCHEMA: Final = "schema:"
 SYSTEM_IN_USER: Final = "system:user"
 
 
 def is_about_history(lesson: str) -> bool:
     """Whether a lesson is one of these."""
-    return lesson.startswith((WITHOUT, IDS, CONTENT)) or lesson == SYSTEM_IN_USER
+    return lesson.startswith((WITHOUT, IDS, CONTENT, SCHEMA)) or lesson == SYSTEM_IN_USER
 
 
 def taught(message: JSON, lessons: Iterable[str]) -> JSON:
@@ -48,6 +52,18 @@ def taught(message: JSON, lessons: Iterable[str]) -> JSON:
         elif lesson.startswith(CONTENT):
             message = _with_content(message, lesson)
     return message
+
+
+def taught_tool(tool: JSON, lessons: Iterable[str]) -> JSON:
+    """Do the same for the definition of a tool."""
+    function: JSON = tool["function"]
+    for lesson in lessons:
+        if lesson.startswith(SCHEMA):
+            keyword = lesson.removeprefix(SCHEMA)
+            leave_out = partial(_left_out, field=keyword)
+            schema = rewritten(function["parameters"], leave_out)
+            function = _left_out(function, keyword) | {"parameters": schema}
+    return tool if function is tool["function"] else tool | {"function": function}
 
 
 def _without(message: JSON, field: str) -> JSON:

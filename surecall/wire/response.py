@@ -92,6 +92,16 @@ HINTS: dict[ErrorCode, str] = {code: hint for code, _, hint in STATUS_TABLE.valu
 _MODERATION_KEYS = frozenset({"reasons", "flagged_input", "patterns"})
 
 
+# Said by gateways that answer 400 for what went wrong behind them.
+_UPSTREAM_FAILED = (
+    "failed to get response from",
+    "no response from upstream",
+    "upstream request failed",
+    "upstream connect error",
+    "upstream service error",
+)
+
+
 class _Parts(msgspec.Struct, frozen=True):
     """Where an error keeps what: the mapping around it, itself, and its two annexes."""
 
@@ -231,6 +241,8 @@ def judge(status: int | None, kinds: list[str], message: str) -> tuple[ErrorCode
         code = ErrorCode.NO_TOOL_USE_ENDPOINT
     elif status in {400, 413, 422} and ("context length" in text or "context window" in text):
         code = ErrorCode.CONTEXT_TOO_LONG
+    elif status == 400 and any(words in text for words in _UPSTREAM_FAILED):  # noqa: PLR2004
+        code, retryable = ErrorCode.UPSTREAM_5XX, True
     elif status == 403 and ("moderation" in text or "safety_check" in text):  # noqa: PLR2004
         code = ErrorCode.CONTENT_POLICY
     return _by_status(status) if code is None else (code, retryable, HINTS.get(code))

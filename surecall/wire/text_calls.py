@@ -19,7 +19,9 @@ from surecall.wire.messages import call_parts, decode, raw_calls
 from surecall.wire.text_edges import trimmed
 
 TextCalls: TypeAlias = Literal["off", "marked", "any"]
-TextCallRule: TypeAlias = Literal["whole", "own_words", "last_words", "only_way", "not_destructive"]
+TextCallRule: TypeAlias = Literal[
+    "whole", "marked", "own_words", "last_words", "only_way", "not_destructive"
+]
 TEXT_CALL_RULES: tuple[TextCallRule, ...] = get_args(TextCallRule)
 # A call that was cut off must not run, however well its beginning reads.
 CUT_OFF = "{"
@@ -27,6 +29,9 @@ THINKING = "thinking_kept_apart"
 ECHO = "text_echo_of_calls_removed"
 _THOUGHT_ENDS = "</think>"
 _THOUGHTS = ("reasoning_content", "reasoning")
+# How special tokens of chat templates begin, and what a call may end with.
+_SPECIAL = "<|"
+_ENDS = frozenset("}])>")
 # Marks that open a call and nothing else; those that prose can have are weak.
 _WRAPS = tuple(opener.stem for opener in OPENERS if opener.kind == "wrap" and not opener.weak)
 
@@ -36,7 +41,8 @@ class TextReading(msgspec.Struct, frozen=True):
 
     `asked` are the names and arguments of the calls, `words` the words of each, and `claims` calls
     that cannot be lifted out. `followed` says that something comes after the last call, `spare`
-    that a call may have ended too early.
+    that a call may have ended too early. `apparent` has the words of a claim that only looks like
+    a call.
     """
 
     message: JSON
@@ -48,6 +54,7 @@ class TextReading(msgspec.Struct, frozen=True):
     claims: tuple[Claim, ...] = ()
     followed: bool = False
     spare: bool = False
+    apparent: str = ""
 
     @property
     def text(self) -> str:
@@ -79,7 +86,10 @@ def with_text_calls(
         return _from_thoughts(message, tools, weak=weak)
     found = recover(content, tools, weak=weak, keep_reasoning=not strip_thinking)
     plain = _without_thoughts(message, found) if strip_thinking else TextReading(message, message)
-    return _lifted(message, found, plain)
+    reading = _lifted(message, found, plain)
+    return (
+        reading if weak or reading.asked or reading.claims else _apparent(reading, content, tools)
+    )
 
 
 def _without_echo(
@@ -153,6 +163,45 @@ def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
         found.followed,
         found.spare,
     )
+
+
+def _apparent(reading: TextReading, content: str, tools: Sequence[ToolSpec]) -> TextReading:
+    """Claim what ends a text and looks like a call, though its marks may mean something else."""
+    text = trimmed(content).strip()
+    if text[-1:] not in _ENDS:
+        return reading
+    named = next((tool.name for tool in tools if tool.name in text), "")
+    # A text that begins with a token that is known is addressed to somebody.
+    is_strange = text.startswith(_SPECIAL) and reading.text == content
+    if _is_list_of_calls(text) or (named and is_strange):
+        claim = Claim(named, "marked", alone=True)
+        return msgspec.structs.replace(reading, claims=(claim,), apparent=text)
+    found = recover(content, tools, weak=True) if named else None
+    if found is None or not found.calls or found.followed:
+        return reading
+    if not all(_fits(call, tools) for call in found.calls):
+        return reading
+    claim = Claim(found.calls[-1].name, "marked", alone=is_blank(found.text))
+    return msgspec.structs.replace(reading, claims=(claim,), apparent=found.words[-1])
+
+
+def _fits(call: Found, tools: Sequence[ToolSpec]) -> bool:
+    """Whether a call is whole, and all that it says is declared."""
+    declared = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
+    given = call.arguments if isinstance(call.arguments, dict) else {}
+    return not call.truncated and given.keys() <= declared.get(call.name, {}).keys()
+
+
+def _is_list_of_calls(text: str) -> bool:
+    """Whether a text is a list of calls in the form of the API, and nothing else."""
+    if not text.startswith("{") or '"tool_calls"' not in text:
+        return False
+    try:
+        value = decode(text.encode("utf-8", "replace"))
+    except ValueError:
+        return False
+    calls = raw_calls(_mapping(value))
+    return bool(calls) and all(call_parts(call)[0] for call in calls)
 
 
 def is_nameless_call(text: str) -> bool:

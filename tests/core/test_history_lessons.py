@@ -137,6 +137,36 @@ def test_a_system_role_that_is_refused_goes_to_the_user() -> None:
     assert lesson("System role not supported", []) is None
 
 
+SCHEMA: JSON = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "format": "date"}},
+    "additionalProperties": False,
+}
+TOOLS: list[JSON] = [
+    {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "learned"),
+    [
+        ("Unknown name \"additionalProperties\" at 'tools[0].parameters'", "additionalProperties"),
+        ("tools.0.function.strict: Extra inputs are not permitted", "strict"),
+        ("Invalid schema for function 'f': 'format' is not permitted", "format"),
+        ("Unknown name `properties` in the schema of a tool", None),
+        ("additionalProperties is not supported", None),
+        ("Invalid schema for function 'f': 'default' is not permitted", None),
+    ],
+)
+def test_a_keyword_is_left_out_that_a_refusal_of_tools_names(
+    message: str, learned: str | None
+) -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
+    found = history_lesson(fault, [], (), TOOLS)
+
+    assert found == (learned and f"schema:{learned}")
+
+
 @tool
 async def ping() -> str:
     """Answer."""
@@ -171,6 +201,15 @@ def test_a_refused_field_is_sent_once_and_never_again_and_the_run_replays() -> N
     dropped = [event.dropped for event in result.trace if isinstance(event, LlmRequestRetryEvent)]
     assert dropped == ["without:reasoning"]
     assert replay(result.trace).run == result.run
+
+
+def test_a_refused_keyword_is_learned_in_a_run_and_still_checked() -> None:
+    refused = failure(400, {"error": {"message": "unknown name additionalProperties in tools"}})
+    result, model = ran(refused, calls("ping", x=1), says("ok"))
+
+    sent = [request["tools"][0]["function"]["parameters"] for request in model.requests]
+    assert ["additionalProperties" in schema for schema in sent] == [True, False, False]
+    assert [call.problem is None for call in result.run.said[0].calls] == [False]
 
 
 def test_a_refused_system_role_is_learned_in_a_run() -> None:

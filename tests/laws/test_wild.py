@@ -1,4 +1,4 @@
-"""The shapes seen in the wild have the form that the scorer reads, and the scorer is honest."""
+"""The shapes seen in the wild come out as expected, and the scorer is honest."""
 
 import re
 from typing import Any
@@ -40,6 +40,24 @@ def test_a_case_says_what_it_is_and_what_should_come_of_it(name: str) -> None:
     assert ("answer" in expected) == (expected["end"] == "answer")
     for rule in given.get("refuses", []):
         assert len(KINDS & rule.keys()) == 1
+
+
+# What is read otherwise than its case expects, and why.
+OTHERWISE = {
+    "aisuite-339-python-call-in-a-tool-code-fence": "the fence `tool_code` is how Gemma calls",
+    "cline-3992-tool-name-as-tag": "a tag called like a tool is asked about",
+    "openclaw-141323-escape-that-json-has-not": "an escape that JSON has not is told",
+    "vllm-49248-value-without-its-opener": "a call in text that is not whole is told",
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_shape_from_the_wild_comes_to_what_its_case_expects(name: str) -> None:
+    result = score(CASES[name])
+
+    assert result.right == (name not in OTHERWISE), result
+    assert not result.silent
+    assert not result.illegal
 
 
 def test_a_clean_exchange_is_right_at_first_try() -> None:

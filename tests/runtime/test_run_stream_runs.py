@@ -223,7 +223,7 @@ def test_an_endpoint_that_refuses_streaming_is_asked_without_it_once(
 
 
 def test_an_error_about_something_upstream_is_no_reason_to_stop_streaming() -> None:
-    model = ScriptedModel(failure(400, {"error": {"message": "upstream request failed"}}))
+    model = ScriptedModel(failure(400, {"error": {"message": "the upstream said no"}}))
     watched(model)
 
     assert len(model.requests) == 1

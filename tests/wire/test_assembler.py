@@ -16,6 +16,7 @@ from surecall.wire.assembler import (
     ReasoningDelta,
     TextDelta,
 )
+from surecall.wire.content_parts import text_of
 from surecall.wire.response import fault_of, read_choice
 from tests.support.streams import (
     END,
@@ -141,7 +142,7 @@ def test_the_texts_announced_are_the_texts_of_the_body() -> None:
         if isinstance(outcome, dict) and name != "split_surrogates":
             message = outcome["choices"][0]["message"]
             spoken = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
-            assert spoken == (message["content"] or ""), name
+            assert spoken == text_of(message["content"]), name
 
 
 def test_progress_is_announced_by_kind() -> None:
@@ -334,7 +335,10 @@ def test_parts_of_the_content_go_where_they_belong() -> None:
         {"content": [{"type": "thinking", "thinking": "y"}, "b", 7], "reasoning_content": "z"},
     )
 
-    assert message["content"] == "ab"
+    assert message["content"] == [
+        {"type": "thinking", "thinking": "y"},
+        {"type": "text", "text": "ab"},
+    ]
     assert message["reasoning_content"] == "xzy"
 
 

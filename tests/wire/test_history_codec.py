@@ -17,6 +17,7 @@ from surecall.wire.history_codec import (
     codec_of,
     is_about_history,
     taught,
+    taught_tool,
     with_system_in_user,
 )
 
@@ -97,6 +98,19 @@ def test_what_the_system_says_can_be_said_by_the_user() -> None:
 @pytest.mark.parametrize("messages", [(), (User("Hi."),)])
 def test_where_there_is_no_system_text_nothing_changes(messages: tuple[Message, ...]) -> None:
     assert with_system_in_user(messages) == messages
+
+
+def test_a_refused_keyword_leaves_every_schema_and_the_definition() -> None:
+    inner = {"type": "object", "strict": True}
+    schema = {"type": "object", "properties": {"a": inner}, "strict": True}
+    tool = {"type": "function", "function": {"name": "f", "parameters": schema, "strict": True}}
+    bare = {"type": "object", "properties": {"a": {"type": "object"}}}
+
+    assert taught_tool(tool, ["schema:strict", "ids:nine"])["function"] == {
+        "name": "f",
+        "parameters": bare,
+    }
+    assert taught_tool(tool, ["ids:nine"]) is tool
 
 
 def test_lessons_about_history_are_told_from_those_about_options() -> None:

@@ -15,7 +15,8 @@ from surecall import (
     presets,
     replay,
 )
-from surecall.testing import Item, ScriptedModel, failure, says
+from surecall.testing import Item, ScriptedModel, calls, failure, says
+from surecall.values.events import TextCallAskedEvent
 from surecall.wire.text_calls import is_nameless_call
 
 RAW = ToolCallingConfig(strip_thinking=False)
@@ -94,12 +95,56 @@ NAKED = [
 
 
 @pytest.mark.parametrize("text", NAKED)
-def test_naked_calls_need_the_fallback_preset(text: str) -> None:
+def test_naked_calls_are_asked_about_and_run_with_the_fallback_preset(text: str) -> None:
     cautious, bold = Weather(), Weather()
-    cautious.run(DEFAULT, says(text))
+    result = cautious.run(DEFAULT, says(text), says("I only showed it."))
     bold.run(FALLBACK, says(text), says("Clear."))
 
     assert (cautious.asked, bold.asked) == ([], [("Paris", 3)])
+    assert result.assistant_text == "I only showed it."
+
+
+APPARENT = [
+    "I look.\n\n<get_weather>\n<city>Paris</city>\n</get_weather>",
+    '{"tool_calls": [{"type": "function", "function": {"name": "no_such", "arguments": "{}"}}]}',
+    '<|open|>call tool="get_weather"<|sep|>Parisargument<|close|>',
+]
+
+
+@pytest.mark.parametrize("text", APPARENT)
+def test_what_ends_a_reply_and_looks_like_a_call_is_asked_about(text: str) -> None:
+    weather = Weather()
+    result = weather.run(DEFAULT, says(text), calls("get_weather", city="Paris"), says("Clear."))
+
+    asked = [event.rule for event in result.trace if isinstance(event, TextCallAskedEvent)]
+    assert (asked, weather.asked) == (["marked"], [("Paris", 1)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<get_weather><town>Paris</town></get_weather>",  # nothing of it is declared
+        '{"tool_calls": []}',
+        '{"tool_calls": [{"function": {}}]}',
+        '{"tool_calls" [}',
+        "Use get_weather(…)",
+        "<get_weather><city>Paris</city></get_weather> is how it is written.",
+        "The list of <city> elements of get_weather: [Paris]",
+    ],
+)
+def test_what_does_not_look_like_a_call_is_an_answer(text: str) -> None:
+    assert Weather().run(DEFAULT, says(text)).assistant_text == text
+
+
+def test_what_a_tool_said_and_looks_like_a_call_is_an_answer() -> None:
+    weather = Weather()
+    quoted = '{"name": "get_weather", "arguments": {"city": "Paris"}}'
+    history = [{"role": "user", "content": f"Repeat: {quoted}"}]
+    model = ScriptedModel(says(quoted))
+    runner = ToolLoopRunner(client=model, model="m", registry=[weather.get_weather], config=DEFAULT)
+
+    assert asyncio.run(runner.run(history=history)).assistant_text == quoted
+    assert weather.asked == []
 
 
 def test_a_call_that_was_cut_off_never_runs() -> None:

@@ -90,6 +90,28 @@ def arguments_closer_too_many(text: str, sample: Sample) -> str:
     return text + sample.pick(["}", "\n}", "]", "}}"]) if _is_object(text) else text
 
 
+@shape_fault("arguments", "tinyagents-68", cures=("doubled_braces",))
+@on_text
+def arguments_braces_doubled(text: str, sample: Sample) -> str:
+    """A second pair of braces around the object."""
+    return sample.pick(["{<>}", "{ <>\n}"]).replace("<>", text) if _is_object(text) else text
+
+
+@shape_fault("arguments", "tinyagents-68", cures=("bare_keys",))
+@on_function
+def arguments_bare_keys(function: JSON, _sample: Sample) -> JSON:
+    """Keys without quotation marks, as in JavaScript."""
+    values = decoded(function.get("arguments"))
+    if not isinstance(values, dict) or not values or not all(map(_is_bare, values)):
+        return function
+    pairs = ", ".join(f"{key}: {written(value)}" for key, value in values.items())
+    return function | {"arguments": f"{{{pairs}}}"}
+
+
+def _is_bare(key: str) -> bool:
+    return key.isascii() and key.isidentifier() and key not in {"True", "False", "None"}
+
+
 @shape_fault("arguments", "mastra-13826", cures=("control_tokens",))
 @on_text
 def arguments_end_token(text: str, sample: Sample) -> str:
@@ -257,7 +279,7 @@ def arguments_value_missing(text: str, sample: Sample) -> str:
 @on_text
 def arguments_unreadable(_text: str, sample: Sample) -> str:
     """Text that is no object at all. It never means an empty one."""
-    return str(sample.pick(["I will add the numbers.", "[1, 2]", "{a: 1}", "42", "<xml/>"]))
+    return str(sample.pick(["I will add the numbers.", "[1, 2]", "{a = 1}", "42", "<xml/>"]))
 
 
 @shape_fault("arguments", "D47", outcome="ARGUMENTS_TOO_LARGE")

@@ -57,6 +57,41 @@ def containers_as_text(values: JSON, _sample: Sample) -> JSON:
     return _each(values, lambda value: written(value) if isinstance(value, dict | list) else value)
 
 
+@shape_fault("arguments", "google-workspace-mcp-918", cures=("keys_renamed",))
+@on_function
+def keys_in_camel_case(function: JSON, sample: Sample) -> JSON:
+    """`calendarId` or `CalendarId` for `calendar_id`."""
+    return _under_other_keys(function, sample, _camel)
+
+
+@shape_fault("arguments", "vllm-54971", cures=("keys_renamed",))
+@on_function
+def keys_with_tags(function: JSON, sample: Sample) -> JSON:
+    """A mark of the chat template that a parser left in the keys."""
+    tag = sample.pick(["</arg_key>", "</parameter>", "<|im_end|>"])
+    return _under_other_keys(function, sample, lambda key: key + tag)
+
+
+def _camel(key: str) -> str:
+    first, *others = key.split("_")
+    return first + "".join(map(str.title, others)) if others else first.title()
+
+
+def _under_other_keys(function: JSON, sample: Sample, rename: Callable[[str], str]) -> JSON:
+    """Rename keys that the schema demands: under other names it refuses the arguments."""
+    values = decoded(function.get("arguments"))
+    schema = sample.about(function.get("name")).schema
+    needed = set(schema.get("required", ()))
+    if not isinstance(values, dict) or not any(
+        rename(key) != key for key in needed & values.keys()
+    ):
+        return function
+    declared = schema.get("properties", {})
+    renamed = {rename(key) if key in declared else key: item for key, item in values.items()}
+    is_text = isinstance(function["arguments"], str)
+    return function | {"arguments": written(renamed) if is_text else renamed}
+
+
 @shape_fault("arguments", "D32", cures=("unwrapped",))
 @on_values
 def arguments_wrapped(values: JSON, sample: Sample) -> JSON:

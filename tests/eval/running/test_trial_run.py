@@ -96,6 +96,7 @@ PREDICTED: dict[str, dict[str, str]] = {
 UNKNOWN = in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED")
 WRAPPED = ("arguments_wrapped", "arguments_under_properties", "arguments_of_a_call")
 BESIDE = tuple(f"arguments_{x}" for x in ("closer_too_many", "end_token", "empty_object_beside"))
+KEYS = ("arguments_braces_doubled", "keys_in_camel_case", "keys_with_tags")
 REFUSED_VALUES = ("containers_as_text", "optionals_null", "optionals_empty", "optionals_null_words")
 # What the default presets cure, and nothing cures without them.
 UNCURED: dict[str, dict[str, str]] = {
@@ -110,7 +111,7 @@ UNCURED: dict[str, dict[str, str]] = {
     "call_unwrapped": UNKNOWN | only("TOOL_ERROR", *AT_ONCE),
     "parallel_wrapper": UNKNOWN,
     "name_swallowed_arguments": UNKNOWN | only("TOOL_ERROR", *AT_ONCE),
-    **dict.fromkeys((*WRAPPED, *BESIDE, "arguments_listed"), in_tools("TOOL_ERROR")),
+    **dict.fromkeys((*WRAPPED, *BESIDE, *KEYS, "arguments_listed"), in_tools("TOOL_ERROR")),
     **dict.fromkeys(REFUSED_VALUES, in_state("TOOL_ERROR")),
     "wrapped_in_data": everywhere("DECODE_ERROR"),
     "calls_in_second_choice": in_tools("NO_TOOL_CALLS"),
@@ -132,9 +133,11 @@ def expected(persona: Persona, scenario: str, strategy: Strategy) -> tuple[str, 
     predicted = dict(PREDICTED.get(fault, {}))
     if strategy == "raw":
         predicted |= UNCURED.get(fault, {})
-    unread = fault.startswith("dialect-") and strategy == "raw"
-    if unread or (persona.outcome == FALLBACK and strategy == "baseline"):
+    if fault.startswith("dialect-") and strategy == "raw":
         predicted |= in_tools("NO_TOOL_CALLS")
+    if persona.outcome == FALLBACK and strategy == "baseline":
+        # It is asked twice, and then makes the call; a third one stays text.
+        predicted |= only("TOOL_ERROR", "long_arguments_guard", "type_error_recovery")
     category = predicted.get(scenario, "")
     if not category:
         return PASSED
@@ -384,18 +387,13 @@ def test_every_model_of_the_catalog_has_a_likeness() -> None:
 
 
 def test_production_fixes_what_was_planted_and_breaks_nothing() -> None:
-    model = "qwen/qwen3-235b-a22b-2507:nitro"
-    persona = likeness_of(model)
+    persona = likeness_of(WEAK_MODEL)
     assert persona is not None
-    ok: dict[str, list[bool]] = {}
     asked: dict[str, int] = {}
     for strategy in ("baseline", "production"):
         with Simulator(seed=5) as simulator:
             held = asyncio.run(trials(simulator.url, [persona], strategy, range(1, 9)))
-        ok[strategy] = [one.ok for _, one in held if not one.is_control]
+        assert all(one.ok for _, one in held if not one.is_control) or strategy == "baseline"
         asked[strategy] = sum(len(one.requests) for _, one in held)
-    pairs = list(zip(ok["baseline"], ok["production"], strict=True))
-    assert all(ok["production"])
-    # A reminder makes up for much, but not for everything, and it costs a request.
-    assert pairs.count((False, True)) >= 3
+    # A question makes up for what only looks like a call, but it costs a request.
     assert asked["production"] < asked["baseline"]

@@ -31,6 +31,7 @@ APART: list[tuple[set[str], set[str], str]] = [
     (
         {"arguments_object"},
         {
+            "arguments_braces_doubled",
             "arguments_closer_too_many",
             "arguments_encoded_twice",
             "arguments_end_token",
@@ -47,10 +48,19 @@ APART: list[tuple[set[str], set[str], str]] = [
         {"arguments_blank", "arguments_null"},
         "both stand for the same nothing",
     ),
+    ({"keys_in_camel_case"}, {"keys_with_tags"}, "neither finds the keys that the other left"),
+    (
+        {"arguments_bare_keys"},
+        {"arguments_python", "keys_with_tags"},
+        "one needs what the other took",
+    ),
     ({"optionals_null_words"}, {"optionals_empty"}, "both stand for the same absence"),
     (
         {"name_swallowed_arguments"},
-        {"arguments_python", "arguments_trailing_comma", "arguments_empty_object_beside"},
+        {
+            *("arguments_python", "arguments_trailing_comma", "arguments_bare_keys"),
+            "arguments_empty_object_beside",
+        },
         "arguments in tags have no JSON around them",
     ),
     (
@@ -79,6 +89,19 @@ APART: list[tuple[set[str], set[str], str]] = [
 # Pairs in this order that are not cured. The model is told; nothing runs on a guess.
 TOLD = {
     ("arguments_lone_surrogate", "arguments_wrapped"): "text within text must be strict JSON",
+    **{
+        (keys, wrapper): "the keys inside are not the tool's"
+        for keys in ("keys_in_camel_case", "keys_with_tags")
+        for wrapper in ("arguments_wrapped", "arguments_under_properties")
+    },
+    **{
+        (keys, optional): "under its own name the key is there as well"
+        for keys in ("keys_in_camel_case", "keys_with_tags")
+        for optional in ("optionals_null", "optionals_empty", "optionals_null_words")
+    },
+    ("arguments_braces_doubled", "arguments_empty_object_beside"): "two objects, one of them bent",
+    ("arguments_braces_doubled", "arguments_repeated"): "two objects, both of them bent",
+    ("arguments_braces_doubled", "arguments_escaped_whitespace"): "no brace, after the first",
     ("arguments_wrapped", "arguments_under_properties"): "one wrapper is taken off, not two",
     ("arguments_under_properties", "arguments_wrapped"): "one wrapper is taken off, not two",
     ("arguments_of_a_call", "arguments_wrapped"): "one wrapper is taken off, not two",
@@ -96,6 +119,8 @@ TOLD = {
 # Pairs in this order where the cure of the one does the other's work too.
 ABSORBED = {
     ("arguments_object", "legacy_function_call"): "lifting the legacy call writes it as text",
+    ("arguments_braces_doubled", "arguments_trailing_comma"): "the comma goes with the braces",
+    ("arguments_object", "arguments_bare_keys"): "what has bare keys is text",
     ("arguments_lone_surrogate", "parallel_wrapper"): "opening the wrapper reads what is in it",
     ("integers_as_floats", "name_swallowed_arguments"): "a tag holds 3.0 as text",
     ("integers_as_floats", "numbers_as_text"): "3.0 in quotes is a number in quotes",
