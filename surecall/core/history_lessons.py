@@ -64,9 +64,9 @@ _DEMANDING: Final = (
     "must have",
     "must also",
     "passed back",
-    "expected `",
     "lacks",
 )
+_EXPECTED: Final = ("expected `", "expected '", 'expected "')
 # How far from the name of a field the word may stand that judges it, in characters.
 _NEAR: Final = 160
 _TOOL_WORDS: Final = ("tool", "function", "schema", "parameters")
@@ -199,6 +199,8 @@ def _mention(text: str, field: str) -> int:
 
 def _is_refused(text: str, place: int, length: int) -> bool:
     """Whether the nearest word of judgement says that it must not be there."""
+    if text[:place].endswith(_EXPECTED):
+        return False
     # Of a list of errors, each in braces of its own, one is about this field.
     start = max(0, place - _NEAR, text.rfind("{", 0, place))
     end = text.find("}", place, place + length + _NEAR)

@@ -71,6 +71,8 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
         return fault
     message = RESPONSE.apply(config.response_transforms, said, fired)
     salvaged = FAILED_GENERATION in fired
+    if config.call_protocol == "guided":
+        message = _bare(message, config, fired)
     reading = _with_calls(message, plan, config, salvaged=salvaged)
     message, in_text = reading.message, bool(reading.names)
     fired += reading.fired
@@ -106,6 +108,12 @@ def _text_of(message: JSON, config: ToolCallingConfig, fired: list[str]) -> str:
     if said is not text and EDGES not in fired:
         fired.append(EDGES)
     return said
+
+
+def _bare(message: JSON, config: ToolCallingConfig, fired: list[str]) -> JSON:
+    """Take off what is around a reply that is to be JSON."""
+    text = _text_of(message, config, fired)
+    return message if text == message.get("content") else message | {"content": text}
 
 
 def _body_transforms(plan: Plan, config: ToolCallingConfig) -> tuple[str, ...]:

@@ -189,3 +189,9 @@ def test_a_thought_ends_where_it_ends_and_a_sentence_about_it_goes_on(
     text: str, rest: str | None
 ) -> None:
     assert read(text).message["content"] == (text if rest is None else rest)
+
+
+def test_a_mark_of_an_answer_in_the_middle_of_a_text_hides_no_call_after_it() -> None:
+    reading = read(f"Words first. <|START_RESPONSE|> is a mark.\n{CALL}")
+
+    assert (reading.names, reading.claims) == (("write_file",), ())

@@ -19,8 +19,9 @@ SYSTEM = {"role": "system", "content": "Be kind."}
 
 def history(call_id: str = "functions.f:0", content: Any = "") -> list[JSON]:
     said = {"role": "assistant", "content": content, "tool_calls": [CALL | {"id": call_id}]}
+    thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, "a"]}
     result = {"role": "tool", "tool_call_id": call_id, "content": "{}", "name": "f"}
-    return [SYSTEM, said | {"reasoning": "r", "reasoning_content": "c"}, result]
+    return [SYSTEM, said | {"reasoning": "r", "reasoning_content": "c"}, result, thought]
 
 
 def lesson(message: str, messages: list[JSON] | None = None, status: int | None = 400) -> Any:
@@ -36,6 +37,7 @@ def lesson(message: str, messages: list[JSON] | None = None, status: int | None 
         ("Unrecognized request argument supplied: reasoning", "reasoning"),
         ('Unknown name "extra_content" at messages[1].tool_calls[0]: Cannot find', "extra_content"),
         ("messages[1].tool_calls[0].function: unexpected field `signature`", "signature"),
+        ("messages[1]: unknown variant `thinking`, expected `text`", "thinking"),
         ("messages.2.name: Extra inputs are not permitted", "name"),
         (
             '[{"type":"extra_forbidden","loc":["body",1,"reasoning"]},{"type":"missing"}]',
@@ -51,6 +53,7 @@ def test_a_field_is_left_out_that_a_refusal_names(message: str, learned: str) ->
     "message",
     [
         "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "Expected `thinking` or `redacted_thinking`, but found `tool_use`, which is invalid.",
         "thinking is enabled but reasoning_content is missing in message 1",
         "tools[0].function.name: invalid",
         "unknown field `temperature`",

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.values.types import JSON, Message, System, User
+from surecall.values.types import JSON, Assistant, Message, System, User
 from surecall.wire.history_codec import (
     ABSENT,
     NINE,
@@ -93,6 +93,9 @@ def test_what_the_system_says_can_be_said_by_the_user() -> None:
     assert with_system_in_user([system, User("Hi.")]) == (User("Be kind.\n\nHi."),)
     assert with_system_in_user([system, User(parts)]) == (User([kind, *parts]),)
     assert with_system_in_user([system]) == (User("Be kind."),)
+    told = Assistant("Hello.")
+    assert with_system_in_user([system, told, User("Hi.")]) == (told, User("Be kind.\n\nHi."))
+    assert with_system_in_user([system, told]) == (User("Be kind."), told)
 
 
 @pytest.mark.parametrize("messages", [(), (User("Hi."),)])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from surecall import ToolCallingConfig, presets
 from surecall.settings.config import FAMILIES
 from surecall.simulator.faults import FAMILIES as KINDS
-from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS
+from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS, apply_fault
 from surecall.testing import calls, calls_many, says
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Reply
@@ -266,3 +266,12 @@ def test_entities_are_decoded_by_choice_only(
 
     assert isinstance(reply, Reply)
     assert reply.calls[0].arguments == {"text": expected}
+
+
+def test_a_tool_whose_parameters_are_those_of_a_call_can_be_called_with_one() -> None:
+    names = ("name", "arguments", "tool", "input")
+    schema = {"type": "object", "properties": {name: {} for name in names}}
+    function = {"name": "ping", "parameters": schema | {"additionalProperties": False}}
+    body = calls("ping", name="a")
+
+    assert apply_fault("arguments_of_a_call", body, 0, [{"function": function}]) is body
