@@ -22,6 +22,7 @@ from surecall.eval.running.cells import PlannedCell
 from surecall.eval.running.matrix import Plan, plan
 from surecall.eval.running.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
 from surecall.eval.scenarios.plugins import choose, installed
+from surecall.eval.settings.endpoint import limits_of
 from surecall.eval.settings.fields import FIELDS
 from surecall.eval.settings.load import DEFAULT, Effective
 from surecall.runtime.redaction import Redactor
@@ -99,7 +100,10 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
         )
         if not as_json:
             say_columns(("selected", _selected(planned)), ())
-        finding = None if offline else asyncio.run(_found(planned.cells[0], target.client))
+        patience = _patience(effective)
+        finding = (
+            None if offline else asyncio.run(_found(planned.cells[0], target.client, patience))
+        )
     if as_json:
         say_document(_document(rows, where, planned, finding))
     return _told(finding, as_json=as_json)
@@ -164,18 +168,34 @@ def _selected(planned: Plan) -> str:
     )
 
 
-async def _found(planned: PlannedCell, client: Client) -> Finding:
+class _Patience(msgspec.Struct, frozen=True):
+    """How long to wait: for the first conversation, and for the requests in all protocols."""
+
+    talk_s: float
+    probes_s: float
+
+
+def _patience(effective: Effective) -> _Patience:
+    """Wait a moment; or, where a limit was set or the model is served here, so long per request."""
+    settings = effective.settings
+    if effective.sources["client_timeout"] == DEFAULT and not settings.gguf:
+        return _Patience(_LONGEST_S, _LONGEST_S)
+    request_s = limits_of(settings).total_s
+    return _Patience(request_s * _TURNS, request_s * len(PROTOCOLS))
+
+
+async def _found(planned: PlannedCell, client: Client, patience: _Patience) -> Finding:
     """Try the endpoint; if it answers and tools are on, try it in each protocol as well."""
-    finding = await _tried(planned, client)
+    finding = await _tried(planned, client, patience.talk_s)
     if not finding.heard or planned.without_tools:
         return finding
-    probes = await probe_all(planned, client, _LONGEST_S)
+    probes = await probe_all(planned, client, patience.probes_s)
     return msgspec.structs.replace(finding, protocols=probes)
 
 
-async def _tried(planned: PlannedCell, client: Client) -> Finding:
+async def _tried(planned: PlannedCell, client: Client, longest_s: float) -> Finding:
     """Ask the model to call a tool; report whether it does, but judge only the endpoint."""
-    config = planned.config.but(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=_LONGEST_S)
+    config = planned.config.but(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=longest_s)
     if config.tool_use_mode is not ToolUseMode.DISABLED:
         config = config.but(tool_use_mode=ToolUseMode.RELAXED)
     runner = ToolLoopRunner(

@@ -2,6 +2,7 @@
 
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -203,23 +204,43 @@ def test_an_endpoint_that_is_too_slow_is_exit_code_three(run: Run) -> None:
 
 
 def test_nobody_waits_longer_than_a_moment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check, "_LONGEST_S", PATIENCE_S)
+    moment_s = 60.0
+    monkeypatch.setattr(check, "_LONGEST_S", moment_s)
 
     def slow(_: JSON) -> Scripted:
-        clock.skip(PATIENCE_S)
+        clock.skip(moment_s)
         return hangs(10 * PATIENCE_S)
 
     with (
         skipping_time() as clock,
         ScriptedProvider(calls("echo", text="hello"), slow, *PROBED) as provider,
     ):
-        code, out, err = run("check", *MODEL, "--base-url", provider.url, "--client-timeout", "0")
+        code, out, err = run("check", *MODEL, "--base-url", provider.url)
 
     assert code == 3
     assert "DEADLINE_EXCEEDED" in one_line(err)
     # It answers, so that it can be asked otherwise.
     assert "ok:" not in out
     assert protocols_in(out).keys() == {"native", "guided", "prompted"}
+
+
+@pytest.mark.parametrize("limit_s", ["600", "0"])
+def test_a_slow_model_has_the_time_that_the_client_timeout_gives_it(run: Run, limit_s: str) -> None:
+    def slowly(answer: Scripted) -> Callable[[JSON], Scripted]:
+        def later(_: JSON) -> Scripted:
+            clock.skip(200.0)
+            return answer
+
+        return later
+
+    answers = map(slowly, (*TRIED, *PROBED))
+    with skipping_time() as clock, ScriptedProvider(*answers) as provider:
+        slow = ("--base-url", provider.url, "--client-timeout", limit_s)
+        code, out, err = run("check", *MODEL, *slow)
+
+    assert (code, err) == (0, "")
+    assert "called the tool and answered" in out
+    assert protocols_in(out)["native"] == "called echo, structured"
 
 
 def test_misspelt_names_are_found_without_a_request(run: Run) -> None:
