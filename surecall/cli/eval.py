@@ -228,8 +228,8 @@ def _check_prompts(planned: Plan, store: Store) -> None:
 async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
     stop = Stop()
     loop = asyncio.get_running_loop()
-    for name in (signal.SIGINT, signal.SIGTERM):
-        loop.add_signal_handler(name, stop.request)
+    loop.add_signal_handler(signal.SIGINT, stop.request)
+    loop.add_signal_handler(signal.SIGTERM, stop.terminate)
     cells = [each.cell for each in planned.cells]
     table = CellTable(cells, planned.settings.bar / 100, _own_trials(planned, store))
     progress = Progress(planned, table, store.done_keys(infra=False))

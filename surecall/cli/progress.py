@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Final
 
 from surecall.cli.common import note
+from surecall.cli.listing import count
 from surecall.cli.table import CellTable, plain
 from surecall.eval.running.harness_events import (
     Finished,
@@ -25,8 +26,8 @@ if TYPE_CHECKING:
 
 _BAR: Final = 30
 _PER_SECOND: Final = 4
+_MINUTE: Final = 60
 _WHY: Final = {
-    "interrupted": "stopping: trials under way are being finished; Ctrl-C again stops now",
     "budget": "stopping: the budget is used up",
     "unpriced": "stopping: the endpoint tells no prices, so the budget cannot be kept",
     "unusable": "stopping: the endpoint cannot be used",
@@ -38,6 +39,7 @@ class Progress:
 
     def __init__(self, plan: Plan, table: CellTable, done: set[Key]) -> None:
         self.table = table
+        self._limit_s = plan.settings.timeout
         self._started = time.monotonic()
         missing = (key for key in plan.keys(1) if key not in done)
         self._left: Counter[Cell] = Counter(key.cell for key in missing)
@@ -61,8 +63,16 @@ class Progress:
                 self._spent = spent
             case RateLimited(provider, wait_s, _):
                 self._remark = f"429 ({provider}, waiting {wait_s:.0f} s)"
+            case Stopped("interrupted", under_way):
+                self._remark = f"stopping: {self._finishing(under_way)}; Ctrl-C again stops now"
             case Stopped(reason, _):
                 self._remark = _WHY.get(reason, reason)
+
+    def _finishing(self, under_way: int) -> str:
+        """Say what is waited for after a wish to stop, and for how long at most."""
+        limit_s = self._limit_s
+        most = "" if limit_s is None else f" within {_period(limit_s)}"
+        return f"{count(under_way, 'trial')} to be finished{most}"
 
     @property
     def line(self) -> str:
@@ -95,6 +105,10 @@ class Progress:
     def cell_done(self, cell: Cell) -> bool:
         """Whether a cell has all its trials."""
         return self._left[cell] <= 0
+
+
+def _period(seconds: float) -> str:
+    return f"{seconds:g} s" if seconds < 2 * _MINUTE else f"{seconds / _MINUTE:.3g} min"
 
 
 @contextmanager

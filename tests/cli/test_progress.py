@@ -59,6 +59,19 @@ def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
 
     assert "in flight 0" in far
     assert "Ctrl-C" not in far
+    assert hint.startswith("stopping: 2 trials to be finished within 10 min;")
     assert hint.endswith("Ctrl-C again stops now")
     assert len(hint) < 80
     assert progress.line == f"{far}   {hint}"
+
+
+@pytest.mark.parametrize(
+    ("limit_s", "said"),
+    [(None, "1 trial to be finished; Ctrl-C"), (90.0, "within 90 s;")],
+)
+def test_who_stops_is_told_how_long_it_may_take(limit_s: float | None, said: str) -> None:
+    settings = Settings(timeout=limit_s)
+    progress = Progress(Plan(settings, (), ()), CellTable((), 0.9), set())
+    progress.take(Stopped("interrupted", 1))
+
+    assert said in progress.line

@@ -42,6 +42,7 @@ from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.trace import Trace
 
+# Who ends a process from outside waits a moment, then kills it.
 GRACE_S: Final = 10.0
 # A run watches the time itself; this is for whatever does not.
 _GUARD: Final = 1.05
@@ -86,16 +87,24 @@ class Results(Protocol):
 
 
 class Stop:
-    """The user's request to end: once for no new trials, twice for right now."""
+    """The user's request to end: once for no new trials, twice for right now.
 
-    def __init__(self, grace_s: float = GRACE_S) -> None:
-        self._grace_s = grace_s
+    Trials under way have all the time that a trial may take: what was begun is paid for. Methods
+    are called from the event loop, as its signal handlers are.
+    """
+
+    def __init__(self) -> None:
         self._first = asyncio.Event()
         self._second = asyncio.Event()
 
     def request(self) -> None:
-        """Ask to end, or ask again. Call it from the event loop, as its signal handlers do."""
+        """Ask to end, or ask again."""
         (self._second if self.requested else self._first).set()
+
+    def terminate(self, grace_s: float = GRACE_S) -> None:
+        """Ask to end, and again a moment later."""
+        self._first.set()
+        asyncio.get_running_loop().call_later(grace_s, self._second.set)
 
     @property
     def requested(self) -> bool:
@@ -107,10 +116,8 @@ class Stop:
         await self._first.wait()
 
     async def impatient(self) -> None:
-        """Wait until the user asks again, or the trials under way have had their time."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(self._grace_s):
-                await self._second.wait()
+        """Wait until the user asks again."""
+        await self._second.wait()
 
 
 class Bench(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ from tests.support.eval_fakes import GROK, SERVED, Memory, Trials, a_trial, plan
 
 
 def test_the_first_wish_to_stop_lets_trials_under_way_end() -> None:
-    stop = Stop(grace_s=3600.0)
+    stop = Stop()
 
     async def pause(key: Key) -> None:
         if key.trial == 2:
@@ -31,14 +31,17 @@ def test_the_first_wish_to_stop_lets_trials_under_way_end() -> None:
     assert report.missing == 200 - len(store.found)
 
 
-@pytest.mark.parametrize("wishes", [1, 2])
-def test_trials_that_do_not_end_in_time_or_at_once_are_not_recorded(wishes: int) -> None:
-    stop = Stop(grace_s=0.01 if wishes == 1 else 3600.0)
+@pytest.mark.parametrize("terminated", [True, False])
+def test_a_second_wish_or_a_termination_ends_trials_that_go_on(*, terminated: bool) -> None:
+    stop = Stop()
 
     async def pause(key: Key) -> None:
         if key.trial == 1:
             return
-        for _ in range(wishes):
+        if terminated:
+            stop.terminate(grace_s=0.01)
+        else:
+            stop.request()
             stop.request()
         await asyncio.Event().wait()
 
@@ -49,6 +52,22 @@ def test_trials_that_do_not_end_in_time_or_at_once_are_not_recorded(wishes: int)
     assert len(trials.begun) == len(store.found) + 1
     assert trials.under_way == 0
     assert (report.ending, report.ran) == ("interrupted", len(store.found))
+
+
+def test_after_one_wish_a_trial_has_all_the_time_that_a_trial_may_take() -> None:
+    stop = Stop()
+
+    async def pause(_: Key) -> None:
+        if not stop.requested:
+            stop.request()
+        await asyncio.Event().wait()  # ended by the limit of a trial alone
+
+    store = Memory()
+    report, _ = run(planned(trials=9, jobs=1, timeout=0.01), Trials(a_trial, pause), store, stop)
+
+    (spoiled,) = store.found.values()
+    assert (spoiled.status, spoiled.category) == ("infra", "TIMEOUT")
+    assert (report.ending, report.ran) == ("interrupted", 1)
 
 
 def test_a_wish_before_the_beginning_is_obeyed() -> None:
