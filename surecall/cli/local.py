@@ -22,7 +22,9 @@ from surecall.cli.common import (
     say,
     with_address,
 )
-from surecall.runtime.local_server import LocalServer, LocalServerError, Serving
+from surecall.cli.listing import count
+from surecall.runtime.gguf import LEAST_CONTEXT, MOST_CONTEXT, MOST_THREADS, Serving
+from surecall.runtime.local_server import LocalServer, LocalServerError
 from surecall.runtime.loopback import is_loopback
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.connection import Limits
@@ -30,9 +32,8 @@ from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import Answer
 
 _PORT = 8080
-_MOST_THREADS = 1024
-_LEAST_CONTEXT, _MOST_CONTEXT = 256, 2**22
 _LONGEST_START_S = 86_400
+_MB, _GB = 1e6, 1e9
 _DEFAULT = Serving()
 # A connection breaks a moment before the end of the process can be seen.
 _GRACE_S = 0.5
@@ -43,14 +44,14 @@ _GRACE_S = 0.5
 @with_address(_PORT)
 @click.option(
     "--threads",
-    type=WholeNumber(1, _MOST_THREADS),
+    type=WholeNumber(1, MOST_THREADS),
     default=_DEFAULT.threads,
     show_default=True,
     help="Threads to compute with; more than there are cores is slower.",
 )
 @click.option(
     "--context",
-    type=WholeNumber(_LEAST_CONTEXT, _MOST_CONTEXT),
+    type=WholeNumber(LEAST_CONTEXT, MOST_CONTEXT),
     default=_DEFAULT.context,
     show_default=True,
     help="Tokens that a conversation may have.",
@@ -77,7 +78,8 @@ def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
             WRONG_USAGE,
         )
     try:
-        with LocalServer(gguf, how, log=note if verbose else None) as server:
+        log = note if verbose else None
+        with LocalServer(gguf, how, log=log, on_start=lambda: note(_loading(gguf, how))) as server:
             say(_announced(server))
             server.wait()
             return complain(server.ended(), FAILED)
@@ -90,6 +92,16 @@ def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
         raise  # the reader of our output has gone
     except OSError as error:
         return complain(cannot_listen(how.port, error, how.host), FAILED)
+
+
+def _loading(gguf: Path, how: Serving) -> str:
+    """Say that a file is being loaded: a large one takes a while, and nothing else is heard."""
+    size = gguf.stat().st_size
+    shown = f"{size / _GB:.1f} GB" if size >= _GB else f"{size / _MB:.1f} MB"
+    return (
+        f"loading {gguf} ({shown}), with "
+        f"{count(how.threads, 'thread')} and {count(how.context, 'token')} of context"
+    )
 
 
 def _announced(server: LocalServer) -> str:
@@ -129,9 +141,10 @@ class LocalClient(OpenAICompatible):
 
 
 @contextmanager
-def served(gguf: str) -> Iterator[LocalServer]:
+def served(gguf: str, how: Serving) -> Iterator[LocalServer]:
     """Serve a file while the block lasts; say at its end if the server did not live that long."""
-    server = LocalServer(Path(gguf).expanduser())
+    path = Path(gguf).expanduser()
+    server = LocalServer(path, how, on_start=lambda: note(_loading(path, how)))
     with ExitStack() as stack:
         try:
             stack.enter_context(server)

@@ -13,6 +13,7 @@ from surecall.eval.settings.endpoint import (
     gguf_of,
     headers_of,
     limits_of,
+    serving_of,
 )
 from surecall.eval.settings.fields import Settings
 from surecall.runtime.transport import OpenAICompatible
@@ -68,7 +69,7 @@ def open_target(settings: Settings) -> Iterator[Target]:
         # Imported here, like the simulator below: a list of models needs no server.
         from surecall.cli.local import LocalClient, served  # noqa: PLC0415 - see above
 
-        with served(gguf_of(settings)) as server:
+        with served(gguf_of(settings), serving_of(settings)) as server:
             known = msgspec.structs.replace(endpoint, build=server.build)
             yield Target(known, library, LocalClient(server, limits))
         return

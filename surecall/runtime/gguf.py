@@ -1,4 +1,4 @@
-"""GGUF files: what the model in one is called, and whether the first bytes can be a model's.
+"""GGUF files: what the model in one is called, how it is served, whether it can be a model.
 
     "GGUF" | version, 4 bytes | tensors, 8 bytes | metadata entries, 8 bytes | metadata, tensors …
 
@@ -10,6 +10,8 @@ import struct
 from pathlib import PurePath
 from typing import Final
 
+import msgspec
+
 HEADER_BYTES: Final = 24
 MAGIC: Final = b"GGUF"
 VERSIONS: Final = (2, 3)
@@ -20,6 +22,18 @@ _NAMELESS: Final = "model"
 # one letter, number of dimensions, one dimension, kind, place and one byte of a tensor.
 _LEAST_ENTRY: Final = 8 + 1 + 4 + 1
 _LEAST_TENSOR: Final = 8 + 1 + 4 + 8 + 4 + 8 + 1
+MOST_THREADS: Final = 1024
+LEAST_CONTEXT, MOST_CONTEXT = 256, 2**22
+
+
+class Serving(msgspec.Struct, frozen=True, kw_only=True):
+    """How a file is served. Port 0 picks a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    threads: int = 2
+    context: int = 8192
+    starts_within_s: float = 120.0
 
 
 def model_id(file_name: str) -> str:

@@ -32,7 +32,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from surecall.runtime.gguf import HEADER_BYTES, model_id, problem_with
+from surecall.runtime.gguf import HEADER_BYTES, Serving, model_id, problem_with
 from surecall.values.errors import ConfigError, SurecallError
 
 ENGINE: Final = "xllamacpp"
@@ -55,16 +55,6 @@ class LocalServerError(SurecallError):
     """The local server does not start, or has ended. Its message is one line."""
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True):
-    """How a file is served. Port 0 picks a free one."""
-
-    host: str = "127.0.0.1"
-    port: int = 0
-    threads: int = 2
-    context: int = 8192
-    starts_within_s: float = 120.0
-
-
 class Job(msgspec.Struct, frozen=True):
     """What the child is to do."""
 
@@ -85,7 +75,8 @@ class LocalServer:
     """A GGUF file, served for as long as the block lasts.
 
     `url` and `build` are known inside the block; `model` is the id of the file's model. Every line
-    of the server's log goes to `log`. `child` is the command that becomes the server, without its
+    of the server's log goes to `log`. `on_start` is called when nothing is known to be wrong and the
+    file is about to be loaded, which may take minutes. `child` is the command that becomes the server, without its
     last argument, the job.
     """
 
@@ -96,6 +87,7 @@ class LocalServer:
         *,
         child: Sequence[str] = (),
         log: Callable[[str], None] | None = None,
+        on_start: Callable[[], None] | None = None,
     ) -> None:
         self.model = model_id(gguf.name)
         self.url = ""
@@ -104,6 +96,7 @@ class LocalServer:
         self._serving = serving or Serving()
         self._child = tuple(child)
         self._log = log
+        self._on_start = on_start
         self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
         self._said: queue.SimpleQueue[bytes] = queue.SimpleQueue()
         self._log_ended = threading.Event()
@@ -116,6 +109,8 @@ class LocalServer:
             check_installed()
         if self._serving.port:
             _check_port(self._serving.host, self._serving.port)
+        if self._on_start is not None:
+            self._on_start()
         with ExitStack() as stack:
             self._process = self._start(stack)
             self._await(time.monotonic() + self._serving.starts_within_s)

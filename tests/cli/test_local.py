@@ -10,7 +10,7 @@ import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,13 +19,15 @@ from surecall.cli import local
 from surecall.eval.storage.run_directories import find_run
 from surecall.eval.storage.store import open_for_reading
 from surecall.runtime import local_server as localserver
-from surecall.runtime.local_server import LocalServer, Serving
+from surecall.runtime.gguf import Serving
+from surecall.runtime.local_server import LocalServer
 from tests.runtime.test_local_server import ENGINE, child, closes, model
 from tests.support.commands import Run, one_line
 from tests.support.patience import PATIENCE_S
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
 CHAT = ("eval", "--gguf", "tiny.gguf", "-s", "chat_only", "-q")
+LOADING = "loading tiny.gguf (0.0 MB), with 2 threads and 8192 tokens of context\n"
 Stage: TypeAlias = Callable[[str], None]
 
 
@@ -82,7 +84,8 @@ def test_a_missing_package_and_a_server_that_fails_are_told_by_every_command(
     stage("fails")
     for command in commands:
         code, _, err = run(*command)
-        assert (code, "(exit code 3): load: error loading model" in one_line(err)) == (1, True)
+        said = one_line(err.removeprefix(LOADING))
+        assert (code, "(exit code 3): load: error loading model" in said) == (1, True)
 
 
 def test_a_port_that_is_taken_is_told_with_the_way_out(run: Run, stage: Stage) -> None:
@@ -138,7 +141,8 @@ def test_it_serves_until_an_interrupt_and_leaves_nothing_behind(tmp_path: Path) 
         line.close()
         serving.send_signal(signal.SIGINT)
         _, err = serving.communicate(timeout=PATIENCE_S)
-    assert (serving.returncode, err) == (130, "")
+    assert serving.returncode == 130
+    assert (err.startswith("loading "), err.count("\n")) == (True, 1)
     assert closes(address)
 
 
@@ -229,7 +233,7 @@ def test_a_check_serves_the_file_and_tries_its_model(run: Run, stage: Stage) -> 
     stage("healthy")
     code, out, err = run("check", "--gguf", "tiny.gguf")
 
-    assert (code, err) == (0, "")
+    assert (code, err) == (0, LOADING)
     assert "provider  llama_cpp\n" in out
     assert "ok: tiny answered without a call, in " in out
 
@@ -261,7 +265,29 @@ def test_settings_that_contradict_each_other_are_refused(
     stage("healthy")
     code, _, err = run("eval", *arguments)
 
-    assert (code, complaint in one_line(err)) == (2, True)
+    assert (code, complaint in one_line(err.removeprefix(LOADING))) == (2, True)
+
+
+@pytest.mark.processes
+def test_threads_and_context_of_an_evaluation_reach_the_server(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Serving | None] = []
+
+    def staged(gguf: Path, serving: Serving, **others: Any) -> LocalServer:
+        asked.append(serving)
+        return LocalServer(gguf, serving, child=child("healthy"), **others)
+
+    monkeypatch.setattr(local, "LocalServer", staged)
+    _, _, err = run(*CHAT, "-n", "1", "--threads", "5", "--context", "4096")
+    _, again, _ = run(*CHAT, "-n", "1", "--threads", "1", "--context", "4096", "--dry-run")
+    _, other, _ = run(*CHAT, "-n", "1", "--context", "2048", "--dry-run")
+
+    assert asked[0] == Serving(threads=5, context=4096)
+    assert err.startswith("loading tiny.gguf (0.0 MB), with 5 threads and 4096 tokens of context")
+    assert "1 recorded" in again  # as fast as it likes, it is the same run
+    assert "recorded" not in other
+    assert run(*CHAT, "--context", "1")[0] == 2
 
 
 def test_the_default_of_the_command_is_that_of_the_server() -> None:

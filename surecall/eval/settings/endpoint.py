@@ -6,7 +6,7 @@ import msgspec
 
 from surecall.eval.settings.fields import LLAMA, OWN, ROUTER, Settings
 from surecall.eval.settings.parse import AUTO, LOCAL, SIMULATOR
-from surecall.runtime.gguf import model_id
+from surecall.runtime.gguf import Serving, model_id
 from surecall.settings.capabilities import canonical_provider, provider_of
 from surecall.settings.connection import Limits, origin_of
 from surecall.values.errors import ConfigError
@@ -109,6 +109,11 @@ def limits_of(settings: Settings) -> Limits:
         total_s=total,
         max_connections=max(jobs_of(settings), Limits().max_connections),
     )
+
+
+def serving_of(settings: Settings) -> Serving:
+    """Return how a file is served for an evaluation: on any free port, for this machine alone."""
+    return Serving(threads=settings.threads, context=settings.context)
 
 
 def headers_of(settings: Settings, endpoint: Endpoint) -> dict[str, str]:

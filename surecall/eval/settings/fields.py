@@ -10,6 +10,7 @@ import msgspec
 
 from surecall.eval.settings import parse as read
 from surecall.eval.settings.parse import Gate, Reader, Shard
+from surecall.runtime.gguf import LEAST_CONTEXT, MOST_CONTEXT, MOST_THREADS, Serving
 from surecall.settings.capabilities import canonical_provider
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
 from surecall.values.family import canonical
@@ -21,6 +22,7 @@ _STABLE, _ALL = "stable", "all"
 # A value that cannot be given: none or less is read as no limit.
 _UNSAID: Final = -1.0
 _CLIENT_TIMEOUT_S: Final = 120.0
+_SERVING: Final = Serving()
 # A CPU alone takes minutes for what a data centre answers in a second.
 _LOCAL_TIMEOUT_S: Final = 600.0
 
@@ -57,6 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     api_prefix: str = "/v1"
     endpoint: str = ""
     gguf: str = ""
+    threads: int = _SERVING.threads
+    context: int = _SERVING.context
     http_referer: str = ""
     x_title: str = ""
     client_timeout: float | None = _UNSAID
@@ -271,6 +275,21 @@ _ENDPOINT_OWN = _fields(
         "shapes",
     ),
     ("gguf", "--gguf", "FILE", read.text, "A model to serve here with llama.cpp, and to measure."),
+    (
+        "threads",
+        "--threads",
+        "N",
+        read.whole(1, MOST_THREADS),
+        "Threads that --gguf computes with; more than there are cores is slower.",
+    ),
+    (
+        "context",
+        "--context",
+        "TOKENS",
+        read.whole(LEAST_CONTEXT, MOST_CONTEXT),
+        "Tokens that a conversation with --gguf may have.",
+        "shapes",
+    ),
     router=False,
 )
 _REQUEST = _fields(
