@@ -3,6 +3,7 @@
 The report is that of simulated models; the browser is the one that the tests use.
 """
 
+import argparse
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,8 @@ BROWSER = (
 
 
 def main() -> int:
-    """Evaluate, render, photograph."""
+    """Evaluate, render, photograph; with --help, only say so."""
+    argparse.ArgumentParser(description=__doc__).parse_args()
     with tempfile.TemporaryDirectory() as folder:
         command = [sys.executable, "-m", "surecall", *EVALUATION]
         subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL)  # noqa: S603  # our own program
