@@ -23,6 +23,7 @@ import msgspec
 from surecall.eval.analysis.paired import BEYOND, PLAIN
 from surecall.eval.analysis.stats import NOTHING, Interval, Rate, interval, trials_to_decide
 from surecall.eval.analysis.summary import CellSummary, Figure, count_by, figure
+from surecall.eval.analysis.verdicts import VERDICTS, Decision
 from surecall.eval.report.snippet import presets_beside, snippet
 from surecall.eval.running.cells import BEST_EFFORT, split_strategy
 from surecall.eval.storage.trial import CONTROL
@@ -32,7 +33,6 @@ from surecall.settings.sampling import SamplingCatalog
 from surecall.values.types import JSON
 
 Verdict: TypeAlias = Literal["Yes", "Conditional", "No", "Unknown"]
-Decision: TypeAlias = Literal["use", "avoid", "more trials"]
 
 BAR: Final = 0.9
 YES_FROM: Final = 0.97
@@ -188,7 +188,7 @@ def original_row(advice: Recommendation) -> tuple[str, ...]:
 
     The interval rule's follow: the decision, and how many more runs would settle it.
     """
-    decision: str = advice.decision
+    decision = VERDICTS[advice.decision][1]
     if split_strategy(advice.decided_strategy)[0] in BEYOND:
         decision = f"{decision} with {advice.decided_strategy}"
     if advice.decided_profile != advice.profile:
@@ -332,7 +332,7 @@ def _notes(
         *([_instead(best)] if best.instead_of else []),
         *_hardest(best),
         *_main_cause(best),
-        *([_spoiled(best.infra)] if best.infra else []),
+        *([_spoiled(best)] if best.infra else []),
         *(
             [f"The control, an exact answer without tools, passed {control.k} of {control.n}."]
             if _is_brittle(control)
@@ -384,9 +384,10 @@ def _most(counts: Mapping[str, int]) -> tuple[str, int]:
     return max(sorted(counts.items()), key=itemgetter(1), default=("", 0))
 
 
-def _spoiled(runs: int) -> str:
-    was = "run was" if runs == 1 else "runs were"
-    return f"{runs} more {was} spoiled by infrastructure and not judged."
+def _spoiled(candidate: Candidate) -> str:
+    was = "run was" if candidate.infra == 1 else "runs were"
+    more = " more" if candidate.tool.n else ""
+    return f"{candidate.infra}{more} {was} spoiled by infrastructure and not judged."
 
 
 def _percent(rate: float) -> str:

@@ -1,5 +1,6 @@
 """Writing the reports of a run: each file whole or not at all, everything from the store."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
@@ -16,6 +17,7 @@ from surecall.eval.report.summary_json import (
     summary_by_scenario_and_strategy,
 )
 from surecall.eval.report.trial_json import trial_document
+from surecall.eval.report.unfinished import WHY, unfinished
 from surecall.eval.storage.run_directories import make_folder, typed_errors, write_file
 from surecall.eval.storage.store import Meta, Store
 from surecall.eval.storage.trial import Key, Trial
@@ -48,13 +50,22 @@ def write_reports(
         "summary.json": pretty(summary(results, ts=meta.created, output_dir=str(directory))),
         "summary_by_scenario.json": pretty(summary_by_scenario(results)),
         "summary_by_scenario_and_strategy.json": pretty(by_strategy),
-        MARKDOWN: report(results, recommendations).encode("utf-8", "replace"),
+        MARKDOWN: report(results, recommendations, _notice(results, meta)).encode(
+            "utf-8", "replace"
+        ),
         JUNIT: junit(results).encode(),
     }
     with typed_errors(directory):
         for name, data in files.items():
             write_file(directory / name, data)
     return [directory / name for name in files]
+
+
+def _notice(results: Results, meta: Meta) -> str:
+    found = Counter((entry.key.cell, entry.key.scenario) for entry in results.all)
+    off = (entry.key for entry in results.all if entry.status == "skipped")
+    said = unfinished(meta.latest, found, Counter((key.cell, key.scenario) for key in off))
+    return f"{said} {WHY}" if said else ""
 
 
 def write_trials(

@@ -64,14 +64,20 @@ _PLAIN: Final = frozenset(string.ascii_letters + string.digits + " _-./:,;%()+='
 _SPECIAL: Final = frozenset("&<>|\\`*_[]{}()#!~$@:")
 
 
-def report(results: Results, recommendations: Iterable[Sequence[str]] = ()) -> str:
-    """Return the report: the sums, the matrix, what strategies change, and what to use."""
+def report(
+    results: Results, recommendations: Iterable[Sequence[str]] = (), notice: str = ""
+) -> str:
+    """Return the report: the sums, the matrix, what strategies change, and what to use.
+
+    The notice says what is missing from it.
+    """
     rows = list(recommendations)
     found = figures(results)
     pairs = comparison_table(found.comparisons)
     parts = [
         "# Tool calling evaluation",
         *([SIMULATED] if results.simulated else []),
+        *([f"**Note.** {text(notice)}"] if notice else []),
         "\n".join(_sums(results, found.totals)),
         "## Model/profile matrix (tool scenarios only)",
         matrix(results),

@@ -200,8 +200,8 @@ def test_a_row_has_the_columns_of_the_original() -> None:
 def test_a_row_ends_with_what_the_interval_rule_says() -> None:
     few, many = candidate(9, 9, profile="few"), candidate(39, profile="many")
 
-    assert original_row(advise(few, many))[-2:] == ("more trials (many)", "+22")
-    assert original_row(advise(candidate(36)))[-2:] == ("more trials", "?")
+    assert original_row(advise(few, many))[-2:] == ("undecided (many)", "+22")
+    assert original_row(advise(candidate(36)))[-2:] == ("undecided", "?")
 
 
 def test_trials_of_today_become_candidates() -> None:

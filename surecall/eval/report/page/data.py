@@ -16,7 +16,6 @@ from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.recommend import (
     BAR,
     Candidate,
-    Decision,
     Recommendation,
     candidates,
     decide,
@@ -24,6 +23,7 @@ from surecall.eval.analysis.recommend import (
 )
 from surecall.eval.analysis.stats import percentile
 from surecall.eval.analysis.summary import Figure, Repair, Summary, figure, summarise
+from surecall.eval.analysis.verdicts import Decision
 from surecall.eval.report.common import Sheet
 from surecall.eval.report.page.runs import STATUSES, Gatherer, Runs
 from surecall.eval.storage.trial import CONTROL, Cell, FalseFinals, Trial

@@ -14,11 +14,12 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from surecall.eval.report.common import SHEET, Sheet, sheet_in
+from surecall.eval.report.common import Sheet, sheet_in
 from surecall.eval.report.page.data import Context, Origin, Report, report_of
 from surecall.eval.report.page.html import render_page
-from surecall.eval.report.page.runs import Runs
+from surecall.eval.report.page.runs import STATUSES, Runs
 from surecall.eval.report.page.traces import Block, Packed, Source, blocks, file_name, script
+from surecall.eval.report.unfinished import WHY, unfinished
 from surecall.eval.settings.endpoint import endpoint_of
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.run_directories import make_folder, refuse_link, typed_errors, write_file
@@ -60,7 +61,7 @@ def report_in(store: Store) -> Report:
     notices = [
         *report.notices,
         *([f"Part of the results is missing: {salvage.problem}."] if salvage.problem else []),
-        *([] if meta is None else _unfinished(meta.latest, report)),
+        *([] if meta is None else _unfinished(meta.latest, report.runs)),
     ]
     return msgspec.structs.replace(report, notices=tuple(notices))
 
@@ -128,29 +129,19 @@ def _provider(sheet: Sheet) -> str:
     return "openrouter" if endpoint.simulated else endpoint.provider
 
 
-def _unfinished(latest: Invocation, report: Report) -> Iterator[str]:
+def _unfinished(latest: Invocation, runs: Runs) -> Iterator[str]:
     """Say how many runs of the last command are missing."""
-    if SHEET not in latest.config:
-        return
-    try:
-        sheet = sheet_in([latest.config])
-    except ConfigError:
-        return
-    trials = sheet.settings.get("trials")
-    if not isinstance(trials, int) or sheet.settings.get("shard"):
-        return
-    runs = report.runs
     names = [Cell(runs.models[m], runs.profiles[p], runs.strategies[s]) for m, p, s in runs.cells]
-    there = Counter(zip(runs.cell, runs.scenario, strict=True))
-    found = {(names[c], runs.scenarios[s]): number for (c, s), number in there.items()}
-    wanted = [(column.cell, name) for column in sheet.columns for name in sheet.scenarios]
-    missing = sum(max(0, trials - found.get(place, 0)) for place in wanted)
-    if missing:
-        yield (
-            f"{missing} of {len(wanted) * trials} planned runs are not recorded: the evaluation "
-            "was interrupted, its budget was used up, or it is still going on. The same command "
-            "continues it."
-        )
+    off = STATUSES.index("skipped")
+    found: Counter[tuple[Cell, str]] = Counter()
+    skipped: Counter[tuple[Cell, str]] = Counter()
+    places = zip(runs.cell, runs.scenario, runs.status, strict=True)
+    for (cell, scenario, status), number in Counter(places).items():
+        place = names[cell], runs.scenarios[scenario]
+        found[place] += number
+        skipped[place] += number if status == off else 0
+    if said := unfinished(latest, found, skipped):
+        yield f"{said} {WHY}"
 
 
 def _write(store: Store, path: Path, most_bytes: int) -> Path:

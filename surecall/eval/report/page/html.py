@@ -20,6 +20,7 @@ import jinja2
 import msgspec
 from jinja2.filters import do_mark_safe
 
+from surecall.eval.analysis.verdicts import VERDICTS
 from surecall.eval.report.page import words
 from surecall.eval.report.page.data import CellView, Report
 from surecall.eval.report.page.drawing import curves
@@ -152,7 +153,7 @@ def environment() -> jinja2.Environment:
 def _context(report: Report) -> dict[str, object]:
     return {
         "report": report,
-        "verdicts": words.VERDICTS,
+        "verdicts": VERDICTS,
         "meanings": words.MEANINGS,
         "places": _places(report),
         "models": _by_model(report),

@@ -6,16 +6,10 @@ from typing import Final
 from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis import category
-from surecall.eval.analysis.recommend import Decision
 from surecall.eval.analysis.summary import Figure
 from surecall.values.errors import ErrorCode
 from surecall.values.trace import safe_text
 
-VERDICTS: Final[dict[Decision, tuple[str, str]]] = {
-    "use": ("✓", "Use"),
-    "avoid": ("✗", "Avoid"),
-    "more trials": ("?", "Needs more trials"),
-}
 MEANINGS: Final[dict[str, str]] = {
     **{code.value: code.meaning.replace("`", "") for code in ErrorCode},
     ErrorCode.CONTRACT_UNMET: "The model said that it was done, but what had to be done was not.",

@@ -73,7 +73,7 @@ def test_each_model_has_advice_with_its_rate(browser: Browser, made: Made) -> No
     for model, row in found.items():
         assert counts(cells[model].totals.tool) in row[3]
     assert "Avoid" in found[WORST][2]
-    assert "Needs more trials" in found["sim/clean"][2]
+    assert "Undecided" in found["sim/clean"][2]
     assert found["sim/clean"][5].startswith("+")
 
 

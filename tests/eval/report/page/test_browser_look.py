@@ -119,7 +119,7 @@ def test_on_a_phone_every_column_can_still_be_read(blank: Browser, made: Made) -
     blank.resize(390)
     blank.open(made.page)
 
-    assert "Needs more trials" in blank.text("#use")
+    assert "Undecided" in blank.text("#use")
     blank.click("#failed tbody td button[data-code]")
     assert blank.run("return document.querySelector('#list .row.failed .why').checkVisibility()")
     blank.click("#list .rows .row a")

@@ -89,6 +89,6 @@ def test_advice_names_the_strategy_that_is_better_than_the_reports_own() -> None
 
     assert (report.strategy, report.tool.k) == ("production", 0)
     assert [each.decided_strategy for each in report.advice] == ["guided_contract"]
-    assert "Needs more trials with guided_contract" in text
+    assert "Undecided with guided_contract" in text
     assert 'strategy="guided_contract"' in text
     assert "38 of 40 instead of 0 of 40" in text

@@ -125,11 +125,11 @@ def test_trials_that_end_while_the_report_is_made_wait_for_the_next_one(
 def test_an_unfinished_run_says_how_much_is_missing(run: Store) -> None:
     (notice,) = report_in(filled(run, series("."))).notices
 
-    assert notice.startswith("2 of 3 planned runs are not recorded")
+    assert notice.startswith("Partial: 2 of 3 planned runs are not recorded.")
     assert report_in(filled(run, series("..."))).notices == ()
 
 
-@pytest.mark.parametrize("settings", [{"trials": "auto"}, {"shard": [1, 4]}])
+@pytest.mark.parametrize("settings", [{"trials": "some"}, {"shard": [1, 4]}])
 def test_what_was_wanted_is_not_guessed(tmp_path: Path, settings: dict[str, object]) -> None:
     with open_or_resume(tmp_path, SAME, invocation(CELL, **settings)) as store:
         assert report_in(store).notices == ()

@@ -216,6 +216,8 @@ def test_three_strategies_are_compared_two_by_two() -> None:
 def test_more_trials_that_would_not_help_are_not_asked_for() -> None:
     words = Page(render_page(report(series("." * 18 + "xx")))).words
 
+    assert "Undecided" in words
+    assert "more trials" not in words
     assert "more would not tell" in words
 
 
