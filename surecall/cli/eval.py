@@ -14,21 +14,22 @@ import msgspec
 
 import surecall
 from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note, say
+from surecall.cli.conclusion import headline, print_conclusion
 from surecall.cli.gates import exit_code
 from surecall.cli.listing import json_line
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
-from surecall.cli.table import CellTable, plain
+from surecall.cli.table import CellTable
 from surecall.cli.target import SIMULATED, Target, open_target
 from surecall.cli.view import show
-from surecall.eval.analysis.paired import Comparison
 from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
 from surecall.eval.analysis.summary import Summary, summarise
 from surecall.eval.report.common import results_of, sheet_for
 from surecall.eval.report.files import results_in
 from surecall.eval.report.page.files import PAGE
 from surecall.eval.report.summary_json import document
+from surecall.eval.report.unfinished import partial
 from surecall.eval.report_server import LiveReport
 from surecall.eval.running.harness import Stop, evaluate
 from surecall.eval.running.harness_events import Finished, Notice, Report
@@ -44,7 +45,6 @@ from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON, Secret
 
-_SIGNS: Final = {"use": "✓ use    ", "avoid": "✗ avoid  ", "more trials": "? unclear"}
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
 
 
@@ -166,20 +166,10 @@ def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
         say(f"{cell.model}  {cell.profile}  {cell.strategy}")
     for skip in planned.skips:
         say(f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}")
-    say(_headline(planned, recorded))
+    say(headline(planned, recorded))
     cost = "unknown" if guess.cost is None else f"${guess.cost:.2f}"
     say(f"about {guess.requests} requests, estimated cost {cost}; nothing was sent")
     return 0
-
-
-def _headline(planned: Plan, recorded: int) -> str:
-    count = sum(1 for _ in planned.keys(1))
-    trials = f"{planned.trials}{' or more' if planned.automatic else ''}"
-    return (
-        f"surecall {surecall.__version__}   {len(planned.cells)} cells x "
-        f"{len(planned.scenarios)} scenarios x {trials} trials = {count} runs"
-        f"{f', {recorded} recorded' if recorded else ''}"
-    )
 
 
 def _opened(planned: Plan, target: Target, keys: Sequence[Secret], *, fresh: bool) -> Store:
@@ -201,7 +191,7 @@ def _opened(planned: Plan, target: Target, keys: Sequence[Secret], *, fresh: boo
     if settings.verbose > 0:
         done = store.done_keys(infra=False)
         recorded = sum(key in done for key in planned.keys(1))
-        note(_headline(planned, recorded))
+        note(headline(planned, recorded))
         note(f"run {store.directory.name}   Ctrl-C is safe: the same command continues")
     return store
 
@@ -267,11 +257,13 @@ def _concluded(
     write_stored(store, results_in(store), store.directory)
     if as_json:
         rows = msgspec.to_builtins(advice)
-        run = {"directory": str(store.directory), "ending": report.ending}
+        ended = {"ending": report.ending, "wanted": report.wanted, "missing": report.missing}
+        run = {"directory": str(store.directory)} | ended
         results = results_of(sheet_for(planned, target.endpoint), trials)
         say(json_line(document(results, run=run, recommendations=rows)))
     else:
-        _print(CellTable(cells, planned.settings.bar / 100, trials), advice, summary)
+        table = CellTable(cells, planned.settings.bar / 100, trials)
+        print_conclusion(table, advice, summary, partial(report.missing, report.wanted))
         note(f"report  {store.directory / PAGE}      surecall view")
     return summary
 
@@ -290,36 +282,6 @@ def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recomme
     )
 
 
-def _print(table: CellTable, advice: Sequence[Recommendation], summary: Summary) -> None:
-    spelt = str if (sys.stdout.encoding or "").lower().startswith("utf") else plain
-    lines = [*table.lines(), "", *map(advice_line, advice), ""]
-    changed = [pair for pair in summary.comparisons.rows if pair.fixed or pair.broken]
-    lines += map(_compared, changed)
-    say(spelt("\n".join(lines)))
-
-
-def advice_line(each: Recommendation) -> str:
-    """Write one line: what to do with a model, and why, with the profile it names."""
-    tool = each.decided_tool
-    notes = each.notes if each.decided_profile == each.profile else ()
-    name = f"{_SIGNS[each.decision]}  {each.model:<23}  {each.decided_profile:<12}"
-    why = "; ".join(reason[0].lower() + reason[1:].rstrip(".") for reason in notes)
-    if each.more_trials:
-        why = f"+{each.more_trials} runs would decide{f'; {why}' if why else ''}"
-    if tool.rate is None:
-        return f"{name}  {why}".rstrip()
-    bounds = f"[{tool.low * 100:.1f}, {tool.high * 100:.1f}]"
-    return f"{name}  {tool.rate:6.1%}  {bounds:<14}  n={tool.n}  {why}".rstrip()
-
-
-def _compared(pair: Comparison) -> str:
-    first, second = pair.rates
-    return (
-        f"{pair.model} {pair.profile}: {pair.first} {first.k}/{first.n} -> {pair.second} "
-        f"{second.k}/{second.n}, fixed {pair.fixed}, broken {pair.broken}: {pair.verdict()}"
-    )
-
-
 def _settled_code(
     settings: Settings,
     trials: Sequence[Trial],
@@ -329,9 +291,9 @@ def _settled_code(
 ) -> int:
     if report.ending == "interrupted":
         return INTERRUPTED
-    if report.ending == "unusable":
+    if error := _unusable(report, trials):
         auth = any(trial.category in _AUTH for trial in trials)
-        return complain(report.error, WRONG_USAGE if auth else INCOMPLETE)
+        return complain(error, WRONG_USAGE if auth else INCOMPLETE)
     if settings.max_cost is not None and report.unpriced:
         note(
             f"warning: {report.unpriced} trials came without a price; --max-cost cannot count them"
@@ -340,6 +302,18 @@ def _settled_code(
     for reason in reasons:
         note(f"surecall: {reason}")
     return code
+
+
+def _unusable(report: Report, trials: Sequence[Trial]) -> str:
+    """Say why the endpoint cannot be used; blank when it can, or when nobody knows.
+
+    Few trials may end before the harness gives up, but a key that was always refused is wrong.
+    """
+    if report.ending == "unusable":
+        return report.error
+    ran = [trial for trial in trials if trial.status != "skipped"]
+    refused = bool(ran) and all(trial.category in _AUTH for trial in ran)
+    return ran[-1].error if refused else ""
 
 
 def code_hash() -> str:

@@ -13,6 +13,10 @@ from surecall.values.errors import ErrorCode
 
 # The endpoint does not have this; another try would end the same way.
 _LASTING = frozenset({ErrorCode.NO_TOOL_USE_ENDPOINT})
+# Another try ends the same way until something is changed: the key, the address, the model.
+_REFUSED = frozenset(
+    {ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED, ErrorCode.FORBIDDEN, ErrorCode.NOT_FOUND}
+)
 
 
 def exit_code(
@@ -66,12 +70,20 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
     elif report.missing > 0:
         yield f"{report.missing} trials were not run; the same command continues"
     spoiled = [trial for trial in trials if trial.status == "infra"]
-    passing = [trial for trial in spoiled if trial.category not in _LASTING]
+    refused = [trial for trial in spoiled if trial.category in _REFUSED]
+    if refused:
+        yield f"{_spoiled(refused)}; it will be refused again until it is set right: surecall check"
+    passing = [trial for trial in spoiled if trial.category not in _LASTING | _REFUSED]
     if passing:
-        causes = ", ".join(sorted({trial.category for trial in passing}))
-        yield f"{len(passing)} trials were spoiled ({causes}); the same command tries them again"
+        yield f"{_spoiled(passing)}; the same command tries them again"
     if not summary.totals.tool.n and not summary.totals.control.n:
         yield "nothing was measured"
+
+
+def _spoiled(trials: Sequence[Trial]) -> str:
+    causes = ", ".join(sorted({trial.category for trial in trials}))
+    were = "trial was" if len(trials) == 1 else "trials were"
+    return f"{len(trials)} {were} spoiled ({causes})"
 
 
 def _unmeasured(gate: Gate | None, summary: Summary) -> Iterator[str]:

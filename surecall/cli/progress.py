@@ -100,7 +100,7 @@ class Progress:
     def lines(self, width: int) -> list[str]:
         """Return the whole display; a remark has its own line, so that it is not cut off."""
         remark = [self._remark] if self._remark else []
-        return [*self.table.lines(width, left=self._left), "", self._far(), *remark]
+        return [*self.table.lines(width, left=self._left, wrap=False), "", self._far(), *remark]
 
     def cell_done(self, cell: Cell) -> bool:
         """Whether a cell has all its trials."""

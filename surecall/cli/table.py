@@ -6,6 +6,7 @@ qwen3-235b-a22b-2507  default   40/40 100%    ·················
 The line between 40 and 100 % shows the interval and, in it, the observed rate.
 """
 
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
@@ -20,8 +21,10 @@ from surecall.values.trace import safe_text
 _FLOOR: Final = 0.4
 _SCALE: Final = 25
 _P95: Final = 95
-_WIDE: Final = 100
-_MEDIUM: Final = 84
+# What a narrow table lacks, the last one first.
+_OPTIONAL: Final = ("line", "control", "p95")
+_LEAST: Final = 12
+_INDENT: Final = "    "
 _SPARE: Final = {"·": ".", "─": "-", "●": "o", "┼": "|", "…": "...", "✓": "+", "✗": "x", "━": "="}
 
 
@@ -32,6 +35,7 @@ class CellCounts:
         self.rates: dict[str, Rate] = {}
         self.control = NOTHING
         self.statuses: Counter[str] = Counter()
+        self.spoiled_controls = 0
         self.categories: Counter[str] = Counter()
         self.times: list[int] = []
         self.false_finals = 0
@@ -41,6 +45,7 @@ class CellCounts:
         self.statuses[trial.status] += 1
         if trial.status not in {"passed", "failed"}:
             self.categories[trial.category] += 1
+            self.spoiled_controls += trial.is_control and trial.status == "infra"
             return
         self.times.append(trial.elapsed_ms)
         self.false_finals += trial.false_finals
@@ -83,13 +88,29 @@ class CellTable:
         """Count one more trial."""
         self.counts.setdefault(trial.key.cell, CellCounts()).add(trial)
 
-    def lines(self, width: int = _WIDE, *, left: Counter[Cell] | None = None) -> list[str]:
-        """Write the table: the head, then a line for each cell; a narrow one lacks columns."""
+    def lines(
+        self, width: int | None = None, *, left: Counter[Cell] | None = None, wrap: bool = True
+    ) -> list[str]:
+        """Write the table: the head, then a line for each cell.
+
+        A narrow one lacks columns, and puts a remark that does not fit into lines of its own;
+        unless they are to `wrap`, remarks stay where they are, to be cut off.
+        """
         rows = [self._row(cell, left) for cell in self.counts]
         several = len({row.strategy for row in rows}) > 1
-        names = ["model", "profile", *(["strategy"] if several else []), "passed", "line"]
-        names += [name for name, least in (("control", _MEDIUM), ("p95", _WIDE)) if width >= least]
-        return table([*names, "remark"], rows, self._heads())
+        names = ["model", "profile", *(["strategy"] if several else []), "passed", *_OPTIONAL]
+        heads = self._heads()
+        if width is None:
+            return table([*names, "remark"], rows, heads)
+        for name in reversed(_OPTIONAL):
+            if max(map(len, table(names, rows, heads))) > width:
+                names.remove(name)
+        head, *lines = table(names, _narrowed(names, rows, heads, width), heads)
+        room = max(len(head), *map(len, lines)) if lines else 0
+        found = [head]
+        for line, row in zip(lines, rows, strict=True):
+            found += _remarked(line, row.remark, room, width if wrap else None)
+        return found
 
     def _heads(self) -> dict[str, str]:
         place = _place(self._bar)
@@ -147,13 +168,46 @@ def _remark(counts: CellCounts, left: int) -> str:
     if counts.false_finals:
         remarks.append(count(counts.false_finals, "early answer"))
     if counts.statuses["infra"]:
-        causes = ", ".join(counts.categories)
-        remarks.append(f"{counts.statuses['infra']} infra ({causes}), not scored")
+        remarks.append(_infra(counts))
     if counts.statuses["skipped"]:
         remarks.append("tools are off: skipped")
     if left:
         remarks.append(f"… {left} left")
     return "; ".join(remarks)
+
+
+def _infra(counts: CellCounts) -> str:
+    """Count what was spoiled: runs with tools, as advice counts them, and the control apart."""
+    control = counts.spoiled_controls
+    tools = counts.statuses["infra"] - control
+    beside = f" and {control} of the control" if control else ""
+    spoiled = f"{tools} infra{beside}" if tools else f"{control} infra of the control"
+    return f"{spoiled} ({', '.join(counts.categories)}), not scored"
+
+
+def _narrowed(
+    names: Sequence[str], rows: Sequence[Row], heads: dict[str, str], width: int
+) -> list[Row]:
+    """Shorten the names of profiles and models, if that is what makes a table too wide."""
+    found = list(rows)
+    for name in ("profile", "model"):
+        over = max(map(len, table(names, found, heads))) - width
+        longest = max((len(getattr(row, name)) for row in found), default=0)
+        if over > 0:
+            most = max(_LEAST, longest - over)
+            cut = ({name: shorter(getattr(row, name), most)} for row in found)
+            found = [
+                msgspec.structs.replace(row, **one) for row, one in zip(found, cut, strict=True)
+            ]
+    return found
+
+
+def _remarked(line: str, remark: str, room: int, width: int | None) -> list[str]:
+    """Put a remark beside a line, or below it where it does not fit."""
+    beside = f"{line.ljust(room)}  {remark}".rstrip()
+    if width is None or len(beside) <= width:
+        return [beside]
+    return [line, *textwrap.wrap(remark, width, initial_indent=_INDENT, subsequent_indent=_INDENT)]
 
 
 def shorter(text: str, limit: int) -> str:

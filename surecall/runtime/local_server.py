@@ -75,9 +75,9 @@ class LocalServer:
     """A GGUF file, served for as long as the block lasts.
 
     `url` and `build` are known inside the block; `model` is the id of the file's model. Every line
-    of the server's log goes to `log`. `on_start` is called when nothing is known to be wrong and the
-    file is about to be loaded, which may take minutes. `child` is the command that becomes the server, without its
-    last argument, the job.
+    of the server's log goes to `log`. `on_start` is called when nothing is known to be wrong and
+    the file is about to be loaded, which may take minutes. `child` is the command that becomes the
+    server, without its last argument, the job.
     """
 
     def __init__(

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from surecall.cli.eval import advice_line
+from surecall.cli.conclusion import advice_lines
 from surecall.eval.analysis.recommend import Candidate, recommend
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.storage.trial import Cell
@@ -21,11 +21,12 @@ def test_a_line_of_advice_is_about_one_profile() -> None:
     many = Candidate(model="m", profile="many", tool=Rate(98, 100))
     (both,), (alone,) = recommend([few, many]), recommend([few])
 
-    assert advice_line(both).split() == [
+    (line,) = advice_lines(both)
+    assert line.split() == [
         *("✓", "use", "m", "many"),
         *("98.0%", "[93.0,", "99.4]", "n=100"),
     ]
-    assert "n=10  +25 runs would decide; 1 more run was spoiled" in advice_line(alone)
+    assert "n=10  +25 runs would decide; 1 more run was spoiled" in advice_lines(alone)[0]
 
 
 def test_fewer_trials_and_scenarios_show_only_themselves(run: Run) -> None:

@@ -9,7 +9,7 @@ from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.parse import Gate
 from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from tests.support.commands import Run
-from tests.support.trials import series
+from tests.support.trials import series, trial
 
 GATED = Settings(fail_under=Gate(10.0))
 
@@ -60,6 +60,18 @@ def test_trials_that_were_not_run_leave_the_verdict_open() -> None:
         3,
         ["the budget is used up; 2 trials were not run"],
     )
+
+
+def test_what_will_be_refused_again_is_not_recommended_to_be_tried_again() -> None:
+    spoiled = [
+        trial("infra", number, category=category)
+        for number, category in enumerate(("AUTH", "NOT_FOUND", "TIMEOUT"), 30)
+    ]
+    code, (refused, passing) = judged([*series("." * 20), *spoiled])
+
+    assert code == 3
+    assert refused.startswith("2 trials were spoiled (AUTH, NOT_FOUND); it will be refused again")
+    assert passing == "1 trial was spoiled (TIMEOUT); the same command tries them again"
 
 
 def test_a_gate_on_the_control_alone_leaves_the_verdict_open(run: Run) -> None:

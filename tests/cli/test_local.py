@@ -224,7 +224,7 @@ def test_also_a_short_run_tells_that_the_server_died(run: Run, stage: Stage) -> 
     code, _, err = run(*CHAT, "-n", "1")
 
     assert code == 3
-    assert "1 trials were spoiled (CONNECTION_ERROR); the same command tries them again" in err
+    assert "1 trial was spoiled (CONNECTION_ERROR); the same command tries them again" in err
     assert "surecall: the local server has ended (signal 9, Killed" in err
 
 
