@@ -2,25 +2,33 @@
 
 Every request is composed again and its hash compared; every raw answer is read again and compared
 with what was read then. Either the same run comes out, or the first divergence is named.
+
+A trace holds what was said, not the bodies of requests, which repeat it turn by turn.
+`sent_requests` composes them again, and says of each whether it is what was sent, byte by byte.
 """
 
 from collections import deque
+from contextlib import suppress
 from typing import TypeVar
+
+import msgspec
 
 from surecall.core.effects import unfinished
 from surecall.core.endpoint_lessons import applied, with_stream
 from surecall.core.inbound import inbound
 from surecall.core.loop import heard, next_move, objected, ran, refused
-from surecall.core.outbound import Composer
+from surecall.core.outbound import Composer, Request
 from surecall.core.outcome import RunResult, last_text, usage_of
 from surecall.core.state import Ask, Call, Done, Fail, Move, Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.config import ToolCallingConfig, union
 from surecall.tools.registry import ToolDefinition, ToolRegistry
-from surecall.values.errors import ReplayDiverged
+from surecall.values.errors import ReplayDiverged, SurecallError
 from surecall.values.events import (
     FinalEvent,
     FinalObjectedEvent,
     LlmRequestEndEvent,
+    LlmRequestRetryEvent,
+    LlmRequestStartEvent,
     RequestRefusedEvent,
     RunFailedEvent,
     RunStartEvent,
@@ -52,6 +60,23 @@ T = TypeVar(
 def replay(trace: Trace) -> RunResult:
     """Go through a recorded run again; raise `ReplayDiverged` where it takes another turn."""
     return _Replay(trace).drive()
+
+
+class SentRequest(msgspec.Struct, frozen=True):
+    """The request of a turn, composed again. `exact` says that its hash is the recorded one."""
+
+    turn: int
+    body: bytes
+    exact: bool
+
+
+def sent_requests(trace: Trace) -> list[SentRequest]:
+    """Return the requests of a recorded run, as far as they can be composed again."""
+    found: list[SentRequest] = []
+    # Another version of this code may have recorded what it now does otherwise.
+    with suppress(SurecallError):
+        _Retold(trace, found).gather()
+    return found
 
 
 def run_of(trace: Trace) -> Run:
@@ -126,9 +151,8 @@ class _Replay:
 
     def _ask(self, run: Run, plan: Plan) -> Run:
         recorded = self._take(run, LlmRequestEndEvent)
-        spoken = self._composer.speak(plan)
-        sent = applied(with_stream(spoken) if recorded.streamed else spoken, recorded.lessons)
-        if self._composer.compose(sent).hash != recorded.request_hash:
+        request = self._composed(plan, recorded.lessons, streamed=recorded.streamed)
+        if request.hash != recorded.request_hash:
             raise ReplayDiverged(run.turn, "the request differs from the recorded one")
         if (reply := inbound(recorded.body, plan, self._config, self._registry)) != recorded.reply:
             raise ReplayDiverged(
@@ -136,6 +160,10 @@ class _Replay:
                 f"the answer reads as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
             )
         return heard(run, recorded.reply)
+
+    def _composed(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
+        spoken = self._composer.speak(plan)
+        return self._composer.compose(applied(with_stream(spoken) if streamed else spoken, lessons))
 
     def _call(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
         """Take the next result; of calls that ran at the same time, any may have been first."""
@@ -174,6 +202,42 @@ class _Replay:
             )
         self._events.popleft()
         return event
+
+
+class _Retold(_Replay):
+    """Goes through a recording and notes each request. What was read is taken as it was read."""
+
+    def __init__(self, trace: Trace, found: list[SentRequest]) -> None:
+        super().__init__(trace)
+        self._found = found
+        self._hashes: dict[int, set[str]] = {}
+        self._dropped: dict[int, tuple[str, ...]] = {}
+        for event in trace:
+            if isinstance(event, LlmRequestStartEvent):
+                self._hashes.setdefault(event.turn, set()).add(event.request_hash)
+            elif isinstance(event, LlmRequestRetryEvent) and event.dropped:
+                known = self._dropped.get(event.turn, ())
+                self._dropped[event.turn] = (*known, event.dropped)
+        self._lessons: tuple[str, ...] = ()
+
+    def _step(self, run: Run, move: Move) -> Run:
+        if isinstance(move, Ask) and run.turn in self._hashes:
+            self._tell(run, move.plan)
+        return super()._step(run, move)
+
+    def _tell(self, run: Run, plan: Plan) -> None:
+        event = self._next(run)
+        streamed = False
+        if isinstance(event, LlmRequestEndEvent):
+            self._lessons, streamed = event.lessons, event.streamed
+        else:  # refused for good; what was learned until then is told by its retries
+            self._lessons = union(self._lessons, self._dropped.get(run.turn, ()))
+        request = self._composed(plan, self._lessons, streamed=streamed)
+        exact = request.hash in self._hashes[run.turn]
+        self._found.append(SentRequest(run.turn, request.body, exact))
+
+    def _ask(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - it was composed before
+        return heard(run, self._take(run, LlmRequestEndEvent).reply)
 
 
 def _definition(spec: ToolSpec) -> ToolDefinition:

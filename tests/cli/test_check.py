@@ -226,8 +226,8 @@ def test_nobody_waits_longer_than_a_moment(run: Run, monkeypatch: pytest.MonkeyP
 
 @pytest.mark.parametrize("limit_s", ["600", "0"])
 def test_a_slow_model_has_the_time_that_the_client_timeout_gives_it(run: Run, limit_s: str) -> None:
-    def slowly(answer: Scripted) -> Callable[[JSON], Scripted]:
-        def later(_: JSON) -> Scripted:
+    def slowly(answer: JSON) -> Callable[[JSON], JSON]:
+        def later(_: JSON) -> JSON:
             clock.skip(200.0)
             return answer
 

@@ -17,11 +17,11 @@ from urllib.parse import urlsplit
 import pytest
 
 from surecall.runtime import local_server as localserver
+from surecall.runtime.gguf import Serving
 from surecall.runtime.local_server import (
     Job,
     LocalServer,
     LocalServerError,
-    Serving,
     address_of,
     build_of,
     check_file,

@@ -1,5 +1,6 @@
 """Replay: the same run comes out again, or the first divergence is named."""
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -8,18 +9,24 @@ import pytest
 
 from surecall import (
     ReplayDiverged,
+    RetryPolicy,
+    RunFailed,
     ToolCallingConfig,
+    ToolLoopRunner,
     Trace,
     replay,
     run_of,
 )
-from surecall.testing import calls, says
+from surecall.runtime.replay import sent_requests
+from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.values.events import (
     LlmRequestEndEvent,
+    LlmRequestStartEvent,
     RunStartEvent,
     ToolCallEndEvent,
 )
-from tests.support.scripts import result_of
+from surecall.values.types import JSON
+from tests.support.scripts import add, result_of
 from tests.support.spec import proves
 
 
@@ -130,3 +137,80 @@ def test_a_recording_cut_anywhere_gives_the_run_up_to_its_last_complete_move() -
 
     assert lengths == sorted(lengths)
     assert (lengths[0], set(lengths)) == (1, {1, 2, 3, 4})
+
+
+def sent(*script: Any, **config: object) -> tuple[list[JSON], list[JSON], list[bool]]:
+    """Run a script; return what was sent, what is composed again of it, and whether exactly."""
+    model = ScriptedModel(*script)
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        registry=[add],
+        config=ToolCallingConfig().but(**config),
+        system="Add.",
+        retry=RetryPolicy(attempts=1),
+    )
+    try:
+        trace = asyncio.run(runner.run("What is 1 + 2?")).trace
+    except RunFailed as failed:
+        trace = failed.result.trace
+    found = sent_requests(trace)
+    again = [msgspec.json.decode(each.body) for each in found]
+    return model.requests, again, [each.exact for each in found]
+
+
+CALLED = calls("add", a=1, b=2)
+
+
+@pytest.mark.parametrize(
+    ("script", "config"),
+    [
+        ((CALLED, says("3")), {}),
+        ((CALLED, says(""), says("3")), {"fix_empty_final": True}),
+        ((says("3"), CALLED, says("3")), {"tool_use_mode": "enforced"}),
+        ((CALLED, failure(401)), {}),
+        ((failure(503),), {}),
+        (
+            (says('{"tool": "add", "arguments": {"a": 1, "b": 2}}'), says('{"answer": "3"}')),
+            {"call_protocol": "guided"},
+        ),
+    ],
+)
+def test_every_request_of_a_recording_is_composed_again_to_the_byte(
+    script: tuple[Any, ...], config: dict[str, object]
+) -> None:
+    real, again, exact = sent(*script, **config)
+
+    assert again == real
+    assert exact == [True] * len(real)
+
+
+@pytest.mark.parametrize("end", [says("3"), failure(401)])
+def test_a_request_is_told_as_it_was_after_its_lessons(end: Any) -> None:
+    refusal = failure(400, {"error": {"message": "tool_choice is not supported"}})
+    real, again, exact = sent(refusal, end, tool_use_mode="enforced", tool_choice="required")
+
+    assert again == real[1:2]
+    assert exact == [True]
+
+
+def test_a_request_that_another_version_wrote_otherwise_is_not_called_exact() -> None:
+    trace = recorded()
+    index = at(trace, LlmRequestStartEvent)
+    first, second = sent_requests(tampered(trace, index, request_hash="0" * 64))
+
+    assert (first.exact, second.exact) == (False, True)
+
+
+def test_of_a_recording_that_cannot_be_followed_only_the_beginning_is_told() -> None:
+    trace = recorded()
+
+    assert sent_requests(Trace(())) == []
+    assert sent_requests(Trace(trace.events[1:])) == []
+    start = trace[0]
+    assert isinstance(start, RunStartEvent)
+    unknown = start.config | {"of_another_version": 1}
+    assert sent_requests(tampered(trace, 0, config=unknown)) == []
+    assert len(sent_requests(Trace(trace.events[:3]))) == 1
+    events = tuple(event for event in trace if not isinstance(event, ToolCallEndEvent))
+    assert len(sent_requests(Trace(events))) == 1

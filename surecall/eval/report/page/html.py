@@ -35,6 +35,7 @@ SCRIPTS: Final = (
     "page_filters.js",
     "page_diff.js",
     "page_copies.js",
+    "page_sent.js",
     "page_wire.js",
     "page_talk.js",
     "page_trace.js",

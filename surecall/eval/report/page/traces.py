@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from surecall.eval.report.page.sent import sent_lines
 from surecall.eval.storage.trial import Trial
 from surecall.wire.messages import encode
 
@@ -67,11 +68,11 @@ def blocks(packed: Packed, most_bytes: int = BLOCK_BYTES) -> Iterator[Block]:
 
 
 def record(trial: Trial, lines: bytes | None) -> bytes:
-    """Return one run: its result in a line, then its events as they were recorded."""
+    """Return one run: its result in a line, its events as they were recorded, what was sent."""
     head = {"type": "trial", **msgspec.to_builtins(trial)}
     events = b"" if lines is None else _unpacked(lines)
     end = b"" if not events or events.endswith(b"\n") else b"\n"
-    return encode(head) + b"\n" + events + end
+    return encode(head) + b"\n" + events + end + (sent_lines(events) if events else b"")
 
 
 def script(block: Block) -> str:

@@ -1,6 +1,7 @@
 """Early answers, in a real browser: the timeline, and what can be copied of it."""
 
 import asyncio
+import json
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,10 @@ class Told(msgspec.Struct, frozen=True):
     trial: Trial
     lines: bytes
     requests: list[dict[str, Any]]
+
+    @property
+    def name(self) -> str:
+        return self.trial.key.scenario
 
 
 def told(scenario: str, *script: Any, accept: Any = None, **config: Any) -> Told:
@@ -139,14 +144,54 @@ def test_a_copied_request_says_what_was_missing_where_the_loop_said_it(
     assert by_user(sent[2]) == ["Book Monday.", missing, missing]
 
 
-def test_a_run_in_words_is_copied_in_fields_and_says_so(page: Browser, tmp_path: Path) -> None:
-    (text,) = copied(page, [address_of(GUIDED.trial, 1)], "curl")
+@pytest.mark.parametrize("run", [EARLY, OBJECTED, GUIDED, QUOTED], ids=lambda run: run.name)
+def test_a_copied_request_is_the_one_that_was_sent(
+    page: Browser, run: Told, tmp_path: Path
+) -> None:
+    assert copied_requests(page, run, tmp_path) == run.requests
+
+
+def test_a_run_shows_system_text_schema_and_reminder_as_they_were_sent(page: Browser) -> None:
+    show(page, address_of(GUIDED.trial, 1))
+
+    assert "1 tools, in words" in page.text("#wire")
+    assert "its bytes are those that were sent" in page.text("#wire")
+    words = [item["content"] for item in GUIDED.requests[1]["messages"]]
+    assert page.texts("#sent-new .text") == words[2:]
+    assert page.texts("#talk .words") == words[3:]
+    page.run("for (const part of document.querySelectorAll('.sent')) part.open = true;")
+    assert page.texts("#sent-system .text") == words[:1]
+    assert json.loads(page.text("#sent-schema pre")) == GUIDED.requests[1]["response_format"]
+    assert json.loads(page.text("#sent-whole pre")) == GUIDED.requests[1]
+
+
+def test_a_run_shows_the_tools_that_were_sent(page: Browser) -> None:
+    show(page, address_of(EARLY.trial, 2))
+
+    assert page.text("#sent-tools summary") == "Tools: book, tool_choice " + json.dumps(
+        EARLY.requests[2]["tool_choice"], separators=(",", ":")
+    )
+    page.run("document.querySelector('#sent-tools').open = true;")
+    assert json.loads(page.text("#sent-tools pre")) == EARLY.requests[2]["tools"]
+    # What is open stays open from turn to turn.
+    page.run("document.querySelectorAll('#turns a')[1].click();")
+    assert page.text("#wire h2") == "Turn 2 on the wire"
+    assert json.loads(page.text("#sent-tools pre")) == EARLY.requests[1]["tools"]
+
+
+def test_what_cannot_be_composed_again_is_copied_in_fields_and_says_so(
+    blank: Browser, tmp_path: Path
+) -> None:
+    foreign = GUIDED.lines.replace(b'"config":{', b'"config":{"of_another_version":1,', 1)
+    with open_or_resume(tmp_path, SAME) as store:
+        store.add(GUIDED.trial, foreign)
+        blank.open(write_report_at(store.directory))
+    (text,) = copied(blank, [address_of(GUIDED.trial, 1)], "curl")
     sent = sent_by(text, tmp_path)
 
+    assert "cannot be put together again" in blank.text("#wire")
     assert "# The run put its tools and calls into words (guided)" in text
     assert [tool["function"]["name"] for tool in sent["tools"]] == ["book"]
-    show(page, address_of(GUIDED.trial, 1))
-    assert "1 tools, in words" in page.text("#wire")
 
 
 @pytest.mark.parametrize("run", [EARLY, GUIDED], ids=["native", "guided"])

@@ -26,8 +26,12 @@ function nudgeOf(event, start) {
   return OBJECTIONS.has(event.type) ? event.text : null;
 }
 
-// The request of a turn, put together again from what had been said until then.
+// The request of a turn: as it was sent, or else put together from what had been said until then.
 function requestOf(trace, turn) {
+  return sentOf(trace, turn)?.body ?? guessedRequest(trace, turn);
+}
+
+function guessedRequest(trace, turn) {
   const start = trace.events.find((event) => event.type === "run_start") ?? {};
   const request = trace.events.find((event) => event.type === "llm_request_start" && event.turn === turn);
   const messages = [...(start.system ? [start.system] : []), ...(start.messages ?? [])].map(onWire);
@@ -58,6 +62,16 @@ function inWords(trace) {
   return protocol === "native" ? "" : String(protocol);
 }
 
+function aboutRequest(trace, turn) {
+  const sent = sentOf(trace, turn);
+  if (sent?.exact) return ["# The request as it was sent. The key is yours to set."];
+  if (sent) return ["# The request, composed again from the record: not quite what was sent. The key is yours to set."];
+  return [
+    "# Put together from the record, before the last repairs on the way out. The key is yours to set.",
+    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they are in their fields.`] : []),
+  ];
+}
+
 function asCurl(trace, turn) {
   const simulated = data.simulated || !/^https?:/.test(data.origin.base_url);
   const base = simulated ? "http://127.0.0.1:8000" : data.origin.base_url;
@@ -65,8 +79,7 @@ function asCurl(trace, turn) {
   const path = base.replace(/\/+$/, "").endsWith(prefix) ? "" : prefix;
   const url = `${base.replace(/\/+$/, "")}${path}/chat/completions`;
   return [
-    `# Put together from the record, before the last repairs on the way out. The key is yours to set.`,
-    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they are in their fields.`] : []),
+    ...aboutRequest(trace, turn),
     `curl '${oneLine(url).replaceAll("'", "%27")}' \\`,
     `  -H "Authorization: Bearer $API_KEY" \\`,
     `  -H 'Content-Type: application/json' \\`,

@@ -104,12 +104,13 @@ async function fetched(run) {
 }
 
 function parsedTrace(text) {
-  const found = { trial: null, events: [], problem: text ? "" : data.traces.note };
+  const found = { trial: null, events: [], sent: [], problem: text ? "" : data.traces.note };
   for (const line of text.split("\n")) {
     if (!line) continue;
     try {
       const event = parseExact(line);
       if (event.type === "trial") found.trial = event;
+      else if (event.type === "sent") found.sent.push(event);
       else if (event.type === "damaged") found.problem = "The record of this run is damaged.";
       else found.events.push(event);
     } catch {

@@ -51,7 +51,8 @@ function drawTalk(trace, turns, chosen, open) {
     made.push(el("details", { class: "said system" }, el("summary", {}, "system"), contentOf(start.system)));
   }
   for (const message of start?.messages ?? []) made.push(said(message.role, contentOf(message)));
-  for (const turn of turns) made.push(drawTurn(turn, turn.number === chosen, open));
+  const nudge = start?.config?.fix_empty_final_user_text ?? "";
+  for (const turn of turns) made.push(drawTurn(turn, turn.number === chosen, open, nudge));
   const end = trace.events.find((event) => event.type === "run_failed");
   if (end) made.push(said("end", el("div", { class: "text bad" }, visible(`${end.code}: ${end.message}`))));
   if (trace.problem) made.push(el("p", { class: "notice" }, trace.problem));
@@ -59,7 +60,7 @@ function drawTalk(trace, turns, chosen, open) {
   return made;
 }
 
-function drawTurn(turn, chosen, open) {
+function drawTurn(turn, chosen, open, nudge) {
   const reply = turn.end?.reply;
   const parts = [el("button", { type: "button", class: "turn", click: () => open(turn.number) }, `turn ${turn.number + 1}`)];
   for (const event of turn.troubles) {
@@ -73,7 +74,7 @@ function drawTurn(turn, chosen, open) {
     if (answer) parts.push(drawAnswer(answer));
   }
   if (reply && !reply.text && !reply.calls?.length) parts.push(said("assistant", el("div", { class: "text bad" }, "(blank)")));
-  if (turn.nudged) parts.push(said("user", el("div", { class: "text" }, "(asked once more for the final answer)")));
+  if (turn.nudged) parts.push(drawWords("(asked once more for the final answer)", nudge));
   for (const event of turn.objections) parts.push(drawObjection(event));
   return el("div", { class: "block", id: `turn-${turn.number}`, "aria-current": chosen ? "step" : null }, ...parts);
 }
@@ -82,12 +83,18 @@ function drawTurn(turn, chosen, open) {
 function drawObjection(event) {
   if (event.type === "text_call_asked") {
     const words = `(call of ${event.tools.join(", ")} in text, not run: ${event.rule})`;
-    return said("user", el("div", { class: "text bad" }, visible(words)));
+    return drawWords(words, event.text);
   }
   const objected = event.type === "final_objected";
   const wanted = event.tools?.length ? `; ${event.rung === "require" ? "demanded" : "reminded of"}: ${event.tools.join(" or ")}` : "";
   const words = objected ? `(answer not accepted: ${event.reason})` : `(early answer, ${event.rung}: ${event.message}${wanted})`;
-  return said("user", el("div", { class: "text bad" }, visible(words)));
+  return drawWords(words, event.text);
+}
+
+// What the loop said in the user's place: why, and the very words.
+function drawWords(why, text) {
+  const words = text ? [longText("div", text, { class: "text words" })] : [];
+  return said("user", el("div", { class: "text bad" }, visible(why)), ...words);
 }
 
 function drawCall(call) {

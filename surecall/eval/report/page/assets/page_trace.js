@@ -36,7 +36,7 @@ async function openRun(run, turn) {
   try {
     trace = await traceOf(run);
   } catch (error) {
-    trace = { trial: null, events: [], problem: `The record of this run could not be read: ${error.message}` };
+    trace = { trial: null, events: [], sent: [], problem: `The record of this run could not be read: ${error.message}` };
   }
   if (shownRun.run !== run) return;
   shownRun.trace = trace;

@@ -20,6 +20,7 @@ function drawWire(turn, redraw) {
     el("h2", {}, `Turn ${turn.number + 1} on the wire`),
     ...troubles(turn),
     facts(turn),
+    ...drawSent(turn),
     ...repairs(turn),
     ...(turn.end ? views(turn.end, redraw) : [el("p", {}, "No reply came.")]),
   ];
