@@ -11,7 +11,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-from surecall.eval.analysis.stats import Rate, holm, mcnemar, newcombe
+from surecall.eval.analysis.stats import Rate, holm, mcnemar, paired_interval
 from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
 from surecall.settings.presets import Strategy
 
@@ -29,7 +29,8 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     """What changed from `first` to `second`. A blank model, profile or strategy means all.
 
     `fixed` pairs pass only in the second, `broken` ones only in the first. The difference is the
-    second rate minus the first, with its interval; `p_adjusted` is corrected for the family.
+    second rate minus the first; `p_adjusted` is corrected for the family. The interval of the
+    difference, `low` to `high`, is corrected alike: it leaves out zero exactly if the verdict does.
     """
 
     model: str = ""
@@ -168,12 +169,9 @@ def _compared(first: Outcomes, second: Outcomes, names: Names, cell: Cell) -> Co
         second=names[1],
         **counts,
     )
-    low, high = newcombe(plain.both, plain.fixed, plain.broken, plain.neither)
     return msgspec.structs.replace(
         plain,
         difference=(plain.fixed - plain.broken) / plain.pairs if plain.pairs else None,
-        low=low,
-        high=high,
         p=mcnemar(plain.fixed, plain.broken),
     )
 
@@ -192,6 +190,19 @@ def _corrected(rows: list[Comparison]) -> tuple[Comparison, ...]:
     """Correct for the family. A row without pairs tests nothing, so it is no member."""
     adjusted = iter(holm([row.p for row in rows if row.pairs]))
     return tuple(
-        msgspec.structs.replace(row, p_adjusted=next(adjusted)) if row.pairs else row
+        _bounded(msgspec.structs.replace(row, p_adjusted=next(adjusted))) if row.pairs else row
         for row in rows
     )
+
+
+def _bounded(row: Comparison) -> Comparison:
+    """Add the interval, at the level at which this row was tested."""
+    low, high = paired_interval(
+        row.both,
+        row.fixed,
+        row.broken,
+        row.neither,
+        alpha=ALPHA * row.p / row.p_adjusted,
+        differs=row.verdict() != "no evidence",
+    )
+    return msgspec.structs.replace(row, low=low, high=high)

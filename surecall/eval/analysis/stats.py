@@ -2,7 +2,7 @@
 
     one rate        Rate, wilson, interval, trials_to_decide
     reliability     pass_hat
-    two, paired     mcnemar, newcombe, holm
+    two, paired     mcnemar, newcombe, holm, paired_interval
     times           percentile
 
 Trials of one scenario resemble each other, so their number overstates what is known. With few
@@ -11,8 +11,8 @@ widens it by how much the scenarios disagree.
 """
 
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from math import comb, sqrt
+from collections.abc import Callable, Iterable, Sequence
+from math import comb, erfc, exp, fsum, lgamma, log, log1p, sqrt
 from typing import Final, TypeAlias
 
 import msgspec
@@ -22,6 +22,8 @@ Interval: TypeAlias = tuple[float, float]
 Z95: Final = 1.959963984540054
 CLUSTERED_FROM: Final = 8
 MOST_TRIALS: Final = 10_000
+_HALVINGS: Final = 50
+_FARTHEST: Final = 10.0
 
 
 class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -172,6 +174,57 @@ def _correlation(both: int, fixed: int, broken: int, neither: int) -> float:
 
 def _diagonal(a: float, b: float, phi: float) -> float:
     return sqrt(a * a - 2 * phi * a * b + b * b)
+
+
+def paired_interval(
+    both: int, fixed: int, broken: int, neither: int, *, alpha: float, differs: bool
+) -> Interval:
+    """Return an interval for the difference that leaves out zero exactly if the test does.
+
+    It is Newcombe's at that level. Few pairs can make the two disagree about zero; then the bound
+    beside zero is the exact one, from the pairs that differ, which McNemar's test goes by as well.
+    """
+    low, high = newcombe(both, fixed, broken, neither, two_sided(alpha))
+    if differs == (low > 0 or high < 0):
+        return low, high
+    changed = fixed + broken
+    share = changed / (both + changed + neither)
+    least, most = clopper_pearson(fixed, changed, alpha)
+    if fixed > broken:
+        low = (2 * least - 1) * share
+    else:
+        high = (2 * most - 1) * share
+    return (low, high) if differs else (min(low, 0.0), max(high, 0.0))
+
+
+def two_sided(alpha: float) -> float:
+    """Return the normal quantile that leaves `alpha` outside, half on each side."""
+    return _FARTHEST * _solved(lambda share: erfc(_FARTHEST * share / sqrt(2)) < alpha)
+
+
+def clopper_pearson(k: int, n: int, alpha: float) -> Interval:
+    """Return the exact interval of a rate, by halving; it holds what a two-sided test keeps."""
+    low = 0.0 if k == 0 else _solved(lambda share: _at_least(k, n, share) > alpha / 2)
+    high = 1.0 if k == n else _solved(lambda share: 1 - _at_least(k + 1, n, share) <= alpha / 2)
+    return low, high
+
+
+def _solved(is_beyond: Callable[[float], bool]) -> float:
+    """Return the share from which on something holds."""
+    low, high = 0.0, 1.0
+    for _ in range(_HALVINGS):
+        middle = (low + high) / 2
+        low, high = (low, middle) if is_beyond(middle) else (middle, high)
+    return (low + high) / 2
+
+
+def _at_least(k: int, n: int, share: float) -> float:
+    """Return the chance of `k` or more successes out of `n`."""
+    terms = (
+        lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(share) + (n - i) * log1p(-share)
+        for i in range(k, n + 1)
+    )
+    return fsum(map(exp, terms))
 
 
 def holm(p_values: Sequence[float]) -> tuple[float, ...]:

@@ -1,5 +1,7 @@
 """Two strategies or two runs, pair by pair: what may be concluded, and what is only noise."""
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
@@ -130,3 +132,25 @@ def test_a_p_exactly_at_the_level_is_no_evidence() -> None:
     assert row.p_adjusted == 0.0625
     assert row.verdict(alpha=0.0625) == "no evidence"
     assert row.verdict(alpha=0.07) == "worse"
+
+
+def test_verdict_and_interval_of_every_row_agree_also_after_the_correction() -> None:
+    draw = random.Random(3)  # noqa: S311 - any numbers will do
+    seen: Counter[str] = Counter()
+    for _ in range(60):
+        size = draw.randrange(3, 25)
+        found = {
+            Key(Cell(model, "default", strategy), "one", number): draw.choices(
+                ("passed", "failed"), (chance, 1 - chance)
+            )[0]
+            for model in ("m1", "m2")
+            for strategy, chance in (("raw", 0.1), ("baseline", 0.5), ("production", 0.9))
+            for number in range(size)
+        }
+        compared = compare_strategies(found)  # type: ignore[arg-type]  # statuses, by draw
+        for row in (*compared.rows, *compared.overall):
+            seen[row.verdict()] += 1
+            assert (row.low > 0 or row.high < 0) == (row.verdict() != "no evidence")
+
+    assert seen["better"] > 20
+    assert seen["no evidence"] > 20
