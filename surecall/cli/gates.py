@@ -72,7 +72,7 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
     spoiled = [trial for trial in trials if trial.status == "infra"]
     refused = [trial for trial in spoiled if trial.category in _REFUSED]
     if refused:
-        yield f"{_spoiled(refused)}; it will be refused again until it is set right: surecall check"
+        yield f"{_spoiled(refused)}; another try would end the same way; see surecall check"
     passing = [trial for trial in spoiled if trial.category not in _LASTING | _REFUSED]
     if passing:
         yield f"{_spoiled(passing)}; the same command tries them again"

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 _BAR: Final = 30
 _PER_SECOND: Final = 4
 _MINUTE: Final = 60
+_ECHO: Final = len("^C")
 _WHY: Final = {
     "budget": "stopping: the budget is used up",
     "unpriced": "stopping: the endpoint tells no prices, so the budget cannot be kept",
@@ -157,6 +158,8 @@ def _live(progress: Progress) -> Iterator[Callable[[Notice], None]]:
 
     def drawn() -> "RenderableType":
         texts = progress.lines(console.width)[-console.height + 1 :]
+        # The terminal writes ^C behind the last line; in a new line it would be left over.
+        texts[-1] = texts[-1][: console.width - _ECHO]
         spelt = texts if unicode else map(plain, texts)
         return Group(*(Text(text, no_wrap=True, overflow="crop") for text in spelt))
 

@@ -51,7 +51,7 @@ def test_on_a_terminal_table_and_advice_fit(
     assert max(map(len, [*table, *advice])) <= width
     assert "a_scenario_whose_name_is_rather_long 2/4" in words
     assert "2 infra and 1 of the control (ASSERTION_FAILED), not scored" in words
-    assert "2 more runs were spoiled by infrastructure and not judged" in words
+    assert "2 more runs with tools were spoiled by infrastructure and not judged" in words
 
 
 def test_elsewhere_every_model_has_one_line() -> None:

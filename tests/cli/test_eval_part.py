@@ -26,7 +26,9 @@ def test_a_line_of_advice_is_about_one_profile() -> None:
         *("✓", "use", "m", "many"),
         *("98.0%", "[93.0,", "99.4]", "n=100"),
     ]
-    assert "n=10  +25 runs would decide; 1 more run was spoiled" in advice_lines(alone)[0]
+    assert (
+        "n=10  +25 runs would decide; 1 more run with tools was spoiled" in advice_lines(alone)[0]
+    )
 
 
 def test_fewer_trials_and_scenarios_show_only_themselves(run: Run) -> None:

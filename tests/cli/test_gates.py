@@ -70,7 +70,9 @@ def test_what_will_be_refused_again_is_not_recommended_to_be_tried_again() -> No
     code, (refused, passing) = judged([*series("." * 20), *spoiled])
 
     assert code == 3
-    assert refused.startswith("2 trials were spoiled (AUTH, NOT_FOUND); it will be refused again")
+    assert refused.startswith(
+        "2 trials were spoiled (AUTH, NOT_FOUND); another try would end the same"
+    )
     assert passing == "1 trial was spoiled (TIMEOUT); the same command tries them again"
 
 

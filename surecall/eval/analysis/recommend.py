@@ -385,7 +385,7 @@ def _most(counts: Mapping[str, int]) -> tuple[str, int]:
 
 
 def _spoiled(candidate: Candidate) -> str:
-    was = "run was" if candidate.infra == 1 else "runs were"
+    was = "run with tools was" if candidate.infra == 1 else "runs with tools were"
     more = " more" if candidate.tool.n else ""
     return f"{candidate.infra}{more} {was} spoiled by infrastructure and not judged."
 

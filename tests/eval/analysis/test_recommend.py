@@ -113,8 +113,11 @@ def test_the_interval_rule_prefers_what_is_known_better() -> None:
             candidate(38, causes={"NO_TOOL_CALLS": 2, "TIMEOUT": 1}, infra=1),
             "The main cause was NO_TOOL_CALLS (2 of 3).",
         ),
-        (candidate(infra=1), "1 more run was spoiled by infrastructure and not judged."),
-        (candidate(infra=3), "3 more runs were spoiled by infrastructure and not judged."),
+        (candidate(infra=1), "1 more run with tools was spoiled by infrastructure and not judged."),
+        (
+            candidate(infra=3),
+            "3 more runs with tools were spoiled by infrastructure and not judged.",
+        ),
         (
             candidate(control=Rate(0, 10)),
             "The control, an exact answer without tools, passed 0 of 10.",
