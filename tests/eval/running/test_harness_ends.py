@@ -63,7 +63,7 @@ def test_after_one_wish_a_trial_has_all_the_time_that_a_trial_may_take() -> None
         await asyncio.Event().wait()  # ended by the limit of a trial alone
 
     store = Memory()
-    report, _ = run(planned(trials=9, jobs=1, timeout=0.01), Trials(a_trial, pause), store, stop)
+    report, _ = run(planned(trials=9, jobs=1, timeout=3600.0), Trials(a_trial, pause), store, stop)
 
     (spoiled,) = store.found.values()
     assert (spoiled.status, spoiled.category) == ("infra", "TIMEOUT")
