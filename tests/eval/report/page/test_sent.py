@@ -43,3 +43,14 @@ def test_a_line_repeats_nothing() -> None:
 def test_of_what_cannot_be_read_nothing_is_told() -> None:
     assert sent_lines(b"no trace") == b""
     assert sent_lines(b"") == b""
+
+
+@pytest.mark.parametrize("run", RUNS, ids=lambda run: run.name)
+def test_what_a_damaged_record_calls_exact_was_sent(run: Told) -> None:
+    lines = run.lines.splitlines(keepends=True)
+    for at, line in enumerate(lines):
+        for broken in ([*lines[:at], *lines[at + 1 :]], [*lines[:at], line, *lines[at:]]):
+            told = sent_lines(b"".join(broken))
+            exact = [json.loads(one)["exact"] for one in told.splitlines()]
+            bodies = zip(put_together(told), exact, strict=True)
+            assert all(body in run.requests for body, is_exact in bodies if is_exact)
