@@ -195,7 +195,7 @@ def test_a_gate_decides_the_exit_code(run: Run) -> None:
 
 def test_scenarios_of_ones_own_are_run_from_a_file(run: Run, tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(
-        "from surecall.eval.scenarios.scenario import expect, scenario\n\n\n"
+        "from surecall.eval import expect, scenario\n\n\n"
         "@scenario(tags=['own'])\n"
         "async def polite(run):\n"
         "    out = await run('Say hello.')\n"

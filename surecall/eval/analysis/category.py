@@ -3,7 +3,8 @@
     passed    the scenario has no objection
     failed    the model's doing: wrong state, wrong words, no calls, cut off, a request refused
               because of what the conversation had become
-    infra     the endpoint, the network, the account: it says nothing about the model
+    infra     the endpoint, the network, the account, a crash in a scenario's own tool: it says
+              nothing about the model
 
 `category` names the kind in one word, the same on every platform and for every client; `hint` is
 what the provider behind a router said in its own words.
@@ -16,7 +17,12 @@ import msgspec
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.eval.storage.trial import Score, Status
 from surecall.values.errors import ErrorCode, Fault, ProviderError
-from surecall.values.events import LlmRequestEndEvent, LlmRequestErrorEvent, LlmRequestStartEvent
+from surecall.values.events import (
+    LlmRequestEndEvent,
+    LlmRequestErrorEvent,
+    LlmRequestStartEvent,
+    ToolCallEndEvent,
+)
 from surecall.values.trace import Trace
 from surecall.values.types import ToolResult
 
@@ -119,6 +125,30 @@ def of_fault(fault: Fault) -> Verdict:
 def of_exception(error: BaseException) -> Verdict:
     """Judge the unexpected: a crash of the harness or of a scenario's own code."""
     return Verdict("infra", EXCEPTION, shortened(f"{type(error).__name__}: {error}"))
+
+
+def crash_in(trace: Trace) -> str:
+    """Say how a tool broke that should not: it raised what no tool should, or returned no JSON.
+
+    A `ToolError` or a `ValueError` is for the model to deal with. Blank when none broke.
+    """
+    for event in trace:
+        if isinstance(event, ToolCallEndEvent) and (crash := _crash(event.result)):
+            return crash
+    return ""
+
+
+def _crash(result: ToolResult) -> str:
+    if ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR in result.error_codes:
+        return f"{result.name} returned what cannot be shown"
+    # With this code, but without a detail, the tool itself said so.
+    raised = ErrorCode.INTERNAL_ERROR in result.error_codes and result.detail
+    return f"{result.name} raised {result.detail}" if raised else ""
+
+
+def of_crash(what: str) -> Verdict:
+    """Judge a run in which a tool of the scenario itself broke, whatever came of it."""
+    return Verdict("infra", EXCEPTION, shortened(what))
 
 
 def shortened(text: str, limit: int = MAX_ERROR) -> str:

@@ -17,13 +17,16 @@ from surecall.core.outcome import RunFailed, RunResult, fired_in, usage_of
 from surecall.eval.analysis.category import (
     TOOLS_DISABLED,
     Verdict,
+    crash_in,
     of_answer,
+    of_crash,
     of_exception,
     of_failure,
     shortened,
 )
+from surecall.eval.scenarios.answers import says_no
 from surecall.eval.scenarios.scenario import Scenario, World, digest
-from surecall.eval.storage.trial import Key, Score, Served, Trial
+from surecall.eval.storage.trial import Key, Score, Served, Trial, Truth
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client
 from surecall.settings.catalog import ModelCatalog
@@ -138,6 +141,7 @@ class Attempt(msgspec.Struct, frozen=True):
     trace: Trace
     text: str
     draft: JSON
+    truth: Truth = ""
 
 
 async def run_trial(
@@ -168,7 +172,10 @@ async def _attempt(
     try:
         result = await world.converse(runner.run)
     except RunFailed as failure:
-        return _judged(world, failure.result, of_failure(failure), world.judge(failure.result))
+        score = world.judge(failure.result)
+        fails = not (score.declined and score.ok)
+        verdict = of_failure(failure) if fails else Verdict("passed")
+        return _judged(world, failure.result, verdict, score, ended=False)
     except ConfigError:
         raise  # the caller's mistake: every other trial of the cell would make it again
     except CRASHES as error:  # a scenario may be a user's own code
@@ -180,8 +187,24 @@ async def _attempt(
     return _judged(world, result, of_answer(result, score, tools_on=tools_on), score)
 
 
-def _judged(world: World, result: RunResult, verdict: Verdict, score: Score) -> Attempt:
-    return Attempt(verdict, score, result.trace, result.assistant_text, world.draft)
+def _judged(
+    world: World, result: RunResult, verdict: Verdict, score: Score, *, ended: bool = True
+) -> Attempt:
+    """Put an attempt together; one in which a tool of the scenario itself broke says nothing."""
+    text = result.assistant_text
+    if crash := crash_in(result.trace):
+        verdict = of_crash(crash)
+    truth = _truth(verdict, score, text, ended=ended)
+    return Attempt(verdict, score, result.trace, text, world.draft, truth)
+
+
+def _truth(verdict: Verdict, score: Score, text: str, *, ended: bool) -> Truth:
+    """Judge what somebody who only sees how a run ended would believe."""
+    if verdict.status != "failed":
+        return "right" if verdict.status == "passed" else ""
+    if not ended or not text.strip() or says_no(text):
+        return "open"
+    return "false_success" if score.state is False else "silent"
 
 
 def _runner(scenario: Scenario, setup: Setup, client: Client, world: World) -> ToolLoopRunner:
@@ -220,6 +243,7 @@ def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: floa
         fired=tuple(name for trace in traces for name in fired_in(trace)),
         retries=sum(isinstance(event, LlmRequestRetryEvent) for trace in traces for event in trace),
         false_finals=sum(map(_false_finals, traces)),
+        truth=last.truth,
     )
 
 

@@ -6,17 +6,10 @@
 A scenario is a value that can be listed, hashed and run any number of times. Its world is the
 only part that changes: each attempt gets a new one.
 
-A scenario of one's own is a function:
-
-    @scenario(tags=["mine"], tools=[state_get])
-    async def reads_first(run):
-        out = await run("Read workspace ws_1, then reply exactly: Done.")
-        expect.called(out, "state_get", workspace_id="ws_1")
-        expect.text(out, "Done.", lenient=True)
+A scenario of one's own is a function: see `functions`.
 """
 
 import hashlib
-import inspect
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Final, Protocol, TypeAlias
 
@@ -35,7 +28,6 @@ from surecall.values.types import JSON, Assistant, ToolResult
 _DONE = frozenset({"done", "done.", "done!"})
 _QUOTES = "\"'`"
 _NOBODY = "-"
-_SHOWN = 120
 RESERVED: Final = f"a scenario cannot be called {CONTROL!r}: the control has that id"
 
 Ask: TypeAlias = Callable[..., Awaitable[RunResult]]
@@ -182,181 +174,3 @@ def check_contract(scenario_id: str, contract: Contract | None, offered: Sequenc
         raise ConfigError(
             f"the contract of {scenario_id} needs tools that are not on offer: {in_words(missing)}"
         )
-
-
-class Heard:
-    """The result of one `run(…)` in a scenario, and what was expected of it."""
-
-    def __init__(self, result: RunResult) -> None:
-        self.result = result
-        self.calls = calls_made(result.run)
-        self.score = Score()
-
-    @property
-    def text(self) -> str:
-        """The final answer."""
-        return self.result.assistant_text
-
-    @property
-    def history(self) -> list[Any]:
-        """The conversation, to be handed to the next `run`."""
-        return self.result.history
-
-    def note(self, part: str, reason: str, *, met: bool, **facts: bool) -> bool:
-        """Add to one part of the score; what is not met gives a reason."""
-        before = getattr(self.score, part)
-        reasons = self.score.reasons if met else (*self.score.reasons, reason)
-        changes = {part: met and before is not False, "reasons": reasons}
-        merged = self.score.facts | facts
-        self.score = msgspec.structs.replace(self.score, **changes, facts=merged)
-        return met
-
-
-class Expect:
-    """Expectations. One that is not met becomes a reason of the score; none of them raises."""
-
-    def called(self, out: Heard, name: str, /, **arguments: Any) -> bool:
-        """Expect that a tool was called with at least these arguments, and that it succeeded."""
-        met = any(
-            one.name == name and one.ok and one.arguments | arguments == one.arguments
-            for one in out.calls
-        )
-        wanted = ", ".join(f"{key}={value!r}" for key, value in arguments.items())
-        reason = f"{name}({wanted[:_SHOWN]}) was not called with success"
-        return out.note("process", reason, met=met)
-
-    def not_called(self, out: Heard, name: str, /) -> bool:
-        """Expect that a tool was not called at all."""
-        met = all(one.name != name for one in out.calls)
-        return out.note("process", f"{name} was called", met=met)
-
-    def text(self, out: Heard, wanted: str, *, lenient: bool = False) -> bool:
-        """Expect a final answer; a lenient one ignores case, quotes and the last mark.
-
-        Whether it was right to the letter is kept as the fact `text_exact`.
-        """
-        exact = out.text.strip() == wanted.strip()
-        met = _loose(out.text) == _loose(wanted) if lenient else exact
-        reason = f"the answer is {out.text[:_SHOWN]!r}, not {wanted[:_SHOWN]!r}"
-        return out.note("final", reason, met=met, text_exact=exact)
-
-    def contains(self, out: Heard, wanted: str) -> bool:
-        """Expect that the final answer contains a text, whatever the case."""
-        met = wanted.casefold() in out.text.casefold()
-        return out.note("final", f"the answer does not contain {wanted[:_SHOWN]!r}", met=met)
-
-    def state(self, out: Heard, actual: Any, wanted: Any) -> bool:
-        """Expect that something the tools have changed is now as it should be."""
-        reason = f"the state is {actual!r:.{_SHOWN}}, not {wanted!r:.{_SHOWN}}"
-        return out.note("state", reason, met=bool(actual == wanted))
-
-    def that(self, out: Heard, condition: object, reason: str) -> bool:
-        """Expect anything else about the course of the run."""
-        return out.note("process", reason, met=bool(condition))
-
-
-expect = Expect()
-
-
-def _loose(text: str) -> str:
-    return text.strip().strip(_QUOTES).strip().rstrip(".!").casefold()
-
-
-ScenarioFunction: TypeAlias = Callable[[Callable[..., Awaitable[Heard]]], Awaitable[object]]
-Tools: TypeAlias = Iterable[Any] | Callable[[], Iterable[Any]]
-
-
-class FunctionWorld:
-    """One attempt at a scenario that is a function."""
-
-    def __init__(self, function: ScenarioFunction, tools: Tools) -> None:
-        self.registry = ToolRegistry(tools() if callable(tools) else tools)
-        self.executor: Executor | None = None
-        self.draft: JSON = {}
-        self._function = function
-        self._heard: list[Heard] = []
-
-    async def converse(self, ask: Ask) -> RunResult:
-        """Let the function hold its conversations; the last one counts as the trial's."""
-
-        async def run(text: str | list[Any] = "", **settings: Any) -> Heard:
-            self._heard.append(Heard(await ask(text, **settings)))
-            return self._heard[-1]
-
-        try:
-            await self._function(run)
-        except AssertionError as error:
-            if not self._heard:
-                raise
-            words = str(error).partition("\n")[0] or "no message"
-            expect.that(self._heard[-1], condition=False, reason=f"assertion failed: {words}")
-        if not self._heard:
-            raise ConfigError("the scenario never calls `run`")
-        return self._heard[-1].result
-
-    def judge(self, result: RunResult) -> Score:  # noqa: ARG002  # all is in what was heard
-        """Combine the expectations of all conversations."""
-        scores = [heard.score for heard in self._heard]
-        facts = {name: value for score in scores for name, value in score.facts.items()}
-        reasons = tuple(reason for score in scores for reason in score.reasons)
-        return Score(
-            state=_joined(score.state for score in scores),
-            process=_joined(score.process for score in scores),
-            final=_joined(score.final for score in scores),
-            reasons=reasons,
-            facts=facts,
-        )
-
-
-def _joined(parts: Iterable[bool | None]) -> bool | None:
-    known = [part for part in parts if part is not None]
-    return all(known) if known else None
-
-
-def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
-    *,
-    tags: Iterable[str] = (),
-    tools: Tools = (),
-    system: str = "",
-    name: str = "",
-    config: JSON | None = None,
-    options: JSON | None = None,
-    contract: Contract | None = None,
-) -> Callable[[ScenarioFunction], Scenario]:
-    """Make a scenario from an async function that takes `run`.
-
-    `tools` may be a function that makes them, so that each attempt gets fresh ones. A scenario
-    with tools fails when none is called, unless its config says `tool_use_mode="relaxed"`. The
-    `contract` says which calls must have succeeded before an answer counts; it is in force under
-    the strategies `contract` and `guided_contract`.
-    """
-
-    def define(function: ScenarioFunction) -> Scenario:
-        scenario_id = name or getattr(function, "__name__", "")
-        check_id(scenario_id)
-        if not inspect.iscoroutinefunction(function):
-            raise ConfigError(f"scenario {scenario_id} must be an async function of `run`")
-        offered = [tool.name for tool in FunctionWorld(function, tools).registry.definitions]
-        check_contract(scenario_id, contract, offered)
-        chat: JSON = {} if offered else {"tool_use_mode": "disabled"}
-        return Scenario(
-            id=scenario_id,
-            summary=(inspect.getdoc(function) or "").partition("\n")[0],
-            begin=lambda _: FunctionWorld(function, tools),
-            tags=tuple(tags),
-            system=system,
-            config=chat | (config or {}),
-            options=options or {},
-            contract=contract,
-            uses_tools=bool(offered),
-            source=_source(function),
-        )
-
-    return define
-
-
-def _source(function: Callable[..., object]) -> str:
-    try:
-        return inspect.getsource(function)
-    except OSError:  # typed into a console
-        return repr(function.__code__.co_code)

@@ -14,6 +14,10 @@ import msgspec
 from surecall.values.types import JSON, Usage
 
 Status = Literal["passed", "failed", "infra", "skipped"]
+# Whether a run told the truth about what it did. `open` is a failure that somebody was told of, by
+# an error or in the answer; `silent` one that nobody was told of; `false_success` is silent, and
+# the state is not what the answer claims. Blank means unknown: not judged, or an older record.
+Truth = Literal["", "right", "open", "silent", "false_success"]
 CONTROL: Final = "chat_only"
 
 
@@ -33,11 +37,25 @@ class Key(msgspec.Struct, frozen=True, order=True):
     trial: int
 
 
+class Effects(msgspec.Struct, frozen=True):
+    """The side effects of a run: how many, how many of them wrong, how many made once more."""
+
+    made: int = 0
+    wrong: int = 0
+    repeated: int = 0
+
+    def __add__(self, other: "Effects") -> "Effects":
+        return Effects(
+            self.made + other.made, self.wrong + other.wrong, self.repeated + other.repeated
+        )
+
+
 class Score(msgspec.Struct, frozen=True):
     """A scenario's judgement, part by part; None where a part does not apply.
 
     `reasons` say what is wrong in words; `facts` name what was seen to happen, such as
-    `guard_fired`; `warnings` are slips that the original rules let pass.
+    `guard_fired`; `warnings` are slips that the original rules let pass. `declined` says that a no
+    was the right answer, and given. Older records have no `effects`.
     """
 
     state: bool | None = None
@@ -46,6 +64,8 @@ class Score(msgspec.Struct, frozen=True):
     reasons: tuple[str, ...] = ()
     facts: dict[str, bool] = {}
     warnings: tuple[str, ...] = ()
+    effects: Effects | None = None
+    declined: bool = False
 
     @property
     def ok(self) -> bool:
@@ -88,7 +108,8 @@ class FalseFinals(msgspec.Struct, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One finished trial. `category` is blank exactly when it passed.
 
-    `false_finals` counts early answers: those given while a need was unmet.
+    `false_finals` counts early answers: those given while a need was unmet. Older records do not
+    say anything about the `truth`.
     """
 
     key: Key
@@ -111,6 +132,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     retries: int = 0
     prompt_hash: str = ""
     false_finals: int = 0
+    truth: Truth = ""
 
     @property
     def ok(self) -> bool:
@@ -126,3 +148,53 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     def is_control(self) -> bool:
         """Whether it belongs to the control, which is never mixed into the tool rate."""
         return self.key.scenario == CONTROL
+
+
+class Conduct(msgspec.Struct, frozen=True):
+    """What some runs did and said, added up: of those whose side effects were judged.
+
+    `silent` runs are wrong without a word; those of `false_success` are among them. `wrong` and
+    `repeated` count side effects, `astray` the runs that have any of these.
+    """
+
+    runs: int = 0
+    right: int = 0
+    silent: int = 0
+    false_success: int = 0
+    wrong: int = 0
+    repeated: int = 0
+    astray: int = 0
+    requests: int = 0
+    tokens: int = 0
+
+    @classmethod
+    def of(cls, trial: Trial) -> "Conduct":
+        """Count that of one run; nothing where it was not judged."""
+        effects = trial.score.effects
+        if effects is None or trial.status not in {"passed", "failed"}:
+            return cls()
+        return cls(
+            runs=1,
+            right=int(trial.ok),
+            silent=int(trial.truth in {"silent", "false_success"}),
+            false_success=int(trial.truth == "false_success"),
+            wrong=effects.wrong,
+            repeated=effects.repeated,
+            astray=int(bool(effects.wrong or effects.repeated)),
+            requests=len(trial.requests),
+            tokens=trial.usage.total_tokens,
+        )
+
+    def __add__(self, other: "Conduct") -> "Conduct":
+        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
+        return Conduct(*(one + another for one, another in zip(mine, theirs, strict=True)))
+
+    @property
+    def requests_per_run(self) -> float | None:
+        """How many requests a run took."""
+        return self.requests / self.runs if self.runs else None
+
+    @property
+    def tokens_per_run(self) -> float | None:
+        """How many tokens a run took."""
+        return self.tokens / self.runs if self.runs else None

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from surecall import tool
+from surecall.eval import expect, scenario
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Sheet, results_of
 from surecall.eval.report.markdown import EARLY_ANSWERS, MATRIX_COLUMNS, matrix, report
@@ -19,7 +20,6 @@ from surecall.eval.report.summary_json import (
 )
 from surecall.eval.report.trial_json import trial_document
 from surecall.eval.running.trial_run import run_trial, setup_for
-from surecall.eval.scenarios.scenario import expect, scenario
 from surecall.eval.storage import database as db
 from surecall.eval.storage.store import StoreError, merge, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, FalseFinals, Key, Trial

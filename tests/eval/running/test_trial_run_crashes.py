@@ -5,11 +5,12 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig
+from surecall import ToolCallingConfig, tool
+from surecall.eval import expect, scenario
 from surecall.eval.running.trial_run import Setup, run_trial
-from surecall.eval.scenarios.scenario import Scenario, scenario
+from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
-from surecall.testing import ScriptedModel
+from surecall.testing import ScriptedModel, calls, says
 
 SETUP = Setup(model="m", config=ToolCallingConfig())
 
@@ -47,3 +48,43 @@ def test_a_trial_that_somebody_cancels_is_cancelled() -> None:
         return task.cancelled()
 
     assert asyncio.run(go())
+
+
+def with_tool(function: Any, *script: Any) -> Trial:
+    @scenario(tools=[function])
+    async def uses_it(run: Any) -> None:
+        expect.that(await run("Use it."), condition=True, reason="")
+
+    key = Key(Cell("m"), uses_it.id, 1)
+    return asyncio.run(run_trial(key, uses_it, SETUP, ScriptedModel(*script)))[0]
+
+
+def raises_key_error() -> str:
+    """Look for something that is not there."""
+    return {}["missing"]
+
+
+def returns_nan() -> float:
+    """Return what is no number."""
+    return float("nan")
+
+
+def refuses() -> str:
+    """Say no, as a tool may."""
+    raise ValueError("not today")
+
+
+@pytest.mark.parametrize("answer", ["Done.", "It does not work."])
+def test_a_crash_in_a_tool_of_the_scenario_is_nobodys_failure(answer: str) -> None:
+    found = with_tool(tool(raises_key_error), calls("raises_key_error"), says(answer))
+    assert (found.status, found.category) == ("infra", "EXCEPTION")
+    assert found.error == "raises_key_error raised KeyError: 'missing'"
+    spoiled = with_tool(tool(returns_nan), calls("returns_nan"), says(answer))
+    assert (spoiled.status, spoiled.error) == (
+        "infra",
+        "returns_nan returned what cannot be shown",
+    )
+
+
+def test_a_refusal_by_a_tool_is_for_the_model_to_deal_with() -> None:
+    assert with_tool(tool(refuses), calls("refuses"), says("Not today.")).status == "passed"

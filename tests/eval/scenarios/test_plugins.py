@@ -19,7 +19,7 @@ from surecall.values.types import JSON
 
 FILE = '''"""Two scenarios."""
 from surecall import tool
-from surecall.eval.scenarios.scenario import expect, scenario
+from surecall.eval import expect, scenario
 
 @tool
 def look(place: str) -> str:
@@ -83,7 +83,7 @@ def test_a_file_offers_its_scenarios_each_once_and_in_order(file: Path) -> None:
         ("import no_such_module_at_all\n", ":1: ModuleNotFoundError: "),
         ("x = 1\n", ": there is no scenario in it"),
         (
-            "from surecall.eval.scenarios.scenario import scenario\n@scenario()\ndef f(run): ...\n",
+            "from surecall.eval import scenario\n@scenario()\ndef f(run): ...\n",
             ":2: scenario f must be an async function of `run`",
         ),
     ],

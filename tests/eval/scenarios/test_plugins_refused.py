@@ -9,9 +9,10 @@ from typing import Any
 import pytest
 
 from surecall import ConfigError
+from surecall.eval import scenario
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.plugins import installed, load
-from surecall.eval.scenarios.scenario import Scenario, scenario
+from surecall.eval.scenarios.scenario import Scenario
 from surecall.values.types import JSON
 
 ASKED: JSON = {"messages": [{"role": "user", "content": "Count to 3."}]}

@@ -7,15 +7,11 @@ import msgspec
 import pytest
 
 from surecall import ConfigError, ToolCallingConfig, tool
+from surecall.eval import expect, scenario
 from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.expectations import Heard
 from surecall.eval.scenarios.plugins import load
-from surecall.eval.scenarios.scenario import (
-    Heard,
-    expect,
-    is_done,
-    scenario,
-    select_scenarios,
-)
+from surecall.eval.scenarios.scenario import is_done, select_scenarios
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import Contract
 from surecall.testing import calls, says
