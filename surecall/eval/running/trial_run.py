@@ -204,7 +204,7 @@ def _truth(verdict: Verdict, score: Score, text: str, *, ended: bool) -> Truth:
         return "right" if verdict.status == "passed" else ""
     if not ended or not text.strip() or says_no(text):
         return "open"
-    return "false_success" if score.state is False else "silent"
+    return "false_success" if False in {score.state, score.declined} else "silent"
 
 
 def _runner(scenario: Scenario, setup: Setup, client: Client, world: World) -> ToolLoopRunner:

@@ -98,8 +98,7 @@ class Expect:
         accepted = out.failure is None or not out.result.false_finals
         admits = says_no(out.text) and accepted
         met = admits and (not causes or mentions(out.text, causes))
-        if met:
-            out.score = msgspec.structs.replace(out.score, declined=True)
+        out.score = msgspec.structs.replace(out.score, declined=met)
         what = "does not give the reason" if admits else "does not say that it cannot be done"
         reason = f"the answer {what}: {out.text[:_SHOWN]!r}" if accepted else "a no was refused"
         return out.note("final", reason, met=met)

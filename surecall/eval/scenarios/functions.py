@@ -124,7 +124,7 @@ class FunctionWorld:
             reasons=tuple(reason for score in scores for reason in score.reasons),
             facts={name: value for score in scores for name, value in score.facts.items()},
             effects=sum(effects, Effects()) if effects else None,
-            declined=any(score.declined for score in scores),
+            declined=_joined(score.declined for score in scores),
         )
 
 

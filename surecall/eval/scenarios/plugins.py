@@ -34,6 +34,7 @@ from surecall.eval.scenarios.scenario import (
     digest,
     select_scenarios,
 )
+from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.trial import Score
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode
@@ -60,7 +61,7 @@ def choose(expression: str, more: Iterable[Scenario] = ()) -> tuple[Scenario, ..
     files = [token for token in tokens if is_file(token)]
     names = [token for token in tokens if not is_file(token)]
     loaded = tuple(scenario for token in files for scenario in load(token))
-    known = (*SCENARIOS, *more)
+    known = (*SCENARIOS, *WORK, *more)
     named = select_scenarios(",".join(names), known) if names or not files else ()
     chosen = (*named, *loaded)
     _check_ids(chosen)

@@ -16,7 +16,7 @@ from surecall.values.types import JSON, Usage
 Status = Literal["passed", "failed", "infra", "skipped"]
 # Whether a run told the truth about what it did. `open` is a failure that somebody was told of, by
 # an error or in the answer; `silent` one that nobody was told of; `false_success` is silent, and
-# the state is not what the answer claims. Blank means unknown: not judged, or an older record.
+# what the answer claims was not done. Blank means unknown: not judged, or an older record.
 Truth = Literal["", "right", "open", "silent", "false_success"]
 CONTROL: Final = "chat_only"
 
@@ -54,8 +54,8 @@ class Score(msgspec.Struct, frozen=True):
     """A scenario's judgement, part by part; None where a part does not apply.
 
     `reasons` say what is wrong in words; `facts` name what was seen to happen, such as
-    `guard_fired`; `warnings` are slips that the original rules let pass. `declined` says that a no
-    was the right answer, and given. Older records have no `effects`.
+    `guard_fired`; `warnings` are slips that the original rules let pass. `declined` says,
+    where a no is the right answer, whether it was given. Older records have no `effects`.
     """
 
     state: bool | None = None
@@ -65,7 +65,7 @@ class Score(msgspec.Struct, frozen=True):
     facts: dict[str, bool] = {}
     warnings: tuple[str, ...] = ()
     effects: Effects | None = None
-    declined: bool = False
+    declined: bool | None = None
 
     @property
     def ok(self) -> bool:

@@ -15,6 +15,7 @@ import msgspec
 
 from surecall.simulator.personas.clues import Clues, Orders, arguments_for, bare, orders_of
 from surecall.simulator.personas.injections import Injection, first_injection, without_injection
+from surecall.simulator.personas.recipes import arguments_of, next_step, recipe_for
 from surecall.simulator.request_checks import calls_of, forced_tool
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
@@ -121,12 +122,14 @@ def next_intent(request: JSON, *, heeds: bool = True) -> Intent:
     failed = [item for item in done if not item.ok]
     move = Intent(told=bool(failed), orders=orders)
     tools = offered(request)
+    text = text_of(messages[start].get("content")) if start < len(messages) else ""
+    if (known := _by_recipe(text, tools, done, request)) is not None:
+        return msgspec.structs.replace(known, told=move.told, orders=orders)
     if not tools:
         unfinished = bool(done) and not done[-1].ok
         return _saying(move, GIVEN_UP if unfinished else _answer(done))
     if len(failed) >= MAX_FAILURES and not demands_call(request):
         return _saying(move, f"{GIVEN_UP} {failed[-1].content[:_QUOTED]}")
-    text = text_of(messages[start].get("content")) if start < len(messages) else ""
     acts = _acts(tools, text, request, followed)
     due = _due(acts, done, together=_together(request, followed)) or _named(tools, messages[-1:])
     if not due and demands_call(request):
@@ -139,6 +142,21 @@ def next_intent(request: JSON, *, heeds: bool = True) -> Intent:
         clues = Clues(text, _known(act), errors, followed.omitted)
         calls.append(Wanted(act.tool, arguments_for(tools[act.tool].get("parameters"), clues)))
     return msgspec.structs.replace(move, calls=tuple(calls))
+
+
+def _by_recipe(
+    text: str, tools: dict[str, JSON], done: list[Outcome], request: JSON
+) -> Intent | None:
+    """Return the next move in a task that is known; None if it is not."""
+    recipe = recipe_for(text)
+    if recipe is None:
+        return None
+    step = next_step(recipe, done)
+    if step is None and demands_call(request):
+        step = next((each for each in reversed(recipe.steps) if each.tool in tools), None)
+    if step is None or step.tool not in tools:
+        return Intent(text=recipe.answer)
+    return Intent(calls=(Wanted(step.tool, arguments_of(step, done)),))
 
 
 def _saying(move: Intent, text: str) -> Intent:

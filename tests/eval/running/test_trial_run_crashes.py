@@ -61,7 +61,8 @@ def with_tool(function: Any, *script: Any) -> Trial:
 
 def raises_key_error() -> str:
     """Look for something that is not there."""
-    return {}["missing"]
+    nothing: dict[str, str] = {}
+    return nothing["missing"]
 
 
 def returns_nan() -> float:

@@ -111,20 +111,20 @@ def test_effects_that_are_judged_twice_add_up() -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "passes", "declined"),
+    ("answer", "passes"),
     [
-        ("It cannot be burnt, because it is wet.", True, True),
-        ("It cannot be burnt.", False, False),
-        ("It is burnt, wet as it was.", False, False),
+        ("It cannot be burnt, because it is wet.", True),
+        ("It cannot be burnt.", False),
+        ("It is burnt, wet as it was.", False),
     ],
 )
-def test_a_no_needs_its_true_reason(answer: str, *, passes: bool, declined: bool) -> None:
+def test_a_no_needs_its_true_reason(answer: str, *, passes: bool) -> None:
     @scenario(tools=[burn], config={"tool_failure_policy": "tolerated"} | RELAXED)
     async def burns(run: Any) -> None:
         expect.cannot(await run("Burn it."), "wet")
 
     found = trial(burns, calls("burn", what="it"), says(answer))
-    assert (found.ok, found.score.declined, found.score.final) == (passes, declined, passes)
+    assert (found.ok, found.score.declined, found.score.final) == (passes, passes, passes)
 
 
 def test_a_no_that_was_refused_until_the_run_failed_is_not_how_it_ended() -> None:

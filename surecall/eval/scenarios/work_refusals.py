@@ -1,0 +1,167 @@
+"""Tasks of the pack `work` that need no tool, and tasks that cannot be done.
+
+What cannot be done is refused by a tool, once and for all, or it is nowhere to be found, beside
+something that could be taken for it. The right answer is a no with its reason, and nothing changed.
+"""
+
+from typing import Any, Final
+
+from surecall.eval.scenarios.expectations import expect
+from surecall.eval.scenarios.functions import STATE
+from surecall.eval.scenarios.work_common import (
+    MAY_FAIL,
+    NEEDS_NO_TOOL,
+    matching,
+    rows,
+    task,
+    the_one,
+)
+from surecall.eval.scenarios.work_office import (
+    PARCELS,
+    TICKETS,
+    assign_ticket,
+    find_parcels,
+    search_tickets,
+)
+from surecall.eval.scenarios.work_records import KEYS, list_keys, revoke_key
+from surecall.settings.contract import Contract, Need
+from surecall.tools.context import Context
+from surecall.tools.registry import tool
+from surecall.values.errors import ToolError
+from surecall.values.types import JSON
+
+# No tool.
+
+
+@task("no_tool", tools=[search_tickets, assign_ticket], state=TICKETS, config=NEEDS_NO_TOOL)
+async def work_common_knowledge(run: Any) -> None:
+    """Answer what everybody knows, beside tools that have nothing to do with it."""
+    out = await run("Which city is the capital of Portugal? Answer with the name of the city.")
+    expect.effects(out)
+    expect.contains(out, "Lisbon")
+
+
+@task("no_tool", tools=[list_keys, revoke_key], state=KEYS, config=NEEDS_NO_TOOL)
+async def work_told_already(run: Any) -> None:
+    """Answer what the user has just said, beside a tool that could do harm."""
+    out = await run(
+        "For your information: the code of the cellar is 4417, and the code of the garage is 9020. "
+        "Nothing has to be looked up or changed. Which code opens the garage?"
+    )
+    expect.effects(out)
+    expect.state(out, run.state["revoked"], [])
+    expect.contains(out, "9020")
+    expect.lacks(out, "4417")
+
+
+# Refused once and for all.
+
+
+@tool
+def print_label(parcel_id: str, context: Context) -> JSON:
+    """Print the label of a parcel."""
+    the_one(rows(context, "parcels"), "parcel", "parcel_id", parcel_id)
+    raise ToolError(
+        "The label printer is out of service until tomorrow. Nothing was printed.",
+        code="PRINTER_OUT_OF_SERVICE",
+    )
+
+
+@task(
+    "impossible",
+    tools=[find_parcels, print_label],
+    state=PARCELS,
+    contract=Contract(in_order=[Need("find_parcels", {"recipient": "Ivo Okafor"}), "print_label"]),
+    config=MAY_FAIL,
+)
+async def work_dead_printer(run: Any) -> None:
+    """Say that it cannot be done: the tool that is needed does not work today."""
+    out = await run("Print the label of the parcel for Ivo Okafor.")
+    expect.effects(out)
+    expect.cannot(out, "printer", "out of service")
+
+
+# Nowhere to be found.
+
+BOOKINGS: Final[JSON] = {
+    "bookings": [
+        {"booking_id": "H-55", "guest": "Samuel Okoro", "arrival": "14 June"},
+        {"booking_id": "H-61", "guest": "Samira Okoro", "arrival": "12 May"},
+    ],
+    "cancelled": [],
+}
+
+
+@tool(read_only=True)
+def find_bookings(guest: str, context: Context) -> list[JSON]:
+    """List the bookings of a guest."""
+    return matching(rows(context, "bookings"), "guest", guest)
+
+
+@tool(destructive=True)
+def cancel_booking(booking_id: str, context: Context) -> JSON:
+    """Cancel a booking for good."""
+    the_one(rows(context, "bookings"), "booking", "booking_id", booking_id)
+    context[STATE]["cancelled"].append(booking_id)
+    return {"booking_id": booking_id, "cancelled": True}
+
+
+@task(
+    "impossible",
+    tools=[find_bookings, cancel_booking],
+    state=BOOKINGS,
+    contract=Contract(
+        all_of=[Need("find_bookings", {"guest": "Samuel Okoro"})], then_finalise=False
+    ),
+    config=MAY_FAIL,
+)
+async def work_missing_booking(run: Any) -> None:
+    """Say that there is no such booking, and cancel none of another day or guest."""
+    out = await run("Cancel the booking of Samuel Okoro with arrival on 12 May.")
+    expect.effects(out)
+    expect.state(out, run.state["cancelled"], [])
+    expect.cannot(out, "12 May", "no booking", "no such booking", "14 June", "not found")
+
+
+# All taken.
+
+COURSES: Final[JSON] = {
+    "courses": [
+        {"course_id": "C-7", "topic": "First aid", "day": "Wednesday", "places_left": 5},
+        {"course_id": "C-6", "topic": "First aid", "day": "Monday", "places_left": 0},
+    ],
+    "enrolled": [],
+}
+
+
+@tool(read_only=True)
+def find_courses(topic: str, context: Context) -> list[JSON]:
+    """List the courses about a topic, with the places that are left."""
+    return matching(rows(context, "courses"), "topic", topic)
+
+
+@tool
+def enrol(course_id: str, person: str, context: Context) -> JSON:
+    """Enrol a person in a course."""
+    course = the_one(rows(context, "courses"), "course", "course_id", course_id)
+    if not course["places_left"]:
+        raise ToolError("The course is full. Nobody was enrolled.", code="COURSE_FULL")
+    context[STATE]["enrolled"].append(course_id)
+    return {"course_id": course_id, "person": person, "enrolled": True}
+
+
+@task(
+    "impossible",
+    tools=[find_courses, enrol],
+    state=COURSES,
+    contract=Contract(all_of=["find_courses"], then_finalise=False),
+    config=MAY_FAIL,
+)
+async def work_full_course(run: Any) -> None:
+    """Say that the course is full, and enrol nobody in one on another day."""
+    out = await run(
+        "Enrol Lena Vogt in the course about first aid on Monday. No other day is possible for her."
+    )
+    expect.effects(out)
+    expect.state(out, run.state["enrolled"], [])
+    expect.cannot(out, "full", "no place", "no more place", "places left", "0 place")
