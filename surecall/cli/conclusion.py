@@ -13,6 +13,7 @@ from typing import Final
 
 import surecall
 from surecall.cli.common import say
+from surecall.cli.conduct import conduct_lines
 from surecall.cli.listing import count
 from surecall.cli.table import CellTable, plain, shorter
 from surecall.eval.analysis.paired import Comparison
@@ -62,6 +63,8 @@ def _lines(
         yield from (*fitted(notice, width), "")
     yield from table.lines(width)
     yield ""
+    if done := conduct_lines(summary.cells):
+        yield from (*done, "")
     for each in advice:
         yield from advice_lines(each, width)
     yield ""

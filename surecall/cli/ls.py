@@ -13,9 +13,10 @@ from surecall.cli.listing import rate_words, say_columns, say_document
 from surecall.cli.options import F, GroupedCommand, settled, with_settings
 from surecall.cli.stored import endpoint_named
 from surecall.cli.target import SIMULATED, library_at
-from surecall.eval.analysis.summary import Figure, figure
+from surecall.eval.analysis.headline import headline
+from surecall.eval.analysis.summary import Figure
 from surecall.eval.report.files import results_in
-from surecall.eval.report.summary_json import rates_by_scenario
+from surecall.eval.report.summary_json import figures
 from surecall.eval.running.cells import Model
 from surecall.eval.running.matrix import Library, NothingSelected, chosen, select_models
 from surecall.eval.scenarios.plugins import choose, installed
@@ -212,14 +213,12 @@ def _read_runs(directories: Sequence[Path]) -> Iterator[JSON]:
 def _run(directory: Path) -> JSON:
     with open_for_reading(directory) as store:
         results, created = results_in(store), store.meta.created
-    judged = [entry for entry in results.all if entry.status in {"passed", "failed"}]
-    rates = rates_by_scenario(entry for entry in judged if not entry.is_control).values()
     infra = sum(entry.status == "infra" for entry in results.all)
     return {
         "begun": datetime.fromisoformat(created),
         "run": directory.name,
         "trials": len(results.all),
-        "tool_pass": figure(rates),
+        "tool_pass": headline(figures(results)).tool,
         "infra": infra,
         "simulated": results.simulated,
     }

@@ -22,7 +22,7 @@ from surecall.eval.analysis.paired import (
     in_order,
 )
 from surecall.eval.analysis.stats import NOTHING, Rate, interval, pass_hat, percentile
-from surecall.eval.storage.trial import CONTROL, Cell, FalseFinals, Key, Status, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Conduct, FalseFinals, Key, Status, Trial
 from surecall.values.types import Usage
 
 MOST_IN_A_ROW: Final = 10
@@ -120,6 +120,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     repairs: tuple[Repair, ...]
     false_finals: FalseFinals = FalseFinals()
     builds: dict[str, int] = {}
+    conduct: Conduct = Conduct()
 
 
 class CellSummary(msgspec.Struct, frozen=True):
@@ -158,6 +159,7 @@ class _Count:
         self.fired: Counter[str] = Counter()
         self.fired_passed: Counter[str] = Counter()
         self.false_finals = FalseFinals()
+        self.conduct = Conduct()
         self.builds: Counter[str] = Counter()
 
     def add(self, trial: Trial) -> None:
@@ -188,6 +190,7 @@ class _Count:
 
     def _add_score(self, trial: Trial) -> None:
         self.first_ok += trial.first_ok
+        self.conduct += Conduct.of(trial)
         self.warned += bool(trial.score.warnings)
         self.facts.update(trial.score.facts.items())
         for name in PARTS:
@@ -305,6 +308,7 @@ def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
         repairs=_repairs(every),
         false_finals=sum((count.false_finals for count in every), FalseFinals()),
         builds=_builds(every),
+        conduct=sum((count.conduct for count in every), Conduct()),
     )
 
 

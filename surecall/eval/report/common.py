@@ -18,7 +18,7 @@ import msgspec
 from surecall.eval.running.cells import PlannedCell, split_strategy
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.endpoint import Endpoint
-from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Conduct, Key, Status, Trial
 from surecall.settings.connection import shown_url
 from surecall.settings.presets import TAG_FALLBACK
 from surecall.values.errors import ConfigError
@@ -136,6 +136,7 @@ class Entry(msgspec.Struct, frozen=True):
     first_ok: bool = False
     false_finals: int = 0
     builds: tuple[str, ...] = ()
+    conduct: Conduct = Conduct()
 
     @property
     def ok(self) -> bool:
@@ -216,6 +217,7 @@ def _brief(trial: Trial) -> Entry:
         trial.first_ok,
         trial.false_finals,
         trial.builds,
+        Conduct.of(trial),
     )
 
 

@@ -6,14 +6,16 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 from surecall.eval.analysis.paired import Comparison, Comparisons
-from surecall.eval.analysis.summary import Totals
+from surecall.eval.analysis.summary import Summary, Totals
 from surecall.eval.report.common import Entry, Results
+from surecall.eval.report.conduct import COLUMNS, conduct_of, conduct_row
 from surecall.eval.report.summary_json import (
     builds_in,
     cell_summary,
     figures,
     summary_by_scenario,
     totals,
+    under,
 )
 from surecall.eval.storage.trial import CONTROL, Cell
 from surecall.values.types import JSON
@@ -53,6 +55,10 @@ COMPARISON_COLUMNS: Final = (
     "p (Holm):",
     "verdict",
 )
+CONDUCT: Final = (
+    "Runs whose side effects were judged. Silent wrong: it ended as a success, but something is "
+    "wrong; false success: what the answer claims was not done. Effects are counted one by one."
+)
 SIMULATED: Final = (
     "**Simulated.** The models in this report are simulated by scripts. Nothing here says anything "
     "about a real model."
@@ -78,9 +84,10 @@ def report(
         "# Tool calling evaluation",
         *([SIMULATED] if results.simulated else []),
         *([f"**Note.** {text(notice)}"] if notice else []),
-        "\n".join(_sums(results, found.totals)),
+        "\n".join(_sums(results, found)),
         "## Model/profile matrix (tool scenarios only)",
         matrix(results),
+        *(["## What was done", CONDUCT, conduct] if (conduct := conduct_table(results)) else []),
         *(["## Strategies, on the same conversations", pairs] if found.comparisons.rows else []),
         *(["## Recommendations", recommendation_table(rows)] if rows else []),
     ]
@@ -101,6 +108,18 @@ def matrix(results: Results) -> str:
     cells = [_matrix_row(results, cell) for cell in results.entries]
     rows = [dict(zip(MATRIX_COLUMNS, row, strict=True)) for row in cells]
     return table(columns, [[row[name] for name in columns] for row in rows])
+
+
+def conduct_table(results: Results) -> str:
+    """Return one row for each cell with runs whose side effects were judged; blank without any."""
+    found = {cell: conduct_of(entries) for cell, entries in results.entries.items()}
+    rows = [
+        (code(cell.model), code(cell.profile), code(cell.strategy), *conduct_row(conduct))
+        for cell, conduct in found.items()
+        if conduct.runs
+    ]
+    heads = ("model", "sampling_profile", STRATEGY, *(f"{name}:" for name in COLUMNS))
+    return table(heads, rows) if rows else ""
 
 
 def recommendation_table(rows: Iterable[Sequence[str]]) -> str:
@@ -200,7 +219,20 @@ def _top_failures(entries: Iterable[Entry]) -> str:
     return "; ".join([*parts, *([f"infra x{spoiled} (not scored)"] if spoiled else [])]) or _NOTHING
 
 
-def _sums(results: Results, found: Totals) -> Iterable[str]:
+def _sums(results: Results, found: Summary) -> Iterable[str]:
+    """Write the sums; those of several strategies one after the other, never as one."""
+    for strategy, own in found.strategies.items():
+        lines = _strategy_sums(under(results, strategy), own)
+        if len(found.strategies) == 1:
+            yield from lines
+        else:
+            yield f"- Under {code(strategy)}:"
+            yield from (f"  {line}" for line in lines)
+    if builds := _builds(results):
+        yield f"- Served by: {', '.join(map(code, builds))}"
+
+
+def _strategy_sums(results: Results, found: Totals) -> Iterable[str]:
     sums = totals(results)
     yield f"- Overall: {_share(sums['ok'], sums['runs'])}"
     tools = _share(sums["tool_ok"], sums["tool_runs"])
@@ -217,8 +249,6 @@ def _sums(results: Results, found: Totals) -> Iterable[str]:
         yield f"- Spoiled by the infrastructure, in no tool rate: {sums['infra']}"
     if sums["skipped"]:
         yield f"- Skipped, because they cannot apply: {sums['skipped']}"
-    if builds := _builds(results):
-        yield f"- Served by: {', '.join(map(code, builds))}"
     yield "- By scenario (ok / runs):"
     for name, counts in summary_by_scenario(results).items():
         yield f"  - {code(name)}: {_share(counts['ok'], counts['runs'])}"

@@ -5,7 +5,8 @@ infrastructure spoiled: the original's number, end to end. `tool_ok_rate` and `c
 leave those out, because they say nothing about the model; `infra` says how many there were. So
 `runs == tool_runs + control_runs + infra`, and what cannot apply (`skipped`) is in none of them.
 Times are of every trial that ran: a timeout was waited for, too. `false_finals` counts early
-answers, the runs they came in, and how many of those passed in the end.
+answers, the runs they came in, and how many of those passed in the end. `conduct` is what runs did
+and said, null where their side effects were not judged. Rates of several strategies are never one.
 """
 
 from collections import Counter
@@ -16,8 +17,9 @@ import msgspec
 
 from surecall.eval.analysis.paired import Comparison
 from surecall.eval.analysis.stats import Rate, interval, percentile
-from surecall.eval.analysis.summary import Summary, summarise
+from surecall.eval.analysis.summary import Summary, Totals, summarise
 from surecall.eval.report.common import Column, Entry, Results
+from surecall.eval.report.conduct import conduct_json, conduct_of
 from surecall.eval.storage.trial import Cell, FalseFinals, Trial
 from surecall.values.types import JSON
 from surecall.values.version import __version__
@@ -102,6 +104,7 @@ def cell_summary(results: Results, cell: Cell) -> JSON:
         "skipped": len(entries) - len(ran),
         "first_ok": sum(entry.first_ok for entry in ran),
         "false_finals": _false_finals(ran),
+        "conduct": conduct_json(conduct_of(ran)),
         **_rate("tool_", _heard(tools)),
         **_times("tool_", tools),
         "tool_ok_interval": _interval(_heard(tools)),
@@ -208,10 +211,22 @@ def _by_scenario(results: Results, entries: Sequence[Entry]) -> JSON:
             "ok": rates[name].k,
             "errors": dict(sorted(errors[name].items())),
             "false_finals": _false_finals(entry for entry in ran if entry.key.scenario == name),
+            **_conduct_in(entry for entry in ran if entry.key.scenario == name),
         }
         for name in results.scenarios
         if name in rates
     }
+
+
+def _conduct_in(entries: Iterable[Entry]) -> JSON:
+    found = conduct_json(conduct_of(entries))
+    return {} if found is None else {"conduct": found}
+
+
+def under(results: Results, strategy: str) -> Results:
+    """Return the results of one strategy alone, by the label of its cells."""
+    kept = {cell: found for cell, found in results.entries.items() if cell.strategy == strategy}
+    return msgspec.structs.replace(results, entries=kept)
 
 
 def totals(results: Results) -> JSON:
@@ -245,15 +260,25 @@ def _compared(pair: Comparison) -> JSON:
     }
 
 
+def _of_strategy(results: Results, strategy: str, found: Totals) -> JSON:
+    own = under(results, strategy)
+    return {
+        **totals(own),
+        "tool": msgspec.structs.asdict(found.tool),
+        "end_to_end": msgspec.structs.asdict(found.end_to_end),
+        "pass_hat": list(found.pass_hat),
+        "conduct": conduct_json(conduct_of(own.all)),
+    }
+
+
 def document(
     results: Results, *, run: Mapping[str, Any], recommendations: Sequence[Any] = ()
 ) -> JSON:
     """Return the whole result as one document for programs; `run` says where it comes from."""
     found = figures(results)
-    more = {
-        "end_to_end": msgspec.structs.asdict(found.totals.end_to_end),
-        "pass_hat": list(found.totals.pass_hat),
-    }
+    each = {name: _of_strategy(results, name, one) for name, one in found.strategies.items()}
+    only = next(iter(each.values())) if len(each) == 1 else {}
+    more = {name: only.get(name) for name in ("end_to_end", "pass_hat")}
     return {
         "schema_version": SCHEMA_VERSION,
         "surecall": __version__,
@@ -264,6 +289,7 @@ def document(
         "totals": totals(results) | more,
         "by_scenario": summary_by_scenario(results),
         "by_strategy": summary_by_scenario_and_strategy(results),
+        "strategies": each,
         "cells": [cell_summary(results, cell) for cell in results.entries],
         "comparisons": {
             "rows": [_compared(pair) for pair in found.comparisons.rows],

@@ -33,6 +33,7 @@ def trial_document(results: Results, trial: Trial, trace: bytes | None) -> JSON:
         "fired": trial.fired,
         "retries": trial.retries,
         "false_finals": trial.false_finals,
+        "truth": trial.truth or None,
         "prompt_hash": trial.prompt_hash,
         "started_at": trial.started_at,
         "history": list(_history(events)) or None,

@@ -113,10 +113,11 @@ class Expect:
         reason = f"the answer is {out.text[:_SHOWN]!r}, not {wanted[:_SHOWN]!r}"
         return out.note("final", reason, met=met, text_exact=exact)
 
-    def contains(self, out: Heard, wanted: str) -> bool:
-        """Expect that the final answer contains a text, whatever the case."""
-        met = wanted.casefold() in out.text.casefold()
-        return out.note("final", f"the answer does not contain {wanted[:_SHOWN]!r}", met=met)
+    def contains(self, out: Heard, *wanted: str) -> bool:
+        """Expect that the final answer contains a text, or one of several, whatever the case."""
+        met = any(each.casefold() in out.text.casefold() for each in wanted)
+        listed = " or ".join(f"{each[:_SHOWN]!r}" for each in wanted)
+        return out.note("final", f"the answer does not contain {listed}", met=met)
 
     def lacks(self, out: Heard, unwanted: str) -> bool:
         """Expect that the final answer does not contain a text, whatever the case."""

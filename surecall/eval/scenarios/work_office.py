@@ -107,9 +107,9 @@ def search_tickets(word: str, context: Context) -> list[JSON]:
 
 
 @tool(read_only=True)
-def who_is_on_call(team: str, context: Context) -> JSON:
-    """Say who is on call in a team, desktop or facilities."""
-    return the_one(rows(context, "on_call"), "team", "team", team.strip().casefold())
+def who_is_on_call(team: Literal["desktop", "facilities"], context: Context) -> JSON:
+    """Say who is on call in a team."""
+    return the_one(rows(context, "on_call"), "team", "team", team)
 
 
 @tool(idempotent=True)

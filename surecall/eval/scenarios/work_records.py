@@ -216,7 +216,7 @@ async def work_move_appointment(run: Any) -> None:
     moved = {"appointment_id": "D-74", "slot_id": "Z-15"}
     expect.effects(out, Need("move_appointment", moved))
     expect.state(out, run.state["moved"], {"D-74": "Z-15"})
-    expect.contains(out, "14:30")
+    expect.contains(out, "14:30", "2:30")
 
 
 # A desk.

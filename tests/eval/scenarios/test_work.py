@@ -193,14 +193,14 @@ def test_a_question_without_need_of_a_tool_may_not_be_answered_by_doing_somethin
     revoke = calls("revoke_key", key_id="K-101", call_id="a")
     found = scripted("work_told_already", revoke, says("The code is 9020."))
     assert (found.ok, found.score.effects, found.score.final) == (False, Effects(1, 1, 0), True)
-    leaked = scripted("work_told_already", says("4417 or 9020."))
-    assert (leaked.ok, leaked.score.final, leaked.truth) == (False, False, "silent")
+    mistaken = scripted("work_told_already", says("It is 4417."))
+    assert (mistaken.ok, mistaken.score.final, mistaken.truth) == (False, False, "silent")
 
 
 @pytest.mark.parametrize(
     ("name", "call"),
     [
-        ("work_assign_ticket", calls("who_is_on_call", team="nobody")),
+        ("work_assign_ticket", calls("assign_ticket", ticket_id="T-1", person_id="U-31")),
         ("work_find_room", calls("get_person", person_id="12345")),
         ("work_full_course", calls("enrol", course_id="C-6", person="Lena Vogt")),
     ],

@@ -12,6 +12,7 @@ from typing import Final
 
 import msgspec
 
+from surecall.eval.analysis.headline import headline, headline_strategy
 from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.recommend import (
     BAR,
@@ -26,7 +27,7 @@ from surecall.eval.analysis.summary import Figure, Repair, Summary, figure, summ
 from surecall.eval.analysis.verdicts import Decision
 from surecall.eval.report.common import Sheet
 from surecall.eval.report.page.runs import STATUSES, Gatherer, Runs
-from surecall.eval.storage.trial import CONTROL, Cell, FalseFinals, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Conduct, FalseFinals, Trial
 from surecall.values.types import Usage
 
 _PERCENT: Final = 100
@@ -60,6 +61,7 @@ class CellView(msgspec.Struct, frozen=True, kw_only=True):
     cost_per_run: float | None = None
     retries: int = 0
     false_finals: FalseFinals = FalseFinals()
+    conduct: Conduct = Conduct()
 
 
 class FailureRow(msgspec.Struct, frozen=True):
@@ -156,6 +158,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(view for view in self.cells if view.cell.strategy == self.strategy)
 
     @property
+    def conducted(self) -> tuple[CellView, ...]:
+        """The cells with runs whose side effects were judged."""
+        return tuple(view for view in self.cells if view.conduct.runs)
+
+    @property
     def undecided(self) -> int:
         """How many of them cannot be told from the bar."""
         return sum(view.decision == "more trials" for view in self.judged)
@@ -190,8 +197,7 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
     gathered = Gatherer(planned, sheet.scenarios)
     summary = summarise(gathered.watch(trials), cells=planned, scenarios=sheet.scenarios)
     found = candidates(summary.cells)
-    strategy = found[0].instead_of or found[0].strategy if found else ""
-    totals = summary.strategies.get(strategy, summary.totals)
+    strategy, totals = headline_strategy(summary), headline(summary)
     tools = [each for each in totals.scenarios if each.scenario != CONTROL]
     return Report(
         origin=context.origin,
@@ -253,6 +259,7 @@ def _cells(summary: Summary, bar: float) -> tuple[CellView, ...]:
             cost_per_run=each.totals.cost_per_run,
             retries=each.totals.retries,
             false_finals=each.totals.false_finals,
+            conduct=each.totals.conduct,
         )
         for each in summary.cells
     )
