@@ -13,7 +13,7 @@ from surecall.cli.listing import rate_words, say_columns, say_document
 from surecall.cli.options import F, GroupedCommand, settled, with_settings
 from surecall.cli.stored import endpoint_named
 from surecall.cli.target import SIMULATED, library_at
-from surecall.eval.analysis.headline import headline
+from surecall.eval.analysis.headline import headline, headline_strategy
 from surecall.eval.analysis.summary import Figure
 from surecall.eval.report.files import results_in
 from surecall.eval.report.summary_json import figures
@@ -213,12 +213,14 @@ def _read_runs(directories: Sequence[Path]) -> Iterator[JSON]:
 def _run(directory: Path) -> JSON:
     with open_for_reading(directory) as store:
         results, created = results_in(store), store.meta.created
+    found = figures(results)
     infra = sum(entry.status == "infra" for entry in results.all)
     return {
         "begun": datetime.fromisoformat(created),
         "run": directory.name,
         "trials": len(results.all),
-        "tool_pass": headline(figures(results)).tool,
+        "tool_pass": headline(found).tool,
+        "strategy": headline_strategy(found),
         "infra": infra,
         "simulated": results.simulated,
     }

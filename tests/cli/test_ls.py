@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.trial import Cell
 from surecall.settings.catalog import ModelCatalog
@@ -124,7 +125,7 @@ def test_profiles_come_with_their_options_and_can_be_picked_by_model(run: Run) -
 
 
 def test_scenarios_are_all_of_them_or_a_group_or_ones_own(run: Run, tmp_path: Path) -> None:
-    assert first_words(run("ls", "scenarios")[1]) == [scenario.id for scenario in SCENARIOS]
+    assert first_words(run("ls", "scenarios")[1]) == [one.id for one in (*SCENARIOS, *WORK)]
     assert "chat_only" in run("ls", "scenarios", "-s", "simple")[1]
     own = 'from surecall.eval import scenario\n@scenario()\nasync def mine(run):\n "Hi."\n'
     (tmp_path / "mine.py").write_text(own)
@@ -150,11 +151,22 @@ def test_runs_are_listed_newest_first_with_their_rates(run: Run) -> None:
 
     assert (code, err) == (0, "")
     head, first, second = out.splitlines()
-    assert head.split() == ["begun", "run", "trials", "tool_pass", "infra", "simulated"]
+    assert head.split() == [
+        *("begun", "run", "trials", "tool_pass", "strategy", "infra", "simulated")
+    ]
     assert newer.name in first
-    assert first.endswith("  4       3/3 100.0% [43.9, 100.0]  1      no")
+    assert first.endswith("  4       3/3 100.0% [43.9, 100.0]  production  1      no")
     assert older.name in second
-    assert second.endswith("  7       2/3 66.7% [20.8, 93.9]    0      yes")
+    assert second.endswith("  7       2/3 66.7% [20.8, 93.9]    production  0      yes")
+
+
+def test_the_rate_of_a_run_is_that_of_one_strategy_which_is_named(run: Run) -> None:
+    raw, production = Cell("m", strategy="raw"), Cell("m", strategy="production")
+    stored([*series("xxxx", cell=raw), *series("...x", cell=production)])
+
+    (line,) = json.loads(run("ls", "runs", "--json")[1])["runs"]
+    assert (line["trials"], line["strategy"]) == (8, "production")
+    assert (line["tool_pass"]["k"], line["tool_pass"]["n"]) == (3, 4)
 
 
 def test_a_run_that_measured_nothing_has_no_rate(run: Run) -> None:
@@ -163,7 +175,7 @@ def test_a_run_that_measured_nothing_has_no_rate(run: Run) -> None:
     (line,) = json.loads(run("ls", "runs", "--json")[1])["runs"]
     assert (line["trials"], line["infra"], line["tool_pass"]["rate"]) == (2, 2, None)
     assert datetime.fromisoformat(line["begun"]).tzinfo is not None
-    assert run("ls", "runs")[1].splitlines()[1].split()[-3:] == ["-", "2", "yes"]
+    assert run("ls", "runs")[1].splitlines()[1].split()[-4:] == ["-", "production", "2", "yes"]
 
 
 def test_a_run_that_cannot_be_read_is_a_remark_and_the_others_are_listed(run: Run) -> None:

@@ -117,12 +117,31 @@ def unpaired(name: str) -> Comparison:
 
 
 def test_the_report_has_the_end_to_end_rate_and_the_chance_of_a_row() -> None:
-    text = report(of_two_strategies())
+    whole = of_two_strategies()
+    text = report(results_of(whole.sheet, under_production(whole)))
 
-    assert "ok (`61.90%`)" in text
-    assert "- The same end to end (what the infrastructure spoiled is a failure): `13/22`" in text
-    assert "a scenario passes k times in a row: 1: 63.6%, 2: 52.7%" in text
+    assert text.splitlines()[2] == "- Overall: `10/11` ok (`90.91%`)"
+    assert "- The same end to end (what the infrastructure spoiled is a failure): `10/11`" in text
+    assert "a scenario passes k times in a row: 1: 100.0%, 2: 100.0%" in text
     assert "pass^k" not in report(results_of(sheet(), [trial(Cell("m"), status="infra")]))
+
+
+def under_production(results: Results) -> list[Trial]:
+    return [
+        trial(one.key.cell, one.key.scenario, one.key.trial, one.status)
+        for one in results.all
+        if one.key.cell.strategy == "production"
+    ]
+
+
+def test_strategies_have_their_own_sums_and_chances_and_nothing_is_pooled() -> None:
+    text = report(of_two_strategies())
+    head = text[: text.index("## Model")]
+
+    assert head.count("- Under `") == 2
+    assert head.count("  - Overall: ") == head.count("Overall") == 2
+    assert head.count("  - pass^k") == head.count("pass^k") == 2
+    assert "`13/22`" not in head
 
 
 def test_the_document_has_the_figures_of_the_report() -> None:
@@ -132,9 +151,14 @@ def test_the_document_has_the_figures_of_the_report() -> None:
         [trial(one.key.cell, one.key.scenario, one.key.trial, one.status) for one in results.all]
     )
 
-    assert found["totals"]["end_to_end"]["k"] == 13
-    assert found["totals"]["end_to_end"]["n"] == 22
-    assert found["totals"]["pass_hat"] == list(figures.totals.pass_hat)
+    assert (found["totals"]["end_to_end"], found["totals"]["pass_hat"]) == (None, None)
+    for name, totals in figures.strategies.items():
+        own = found["strategies"][name]
+        assert own["tool"] == msgspec.structs.asdict(totals.tool)
+        assert own["end_to_end"] == msgspec.structs.asdict(totals.end_to_end)
+        assert (own["pass_hat"], own["conduct"]) == (list(totals.pass_hat), None)
+    alone = document(results_of(results.sheet, under_production(results)), run={})
+    assert alone["totals"]["pass_hat"] == found["strategies"]["production"]["pass_hat"]
     (row,), (overall,) = found["comparisons"]["rows"], found["comparisons"]["overall"]
     assert (row["first"], row["second"], row["verdict"]) == ("baseline", "production", "better")
     assert (row["p"], row["p_adjusted"]) == (0.0078125, 0.0078125)
