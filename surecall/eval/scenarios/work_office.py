@@ -16,13 +16,13 @@ PARCELS: Final[JSON] = {
     "parcels": [
         {
             "parcel_id": "P-4411",
-            "recipient": "Ines Okafor",
+            "recipient": "Irene Okafor",
             "contents": "books",
             "status": "delivered",
         },
         {
             "parcel_id": "P-4478",
-            "recipient": "Ines Okafor",
+            "recipient": "Irene Okafor",
             "contents": "a lamp",
             "status": "in transit",
         },
@@ -68,7 +68,7 @@ def redirect_parcel(parcel_id: str, point_id: str, context: Context) -> JSON:
     state=PARCELS,
     contract=Contract(
         in_order=[
-            Need("find_parcels", {"recipient": "Ines Okafor"}),
+            Need("find_parcels", {"recipient": "Irene Okafor"}),
             "find_pickup_points",
             "redirect_parcel",
         ]
@@ -77,7 +77,7 @@ def redirect_parcel(parcel_id: str, point_id: str, context: Context) -> JSON:
 async def work_redirect_parcel(run: Any) -> None:
     """Send the one of three parcels that is in transit to one of two pickup points."""
     out = await run(
-        "The parcel for Ines Okafor that is still in transit should go to the pickup point at "
+        "The parcel for Irene Okafor that is still in transit should go to the pickup point at "
         "Market Square. Redirect it, and tell me the number of the parcel."
     )
     expect.effects(out, Need("redirect_parcel", {"parcel_id": "P-4478", "point_id": "S-17"}))

@@ -111,7 +111,7 @@ RECIPES: Final = (
         "pickup point at Market Square",
         "The parcel P-4478 goes to the pickup point at Market Square now.",
         (
-            Step("find_parcels", {"recipient": "Ines Okafor"}),
+            Step("find_parcels", {"recipient": "Irene Okafor"}),
             Step("find_pickup_points", {"place": "Market Square"}),
             Step(
                 "redirect_parcel",

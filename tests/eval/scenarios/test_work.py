@@ -111,7 +111,7 @@ def test_a_model_that_claims_success_without_the_work_is_told_from_one_that_fail
     assert unmoved.score.effects == premature.score.effects == Effects()
 
 
-FIND = calls("find_parcels", recipient="Ines Okafor", call_id="a")
+FIND = calls("find_parcels", recipient="Irene Okafor", call_id="a")
 POINTS = calls("find_pickup_points", place="Market Square", call_id="b")
 
 
