@@ -18,6 +18,7 @@ COLUMNS: Final = (
     "wrong effects",
     "repeated effects",
     "runs with such",
+    "requests after a no",
     "requests/run",
     "tokens/run",
 )
@@ -37,6 +38,7 @@ def conduct_row(conduct: Conduct) -> tuple[str, ...]:
         str(conduct.wrong),
         str(conduct.repeated),
         str(conduct.astray),
+        str(conduct.after_no),
         f"{conduct.requests_per_run or 0:.1f}",
         f"{conduct.tokens_per_run or 0:.0f}",
     )
@@ -54,6 +56,7 @@ def conduct_json(conduct: Conduct) -> JSON | None:
         "wrong_effects": conduct.wrong,
         "repeated_effects": conduct.repeated,
         "runs_with_such_effects": conduct.astray,
+        "requests_after_no": conduct.after_no,
         "requests": conduct.requests,
         "requests_per_run": conduct.requests_per_run,
         "tokens": conduct.tokens,

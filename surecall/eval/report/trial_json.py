@@ -34,6 +34,7 @@ def trial_document(results: Results, trial: Trial, trace: bytes | None) -> JSON:
         "retries": trial.retries,
         "false_finals": trial.false_finals,
         "truth": trial.truth or None,
+        "requests_after_no": trial.after_no,
         "prompt_hash": trial.prompt_hash,
         "started_at": trial.started_at,
         "history": list(_history(events)) or None,

@@ -244,11 +244,20 @@ def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: floa
         retries=sum(isinstance(event, LlmRequestRetryEvent) for trace in traces for event in trace),
         false_finals=sum(map(_false_finals, traces)),
         truth=last.truth,
+        after_no=_after_no(last.trace),
     )
 
 
 def _replies(trace: Trace) -> Iterable[LlmRequestEndEvent]:
     return (event for event in trace if isinstance(event, LlmRequestEndEvent))
+
+
+def _after_no(trace: Trace) -> int:
+    """Count the requests that were answered after the first answer that says no."""
+    replies = [event.reply for event in _replies(trace)]
+    noes = (at for at, reply in enumerate(replies) if not reply.calls and says_no(reply.text))
+    first = next(noes, None)
+    return 0 if first is None else len(replies) - first - 1
 
 
 def served_in(trace: Trace) -> tuple[Served, ...]:

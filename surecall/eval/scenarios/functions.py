@@ -153,19 +153,16 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
 ) -> Callable[[ScenarioFunction], Scenario]:
     """Make a scenario from an async function that takes `run`.
 
-    `state` is what each attempt begins with: a value, which is copied, or a function that makes
-    one; it is `run.state` in the function, and `context["state"]` in tools. `tools` may be a
-    function that makes them, from the state if it takes it. A scenario with tools fails when none
-    is called, unless its config says `tool_use_mode="relaxed"`. The `contract` says which calls
-    must have succeeded before an answer counts; it is in force under the strategies `contract` and
-    `guided_contract`.
+    `state` is what each attempt begins with, as `run.state`: a value, which is copied, or a
+    function that makes one. `tools` may be a function that makes them, from the state if it takes
+    it. A scenario with tools fails when none is called, unless its config says
+    `tool_use_mode="relaxed"`.
+    The `contract` says which calls must have succeeded before an answer counts; it is in force
+    under the strategies `contract` and `guided_contract`.
     """
 
     def define(function: ScenarioFunction) -> Scenario:
-        scenario_id = name or getattr(function, "__name__", "")
-        check_id(scenario_id)
-        if not inspect.iscoroutinefunction(function):
-            raise ConfigError(f"scenario {scenario_id} must be an async function of `run`")
+        scenario_id = _checked_id(function, name)
         first = FunctionWorld(function, tools, state)
         offered = [tool.name for tool in first.registry.definitions]
         check_contract(scenario_id, contract, offered)
@@ -184,6 +181,14 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
         )
 
     return define
+
+
+def _checked_id(function: ScenarioFunction, name: str) -> str:
+    scenario_id = name or getattr(function, "__name__", "")
+    check_id(scenario_id)
+    if not inspect.iscoroutinefunction(function):
+        raise ConfigError(f"scenario {scenario_id} must be an async function of `run`")
+    return scenario_id
 
 
 def _source(function: Callable[..., object]) -> str:

@@ -108,8 +108,8 @@ class FalseFinals(msgspec.Struct, frozen=True):
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One finished trial. `category` is blank exactly when it passed.
 
-    `false_finals` counts early answers: those given while a need was unmet. Older records do not
-    say anything about the `truth`.
+    `false_finals` counts early answers: those given while a need was unmet. `after_no` counts the
+    requests after the first answer that says no. Older records say nothing about the `truth`.
     """
 
     key: Key
@@ -133,6 +133,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     prompt_hash: str = ""
     false_finals: int = 0
     truth: Truth = ""
+    after_no: int = 0
 
     @property
     def ok(self) -> bool:
@@ -154,7 +155,8 @@ class Conduct(msgspec.Struct, frozen=True):
     """What some runs did and said, added up: of those whose side effects were judged.
 
     `silent` runs are wrong without a word; those of `false_success` are among them. `wrong` and
-    `repeated` count side effects, `astray` the runs that have any of these.
+    `repeated` count side effects, `astray` the runs that have any of these, `after_no` the requests
+    after a no.
     """
 
     runs: int = 0
@@ -166,6 +168,7 @@ class Conduct(msgspec.Struct, frozen=True):
     astray: int = 0
     requests: int = 0
     tokens: int = 0
+    after_no: int = 0
 
     @classmethod
     def of(cls, trial: Trial) -> "Conduct":
@@ -183,6 +186,7 @@ class Conduct(msgspec.Struct, frozen=True):
             astray=int(bool(effects.wrong or effects.repeated)),
             requests=len(trial.requests),
             tokens=trial.usage.total_tokens,
+            after_no=trial.after_no,
         )
 
     def __add__(self, other: "Conduct") -> "Conduct":

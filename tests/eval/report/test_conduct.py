@@ -2,10 +2,8 @@
 
 import msgspec
 
-from surecall.cli.conduct import conduct_lines
-from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import results_of
-from surecall.eval.report.conduct import COLUMNS, conduct_json, conduct_row
+from surecall.eval.report.conduct import conduct_json, conduct_row
 from surecall.eval.report.markdown import CONDUCT, conduct_table, report
 from surecall.eval.report.page.data import Context, report_of
 from surecall.eval.report.page.html import render_page
@@ -29,6 +27,7 @@ def run(cell: Cell, number: int, truth: Truth, wrong: int = 0, repeated: int = 0
         score=Score(effects=Effects(1 + repeated, wrong, repeated)),
         requests=(Served(0, 1, 1),) * (2 + number),
         usage=Usage(total_tokens=100 * number),
+        after_no=3 if truth == "open" else 0,
     )
 
 
@@ -40,21 +39,8 @@ TRIALS = [
 ]
 RESULTS = results_of(sheet(RAW, GUIDED, scenarios=(NAME,)), TRIALS)
 PLAIN = [trial(RAW, status="failed"), trial(GUIDED)]
-RAW_ROW = ("0/2", "2", "1", "1", "2", "2", "3.5", "150")
-GUIDED_ROW = ("1/2", "0", "0", "0", "0", "0", "3.5", "150")
-
-
-def test_the_terminal_has_a_line_for_each_cell_and_none_without_such_runs() -> None:
-    head, *lines = conduct_lines(summarise(TRIALS, cells=(RAW, GUIDED)).cells)
-
-    assert head.split("  ")[0] == "model"
-    assert all(name in head for name in COLUMNS)
-    assert [line.split() for line in lines] == [
-        ["m", "default", "raw", *RAW_ROW],
-        ["m", "default", "guided", *GUIDED_ROW],
-    ]
-    assert len({len(line) for line in (head, *lines)}) == 1
-    assert conduct_lines(summarise(PLAIN).cells) == []
+RAW_ROW = ("0/2", "2", "1", "1", "2", "2", "0", "3.5", "150")
+GUIDED_ROW = ("1/2", "0", "0", "0", "0", "0", "3", "3.5", "150")
 
 
 def test_markdown_has_a_table_of_it_and_none_without_such_runs() -> None:
@@ -75,6 +61,7 @@ def test_the_documents_have_it_by_cell_strategy_and_scenario() -> None:
         "wrong_effects": 1,
         "repeated_effects": 2,
         "runs_with_such_effects": 2,
+        "requests_after_no": 0,
         "requests": 7,
         "requests_per_run": 3.5,
         "tokens": 300,
@@ -105,10 +92,10 @@ def test_the_page_has_a_section_of_it_and_none_without_such_runs() -> None:
     assert '<section id="conduct"' in page
     part = page[page.index('id="conduct"') :]
     row = part[part.index("<td>raw</td>") :]
-    figures = [cell.partition("</td>")[0] for cell in row.split('<td class="number">')[1:9]]
+    figures = [cell.partition("</td>")[0] for cell in row.split('<td class="number">')[1:10]]
     assert figures == list(RAW_ROW)
     assert 'id="conduct"' not in render_page(report_of(PLAIN, Context()))
 
 
 def test_a_row_without_runs_has_figures_all_the_same() -> None:
-    assert conduct_row(Conduct()) == ("0/0", "0", "0", "0", "0", "0", "0.0", "0")
+    assert conduct_row(Conduct()) == ("0/0", "0", "0", "0", "0", "0", "0", "0.0", "0")

@@ -1,22 +1,16 @@
 """The pack `work`: a good model does all of it, and bad work of each kind is judged as such."""
 
-import asyncio
-from typing import Any
-
 import pytest
 
 from surecall.eval.analysis.paired import STRATEGIES
-from surecall.eval.running.trial_run import run_trial, setup_for
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.plugins import choose
 from surecall.eval.scenarios.work import WORK
-from surecall.eval.storage.trial import Cell, Effects, Key, Trial
-from surecall.runtime.transport import OpenAICompatible
+from surecall.eval.storage.trial import Effects
 from surecall.settings.presets import CONTRACTED, Strategy
 from surecall.simulator.server import Simulator
-from surecall.testing import ScriptedModel, calls, says
+from tests.support.work import played
 
-BY_ID = {one.id: one for one in WORK}
 # A look-up for each step, a write, the answer. Nothing is asked for twice.
 REQUESTS = {
     "work_redirect_parcel": 4,
@@ -34,27 +28,6 @@ REQUESTS = {
     "work_missing_booking": 2,
     "work_full_course": 2,
 }
-
-
-def played(simulator: Simulator, model: str, name: str, strategy: Strategy) -> Trial:
-    setup = setup_for(
-        model, strategy=strategy, provider="openrouter", contracted=strategy in CONTRACTED
-    )
-
-    async def go() -> Trial:
-        client = OpenAICompatible(simulator.url)
-        async with client.opened():
-            key = Key(Cell(model, strategy=strategy), name, 1)
-            return (await run_trial(key, BY_ID[name], setup, client))[0]
-
-    return asyncio.run(go())
-
-
-def scripted(name: str, *script: Any) -> Trial:
-    key = Key(Cell("m"), name, 1)
-    numbered = [each | {"id": f"r{at}"} for at, each in enumerate(script)]
-    setup = setup_for("m", strategy="raw")
-    return asyncio.run(run_trial(key, BY_ID[name], setup, ScriptedModel(*numbered)))[0]
 
 
 def test_the_pack_has_its_kinds_and_is_no_part_of_the_default() -> None:
@@ -95,7 +68,7 @@ def test_a_clean_model_does_all_of_it_with_no_request_too_many(
     for name in REQUESTS.keys() - refused:
         score = found[name].score
         assert len(found[name].requests) == REQUESTS[name], name
-        assert (found[name].truth, score.final) == ("right", True)
+        assert (found[name].truth, score.final, found[name].after_no) == ("right", True, 0)
         assert score.effects is not None
         assert (score.effects.wrong, score.effects.repeated) == (0, 0)
 
@@ -111,106 +84,7 @@ def test_a_model_that_claims_success_without_the_work_is_told_from_one_that_fail
     assert unmoved.score.effects == premature.score.effects == Effects()
 
 
-FIND = calls("find_parcels", recipient="Irene Okafor", call_id="a")
-POINTS = calls("find_pickup_points", place="Market Square", call_id="b")
-
-
-def redirect(parcel: str, point: str = "S-17", call_id: str = "c") -> Any:
-    return calls("redirect_parcel", parcel_id=parcel, point_id=point, call_id=call_id)
-
-
-def test_the_wrong_item_is_a_wrong_effect_that_nobody_is_told_of() -> None:
-    claim = says("Parcel P-4478 was redirected to Market Square.")
-    found = scripted("work_redirect_parcel", FIND, POINTS, redirect("P-4411"), claim)
-
-    assert (found.category, found.truth) == ("ASSERTION_FAILED", "false_success")
-    assert found.score.effects == Effects(made=1, wrong=1)
-    assert found.score.reasons[0] == (
-        'wrongly done: redirect_parcel {"parcel_id":"P-4411","point_id":"S-17"}'
-    )
-
-
-def test_an_invented_id_has_no_effect_and_the_error_is_in_the_open() -> None:
-    begun = redirect("12345", "S-1", "a")
-    found = scripted("work_redirect_parcel", begun, says("I could not find the parcel."))
-
+def test_the_requests_that_follow_a_no_are_counted(simulator: Simulator) -> None:
+    found = played(simulator, "sim/unwilling", "work_redirect_parcel", "production")
     assert (found.status, found.truth, found.score.effects) == ("failed", "open", Effects())
-
-
-def test_a_write_that_is_repeated_is_counted_each_time() -> None:
-    again = [redirect("P-4478", call_id=f"c{at}") for at in range(3)]
-    look = [calls("find_parcels", recipient="Okafor", call_id=f"d{at}") for at in range(2)]
-    script = (FIND, POINTS, again[0], look[0], again[1], look[1], again[2])
-    found = scripted("work_redirect_parcel", *script, says("P-4478 goes to Market Square."))
-
-    assert found.score.effects == Effects(made=3, repeated=2)
-    assert (found.status, found.truth) == ("failed", "false_success")
-
-
-def test_the_right_work_with_a_wrong_report_is_wrong_in_silence() -> None:
-    script = (FIND, POINTS, redirect("P-4478"), says("P-4411 goes to Market Square."))
-    found = scripted("work_redirect_parcel", *script)
-
-    assert (found.score.state, found.score.final, found.truth) == (True, False, "silent")
-
-
-def test_a_no_to_what_can_be_done_is_a_failure_in_the_open() -> None:
-    found = scripted("work_redirect_parcel", FIND, says("It cannot be done."))
-    assert (found.status, found.truth, found.score.state) == ("failed", "open", False)
-
-
-@pytest.mark.parametrize(
-    ("answer", "passes", "truth"),
-    [
-        ("The label could not be printed, the printer is out of service.", True, "right"),
-        ("The label could not be printed because of high demand.", False, "open"),
-        ("The label was printed.", False, "false_success"),
-    ],
-)
-def test_what_cannot_be_done_is_answered_with_the_true_reason(
-    answer: str, truth: str, *, passes: bool
-) -> None:
-    look = calls("find_parcels", recipient="Ivo Okafor", call_id="a")
-    print_it = calls("print_label", parcel_id="P-4502", call_id="b")
-    found = scripted("work_dead_printer", look, print_it, says(answer))
-
-    assert (found.ok, found.truth, found.score.effects) == (passes, truth, Effects())
-
-
-def test_another_thing_instead_of_the_impossible_one_is_a_wrong_effect() -> None:
-    look = calls("find_bookings", guest="Samuel Okoro", call_id="a")
-    cancel = calls("cancel_booking", booking_id="H-55", call_id="b")
-    found = scripted("work_missing_booking", look, cancel, says("The booking is cancelled."))
-    assert (found.score.effects, found.truth) == (Effects(1, 1, 0), "false_success")
-
-    courses = calls("find_courses", topic="first aid", call_id="a")
-    enrolled = calls("enrol", course_id="C-7", person="Lena Vogt", call_id="b")
-    found = scripted("work_full_course", courses, enrolled, says("Lena is enrolled."))
-    assert (found.score.effects, found.truth) == (Effects(1, 1, 0), "false_success")
-
-
-def test_a_question_without_need_of_a_tool_may_not_be_answered_by_doing_something() -> None:
-    revoke = calls("revoke_key", key_id="K-101", call_id="a")
-    found = scripted("work_told_already", revoke, says("The code is 9020."))
-    assert (found.ok, found.score.effects, found.score.final) == (False, Effects(1, 1, 0), True)
-    mistaken = scripted("work_told_already", says("It is 4417."))
-    assert (mistaken.ok, mistaken.score.final, mistaken.truth) == (False, False, "silent")
-
-
-@pytest.mark.parametrize(
-    ("name", "call"),
-    [
-        ("work_assign_ticket", calls("assign_ticket", ticket_id="T-1", person_id="U-31")),
-        ("work_find_room", calls("get_person", person_id="12345")),
-        ("work_full_course", calls("enrol", course_id="C-6", person="Lena Vogt")),
-    ],
-)
-def test_what_a_tool_cannot_do_it_says(name: str, call: Any) -> None:
-    found = scripted(name, call, says("It is not possible."))
-    assert found.score.effects == Effects()
-    assert found.status == "failed"
-
-
-def test_the_state_of_a_task_is_in_its_record() -> None:
-    script = (FIND, POINTS, redirect("P-4478"), says("P-4478 goes there."))
-    assert scripted("work_redirect_parcel", *script).draft["redirected"] == {"P-4478": "S-17"}
+    assert found.after_no == len(found.requests) - 1 > 0

@@ -11,7 +11,7 @@ from tests.support.trials import trial
 def test_a_record_that_knows_neither_is_read_as_none() -> None:
     old = msgspec.to_builtins(trial(requests=[{"turn": 0, "latency_ms": 1, "attempt": 1}]))
     del old["false_finals"], old["requests"][0]["build"]
-    del old["truth"], old["score"]["effects"], old["score"]["declined"]
+    del old["truth"], old["after_no"], old["score"]["effects"], old["score"]["declined"]
     found = msgspec.convert(old, Trial)
 
     assert (found.false_finals, found.builds) == (0, ())
@@ -31,7 +31,7 @@ def test_conduct_counts_runs_effects_and_what_they_took() -> None:
         judged(requests=served * 3, usage={"total_tokens": 30}),
         judged("silent", Effects(2, 1, 0)),
         judged("false_success", Effects(4, 1, 2), requests=served),
-        judged("open", Effects(1, 0, 1)),
+        judged("open", Effects(1, 0, 1), after_no=2),
         judged("", Effects(9, 9, 9), status="infra"),
     ]
     total = sum(map(Conduct.of, runs), Conduct())
@@ -46,6 +46,7 @@ def test_conduct_counts_runs_effects_and_what_they_took() -> None:
         astray=3,
         requests=4,
         tokens=30,
+        after_no=2,
     )
     assert (total.requests_per_run, total.tokens_per_run) == (1.0, 7.5)
     assert (Conduct().requests_per_run, Conduct().tokens_per_run) == (None, None)

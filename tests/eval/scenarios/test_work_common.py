@@ -1,0 +1,39 @@
+"""What the tasks have in common: how things are found, and what is said when they are not."""
+
+from typing import Any
+
+import pytest
+
+from surecall.eval.scenarios.work_common import matching, the_one
+from surecall.eval.storage.trial import Effects
+from surecall.testing import calls, says
+from surecall.values.errors import ToolError
+from tests.support.work import scripted
+
+ROWS = [{"id": "a", "name": "Lea Brunner"}, {"id": "b", "name": "Leo Brunner"}]
+
+
+def test_rows_are_found_by_words_in_any_case_and_order() -> None:
+    assert matching(ROWS, "name", "brunner LEA") == ROWS[:1]
+    assert matching(ROWS, "name", "Brunner") == ROWS
+    assert matching(ROWS, "name", "Ada") == []
+
+
+def test_an_id_that_does_not_exist_is_told() -> None:
+    assert the_one(ROWS, "person", "id", "b") == ROWS[1]
+    with pytest.raises(ToolError, match="There is no person '12345'"):
+        the_one(ROWS, "person", "id", "12345")
+
+
+@pytest.mark.parametrize(
+    ("name", "call"),
+    [
+        ("work_assign_ticket", calls("assign_ticket", ticket_id="T-1", person_id="U-31")),
+        ("work_find_room", calls("get_person", person_id="12345")),
+        ("work_full_course", calls("enrol", course_id="C-6", person="Lena Vogt")),
+    ],
+)
+def test_what_a_tool_cannot_do_it_says(name: str, call: Any) -> None:
+    found = scripted(name, call, says("It is not possible."))
+    assert found.score.effects == Effects()
+    assert found.status == "failed"
