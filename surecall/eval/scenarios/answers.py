@@ -1,6 +1,6 @@
-"""What an answer says about itself: whether it is a no, and whether it gives the reason.
+"""Whether an answer is a no, told by its words.
 
-A no is told by its words. The list is short on purpose: "nothing else was changed" is no refusal.
+The list is short on purpose: "nothing else was changed" is no refusal, and neither is "no problem".
 """
 
 from collections.abc import Iterable
@@ -8,6 +8,7 @@ from typing import Final
 
 _CURLY: Final = "\u2019"
 _FIRST_WORDS: Final = frozenset({"no", "sorry", "unfortunately", "cannot"})
+_HARMLESS: Final = ("no problem", "there is no need", "there is no further", "there is no other")
 _REFUSALS: Final = (
     "cannot",
     "can not",
@@ -31,6 +32,8 @@ _REFUSALS: Final = (
 def says_no(text: str) -> bool:
     """Whether an answer admits that what was asked for was not done."""
     plain = _plain(text)
+    for phrase in _HARMLESS:
+        plain = plain.replace(phrase, "")
     first = plain.replace(",", " ").replace(".", " ").replace(":", " ").split()[:1]
     return bool(_FIRST_WORDS.intersection(first)) or mentions(plain, _REFUSALS)
 

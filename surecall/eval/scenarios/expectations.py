@@ -1,7 +1,7 @@
 """What a scenario expects of a run, and what becomes of it: parts of a score, never an exception.
 
     expect.effects(out, Need("refund", {"item_id": "I-2"}))    exactly these writes, each once
-    expect.cannot(out, "offline")                              a no, with the true reason
+    expect.cannot(out, "is offline")                           a no, with the true reason
 
 A run that failed is judged like any other: what it did before it failed counts as well.
 """
@@ -11,7 +11,7 @@ from typing import Any
 
 import msgspec
 
-from surecall.core.outcome import RunFailed, RunResult
+from surecall.core.outcome import RunFailed, RunResult, ToolUseError
 from surecall.eval.scenarios.answers import mentions, says_no
 from surecall.eval.scenarios.scenario import Made, calls_made
 from surecall.eval.storage.trial import Effects, Score
@@ -90,18 +90,19 @@ class Expect:
             out.note("state", reason[:_SHOWN], met=False)
         return not reasons and out.note("state", "", met=True)
 
-    def cannot(self, out: Heard, *causes: str) -> bool:
-        """Expect an answer that says that it cannot be done, and why: one of these words is in it.
+    def cannot(self, out: Heard, *reasons: str) -> bool:
+        """Expect an answer that says why it cannot be done: one of these reasons is in it.
 
-        A run may also fail with that. One whose no was not accepted did not end with it.
+        Without a reason, any no will do. A run may also fail with it; one whose no was not accepted
+        did not end with it.
         """
-        accepted = out.failure is None or not out.result.false_finals
-        admits = says_no(out.text) and accepted
-        met = admits and (not causes or mentions(out.text, causes))
+        # Words beside a call that a limit stopped are no end, and neither is an early answer.
+        gave_up = isinstance(out.failure, ToolUseError) and not out.result.false_finals
+        accepted = out.failure is None or gave_up
+        met = accepted and (mentions(out.text, reasons) if reasons else says_no(out.text))
         out.score = msgspec.structs.replace(out.score, declined=met)
-        what = "does not give the reason" if admits else "does not say that it cannot be done"
-        reason = f"the answer {what}: {out.text[:_SHOWN]!r}" if accepted else "a no was refused"
-        return out.note("final", reason, met=met)
+        said = f"the answer does not say why it cannot be done: {out.text[:_SHOWN]!r}"
+        return out.note("final", said if accepted else "the answer was not accepted", met=met)
 
     def text(self, out: Heard, wanted: str, *, lenient: bool = False) -> bool:
         """Expect a final answer; a lenient one ignores case, quotes and the last mark.

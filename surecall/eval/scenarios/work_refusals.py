@@ -77,10 +77,22 @@ async def work_dead_printer(run: Any) -> None:
     """Say that it cannot be done: the tool that is needed does not work today."""
     out = await run("Print the label of the parcel for Ivo Okafor.")
     expect.effects(out)
-    expect.cannot(out, "printer", "out of service")
+    expect.cannot(out, "out of service", "not working", "not in service", "not available")
 
 
 # Nowhere to be found.
+
+NOT_BOOKED: Final = (
+    "14 June",
+    "could not find",
+    "couldn't find",
+    "does not have",
+    "doesn't have",
+    "no booking",
+    "no reservation",
+    "no such",
+    "not found",
+)
 
 BOOKINGS: Final[JSON] = {
     "bookings": [
@@ -119,10 +131,12 @@ async def work_missing_booking(run: Any) -> None:
     out = await run("Cancel the booking of Samuel Okoro with arrival on 12 May.")
     expect.effects(out)
     expect.state(out, run.state["cancelled"], [])
-    expect.cannot(out, "12 May", "no booking", "no such booking", "14 June", "not found")
+    expect.cannot(out, *NOT_BOOKED)
 
 
 # All taken.
+
+NO_PLACE: Final = ("is full", "fully booked", "no place", "no more place", "no seat", "0 place")
 
 COURSES: Final[JSON] = {
     "courses": [
@@ -163,4 +177,4 @@ async def work_full_course(run: Any) -> None:
     )
     expect.effects(out)
     expect.state(out, run.state["enrolled"], [])
-    expect.cannot(out, "full", "no place", "no more place", "places left", "0 place")
+    expect.cannot(out, *NO_PLACE)

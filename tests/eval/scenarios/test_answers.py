@@ -31,6 +31,8 @@ def test_a_no_is_heard_in_many_words(text: str) -> None:
         "Node 4 was restarted.",
         "Your note was saved.",
         "I did not touch the other parcel.",
+        "No problem! The parcel goes to Market Square.",
+        "It is sent. There is no need to do anything else.",
     ],
 )
 def test_an_account_of_the_work_is_no_no(text: str) -> None:

@@ -1,16 +1,19 @@
 """What is expected of a run: side effects, each counted, and a no that tells the truth."""
 
+import asyncio
 from typing import Any
 
 import pytest
 
-from surecall import tool
+from surecall import RunFailed, RunResult, ToolLoopRunner, tool
+from surecall.core.outcome import failure
+from surecall.core.state import Fail
 from surecall.eval import expect, scenario
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Effects, Trial
 from surecall.settings.contract import Need
-from surecall.testing import calls, says
-from surecall.values.errors import ToolError
+from surecall.testing import ScriptedModel, calls, says
+from surecall.values.errors import ErrorCode, ToolError
 from tests.eval.scenarios.test_plugins import trial
 
 SENT = Need("send", {"to": "ada"})
@@ -113,15 +116,16 @@ def test_effects_that_are_judged_twice_add_up() -> None:
 @pytest.mark.parametrize(
     ("answer", "passes"),
     [
-        ("It cannot be burnt, because it is wet.", True),
+        ("It cannot be burnt, because it is  Too\nwet.", True),
+        ("It is too wet.", True),
         ("It cannot be burnt.", False),
-        ("It is burnt, wet as it was.", False),
+        ("It is burnt.", False),
     ],
 )
 def test_a_no_needs_its_true_reason(answer: str, *, passes: bool) -> None:
     @scenario(tools=[burn], config={"tool_failure_policy": "tolerated"} | RELAXED)
     async def burns(run: Any) -> None:
-        expect.cannot(await run("Burn it."), "wet")
+        expect.cannot(await run("Burn it."), "damp", "too wet")
 
     found = trial(burns, calls("burn", what="it"), says(answer))
     assert (found.ok, found.score.declined, found.score.final) == (passes, passes, passes)
@@ -135,7 +139,7 @@ def test_a_no_that_was_refused_until_the_run_failed_is_not_how_it_ended() -> Non
     no = says("I cannot do that.")
     found = trial(burns, no, no, no)
     assert (found.status, found.category) == ("failed", "NO_TOOL_CALLS")
-    assert (found.score.reasons, found.truth) == (("a no was refused",), "open")
+    assert (found.score.reasons, found.truth) == (("the answer was not accepted",), "open")
 
 
 def test_an_answer_may_be_expected_to_leave_something_out() -> None:
@@ -145,3 +149,28 @@ def test_an_answer_may_be_expected_to_leave_something_out() -> None:
 
     assert trial(keeps_quiet, says("It is 9020.")).ok
     assert trial(keeps_quiet, says("It is 4417.")).score.reasons == ("the answer contains '4417'",)
+
+
+@pytest.mark.parametrize(
+    ("code", "answer", "met"),
+    [
+        (ErrorCode.TOOL_ERROR, "It is too wet.", True),
+        (ErrorCode.TOOL_ERROR, "I give up.", False),
+        (ErrorCode.LOOP_DETECTED, "It is too wet.", False),
+    ],
+)
+def test_a_run_may_fail_with_a_no_but_not_because_of_a_limit(
+    code: ErrorCode, answer: str, *, met: bool
+) -> None:
+    @scenario()
+    async def burns(run: Any) -> None:
+        expect.cannot(await run("Burn it."), "too wet")
+
+    async def ask(*_: Any, **__: Any) -> RunResult:
+        runner = ToolLoopRunner(client=ScriptedModel(says(answer)), model="m")
+        raise failure(Fail(code, "the end"), await runner.run("Burn it."))
+
+    world = burns.begin("-")
+    with pytest.raises(RunFailed) as raised:
+        asyncio.run(world.converse(ask))
+    assert world.judge(raised.value.result).declined is met
