@@ -255,8 +255,8 @@ def _replies(trace: Trace) -> Iterable[LlmRequestEndEvent]:
 def _after_no(trace: Trace) -> int:
     """Count the requests that were answered after the first answer that says no."""
     replies = [event.reply for event in _replies(trace)]
-    noes = (at for at, reply in enumerate(replies) if not reply.calls and says_no(reply.text))
-    first = next(noes, None)
+    refusals = (at for at, reply in enumerate(replies) if not reply.calls and says_no(reply.text))
+    first = next(refusals, None)
     return 0 if first is None else len(replies) - first - 1
 
 
