@@ -154,11 +154,10 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
     """Make a scenario from an async function that takes `run`.
 
     `state` is what each attempt begins with, as `run.state`: a value, which is copied, or a
-    function that makes one. `tools` may be a function that makes them, from the state if it takes
-    it. A scenario with tools fails when none is called, unless its config says
-    `tool_use_mode="relaxed"`.
-    The `contract` says which calls must have succeeded before an answer counts; it is in force
-    under the strategies `contract` and `guided_contract`.
+    function that makes one. `tools` may be made by a function, too, from the state if it takes it.
+    A scenario with tools fails when none is called, unless its config says
+    `tool_use_mode="relaxed"`. The `contract` says which calls must have succeeded before an answer
+    counts; it is in force under the strategies `contract` and `guided_contract`.
     """
 
     def define(function: ScenarioFunction) -> Scenario:
