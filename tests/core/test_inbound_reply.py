@@ -89,6 +89,10 @@ def test_an_edge_that_was_hidden_by_a_call_is_trimmed_and_told() -> None:
     assert reply.calls[0].from_text
 
 
+def test_how_a_call_was_found_in_text_is_told() -> None:
+    assert said(IN_TEXT, RAW.but(text_calls="marked")).fired == ("text_call_A1",)
+
+
 def test_edges_that_were_trimmed_twice_are_told_once() -> None:
     config = ToolCallingConfig(response_transforms=(EDGES,), text_calls="marked")
     reply = said(f"\u200bDone.<|im_end|>\n{IN_TEXT}", config)
@@ -340,6 +344,12 @@ def test_objects_become_text_where_the_config_says_so() -> None:
     assert judge_call("look", '{"place": {"x": 1}}', RAW, TOOLS).problem is not None
 
 
-def test_values_are_made_to_fit_only_where_the_config_says_so() -> None:
-    assert judge_call("look", '{"place": 5}', RAW.but(coerce_arguments=False), TOOLS).problem
-    assert judge_call("look", '{"place": 5}', RAW.but(coerce_arguments=True), TOOLS).problem is None
+@pytest.mark.parametrize("may_fit", [True, False])
+def test_values_are_made_to_fit_only_where_the_config_says_so(*, may_fit: bool) -> None:
+    schema = {"properties": {"times": {"type": "integer"}}}
+    toolbox = ToolRegistry([{"name": "ring", "parameters": schema}])
+    made = judge_call("ring", '{"times": "5"}', RAW.but(coerce_arguments=may_fit), toolbox)
+
+    assert (made.problem is None) is may_fit
+    assert made.arguments == {"times": 5 if may_fit else "5"}
+    assert bool(made.repairs) is may_fit
