@@ -240,10 +240,13 @@ def test_a_guided_answer_holds_no_calls_whatever_it_quotes(quoted: str) -> None:
     assert (reply.text, reply.calls, reply.claims) == (quoted, (), ())
 
 
-def test_a_guided_call_is_heard() -> None:
-    assert arguments_of(said('{"tool": "look", "arguments": {"place": "A"}}', GUIDED)) == [
-        {"place": "A"}
-    ]
+@pytest.mark.parametrize("frame", ["{}", "{}<|im_end|>", "\u200b{}", "<|im_end|>{}</s>"])
+def test_a_guided_call_is_heard_whatever_is_at_the_edges_of_its_reply(frame: str) -> None:
+    text = frame.replace("{}", '{"tool": "look", "arguments": {"place": "A"}}')
+    reply = said(text, GUIDED.but(response_transforms=(EDGES,)))
+
+    assert arguments_of(reply) == [{"place": "A"}]
+    assert (reply.text, EDGES in reply.fired) == ("", frame != "{}")
 
 
 # What it may cost to read
