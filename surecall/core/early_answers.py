@@ -18,7 +18,7 @@ What is demanded?  The words name everything that is missing. On the step `remin
     the step `require` the next request also offers only the tools that make progress and demands a
     call. A tool whose last failure may have taken effect, or was denied, is never demanded.
 When does the ladder start again?  After an attempt: a result of one of the tools that make
-    progress, whether it succeeded or not (a call that was blocked as a repetition is no attempt).
+    progress, whether it succeeded or not (a call that is only made again is no attempt).
     And when the need changes, because each need has its own words and steps are counted by them.
 When does it end?  A need is met with at most `len(final_ladder)` steps between two attempts, every
     step costs a turn, and `max_turns` bounds the turns. After three failed calls in a row a guided
@@ -38,7 +38,7 @@ And an objection of the application?  It is told to the model in its own words, 
 """
 
 from surecall.core.doubtful_calls import question
-from surecall.core.obligations import Obligation, unmet
+from surecall.core.obligations import Obligation, is_repetition, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
 from surecall.core.state import CALL_MISSING, OBJECTION, Run
@@ -94,7 +94,7 @@ def _next_step(run: Run, need: Obligation) -> str | None:
 
 
 def _is_attempt(result: ToolResult, need: Obligation) -> bool:
-    return result.name in need.tools and ErrorCode.REPEATED_CALL not in result.error_codes
+    return result.name in need.tools and not is_repetition(result)
 
 
 def _still_missing(need: Obligation) -> str:

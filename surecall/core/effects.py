@@ -2,8 +2,11 @@
 
     begun, no recorded end ─► its outcome is unknown; the model is told so
     the id of a call that ran, same tool, same arguments ─► answered from the record
+    same tool, same arguments, and it has succeeded ─► answered from the record
 
-A tool that is read-only or idempotent may run again; so its calls always do.
+A tool that is read-only or idempotent may run again; so its calls always do. The last rule leaves
+alone what is meant to be repeated: a `repeatable` tool, a need of the contract that says `repeat`,
+and a call that the contract still asks for, because it names it twice.
 """
 
 from collections.abc import Iterable, Sequence
@@ -11,6 +14,8 @@ from typing import Final, NamedTuple
 
 import msgspec
 
+from surecall.core.obligations import is_wanted
+from surecall.core.repetition import is_repeatable
 from surecall.core.state import Run, once_per_run
 from surecall.values.errors import ErrorCode
 from surecall.values.types import Problem, ToolCall, ToolResult
@@ -27,6 +32,10 @@ UNRECORDED: Final = Problem(
     "about that here; say so.",
 )
 _AGAIN = "This is the result of an earlier call with the same id; the tool did not run again."
+_MADE = (
+    "This exact call was made before in this run, and it succeeded. It was not made again; this is "
+    "the result that it had then."
+)
 
 
 def may_repeat(run: Run, call: ToolCall) -> bool:
@@ -36,9 +45,7 @@ def may_repeat(run: Run, call: ToolCall) -> bool:
 
 def _is_harmless(run: Run, call: ToolCall) -> bool:
     """Whether a call is meant to be made again, or does nothing when it is."""
-    return may_repeat(run, call) or any(
-        spec.repeatable for spec in run.tools if spec.name == call.name
-    )
+    return may_repeat(run, call) or is_repeatable(run, call)
 
 
 def unless_begun(run: Run, call: ToolCall, *, in_time: bool = True) -> ToolCall:
@@ -101,27 +108,77 @@ def _what(call: ToolCall) -> tuple[str, bytes]:
 
 
 def recorded(run: Run, call: ToolCall, fresh: Sequence[ToolResult] = ()) -> ToolResult | None:
-    """Return the answer to a call that ran under the same id before; None if it has to run."""
+    """Return the answer to a call that must not run, because it did; None if it has to run."""
     same = twins(run, call)
     for one in (*same.earlier, *same.beside):
         result = next((item for item in (*run.results, *fresh) if item.call_id == one), None)
         if result is not None and _may_have_run(result):
-            return _said_again(call, result)
-    return None
+            detail = f"the result of call {result.call_id}, which had the same id"
+            return _said_again(call, result, _AGAIN, detail)
+    made = _made_before(run, call, fresh)
+    if made is None:
+        return None
+    detail = f"the result of call {made.call_id}, which had the same arguments"
+    return _said_again(call, made, _MADE, detail)
+
+
+def first_like(run: Run, call: ToolCall) -> str:
+    """Return the first call of the newest reply that a call must not run beside; else itself."""
+    return call.id if _is_harmless(run, call) else _firsts(run).get(_what(call), call.id)
+
+
+@once_per_run
+def _firsts(run: Run) -> dict[tuple[str, bytes], str]:
+    firsts: dict[tuple[str, bytes], str] = {}
+    for call in run.said[-1].calls if run.said else ():
+        firsts.setdefault(_what(call), call.id)
+    return firsts
+
+
+def _made_before(run: Run, call: ToolCall, fresh: Sequence[ToolResult]) -> ToolResult | None:
+    """Return the first success of a call that is made once; None if it may be made now."""
+    if call.problem is not None or _is_harmless(run, call):
+        return None
+    asked = {one.id: one for one in run.said[-1].calls} if fresh else {}
+    what = _what(call)
+    beside = (
+        item
+        for item in fresh
+        if item.name == call.name and _is_made(item) and _what(asked[item.call_id]) == what
+    )
+    made = _writes(run).get(what) or next(beside, None)
+    if made is None:
+        return None
+    # What the reply has done so far counts, too.
+    return None if is_wanted(run.answered(fresh) if fresh else run, call) else made
+
+
+@once_per_run
+def _writes(run: Run) -> dict[tuple[str, bytes], ToolResult]:
+    """Return what has succeeded in this run, by what was called: the first result of each."""
+    writes: dict[tuple[str, bytes], ToolResult] = {}
+    for call, result in run.answered_calls:
+        if _is_made(result):
+            writes.setdefault(_what(call), result)
+    return writes
+
+
+def _is_made(result: ToolResult) -> bool:
+    return result.ok and result.executed
 
 
 def _may_have_run(result: ToolResult) -> bool:
     return result.executed or ErrorCode.CALL_OUTCOME_UNKNOWN in result.error_codes
 
 
-def _said_again(call: ToolCall, earlier: ToolResult) -> ToolResult:
+def _said_again(call: ToolCall, earlier: ToolResult, note: str, detail: str) -> ToolResult:
     envelope = earlier.envelope
-    warnings = [*envelope.get("warnings", ()), _AGAIN]
+    warnings = [*call.warnings, *envelope.get("warnings", ()), note]
     return ToolResult(
         call.id,
         call.name,
         ok=earlier.ok,
         content=encode(envelope | {"warnings": warnings}).decode(),
         error_codes=earlier.error_codes,
-        detail=f"the result of call {earlier.call_id}, which had the same id",
+        detail=detail,
     )

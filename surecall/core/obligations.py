@@ -13,7 +13,7 @@ from surecall.core.state import Run, once_per_run
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
 from surecall.settings.contract import Progress, in_words
 from surecall.values.errors import ErrorCode
-from surecall.values.types import JSON, Assistant, ToolCall, is_blank
+from surecall.values.types import JSON, Assistant, ToolCall, ToolResult, is_blank
 
 # A call that could never have run is the model's slip, not a failed tool.
 PROTOCOL_CODES = frozenset(
@@ -173,6 +173,17 @@ def same_call(call: ToolCall, other: ToolCall) -> bool:
         and (call.arguments_bytes == other.arguments_bytes or bool(call.arguments))
         and not other.ignored
     )
+
+
+def is_wanted(run: Run, call: ToolCall) -> bool:
+    """Whether the contract asks for this call, even if it was made before."""
+    return any(need.met_by(call) for needs in progress(run).missing for need in needs)
+
+
+def is_repetition(result: ToolResult) -> bool:
+    """Whether a call was only made again: it was barred, or answered from the record."""
+    again = result.ok and not result.executed
+    return again or ErrorCode.REPEATED_CALL in result.error_codes
 
 
 def false_finals(run: Run) -> int:

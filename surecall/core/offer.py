@@ -7,10 +7,9 @@ an empty answer after calls, asked again ─► no tools, unless the config says
 anything else                            ─► the run's tools, as the config offers them
 """
 
-from surecall.core.obligations import Obligation, is_hopeless, unmet
+from surecall.core.obligations import Obligation, is_hopeless, is_repetition, unmet
 from surecall.core.state import OBJECTION, Run
 from surecall.settings.config import REQUIRE, ToolUseMode
-from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Plan, Refusal, ToolResult, ToolSpec, User
 from surecall.wire.messages import chosen_name, named_choice
 
@@ -54,8 +53,7 @@ def _reminder(run: Run, need: Obligation) -> str:
     """
     results = [item for item in run.tail if isinstance(item, ToolResult)]
     stuck = any(
-        ErrorCode.REPEATED_CALL in result.error_codes or (result.ok and result.name in need.tools)
-        for result in results
+        is_repetition(result) or (result.ok and result.name in need.tools) for result in results
     )
     return f"Not finished yet. Still missing: {need.wanted}." if stuck else ""
 
@@ -95,9 +93,7 @@ def _offer(run: Run, need: Obligation | None) -> tuple[tuple[ToolSpec, ...], str
 def _useful(run: Run, need: Obligation | None) -> tuple[ToolSpec, ...]:
     """Leave out the tools that the model only repeats, if another call is missing."""
     repeated = {
-        item.name
-        for item in run.tail
-        if isinstance(item, ToolResult) and ErrorCode.REPEATED_CALL in item.error_codes
+        item.name for item in run.tail if isinstance(item, ToolResult) and is_repetition(item)
     }
     if need is None or not repeated or repeated & set(need.tools):
         return run.tools

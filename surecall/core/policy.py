@@ -2,9 +2,11 @@
 
 import msgspec
 
-from surecall.core.obligations import names_of, progress, same_call, unmet
+from surecall.core.effects import may_repeat
+from surecall.core.obligations import is_wanted, names_of, progress, same_call, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
+from surecall.core.repetition import before_newest, is_repeatable, recurrence
 from surecall.core.state import Done, Fail, Run
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import in_words
@@ -58,21 +60,20 @@ def _admit_call(run: Run, used: int, call: ToolCall) -> ToolCall:
         return call
     if used >= config.max_total_tool_calls:
         return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
-    wanted = _is_wanted(run, call)
-    if (wanted or config.block_repeated_success) and _just_succeeded(run, call):
+    wanted = is_wanted(run, call)
+    # A write is answered from the record instead.
+    blocks = config.block_repeated_success and may_repeat(run, call)
+    if (wanted or blocks) and _just_succeeded(run, call):
         if wanted:
             return call
         message = "You just made this exact call and it succeeded. Continue with the next step."
         return _barred(call, ErrorCode.REPEATED_CALL, message)
-    times = streak(run, call) + 1
-    if times >= config.repeat_block_at:
-        message = (
-            f"You made this exact call {times} times in a row. "
-            "Use its result, or do something else."
-        )
+    again = recurrence(run, call)
+    if again.times >= config.repeat_block_at:
+        message = f"You made this exact call {again.words}. Use its result, or do something else."
         return _barred(call, ErrorCode.REPEATED_CALL, message)
-    if times >= config.repeat_note_at:
-        note = f"You have made this exact call {times} times in a row."
+    if again.times >= config.repeat_note_at:
+        note = f"You have made this exact call {again.words}."
         return msgspec.structs.replace(call, warnings=(*call.warnings, note))
     return call
 
@@ -83,7 +84,7 @@ def _barred(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:
 
 def _just_succeeded(run: Run, call: ToolCall) -> bool:
     """Whether the same call succeeded in the newest turn with calls, or was only barred since."""
-    if _is_repeatable(run, call):
+    if is_repeatable(run, call):
         return False
     results = {result.call_id: result for result in run.results}
     for message in reversed(run.said):
@@ -93,28 +94,6 @@ def _just_succeeded(run: Run, call: ToolCall) -> bool:
         if any(results[earlier.id].ok for earlier in same if earlier.id in results):
             return True
     return False
-
-
-def _is_wanted(run: Run, call: ToolCall) -> bool:
-    """Whether the contract asks for this call, even if it was made before."""
-    return any(need.met_by(call) for needs in progress(run).missing for need in needs)
-
-
-def _is_repeatable(run: Run, call: ToolCall) -> bool:
-    return any(spec.repeatable for spec in run.tools if spec.name == call.name)
-
-
-def streak(run: Run, call: ToolCall) -> int:
-    """Count the turns in a row, up to the newest, in which the same call was made."""
-    if _is_repeatable(run, call):
-        return 0
-    count = 0
-    for message in reversed(run.own):
-        if isinstance(message, Assistant):
-            if not any(same_call(call, earlier) for earlier in message.calls):
-                break
-            count += 1
-    return count
 
 
 def halted(run: Run) -> Fail | None:
@@ -145,10 +124,18 @@ def _limit(run: Run) -> Fail | None:
         return Fail(ErrorCode.MAX_TOOL_CALLS_EXCEEDED, message)
     # A turn with more calls than may run in all is not meant; comparing them all takes too long.
     for call in _newest_calls(run)[: config.max_total_tool_calls]:
-        if streak(run, call) >= config.repeat_stop_at:
+        if _goes_on_and_on(run, call):
             message = f"{call.name} was called with the same arguments again and again"
             return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})
     return None
+
+
+def _goes_on_and_on(run: Run, call: ToolCall) -> bool:
+    """Whether a call of the newest turn has recurred too often, in a row or in a circle."""
+    config = run.config
+    again = recurrence(before_newest(run), call)
+    # A circle ends when a whole round of it was blocked.
+    return again.turns >= max(config.repeat_stop_at, config.repeat_block_at * again.period)
 
 
 def _turns_in_vain(run: Run, refusals: list[ToolResult]) -> int:

@@ -8,7 +8,14 @@ from typing import Any, TypeAlias
 
 import msgspec
 
-from surecall.core.effects import UNRECORDED, may_repeat, recorded, twins, unfinished, unless_begun
+from surecall.core.effects import (
+    UNRECORDED,
+    first_like,
+    may_repeat,
+    recorded,
+    unfinished,
+    unless_begun,
+)
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import false_finals, unmet
 from surecall.core.offer import offers_tools
@@ -265,12 +272,11 @@ class Session:
     def _lanes(self, run: Run, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Give every call a lane of its own; those that must not run concurrently share one.
 
-        So do calls with the same id: what comes second may be answered from the record.
+        So do equal calls: what comes second may be answered from the record.
         """
         lanes: dict[str, list[ToolCall]] = {}
         for call in calls:
-            beside = twins(run, call).beside
-            key = "" if self._dispatcher.is_serial(call) else (*beside, call.id)[0]
+            key = "" if self._dispatcher.is_serial(call) else first_like(run, call)
             lanes.setdefault(key, []).append(call)
         return list(lanes.values())
 

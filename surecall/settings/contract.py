@@ -20,10 +20,14 @@ from surecall.wire.messages import encode
 
 
 class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A tool that must have succeeded, with at least these arguments."""
+    """A tool that must have succeeded, with at least these arguments.
+
+    With `repeat`, a call that meets it may be made again with the same arguments.
+    """
 
     tool: str
     arguments: JSON = {}
+    repeat: bool = False
 
     def met_by(self, call: ToolCall) -> bool:
         """Whether a call that succeeded is the one that is needed."""

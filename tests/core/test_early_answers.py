@@ -52,7 +52,7 @@ class Desk:
     def __init__(self) -> None:
         self.ran: list[str] = []
         poll = tool(repeatable=True)(self.poll)
-        self.registry = ToolRegistry([self.get, self.put, poll])
+        self.registry = ToolRegistry([tool(read_only=True)(self.get), self.put, poll])
 
     def get(self, key: str = "a") -> str:
         """Read."""

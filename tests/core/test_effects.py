@@ -84,7 +84,7 @@ def test_a_call_that_may_be_repeated_but_has_no_time_to_is_unknown_as_well() -> 
 
 def test_only_calls_that_began_and_are_due_are_unfinished() -> None:
     refused = msgspec.structs.replace(call("c"), problem=Problem(ErrorCode.ARGUMENT_ERROR, "no"))
-    made = (call("a"), call("b"), refused, call("d"))
+    made = (call("a"), call("b", n=1), refused, call("d", n=2))
     so_far = run(said(*made), answer("a"))
 
     assert unfinished(so_far, made[:3]).begun == ("b",)

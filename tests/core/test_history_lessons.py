@@ -170,7 +170,7 @@ def test_a_keyword_is_left_out_that_a_refusal_of_tools_names(
     assert found == (learned and f"schema:{learned}")
 
 
-@tool
+@tool(read_only=True)
 async def ping() -> str:
     """Answer."""
     return "pong"

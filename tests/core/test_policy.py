@@ -3,7 +3,7 @@
 import pytest
 
 from surecall.core.loop import heard, next_move
-from surecall.core.policy import streak
+from surecall.core.repetition import streak
 from surecall.core.state import Ask, Done, Fail, Move, Run
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.errors import ErrorCode

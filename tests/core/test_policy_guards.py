@@ -26,13 +26,24 @@ class Counter:
     def __init__(self) -> None:
         self.ran: list[Any] = []
         self.registry = ToolRegistry(
-            [self.count, self.fail, self.slow, tool(repeatable=True)(self.poll)]
+            [
+                tool(read_only=True)(self.count),
+                self.book,
+                self.fail,
+                self.slow,
+                tool(repeatable=True)(self.poll),
+            ]
         )
 
     def count(self, n: int) -> int:
         """Count."""
         self.ran.append(n)
         return n
+
+    def book(self, room: int) -> str:
+        """Book a room."""
+        self.ran.append(f"book {room}")
+        return f"booking {len(self.ran)}"
 
     def fail(self, why: str = "") -> None:
         """Fail."""
@@ -179,10 +190,39 @@ def test_the_same_call_again_and_again_is_noted_then_blocked_then_ends_the_run()
 
 def test_another_call_in_between_starts_the_count_anew() -> None:
     counter = Counter()
-    script = [calls("count", n=turn % 2) for turn in range(8)]
+    script = [calls("count", n=n) for n in (0, 1, 0, 2, 0, 3, 0)]
     result = counter.run(ScriptedModel(*script, says("done")))
-    assert counter.ran == [0, 1] * 4
+    assert counter.ran == [0, 1, 0, 2, 0, 3, 0]
     assert all(item.envelope["warnings"] == [] for item in result.run.results)
+
+
+@pytest.mark.parametrize(("period", "noted", "ran"), [(2, 1, 4), (3, 1, 6), (4, 1, 8)])
+def test_a_circle_of_any_period_is_a_loop(period: int, noted: int, ran: int) -> None:
+    counter = Counter()
+    script = [calls("count", n=turn % period) for turn in range(60)]
+    limit = stopped(counter, *script, max_turns=50)
+
+    assert limit.code is ErrorCode.LOOP_DETECTED
+    assert counter.ran == [turn % period for turn in range(ran)], "the third round does not run"
+    assert limit.result.run.turn == 3 * period
+    notes = [item for item in limit.result.run.results if item.envelope["warnings"]]
+    assert len(notes) == noted, "the call that closes the second round is told"
+    assert f"in a circle of {period} steps" in notes[0].content
+    assert codes(limit.result)[ran:] == [("REPEATED_CALL",)] * period
+
+
+def test_a_circle_with_a_call_that_is_meant_to_be_repeated_is_none() -> None:
+    counter = Counter()
+    script = [calls("count", n=1), calls("poll")] * 6
+    counter.run(ScriptedModel(*script, says("ready")), max_turns=20)
+    assert counter.ran == [1, "poll"] * 6
+
+
+def test_talk_in_between_breaks_a_circle() -> None:
+    counter = Counter()
+    script = [calls("count", n=1), says("")] * 4
+    counter.run(ScriptedModel(*script, says("done")), fix_empty_final_disable_tools=False)
+    assert counter.ran == [1] * 4
 
 
 def test_a_repeatable_tool_may_be_polled() -> None:

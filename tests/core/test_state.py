@@ -5,7 +5,7 @@ import pytest
 
 from surecall.core.loop import heard, next_move, ran, refused
 from surecall.core.offer import offers_tools
-from surecall.core.policy import streak
+from surecall.core.repetition import streak
 from surecall.core.state import Run, once_per_run
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.errors import ErrorCode

@@ -57,6 +57,7 @@ TOOLS: Final = ToolRegistry(
             parameters=_object(
                 {"workspace_id": _TEXT, "select": {"type": "array", "items": _TEXT}}
             ),
+            read_only=True,
         ),
         ToolDefinition(
             STATE_PATCH,
