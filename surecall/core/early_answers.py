@@ -6,7 +6,9 @@ from the transcript. No flag is kept, so a run that is resumed or replayed conti
 
     the model answers, without a call
       ├─ no need is unmet ─────────► the answer counts ─► the application may object ─┐
-      └─ a need is unmet: the answer is early                                         │
+      └─ a need is unmet                                                              │
+         ├─ the way out is open ────► the run fails with GAVE_UP: see `ways_out`        │
+         └─ it is not: the answer is early                                            │
            ├─ it is not demandable ─► the run fails with the code of the need         │
            ├─ a step is left ───────► the model is told what is missing, asked again ◄┘
            └─ no step is left ──────► the run fails with the code of the need
@@ -21,8 +23,9 @@ When does the ladder start again?  After an attempt: a result of one of the tool
     progress, whether it succeeded or not (a call that is only made again is no attempt).
     And when the need changes, because each need has its own words and steps are counted by them.
 When does it end?  A need is met with at most `len(final_ladder)` steps between two attempts, every
-    step costs a turn, and `max_turns` bounds the turns. After three failed calls in a row a guided
-    model may answer, so that it can say that it cannot do it.
+    step costs a turn, and `max_turns` bounds the turns.
+And a model that cannot do it?  Once a call has failed for good the way out is open: nothing is
+    demanded any more, an answer ends the run, and it is no early one. See `ways_out`.
 What about a reply with nothing usable?  If no step of the ladder applies, it is asked for once
     more (`fix_empty_final`), on every turn, once between two results of tools. It is empty: blank
     or not there at all. Or it promises a call and has none: `missing_call` says so by its finish
@@ -42,6 +45,7 @@ from surecall.core.obligations import Obligation, is_repetition, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
 from surecall.core.state import CALL_MISSING, OBJECTION, Run
+from surecall.core.ways_out import way_out
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import Assistant, Message, Refusal, ToolResult, User, is_blank
 
@@ -59,7 +63,7 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     if (asked := question(run, said)) is not None:
         return (asked,)
     need = unmet(run)
-    if need is not None and (step := _next_step(run, need)):
+    if need is not None and not way_out(run) and (step := _next_step(run, need)):
         return (User(_still_missing(need), nudge=True, rung=step),)
     return _once_more(run, said, need)
 

@@ -15,8 +15,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from surecall.core.obligations import is_wanted
-from surecall.core.repetition import is_repeatable
+from surecall.core.repetition import is_repeatable, may_repeat
 from surecall.core.state import Run, once_per_run
+from surecall.core.ways_out import gone_for_good
 from surecall.values.errors import ErrorCode
 from surecall.values.types import Problem, ToolCall, ToolResult
 from surecall.wire.messages import encode
@@ -36,11 +37,6 @@ _MADE = (
     "This exact call was made before in this run, and it succeeded. It was not made again; this is "
     "the result that it had then."
 )
-
-
-def may_repeat(run: Run, call: ToolCall) -> bool:
-    """Whether running a call twice does no more than running it once."""
-    return any(spec.may_repeat for spec in run.tools if spec.name == call.name)
 
 
 def _is_harmless(run: Run, call: ToolCall) -> bool:
@@ -105,6 +101,13 @@ def _ids_given(run: Run) -> dict[str, dict[int, dict[tuple[str, bytes], list[str
 
 def _what(call: ToolCall) -> tuple[str, bytes]:
     return call.name, msgspec.json.encode(call.arguments, order="deterministic")
+
+
+def known_answer(
+    run: Run, call: ToolCall, fresh: Sequence[ToolResult] = ()
+) -> ToolResult | Problem | None:
+    """Return what is known of a call that must not run; None if it has to be run to know."""
+    return recorded(run, call, fresh) or gone_for_good(run, call, fresh)
 
 
 def recorded(run: Run, call: ToolCall, fresh: Sequence[ToolResult] = ()) -> ToolResult | None:

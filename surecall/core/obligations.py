@@ -13,7 +13,7 @@ from surecall.core.state import Run, once_per_run
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
 from surecall.settings.contract import Progress, in_words
 from surecall.values.errors import ErrorCode
-from surecall.values.types import JSON, Assistant, ToolCall, ToolResult, is_blank
+from surecall.values.types import JSON, ToolCall, ToolResult
 
 # A call that could never have run is the model's slip, not a failed tool.
 PROTOCOL_CODES = frozenset(
@@ -40,6 +40,7 @@ NOT_TO_REPEAT = frozenset(
         ErrorCode.TOOL_POLICY_ERROR,
         ErrorCode.TOOL_STILL_RUNNING,
         ErrorCode.TOOL_TIMEOUT,
+        ErrorCode.TOOL_UNAVAILABLE,
         ErrorCode.TOO_MANY_LEFT_RUNNING,
     }
 )
@@ -101,15 +102,11 @@ def _to_demand(run: Run, names: Iterable[str]) -> tuple[str, ...]:
     offered = {spec.name for spec in run.tools}
     answers = {call.name: result for call, result in run.answered_calls}
     forbidden = {
-        name for name, last in answers.items() if NOT_TO_REPEAT.intersection(last.error_codes)
+        name
+        for name, last in answers.items()
+        if not last.retry or NOT_TO_REPEAT.intersection(last.error_codes)
     }
     return tuple(name for name in names if name in offered - forbidden)
-
-
-def is_hopeless(run: Run) -> bool:
-    """Whether the newest calls have all failed, so that another success is not to be expected."""
-    newest = run.results[-HOPELESS:]
-    return len(newest) == HOPELESS and not any(result.ok for result in newest)
 
 
 def _unmet_by_mode(run: Run) -> Obligation | None:
@@ -184,18 +181,3 @@ def is_repetition(result: ToolResult) -> bool:
     """Whether a call was only made again: it was barred, or answered from the record."""
     again = result.ok and not result.executed
     return again or ErrorCode.REPEATED_CALL in result.error_codes
-
-
-def false_finals(run: Run) -> int:
-    """Count the early answers: "Done." while something was still to be done.
-
-    A text with a doubtful call in it is no answer yet.
-    """
-    return sum(
-        isinstance(said, Assistant)
-        and not said.calls
-        and not said.claims
-        and not is_blank(said.text)
-        and unmet(run.until(position)) is not None
-        for position, said in enumerate(run.messages[run.start :], start=run.start)
-    )

@@ -7,8 +7,9 @@ an empty answer after calls, asked again ─► no tools, unless the config says
 anything else                            ─► the run's tools, as the config offers them
 """
 
-from surecall.core.obligations import Obligation, is_hopeless, is_repetition, unmet
+from surecall.core.obligations import Obligation, is_repetition, unmet
 from surecall.core.state import OBJECTION, Run
+from surecall.core.ways_out import way_out
 from surecall.settings.config import REQUIRE, ToolUseMode
 from surecall.values.types import JSON, Plan, Refusal, ToolResult, ToolSpec, User
 from surecall.wire.messages import chosen_name, named_choice
@@ -32,6 +33,7 @@ def plan(run: Run) -> Plan:
         options=options,
         known_tools=known,
         may_answer=_may_answer(run, need) and not _demands(choice),
+        way_out=way_out(run),
         reminder="" if need is None else _reminder(run, need),
         origin=run.origin,
     )
@@ -39,7 +41,7 @@ def plan(run: Run) -> Plan:
 
 def _may_answer(run: Run, need: Obligation | None) -> bool:
     """Whether an answer is welcome: it would count, or no better reply is to be expected."""
-    return need is None or not need.demandable or is_hopeless(run)
+    return need is None or not need.demandable or bool(way_out(run))
 
 
 def _demands(choice: str | JSON | None) -> bool:

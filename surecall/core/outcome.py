@@ -5,8 +5,8 @@ from typing import Any
 
 import msgspec
 
-from surecall.core.obligations import false_finals
 from surecall.core.state import Fail, Run
+from surecall.core.ways_out import false_finals
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.values.events import CallsInOrderEvent, LlmRequestEndEvent
 from surecall.values.trace import Trace

@@ -2,12 +2,12 @@
 
 import msgspec
 
-from surecall.core.effects import may_repeat
 from surecall.core.obligations import is_wanted, names_of, progress, same_call, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
-from surecall.core.repetition import before_newest, is_repeatable, recurrence
+from surecall.core.repetition import before_newest, is_repeatable, may_repeat, recurrence
 from surecall.core.state import Done, Fail, Run
+from surecall.core.ways_out import in_vain, way_out
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import in_words
 from surecall.values.errors import ErrorCode
@@ -122,8 +122,16 @@ def _limit(run: Run) -> Fail | None:
     if ErrorCode.TOOL_CALL_LIMIT in codes:
         message = f"more than {config.max_total_tool_calls} tool calls in one run"
         return Fail(ErrorCode.MAX_TOOL_CALLS_EXCEEDED, message)
+    return _loop(run)
+
+
+def _loop(run: Run) -> Fail | None:
+    """Say that the model goes round in circles, if it does."""
+    if (name := in_vain(run)) is not None:
+        message = f"{name} failed in the same way again and again"
+        return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": name})
     # A turn with more calls than may run in all is not meant; comparing them all takes too long.
-    for call in _newest_calls(run)[: config.max_total_tool_calls]:
+    for call in _newest_calls(run)[: run.config.max_total_tool_calls]:
         if _goes_on_and_on(run, call):
             message = f"{call.name} was called with the same arguments again and again"
             return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})
@@ -179,6 +187,10 @@ def _may_ask_without_tools(run: Run, refusal: Refusal) -> bool:
 def verdict(run: Run, said: Assistant) -> Done | Fail:
     """Judge a turn without calls: a final answer, or the reason why it does not count."""
     if (need := unmet(run)) is not None:
+        if (reasons := way_out(run)) and not is_blank(said.text):
+            message = f"the model gave up after a call had failed for good ({reasons[0]})"
+            details = need.details | {"unmet": need.code, "reasons": list(reasons)}
+            return Fail(ErrorCode.GAVE_UP, message, details)
         return Fail(need.code, need.message, need.details)
     if why := missing_call(run, said):
         return Fail(ErrorCode.CALL_MISSING, why)

@@ -36,6 +36,11 @@ class Recurrence(NamedTuple):
         return f"{self.times} times {how}"
 
 
+def may_repeat(run: Run, call: ToolCall) -> bool:
+    """Whether running a call twice does no more than running it once."""
+    return any(spec.may_repeat for spec in run.tools if spec.name == call.name)
+
+
 def is_repeatable(run: Run, call: ToolCall) -> bool:
     """Whether a call is meant to be made again and again, as its tool or the contract says."""
     contract = run.config.contract

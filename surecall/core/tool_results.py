@@ -42,9 +42,11 @@ def success(name: str, value: Any) -> JSON:
     return _envelope(name, ok=True, data=_data(value))
 
 
-def failed(name: str, code: str, message: str, data: JSON | None = None) -> JSON:
+def failed(
+    name: str, code: str, message: str, data: JSON | None = None, *, retry: bool = True
+) -> JSON:
     """Wrap the reason why a call failed."""
-    error = {"code": code, "message": message}
+    error = {"code": code, "message": message} | _verdict(retry=retry)
     return _envelope(name, ok=False, data=data or {}, errors=[error])
 
 
@@ -76,8 +78,14 @@ def _normalised(name: str, value: Mapping[str, Any]) -> JSON:
 def _error(item: Any) -> JSON:
     if isinstance(item, Mapping):
         code, message = item.get("code") or "TOOL_FAILED", item.get("message") or ""
-        return {"code": str(code), "message": str(message)}
+        final = item.get("retry") is False
+        return {"code": str(code), "message": str(message)} | _verdict(retry=not final)
     return {"code": "TOOL_FAILED", "message": str(item)}
+
+
+def _verdict(*, retry: bool) -> JSON:
+    """Say that making a call again will not help; nothing is said where it may."""
+    return {} if retry else {"retry": False}
 
 
 def _data(value: Any) -> JSON:
@@ -104,6 +112,7 @@ def seal(
         executed=executed,
         replaced=problem is not None,
         error_codes=tuple(scrub(error["code"]) for error in envelope["errors"]),
+        retry=all(error.get("retry", True) for error in envelope["errors"]),
     )
 
 
@@ -140,7 +149,8 @@ def _replacement(call: ToolCall, envelope: JSON, problem: Problem, *, executed: 
     """Return what replaces an envelope: a refusal stays one, an output is described."""
     if envelope["errors"] and not (executed and envelope["data"]):
         first = envelope["errors"][0]
-        return failed(call.name, first["code"], first["message"][:PREVIEW_CHARS])
+        message, retry = first["message"][:PREVIEW_CHARS], first.get("retry", True)
+        return failed(call.name, first["code"], message, retry=retry)
     return refusal(call.name, problem) | {"warnings": list(call.warnings)}
 
 

@@ -253,7 +253,8 @@ def _came_to(call: ToolCall, execution: Execution) -> tuple[JSON, str | None]:
     except Raised as raised:
         error = raised.error
         if isinstance(error, ToolError):
-            return failed(call.name, str(error.code), _words(error)[:MAX_MESSAGE]), None
+            words = _words(error)[:MAX_MESSAGE]
+            return failed(call.name, str(error.code), words, retry=error.retry), None
         return _raised(call, error)
     try:
         return success(call.name, value), None

@@ -19,6 +19,7 @@ import msgspec
 from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
 from surecall.core.state import Fail, Run
+from surecall.runtime.accepting import AcceptFinal
 from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.dispatch import Executor, ToolDispatcher, ToolPolicy
 from surecall.runtime.event_loop_thread import EventLoopThread
@@ -39,7 +40,7 @@ from surecall.runtime.runner_checks import (
     checked_words,
     endpoint_of,
 )
-from surecall.runtime.session import AcceptFinal, Session, record_policy_error
+from surecall.runtime.session import Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Observer, Recorder, allowed_context
 from surecall.runtime.transport import Client

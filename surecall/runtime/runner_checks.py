@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, cast
 
 from surecall.core.outcome import RunResult
+from surecall.runtime.accepting import AcceptFinal
 from surecall.runtime.dispatch import Executor, ToolPolicy, executor_context
-from surecall.runtime.session import AcceptFinal
 from surecall.runtime.trace import Observer
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.settings.capabilities import provider_of

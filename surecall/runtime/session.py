@@ -1,31 +1,31 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
 import asyncio
-import math
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import msgspec
 
 from surecall.core.effects import (
     UNRECORDED,
     first_like,
-    may_repeat,
-    recorded,
+    known_answer,
     unfinished,
     unless_begun,
 )
 from surecall.core.loop import heard, next_move, objected, ran, refused
-from surecall.core.obligations import false_finals, unmet
+from surecall.core.obligations import unmet
 from surecall.core.offer import offers_tools
 from surecall.core.outcome import RunResult, failure, last_text, usage_of
 from surecall.core.promised_calls import missing_call
+from surecall.core.repetition import may_repeat
 from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
+from surecall.core.ways_out import false_finals
+from surecall.runtime.accepting import AcceptFinal, objection_to
 from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
-from surecall.runtime.execution import Raised, asked
+from surecall.runtime.execution import Raised
 from surecall.runtime.trace import Recorder, plain_words
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
@@ -47,9 +47,6 @@ from surecall.values.events import (
 from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
 from surecall.values.version import __version__
 from surecall.wire.assembler import TextDelta
-
-# Says why an answer is not accepted, or None if it is. It may be a coroutine function.
-AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
 
 
 class Session:
@@ -284,7 +281,7 @@ class Session:
         turn = run.turn - 1
         left = self._deadline - time.monotonic()
         call = unless_begun(run, call, in_time=left > 0)
-        known = recorded(run, call, results) or await self._dispatcher.admit(call, left)
+        known = known_answer(run, call, results) or await self._dispatcher.admit(call, left)
         if isinstance(known, Problem):
             call = msgspec.structs.replace(call, problem=known)
         self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
@@ -386,18 +383,6 @@ def _policy_fault(error: BaseException) -> Fault:
 def _hook_fault(error: BaseException) -> Fault:
     message = f"accept_final raised {type(error).__name__}: {plain_words(error)}"[:200]
     return Fault(ErrorCode.POLICY_ERROR, message)
-
-
-async def objection_to(
-    result: RunResult, hook: AcceptFinal, limit_s: float = math.inf
-) -> str | None:
-    """Ask the application whether it accepts an answer; return its reason if it does not."""
-    reason: Any = await asked(limit_s, hook, result)
-    if reason is None:
-        return None
-    if isinstance(reason, str) and reason.strip():
-        return reason
-    raise TypeError(f"it returned {reason!r:.50}, which is neither None nor a reason")
 
 
 def _cancellations() -> int:

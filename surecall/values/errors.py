@@ -104,6 +104,10 @@ class ErrorCode(StrEnum):
         "The same call timed out earlier and is still at work. It did not run a second time.",
     )
     TOOL_TIMEOUT = ("TOOL_TIMEOUT", "The tool did not finish within its timeout.")
+    TOOL_UNAVAILABLE = (
+        "TOOL_UNAVAILABLE",
+        "The tool said that making the call again will not help.",
+    )
     TOO_MANY_LEFT_RUNNING = (
         "TOO_MANY_LEFT_RUNNING",
         "`max_tools_left_running` tools timed out and are still at work. The tool did not run.",
@@ -120,9 +124,13 @@ class ErrorCode(StrEnum):
     )
     DEADLINE_EXCEEDED = ("DEADLINE_EXCEEDED", "The run took longer than `run_deadline_s`.")
     EMPTY_FINAL = ("EMPTY_FINAL", "The final answer stayed empty.")
+    GAVE_UP = (
+        "GAVE_UP",
+        "The model ended the run after a call had failed for good, with something left undone.",
+    )
     LOOP_DETECTED = (
         "LOOP_DETECTED",
-        "The model kept making the same call, beyond `repeat_stop_at`.",
+        "The model kept making the same calls, beyond `repeat_stop_at`, or kept failing alike.",
     )
     MAX_TOOL_CALLS_EXCEEDED = (
         "MAX_TOOL_CALLS_EXCEEDED",
@@ -197,11 +205,17 @@ class ConfigError(SurecallError, ValueError):
 
 
 class ToolError(SurecallError):
-    """Raise this in a tool handler to tell the model what went wrong, in your own words."""
+    """Raise this in a tool handler to tell the model what went wrong, in your own words.
 
-    def __init__(self, message: str, *, code: str = ErrorCode.ARGUMENT_ERROR) -> None:
+    With `retry=False` the tool says that making the call again will not help: nothing demands it,
+    and the model may say that it cannot be done.
+    """
+
+    def __init__(self, message: str, *, code: str | None = None, retry: bool = True) -> None:
         super().__init__(message)
-        self.code = code
+        usual = ErrorCode.ARGUMENT_ERROR if retry else ErrorCode.TOOL_UNAVAILABLE
+        self.code = usual if code is None else code
+        self.retry = retry
 
 
 class ProviderError(SurecallError):

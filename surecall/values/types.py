@@ -133,7 +133,10 @@ class Assistant(
 class ToolResult(
     msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="tool", omit_defaults=True
 ):
-    """The answer to one call. `content` is the envelope as the model sees it."""
+    """The answer to one call. `content` is the envelope as the model sees it.
+
+    Without `retry` the tool has said that making the call again will not help.
+    """
 
     call_id: str
     name: str
@@ -144,6 +147,7 @@ class ToolResult(
     error_codes: tuple[str, ...] = ()
     elapsed_ms: int = 0
     detail: str | None = None
+    retry: bool = True
 
     @property
     def envelope(self) -> JSON:
@@ -188,8 +192,9 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
 
     `tools` are on offer now; `known_tools` are all of the run's, for protocols that describe them
     in words. `may_answer` is off while a final answer would be refused; `reminder` says why, where
-    the model seems not to know. `origin` names model and endpoint, and `lessons` what of an earlier
-    turn this endpoint does not take.
+    the model seems not to know. `way_out` is what tools said when a call failed for good: one of it
+    may be the reason why the model gives up. `origin` names model and endpoint, and `lessons` what
+    of an earlier turn this endpoint does not take.
     """
 
     model: str
@@ -200,6 +205,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     options: JSON = {}
     known_tools: tuple[ToolSpec, ...] = ()
     may_answer: bool = True
+    way_out: tuple[str, ...] = ()
     reminder: str = ""
     origin: str = ""
     lessons: tuple[str, ...] = ()

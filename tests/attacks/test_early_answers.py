@@ -72,7 +72,8 @@ def test_what_timed_out_is_not_paid_a_second_time(contract: Contract | None) -> 
     with pytest.raises(RunFailed) as failed:
         runner_of(model, till.pay, **settings).run_sync("Pay 9.")
 
-    assert failed.value.code == ("TOOL_ERROR" if contract is None else "CONTRACT_UNMET")
+    assert failed.value.code == "GAVE_UP"
+    assert failed.value.details["unmet"] == ("TOOL_ERROR" if contract is None else "CONTRACT_UNMET")
     # The thread of the tool may begin later than nobody waits for it any more.
     until(lambda: till.paid)
     till.closed.set()

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.core.loop import heard, next_move, objected, ran, refused
-from surecall.core.obligations import HOPELESS, is_hopeless, unmet
+from surecall.core.obligations import unmet
 from surecall.core.offer import finalising, offers_tools
 from surecall.core.state import Ask, Fail, Run
 from surecall.settings.config import ToolCallingConfig
@@ -109,15 +109,17 @@ def test_a_tool_that_failed_and_is_gone_is_not_demanded() -> None:
 
 def test_a_model_whose_calls_all_fail_may_say_so_and_is_asked_only_a_few_times_more() -> None:
     run = begun(contract=Contract(all_of=("put",)))
-    for number in range(HOPELESS):
+    for name in ("put", "get", "send"):
         assert not asking(run).may_answer
-        run = called(run, "put", ok=False, a=number)
+        run = called(run, name, ok=False)
 
     assert asking(run).may_answer
-    run = said(run, "I cannot.", "I cannot.")
-    assert offer(run) == (["put"], named_choice("put"))
-    assert not asking(run).may_answer
-    assert isinstance(next_move(said(run, "I cannot.")), Fail)
+    assert asking(run).way_out == tuple(
+        f"{name}: ARGUMENT_ERROR" for name in ("send", "get", "put")
+    )
+    ended = next_move(said(run, "I cannot."))
+    assert isinstance(ended, Fail)
+    assert ended.code is ErrorCode.GAVE_UP
 
 
 def test_a_contract_that_is_met_wants_nothing_but_the_answer() -> None:
@@ -197,7 +199,7 @@ def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
         assert not names & denied
         assert names <= {spec.name for spec in asked.known_tools}
         need = unmet(run)
-        welcome = need is None or not need.demandable or is_hopeless(run)
+        welcome = need is None or not need.demandable or bool(asked.way_out)
         assert asked.may_answer == (welcome and asked.tool_choice in ("auto", "none", None))
         if asked.tool_choice == "required" or chosen_name(asked.tool_choice):
             assert asked.tools

@@ -181,11 +181,19 @@ def test_the_same_call_again_and_again_is_noted_then_blocked_then_ends_the_run()
     assert counter.ran == ["so", "so"]
     assert limit.code is ErrorCode.LOOP_DETECTED
     assert limit.details == {"tool_name": "fail"}
-    assert codes(limit.result) == [("INTERNAL_ERROR",)] * 2 + [("REPEATED_CALL",)] * 4
+    assert codes(limit.result) == [("INTERNAL_ERROR",)] * 2 + [("REPEATED_CALL",)] * 2
     first, second, third = (item.envelope for item in limit.result.run.results[:3])
     assert first["warnings"] == []
     assert "2 times" in second["warnings"][0]
     assert "3 times" in third["errors"][0]["message"]
+
+
+def test_a_call_that_succeeds_again_and_again_is_blocked_more_patiently() -> None:
+    counter = Counter()
+    limit = stopped(counter, *[calls("count", f"c{turn}", n=1) for turn in range(9)])
+    assert counter.ran == [1, 1]
+    assert limit.code is ErrorCode.LOOP_DETECTED
+    assert codes(limit.result) == [()] * 2 + [("REPEATED_CALL",)] * 4
 
 
 def test_another_call_in_between_starts_the_count_anew() -> None:

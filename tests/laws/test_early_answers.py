@@ -346,7 +346,10 @@ def test_a_guided_reply_can_be_exactly_what_the_loop_would_accept(
         allows = jsonschema_rs.validator_for(bound["json_schema"]["schema"]).is_valid
 
         calls_now = plan.tools if plan.tool_choice != "none" else ()
-        assert allows({"answer": "Done."}) == (plan.may_answer or not calls_now)
+        welcome = (plan.may_answer or not calls_now) and not plan.way_out
+        assert allows({"answer": "Done."}) == welcome
+        assert all(allows({"cannot": reason}) for reason in plan.way_out)
+        assert not allows({"cannot": "I do not feel like it."})
         assert not allows({"answer": 3})
         assert not allows({"answer": "Done.", "tool": "get"})
         names = {spec.name for spec in calls_now}

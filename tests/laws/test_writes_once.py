@@ -119,7 +119,7 @@ def test_no_equal_write_runs_twice_in_any_run_of_any_script(
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
-def test_what_was_made_is_answered_from_its_first_result_with_a_note(protocol: str) -> None:
+def test_what_was_made_is_answered_from_its_first_result_with_a_note(protocol: Any) -> None:
     world = World()
     script = [
         body(protocol, decision)

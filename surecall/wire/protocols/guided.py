@@ -2,9 +2,11 @@
 
     {"tool": "state_get", "arguments": {"select": ["/draft"]}}
     {"answer": "Done."}
+    {"cannot": "charge: The gateway is offline."}
 
 The schema is written anew for each turn. While a final answer would be refused, there is no way to
-write one; when no tool is on offer, there is no way to write a call.
+write one; when no tool is on offer, there is no way to write a call. After a call has failed for
+good the model may say that it cannot be done, for a reason that the tools have given.
 """
 
 from collections.abc import Sequence
@@ -23,6 +25,7 @@ from surecall.wire.protocols.in_words import Manner
 TOOL: Final = "tool"
 ARGUMENTS: Final = "arguments"
 ANSWER: Final = "answer"
+CANNOT: Final = "cannot"
 # A call that was cut off must not run, however well its beginning reads.
 _CUT_OFF = "{"
 _NO_LIMIT = 1 << 62
@@ -65,12 +68,18 @@ def _form(plan: Plan, longest: int) -> JSON:
     """Bind the reply to what the loop would accept now."""
     definitions: JSON = {}
     steps = [_step(tool, definitions, longest) for tool in _allowed(plan)]
-    if (plan.may_answer and plan.tool_choice != "required") or not steps:
+    if plan.way_out:
+        steps.append(_giving_up(plan.way_out))
+    elif (plan.may_answer and plan.tool_choice != "required") or not steps:
         steps.append(_ANSWER)
     schema = steps[0] if len(steps) == 1 else {"anyOf": steps}
     if definitions:
         schema = schema | {"$defs": definitions}
     return {"type": "json_schema", "json_schema": {"name": "next_step", "schema": schema}}
+
+
+def _giving_up(reasons: Sequence[str]) -> JSON:
+    return _ANSWER | {"properties": {CANNOT: {"enum": list(reasons)}}, "required": [CANNOT]}
 
 
 def _allowed(plan: Plan) -> tuple[ToolSpec, ...]:
@@ -133,7 +142,7 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
             # The dialects know other words for arguments. What cannot be read must not run.
             is_known = recover(text, tools, weak=True).calls
             return message if is_known else _called(message, name, [rest])
-        case {"answer": answer}:
+        case {"answer": answer} | {"cannot": answer}:
             return message | {"content": _words(answer)}
         case None:
             return _after_thoughts(message, text, tools)
@@ -171,9 +180,9 @@ def _cut_off(message: JSON, text: str) -> JSON:
         written = text.partition(f'"{ARGUMENTS}"')[2].lstrip(" :")
         is_whole = read_arguments(written, _NO_LIMIT).problem is None
         return _called(message, name, _CUT_OFF if is_whole else written)
-    answer = FieldReader(ANSWER)
-    words = answer.feed(text)
-    if tool.is_waiting or answer.is_waiting or words:
+    readers = FieldReader(ANSWER), FieldReader(CANNOT)
+    words = "".join(reader.feed(text) for reader in readers)
+    if tool.is_waiting or any(reader.is_waiting for reader in readers) or words:
         return message | {"content": words}
     return message
 

@@ -1,0 +1,23 @@
+"""The application's say over a final answer: `accept_final` is asked, and its word is checked."""
+
+import math
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeAlias
+
+from surecall.core.outcome import RunResult
+from surecall.runtime.execution import asked
+
+# Says why an answer is not accepted, or None if it is. It may be a coroutine function.
+AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
+
+
+async def objection_to(
+    result: RunResult, hook: AcceptFinal, limit_s: float = math.inf
+) -> str | None:
+    """Ask the application whether it accepts an answer; return its reason if it does not."""
+    reason: Any = await asked(limit_s, hook, result)
+    if reason is None:
+        return None
+    if isinstance(reason, str) and reason.strip():
+        return reason
+    raise TypeError(f"it returned {reason!r:.50}, which is neither None nor a reason")
