@@ -36,7 +36,7 @@ WALL_SECONDS = 240
 # What goes wrong in these runs the wrong tool, runs it twice, loses a result or tells a lie.
 # Beside the tests at the path of the module, those that look at it from further away.
 MODULES: dict[str, tuple[str, ...]] = {
-    "core/loop": ("laws/test_runs.py", "runtime/test_session_accept_final.py"),
+    "core/loop": ("laws/test_runs.py", "runtime/test_accepting.py"),
     "core/policy": ("core/test_early_answers.py", "settings/test_contract.py"),
     "core/effects": ("laws/test_at_most_once.py",),
     "core/inbound": ("wire/protocols", "laws/test_at_most_once.py"),

@@ -15,9 +15,9 @@
 
 running     ToolLoopRunner (run, stream, resume; run_sync, stream_sync, resume_sync), RunResult, Run
 endpoint    OpenAICompatible, Limits, RetryPolicy, Secret
-tools       tool, ToolDefinition, ToolRegistry, Context, ToolError; ToolPolicy, Decision
+tools       tool, ToolDefinition, ToolRegistry, Context, Grounded, ToolError; ToolPolicy, Decision
 settings    presets (resolve, raw, small_model, …), ToolCallingConfig, ToolUseMode,
-            ToolFailurePolicy, Contract, Need, ModelCatalog
+            ToolFailurePolicy, Contract, Need, From, ModelCatalog
 errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded),
             ReplayDiverged; ErrorCode
 record      Trace, Event, JsonlSink, save_trace, load_trace, replay, run_of
@@ -49,9 +49,10 @@ if TYPE_CHECKING:
     from surecall.settings.catalog import ModelCatalog
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
     from surecall.settings.connection import Limits, RetryPolicy
-    from surecall.settings.contract import Contract, Need
+    from surecall.settings.contract import Contract, From, Need
     from surecall.settings.sampling import SamplingCatalog as SamplingCatalog
     from surecall.tools.context import Context
+    from surecall.tools.grounded import Grounded
     from surecall.tools.registry import FilteredToolRegistry as FilteredToolRegistry
     from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
     from surecall.values.errors import (
@@ -73,7 +74,7 @@ _HOMES: Final = {
     "settings.capabilities": ("Capabilities", "capabilities_for"),
     "settings.catalog": ("ModelCatalog",),
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
-    "settings.contract": ("Contract", "Need"),
+    "settings.contract": ("Contract", "From", "Need"),
     "runtime.dispatch": ("Decision", "ToolDispatcher", "ToolPolicy"),
     "settings.connection": ("Limits", "RetryPolicy"),
     "values.errors": (
@@ -90,6 +91,7 @@ _HOMES: Final = {
     "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
     "runtime.conversation": ("PromptRunner",),
     "tools.context": ("Context",),
+    "tools.grounded": ("Grounded",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
     "runtime.runner": ("ToolLoopRunner",),
@@ -123,6 +125,8 @@ __all__ = [
     "Decision",
     "ErrorCode",
     "Event",
+    "From",
+    "Grounded",
     "JsonlSink",
     "LimitExceeded",
     "Limits",

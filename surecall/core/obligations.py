@@ -6,9 +6,11 @@ to an early answer is in `early_answers`; what is offered meanwhile, in `offer`.
 """
 
 from collections.abc import Iterable
+from functools import partial
 
 import msgspec
 
+from surecall.core.seen import found_at
 from surecall.core.state import Run, once_per_run
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
 from surecall.settings.contract import Progress, in_words
@@ -18,7 +20,9 @@ from surecall.values.types import JSON, ToolCall, ToolResult
 # A call that could never have run is the model's slip, not a failed tool.
 PROTOCOL_CODES = frozenset(
     {
+        ErrorCode.ARGUMENT_NOT_SEEN,
         ErrorCode.TOOL_NOT_ALLOWED,
+        ErrorCode.TOOL_NOT_YET,
         ErrorCode.TOOL_CALL_NOT_EXECUTED,
         ErrorCode.REPEATED_CALL,
         ErrorCode.TOOL_CALL_LIMIT,
@@ -68,7 +72,9 @@ class Obligation(msgspec.Struct, frozen=True):
 def progress(run: Run) -> Progress:
     """Return how far the contract is met; without a contract nothing is missing."""
     contract = run.config.contract
-    return Progress() if contract is None else contract.progress(run.done)
+    if contract is None:
+        return Progress()
+    return contract.given(partial(found_at, run)).progress(run.done)
 
 
 @once_per_run
@@ -76,7 +82,8 @@ def unmet(run: Run) -> Obligation | None:
     """Return what a run still has to do; None if a final answer would count now."""
     if missing := progress(run).missing:
         words = in_words(missing)
-        tools = _to_demand(run, progress(run).next_tools)
+        later = progress(run).later
+        tools = _to_demand(run, [name for name in progress(run).next_tools if name not in later])
         return Obligation(
             ErrorCode.CONTRACT_UNMET,
             f"contract not met: still missing {words}",
@@ -151,8 +158,7 @@ def failures(run: Run) -> tuple[list[ToolCall], list[ToolCall]]:
     failed: list[ToolCall] = []
     superseded: list[ToolCall] = []
     for position, (call, result) in enumerate(pairs):
-        slip = not result.executed and PROTOCOL_CODES.intersection(result.error_codes)
-        if result.ok or slip:
+        if result.ok or is_slip(result):
             continue
         redeemed = last_success.get(call.name, -1) > position or any(
             same_call(call, other) for other in done
@@ -175,6 +181,11 @@ def same_call(call: ToolCall, other: ToolCall) -> bool:
 def is_wanted(run: Run, call: ToolCall) -> bool:
     """Whether the contract asks for this call, even if it was made before."""
     return any(need.met_by(call) for needs in progress(run).missing for need in needs)
+
+
+def is_slip(result: ToolResult) -> bool:
+    """Whether a call could never have run: that says nothing about its tool."""
+    return not result.executed and bool(PROTOCOL_CODES.intersection(result.error_codes))
 
 
 def is_repetition(result: ToolResult) -> bool:

@@ -5,10 +5,15 @@ an unmet need, and a call only repeats   ─► the tools that make progress
 the contract is met                      ─► no tools: only the answer is wanted
 an empty answer after calls, asked again ─► no tools, unless the config says otherwise
 anything else                            ─► the run's tools, as the config offers them
+
+Of all this, only what may come now: a tool that comes later in the contract is not on offer.
 """
 
-from surecall.core.obligations import Obligation, is_repetition, unmet
-from surecall.core.state import OBJECTION, Run
+from collections.abc import Container
+
+from surecall.core.bound_forms import bound_forms
+from surecall.core.obligations import Obligation, is_repetition, progress, unmet
+from surecall.core.state import OBJECTION, Run, once_per_run
 from surecall.core.ways_out import way_out
 from surecall.settings.config import REQUIRE, ToolUseMode
 from surecall.values.types import JSON, Plan, Refusal, ToolResult, ToolSpec, User
@@ -24,7 +29,7 @@ def plan(run: Run) -> Plan:
         # OpenAI refuses the flag in a request without tools.
         options = {key: options[key] for key in options if key != "parallel_tool_calls"}
     messages = run.messages if run.system is None else (run.system, *run.messages)
-    known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else run.tools
+    known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else _described(run)
     return Plan(
         run.model,
         messages,
@@ -37,6 +42,15 @@ def plan(run: Run) -> Plan:
         reminder="" if need is None else _reminder(run, need),
         origin=run.origin,
     )
+
+
+def _described(run: Run) -> tuple[ToolSpec, ...]:
+    """Return the tools that a protocol describes in words.
+
+    A schema says what is on offer, so that the words can stay the same; words alone must say it.
+    """
+    later = progress(run).later if run.config.call_protocol == "prompted" else {}
+    return tuple(spec for spec in run.tools if spec.name not in later) if later else run.tools
 
 
 def _may_answer(run: Run, need: Obligation | None) -> bool:
@@ -81,6 +95,22 @@ def finalising(run: Run) -> bool:
     return not any(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
 
 
+@once_per_run
+def open_tools(run: Run) -> tuple[ToolSpec, ...]:
+    """Return the tools that may be called now, each bound to the values that it may be given.
+
+    Everything else narrows these down, and nothing widens them again. Only a guided reply can be
+    bound: elsewhere tools are sent as they are, so that a provider can keep them in its cache, and
+    what a call holds is checked when it comes.
+    """
+    later = progress(run).later
+    tools = tuple(spec for spec in run.tools if spec.name not in later)
+    if run.config.call_protocol != "guided":
+        return run.tools if len(tools) == len(run.tools) else tools
+    bound = tuple(form for spec in tools for form in bound_forms(run, spec))
+    return run.tools if bound == run.tools else bound
+
+
 def _offer(run: Run, need: Obligation | None) -> tuple[tuple[ToolSpec, ...], str | JSON | None]:
     if offers_tools(run):
         return _demanded(run, need) or (_useful(run, need), run.config.tool_choice)
@@ -98,8 +128,14 @@ def _useful(run: Run, need: Obligation | None) -> tuple[ToolSpec, ...]:
         item.name for item in run.tail if isinstance(item, ToolResult) and is_repetition(item)
     }
     if need is None or not repeated or repeated & set(need.tools):
-        return run.tools
-    return tuple(spec for spec in run.tools if spec.name in need.tools) or run.tools
+        return open_tools(run)
+    return _among(run, need.tools)
+
+
+def _among(run: Run, names: Container[str]) -> tuple[ToolSpec, ...]:
+    """Return those of some tools that may be called now; if none may, what may come before."""
+    tools = open_tools(run)
+    return tuple(spec for spec in tools if spec.name in names) or tools
 
 
 def _demanded(run: Run, need: Obligation | None) -> tuple[tuple[ToolSpec, ...], str | JSON] | None:
@@ -107,6 +143,6 @@ def _demanded(run: Run, need: Obligation | None) -> tuple[tuple[ToolSpec, ...], 
     last = run.last
     if need is None or not isinstance(last, User) or last.rung != REQUIRE:
         return None
-    tools = tuple(spec for spec in run.tools if spec.name in need.tools) or run.tools
-    named = len(tools) == 1 and run.config.demand_by_name
+    tools = _among(run, need.tools)
+    named = len({spec.name for spec in tools}) == 1 and run.config.demand_by_name
     return tools, named_choice(tools[0].name) if named else "required"

@@ -2,6 +2,7 @@
 
 import msgspec
 
+from surecall.core.groundings import grounds, ungrounded
 from surecall.core.obligations import is_wanted, names_of, progress, same_call, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
@@ -56,10 +57,10 @@ def _one_too_many(call: ToolCall) -> ToolCall:
 
 def _admit_call(run: Run, used: int, call: ToolCall) -> ToolCall:
     config = run.config
-    if call.problem is not None:
-        return call
-    if used >= config.max_total_tool_calls:
-        return _barred(call, ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
+    if (problem := _not_now(run, used, call)) is not None:
+        return msgspec.structs.replace(call, problem=problem)
+    if known := grounds(run, call):
+        call = msgspec.structs.replace(call, grounds=known)
     wanted = is_wanted(run, call)
     # A write is answered from the record instead.
     blocks = config.block_repeated_success and may_repeat(run, call)
@@ -76,6 +77,18 @@ def _admit_call(run: Run, used: int, call: ToolCall) -> ToolCall:
         note = f"You have made this exact call {again.words}."
         return msgspec.structs.replace(call, warnings=(*call.warnings, note))
     return call
+
+
+def _not_now(run: Run, used: int, call: ToolCall) -> Problem | None:
+    """Say why a call cannot be made, or not yet: its turn has not come, its values are made up."""
+    if call.problem is not None:
+        return call.problem
+    if used >= run.config.max_total_tool_calls:
+        return Problem(ErrorCode.TOOL_CALL_LIMIT, "No more tool calls are left in this run.")
+    if (first := progress(run).later.get(call.name)) is not None:
+        message = f"{call.name} comes later: call {first} first."
+        return Problem(ErrorCode.TOOL_NOT_YET, message)
+    return ungrounded(run, call)
 
 
 def _barred(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:

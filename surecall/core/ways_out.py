@@ -19,9 +19,9 @@ from typing import Final, TypeAlias
 
 from surecall.core.obligations import (
     HOPELESS,
-    PROTOCOL_CODES,
     failures,
     is_repetition,
+    is_slip,
     same_call,
     unmet,
 )
@@ -70,11 +70,6 @@ def _is_for_good(result: ToolResult) -> bool:
 
 def _all_failed(newest: Sequence[ToolResult]) -> bool:
     return len(newest) == HOPELESS and not any(item.ok or is_slip(item) for item in newest)
-
-
-def is_slip(result: ToolResult) -> bool:
-    """Whether a call could never have run: that says nothing about its tool."""
-    return not result.executed and bool(PROTOCOL_CODES.intersection(result.error_codes))
 
 
 def said_of(result: ToolResult) -> str:

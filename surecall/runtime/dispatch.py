@@ -23,8 +23,8 @@ from surecall.runtime.execution import Execution, LeftRunning, Raised, asked
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.context import Context
-from surecall.tools.registry import Toolbox, ToolDefinition, is_async_callable
-from surecall.tools.signatures import context_parameter
+from surecall.tools.registry import Toolbox, ToolDefinition
+from surecall.tools.signatures import context_parameter, is_async_callable
 from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
 from surecall.wire.messages import scrub

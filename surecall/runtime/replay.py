@@ -97,7 +97,8 @@ class _Replay:
         start = trace[0]
         self._trace = trace
         self._config = ToolCallingConfig.from_mapping(start.config)
-        self._registry = ToolRegistry(_definition(spec) for spec in start.tools)
+        # Tools that were not shown are not recorded, though others may name them.
+        self._registry = ToolRegistry((_definition(spec) for spec in start.tools), whole=False)
         self._composer = Composer(self._config)
         self._events = deque(event for event in trace if isinstance(event, _Recorded))
         self._run = Run(
@@ -249,4 +250,5 @@ def _definition(spec: ToolSpec) -> ToolDefinition:
         destructive=spec.destructive,
         read_only=spec.read_only,
         idempotent=spec.idempotent,
+        grounded=spec.grounded,
     )

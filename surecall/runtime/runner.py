@@ -26,6 +26,7 @@ from surecall.runtime.event_loop_thread import EventLoopThread
 from surecall.runtime.execution import FOREIGN, LeftRunning
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.runner_checks import (
+    check_contract,
     checked_client,
     checked_config,
     checked_context,
@@ -57,7 +58,6 @@ from surecall.tools.registry import (
     check_surface,
 )
 from surecall.values.errors import ConfigError, ErrorCode
-from surecall.values.family import unknown
 from surecall.values.types import JSON, Refusal
 from surecall.wire.history import legal_history
 from surecall.wire.messages import encodable
@@ -134,9 +134,7 @@ class ToolLoopRunner:
         contract = self._config.contract
         if contract is None:
             return
-        for need in contract.needs:
-            if need.tool not in self._registry.names:
-                raise ConfigError(f"contract: {unknown('tool', need.tool, self._registry.names)}")
+        check_contract(contract, self._registry)
         if absent := contract.progress(()).out_of_reach(
             [tool.name for tool in self._toolbox.definitions]
         ):

@@ -6,6 +6,7 @@ A mistake is a `ConfigError` that says what to write instead.
 import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any, cast
 
 from surecall.core.outcome import RunResult
@@ -15,10 +16,14 @@ from surecall.runtime.trace import Observer
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.settings.capabilities import provider_of
 from surecall.settings.config import ToolCallingConfig
+from surecall.settings.contract import Contract, Need
 from surecall.settings.presets import resolve
 from surecall.tools.context import Context
-from surecall.tools.registry import ToolRegistry, is_async_callable
+from surecall.tools.grounded import check_reach, waits_of
+from surecall.tools.registry import ToolRegistry
+from surecall.tools.signatures import is_async_callable
 from surecall.values.errors import ConfigError
+from surecall.values.family import unknown
 from surecall.values.types import Message, System, User
 from surecall.wire.messages import encodable, parse_message
 
@@ -81,6 +86,25 @@ def checked_tools(tools: Any, registry: Any) -> ToolRegistry:
     if isinstance(given, ToolRegistry):
         return given
     return ToolRegistry(() if given is None else given)
+
+
+def check_contract(contract: Contract, registry: ToolRegistry) -> None:
+    """Refuse a contract that no run could meet: unknown tools, tools that wait for each other."""
+    for tool in [name for need in contract.needs for name in (need.tool, *_sources(need))]:
+        if tool not in registry.names:
+            raise ConfigError(f"contract: {unknown('tool', tool, registry.names)}")
+    waits = {name: waits_of(registry.grounds(name)) for name in registry.names}
+    for need in contract.needs:
+        waits[need.tool] += [(source,) for source in _sources(need)]
+    steps = [need.tool for need in contract.in_order if isinstance(need, Need)]
+    for position, (before, tool) in enumerate(pairwise(steps), start=1):
+        if tool not in steps[:position]:
+            waits[tool].append((before,))
+    check_reach(waits, "contract")
+
+
+def _sources(need: Need) -> list[str]:
+    return [source.tool for source in need.sources.values()]
 
 
 def checked_system(system: Any) -> System | None:

@@ -3,20 +3,52 @@
     Contract(all_of=["state_patch"])
     Contract(any_of=["send_mail", "send_letter"])
     Contract(in_order=["book", Need("pay", {"currency": "EUR"})])
+    Contract(all_of=[Need("refund", {"item_id": From("find_order", "items[*].id")})])
 
-A need is met by a call that succeeded, and whose arguments hold what the need names. A contract is
-data: it is printed, stored, travels in a trace, and is judged again in a replay.
+A need is met by a call that succeeded, and whose arguments hold what the need names: a value, or
+one that an earlier result holds. A contract is data: it is printed, stored, travels in a trace, and
+is judged again in a replay.
 """
 
 import json
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Sequence
+from copy import copy
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from surecall.values.errors import ConfigError
+from surecall.values.paths import path_steps
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.messages import encode
+
+_FROM: Final = "$from"
+
+
+class From(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A value that an earlier result of a tool holds, at a path such as `items[*].id`.
+
+    Without a path it is all that the tool returned.
+    """
+
+    tool: str = msgspec.field(name=_FROM)
+    path: str = ""
+
+    def __post_init__(self) -> None:
+        """Refuse a path that cannot be read."""
+        if not self.tool.strip():
+            raise ConfigError("From: name the tool whose result holds the value")
+        path_steps(self.path)
+
+    def __str__(self) -> str:
+        return f"{self.tool} ({self.path})" if self.path else self.tool
+
+
+class OneOf(msgspec.Struct, frozen=True):
+    """What a `From` stands for now: the values that were seen there."""
+
+    source: From
+    values: tuple[Any, ...] = ()
 
 
 class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
@@ -33,9 +65,23 @@ class Need(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_default
         """Whether a call that succeeded is the one that is needed."""
         return call.name == self.tool and holds(call.arguments, self.arguments)
 
+    @property
+    def sources(self) -> dict[str, From]:
+        """The arguments that must hold what an earlier result holds."""
+        found = ((name, source_in(item)) for name, item in self.arguments.items())
+        return {name: source for name, source in found if source is not None}
+
+    def given(self, found: Callable[[From], tuple[Any, ...]]) -> "Need":
+        """Return the need with what was found in place of what is to be looked up."""
+        known = {name: OneOf(source, found(source)) for name, source in self.sources.items()}
+        return Need(self.tool, self.arguments | known, self.repeat) if known else self
+
     def __str__(self) -> str:
-        wanted = f" with {encode(self.arguments).decode()}" if self.arguments else ""
-        return f"{self.tool}{wanted}"
+        sources = self.sources
+        plain = {name: item for name, item in self.arguments.items() if name not in sources}
+        parts = [encode(plain).decode()] if plain else []
+        parts += [f"{name} from {source}" for name, source in sources.items()]
+        return f"{self.tool} with {' and '.join(parts)}" if parts else self.tool
 
 
 # Each names calls of which one is still missing; more than one where any of them will do.
@@ -47,6 +93,8 @@ class Progress(msgspec.Struct, frozen=True):
 
     missing: tuple[Missing, ...] = ()
     next_tools: tuple[str, ...] = ()
+    # Tools that come later in a sequence, each with the one that must succeed first.
+    later: dict[str, str] = {}
 
     def out_of_reach(self, offered: Sequence[str]) -> tuple[Missing, ...]:
         """Return what is missing and cannot be done with the tools that are available."""
@@ -89,11 +137,22 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         alone = [(need,) for need in _needs(self.all_of) if not _is_met(need, done)]
         any_of = tuple(_needs(self.any_of))
         either = [any_of] if any_of and not any(_is_met(need, done) for need in any_of) else []
-        rest = [(need,) for need in _unreached(tuple(_needs(self.in_order)), done)]
+        steps = tuple(_needs(self.in_order))
+        rest = [(need,) for need in _unreached(steps, done)]
         # Of a sequence, only the next step makes progress.
         now = (*alone, *either, *rest[:1])
         next_tools = dict.fromkeys(need.tool for needs in now for need in needs)
-        return Progress((*alone, *either, *rest), tuple(next_tools))
+        return Progress((*alone, *either, *rest), tuple(next_tools), _later(steps, len(rest)))
+
+    def given(self, found: Callable[[From], tuple[Any, ...]]) -> "Contract":
+        """Return the contract with what was found in place of what is to be looked up."""
+        if not any(need.sources for need in self.needs):
+            return self
+        known = copy(self)
+        for name in ("all_of", "any_of", "in_order"):
+            needs = tuple(need.given(found) for need in _needs(getattr(self, name)))
+            msgspec.structs.force_setattr(known, name, needs)
+        return known
 
     def missing(self, done: Sequence[ToolCall]) -> tuple[Missing, ...]:
         """Return the needs that calls that succeeded have not met."""
@@ -107,7 +166,43 @@ def _plain(name: str, items: Any) -> tuple[Need, ...]:
         needs = msgspec.json.decode(text.encode(), type=tuple[Need | str, ...])
     except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
         raise ConfigError(f"contract: {name}: {error}") from None
-    return tuple(_needs(needs))
+    for need in (checked := tuple(_needs(needs))):
+        for item in need.arguments.values():
+            if source_in(item) is None and _has_source(item):
+                raise ConfigError(f"contract: {name}: From stands for a whole argument of a tool")
+    return checked
+
+
+def source_in(item: Any) -> From | None:
+    """Return the source that an argument of a need names, if it does."""
+    match item:
+        case From():
+            return item
+        case OneOf():
+            return item.source
+        case {"$from": str(tool), **rest} if rest.keys() <= {"path"}:
+            return From(tool, str(rest.get("path", "")))
+        case _:
+            return None
+
+
+def _has_source(item: Any) -> bool:
+    match item:
+        case dict():
+            return _FROM in item or any(map(_has_source, item.values()))
+        case list():
+            return any(map(_has_source, item))
+        case _:
+            return False
+
+
+def _later(steps: tuple[Need, ...], left: int) -> dict[str, str]:
+    """Return the tools of a sequence whose turn has not come, with the one that is next."""
+    if not left:
+        return {}
+    here = len(steps) - left
+    free = {need.tool for need in steps[: here + 1]}
+    return {need.tool: steps[here].tool for need in steps[here:] if need.tool not in free}
 
 
 def _needs(items: Sequence[Need | str]) -> Iterator[Need]:
@@ -135,6 +230,8 @@ def in_words(missing: Sequence[Missing]) -> str:
 
 def holds(value: Any, wanted: Any) -> bool:
     """Whether a JSON value holds another: objects may have more keys, all else must be equal."""
+    if isinstance(wanted, OneOf):
+        return any(holds(value, item) for item in wanted.values)
     if isinstance(value, dict) and isinstance(wanted, dict):
         return all(key in value and holds(value[key], item) for key, item in wanted.items())
     if isinstance(value, list) and isinstance(wanted, list):

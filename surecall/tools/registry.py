@@ -4,7 +4,6 @@ What is sent to the model and what may run are the same object. The package itse
 """
 
 import functools
-import inspect
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from typing import Any, Protocol, Required, TypeAlias, TypedDict, is_typeddict, overload
@@ -13,6 +12,7 @@ import msgspec
 
 from surecall.parsing.coercion import Coerced, coercer
 from surecall.parsing.names import bare_spellings, fold, is_legal, spellings
+from surecall.tools.grounded import Declared, Grounds, check_grounds, checked_grounds, grounds_of
 from surecall.tools.schema import (
     bind_function,
     describe_function,
@@ -42,9 +42,9 @@ class ToolDefinition:
     known. A tool that is read-only or idempotent runs again when a run is resumed and nobody knows
     whether its call took effect; any other does not. `destructive` tools are never called from
     text, only by a call that has the form of one.
-
     `repeatable` tools may be called again and again with the same arguments. Calls of `serial`
-    tools in one reply run one after the other, even where calls run in parallel.
+    tools in one reply run one after the other, even where calls run in parallel. `grounded`
+    parameters hold only values that were seen: a list, or a mapping to the tools that return them.
     """
 
     def __init__(  # noqa: PLR0913  # the settings of a tool, all but two by keyword
@@ -61,6 +61,7 @@ class ToolDefinition:
         idempotent: bool = False,
         destructive: bool = False,
         serial: bool = False,
+        grounded: Declared = (),
     ) -> None:
         if not is_legal(name):
             raise ConfigError(
@@ -74,8 +75,9 @@ class ToolDefinition:
         if read_only and destructive:
             raise ConfigError(f"tool {name!r} cannot be both read-only and destructive")
         schema = portable(schema_of({} if parameters is None else parameters))
+        grounds = checked_grounds(grounded, schema, f"tool {name!r}")
         self.spec = ToolSpec(
-            name, description, schema, repeatable, destructive, read_only, idempotent
+            name, description, schema, repeatable, destructive, read_only, idempotent, grounds
         )
         self.handler = handler
         # Prepared here, so that a handler that no model could call is the caller's error.
@@ -104,7 +106,7 @@ class ToolDefinition:
         return coercer(self.spec.parameters)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """Call the handler directly, as if it had never been made a tool."""
+        """Call the handler itself."""
         if self.handler is None:
             raise TypeError(f"tool {self.name!r} has no handler")
         return self.handler(*args, **kwargs)
@@ -178,6 +180,7 @@ def tool(
     idempotent: bool = False,
     destructive: bool = False,
     serial: bool = False,
+    grounded: Declared = (),
 ) -> Callable[[Handler], ToolDefinition]: ...
 def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
     function: Handler | None = None,
@@ -192,6 +195,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
     idempotent: bool = False,
     destructive: bool = False,
     serial: bool = False,
+    grounded: Declared = (),
 ) -> ToolDefinition | Callable[[Handler], ToolDefinition]:
     """Make a tool of a plain function: its signature, annotations and docstring say it all."""
 
@@ -209,6 +213,7 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
             idempotent=idempotent,
             destructive=destructive,
             serial=serial,
+            grounded=described.grounded | grounds_of(grounded),
         )
 
     return define if function is None else define(function)
@@ -241,6 +246,7 @@ class _Given(TypedDict, total=False):
     idempotent: bool
     destructive: bool
     serial: bool
+    grounded: list[str] | dict[str, Any]
 
 
 def _from_mapping(item: JSON) -> ToolDefinition:
@@ -275,10 +281,10 @@ class ToolRegistry:
     """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded.
 
     Each is a function, a `ToolDefinition`, or a mapping that describes one. A single tool needs no
-    list around it.
+    list around it. Of a registry that is not `whole`, tools may be missing that others name.
     """
 
-    def __init__(self, tools: Iterable[Any] | Handler = ()) -> None:
+    def __init__(self, tools: Iterable[Any] | Handler = (), *, whole: bool = True) -> None:
         self._by_name: dict[str, ToolDefinition] = {}
         self._by_fold: dict[str, ToolDefinition] = {}
         for item in _listed(tools):
@@ -290,6 +296,8 @@ class ToolRegistry:
                 )
             self._by_name[definition.name] = definition
             self._by_fold[fold(definition.name)] = definition
+        if whole:
+            check_grounds({name: one.spec.grounded for name, one in self._by_name.items()})
 
     @functools.cached_property
     def definitions(self) -> tuple[ToolDefinition, ...]:
@@ -300,6 +308,10 @@ class ToolRegistry:
     def names(self) -> tuple[str, ...]:
         """Every registered name, exposed or not."""
         return tuple(self._by_name)
+
+    def grounds(self, name: str) -> Grounds:
+        """Return the grounded parameters of a tool."""
+        return self._by_name[name].spec.grounded
 
     def find(self, asked: str) -> ToolDefinition | None:
         """Resolve a name to one registered tool, whether it may be called or not."""
@@ -337,8 +349,7 @@ def _listed(tools: Any) -> Iterable[Any]:
 class FilteredToolRegistry:
     """A view of a registry through an allow list and a deny list; deny wins.
 
-    An allow list of nothing allows nothing. A name that the registry does not know is an error: a
-    misspelt deny list must not open a door.
+    An allow list of nothing allows nothing. A name that the registry does not know is an error.
     """
 
     def __init__(
@@ -355,8 +366,7 @@ class FilteredToolRegistry:
 
     def resolve(self, asked: str) -> ToolDefinition | None:
         """Find the one tool that a model means, if the mask lets it be called."""
-        # The name is resolved in the whole registry first: a denied tool stays denied under
-        # every spelling, instead of falling through to a neighbour.
+        # In the whole registry first: a denied tool stays denied under every spelling.
         found = self._registry.resolve(asked)
         return found if found is not None and self._lets_through(found) else None
 
@@ -383,11 +393,3 @@ def check_surface(toolbox: Toolbox, max_count: int, max_bytes: int) -> None:
         raise ConfigError(f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}")
     for definition in toolbox.definitions:
         definition.validate({})  # compiles the schema; else a run would be the first to do it
-
-
-def is_async_callable(function: Callable[..., Any]) -> bool:
-    """Whether a function is awaited, also through partials and objects; others run in a thread."""
-    while isinstance(function, functools.partial):
-        function = function.func
-    call = getattr(function, "__call__", None)  # noqa: B004  # it is the method that is wanted
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)

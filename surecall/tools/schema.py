@@ -39,6 +39,7 @@ class FunctionSchema(msgspec.Struct, frozen=True):
     name: str
     description: str
     parameters: JSON
+    grounded: dict[str, tuple[str, ...]] = {}
 
 
 def describe_function(fn: Callable[..., Any]) -> FunctionSchema:
@@ -57,7 +58,8 @@ def describe_function(fn: Callable[..., Any]) -> FunctionSchema:
         "additionalProperties": signature.takes_more,
         "$defs": definitions,
     }
-    return FunctionSchema(signature.name, signature.summary, portable(root))
+    grounds = {one.name: one.grounds for one in signature.parameters if one.grounds is not None}
+    return FunctionSchema(signature.name, signature.summary, portable(root), grounds)
 
 
 def bind_function(fn: Callable[..., Any]) -> Callable[[JSON], dict[str, Any]]:

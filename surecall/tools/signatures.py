@@ -20,6 +20,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_typ
 import msgspec
 
 from surecall.tools.context import Context, check_name, check_parameter
+from surecall.tools.grounded import grounds_in
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 
@@ -44,6 +45,7 @@ class Parameter(msgspec.Struct, frozen=True):
     text: str | None
     required: bool
     default: JSON
+    grounds: tuple[str, ...] | None = None
 
 
 class Signature(msgspec.Struct, frozen=True):
@@ -108,6 +110,14 @@ def converter(hint: Any) -> Callable[[Any], Any] | None:
     return partial(msgspec.convert, type=hint, str_keys=True, dec_hook=_decoded)
 
 
+def is_async_callable(function: Callable[..., Any]) -> bool:
+    """Whether a function is awaited, also through partials and objects; others run in a thread."""
+    while isinstance(function, partial):
+        function = function.func
+    call = getattr(function, "__call__", None)  # noqa: B004  # it is the method that is wanted
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
 def dated(hint: Any) -> Any:
     """Name the format of a date-time, which msgspec leaves open."""
     origin, arguments = get_origin(hint), get_args(hint)
@@ -162,7 +172,7 @@ def _parameter(
     text = _note(hint) or texts.get(one.name)
     if not text:
         check_name(one.name, where, _DESCRIBE.format(one.name))
-    return Parameter(one.name, hint, text, required, _default(one.default))
+    return Parameter(one.name, hint, text, required, _default(one.default), grounds_in(hint))
 
 
 def _resolved(target: Any, annotation: Any, where: str) -> Any:

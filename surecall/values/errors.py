@@ -46,6 +46,10 @@ class ErrorCode(StrEnum):
         "ARGUMENTS_TRUNCATED",
         "The reply was cut off while the call was being written. The tool did not run.",
     )
+    ARGUMENT_NOT_SEEN = (
+        "ARGUMENT_NOT_SEEN",
+        "A grounded argument holds a value that nobody has named. The tool did not run.",
+    )
     ARGUMENT_ERROR = (
         "ARGUMENT_ERROR",
         "The arguments break the tool's schema, or the tool refused them.",
@@ -81,6 +85,10 @@ class ErrorCode(StrEnum):
     TOOL_NOT_ALLOWED = (
         "TOOL_NOT_ALLOWED",
         "No tool of that name is offered to the model. Nothing ran.",
+    )
+    TOOL_NOT_YET = (
+        "TOOL_NOT_YET",
+        "What the contract puts before this call has not succeeded yet. The tool did not run.",
     )
     TOOL_OUTPUT_SERIALIZATION_ERROR = (
         "TOOL_OUTPUT_SERIALIZATION_ERROR",

@@ -60,7 +60,8 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     """One call, read and judged: `arguments` are parsed; a `problem` means it must not run.
 
     `from_text` says that it was read from the model's text. `first_id` is the id that it came with,
-    if an earlier call of the conversation already had that one.
+    if an earlier call of the conversation already had that one. `grounds` says where the values of
+    grounded parameters were seen.
     """
 
     id: str
@@ -74,6 +75,7 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     extra: JSON = {}
     from_text: bool = False
     first_id: str | None = None
+    grounds: dict[str, str] = {}
 
     def private(self) -> "ToolCall":
         """Return the same call with arguments of its own, for eyes that might change them."""
@@ -170,7 +172,8 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     A call of a `destructive` tool is never taken from text. A tool that is `read_only` or
     `idempotent` may run again when nobody knows what came of its call. What is not said is not
-    known: such a tool is treated as none of these.
+    known: such a tool is treated as none of these. `grounded` are the parameters whose values must
+    have been seen, each with the tools whose results may hold them; none means anywhere.
     """
 
     name: str
@@ -180,6 +183,7 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     destructive: bool = False
     read_only: bool = False
     idempotent: bool = False
+    grounded: dict[str, tuple[str, ...]] = {}
 
     @property
     def may_repeat(self) -> bool:

@@ -27,7 +27,7 @@ PARALLEL = {"parallel_tool_calls": True}
 class Till:
     """A tool that pays, and counts how often."""
 
-    def __init__(self, **hints: bool) -> None:
+    def __init__(self, **hints: Any) -> None:
         self.paid: list[int] = []
         self.tool = ToolDefinition("pay", "Pay.", parameters=SCHEMA, handler=self.pay, **hints)
 

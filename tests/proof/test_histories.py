@@ -41,7 +41,7 @@ def test_a_run_that_forgets_what_had_begun_breaks_the_claim(
 
 
 def test_a_record_that_is_not_looked_at_breaks_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "recorded", lambda *_: None)
+    monkeypatch.setattr(session, "known_answer", lambda *_: None)
     assert "ran twice" in _found()
 
 

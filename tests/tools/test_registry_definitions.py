@@ -16,7 +16,8 @@ from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says
-from surecall.tools.registry import ToolDefinition, ToolRegistry, is_async_callable, tool
+from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
+from surecall.tools.signatures import is_async_callable
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from tests.support.spec import proves
