@@ -23,6 +23,7 @@ from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
 from surecall.wire.messages import decode
+from surecall.wire.protocols.guided import THOUGHT
 
 GUIDED = "guided_reply"
 # What a reply is explained with: everything that a run reads by default, and every dialect.
@@ -142,7 +143,9 @@ def _is_guided(content: str) -> bool:
     except ValueError:
         return False
     match value:
-        case {"tool": str(), "arguments": dict(), **rest} | {"answer": str(), **rest}:
+        case {"tool": str(), "arguments": dict(), **rest}:
+            return rest.keys() <= {THOUGHT}
+        case {"answer": str(), **rest} | {"cannot": str(), **rest}:
             return not rest
         case _:
             return False

@@ -10,14 +10,22 @@ Of all this, only what may come now: a tool that comes later in the contract is 
 """
 
 from collections.abc import Container
+from typing import Final, TypeGuard
 
 from surecall.core.bound_forms import bound_forms
 from surecall.core.obligations import Obligation, is_repetition, progress, unmet
+from surecall.core.repetition import may_repeat
+from surecall.core.seen import returned
 from surecall.core.state import OBJECTION, Run, once_per_run
 from surecall.core.ways_out import way_out
 from surecall.settings.config import REQUIRE, ToolUseMode
-from surecall.values.types import JSON, Plan, Refusal, ToolResult, ToolSpec, User
-from surecall.wire.messages import chosen_name, named_choice
+from surecall.values.types import JSON, Message, Plan, Refusal, ToolResult, ToolSpec, User
+from surecall.wire.content_parts import text_of
+from surecall.wire.messages import chosen_name, encode, named_choice
+
+MOST_WRITES: Final = 5
+MOST_OF_A_WRITE: Final = 120
+MOST_ASKED: Final = 400
 
 
 def plan(run: Run) -> Plan:
@@ -39,7 +47,7 @@ def plan(run: Run) -> Plan:
         known_tools=known,
         may_answer=_may_answer(run, need) and not _demands(choice),
         way_out=way_out(run),
-        reminder="" if need is None else _reminder(run, need),
+        reminder=closing_words(run) if need is None else _reminder(run, need),
         origin=run.origin,
     )
 
@@ -72,6 +80,31 @@ def _reminder(run: Run, need: Obligation) -> str:
         is_repetition(result) or (result.ok and result.name in need.tools) for result in results
     )
     return f"Not finished yet. Still missing: {need.wanted}." if stuck else ""
+
+
+def closing_words(run: Run) -> str:
+    """Repeat what was written and what was asked for, before the answer to a contract that is met.
+
+    In words only: a model that is called natively sees its own calls well enough.
+    """
+    config = run.config
+    if not config.closing_reminder or config.call_protocol == "native" or not finalising(run):
+        return ""
+    made = [
+        f"- {call.name} {encode(call.arguments).decode()[:MOST_OF_A_WRITE]}: "
+        f"{encode(returned(result)).decode()[:MOST_OF_A_WRITE]}"
+        for call, result in run.answered_calls
+        if result.ok and result.executed and not may_repeat(run, call)
+    ]
+    asked = [text_of(item.content) for item in run.messages if _is_asked(item)]
+    if not made or not asked:
+        return ""
+    lines = ["This was done:", *made[-MOST_WRITES:], f"The request was: {asked[-1][:MOST_ASKED]}"]
+    return "\n".join([*lines, "Now answer it, with what was done and nothing else."])
+
+
+def _is_asked(item: Message) -> TypeGuard[User]:
+    return isinstance(item, User) and not item.nudge
 
 
 def offers_tools(run: Run) -> bool:

@@ -56,7 +56,8 @@ class Composer:
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
         self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
         # Puts a plan into the words of the call protocol.
-        self.speak = speaker(config.call_protocol, config.max_tool_args_bytes)
+        longest, thought = config.max_tool_args_bytes, config.guided_thought
+        self.speak = speaker(config.call_protocol, longest, thought)
 
     def compose(self, plan: Plan) -> Request:
         """Write one request, of a plan that is in the words of the protocol."""

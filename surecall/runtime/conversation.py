@@ -207,6 +207,7 @@ class Conversation:
             request_bytes=len(request.body),
             request_hash=request.hash,
             attempt=attempt,
+            reminder="" if self._config.call_protocol == "native" else plan.reminder,
         )
 
     async def _attempt(

@@ -67,6 +67,13 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """How calls are asked for: `native` uses the endpoint's tools; `guided` binds the reply to a
     JSON schema of the calls that are allowed now; `prompted` describes a form in words."""
 
+    guided_thought: int = 0
+    """How many characters a guided reply may think before its call; it is kept in the trace, and
+    never sent again. Zero asks for no thought."""
+    closing_reminder: bool = False
+    """Before the final answer of a contract that is met, repeat what was written and what was
+    asked for; in `guided` and `prompted` only."""
+
     # An early answer
     contract: Contract | None = None
     """What must have succeeded before a final answer counts: `all_of`, `any_of`, `in_order` list
@@ -205,12 +212,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         """Refuse what cannot work, while the caller still sees where it came from."""
         for name in _TYPES:
             msgspec.structs.force_setattr(self, name, _checked(name, getattr(self, name)))
-        for name in _POSITIVE:
-            value = getattr(self, name)
-            if value is not None and not 0 < value < math.inf:
-                raise ConfigError(f"{name} must be a positive number, not {value!r}")
-        if self.fallback_retry_count < 0 or self.max_unknown_tool_calls < 0:
-            raise ConfigError("fallback_retry_count and max_unknown_tool_calls cannot be negative")
+        _check_numbers(self)
         if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
             raise ConfigError("repeat_note_at, repeat_block_at, repeat_stop_at must not decrease")
         if not self.fix_empty_final_user_text.strip():
@@ -277,6 +279,7 @@ _POSITIVE = (
     "max_tool_definitions_bytes",
     "default_max_tokens",
 )
+_NOT_NEGATIVE = ("fallback_retry_count", "max_unknown_tool_calls", "guided_thought")
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(ToolCallingConfig)}
 _WORDS: dict[str, tuple[str, ...]] = {
     "tool_use_mode": tuple(ToolUseMode),
@@ -296,6 +299,16 @@ _LISTS = (
     "final_ladder",
     "text_call_rules",
 )
+
+
+def _check_numbers(config: ToolCallingConfig) -> None:
+    for name in _POSITIVE:
+        value = getattr(config, name)
+        if value is not None and not 0 < value < math.inf:
+            raise ConfigError(f"{name} must be a positive number, not {value!r}")
+    for name in _NOT_NEGATIVE:
+        if getattr(config, name) < 0:
+            raise ConfigError(f"{name} cannot be negative")
 
 
 def _checked(name: str, value: Any) -> Any:

@@ -33,6 +33,8 @@ Strategy: TypeAlias = Literal[
 LOOKS_LIKE = 0.85
 # Small models may write the same character for ever; a call or a short answer takes less than this.
 MOST_TOKENS = 1024
+# A sentence: enough to choose the right one of several, and no essay.
+MOST_THOUGHT = 200
 # What a strategy adds to production.
 FURTHER: dict[Strategy, str] = {
     "guided": "small_model",
@@ -203,10 +205,13 @@ def guided_calls(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
 
 @PRESET.register
 def small_model(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Lead a small model by the hand: guided calls, none made twice, and replies that end."""
+    """Lead a small model by the hand: guided calls after a thought, reminders, replies that end."""
     config = guided_calls(forced_continuation(config))
     return config.but(
-        block_repeated_success=True, default_max_tokens=config.default_max_tokens or MOST_TOKENS
+        block_repeated_success=True,
+        guided_thought=config.guided_thought or MOST_THOUGHT,
+        closing_reminder=True,
+        default_max_tokens=config.default_max_tokens or MOST_TOKENS,
     )
 
 

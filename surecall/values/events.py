@@ -67,7 +67,10 @@ class RunStartEvent(
 
 
 class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
-    """A request is about to leave. `request_hash` is the SHA-256 of its body."""
+    """A request is about to leave. `request_hash` is the SHA-256 of its body.
+
+    `reminder` is what was said in it beside the transcript, where a protocol speaks in words.
+    """
 
     tool_use_mode: str
     tool_failure_policy: str
@@ -78,6 +81,7 @@ class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_star
     request_bytes: int
     request_hash: str
     attempt: int
+    reminder: str = ""
 
 
 class LlmRequestErrorEvent(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_only=True):

@@ -21,6 +21,8 @@ DOCUMENTED: Final = frozenset({"role", CONTENT, "tool_calls", "function_call", "
 DOCUMENTED_OF_CALL: Final = frozenset({"id", "type", FUNCTION, "index"})
 DOCUMENTED_OF_FUNCTION: Final = frozenset({"name", "arguments"})
 _THOUGHT = "reasoning_content"
+# What a guided reply thought before its call. It is ours, kept for readers, and never sent.
+GUIDED_THOUGHT: Final = "guided_thought"
 
 
 def message_extra(message: JSON, said: JSON) -> JSON:
@@ -47,7 +49,7 @@ def _beyond(mapping: JSON, documented: frozenset[str]) -> JSON:
 def echoed(extra: JSON, fields: Iterable[str] | None, withheld: Iterable[str]) -> JSON:
     """Return the fields of a message that go back: all, or only these, but for those withheld."""
     allowed = extra if fields is None else frozenset(fields)
-    left_out = {*withheld, CONTENT}
+    left_out = {*withheld, CONTENT, GUIDED_THOUGHT}
     # The thought of signed parts is in the parts; as a field of the message it never came.
     if CONTENT in extra and extra.get(_THOUGHT) == thoughts_in(extra[CONTENT]):
         left_out.add(_THOUGHT)

@@ -150,6 +150,8 @@ DEFAULTS: JSON = {
     "repeat_block_at": 3,
     "repeat_stop_at": 6,
     "block_repeated_success": False,
+    "guided_thought": 0,
+    "closing_reminder": False,
     "tool_timeout_s": 60.0,
     "max_tools_left_running": 32,
     "run_deadline_s": 600.0,

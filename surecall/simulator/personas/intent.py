@@ -36,6 +36,8 @@ _STATE: JSON = {"request_id": "r1", "note": NOTE, "settings": SETTINGS}
 COMPLAINTS: Final = ("This is not finished", "This answer cannot be accepted")
 # With these words a client asks about a call that was written as text, or that did not come.
 ASKED_BACK: Final = "You wrote a call"
+# With these a client reminds of what is missing, or of what was done before the answer.
+REMINDERS: Final = ("Not finished yet", "This was done:")
 NOTHING_CAME: Final = ("Your reply announced", "Your reply was empty")
 _RETRY_REQUEST = "fix the errors and try again"
 
@@ -192,6 +194,10 @@ def _asks_back(message: JSON) -> bool:
     return message.get("role") == "user" and text.startswith((ASKED_BACK, *NOTHING_CAME))
 
 
+def _reminds(message: JSON) -> bool:
+    return text_of(message.get("content")).startswith(REMINDERS)
+
+
 def _named(tools: dict[str, JSON], last: list[JSON]) -> list[Act]:
     """Return the call that a complaint names, if nothing else is left to do."""
     words = bare(text_of(last[0].get("content"))) if any(map(_complains, last)) else []
@@ -203,7 +209,8 @@ def _task_start(messages: list[JSON]) -> int:
     start, answered = len(messages), True
     for position, message in enumerate(messages):
         role = message.get("role")
-        is_task = role == "user" and not _complains(message) and not _asks_back(message)
+        is_note = _complains(message) or _asks_back(message) or _reminds(message)
+        is_task = role == "user" and not is_note
         if is_task and answered:
             start, answered = position, False
         elif role == "assistant" and not calls_of(message):

@@ -15,7 +15,14 @@ from typing import Any, Final
 import msgspec
 
 from surecall.simulator.personas.clues import Clues, value_for
-from surecall.simulator.personas.intent import ASKED_BACK, COMPLAINTS, NOTHING_CAME, Intent, Wanted
+from surecall.simulator.personas.intent import (
+    ASKED_BACK,
+    COMPLAINTS,
+    NOTHING_CAME,
+    REMINDERS,
+    Intent,
+    Wanted,
+)
 from surecall.values.types import JSON
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import encode, named_choice
@@ -34,6 +41,7 @@ _OPENINGS: Final = {
 _CALL = ("<tool_call>\n", "\n</tool_call>")
 _RESULT = ("<tool_response>\n", "\n</tool_response>")
 _DECODER = json.JSONDecoder()
+_THOUGHT = "This is the call that is needed now."
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
@@ -99,10 +107,15 @@ def _tagged(call: Wanted) -> str:
 
 
 def _in_json(reading: ReadRequest, intent: Intent) -> str:
+    steps = _steps(reading.schema) or ()
     if intent.calls:
         call = intent.calls[0]
-        return encode({"tool": call.tool, "arguments": call.arguments}).decode()
-    form = next((step for step in _steps(reading.schema) or () if "answer" in step), {})
+        thought = {"thought": _THOUGHT} if any("thought" in step for step in steps) else {}
+        return encode(thought | {"tool": call.tool, "arguments": call.arguments}).decode()
+    reasons = [step["cannot"]["enum"] for step in steps if "cannot" in step]
+    if reasons:
+        return encode({"cannot": reasons[0][0]}).decode()
+    form = next((step for step in steps if "answer" in step), {})
     wanted = form.get("answer")
     fixed = isinstance(wanted, dict) and bool({"const", "enum"} & wanted.keys())
     answer = value_for(wanted, Clues(intent.text)) if fixed else intent.text
@@ -132,7 +145,7 @@ def _steps(schema: JSON) -> list[JSON] | None:
         match branch:
             case {"properties": {"tool": {"const": str()}} as step}:
                 found.append(step)
-            case {"properties": {"answer": _} as step}:
+            case {"properties": ({"answer": _} | {"cannot": {"enum": [str(), *_]}}) as step}:
                 found.append(step)
             case _:
                 return None
@@ -243,7 +256,7 @@ def _restored(messages: Sequence[JSON], form: str) -> Iterator[JSON]:
 
 def _apart(text: str) -> Iterator[str]:
     """Take apart what was said one after the other: in words, it is one message."""
-    notes = (*COMPLAINTS, ASKED_BACK, *NOTHING_CAME)
+    notes = (*COMPLAINTS, ASKED_BACK, *NOTHING_CAME, *REMINDERS)
     begins = [at for words in notes for at in _places(text, _BREAK + words)]
     start = 0
     for at in sorted(begins):

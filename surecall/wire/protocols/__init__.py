@@ -22,17 +22,17 @@ CallProtocol: TypeAlias = Literal["native", "guided", "prompted"]
 __all__ = ["CallProtocol", "hear", "speaker"]
 
 
-def speaker(protocol: CallProtocol, longest: int) -> Callable[[Plan], Plan]:
+def speaker(protocol: CallProtocol, longest: int, thought: int = 0) -> Callable[[Plan], Plan]:
     """Return what puts the plans of one conversation into the words of a protocol.
 
     Arguments of more than `longest` bytes would be refused, so that guided ones may not grow that
-    long.
+    long. A guided call begins with a thought of so many characters at most, if any.
     """
     match protocol:
         case "native":
             return _as_it_is
         case "guided":
-            return Speaker(guided(longest))
+            return Speaker(guided(longest, thought))
         case "prompted":  # pragma: no branch  # a closed set: mypy knows that there is no other
             return Speaker(PROMPTED)
 

@@ -26,6 +26,11 @@ class FieldReader:
         """Whether more of the object may still become, or be, the field."""
         return not self._is_over
 
+    @property
+    def rest(self) -> str:
+        """What follows the field, once it has ended."""
+        return self._pending[1:] if self.ended else ""
+
     def feed(self, piece: str) -> str:
         """Take more of the object; give what it adds to the field."""
         if self._is_over:

@@ -4,6 +4,10 @@
     {"answer": "Done."}
     {"cannot": "charge: The gateway is offline."}
 
+With a thought before each call, a small model chooses better; it is kept and never sent again:
+
+    {"thought": "The lamp is item i-1.", "tool": "refund", "arguments": {"item_id": "i-1"}}
+
 The schema is written anew for each turn. While a final answer would be refused, there is no way to
 write one; when no tool is on offer, there is no way to write a call. After a call has failed for
 good the model may say that it cannot be done, for a reason that the tools have given.
@@ -18,6 +22,7 @@ from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, is
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover, without_thoughts
 from surecall.wire.messages import chosen_name, encode, raw_calls
+from surecall.wire.opaque_state import GUIDED_THOUGHT
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
 from surecall.wire.protocols.field_reader import FieldReader
 from surecall.wire.protocols.in_words import Manner
@@ -25,6 +30,7 @@ from surecall.wire.protocols.in_words import Manner
 TOOL: Final = "tool"
 ARGUMENTS: Final = "arguments"
 ANSWER: Final = "answer"
+THOUGHT: Final = "thought"
 CANNOT: Final = "cannot"
 # A call that was cut off must not run, however well its beginning reads.
 _CUT_OFF = "{"
@@ -37,10 +43,11 @@ _ANSWER: JSON = {
 }
 
 
-def _opening(tools: tuple[ToolSpec, ...]) -> str:
+def _opening(tools: tuple[ToolSpec, ...], thought: int) -> str:
+    why = f'"{THOUGHT}": "why, in one sentence", ' if thought else ""
     lines = [
         "Reply with one JSON object and nothing else.",
-        f'To call a tool: {{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
+        f'To call a tool: {{{why}"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
         f'To give the final answer: {{"{ANSWER}": "text"}}',
         "",
         "Tools:",
@@ -64,10 +71,12 @@ def _answer(text: str) -> str:
     return encode({ANSWER: text}).decode()
 
 
-def _form(plan: Plan, longest: int) -> JSON:
+def _form(plan: Plan, longest: int, thought: int) -> JSON:
     """Bind the reply to what the loop would accept now."""
     definitions: JSON = {}
     steps = [_step(tool, definitions, longest) for tool in _allowed(plan)]
+    if thought:
+        steps = [_after_a_thought(step, thought) for step in steps]
     if plan.way_out:
         steps.append(_giving_up(plan.way_out))
     elif (plan.may_answer and plan.tool_choice != "required") or not steps:
@@ -93,13 +102,23 @@ def _step(tool: ToolSpec, definitions: JSON, longest: int) -> JSON:
     arguments = bounded(tool.parameters, longest) if longest <= MOST_REPEATS else tool.parameters
     if _has_reference(arguments):
         # References count from the root, so the schema they belong to gets a place of its own.
-        definitions[tool.name] = _moved(arguments, f"#/$defs/{tool.name}")
-        arguments = {"$ref": f"#/$defs/{tool.name}"}
+        place = f"{tool.name}_{len(definitions)}" if tool.name in definitions else tool.name
+        definitions[place] = _moved(arguments, f"#/$defs/{place}")
+        arguments = {"$ref": f"#/$defs/{place}"}
     return {
         "type": "object",
         "properties": {TOOL: {"const": tool.name}, ARGUMENTS: arguments},
         "required": [TOOL, ARGUMENTS],
         "additionalProperties": False,
+    }
+
+
+def _after_a_thought(step: JSON, longest: int) -> JSON:
+    """Put a thought before a call: the order of keys is an order of decisions."""
+    thought = {THOUGHT: {"type": "string", "maxLength": longest}}
+    return step | {
+        "properties": thought | step["properties"],
+        "required": [THOUGHT, *step["required"]],
     }
 
 
@@ -135,7 +154,11 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
     if raw_calls(message):
         return message
     text = text_of(message.get("content"))
-    match read_arguments(text, _NO_LIMIT).value:
+    value = read_arguments(text, _NO_LIMIT).value
+    if value is not None and isinstance(thought := value.get(THOUGHT), str) and TOOL in value:
+        value = {key: item for key, item in value.items() if key != THOUGHT}
+        message = message | {GUIDED_THOUGHT: thought}
+    match value:
         case {"tool": str(name), **rest} if name:
             if ARGUMENTS in rest or not rest:
                 return _called(message, name, rest.get(ARGUMENTS))
@@ -174,6 +197,11 @@ def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON
 
 def _cut_off(message: JSON, text: str) -> JSON:
     """Read the beginning of an object whose end is missing."""
+    thought = FieldReader(THOUGHT)
+    if thought.feed(text) or thought.ended:
+        if not thought.ended:
+            return message | {"content": ""}
+        text = "{" + thought.rest.lstrip().removeprefix(",")
     tool = FieldReader(TOOL)
     name = tool.feed(text)
     if tool.ended and name:
@@ -182,7 +210,7 @@ def _cut_off(message: JSON, text: str) -> JSON:
         return _called(message, name, _CUT_OFF if is_whole else written)
     readers = FieldReader(ANSWER), FieldReader(CANNOT)
     words = "".join(reader.feed(text) for reader in readers)
-    if tool.is_waiting or any(reader.is_waiting for reader in readers) or words:
+    if words or any(reader.is_waiting for reader in (thought, tool, *readers)):
         return message | {"content": words}
     return message
 
@@ -192,6 +220,8 @@ def _called(message: JSON, name: str, arguments: Any) -> JSON:
     return message | {"content": "", "tool_calls": [raw]}
 
 
-def guided(longest: int) -> Manner:
-    """Return the manner of guided calls, with arguments of so many bytes at most."""
-    return Manner(_opening, _call, _result, _answer, partial(_form, longest=longest))
+def guided(longest: int, thought: int = 0) -> Manner:
+    """Return the manner of guided calls: arguments of so many bytes at most, and a thought."""
+    opening = partial(_opening, thought=thought)
+    form = partial(_form, longest=longest, thought=thought)
+    return Manner(opening, _call, _result, _answer, form)
