@@ -30,12 +30,19 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         streams(says("Clear in Rome, too.")),
     ),
     "contracts.md": (
-        calls("price", room=7),
-        says("Done."),  # too early: book and pay are missing
-        calls("book", room=7),
-        calls("pay", amount=70, currency="EUR"),
-        says("Room 7 is booked."),  # refused: no price
-        says("Room 7 is booked for 70 €."),
+        calls("refund", order_id="12345", item_id="i-1"),  # too early, and made up
+        calls("find_order", customer="Ada"),
+        says("Done."),  # too early: nothing is refunded
+        calls("refund", order_id="O-7731", item_id="i-9"),  # made up
+        calls("refund", order_id="O-7731", item_id="i-1"),
+        says("The lamp is refunded."),
+        calls("find_order", customer="Ada"),
+        calls("refund", order_id="O-7731", item_id="i-2"),
+        says("I cannot: the gateway is offline."),
+        calls("find_order", customer="Ada"),
+        calls("refund", order_id="O-7731", item_id="i-1"),
+        says("The lamp is refunded."),  # refused: it does not name the order
+        says("The lamp of O-7731 is refunded."),
     ),
     "effects.md": (),
     "evaluation.md": (),
@@ -43,7 +50,11 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
 }
 PRINTED = {
     "README.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
-    "contracts.md": ("Room 7 is booked for 70 €.",),
+    "contracts.md": (
+        "The lamp is refunded.",
+        "GAVE_UP ['refund: The gateway for furniture is offline.']",
+        "The lamp of O-7731 is refunded.",
+    ),
     "effects.md": ("('CALL_OUTCOME_UNKNOWN',)",),
     "evaluation.md": (),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),
