@@ -25,13 +25,14 @@ from surecall.core.repetition import may_repeat
 from surecall.core.seen import USER, Leaf, Record, found_at, is_plain, seen, sources_of
 from surecall.core.state import Run
 from surecall.parsing.whole_words import numbers_in, stands_in, words_in
-from surecall.settings.contract import From
+from surecall.settings.contract import From, holds
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Problem, ToolCall, ToolSpec
 
 MOST_CHOICES: Final = 200
 MOST_SHOWN: Final = 12
 LONGEST_CHOICE: Final = 100
+_KINDS: Final = ("string", "integer", "number")
 _NAMING: Final = ("id", "ids", "no", "nr", "number", "code", "key", "ref", "sku", "uuid")
 
 
@@ -62,7 +63,8 @@ def where_seen(run: Run, spec: ToolSpec, name: str, value: Any) -> str | None:
     """Return where a value was seen: by the user's words or in a tool's result; None if nowhere."""
     demanded = _demanded(run, spec.name).get(name)
     if demanded is not None:
-        return demanded.tool if value in found_at(run, demanded) else None
+        found = any(holds(value, item) for item in found_at(run, demanded))
+        return demanded.tool if found else None
     if isinstance(value, list):
         places = [where_seen(run, spec, name, item) for item in value]
         return ", ".join(dict.fromkeys(filter(None, places))) if all(places) else None
@@ -104,12 +106,12 @@ def choices(run: Run, spec: ToolSpec, name: str) -> Choices:
     whole = not seen(run).cut.intersection(sources or {leaf.source for leaf in seen(run).leaves})
     kind = spec.parameters.get("properties", {}).get(name, {}).get("type")
     certain = bool(sources) or names_a_thing(name)
-    if not whole or not certain or kind not in {"string", "integer", "number"}:
+    if not whole or not certain or kind not in _KINDS:
         return Choices(None, sources)
     found = found_at(run, demanded) if demanded else _candidates(run, spec, name)
     fitting = dict.fromkeys(item for item in map(_as, [kind] * len(found), found) if item != "")
-    left = [item for item in fitting if item is not None]
-    left = [item for item in left if item not in spent(run, spec, name)]
+    gone = [None, *spent(run, spec, name)]
+    left = [item for item in fitting if item not in gone]
     return Choices(tuple(left) if len(left) <= MOST_CHOICES else None, sources)
 
 
@@ -152,7 +154,7 @@ def _meant(name: str, leaf: Leaf) -> list[Any]:
     if not names_a_thing(name) or names_a_thing(leaf.key):
         return [value]
     words = words_in(value) if isinstance(value, str) else ()
-    return [word for word in words if _can_name(word) and not any(numbers_in(word))]
+    return [word for word in words if _can_name(word) and not [*numbers_in(word)]]
 
 
 def spent(run: Run, spec: ToolSpec, name: str) -> list[Any]:

@@ -67,8 +67,6 @@ def recurrence(run: Run, call: ToolCall) -> Recurrence:
 
 def streak(run: Run, call: ToolCall) -> int:
     """Count the turns in a row, up to the newest, in which the same call was made."""
-    if is_repeatable(run, call):
-        return 0
     count = 0
     for message in reversed(run.own):
         if isinstance(message, Assistant):

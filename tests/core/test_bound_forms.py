@@ -61,3 +61,9 @@ def test_in_a_guided_reply_it_is_an_enum_and_what_a_need_names_a_constant() -> N
     assert forms(requests[1])["refund"] == [
         {"item_id": {"enum": ["i-1", "i-2"]}, "reason": {"const": "broken"}}
     ]
+
+
+def test_what_a_path_leads_to_is_offered_only_if_it_fits() -> None:
+    found = {"items": [{"item_id": True}, {"item_id": "i-1"}, {"item_id": {"deep": 1}}]}
+    _, requests = ran(Plain(found), "guided", FIND, contract=Contract(all_of=[NEED]))
+    assert forms(requests[1])["refund"][0]["item_id"] == {"const": "i-1"}

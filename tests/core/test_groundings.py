@@ -1,10 +1,20 @@
 """Values that must have been seen: what is refused, and where a value came from."""
 
+from typing import Any
+
 import pytest
 
 from surecall import (
     Contract,
+    ToolCallingConfig,
+    ToolLoopRunner,
+    tool,
 )
+from surecall.core.groundings import choices
+from surecall.core.state import Run
+from surecall.testing import ScriptedModel
+from surecall.values.types import Assistant, ToolCall, ToolResult, ToolSpec, User
+from tests.laws.test_early_answers import body
 from tests.support.protocols import PROTOCOLS
 from tests.support.shops import FIND, NEED, Plain, Shop, ran, refund, told
 
@@ -98,3 +108,53 @@ def test_a_need_may_want_what_an_earlier_result_holds(protocol: str) -> None:
     assert result.stop_reason == "final"
     assert told(result, 0) == "There is no value for item_id yet: call find_order first."
     assert told(result, 2) == "item_id must be one of: i-1, i-2. It comes from find_order."
+
+
+def chosen(kind: Any, data: str, name: str = "amount", *sources: str) -> Any:
+    schema = {"type": "object", "properties": {name: {"type": kind}}}
+    spec = ToolSpec("pay", "", schema, grounded={name: sources})
+    found = ToolResult("c0", "find", ok=True, content=data, executed=True)
+    messages = (User("Pay 7."), Assistant("", (ToolCall("c0", "find"),)), found)
+    run = Run("r", "m", ToolCallingConfig(), messages, tools=(spec,))
+    return choices(run, spec, name).values
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("integer", (20, 3)),
+        ("number", (20, 12.0, 3)),
+        ("string", ("20", "3", "x")),
+        ("boolean", None),
+        (["integer", "null"], None),
+    ],
+)
+def test_what_is_offered_fits_the_parameter(kind: Any, expected: Any) -> None:
+    data = '{"ok":true,"data":{"a":20,"b":12.0,"c":3,"d":"x","e":"two\\nlines","f":null}}'
+    assert chosen(kind, data, "amount", "find") == expected
+
+
+def test_where_no_tool_is_named_only_names_of_things_can_be_listed() -> None:
+    data = '{"ok":true,"data":{"text":"see A-1, 0 or 5","code":"plain","n":9}}'
+    assert chosen("string", data, "text") is None
+    assert chosen("string", data, "order_id") == ("A-1", "plain", "7")
+
+
+def test_of_a_list_every_item_must_have_been_seen() -> None:
+    @tool(grounded=["ids"])
+    def pack(ids: list[str]) -> int:
+        """Pack."""
+        return len(ids)
+
+    wishes = [["A-1", "B-2"], ["A-1", "C-3"], [{"a": 1}]]
+    script = [body("native", ("pack", {"ids": ids})) for ids in wishes[:2]]
+    config = ToolCallingConfig(validate_arguments=False)
+    model = ScriptedModel(*script, body("native", "Done."))
+    runner = ToolLoopRunner(client=model, model="m", tools=[pack], config=config)
+    result = runner.run_sync("Pack A-1 and B-2.")
+
+    assert [item.ok for item in result.run.results] == [True, False]
+    assert result.run.said[0].calls[0].grounds == {"ids": "the user"}
+    assert told(result) == (
+        "ids must be a value that the user or a tool has named. Do not make one up."
+    )

@@ -111,3 +111,8 @@ def test_results_that_were_cut_are_known_as_such() -> None:
 def test_true_and_false_are_no_values_to_be_seen() -> None:
     run = run_of(result('{"ok":true,"data":{"a":true,"b":null,"c":1.5}}'))
     assert [(leaf.key, leaf.value) for leaf in seen(run).leaves] == [("c", 1.5)]
+
+
+def test_an_empty_text_is_not_seen() -> None:
+    run = run_of(result('{"ok":true,"data":{"a":"","b":"x"}}'))
+    assert [leaf.value for leaf in seen(run).leaves] == ["x"]

@@ -228,3 +228,15 @@ def test_in_a_guided_reply_the_reason_is_one_that_a_tool_gave() -> None:
     assert "answer" not in str(steps)
     assert failed.value.code is ErrorCode.GAVE_UP
     assert failed.value.result.assistant_text == reason
+
+
+def test_an_empty_answer_gives_no_reason_and_fails_with_what_is_missing() -> None:
+    shop = Shop(always(ToolError(OFFLINE, retry=False)))
+    script = [body("native", ("charge", {"amount": 1})), says(""), says("")]
+    config = ToolCallingConfig(contract=CHARGE, fix_empty_final=False)
+    runner = ToolLoopRunner(
+        client=ScriptedModel(*script), model="m", tools=shop.tools(), config=config
+    )
+    with pytest.raises(RunFailed) as failed:
+        runner.run_sync("Charge 1.")
+    assert failed.value.code is ErrorCode.CONTRACT_UNMET

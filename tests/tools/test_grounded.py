@@ -80,3 +80,37 @@ def test_a_source_names_a_tool_and_stands_for_a_whole_argument() -> None:
         From(" ")
     with pytest.raises(ConfigError, match="a whole argument"):
         Contract(all_of=[Need("refund", {"x": [{"y": From("find_order")}]})])
+
+
+@pytest.mark.parametrize(
+    ("schema", "fits"),
+    [
+        ({"type": "string"}, True),
+        ({"type": ["integer", "null"]}, True),
+        ({"type": "array", "items": {"type": "string"}}, True),
+        ({"anyOf": [{"type": "null"}, {"type": "number"}]}, True),
+        ({"type": "object"}, False),
+        ({}, False),
+    ],
+)
+def test_texts_numbers_and_lists_of_them_can_be_grounded(schema: Any, *, fits: bool) -> None:
+    parameters = {"type": "object", "properties": {"x": schema}}
+    declare = {"name": "t", "parameters": parameters, "grounded": ["x"]}
+    if fits:
+        assert ToolRegistry([declare]).grounds("t") == {"x": ()}
+    else:
+        with pytest.raises(ConfigError, match="cannot be grounded"):
+            ToolRegistry([declare])
+
+
+def test_a_mark_says_what_it_is_and_stands_beside_a_description() -> None:
+    @tool
+    def track(order_id: Annotated[str, "The order.", Grounded]) -> str:
+        """Track."""
+        return order_id
+
+    assert track.spec.grounded == {"order_id": ()}
+    assert track.spec.parameters["properties"]["order_id"]["description"] == "The order."
+    assert repr(Grounded("a", "b")) == "Grounded('a', 'b')"
+    with pytest.raises(ConfigError, match="grounded must be a list"):
+        tool(grounded=7)(track.handler)  # type: ignore[call-overload]
