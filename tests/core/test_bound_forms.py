@@ -5,7 +5,7 @@ from surecall import (
     From,
     Need,
 )
-from tests.support.shops import FIND, Plain, Shop, forms, ran
+from tests.support.shops import FIND, NEED, Plain, Shop, forms, ran
 
 
 def test_a_tool_that_waits_for_a_value_is_not_on_offer() -> None:

@@ -15,7 +15,7 @@ from surecall import (
 from surecall.core.seen import found_at, opened, returned, seen
 from surecall.core.state import Run
 from surecall.testing import ScriptedModel
-from surecall.values.types import Assistant, ToolCall, ToolResult, User
+from surecall.values.types import Assistant, Message, ToolCall, ToolResult, User
 from tests.laws.test_early_answers import body
 from tests.support.shops import FIND, ORDER, Shop, ran, refund
 
@@ -85,8 +85,8 @@ def test_a_text_is_opened_only_if_it_is_the_json_of_something_with_parts() -> No
 
 def run_of(*results: ToolResult) -> Run:
     calls = tuple(ToolCall(item.call_id, item.name, {}) for item in results)
-    messages = (User("hi"), User("Say more.", nudge=True), Assistant("", calls), *results)
-    return Run("r", "m", ToolCallingConfig(), messages)
+    said: tuple[Message, ...] = (User("hi"), User("More.", nudge=True), Assistant("", calls))
+    return Run("r", "m", ToolCallingConfig(), (*said, *results))
 
 
 def test_a_path_is_followed_in_results_that_succeeded() -> None:
