@@ -107,7 +107,7 @@ def explain(data: bytes, tools: Sequence[JSON] = ()) -> Explanation:
     return Explanation(
         kind,
         (*([GUIDED] if guided else []), *reply.fired),
-        tuple(_call(call, judged=bool(tools)) for call in reply.calls),
+        tuple(_call(call, specs, judged=bool(tools)) for call in reply.calls),
         ruled.text,
         tuple({"at": item.start, "text": item.snippet, "reason": item.reason} for item in left),
         _nothing(reply, content),
@@ -167,8 +167,12 @@ def _content(body: JSON) -> str:
             return ""
 
 
-def _call(call: ToolCall, *, judged: bool) -> JSON:
+def _call(call: ToolCall, specs: Sequence[ToolSpec], *, judged: bool) -> JSON:
     shown: JSON = {"name": call.name, "arguments": call.arguments}
+    grounded = next((spec.grounded for spec in specs if spec.name == call.name), {})
+    # A reply alone does not tell what was seen before it; a run checks it.
+    if given := {name: tools for name, tools in grounded.items() if name in call.arguments}:
+        shown["grounded"] = {name: list(tools) for name, tools in given.items()}
     if call.repairs:
         shown["repairs"] = list(call.repairs)
     # Without a list of tools no name can be known, and that is no problem of the call.
@@ -184,6 +188,11 @@ def _nothing(reply: Reply, content: str) -> str:
     return "the reply is empty"
 
 
+def _place(tools: Sequence[str]) -> str:
+    results = f"in a result of {' or '.join(tools)}"
+    return results if tools else "in the user's words or in a result"
+
+
 def render(explanation: Explanation) -> str:
     """Write an explanation for people."""
     lines = [f"read as: {explanation.kind}"]
@@ -192,6 +201,10 @@ def render(explanation: Explanation) -> str:
     lines += [f"step: {name}" for name in explanation.steps]
     for call in explanation.calls:
         lines.append(f"call: {call['name']} {msgspec.json.encode(call['arguments']).decode()}")
+        lines += [
+            f"  {name} must have been seen: {_place(tools)}"
+            for name, tools in call.get("grounded", {}).items()
+        ]
         if "problem" in call:
             lines.append(f"  would not run: {call['problem']}")
     lines += [

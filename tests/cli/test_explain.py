@@ -163,3 +163,26 @@ def test_a_call_that_was_cut_off_is_told_so_with_tools_or_without(
     text: str, tools: list[JSON]
 ) -> None:
     assert "would not run: ARGUMENTS_JSON_PARSE_ERROR" in render(explain(text.encode(), tools))
+
+
+def test_a_grounded_argument_says_where_it_must_have_been_seen() -> None:
+    text = {"type": "string"}
+    find = {"name": "find", "parameters": {"properties": {}}}
+    refund = {
+        "name": "refund",
+        "parameters": {"properties": {"order_id": text, "item_id": text, "note": text}},
+        "grounded": {"order_id": ["find"], "item_id": []},
+    }
+    body = json.dumps(calls("refund", order_id="O-1", item_id="i-1", note="x")).encode()
+    told = explain(body, [find, refund])
+
+    assert told.calls[0]["grounded"] == {"order_id": ["find"], "item_id": []}
+    assert "  order_id must have been seen: in a result of find\n" in render(told)
+    assert "  item_id must have been seen: in the user's words or in a result" in render(told)
+
+
+def test_a_guided_reply_with_a_thought_or_a_way_out_is_known_as_such() -> None:
+    thought = {"thought": "It is needed.", "tool": "get_weather", "arguments": {"city": "Paris"}}
+    told = explain(json.dumps(thought).encode(), [TOOL])
+    assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
+    assert explain(b'{"cannot": "The line is down."}').text == "The line is down."
