@@ -45,7 +45,7 @@ from surecall.core.obligations import Obligation, is_repetition, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
 from surecall.core.state import CALL_MISSING, OBJECTION, Run
-from surecall.core.ways_out import way_out
+from surecall.core.ways_out import is_settled
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import Assistant, Message, Refusal, ToolResult, User, is_blank
 
@@ -63,7 +63,7 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     if (asked := question(run, said)) is not None:
         return (asked,)
     need = unmet(run)
-    if need is not None and not way_out(run) and (step := _next_step(run, need)):
+    if need is not None and not is_settled(run) and (step := _next_step(run, need)):
         return (User(_still_missing(need), nudge=True, rung=step),)
     return _once_more(run, said, need)
 

@@ -17,7 +17,7 @@ from surecall.core.obligations import Obligation, is_repetition, progress, unmet
 from surecall.core.repetition import may_repeat
 from surecall.core.seen import returned
 from surecall.core.state import OBJECTION, Run, once_per_run
-from surecall.core.ways_out import way_out
+from surecall.core.ways_out import is_hopeless, way_out
 from surecall.settings.config import REQUIRE, ToolUseMode
 from surecall.values.types import JSON, Message, Plan, Refusal, ToolResult, ToolSpec, User
 from surecall.wire.content_parts import text_of
@@ -63,7 +63,7 @@ def _described(run: Run) -> tuple[ToolSpec, ...]:
 
 def _may_answer(run: Run, need: Obligation | None) -> bool:
     """Whether an answer is welcome: it would count, or no better reply is to be expected."""
-    return need is None or not need.demandable or bool(way_out(run))
+    return need is None or not need.demandable or is_hopeless(run)
 
 
 def _demands(choice: str | JSON | None) -> bool:

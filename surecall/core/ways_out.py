@@ -1,12 +1,14 @@
 """The honest way out: when a model may say that it cannot be done, and what ends a run in vain.
 
-    a call failed for a reason that is not its arguments ─┐
-    the same failure came twice ──────────────────────────┼─► the way out is open: an answer ends
-    the last three calls have all failed ─────────────────┘   the run with GAVE_UP, and is not early
+    a tool failed for a reason that is not its arguments ─┐► the way out is open: an answer ends
+    a tool failed in the same way twice ──────────────────┘  the run with GAVE_UP, and is not early
 
 Failures that were followed by a success of the same tool, or of the same call, do not count, and
 neither do calls that could never have run. The way out matters only while a need is unmet: where
 none is, every answer counts. Its reasons are what the tools have said, so that none is invented.
+Calls whose arguments were refused before a tool ran say nothing about the tool: after two alike an
+answer is no longer argued with, but it fails with what is missing. After three failures in a row of
+any kind a guided model may answer, too.
 
 A model that does not take it is not asked for ever. A tool that has said `retry=False` does not run
 again with the same arguments, and at most twice more with others. Two turns in vain after the
@@ -21,7 +23,6 @@ from surecall.core.obligations import (
     HOPELESS,
     failures,
     is_repetition,
-    is_slip,
     same_call,
     unmet,
 )
@@ -55,21 +56,33 @@ def way_out(run: Run) -> tuple[str, ...]:
     """Return why a model may give up, newest first; nothing while it may not or need not."""
     if unmet(run) is None:
         return ()
-    results = {result.call_id: result for result in run.results}
-    failed = [results[call.id] for call in failures(run)[0]]
-    alike = Counter(map(_failure, failed))
+    failed = _failed(run)
+    alike = Counter(_failure(item) for item in failed if item.executed)
     for_good = [item for item in failed if _is_for_good(item) or alike[_failure(item)] > 1]
-    if not for_good and _all_failed(run.results[-HOPELESS:]):
-        for_good = run.results[-HOPELESS:]
     return tuple(dict.fromkeys(map(said_of, reversed(for_good))))[:MOST_REASONS]
+
+
+def is_settled(run: Run) -> bool:
+    """Whether a call has failed so that nothing is demanded any more: for good, or twice alike."""
+    alike = Counter(map(_failure, _failed(run)))
+    return bool(way_out(run)) or max(alike.values(), default=0) > 1
+
+
+def is_hopeless(run: Run) -> bool:
+    """Whether a success is not to be expected, so that a guided model may answer as well."""
+    newest = run.results[-HOPELESS:]
+    in_a_row = len(newest) == HOPELESS and not any(item.ok for item in newest)
+    return in_a_row or is_settled(run)
+
+
+def _failed(run: Run) -> list[ToolResult]:
+    """Return the failures that were not followed by a success."""
+    results = {result.call_id: result for result in run.results}
+    return [results[call.id] for call in failures(run)[0]]
 
 
 def _is_for_good(result: ToolResult) -> bool:
     return not result.retry or not ABOUT_ARGUMENTS.issuperset(result.error_codes)
-
-
-def _all_failed(newest: Sequence[ToolResult]) -> bool:
-    return len(newest) == HOPELESS and not any(item.ok or is_slip(item) for item in newest)
 
 
 def said_of(result: ToolResult) -> str:

@@ -10,6 +10,7 @@ from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import unmet
 from surecall.core.offer import finalising, offers_tools
 from surecall.core.state import Ask, Fail, Run
+from surecall.core.ways_out import is_hopeless
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
 from surecall.values.errors import ErrorCode, Fault
@@ -114,12 +115,11 @@ def test_a_model_whose_calls_all_fail_may_say_so_and_is_asked_only_a_few_times_m
         run = called(run, name, ok=False)
 
     assert asking(run).may_answer
-    assert asking(run).way_out == tuple(
-        f"{name}: ARGUMENT_ERROR" for name in ("send", "get", "put")
-    )
-    ended = next_move(said(run, "I cannot."))
-    assert isinstance(ended, Fail)
-    assert ended.code is ErrorCode.GAVE_UP
+    assert asking(run).way_out == ()
+    run = said(run, "I cannot.", "I cannot.")
+    assert offer(run) == (["put"], named_choice("put"))
+    assert not asking(run).may_answer
+    assert isinstance(next_move(said(run, "I cannot.")), Fail)
 
 
 def test_a_contract_that_is_met_wants_nothing_but_the_answer() -> None:
@@ -199,7 +199,7 @@ def test_a_narrowed_offer_is_never_empty_and_never_names_a_tool_that_is_denied(
         assert not names & denied
         assert names <= {spec.name for spec in asked.known_tools}
         need = unmet(run)
-        welcome = need is None or not need.demandable or bool(asked.way_out)
+        welcome = need is None or not need.demandable or is_hopeless(run)
         assert asked.may_answer == (welcome and asked.tool_choice in ("auto", "none", None))
         if asked.tool_choice == "required" or chosen_name(asked.tool_choice):
             assert asked.tools
