@@ -59,11 +59,18 @@ def test_a_turn_says_where_it_comes_from_if_it_carries_state(
 # Repetition
 
 
-def test_a_call_that_just_succeeded_is_barred_where_the_config_says_so() -> None:
-    assert barred(after(begun(block_repeated_success=True), asking(CALL)), CALL) is (
-        ErrorCode.REPEATED_CALL
-    )
-    assert barred(after(begun(), asking(CALL)), CALL) is None
+def reading(run: Run) -> Run:
+    """Return a run whose tools only read; a write that was made is answered from the record."""
+    tools = tuple(msgspec.structs.replace(spec, read_only=True) for spec in run.tools)
+    return msgspec.structs.replace(run, tools=tools)
+
+
+def test_a_read_that_just_succeeded_is_barred_where_the_config_says_so() -> None:
+    run = begun(block_repeated_success=True)
+
+    assert barred(after(reading(run), asking(CALL)), CALL) is ErrorCode.REPEATED_CALL
+    assert barred(after(run, asking(CALL)), CALL) is None
+    assert barred(after(reading(begun()), asking(CALL)), CALL) is None
 
 
 def test_one_that_failed_or_was_another_or_may_be_repeated_is_not() -> None:
@@ -77,7 +84,7 @@ def test_one_that_failed_or_was_another_or_may_be_repeated_is_not() -> None:
 
 
 def test_it_stays_barred_after_it_was_barred_and_after_words() -> None:
-    run = after(begun(block_repeated_success=True), asking(CALL))
+    run = after(reading(begun(block_repeated_success=True)), asking(CALL))
     again = msgspec.structs.replace(CALL, id="c2")
 
     assert barred(after(run, asking(again)), CALL) is ErrorCode.REPEATED_CALL
