@@ -63,6 +63,7 @@ def print_label(parcel_id: str, context: Context) -> JSON:
     raise ToolError(
         "The label printer is out of service until tomorrow. Nothing was printed.",
         code="PRINTER_OUT_OF_SERVICE",
+        retry=False,
     )
 
 

@@ -70,9 +70,9 @@ ADA, BOB, X = {"to": "ada"}, {"to": "bob"}, {"name": "x"}
         ([], Effects(0, 0, 0)),
         ([("send", BOB)], Effects(1, 1, 0)),
         ([("send", BOB), ("send", ADA)], Effects(2, 1, 0)),
-        ([("send", ADA), ("look", {"at": "a"}), ("send", ADA)], Effects(2, 0, 1)),
+        ([("send", ADA), ("look", {"at": "a"}), ("send", ADA)], Effects(1, 0, 0)),
         ([("send", ADA), ("look", {"at": "a"}), ("send", ADA | {"text": "!"})], Effects(2, 0, 1)),
-        ([("send", BOB), ("look", {"at": "a"}), ("send", BOB)], Effects(2, 1, 1)),
+        ([("send", BOB), ("look", {"at": "a"}), ("send", BOB)], Effects(1, 1, 0)),
         (
             [("label", {"name": "x"}), ("look", {"at": "a"}), ("label", {"name": "x"})],
             Effects(1, 1),

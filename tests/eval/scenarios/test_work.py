@@ -7,7 +7,7 @@ from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.plugins import choose
 from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.trial import Effects
-from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.settings.presets import Strategy
 from surecall.simulator.server import Simulator
 from tests.support.work import played
 
@@ -60,14 +60,12 @@ def test_every_tool_says_what_it_does_to_the_world_as_far_as_it_is_known() -> No
 def test_a_clean_model_does_all_of_it_with_no_request_too_many(
     simulator: Simulator, strategy: Strategy
 ) -> None:
-    # A contract that cannot be met refuses an honest no.
-    refused = {"work_dead_printer"} if strategy in CONTRACTED else set()
     found = {name: played(simulator, "sim/clean", name, strategy) for name in REQUESTS}
 
-    assert {name for name, one in found.items() if not one.ok} == refused
-    for name in REQUESTS.keys() - refused:
+    assert [name for name, one in found.items() if not one.ok] == []
+    for name, requests in REQUESTS.items():
         score = found[name].score
-        assert len(found[name].requests) == REQUESTS[name], name
+        assert len(found[name].requests) == requests, name
         assert (found[name].truth, score.final, found[name].after_no) == ("right", True, 0)
         assert score.effects is not None
         assert (score.effects.wrong, score.effects.repeated) == (0, 0)

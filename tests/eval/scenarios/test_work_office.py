@@ -34,14 +34,14 @@ def test_an_invented_id_has_no_effect_and_the_error_is_in_the_open() -> None:
     assert (found.status, found.truth, found.score.effects) == ("failed", "open", Effects())
 
 
-def test_a_write_that_is_repeated_is_counted_each_time() -> None:
+def test_a_write_that_is_repeated_takes_effect_once() -> None:
     again = [redirect("P-4478", call_id=f"c{at}") for at in range(3)]
     look = [calls("find_parcels", recipient="Okafor", call_id=f"d{at}") for at in range(2)]
     script = (FIND, POINTS, again[0], look[0], again[1], look[1], again[2])
     found = scripted("work_redirect_parcel", *script, says("P-4478 goes to Market Square."))
 
-    assert found.score.effects == Effects(made=3, repeated=2)
-    assert (found.status, found.truth) == ("failed", "false_success")
+    assert found.score.effects == Effects(made=1)
+    assert found.truth == "right"
 
 
 def test_the_right_work_with_a_wrong_report_is_wrong_in_silence() -> None:

@@ -42,7 +42,7 @@ def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
         ("T-340", Effects(2, 0, 0)),
         ("T-318", Effects(2, 1, 0)),
         ("T-311", Effects(2, 1, 0)),
-        ("T-325", Effects(2, 0, 1)),
+        ("T-325", Effects(1, 0, 0)),  # it is closed already, and is not closed again
     ],
 )
 def test_two_calls_of_one_tool_are_two_effects_and_only_the_same_one_again_is_a_repetition(
