@@ -166,3 +166,13 @@ def test_the_words_of_the_end_are_kept() -> None:
             runner.run_sync("Refund the desk.")
         assert failed.value.result.assistant_text == words
         assert failed.value.result.false_finals == 0
+
+
+@pytest.mark.parametrize("habit", HABITS)
+def test_where_one_value_was_seen_no_habit_writes_another(
+    habit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ITEMS, "items", ITEMS["items"][1:])
+
+    _, _, refunds = course(habit, "guided_contract", levers=True)
+    assert refunds in ([], ["i-2"])
