@@ -118,7 +118,8 @@ def _bare(message: JSON, config: ToolCallingConfig, fired: list[str]) -> JSON:
 
 def _body_transforms(plan: Plan, config: ToolCallingConfig) -> tuple[str, ...]:
     """Say how the body is healed; who asked for several choices wants the first, not their sum."""
-    several = plan.options.get("n") not in {None, 1}
+    asked = plan.options.get("n")
+    several = not (asked is None or asked == 1)
     return tuple(name for name in config.body_transforms if not (several and name == JOINED))
 
 

@@ -105,7 +105,8 @@ def codec_of(lesson: str) -> Callable[[str], str]:
 
 
 def _with_content(message: JSON, lesson: str) -> JSON:
-    if not message.get("tool_calls") or message.get("content") not in {None, ""}:
+    content = message.get("content")
+    if not message.get("tool_calls") or not (content is None or content == ""):
         return message
     forms: dict[str, JSON] = {NULL: {"content": None}, TEXT: {"content": ""}}
     return _left_out(message, "content") | forms.get(lesson, {})

@@ -1,6 +1,8 @@
 """Earlier turns are written as an endpoint takes them, and lose nothing that it can use."""
 
+import json
 import string
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,6 +24,11 @@ from surecall.wire.history_codec import (
 )
 
 IDS = st.text(min_size=1, max_size=120)
+CONTENTS = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=8),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=8,
+)
 PLAIN_CHARACTERS = set(string.ascii_letters + string.digits + "_-")
 FUNCTION = {"name": "f", "arguments": "{}"}
 CALL: JSON = {"id": "a.b:0", "type": "function", "function": FUNCTION, "mark": 1}
@@ -83,6 +90,13 @@ def test_blank_content_takes_the_form_that_was_learned_last() -> None:
 def test_content_that_says_something_is_left_alone(message: JSON) -> None:
     for lesson in (NULL, TEXT, ABSENT):
         assert taught(message, [lesson]) is message
+
+
+@given(CONTENTS)
+def test_no_content_keeps_a_message_from_being_written(content: Any) -> None:
+    lessons = ["without:text", "without:name", NULL, ABSENT, TEXT, NINE, PLAIN, "schema:x"]
+    for message in (TURN | {"content": content}, RESULT | {"content": content}):
+        assert json.dumps(taught(message, lessons))
 
 
 def test_what_the_system_says_can_be_said_by_the_user() -> None:
