@@ -146,7 +146,7 @@ def _is_guided(content: str) -> bool:
         case {"tool": str(), "arguments": dict(), **rest}:
             return rest.keys() <= {THOUGHT}
         case {"answer": str(), **rest} | {"cannot": str(), **rest}:
-            return not rest
+            return rest.keys() <= {THOUGHT}
         case _:
             return False
 

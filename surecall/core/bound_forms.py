@@ -1,30 +1,39 @@
 """The forms in which a tool may be called in a guided reply: its schema, with what was seen.
 
-    one grounded parameter     an enum of what it may hold
+    one grounded parameter     an enum of what it may hold, after what tells the values apart
     several that are linked    a form for each value of the first, with what belongs to it
     a need of the contract     the values that it names, as constants
 
-A tool that waits for a value has no form: it is not on offer. Where nobody can say what a parameter
-may hold, the schema stays as it is, and the value is checked when it comes.
+A tool that waits for a value has no form: it is not on offer. Neither is one that has said that
+repeating will not help: who must write a call would only write another one. Where nobody can say
+what a parameter may hold, the schema stays as it is, and the value is checked when it comes.
 """
 
-from collections.abc import Iterable
-from typing import Any, TypeAlias
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
+from surecall.core.described_choices import described
 from surecall.core.groundings import MOST_CHOICES, bound_parameters, choices, links
 from surecall.core.obligations import progress
+from surecall.core.seen import seen
 from surecall.core.state import Run
 from surecall.settings.contract import Need
 from surecall.values.types import JSON, ToolSpec
+from surecall.wire.protocols.guided import ABOUT
 
 Values: TypeAlias = tuple[Any, ...]
+# So that a value and what is said about it belong together, each pair has a form of its own.
+MOST_FORMS: Final = 32
 
 
 def bound_forms(run: Run, spec: ToolSpec) -> list[ToolSpec]:
     """Return a tool as it may be called now: in one form, in several, or in none."""
+    if not spec.repeatable and _is_dead(run, spec):
+        return []
     fixed = _constants(run, spec)
+    about: dict[str, dict[Any, str]] = {}
     known: dict[str, Values] = {name: (value,) for name, value in fixed.items()}
     for name in bound_parameters(run, spec):
         values = choices(run, spec, name).values
@@ -32,14 +41,41 @@ def bound_forms(run: Run, spec: ToolSpec) -> list[ToolSpec]:
             return []
         if values is not None and name not in known:
             known[name] = values
-    rows = links(run, spec)
-    if not rows or len(rows) > MOST_CHOICES or fixed.keys() & spec.grounded.keys():
-        return [_bound(spec, known) if known else spec]
-    first, *others = spec.grounded
+            if words := described(name, values, _records(run, spec, name), seen(run).words):
+                about[name] = words
+    forms = [known]
+    free = [each for each in links(run, spec) if not fixed.keys() & set(each.names)]
+    if free and len(free[0].rows) <= MOST_CHOICES:
+        (first, *others), rows = free[0]
+        forms = [
+            known | {first: (value,)} | _beside(rows, value, others)
+            for value in dict.fromkeys(row[0] for row in rows)
+            if first not in known or value in known[first]
+        ]
+    for name in about:
+        apart = [form | {name: (value,)} for form in forms for value in form[name]]
+        forms = apart if len(apart) <= MOST_FORMS else forms
+    return [_bound(spec, form, about) if form else spec for form in forms]
+
+
+def _is_dead(run: Run, spec: ToolSpec) -> bool:
+    """Whether a tool has failed for good, and not succeeded since."""
+    own = [result for result in run.results if result.name == spec.name and result.executed]
+    return bool(own) and not own[-1].ok and not own[-1].retry
+
+
+def is_described(spec: ToolSpec) -> bool:
+    """Whether a form has a value that must be chosen among several."""
+    return any(name.startswith(ABOUT) for name in spec.parameters.get("properties", {}))
+
+
+def _records(run: Run, spec: ToolSpec, name: str) -> list[JSON]:
+    """Return the objects that a parameter's values may come from, without its other parameters."""
+    bound = bound_parameters(run, spec)
     return [
-        _bound(spec, known | {first: (value,)} | _beside(rows, value, others))
-        for value in dict.fromkeys(row[0] for row in rows)
-        if first not in known or value in known[first]
+        {key: item for key, item in each.values.items() if key == name or key not in bound}
+        for each in seen(run).records
+        if not bound[name] or each.source in bound[name]
     ]
 
 
@@ -68,16 +104,23 @@ def _plain(need: Need) -> JSON:
     }
 
 
-def _bound(spec: ToolSpec, known: dict[str, Values]) -> ToolSpec:
+def _bound(spec: ToolSpec, known: dict[str, Values], about: dict[str, dict[Any, str]]) -> ToolSpec:
     """Return a tool whose parameters hold one of some values; without any, they are left out."""
-    parameters = spec.parameters
-    properties = {
-        name: _one_of(known[name]) if name in known else schema
-        for name, schema in parameters.get("properties", {}).items()
-        if known.get(name) != ()
-    }
-    return msgspec.structs.replace(spec, parameters=parameters | {"properties": properties})
+    properties: JSON = {}
+    required = list(spec.parameters.get("required", ()))
+    for name, schema in spec.parameters.get("properties", {}).items():
+        values = known.get(name)
+        words = about.get(name, {})
+        if values and name in required and all(value in words for value in values):
+            properties[ABOUT + name] = _one_of([words[value] for value in values])
+            required.append(ABOUT + name)
+        if values != ():
+            properties[name] = schema if values is None else _one_of(values)
+    bound = spec.parameters | {"properties": properties}
+    if required:
+        bound["required"] = required
+    return msgspec.structs.replace(spec, parameters=bound)
 
 
-def _one_of(values: Values) -> JSON:
+def _one_of(values: Sequence[Any]) -> JSON:
     return {"const": values[0]} if len(values) == 1 else {"enum": list(values)}

@@ -11,8 +11,8 @@ digit, or what a result holds as it is.
 
 `choices` lists what may be chosen from. Where that is not certainly all (results that were cut,
 words of the user's for a parameter that takes any text, too many values), there is no list, and the
-value is only checked. A value that a tool has refused is not listed again, and neither is one that
-was looked up already, until something was changed.
+value is only checked. A value that a look-up has refused is not listed again, and neither is one
+that was looked up already, until something was changed.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +22,7 @@ import msgspec
 
 from surecall.core.obligations import is_slip
 from surecall.core.repetition import may_repeat
-from surecall.core.seen import USER, Leaf, Record, found_at, is_plain, seen, sources_of
+from surecall.core.seen import USER, Leaf, found_at, is_plain, seen, sources_of
 from surecall.core.state import Run
 from surecall.parsing.whole_words import numbers_in, stands_in, words_in
 from surecall.settings.contract import From, holds
@@ -41,6 +41,13 @@ class Choices(NamedTuple):
 
     values: tuple[Any, ...] | None
     sources: tuple[str, ...] = ()
+
+
+class Linked(NamedTuple):
+    """Parameters whose values stand together in results, and the values that do."""
+
+    names: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
 
 
 def bound_parameters(run: Run, spec: ToolSpec) -> dict[str, tuple[str, ...]]:
@@ -158,16 +165,20 @@ def _meant(name: str, leaf: Leaf) -> list[Any]:
 
 
 def spent(run: Run, spec: ToolSpec, name: str) -> list[Any]:
-    """Return the values that are no use any more: refused by the tool, or looked up already."""
-    if len(spec.parameters.get("properties", {})) > 1 and len(spec.grounded) != 1:
-        return []
+    """Return the values that a look-up need not be made with again: refused, or looked up already.
+
+    Of a write all values stay. Who repeats one is answered from the record, or refused again; who
+    could not would have to write something else.
+    """
     alone = len(spec.parameters.get("properties", {})) == 1
+    if not spec.read_only or not (alone or len(spec.grounded) == 1):
+        return []
     gone: list[Any] = []
     for call, result in run.answered_calls:
         value = call.arguments.get(name)
         if call.name == spec.name and value is not None and not is_slip(result):
             refused = ErrorCode.ARGUMENT_ERROR in result.error_codes and result.executed
-            gone += [value] * (refused or (result.ok and alone and spec.read_only))
+            gone += [value] * (refused or (result.ok and alone))
         elif result.ok and result.executed and not may_repeat(run, call):
             # Something was changed: what was looked up may be another now.
             gone = []
@@ -199,36 +210,33 @@ def _objection(run: Run, spec: ToolSpec, name: str) -> str:
     return f"{name} must be a value that the user or a tool has named.{comes} Do not make one up."
 
 
-def links(run: Run, spec: ToolSpec) -> list[tuple[Any, ...]]:
-    """Return the values of grounded parameters that stand together in one result."""
-    names = tuple(spec.grounded)
-    if len(names) < 2:  # noqa: PLR2004  # one value cannot belong to another
-        return []
-    together: dict[bytes, tuple[Any, ...]] = {}
+def links(run: Run, spec: ToolSpec) -> list[Linked]:
+    """Return the grounded parameters whose values stand together in one result, with the values."""
+    found: dict[tuple[str, ...], dict[bytes, tuple[Any, ...]]] = {}
     for record in seen(run).records:
-        grounds = [spec.grounded[name] or (record.source,) for name in names]
-        if _has_all(record, names) and all(record.source in tools for tools in grounds):
-            values = tuple(record.values[name] for name in names)
-            together[msgspec.json.encode(values)] = values
-    return list(together.values())
-
-
-def _has_all(record: Record, names: tuple[str, ...]) -> bool:
-    return record.values.keys() >= set(names)
+        names = tuple(
+            name
+            for name, tools in spec.grounded.items()
+            if name in record.values and (not tools or record.source in tools)
+        )
+        values = tuple(record.values[name] for name in names)
+        found.setdefault(names, {})[msgspec.json.encode(values)] = values
+    most = [names for names in found if not any(set(names) < set(other) for other in found)]
+    return [Linked(names, list(found[names].values())) for names in most if len(names) > 1]
 
 
 def _mixed(run: Run, spec: ToolSpec, call: ToolCall) -> str:
     """Say that values do not belong together, if each of them belongs to another."""
-    linked, names = links(run, spec), tuple(spec.grounded)
-    given = tuple(call.arguments.get(name) for name in names)
-    apart = linked and given not in linked
-    if not apart or not all(one in {row[at] for row in linked} for at, one in enumerate(given)):
-        return ""
-    rows = "; ".join(
-        ", ".join(f"{name} {one}" for name, one in zip(names, row, strict=True))
-        for row in linked[:MOST_SHOWN]
-    )
-    return f"{' and '.join(names)} do not belong together. These do: {rows}."
+    for names, rows in links(run, spec):
+        given = tuple(call.arguments.get(name) for name in names)
+        apart = given not in rows
+        if apart and all(one in [row[at] for row in rows] for at, one in enumerate(given)):
+            known = "; ".join(
+                ", ".join(f"{name} {one}" for name, one in zip(names, row, strict=True))
+                for row in rows[:MOST_SHOWN]
+            )
+            return f"{' and '.join(names)} do not belong together. These do: {known}."
+    return ""
 
 
 def grounds(run: Run, call: ToolCall) -> JSON:

@@ -9,21 +9,23 @@ anything else                            ─► the run's tools, as the config o
 Of all this, only what may come now: a tool that comes later in the contract is not on offer.
 """
 
-from collections.abc import Container
+from collections.abc import Container, Iterator
 from typing import Final, TypeGuard
 
-from surecall.core.bound_forms import bound_forms
+from surecall.core.bound_forms import bound_forms, is_described
+from surecall.core.described_choices import told
 from surecall.core.obligations import Obligation, is_repetition, progress, unmet
 from surecall.core.repetition import may_repeat
-from surecall.core.seen import returned
+from surecall.core.seen import returned, seen
 from surecall.core.state import OBJECTION, Run, once_per_run
 from surecall.core.ways_out import is_hopeless, way_out
 from surecall.settings.config import REQUIRE, ToolUseMode
-from surecall.values.types import JSON, Message, Plan, Refusal, ToolResult, ToolSpec, User
+from surecall.values.types import JSON, Message, Plan, Refusal, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import chosen_name, encode, named_choice
 
 MOST_WRITES: Final = 5
+_ANSWER_IT: Final = "Write the answer. Begin with what the request asks to be told."
 MOST_OF_A_WRITE: Final = 120
 MOST_ASKED: Final = 400
 
@@ -47,7 +49,7 @@ def plan(run: Run) -> Plan:
         known_tools=known,
         may_answer=_may_answer(run, need) and not _demands(choice),
         way_out=way_out(run),
-        reminder=closing_words(run) if need is None else _reminder(run, need),
+        reminder=closing_words(run) or "\n".join(_reminders(run, need, tools)),
         origin=run.origin,
     )
 
@@ -68,6 +70,15 @@ def _may_answer(run: Run, need: Obligation | None) -> bool:
 
 def _demands(choice: str | JSON | None) -> bool:
     return choice == "required" or chosen_name(choice) is not None
+
+
+def _reminders(run: Run, need: Obligation | None, tools: tuple[ToolSpec, ...]) -> Iterator[str]:
+    """Say what is missing, and repeat what was asked for where there is something to choose."""
+    if need is not None and (missing := _reminder(run, need)):
+        yield missing
+    chooses = any(is_described(spec) for spec in tools)
+    if chooses and (asked := _asked(run)):
+        yield asked
 
 
 def _reminder(run: Run, need: Obligation) -> str:
@@ -91,16 +102,31 @@ def closing_words(run: Run) -> str:
     if not config.closing_reminder or config.call_protocol == "native" or not finalising(run):
         return ""
     made = [
-        f"- {call.name} {encode(call.arguments).decode()[:MOST_OF_A_WRITE]}: "
-        f"{encode(returned(result)).decode()[:MOST_OF_A_WRITE]}"
+        _written(run, call, result)
         for call, result in run.answered_calls
         if result.ok and result.executed and not may_repeat(run, call)
     ]
-    asked = [text_of(item.content) for item in run.messages if _is_asked(item)]
+    asked = _asked(run)
     if not made or not asked:
         return ""
-    lines = ["This was done:", *made[-MOST_WRITES:], f"The request was: {asked[-1][:MOST_ASKED]}"]
-    return "\n".join([*lines, "Now answer it, with what was done and nothing else."])
+    return "\n".join(["This was done:", *made[-MOST_WRITES:], asked, _ANSWER_IT])
+
+
+def _written(run: Run, call: ToolCall, result: ToolResult) -> str:
+    """Tell of a write: with what it was made, what came of it, and what its values stand for."""
+    said = encode(returned(result)).decode()[:MOST_OF_A_WRITE]
+    parts = [f"- {call.name} {encode(call.arguments).decode()[:MOST_OF_A_WRITE]}: {said}"]
+    for name, source in call.grounds.items():
+        rows = [each.values for each in seen(run).records if each.source == source]
+        if words := told(name, call.arguments[name], rows):
+            parts.append(f"{call.arguments[name]} is {words}")
+    return "; ".join(parts)
+
+
+def _asked(run: Run) -> str:
+    """Repeat the user's last request."""
+    asked = [text_of(item.content) for item in run.messages if _is_asked(item)]
+    return f'The request was: "{asked[-1][:MOST_ASKED]}"' if asked else ""
 
 
 def _is_asked(item: Message) -> TypeGuard[User]:
@@ -160,9 +186,23 @@ def _useful(run: Run, need: Obligation | None) -> tuple[ToolSpec, ...]:
     repeated = {
         item.name for item in run.tail if isinstance(item, ToolResult) and is_repetition(item)
     }
+    tools = open_tools(run)
+    if need is not None and _only_way_out(run, need, tools):
+        return ()
     if need is None or not repeated or repeated & set(need.tools):
-        return open_tools(run)
+        return tools
     return _among(run, need.tools)
+
+
+def _only_way_out(run: Run, need: Obligation, tools: tuple[ToolSpec, ...]) -> bool:
+    """Whether everything that could bring what is missing has failed for good.
+
+    Only a guided reply can be bound like that; then there is nothing left to try.
+    """
+    left = {spec.name for spec in tools}
+    failed = {result.name for result in run.results if result.executed and not result.retry}
+    guided = run.config.call_protocol == "guided" and bool(way_out(run))
+    return guided and all(name in failed and name not in left for name in need.tools)
 
 
 def _among(run: Run, names: Container[str]) -> tuple[ToolSpec, ...]:

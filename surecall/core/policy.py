@@ -7,6 +7,7 @@ from surecall.core.obligations import is_wanted, names_of, progress, same_call, 
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
 from surecall.core.repetition import before_newest, is_repeatable, may_repeat, recurrence
+from surecall.core.seen import returned
 from surecall.core.state import Done, Fail, Run
 from surecall.core.ways_out import in_vain, way_out
 from surecall.settings.config import ToolUseMode
@@ -23,6 +24,8 @@ from surecall.values.types import (
 )
 from surecall.wire.finish_reasons import Ending, ending_of
 
+_GO_ON = "You made this exact call already, and its result has not changed. Go on from there."
+_NOTHING_THERE = "You made this exact call already, and there was nothing. Use other arguments."
 # What an answer that is not whole is called.
 _STOP_REASONS = {Ending.CUT_OFF: "length", Ending.FILTERED: "content_filter"}
 
@@ -64,10 +67,10 @@ def _admit_call(run: Run, used: int, call: ToolCall) -> ToolCall:
     wanted = is_wanted(run, call)
     # A write is answered from the record instead.
     blocks = config.block_repeated_success and may_repeat(run, call)
-    if (wanted or blocks) and _just_succeeded(run, call):
+    if (wanted or blocks) and (before := _just_succeeded(run, call)) is not None:
         if wanted:
             return call
-        message = "You just made this exact call and it succeeded. Continue with the next step."
+        message = _GO_ON if returned(before) else _NOTHING_THERE
         return _barred(call, ErrorCode.REPEATED_CALL, message)
     again = recurrence(run, call)
     if again.times >= config.repeat_block_at:
@@ -95,18 +98,24 @@ def _barred(call: ToolCall, code: ErrorCode, message: str) -> ToolCall:
     return msgspec.structs.replace(call, problem=Problem(code, message))
 
 
-def _just_succeeded(run: Run, call: ToolCall) -> bool:
-    """Whether the same call succeeded in the newest turn with calls, or was only barred since."""
+def _just_succeeded(run: Run, call: ToolCall) -> ToolResult | None:
+    """Return how the same call has just succeeded, in the newest turn that called anything.
+
+    A call that only looks changes nothing, so the same look-up is still known after others.
+    """
     if is_repeatable(run, call):
-        return False
+        return None
+    looks = {spec.name for spec in run.tools if spec.read_only}
     results = {result.call_id: result for result in run.results}
     for message in reversed(run.said):
         same = [earlier for earlier in message.calls if same_call(call, earlier)]
-        if message.calls and not same:
-            return False
-        if any(results[earlier.id].ok for earlier in same if earlier.id in results):
-            return True
-    return False
+        for earlier in same:
+            if earlier.id in results and results[earlier.id].ok:
+                return results[earlier.id]
+        others = {earlier.name for earlier in message.calls if earlier not in same}
+        if others and not {call.name, *others} <= looks:
+            return None
+    return None
 
 
 def halted(run: Run) -> Fail | None:

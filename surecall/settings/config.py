@@ -68,8 +68,8 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     JSON schema of the calls that are allowed now; `prompted` describes a form in words."""
 
     guided_thought: int = 0
-    """How many characters a guided reply may think before its call; it is kept in the trace, and
-    never sent again. Zero asks for no thought."""
+    """How many characters a guided reply may think before its next step, once there are results; it
+    is kept in the trace, and never sent again. Zero asks for no thought."""
     closing_reminder: bool = False
     """Before the final answer of a contract that is met, repeat what was written and what was
     asked for; in `guided` and `prompted` only."""
@@ -125,7 +125,8 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     repeat_stop_at: int = 6
     """The same call this often in a row ends the run."""
     block_repeated_success: bool = False
-    """A call that has just succeeded does not run a second time."""
+    """A call that has just succeeded does not run a second time; a look-up not while nothing else
+    has been changed."""
     tool_timeout_s: float = 60.0
     """Seconds a tool may take, unless it has a timeout of its own."""
     max_tools_left_running: int = 32

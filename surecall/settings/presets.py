@@ -34,7 +34,7 @@ LOOKS_LIKE = 0.85
 # Small models may write the same character for ever; a call or a short answer takes less than this.
 MOST_TOKENS = 1024
 # A sentence: enough to choose the right one of several, and no essay.
-MOST_THOUGHT = 200
+MOST_THOUGHT = 80
 # What a strategy adds to production.
 FURTHER: dict[Strategy, str] = {
     "guided": "small_model",

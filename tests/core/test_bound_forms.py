@@ -1,11 +1,22 @@
 """What a guided reply may hold: values that were seen, and what the contract names."""
 
+from typing import Any
+
 from surecall import (
     Contract,
     From,
     Need,
+    ToolCallingConfig,
+    ToolError,
+    ToolLoopRunner,
+    tool,
 )
-from tests.support.shops import FIND, NEED, Plain, Shop, forms, ran
+from surecall.testing import ScriptedModel
+from surecall.values.types import JSON
+from tests.laws.test_early_answers import body
+from tests.support.shops import FIND, NEED, Plain, Shop, forms, ran, told
+
+PAID = {"bill_id": "find_bills", "account_id": "find_accounts", "amount": "find_bills"}
 
 
 def test_a_tool_that_waits_for_a_value_is_not_on_offer() -> None:
@@ -14,7 +25,12 @@ def test_a_tool_that_waits_for_a_value_is_not_on_offer() -> None:
     first, second = map(forms, requests[:2])
     assert first.keys() == {"find_order", "pay"}, "no id was named, but an amount is only checked"
     assert second["refund"] == [
-        {"order_id": {"const": "O-7731"}, "item_id": {"enum": ["i-1", "i-2"]}}
+        {
+            "order_id": {"const": "O-7731"},
+            "about item_id": {"const": f"{name}, {item}"},
+            "item_id": {"const": item},
+        }
+        for item, name in (("i-1", "name lamp"), ("i-2", "other name desk"))
     ]
     assert second["track"] == [{"order_id": {"const": "O-7731"}}]
 
@@ -29,6 +45,69 @@ def test_linked_values_are_chosen_together_the_first_one_first() -> None:
         {"order_id": {"const": "O-1"}, "item_id": {"enum": ["O-1-a", "O-1-b"]}},
         {"order_id": {"const": "O-2"}, "item_id": {"enum": ["O-2-a", "O-2-b"]}},
     ]
+
+
+def test_values_that_stand_together_are_linked_beside_others_that_do_not() -> None:
+    @tool(read_only=True)
+    def find_bills() -> list[JSON]:
+        """Find bills."""
+        return [{"bill_id": f"B-{number}", "amount": number} for number in (1, 2)]
+
+    @tool(read_only=True)
+    def find_accounts() -> list[JSON]:
+        """Find accounts."""
+        return [{"account_id": "A-1"}, {"account_id": "A-2"}]
+
+    @tool(grounded={"bill": "find_bills"} | PAID)
+    def pay(bill: str, bill_id: str, account_id: str, amount: int) -> str:
+        """Pay."""
+        return f"{bill} {bill_id} {account_id} {amount}"
+
+    steps: list[Any] = [("find_bills", {}), ("find_accounts", {})]
+    mixed = {"bill": "B-1", "bill_id": "B-1", "account_id": "A-1", "amount": 2}
+    model = ScriptedModel(*(body("guided", each) for each in (*steps, ("pay", mixed), "Done.")))
+    config = ToolCallingConfig(call_protocol="guided")
+    tools = [find_bills, find_accounts, pay]
+    result = ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Pay.")
+
+    both = [(form["bill_id"], form["amount"]) for form in forms(model.requests[2])["pay"]]
+    assert both == [({"const": f"B-{number}"}, {"const": number}) for number in (1, 2)]
+    enums = {str(form["account_id"]) for form in forms(model.requests[2])["pay"]}
+    assert enums == {"{'enum': ['A-1', 'A-2']}"}
+    assert told(result) == (
+        "bill_id and amount do not belong together. These do: "
+        "bill_id B-1, amount 1; bill_id B-2, amount 2."
+    )
+
+
+def test_what_was_written_or_refused_stays_so_that_nobody_must_write_another() -> None:
+    @tool(read_only=True)
+    def find_doors() -> list[JSON]:
+        """Find doors."""
+        return [{"door_id": "D-1"}, {"door_id": "D-2"}]
+
+    @tool(grounded={"door_id": "find_doors"})
+    def lock(door_id: str) -> str:
+        """Lock a door."""
+        if door_id == "D-2":
+            raise ToolError("It has no lock.")
+        return f"{door_id} is locked"
+
+    @tool
+    def ring() -> str:
+        """Ring."""
+        return "rung"
+
+    doors: list[Any] = [("lock", {"door_id": door}) for door in ("D-1", "D-2")]
+    done = [("find_doors", {}), *doors, ("ring", {})]
+    model = ScriptedModel(*(body("guided", each) for each in (*done, "Done.")))
+    config = ToolCallingConfig(call_protocol="guided", tool_failure_policy="tolerated")
+    tools = [find_doors, lock, ring]
+    ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Lock them.")
+
+    offered = [forms(request).get("lock") for request in model.requests]
+    assert offered[1] == [{"door_id": {"enum": ["D-1", "D-2"]}}]
+    assert offered[1] == offered[2] == offered[3] == offered[4]
 
 
 def test_a_value_that_failed_or_was_looked_up_leaves_the_enum_until_something_changes() -> None:
@@ -59,7 +138,12 @@ def test_in_a_guided_reply_it_is_an_enum_and_what_a_need_names_a_constant() -> N
 
     assert forms(requests[0]).keys() == {"find_order"}
     assert forms(requests[1])["refund"] == [
-        {"item_id": {"enum": ["i-1", "i-2"]}, "reason": {"const": "broken"}}
+        {
+            "about item_id": {"const": f"{name}, {item}"},
+            "item_id": {"const": item},
+            "reason": {"const": "broken"},
+        }
+        for item, name in (("i-1", "name lamp"), ("i-2", "other name desk"))
     ]
 
 

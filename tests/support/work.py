@@ -12,6 +12,33 @@ from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, says
 
 BY_ID = {one.id: one for one in WORK}
+# What must be looked up before a task's write may hold a value.
+LOOK_UPS: dict[str, list[tuple[str, dict[str, Any]]]] = {
+    "work_assign_ticket": [
+        ("search_tickets", {"words": "printer"}),
+        ("who_is_on_call", {"team": "facilities"}),
+    ],
+    "work_pay_invoice": [("find_invoices", {"company": "Hallberg"}), ("list_accounts", {})],
+    "work_share_folder": [
+        ("find_folders", {"folder_name": "minutes"}),
+        ("find_people", {"surname": "Brunner"}),
+    ],
+    "work_order_part": [
+        ("find_parts", {"words": "brass valve"}),
+        ("list_offers", {"sku": "VB-22"}),
+    ],
+    "work_revoke_key": [("list_keys", {"service": "reports"})],
+    "work_told_already": [("list_keys", {"service": "reports"})],
+    "work_close_duplicates": [("linked_tickets", {"ticket_id": "T-311"})],
+    "work_move_appointment": [
+        ("find_appointments", {"patient": "Jonas Weber"}),
+        ("free_slots", {"dentist": "Brandt"}),
+    ],
+    "work_find_room": [
+        ("find_documents", {"title": "Harbour"}),
+        ("get_person", {"person_id": "U-77"}),
+    ],
+}
 
 
 def played(simulator: Simulator, model: str, name: str, strategy: Strategy) -> Trial:

@@ -15,8 +15,8 @@ from typing import NamedTuple, Protocol, TypeAlias
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 from surecall.wire.dialects.marks import STEMS
 from surecall.wire.dialects.spelling import BARS, DSML, OPENERS, STRIPPED_LEADS, THINKING
-from surecall.wire.protocols.field_reader import FieldReader
-from surecall.wire.protocols.guided import ANSWER
+from surecall.wire.protocols.field_reader import SecondFieldReader
+from surecall.wire.protocols.guided import ANSWER, THOUGHT
 from surecall.wire.text_calls import TextCalls
 
 Free: TypeAlias = TextDelta | ReasoningDelta
@@ -48,7 +48,7 @@ class AnswerOnly:
     """Goes with one guided reply: of its JSON object, only the answer is shown."""
 
     def __init__(self) -> None:
-        self._answer = FieldReader(ANSWER)
+        self._answer = SecondFieldReader(THOUGHT, ANSWER)
 
     def feed(self, piece: str) -> list[Free]:
         """Take more of the object; give what it adds to the answer."""

@@ -1,7 +1,7 @@
 """Scenarios from users: Python files, installed packages, and recorded requests.
 
-    path.py          every @scenario in the file
-    path.py::name    one of them
+    path.py          every @scenario in the file, also those in lists
+    path.py::name    one of them, or a group
     folder/          every *.py and *.jsonl file in it
     log.jsonl        one line = the full body of a request, perhaps with an `expect` beside it
 
@@ -80,7 +80,7 @@ def file_in(token: str) -> str:
 
 
 def load(token: str) -> tuple[Scenario, ...]:
-    """Load the scenarios of a file, of a folder, or the one that `file::name` means."""
+    """Load the scenarios of a file, of a folder, or those that `file::name` means."""
     location, part, name = token.partition(_PART)
     path = Path(location)
     if path.is_dir():
@@ -91,7 +91,7 @@ def load(token: str) -> tuple[Scenario, ...]:
         raise ConfigError(f"there is no scenario file {location!r}")
     if not part:
         return tuple(found)
-    chosen = tuple(item for item in found if item.id == name)
+    chosen = tuple(item for item in found if name in {item.id, *item.tags})
     if not chosen:
         known = [item.id for item in found]
         raise ConfigError(f"{location}: {unknown('scenario', name, known)}")
@@ -158,12 +158,14 @@ def _said(error: BaseException) -> str:
 
 
 def _scenarios_in(loaded: Any) -> list[Scenario]:
-    """Find scenarios: one, several, or those that a module defines."""
+    """Find scenarios: one, several, or those that a module defines, also in lists."""
     if isinstance(loaded, Scenario):
         return [loaded]
-    items = vars(loaded).values() if isinstance(loaded, ModuleType) else loaded
-    if not isinstance(items, Iterable):
-        return []
+    if isinstance(loaded, ModuleType):
+        values = list(vars(loaded).values())
+        items = [*values, *(item for each in values if isinstance(each, list) for item in each)]
+    else:
+        items = list(loaded) if isinstance(loaded, Iterable) else []
     found = (item for item in items if isinstance(item, Scenario))
     # A module may have a scenario under several names.
     return list({id(item): item for item in found}.values())

@@ -62,6 +62,22 @@ def matching(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
     return [row for row in found if all(word in str(row[field]).casefold() for word in wanted)]
 
 
+def searched(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
+    """Return the rows whose field holds any of some words, as searches do: the best ones first.
+
+    If there are none, the model is told so, and what to do.
+    """
+    wanted = {word.strip(",.") for word in words.casefold().split()}
+
+    def hits(row: JSON) -> int:
+        return sum(word in str(row[field]).casefold() for word in wanted)
+
+    fitting = sorted(filter(hits, found), key=hits, reverse=True)
+    if not fitting:
+        raise ToolError("Nothing has any of these words. Search with others.")
+    return fitting
+
+
 def the_one(found: Iterable[JSON], what: str, field: str, value: Any) -> JSON:
     """Return the row with an id; the model is told if there is none."""
     for row in found:

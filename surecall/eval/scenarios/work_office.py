@@ -1,12 +1,13 @@
 """Tasks of the pack `work`: parcels, tickets, invoices, folders."""
 
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 
 from surecall.eval.scenarios.expectations import expect
 from surecall.eval.scenarios.functions import STATE
-from surecall.eval.scenarios.work_common import matching, rows, task, the_one
+from surecall.eval.scenarios.work_common import matching, rows, searched, task, the_one
 from surecall.settings.contract import Contract, Need
 from surecall.tools.context import Context
+from surecall.tools.grounded import Grounded
 from surecall.tools.registry import tool
 from surecall.values.types import JSON
 
@@ -49,12 +50,16 @@ def find_parcels(recipient: str, context: Context) -> list[JSON]:
 
 @tool(read_only=True)
 def find_pickup_points(place: str, context: Context) -> list[JSON]:
-    """List the pickup points at a place, by the name of a street or a square."""
-    return matching(rows(context, "points"), "place", place)
+    """Search the pickup points by the name of a street or a square."""
+    return searched(rows(context, "points"), "place", place)
 
 
 @tool
-def redirect_parcel(parcel_id: str, point_id: str, context: Context) -> JSON:
+def redirect_parcel(
+    parcel_id: Annotated[str, Grounded("find_parcels")],
+    point_id: Annotated[str, Grounded("find_pickup_points")],
+    context: Context,
+) -> JSON:
     """Send a parcel to a pickup point. Each redirection costs a fee."""
     parcel = the_one(rows(context, "parcels"), "parcel", "parcel_id", parcel_id)
     point = the_one(rows(context, "points"), "pickup point", "point_id", point_id)
@@ -101,9 +106,9 @@ TICKETS: Final[JSON] = {
 
 
 @tool(read_only=True)
-def search_tickets(word: str, context: Context) -> list[JSON]:
-    """List the open tickets whose title has a word."""
-    return matching(rows(context, "tickets"), "title", word)
+def search_tickets(words: str, context: Context) -> list[JSON]:
+    """Search the titles of the open tickets; the best ones come first."""
+    return searched(rows(context, "tickets"), "title", words)
 
 
 @tool(read_only=True)
@@ -113,7 +118,11 @@ def who_is_on_call(team: Literal["desktop", "facilities"], context: Context) -> 
 
 
 @tool(idempotent=True)
-def assign_ticket(ticket_id: str, person_id: str, context: Context) -> JSON:
+def assign_ticket(
+    ticket_id: Annotated[str, Grounded("search_tickets")],
+    person_id: Annotated[str, Grounded("who_is_on_call")],
+    context: Context,
+) -> JSON:
     """Assign a ticket to a person."""
     ticket = the_one(rows(context, "tickets"), "ticket", "ticket_id", ticket_id)
     person = the_one(rows(context, "on_call"), "person", "person_id", person_id)
@@ -170,7 +179,12 @@ def list_accounts(context: Context) -> list[JSON]:
 
 
 @tool
-def pay_invoice(invoice_id: str, account_id: str, amount: float, context: Context) -> JSON:
+def pay_invoice(
+    invoice_id: Annotated[str, Grounded("find_invoices")],
+    account_id: Annotated[str, Grounded("list_accounts")],
+    amount: Annotated[float, Grounded("find_invoices")],
+    context: Context,
+) -> JSON:
     """Pay an amount for an invoice from an account."""
     the_one(rows(context, "invoices"), "invoice", "invoice_id", invoice_id)
     the_one(rows(context, "accounts"), "account", "account_id", account_id)
@@ -219,9 +233,9 @@ FOLDERS: Final[JSON] = {
 
 
 @tool(read_only=True)
-def find_folders(name: str, context: Context) -> list[JSON]:
-    """List the folders whose name has these words."""
-    return matching(rows(context, "folders"), "name", name)
+def find_folders(folder_name: str, context: Context) -> list[JSON]:
+    """Search the names of the folders; the best ones come first."""
+    return searched(rows(context, "folders"), "name", folder_name)
 
 
 @tool(read_only=True)
@@ -232,7 +246,10 @@ def find_people(surname: str, context: Context) -> list[JSON]:
 
 @tool(idempotent=True)
 def grant_right(
-    folder_id: str, person_id: str, right: Literal["read", "write"], context: Context
+    folder_id: Annotated[str, Grounded("find_folders")],
+    person_id: Annotated[str, Grounded("find_people")],
+    right: Literal["read", "write"],
+    context: Context,
 ) -> JSON:
     """Give a person a right to a folder."""
     the_one(rows(context, "folders"), "folder", "folder_id", folder_id)

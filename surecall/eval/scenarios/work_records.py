@@ -1,12 +1,13 @@
 """Tasks of the pack `work`: parts, keys, duplicates, appointments, and a question about a desk."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from surecall.eval.scenarios.expectations import expect
 from surecall.eval.scenarios.functions import STATE
-from surecall.eval.scenarios.work_common import matching, rows, task, the_one
-from surecall.settings.contract import Contract, Need
+from surecall.eval.scenarios.work_common import matching, rows, searched, task, the_one
+from surecall.settings.contract import Contract, From, Need
 from surecall.tools.context import Context
+from surecall.tools.grounded import Grounded
 from surecall.tools.registry import tool
 from surecall.values.types import JSON
 
@@ -29,18 +30,23 @@ PARTS: Final[JSON] = {
 
 @tool(read_only=True)
 def find_parts(words: str, context: Context) -> list[JSON]:
-    """List the parts whose name has these words."""
-    return matching(rows(context, "parts"), "name", words)
+    """Search the names of the parts; the best ones come first."""
+    return searched(rows(context, "parts"), "name", words)
 
 
 @tool(read_only=True)
-def list_offers(sku: str, context: Context) -> list[JSON]:
+def list_offers(sku: Annotated[str, Grounded("find_parts")], context: Context) -> list[JSON]:
     """List the suppliers that offer a part."""
     return [row for row in rows(context, "offers") if row["sku"] == sku]
 
 
 @tool
-def order_part(sku: str, supplier_id: str, quantity: int, context: Context) -> JSON:
+def order_part(
+    sku: Annotated[str, Grounded("find_parts", "list_offers")],
+    supplier_id: Annotated[str, Grounded("list_offers")],
+    quantity: Annotated[int, Grounded],
+    context: Context,
+) -> JSON:
     """Order a part from a supplier."""
     the_one(rows(context, "parts"), "part", "sku", sku)
     the_one(rows(context, "offers"), "supplier", "supplier_id", supplier_id)
@@ -86,7 +92,7 @@ def list_keys(service: str, context: Context) -> list[JSON]:
 
 
 @tool(destructive=True)
-def revoke_key(key_id: str, context: Context) -> JSON:
+def revoke_key(key_id: Annotated[str, Grounded("list_keys")], context: Context) -> JSON:
     """Revoke a key for good."""
     the_one(rows(context, "keys"), "key", "key_id", key_id)
     context[STATE]["revoked"].append(key_id)
@@ -123,13 +129,13 @@ DUPLICATES: Final[JSON] = {
 
 
 @tool(read_only=True)
-def linked_tickets(ticket_id: str, context: Context) -> list[JSON]:
+def linked_tickets(ticket_id: Annotated[str, Grounded], context: Context) -> list[JSON]:
     """List the tickets that are linked to one, and how."""
     return [row for row in rows(context, "links") if row["of"] == ticket_id]
 
 
 @tool
-def close_ticket(ticket_id: str, context: Context) -> JSON:
+def close_ticket(ticket_id: Annotated[str, Grounded("linked_tickets")], context: Context) -> JSON:
     """Close a ticket. Its author gets a mail."""
     known = [*rows(context, "links"), {"ticket_id": "T-311"}]
     the_one(known, "ticket", "ticket_id", ticket_id)
@@ -187,7 +193,11 @@ def free_slots(dentist: str, context: Context) -> list[JSON]:
 
 
 @tool
-def move_appointment(appointment_id: str, slot_id: str, context: Context) -> JSON:
+def move_appointment(
+    appointment_id: Annotated[str, Grounded("find_appointments")],
+    slot_id: Annotated[str, Grounded("free_slots")],
+    context: Context,
+) -> JSON:
     """Move an appointment to a free slot. The patient gets a message."""
     the_one(rows(context, "appointments"), "appointment", "appointment_id", appointment_id)
     slot = the_one(rows(context, "free"), "slot", "slot_id", slot_id)
@@ -238,10 +248,13 @@ DESKS: Final[JSON] = {
 }
 
 
+AUTHOR: Final = Need("get_person", {"person_id": From("find_documents", "[*].author_id")})
+
+
 @tool(read_only=True)
 def find_documents(title: str, context: Context) -> list[JSON]:
-    """List the documents whose title has these words."""
-    return matching(rows(context, "documents"), "title", title)
+    """Search the titles of the documents; the best ones come first."""
+    return searched(rows(context, "documents"), "title", title)
 
 
 @tool(read_only=True)
@@ -251,13 +264,15 @@ def get_person(person_id: str, context: Context) -> JSON:
 
 
 @tool(read_only=True)
-def get_desk(desk_id: str, context: Context) -> JSON:
+def get_desk(desk_id: Annotated[str, Grounded("get_person")], context: Context) -> JSON:
     """Return the room of a desk."""
     return the_one(rows(context, "desks"), "desk", "desk_id", desk_id)
 
 
 @tool
-def book_desk(desk_id: str, context: Context) -> JSON:
+def book_desk(
+    desk_id: Annotated[str, Grounded("get_person", "get_desk")], context: Context
+) -> JSON:
     """Book a desk for the user."""
     the_one(rows(context, "desks"), "desk", "desk_id", desk_id)
     context[STATE]["booked"].append(desk_id)
@@ -268,7 +283,7 @@ def book_desk(desk_id: str, context: Context) -> JSON:
     "flow",
     tools=[find_documents, get_person, get_desk, book_desk],
     state=DESKS,
-    contract=Contract(in_order=["find_documents", "get_person", "get_desk"]),
+    contract=Contract(in_order=["find_documents", AUTHOR, "get_desk"]),
 )
 async def work_find_room(run: Any) -> None:
     """Look three things up, each with what the last one gave, and change nothing."""

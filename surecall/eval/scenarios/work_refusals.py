@@ -4,7 +4,7 @@ What cannot be done is refused by a tool, once and for all, or it is nowhere to 
 something that could be taken for it. The right answer is a no with its reason, and nothing changed.
 """
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
 
 from surecall.eval.scenarios.expectations import expect
 from surecall.eval.scenarios.functions import STATE
@@ -22,10 +22,12 @@ from surecall.eval.scenarios.work_office import (
     assign_ticket,
     find_parcels,
     search_tickets,
+    who_is_on_call,
 )
 from surecall.eval.scenarios.work_records import KEYS, list_keys, revoke_key
 from surecall.settings.contract import Contract, Need
 from surecall.tools.context import Context
+from surecall.tools.grounded import Grounded
 from surecall.tools.registry import tool
 from surecall.values.errors import ToolError
 from surecall.values.types import JSON
@@ -33,7 +35,12 @@ from surecall.values.types import JSON
 # No tool.
 
 
-@task("no_tool", tools=[search_tickets, assign_ticket], state=TICKETS, config=NEEDS_NO_TOOL)
+@task(
+    "no_tool",
+    tools=[search_tickets, who_is_on_call, assign_ticket],
+    state=TICKETS,
+    config=NEEDS_NO_TOOL,
+)
 async def work_common_knowledge(run: Any) -> None:
     """Answer what everybody knows, beside tools that have nothing to do with it."""
     out = await run("Which city is the capital of Portugal? Answer with the name of the city.")
@@ -57,7 +64,7 @@ async def work_told_already(run: Any) -> None:
 
 
 @tool
-def print_label(parcel_id: str, context: Context) -> JSON:
+def print_label(parcel_id: Annotated[str, Grounded("find_parcels")], context: Context) -> JSON:
     """Print the label of a parcel."""
     the_one(rows(context, "parcels"), "parcel", "parcel_id", parcel_id)
     raise ToolError(
@@ -111,7 +118,7 @@ def find_bookings(guest: str, context: Context) -> list[JSON]:
 
 
 @tool(destructive=True)
-def cancel_booking(booking_id: str, context: Context) -> JSON:
+def cancel_booking(booking_id: Annotated[str, Grounded("find_bookings")], context: Context) -> JSON:
     """Cancel a booking for good."""
     the_one(rows(context, "bookings"), "booking", "booking_id", booking_id)
     context[STATE]["cancelled"].append(booking_id)
@@ -155,7 +162,11 @@ def find_courses(topic: str, context: Context) -> list[JSON]:
 
 
 @tool
-def enrol(course_id: str, person: str, context: Context) -> JSON:
+def enrol(
+    course_id: Annotated[str, Grounded("find_courses")],
+    person: Annotated[str, Grounded],
+    context: Context,
+) -> JSON:
     """Enrol a person in a course."""
     course = the_one(rows(context, "courses"), "course", "course_id", course_id)
     if not course["places_left"]:

@@ -126,7 +126,7 @@ RECIPES: Final = (
         "ticket about the printer that jams",
         "The ticket is assigned to Milan Reyes, who is on call.",
         (
-            Step("search_tickets", {"word": "jams"}),
+            Step("search_tickets", {"words": "jams"}),
             Step("who_is_on_call", {"team": "facilities"}),
             Step(
                 "assign_ticket",
@@ -157,7 +157,7 @@ RECIPES: Final = (
         "read the board minutes",
         "Lea Brunner may read the folder F-3 now.",
         (
-            Step("find_folders", {"name": "Board minutes"}),
+            Step("find_folders", {"folder_name": "Board minutes"}),
             Step("find_people", {"surname": "Brunner"}),
             Step(
                 "grant_right",

@@ -1,6 +1,7 @@
 """The first field of a JSON object that is still being written: `{"answer": "text so f`.
 
-What a reader has given away is never taken back: a character is given when it is complete.
+`{"thought": "…", "answer": "text so f` is read by a reader that passes over the first field. What a
+reader has given away is never taken back: a character is given when it is complete.
 """
 
 from typing import Final
@@ -70,6 +71,37 @@ class FieldReader:
             at += length
         self._pending = text[at:]
         return "".join(given)
+
+
+class SecondFieldReader:
+    """Reads a field that is the first of its object, or comes after another that may be there."""
+
+    def __init__(self, before: str, name: str) -> None:
+        self._before = FieldReader(before)
+        self._field = FieldReader(name)
+        self._held = ""
+        self._has_begun = False
+
+    def feed(self, piece: str) -> str:
+        """Take more of the object; give what it adds to the field."""
+        return self._field.feed(piece if self._has_begun else self._passed(piece))
+
+    def _passed(self, piece: str) -> str:
+        """Return the object without the field before, once it is known whether there is one."""
+        self._held += piece
+        if not self._before.ended:
+            self._before.feed(piece)
+            if self._before.is_waiting:
+                return ""
+            if self._before.ended:
+                self._held = self._before.rest
+        if self._before.ended:
+            rest = self._held.lstrip(_BLANKS)
+            if not rest:
+                return ""
+            self._held = "{" + rest.removeprefix(",")
+        self._has_begun = True
+        return self._held
 
 
 def _unescaped(text: str, at: int) -> tuple[str, int]:

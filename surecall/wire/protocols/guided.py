@@ -4,9 +4,14 @@
     {"answer": "Done."}
     {"cannot": "charge: The gateway is offline."}
 
-With a thought before each call, a small model chooses better; it is kept and never sent again:
+With a thought about the results, a small model chooses better; so it does if it first says what
+the thing is whose id it writes. Both are kept, and never sent again:
 
-    {"thought": "The lamp is item i-1.", "tool": "refund", "arguments": {"item_id": "i-1"}}
+    {"thought": "The lamp is broken.", "tool": "refund",
+     "arguments": {"about item_id": "name lamp, i-1", "item_id": "i-1"}}
+
+Where there is a choice between a call and an answer, both may come after a thought: a model that
+has begun to think is not bound to call.
 
 The schema is written anew for each turn. While a final answer would be refused, there is no way to
 write one; when no tool is on offer, there is no way to write a call. After a call has failed for
@@ -32,9 +37,16 @@ ARGUMENTS: Final = "arguments"
 ANSWER: Final = "answer"
 THOUGHT: Final = "thought"
 CANNOT: Final = "cannot"
+# Before the name of a parameter: what tells its values apart. It is no argument.
+ABOUT: Final = "about "
 # A call that was cut off must not run, however well its beginning reads.
 _CUT_OFF = "{"
+_HOW_TO_THINK = (
+    f'Once there are results, begin with "{THOUGHT}": what was asked for, and what of it is found, '
+    "in one short sentence."
+)
 _NO_LIMIT = 1 << 62
+_STEPS = frozenset({TOOL, ANSWER, CANNOT})
 _ANSWER: JSON = {
     "type": "object",
     "properties": {ANSWER: {"type": "string"}},
@@ -44,11 +56,11 @@ _ANSWER: JSON = {
 
 
 def _opening(tools: tuple[ToolSpec, ...], thought: int) -> str:
-    why = f'"{THOUGHT}": "why, in one sentence", ' if thought else ""
     lines = [
         "Reply with one JSON object and nothing else.",
-        f'To call a tool: {{{why}"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
+        f'To call a tool: {{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
         f'To give the final answer: {{"{ANSWER}": "text"}}',
+        *([_HOW_TO_THINK] if thought else []),
         "",
         "Tools:",
         *(
@@ -75,12 +87,13 @@ def _form(plan: Plan, longest: int, thought: int) -> JSON:
     """Bind the reply to what the loop would accept now."""
     definitions: JSON = {}
     steps = [_step(tool, definitions, longest) for tool in _allowed(plan)]
-    if thought:
-        steps = [_after_a_thought(step, thought) for step in steps]
+    calls = len(steps)
     if plan.way_out:
         steps.append(_giving_up(plan.way_out))
     elif (plan.may_answer and plan.tool_choice != "required") or not steps:
         steps.append(_ANSWER)
+    if thought and calls and any(isinstance(item, ToolResult) for item in plan.messages):
+        steps = [_after_a_thought(step, thought) for step in steps]
     schema = steps[0] if len(steps) == 1 else {"anyOf": steps}
     if definitions:
         schema = schema | {"$defs": definitions}
@@ -114,7 +127,7 @@ def _step(tool: ToolSpec, definitions: JSON, longest: int) -> JSON:
 
 
 def _after_a_thought(step: JSON, longest: int) -> JSON:
-    """Put a thought before a call: the order of keys is an order of decisions."""
+    """Put a thought before a step: the order of keys is an order of decisions."""
     thought = {THOUGHT: {"type": "string", "maxLength": longest}}
     return step | {
         "properties": thought | step["properties"],
@@ -155,13 +168,17 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
         return message
     text = text_of(message.get("content"))
     value = read_arguments(text, _NO_LIMIT).value
-    if value is not None and isinstance(thought := value.get(THOUGHT), str) and TOOL in value:
+    if (
+        value is not None
+        and isinstance(thought := value.get(THOUGHT), str)
+        and _STEPS & value.keys()
+    ):
         value = {key: item for key, item in value.items() if key != THOUGHT}
         message = message | {GUIDED_THOUGHT: thought}
     match value:
         case {"tool": str(name), **rest} if name:
             if ARGUMENTS in rest or not rest:
-                return _called(message, name, rest.get(ARGUMENTS))
+                return _called(message, name, _without_words(rest.get(ARGUMENTS)))
             # The dialects know other words for arguments. What cannot be read must not run.
             is_known = recover(text, tools, weak=True).calls
             return message if is_known else _called(message, name, [rest])
@@ -171,6 +188,18 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
             return _after_thoughts(message, text, tools)
         case _:
             return message
+
+
+def _without_words(arguments: Any) -> Any:
+    """Leave out what was written about a value before the value itself."""
+    if not isinstance(arguments, dict):
+        return arguments
+    words = {key for key in arguments if key[: len(ABOUT)] == ABOUT}
+    return {
+        key: item
+        for key, item in arguments.items()
+        if key not in words or key[len(ABOUT) :] not in arguments
+    }
 
 
 def _words(answer: Any) -> str:

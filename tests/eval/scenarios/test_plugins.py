@@ -75,6 +75,20 @@ def test_a_file_offers_its_scenarios_each_once_and_in_order(file: Path) -> None:
     assert [one.id for one in load(f"{file}::greets")] == ["greets"]
 
 
+def test_scenarios_may_be_in_lists_and_are_picked_by_name_or_group(tmp_path: Path) -> None:
+    path = tmp_path / "many.py"
+    path.write_text(
+        "from surecall.eval import scenario\n"
+        "def make(number):\n"
+        "    async def ask(run): await run('Hello')\n"
+        "    return scenario(name=f'ask_{number}', tags=[f'mod_{number % 2}'])(ask)\n"
+        "MANY = [make(number) for number in range(4)]\n"
+    )
+    assert [one.id for one in load(str(path))] == ["ask_0", "ask_1", "ask_2", "ask_3"]
+    assert [one.id for one in load(f"{path}::mod_1")] == ["ask_1", "ask_3"]
+    assert [one.id for one in load(f"{path}::ask_2")] == ["ask_2"]
+
+
 @pytest.mark.parametrize(
     ("text", "told"),
     [

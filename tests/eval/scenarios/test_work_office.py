@@ -6,7 +6,7 @@ import pytest
 
 from surecall.eval.storage.trial import Effects
 from surecall.testing import calls, says
-from tests.support.work import done, scripted
+from tests.support.work import LOOK_UPS, done, scripted
 
 FIND = calls("find_parcels", recipient="Irene Okafor", call_id="a")
 POINTS = calls("find_pickup_points", place="Market Square", call_id="b")
@@ -73,7 +73,7 @@ def test_the_state_of_a_task_is_in_its_record() -> None:
         (
             "work_pay_invoice",
             "pay_invoice",
-            {"invoice_id": "INV-902", "account_id": "A-2", "amount": 386.0},
+            {"invoice_id": "INV-902", "account_id": "A-1", "amount": 386.2},
             "I paid 386.20.",
         ),
         (
@@ -87,16 +87,17 @@ def test_the_state_of_a_task_is_in_its_record() -> None:
 def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
     name: str, call: str, arguments: dict[str, Any], answer: str
 ) -> None:
-    found = done(name, (call, arguments), answer=answer)
+    found = done(name, *LOOK_UPS[name], (call, arguments), answer=answer)
     assert (found.score.state, found.score.final, found.truth) == (False, True, "false_success")
     assert found.score.effects == Effects(made=1, wrong=1)
 
 
 def test_to_grant_the_same_right_twice_changes_nothing() -> None:
     right = {"folder_id": "F-3", "person_id": "U-51", "right": "read"}
-    look = ("find_folders", {"name": "minutes"})
+    look = ("find_folders", {"folder_name": "minutes"})
     found = done(
         "work_share_folder",
+        *LOOK_UPS["work_share_folder"],
         ("grant_right", right),
         look,
         ("grant_right", right),

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from surecall.eval.storage.trial import Effects
-from tests.support.work import done
+from tests.support.work import LOOK_UPS, done
 
 CLOSED = ("close_ticket", {"ticket_id": "T-325"})
 
@@ -31,7 +31,7 @@ CLOSED = ("close_ticket", {"ticket_id": "T-325"})
 def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
     name: str, call: str, arguments: dict[str, Any], answer: str
 ) -> None:
-    found = done(name, (call, arguments), answer=answer)
+    found = done(name, *LOOK_UPS[name], (call, arguments), answer=answer)
     assert (found.score.state, found.score.final, found.truth) == (False, True, "false_success")
     assert found.score.effects == Effects(made=1, wrong=1)
 
@@ -41,7 +41,7 @@ def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
     [
         ("T-340", Effects(2, 0, 0)),
         ("T-318", Effects(2, 1, 0)),
-        ("T-311", Effects(2, 1, 0)),
+        ("T-311", Effects(1, 0, 0)),  # no look-up has named it, so it is refused
         ("T-325", Effects(1, 0, 0)),  # it is closed already, and is not closed again
     ],
 )
@@ -50,8 +50,9 @@ def test_two_calls_of_one_tool_are_two_effects_and_only_the_same_one_again_is_a_
 ) -> None:
     found = done(
         "work_close_duplicates",
+        *LOOK_UPS["work_close_duplicates"],
         CLOSED,
-        ("linked_tickets", {"ticket_id": "T-311"}),
+        *LOOK_UPS["work_close_duplicates"],
         ("close_ticket", {"ticket_id": second}),
         answer="I closed T-325 and T-340.",
     )
@@ -61,7 +62,8 @@ def test_two_calls_of_one_tool_are_two_effects_and_only_the_same_one_again_is_a_
 
 def test_a_question_is_answered_without_a_change() -> None:
     booked = ("book_desk", {"desk_id": "B-12"})
-    found = done("work_find_room", booked, answer="It is room 4.17.")
+    looked = LOOK_UPS["work_find_room"]
+    found = done("work_find_room", *looked, booked, answer="It is room 4.17.")
     assert (found.ok, found.score.effects) == (False, Effects(1, 1, 0))
-    other = done("work_find_room", ("get_desk", {"desk_id": "B-21"}), answer="It is room 4.71.")
+    other = done("work_find_room", *looked, answer="It is room 4.71.")
     assert (other.score.final, other.truth) == (False, "silent")

@@ -4,7 +4,7 @@ import pytest
 
 from surecall.eval.storage.trial import Effects
 from surecall.testing import calls, says
-from tests.support.work import scripted
+from tests.support.work import LOOK_UPS, done, scripted
 
 
 @pytest.mark.parametrize(
@@ -38,8 +38,9 @@ def test_another_thing_instead_of_the_impossible_one_is_a_wrong_effect() -> None
 
 
 def test_a_question_without_need_of_a_tool_may_not_be_answered_by_doing_something() -> None:
-    revoke = calls("revoke_key", key_id="K-101", call_id="a")
-    found = scripted("work_told_already", revoke, says("The code is 9020."))
+    revoke = ("revoke_key", {"key_id": "K-101"})
+    looked = LOOK_UPS["work_told_already"]
+    found = done("work_told_already", *looked, revoke, answer="The code is 9020.")
     assert (found.ok, found.score.effects, found.score.final) == (False, Effects(1, 1, 0), True)
     mistaken = scripted("work_told_already", says("It is 4417."))
     assert (mistaken.ok, mistaken.score.final, mistaken.truth) == (False, False, "silent")

@@ -126,8 +126,8 @@ DEAD: dict[str, dict[Strategy, tuple[str, int, list[str]]]] = {
     "good": {
         "production": ("LOOP_DETECTED", 4, RIGHT),
         "contract": ("LOOP_DETECTED", 4, RIGHT),
-        "guided": ("LOOP_DETECTED", 4, RIGHT),
-        "guided_contract": ("LOOP_DETECTED", 4, RIGHT),
+        "guided": ("LOOP_DETECTED", 5, RIGHT),
+        "guided_contract": ("GAVE_UP", 3, RIGHT),
     },
 }
 

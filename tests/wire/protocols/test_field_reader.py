@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.wire.messages import scrub
-from surecall.wire.protocols.field_reader import FieldReader
+from surecall.wire.protocols.field_reader import FieldReader, SecondFieldReader
 from tests.support.steps import LINEAR, growth
 from tests.support.strategies import JSON_VALUES
 
@@ -144,3 +144,25 @@ def test_anything_is_read_in_steps_in_proportion_to_it(kind: str, size: int) -> 
 
     assert growth(read, 20_000) < LINEAR
     read(MEBIBYTE)
+
+
+@pytest.mark.parametrize("step", [1, 2, 3, 7, 100])
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ('{"thought": "It is \\"so\\".", "answer": "Yes, \\u00e9."}', "Yes, é."),
+        ('{ "thought" : "" ,\n "answer" : "Yes" }', "Yes"),
+        ('{"answer": "Yes"}', "Yes"),
+        ('{"answer": "Yes", "thought": "No"}', "Yes"),
+        ('{"thought": "Yes", "tool": "get"}', ""),
+        ('{"thought": "Yes", "thought": "No", "answer": "?"}', ""),
+        ('{"thought": "Yes"}', ""),
+        ('{"thought": "Ye', ""),
+        ('{"thoughts": "Yes", "answer": "No"}', ""),
+        ("Yes", ""),
+    ],
+)
+def test_a_field_may_come_after_another(text: str, shown: str, step: int) -> None:
+    reader = SecondFieldReader("thought", "answer")
+    pieces = [text[at : at + step] for at in range(0, len(text), step)]
+    assert "".join(map(reader.feed, pieces)) == shown

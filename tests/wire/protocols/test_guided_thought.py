@@ -3,12 +3,13 @@
 import json
 from typing import Any
 
+import msgspec
 import pytest
 
 from surecall import ConfigError, ToolCallingConfig, ToolLoopRunner, replay
 from surecall.testing import ScriptedModel, says, streams
 from surecall.values.events import LlmRequestEndEvent
-from surecall.values.types import JSON, User
+from surecall.values.types import JSON, Plan, ToolResult, User
 from surecall.wire.opaque_state import GUIDED_THOUGHT
 from surecall.wire.protocols import hear, speaker
 from tests.support.protocols import LONGEST, SPECS, add, planned
@@ -25,17 +26,46 @@ def called(message: JSON) -> Any:
     return function["name"], function["arguments"]
 
 
-def test_the_thought_comes_before_the_call_and_only_there() -> None:
-    plan = speaker("guided", LONGEST, 200)(planned(User("hi")))
+def steps_of(plan: Plan) -> list[JSON]:
     assert plan.response_format is not None
-    *steps, answer = plan.response_format["json_schema"]["schema"]["anyOf"]
+    schema = plan.response_format["json_schema"]["schema"]
+    return list(schema.get("anyOf", [schema]))
 
-    for step in steps:
+
+def test_the_thought_comes_before_every_step_once_there_are_results() -> None:
+    speak = speaker("guided", LONGEST, 200)
+    asked = User("hi")
+    *calls, answer = steps_of(speak(planned(asked)))
+    assert [list(step["properties"]) for step in calls] == [["tool", "arguments"]] * len(SPECS)
+    assert list(answer["properties"]) == ["answer"]
+
+    plan = speak(planned(asked, ToolResult("1", "add", ok=True, content="3")))
+    *calls, answer = steps_of(plan)
+    for step in calls:
         assert list(step["properties"]) == ["thought", "tool", "arguments"]
         assert step["required"] == ["thought", "tool", "arguments"]
         assert step["properties"]["thought"] == {"type": "string", "maxLength": 200}
+    assert list(answer["properties"]) == ["thought", "answer"], "to think is not to call"
+    assert 'begin with "thought"' in str(plan.messages[0])
+
+
+def test_where_only_an_answer_can_come_there_is_no_thought() -> None:
+    done = ToolResult("1", "add", ok=True, content="3")
+    plan = msgspec.structs.replace(planned(User("hi"), done), tools=(), tool_choice="none")
+    (answer,) = steps_of(speaker("guided", LONGEST, 200)(plan))
     assert list(answer["properties"]) == ["answer"]
-    assert '{"thought": "why, in one sentence", "tool": "name"' in str(plan.messages[0])
+
+
+@pytest.mark.parametrize("word", ["answer", "cannot"])
+def test_a_thought_before_an_answer_is_heard_apart_from_it(word: str) -> None:
+    message = heard(json.dumps({"thought": "It is three.", word: "3"}))
+    assert (message["content"], message[GUIDED_THOUGHT]) == ("3", "It is three.")
+
+
+def test_what_was_written_about_a_value_is_no_argument() -> None:
+    written = {"about a": "the first one, 1", "a": 1, "b": 2, "about c": "kept"}
+    message = heard(json.dumps({"tool": "add", "arguments": written}))
+    assert called(message) == ("add", {"a": 1, "b": 2, "about c": "kept"})
 
 
 def test_without_the_setting_nothing_is_said_about_it() -> None:
