@@ -111,7 +111,8 @@ def _bound(spec: ToolSpec, known: dict[str, Values], about: dict[str, dict[Any, 
     for name, schema in spec.parameters.get("properties", {}).items():
         values = known.get(name)
         words = about.get(name, {})
-        if values and name in required and all(value in words for value in values):
+        fits = name in required and ABOUT + name not in spec.parameters["properties"]
+        if values and fits and all(value in words for value in values):
             properties[ABOUT + name] = _one_of([words[value] for value in values])
             required.append(ABOUT + name)
         if values != ():

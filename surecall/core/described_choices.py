@@ -1,13 +1,13 @@
 """What tells the values of a grounded parameter apart, in the words of the results they came from.
 
-    parcel_id   P-4411   contents books, status delivered
-                P-4478   contents a lamp, status in transit
+    parcel_id   P-4411   contents 'books', status 'delivered'
+                P-4478   contents 'a lamp', status 'in transit'
 
 A small model that may choose between ids takes the first or the last. In a guided reply it
 first writes what the thing is, and then its id: the order of keys is an order of decisions. What
 all of them have in common says nothing, and is left out; so is what the user did not ask about, if
-the user has named something that tells them apart (`status in transit`). What differs at once comes
-before what begins alike: who has written `name Le` has all but decided between Lea and Leo.
+the user has named something that tells them apart (`status 'in transit'`). What differs at once
+comes before what begins alike: who has written `name 'Le` has all but decided between Lea and Leo.
 """
 
 from collections.abc import Sequence
@@ -20,8 +20,6 @@ from surecall.values.types import JSON
 MOST_DESCRIBED: Final = 24
 _LONGEST: Final = 40
 _MOST_TOLD: Final = 5
-# Before what the user has not named, if something else was named.
-_OTHER: Final = "other "
 
 
 def described(
@@ -36,16 +34,16 @@ def described(
         return {}
     words = " ".join(asked).casefold()
     named = [key for key in telling if any(_is_named(row.get(key), words) for row in rows)]
-    first = sorted(named or telling, key=lambda key: _alike([str(row.get(key)) for row in rows]))
-    asked_for = [any(_is_named(row.get(key), words) for key in first) for row in rows]
+    told_by = sorted(named or telling, key=lambda key: _alike([str(row.get(key)) for row in rows]))
+    first = told_by[:_MOST_TOLD]
     return {
-        value: _OTHER * (any(asked_for) and not own) + ", ".join([*_told(row, first), str(value)])
-        for value, row, own in zip(values, rows, asked_for, strict=True)
+        value: ", ".join([*_told(row, first), str(value)])
+        for value, row in zip(values, rows, strict=True)
     }
 
 
 def told(name: str, value: Any, records: Sequence[JSON]) -> str:
-    """Return what stands beside a value, as in `supplier Quist, delivers_on Friday`."""
+    """Return what stands beside a value, as in `supplier 'Quist', day 'Friday'`."""
     if isinstance(value, list | dict):
         return ""
     row = _row(name, value, records)
@@ -80,4 +78,4 @@ def _keys(rows: Sequence[JSON]) -> list[str]:
 
 
 def _told(row: JSON, keys: Sequence[str]) -> list[str]:
-    return [f"{key[:_LONGEST]} {str(row[key])[:_LONGEST]}" for key in keys if key in row]
+    return [f"{key[:_LONGEST]} '{str(row[key])[:_LONGEST]}'" for key in keys if key in row]

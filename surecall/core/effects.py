@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from surecall.core.obligations import is_wanted
 from surecall.core.repetition import is_repeatable, may_repeat
 from surecall.core.state import Run, once_per_run
 from surecall.core.ways_out import gone_for_good
@@ -149,11 +148,7 @@ def _made_before(run: Run, call: ToolCall, fresh: Sequence[ToolResult]) -> ToolR
         for item in fresh
         if item.name == call.name and _is_made(item) and _what(asked[item.call_id]) == what
     )
-    made = _writes(run).get(what) or next(beside, None)
-    if made is None:
-        return None
-    # What the reply has done so far counts, too.
-    return None if is_wanted(run.answered(fresh) if fresh else run, call) else made
+    return _writes(run).get(what) or next(beside, None)
 
 
 @once_per_run

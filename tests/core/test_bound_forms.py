@@ -11,6 +11,7 @@ from surecall import (
     ToolLoopRunner,
     tool,
 )
+from surecall.settings.config import ToolFailurePolicy
 from surecall.testing import ScriptedModel
 from surecall.values.types import JSON
 from tests.laws.test_early_answers import body
@@ -30,7 +31,7 @@ def test_a_tool_that_waits_for_a_value_is_not_on_offer() -> None:
             "about item_id": {"const": f"{name}, {item}"},
             "item_id": {"const": item},
         }
-        for item, name in (("i-1", "name lamp"), ("i-2", "other name desk"))
+        for item, name in (("i-1", "name 'lamp'"), ("i-2", "name 'desk'"))
     ]
     assert second["track"] == [{"order_id": {"const": "O-7731"}}]
 
@@ -101,7 +102,8 @@ def test_what_was_written_or_refused_stays_so_that_nobody_must_write_another() -
     doors: list[Any] = [("lock", {"door_id": door}) for door in ("D-1", "D-2")]
     done = [("find_doors", {}), *doors, ("ring", {})]
     model = ScriptedModel(*(body("guided", each) for each in (*done, "Done.")))
-    config = ToolCallingConfig(call_protocol="guided", tool_failure_policy="tolerated")
+    tolerated = ToolFailurePolicy.TOLERATED
+    config = ToolCallingConfig(call_protocol="guided", tool_failure_policy=tolerated)
     tools = [find_doors, lock, ring]
     ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Lock them.")
 
@@ -143,7 +145,7 @@ def test_in_a_guided_reply_it_is_an_enum_and_what_a_need_names_a_constant() -> N
             "item_id": {"const": item},
             "reason": {"const": "broken"},
         }
-        for item, name in (("i-1", "name lamp"), ("i-2", "other name desk"))
+        for item, name in (("i-1", "name 'lamp'"), ("i-2", "name 'desk'"))
     ]
 
 

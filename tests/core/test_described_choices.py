@@ -26,10 +26,10 @@ PEOPLE: list[JSON] = [
 @pytest.mark.parametrize(
     ("asked", "first", "second"),
     [
-        ("Send it on.", "contents books, status delivered, P-1", "contents a lamp, status in "),
-        ("Send on what is in transit.", "other status delivered, P-1", "status in transit, P-2"),
-        ("Send on what is IN TRANSIT.", "other status delivered, P-1", "status in transit, P-2"),
-        ("What of the intransitive?", "contents books, ", "contents a lamp, "),
+        ("Send it on.", "contents 'books', status 'delivered', P-1", "contents 'a lamp', "),
+        ("Send on what is in transit.", "status 'delivered', P-1", "status 'in transit', P-2"),
+        ("Send on what is IN TRANSIT.", "status 'delivered', P-1", "status 'in transit', P-2"),
+        ("What of the intransitive?", "contents 'books', ", "contents 'a lamp', "),
     ],
 )
 def test_it_is_what_differs_and_what_the_user_has_named_if_that_does(
@@ -44,15 +44,15 @@ def test_it_is_what_differs_and_what_the_user_has_named_if_that_does(
 def test_what_differs_at_once_comes_before_what_begins_alike() -> None:
     asked = ["Lea Brunner from Legal may read it."]
     assert described("person_id", ["U-1", "U-2"], PEOPLE, asked) == {
-        "U-1": "other team Sales, name Leo Brunner, U-1",
-        "U-2": "team Legal, name Lea Brunner, U-2",
+        "U-1": "team 'Sales', name 'Leo Brunner', U-1",
+        "U-2": "team 'Legal', name 'Lea Brunner', U-2",
     }
 
 
 def test_a_value_is_found_under_another_name_too() -> None:
     rows = [{"title": "Plan", "author_id": "U-1"}, {"title": "View", "author_id": "U-2"}]
     words = described("person_id", ["U-1", "U-2"], rows, [])
-    assert words == {"U-1": "title Plan, U-1", "U-2": "title View, U-2"}
+    assert words == {"U-1": "title 'Plan', U-1", "U-2": "title 'View', U-2"}
 
 
 @pytest.mark.parametrize(
@@ -72,6 +72,8 @@ def test_where_nothing_tells_them_apart_nothing_is_said(values: list[Any], rows:
 def test_words_are_bounded_however_long_the_results_are() -> None:
     rows = [{"id": each, "k" * 900: each * 900} for each in "ab"]
     assert all(len(text) < 100 for text in described("id", ["a", "b"], rows, []).values())
+    wide = [{"id": each} | {f"key{at}": each + "x" * 900 for at in range(500)} for each in "ab"]
+    assert all(len(text) < 300 for text in described("id", ["a", "b"], wide, []).values())
     many = {f"key{number}": "x" * 900 for number in range(50)} | {"id": "a"}
     assert len(told("id", "a", [many])) < 300
     assert told("id", ["a"], [many]) == ""

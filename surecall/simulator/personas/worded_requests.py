@@ -26,7 +26,7 @@ from surecall.simulator.personas.intent import (
 from surecall.values.types import JSON
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import encode, named_choice
-from surecall.wire.protocols.guided import guided
+from surecall.wire.protocols.guided import ABOUT, guided
 from surecall.wire.protocols.prompted import PROMPTED
 
 # Separates what was said one after the other.
@@ -41,7 +41,7 @@ _OPENINGS: Final = {
 _CALL = ("<tool_call>\n", "\n</tool_call>")
 _RESULT = ("<tool_response>\n", "\n</tool_response>")
 _DECODER = json.JSONDecoder()
-_THOUGHT = "This is the call that is needed now."
+_THOUGHT = "This is what is needed now."
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
@@ -108,20 +108,43 @@ def _tagged(call: Wanted) -> str:
 
 def _in_json(reading: ReadRequest, intent: Intent) -> str:
     steps = _steps(reading.schema) or ()
+    thought = {"thought": _THOUGHT} if any("thought" in step for step in steps) else {}
     if intent.calls:
         call = intent.calls[0]
-        thought = {"thought": _THOUGHT} if any("thought" in step for step in steps) else {}
-        return encode(thought | {"tool": call.tool, "arguments": call.arguments}).decode()
+        arguments = _filled_in(call, steps)
+        return encode(thought | {"tool": call.tool, "arguments": arguments}).decode()
     reasons = [step["cannot"]["enum"] for step in steps if "cannot" in step]
     if reasons:
-        return encode({"cannot": reasons[0][0]}).decode()
+        return encode(thought | {"cannot": reasons[0][0]}).decode()
     form = next((step for step in steps if "answer" in step), {})
     wanted = form.get("answer")
     fixed = isinstance(wanted, dict) and bool({"const", "enum"} & wanted.keys())
     answer = value_for(wanted, Clues(intent.text)) if fixed else intent.text
-    written = encode({"answer": answer}).decode()
+    written = encode(thought | {"answer": answer}).decode()
     # What the token limit cuts off, it cuts off anywhere.
     return written.removesuffix('"}') if intent.finish == "length" else written
+
+
+def _filled_in(call: Wanted, steps: Sequence[JSON]) -> JSON:
+    """Return arguments as a form wants them: before a value, what it is."""
+    forms = [step["arguments"] for step in steps if step.get("tool") == {"const": call.tool}]
+    for form in forms:
+        fields = form.get("properties", {})
+        words = {ABOUT + name: value for name, value in call.arguments.items()}
+        told = {key: _told(fields[key], words[key]) for key in words if key in fields}
+        if told and None not in told.values():
+            return {
+                key: told.get(key, call.arguments.get(key))
+                for key in fields
+                if key in told or key in call.arguments
+            }
+    return call.arguments
+
+
+def _told(field: JSON, value: Any) -> str | None:
+    """Return the words of a field that are about a value: they end with it."""
+    known = [field["const"]] if "const" in field else field.get("enum", ())
+    return next((str(text) for text in known if str(text).endswith(f", {value}")), None)
 
 
 # What a request offers.

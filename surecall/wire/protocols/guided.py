@@ -8,7 +8,7 @@ With a thought about the results, a small model chooses better; so it does if it
 the thing is whose id it writes. Both are kept, and never sent again:
 
     {"thought": "The lamp is broken.", "tool": "refund",
-     "arguments": {"about item_id": "name lamp, i-1", "item_id": "i-1"}}
+     "arguments": {"about item_id": "name 'lamp', i-1", "item_id": "i-1"}}
 
 Where there is a choice between a call and an answer, both may come after a thought: a model that
 has begun to think is not bound to call.
@@ -37,7 +37,7 @@ ARGUMENTS: Final = "arguments"
 ANSWER: Final = "answer"
 THOUGHT: Final = "thought"
 CANNOT: Final = "cannot"
-# Before the name of a parameter: what tells its values apart. It is no argument.
+# The name of a field that tells the values of a parameter apart. It is no argument.
 ABOUT: Final = "about "
 # A call that was cut off must not run, however well its beginning reads.
 _CUT_OFF = "{"
@@ -159,7 +159,7 @@ def _moved(schema: Any, root: str) -> Any:
             return schema
 
 
-def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
+def hear(message: JSON, tools: Sequence[ToolSpec] = (), known: Sequence[ToolSpec] = ()) -> JSON:
     """Return a raw message with its call, or its answer, taken out of the JSON object.
 
     What is neither stays as it is: the dialects may know it, or it is an answer in plain words.
@@ -178,27 +178,29 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = ()) -> JSON:
     match value:
         case {"tool": str(name), **rest} if name:
             if ARGUMENTS in rest or not rest:
-                return _called(message, name, _without_words(rest.get(ARGUMENTS)))
+                return _called(message, name, _without_words(rest.get(ARGUMENTS), name, known))
             # The dialects know other words for arguments. What cannot be read must not run.
             is_known = recover(text, tools, weak=True).calls
             return message if is_known else _called(message, name, [rest])
         case {"answer": answer} | {"cannot": answer}:
             return message | {"content": _words(answer)}
         case None:
-            return _after_thoughts(message, text, tools)
+            return _after_thoughts(message, text, tools, known)
         case _:
             return message
 
 
-def _without_words(arguments: Any) -> Any:
+def _without_words(arguments: Any, name: str, known: Sequence[ToolSpec]) -> Any:
     """Leave out what was written about a value before the value itself."""
+    own = {
+        key for tool in known if tool.name == name for key in tool.parameters.get("properties", {})
+    }
     if not isinstance(arguments, dict):
         return arguments
-    words = {key for key in arguments if key[: len(ABOUT)] == ABOUT}
     return {
         key: item
         for key, item in arguments.items()
-        if key not in words or key[len(ABOUT) :] not in arguments
+        if key in own or not (key.startswith(ABOUT) and key.removeprefix(ABOUT) in own)
     }
 
 
@@ -212,7 +214,9 @@ def _words(answer: Any) -> str:
             return encode(answer).decode()
 
 
-def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON:
+def _after_thoughts(
+    message: JSON, text: str, tools: Sequence[ToolSpec], known: Sequence[ToolSpec]
+) -> JSON:
     """Read what comes after thoughts, which are no part of the object."""
     found = without_thoughts(text)
     if found.text == text or is_blank(found.text):
@@ -220,7 +224,7 @@ def _after_thoughts(message: JSON, text: str, tools: Sequence[ToolSpec]) -> JSON
     bare = message | {"content": found.text}
     # Once only: thoughts inside of thoughts are not read.
     whole = read_arguments(found.text, _NO_LIMIT).value is not None
-    heard = hear(bare, tools) if whole else _cut_off(bare, found.text)
+    heard = hear(bare, tools, known) if whole else _cut_off(bare, found.text)
     return message if heard is bare else {"reasoning_content": found.reasoning} | heard
 
 

@@ -1,5 +1,8 @@
 """The pack `work`: a good model does all of it, and bad work of each kind is judged as such."""
 
+import json
+
+import jsonschema_rs
 import pytest
 
 from surecall.eval.analysis.paired import STRATEGIES
@@ -8,7 +11,10 @@ from surecall.eval.scenarios.plugins import choose
 from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.trial import Effects
 from surecall.settings.presets import Strategy
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.persona import say
 from surecall.simulator.server import Simulator
+from surecall.values.types import JSON
 from tests.support.work import played
 
 # A look-up for each step, a write, the answer. Nothing is asked for twice.
@@ -69,6 +75,19 @@ def test_a_clean_model_does_all_of_it_with_no_request_too_many(
         assert (found[name].truth, score.final, found[name].after_no) == ("right", True, 0)
         assert score.effects is not None
         assert (score.effects.wrong, score.effects.repeated) == (0, 0)
+
+
+def test_a_simulated_model_that_is_bound_keeps_to_the_form_of_every_choice() -> None:
+    with Simulator(seed=3) as simulator:
+        for name in REQUESTS:
+            assert played(simulator, "sim/clean", name, "guided_contract").ok
+        asked: list[JSON] = [item for item in simulator.requests if "response_format" in item]
+
+    assert sum('"about ' in json.dumps(request) for request in asked) > 8
+    for request in asked:
+        said = say(PERSONAS["sim/clean"], request, 3).body["choices"][0]["message"]["content"]
+        schema = request["response_format"]["json_schema"]["schema"]
+        assert jsonschema_rs.is_valid(schema, json.loads(said)), said
 
 
 @pytest.mark.parametrize("name", ["work_redirect_parcel", "work_dead_printer"])

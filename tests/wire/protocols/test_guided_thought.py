@@ -9,7 +9,7 @@ import pytest
 from surecall import ConfigError, ToolCallingConfig, ToolLoopRunner, replay
 from surecall.testing import ScriptedModel, says, streams
 from surecall.values.events import LlmRequestEndEvent
-from surecall.values.types import JSON, Plan, ToolResult, User
+from surecall.values.types import JSON, Plan, ToolResult, ToolSpec, User
 from surecall.wire.opaque_state import GUIDED_THOUGHT
 from surecall.wire.protocols import hear, speaker
 from tests.support.protocols import LONGEST, SPECS, add, planned
@@ -66,6 +66,15 @@ def test_what_was_written_about_a_value_is_no_argument() -> None:
     written = {"about a": "the first one, 1", "a": 1, "b": 2, "about c": "kept"}
     message = heard(json.dumps({"tool": "add", "arguments": written}))
     assert called(message) == ("add", {"a": 1, "b": 2, "about c": "kept"})
+
+
+def test_a_parameter_of_the_applications_may_be_called_like_that() -> None:
+    properties = {name: {"type": "string"} for name in ("a", "about a")}
+    spec = ToolSpec("note", "Note.", {"type": "object", "properties": properties})
+    written = {"about a": "mine", "a": "b"}
+    reply = {"content": json.dumps({"tool": "note", "arguments": written})}
+    plan = planned(User("hi"), tools=(spec,), known_tools=(spec,))
+    assert called(hear("guided", reply, plan)) == ("note", written)
 
 
 def test_without_the_setting_nothing_is_said_about_it() -> None:
