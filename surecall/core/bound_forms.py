@@ -14,7 +14,7 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from surecall.core.described_choices import described
+from surecall.core.described_choices import MOST_DESCRIBED, described
 from surecall.core.groundings import MOST_CHOICES, bound_parameters, choices, links
 from surecall.core.obligations import progress
 from surecall.core.seen import seen
@@ -41,7 +41,7 @@ def bound_forms(run: Run, spec: ToolSpec) -> list[ToolSpec]:
             return []
         if values is not None and name not in known:
             known[name] = values
-            if words := described(name, values, _records(run, spec, name), seen(run).words):
+            if words := _described(run, spec, name, values):
                 about[name] = words
     forms = [known]
     free = [each for each in links(run, spec) if not fixed.keys() & set(each.names)]
@@ -69,14 +69,17 @@ def is_described(spec: ToolSpec) -> bool:
     return any(name.startswith(ABOUT) for name in spec.parameters.get("properties", {}))
 
 
-def _records(run: Run, spec: ToolSpec, name: str) -> list[JSON]:
-    """Return the objects that a parameter's values may come from, without its other parameters."""
+def _described(run: Run, spec: ToolSpec, name: str, values: Values) -> dict[Any, str]:
+    """Say of each value of a parameter what tells it apart, without what is a parameter, too."""
+    if not 1 < len(values) <= MOST_DESCRIBED:
+        return {}
     bound = bound_parameters(run, spec)
-    return [
+    rows = [
         {key: item for key, item in each.values.items() if key == name or key not in bound}
         for each in seen(run).records
         if not bound[name] or each.source in bound[name]
     ]
+    return described(name, values, rows, seen(run).words)
 
 
 def _beside(rows: Iterable[Values], value: Any, others: list[str]) -> dict[str, Values]:

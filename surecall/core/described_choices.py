@@ -26,8 +26,6 @@ def described(
     name: str, values: Sequence[Any], records: Sequence[JSON], asked: Sequence[str]
 ) -> dict[Any, str]:
     """Return each value after what tells it from the others; nothing if nothing does."""
-    if not 1 < len(values) <= MOST_DESCRIBED:
-        return {}
     rows = [_row(name, value, records) for value in values]
     telling = [key for key in _keys(rows) if len({str(row.get(key)) for row in rows}) > 1]
     if not telling:

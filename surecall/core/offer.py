@@ -38,6 +38,8 @@ def plan(run: Run) -> Plan:
     if not tools:
         # OpenAI refuses the flag in a request without tools.
         options = {key: options[key] for key in options if key != "parallel_tool_calls"}
+    elif run.config.choice_temperature is not None and any(map(is_described, tools)):
+        options = options | {"temperature": run.config.choice_temperature}
     messages = run.messages if run.system is None else (run.system, *run.messages)
     known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else _described(run)
     return Plan(

@@ -70,6 +70,9 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     guided_thought: int = 0
     """How many characters a guided reply may think before its next step, once there are results; it
     is kept in the trace, and never sent again. Zero asks for no thought."""
+    choice_temperature: float | None = None
+    """The `temperature` of guided replies in which a value is chosen among several that were seen,
+    whatever the options say: such a choice is no matter of chance. None leaves it as it is."""
     closing_reminder: bool = False
     """Before the final answer of a contract that is met, repeat what was written and what was
     asked for; in `guided` and `prompted` only."""
@@ -280,7 +283,12 @@ _POSITIVE = (
     "max_tool_definitions_bytes",
     "default_max_tokens",
 )
-_NOT_NEGATIVE = ("fallback_retry_count", "max_unknown_tool_calls", "guided_thought")
+_NOT_NEGATIVE = (
+    "fallback_retry_count",
+    "max_unknown_tool_calls",
+    "guided_thought",
+    "choice_temperature",
+)
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(ToolCallingConfig)}
 _WORDS: dict[str, tuple[str, ...]] = {
     "tool_use_mode": tuple(ToolUseMode),
@@ -308,7 +316,7 @@ def _check_numbers(config: ToolCallingConfig) -> None:
         if value is not None and not 0 < value < math.inf:
             raise ConfigError(f"{name} must be a positive number, not {value!r}")
     for name in _NOT_NEGATIVE:
-        if getattr(config, name) < 0:
+        if (getattr(config, name) or 0) < 0:
             raise ConfigError(f"{name} cannot be negative")
 
 

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig, ToolLoopRunner, tool
+from surecall import Contract, ToolCallingConfig, ToolLoopRunner, replay, tool
 from surecall.core.bound_forms import MOST_FORMS
-from surecall.core.described_choices import MOST_DESCRIBED, described, told
+from surecall.core.described_choices import described, told
 from surecall.testing import ScriptedModel
 from surecall.values.events import LlmRequestStartEvent
 from surecall.values.types import JSON
@@ -62,7 +62,6 @@ def test_a_value_is_found_under_another_name_too() -> None:
         ([], PARCELS),
         (["P-8", "P-9"], PARCELS),
         (["1", "2"], [{"id": "1", "kind": "same"}, {"id": "2", "kind": "same"}]),
-        ([str(number) for number in range(MOST_DESCRIBED + 1)], PARCELS),
     ],
 )
 def test_where_nothing_tells_them_apart_nothing_is_said(values: list[Any], rows: Any) -> None:
@@ -116,3 +115,33 @@ def test_too_many_mixtures_are_only_bound_apart_as_far_as_they_go() -> None:
     found, _ = run_of(things(20), "Join two.")
     assert len(found) == 20 <= MOST_FORMS
     assert all("const" in form["one_id"] and len(form["two_id"]["enum"]) == 20 for form in found)
+
+
+@pytest.mark.parametrize(("given", "sent"), [(None, 0.7), (0.0, 0.0)])
+def test_a_choice_is_no_matter_of_chance_if_the_config_says_so(given: Any, sent: float) -> None:
+    @tool(read_only=True)
+    def find() -> Any:
+        """Find things."""
+        return things(2)
+
+    @tool(grounded={"thing_id": "find"})
+    def take(thing_id: str) -> str:
+        """Take a thing."""
+        return thing_id
+
+    steps = [("find", {}), ("take", {"thing_id": "T-1"})]
+    model = ScriptedModel(*(body("guided", each) for each in (*steps, "Done.")))
+    config = ToolCallingConfig(
+        call_protocol="guided", choice_temperature=given, contract=Contract(all_of=["take"])
+    )
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        tools=[find, take],
+        config=config,
+        llm_options_defaults={"temperature": 0.7},
+    )
+    result = runner.run_sync("Take one.")
+
+    assert [request["temperature"] for request in model.requests] == [0.7, sent, 0.7]
+    assert replay(result.trace).run == result.run

@@ -151,6 +151,7 @@ DEFAULTS: JSON = {
     "repeat_stop_at": 6,
     "block_repeated_success": False,
     "guided_thought": 0,
+    "choice_temperature": None,
     "closing_reminder": False,
     "tool_timeout_s": 60.0,
     "max_tools_left_running": 32,

@@ -30,6 +30,13 @@ from surecall.eval.scenarios.work_refusals import (
     work_missing_booking,
     work_told_already,
 )
+from surecall.eval.scenarios.work_services import (
+    work_closed_transfers,
+    work_end_subscription,
+    work_extend_loan,
+    work_find_tariff,
+    work_give_shift,
+)
 
 WORK: Final[tuple[Scenario, ...]] = (
     work_redirect_parcel,
@@ -41,9 +48,14 @@ WORK: Final[tuple[Scenario, ...]] = (
     work_close_duplicates,
     work_move_appointment,
     work_find_room,
+    work_extend_loan,
+    work_give_shift,
+    work_end_subscription,
+    work_find_tariff,
     work_common_knowledge,
     work_told_already,
     work_dead_printer,
     work_missing_booking,
     work_full_course,
+    work_closed_transfers,
 )

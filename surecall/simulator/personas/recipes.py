@@ -106,6 +106,9 @@ def _objects(value: Any) -> Iterator[JSON]:
 
 
 _DUPLICATE: Final = {"relation": "duplicate"}
+_RIVERS: Final = {"title": "Rivers of Asia"}
+_WEEKLY: Final = {"letter": "weekly review"}
+_POWER: Final = {"measures": "power"}
 RECIPES: Final = (
     Recipe(
         "pickup point at Market Square",
@@ -233,6 +236,49 @@ RECIPES: Final = (
             Step("get_desk", {"desk_id": Found("get_person", "desk_id")}),
         ),
     ),
+    Recipe(
+        "the book Rivers of Asia",
+        "She may keep it until 24 May.",
+        (
+            Step("find_loans", {"reader": "Nora Hald"}),
+            Step("extend_loan", {"loan_id": Found("find_loans", "loan_id", _RIVERS)}),
+        ),
+    ),
+    Recipe(
+        "late shift on Saturday",
+        "Pia Sommer has the late shift, which begins at 14:00.",
+        (
+            Step("list_shifts", {"day": "Saturday"}),
+            Step("find_staff", {"surname": "Sommer"}),
+            Step(
+                "give_shift",
+                {
+                    "shift_id": Found("list_shifts", "shift_id", {"kind": "late"}),
+                    "person_id": Found("find_staff", "person_id", {"name": "Pia Sommer"}),
+                },
+            ),
+        ),
+    ),
+    Recipe(
+        "get the weekly review any more",
+        "The subscription B-655 is ended.",
+        (
+            Step("find_subscriptions", {"address": "mara@example.org"}),
+            Step(
+                "end_subscription",
+                {"subscription_id": Found("find_subscriptions", "subscription_id", _WEEKLY)},
+            ),
+        ),
+    ),
+    Recipe(
+        "flat of the tenant Olsen",
+        "It has the tariff Night 2.",
+        (
+            Step("find_tenants", {"surname": "Olsen"}),
+            Step("list_meters", {"flat_id": Found("find_tenants", "flat_id")}),
+            Step("get_tariff", {"meter_id": Found("list_meters", "meter_id", _POWER)}),
+        ),
+    ),
     Recipe("capital of Portugal", "Lisbon."),
     Recipe("Which code opens the garage", "The code of the garage is 9020."),
     Recipe(
@@ -252,5 +298,22 @@ RECIPES: Final = (
         "course about first aid on Monday",
         "Lena Vogt cannot be enrolled: the course on Monday is full.",
         (Step("find_courses", {"topic": "First aid"}),),
+    ),
+    Recipe(
+        "from the account of Rita Maas",
+        "It cannot be done: transfers are closed until Monday.",
+        (
+            Step("find_accounts", {"owner": "Rita Maas"}),
+            Step("find_accounts", {"owner": "Jan Roth"}),
+            Step(
+                "transfer",
+                {
+                    "from_id": Found("find_accounts", "account_id", {"owner": "Rita Maas"}),
+                    "to_id": Found("find_accounts", "account_id", {"owner": "Jan Roth"}),
+                    "amount": 50,
+                },
+                final=True,
+            ),
+        ),
     ),
 )

@@ -28,11 +28,16 @@ REQUESTS = {
     "work_close_duplicates": 4,
     "work_move_appointment": 4,
     "work_find_room": 4,
+    "work_extend_loan": 3,
+    "work_give_shift": 4,
+    "work_end_subscription": 3,
+    "work_find_tariff": 4,
     "work_common_knowledge": 1,
     "work_told_already": 1,
     "work_dead_printer": 3,
     "work_missing_booking": 2,
     "work_full_course": 2,
+    "work_closed_transfers": 4,
 }
 
 
@@ -42,7 +47,7 @@ def test_the_pack_has_its_kinds_and_is_no_part_of_the_default() -> None:
     assert not {one.id for one in choose("")} & set(REQUESTS)
     assert choose("all") == (*SCENARIOS, *WORK)
     kinds = [one.tags[1] for one in WORK]
-    assert [kinds.count(f"work_{kind}") for kind in ("flow", "no_tool", "impossible")] == [9, 2, 3]
+    assert [kinds.count(f"work_{kind}") for kind in ("flow", "no_tool", "impossible")] == [13, 2, 4]
 
 
 def test_every_task_has_a_contract_unless_it_needs_no_tool() -> None:

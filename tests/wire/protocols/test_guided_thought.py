@@ -122,4 +122,6 @@ def test_it_is_in_the_trace_and_is_not_sent_again(*, streamed: bool) -> None:
 def test_a_thought_has_a_length() -> None:
     with pytest.raises(ConfigError, match="guided_thought cannot be negative"):
         ToolCallingConfig(guided_thought=-1)
+    with pytest.raises(ConfigError, match="choice_temperature cannot be negative"):
+        ToolCallingConfig(choice_temperature=-0.1)
     assert len(SPECS) == 2
