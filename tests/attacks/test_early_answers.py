@@ -84,7 +84,7 @@ def test_what_timed_out_is_not_paid_a_second_time(contract: Contract | None) -> 
 def test_a_contract_may_ask_for_the_same_call_several_times() -> None:
     ticks = [calls("add", f"c{number}", a=1, b=1) for number in range(3)]
     model = ScriptedModel(*ticks, says("Done."))
-    contract = Contract(in_order=["add", "add", "add"])
+    contract = Contract(in_order=[Need("add", repeat=True)] * 3)
     result = runner_of(model, add, contract=contract, block_repeated_success=True).run_sync("Go.")
 
     assert [item.ok for item in result.run.results] == [True, True, True]
