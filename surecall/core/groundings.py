@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from surecall.core.obligations import is_slip
+from surecall.core.obligations import is_slip, is_wanted
 from surecall.core.repetition import may_repeat
 from surecall.core.seen import USER, Leaf, found_at, is_plain, seen, sources_of
 from surecall.core.state import Run
@@ -168,10 +168,14 @@ def spent(run: Run, spec: ToolSpec, name: str) -> list[Any]:
     """Return the values that a look-up need not be made with again: refused, or looked up already.
 
     Of a write all values stay. Who repeats one is answered from the record, or refused again; who
-    could not would have to write something else.
+    could not would have to write something else. Unless that is what the contract wants: where it
+    asks for the tool once more, what was written is no use any more, either.
     """
     alone = len(spec.parameters.get("properties", {})) == 1
-    if not spec.read_only or not (alone or len(spec.grounded) == 1):
+    if not spec.read_only:
+        written = (call for call in run.done if call.name == spec.name and alone)
+        return [call.arguments.get(name) for call in written if is_wanted(run, call)]
+    if not alone and len(spec.grounded) != 1:
         return []
     gone: list[Any] = []
     for call, result in run.answered_calls:

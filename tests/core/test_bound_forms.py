@@ -112,6 +112,30 @@ def test_what_was_written_or_refused_stays_so_that_nobody_must_write_another() -
     assert offered[1] == offered[2] == offered[3] == offered[4]
 
 
+def test_where_the_contract_wants_one_more_it_must_be_another_one() -> None:
+    @tool(read_only=True)
+    def find_doors() -> list[JSON]:
+        """Find doors."""
+        return [{"door_id": f"D-{number}"} for number in range(3)]
+
+    @tool(grounded={"door_id": "find_doors"})
+    def lock(door_id: str) -> str:
+        """Lock a door."""
+        return f"{door_id} is locked"
+
+    steps: list[Any] = [("find_doors", {}), *(("lock", {"door_id": f"D-{at}"}) for at in (1, 0))]
+    model = ScriptedModel(*(body("guided", each) for each in (*steps, "Done.")))
+    contract = Contract(in_order=["lock", "lock"], then_finalise=False)
+    config = ToolCallingConfig(call_protocol="guided", contract=contract)
+    tools = [find_doors, lock]
+    ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Lock two.")
+
+    left = [forms(request)["lock"][0]["door_id"] for request in model.requests[1:]]
+    assert left == [
+        {"enum": enum} for enum in (["D-0", "D-1", "D-2"], ["D-0", "D-2"], ["D-0", "D-1", "D-2"])
+    ]
+
+
 def test_a_value_that_failed_or_was_looked_up_leaves_the_enum_until_something_changes() -> None:
     track = [("track", {"order_id": value}) for value in ("O-9", "O-1")]
     done = [*track, ("pay", {"amount": 1})]

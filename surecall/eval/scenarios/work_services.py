@@ -53,7 +53,7 @@ async def work_extend_loan(run: Any) -> None:
     )
     expect.effects(out, Need("extend_loan", {"loan_id": "L-305"}))
     expect.state(out, run.state["extended"], ["L-305"])
-    expect.contains(out, "24 May", "May 24")
+    expect.contains(out, "24 May", "May 24", "24th May", "24th of May")
 
 
 # Shifts.
