@@ -16,9 +16,9 @@ from surecall.values.types import JSON
 
 LOANS: Final[JSON] = {
     "loans": [
-        {"loan_id": "L-301", "reader": "Nora Hald", "title": "Birds of the coast", "due": "9 May"},
-        {"loan_id": "L-305", "reader": "Nora Hald", "title": "Rivers of Asia", "due": "3 May"},
-        {"loan_id": "L-306", "reader": "Nora Hald", "title": "Harbours at night", "due": "3 May"},
+        {"loan_id": "L-301", "reader": "Nora Lind", "title": "Birds of the coast", "due": "9 May"},
+        {"loan_id": "L-305", "reader": "Nora Lind", "title": "Rivers of Asia", "due": "3 May"},
+        {"loan_id": "L-306", "reader": "Nora Lind", "title": "Harbours at night", "due": "3 May"},
     ],
     "extended": [],
 }
@@ -43,12 +43,12 @@ def extend_loan(loan_id: Annotated[str, Grounded("find_loans")], context: Contex
     "flow",
     tools=[find_loans, extend_loan],
     state=LOANS,
-    contract=Contract(in_order=[Need("find_loans", {"reader": "Nora Hald"}), "extend_loan"]),
+    contract=Contract(in_order=[Need("find_loans", {"reader": "Nora Lind"}), "extend_loan"]),
 )
 async def work_extend_loan(run: Any) -> None:
     """Extend the loan of one of three books."""
     out = await run(
-        "Nora Hald needs the book Rivers of Asia for longer. Extend that loan, and tell me until "
+        "Nora Lind needs the book Rivers of Asia for longer. Extend that loan, and tell me until "
         "when she may keep it."
     )
     expect.effects(out, Need("extend_loan", {"loan_id": "L-305"}))

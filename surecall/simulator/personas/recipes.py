@@ -240,7 +240,7 @@ RECIPES: Final = (
         "the book Rivers of Asia",
         "She may keep it until 24 May.",
         (
-            Step("find_loans", {"reader": "Nora Hald"}),
+            Step("find_loans", {"reader": "Nora Lind"}),
             Step("extend_loan", {"loan_id": Found("find_loans", "loan_id", _RIVERS)}),
         ),
     ),

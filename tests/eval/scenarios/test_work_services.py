@@ -7,7 +7,7 @@ import pytest
 from surecall.eval.storage.trial import Effects
 from tests.support.work import done
 
-LOANS = [("find_loans", {"reader": "Nora Hald"})]
+LOANS = [("find_loans", {"reader": "Nora Lind"})]
 SHIFTS = [("list_shifts", {"day": "Saturday"}), ("find_staff", {"surname": "Sommer"})]
 LETTERS = [("find_subscriptions", {"address": "mara@example.org"})]
 
