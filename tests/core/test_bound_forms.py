@@ -136,6 +136,28 @@ def test_where_the_contract_wants_one_more_it_must_be_another_one() -> None:
     ]
 
 
+def test_an_optional_value_that_nobody_has_named_is_left_out() -> None:
+    @tool(read_only=True)
+    def find_tags() -> list[JSON]:
+        """Find tags."""
+        return [{"tag_id": "T-1"}, {"tag_id": "T-2"}]
+
+    @tool(read_only=True, grounded={"tag_id": "find_tags", "other_id": "find_tags"})
+    def compare(tag_id: str = "", other_id: str = "") -> str:
+        """Compare tags."""
+        return tag_id + other_id
+
+    steps: list[Any] = [("find_tags", {}), ("compare", {"tag_id": "T-1"})]
+    model = ScriptedModel(*(body("guided", each) for each in (*steps, "Done.")))
+    config = ToolCallingConfig(call_protocol="guided")
+    tools = [find_tags, compare]
+    ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Compare.")
+
+    before, after, again = (forms(request)["compare"] for request in model.requests)
+    assert before == [{}]
+    assert after == again == [{name: {"enum": ["T-1", "T-2"]} for name in ("tag_id", "other_id")}]
+
+
 def test_a_value_that_failed_or_was_looked_up_leaves_the_enum_until_something_changes() -> None:
     track = [("track", {"order_id": value}) for value in ("O-9", "O-1")]
     done = [*track, ("pay", {"amount": 1})]

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from surecall.eval.scenarios.work_common import matching, the_one
+from surecall.eval.scenarios.work_common import matching, searched, the_one
 from surecall.eval.storage.trial import Effects
 from surecall.testing import calls, says
 from surecall.values.errors import ToolError
@@ -17,6 +17,13 @@ def test_rows_are_found_by_words_in_any_case_and_order() -> None:
     assert matching(ROWS, "name", "brunner LEA") == ROWS[:1]
     assert matching(ROWS, "name", "Brunner") == ROWS
     assert matching(ROWS, "name", "Ada") == []
+
+
+def test_a_search_takes_any_of_the_words_and_puts_the_best_first() -> None:
+    assert searched(ROWS, "name", "Leo, Brunner.") == ROWS[::-1]
+    assert searched(ROWS, "name", "lea") == ROWS[:1]
+    with pytest.raises(ToolError, match="Nothing has any of these words"):
+        searched(ROWS, "name", "Ada")
 
 
 def test_an_id_that_does_not_exist_is_told() -> None:

@@ -1,5 +1,7 @@
 """What needs no tool, and what cannot be done: an answer, and nothing changed."""
 
+from typing import Any
+
 import pytest
 
 from surecall.eval.storage.trial import Effects
@@ -44,3 +46,12 @@ def test_a_question_without_need_of_a_tool_may_not_be_answered_by_doing_somethin
     assert (found.ok, found.score.effects, found.score.final) == (False, Effects(1, 1, 0), True)
     mistaken = scripted("work_told_already", says("It is 4417."))
     assert (mistaken.ok, mistaken.score.final, mistaken.truth) == (False, False, "silent")
+
+
+def test_a_course_that_is_full_takes_nobody() -> None:
+    steps: list[Any] = [
+        ("find_courses", {"topic": "first aid"}),
+        ("enrol", {"course_id": "C-6", "person": "Lena Vogt"}),
+    ]
+    found = done("work_full_course", *steps, answer="It cannot be done: the course is full.")
+    assert (found.truth, found.score.effects, found.draft["enrolled"]) == ("right", Effects(), [])

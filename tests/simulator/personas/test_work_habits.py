@@ -176,3 +176,11 @@ def test_where_one_value_was_seen_no_habit_writes_another(
 
     _, _, refunds = course(habit, "guided_contract", levers=True)
     assert refunds in ([], ["i-2"])
+
+
+@pytest.mark.parametrize("habit", ["good", "invents-ids"])
+def test_where_nothing_tells_values_apart_one_that_may_be_written_is(
+    habit: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(ITEMS, "items", [{"item_id": "i-1"}, {"item_id": "i-2"}])
+    assert course(habit, "guided_contract", levers=True) == GOOD
