@@ -66,7 +66,8 @@ def _is_dead(run: Run, spec: ToolSpec) -> bool:
 
 def is_described(spec: ToolSpec) -> bool:
     """Whether a form has a value that must be chosen among several."""
-    return any(name.startswith(ABOUT) for name in spec.parameters.get("properties", {}))
+    fields = spec.parameters.get("properties")
+    return isinstance(fields, dict) and any(name.startswith(ABOUT) for name in fields)
 
 
 def _described(run: Run, spec: ToolSpec, name: str, values: Values) -> dict[Any, str]:

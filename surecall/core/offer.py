@@ -38,7 +38,7 @@ def plan(run: Run) -> Plan:
     if not tools:
         # OpenAI refuses the flag in a request without tools.
         options = {key: options[key] for key in options if key != "parallel_tool_calls"}
-    elif run.config.choice_temperature is not None and any(map(is_described, tools)):
+    elif run.config.choice_temperature is not None and _chooses(run, tools):
         options = options | {"temperature": run.config.choice_temperature}
     messages = run.messages if run.system is None else (run.system, *run.messages)
     known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else _described(run)
@@ -78,9 +78,13 @@ def _reminders(run: Run, need: Obligation | None, tools: tuple[ToolSpec, ...]) -
     """Say what is missing, and repeat what was asked for where there is something to choose."""
     if need is not None and (missing := _reminder(run, need)):
         yield missing
-    chooses = any(is_described(spec) for spec in tools)
-    if chooses and (asked := _asked(run)):
+    if _chooses(run, tools) and (asked := _asked(run)):
         yield asked
+
+
+def _chooses(run: Run, tools: tuple[ToolSpec, ...]) -> bool:
+    """Whether a value must be chosen among several; only a guided reply is bound like that."""
+    return run.config.call_protocol == "guided" and any(map(is_described, tools))
 
 
 def _reminder(run: Run, need: Obligation) -> str:
