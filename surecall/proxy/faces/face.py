@@ -1,0 +1,111 @@
+"""A face: one API that clients speak. The upstream is always asked for a chat completion.
+
+    parse   the client's request ─► the request of a chat completion, or `Refused`
+    render  a chat completion ─► the client's answer
+    events  a chat completion that is still coming ─► the client's events, in their order
+
+A face knows nothing of healing: what it renders is a chat completion as it should have been. It
+keeps no state between requests; what must come back in the next one travels through the client.
+"""
+
+from typing import Any, Protocol
+
+import msgspec
+
+from surecall.values.types import JSON
+
+
+class Refused(Exception):
+    """A request that the face cannot put into a chat completion: the client's mistake."""
+
+    def __init__(self, message: str, param: str | None = None, status: int = 400) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.status = status
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request: `body` is what the upstream is asked, `given` what the client sent, decoded.
+
+    Values of `body` may be `msgspec.Raw`: they go out as they came. `data` are the client's own
+    bytes where the face is that of the upstream, so that a request which needs no change can go out
+    byte for byte.
+    """
+
+    body: JSON
+    given: JSON
+    stream: bool = False
+    data: bytes = b""
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """Why there is no answer. `code` is one of ours or the upstream's, a text without blanks."""
+
+    status: int
+    message: str
+    code: str
+    param: str | None = None
+
+
+class Events(Protocol):
+    """The events of one answer, written while it comes. `begin` is called once, before the rest."""
+
+    def begin(self, head: JSON) -> bytes:
+        """Write what can be said at the beginning; `head` has `id`, `created` and `model`."""
+        ...
+
+    def text(self, text: str) -> bytes:
+        """Write more of the answer."""
+        ...
+
+    def thought(self, text: str, field: str) -> bytes:
+        """Write more of what the model thinks; `field` is the upstream's name for it."""
+        ...
+
+    def finish(self, body: JSON) -> bytes:
+        """Write the rest of a chat completion and the end; its text begins with what was sent."""
+        ...
+
+    def fail(self, failure: Failure) -> bytes:
+        """Write that there will be no answer, and the end."""
+        ...
+
+
+class Face(Protocol):
+    """One API."""
+
+    name: str
+
+    def parse(self, data: bytes) -> Asked:
+        """Read a request; raise `Refused` if no upstream could answer it."""
+        ...
+
+    def render(self, asked: Asked, body: JSON) -> JSON:
+        """Write a whole answer, of a chat completion."""
+        ...
+
+    def events(self, asked: Asked) -> Events:
+        """Write an answer as events."""
+        ...
+
+    def error(self, failure: Failure) -> JSON:
+        """Write an answer that says why there is none."""
+        ...
+
+
+def request_of(data: bytes) -> dict[str, Any]:
+    """Decode a request; raise `Refused` if it is not a JSON object."""
+    try:
+        body = msgspec.json.decode(data)
+    except (ValueError, RecursionError) as problem:
+        raise Refused(f"The request body is not valid JSON: {problem}") from None
+    if not isinstance(body, dict):
+        raise Refused("The request body must be a JSON object.")
+    return body
+
+
+def event(data: Any, name: str = "") -> bytes:
+    """Write one event of a stream."""
+    head = f"event: {name}\n".encode() if name else b""
+    return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
