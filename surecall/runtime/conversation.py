@@ -49,6 +49,17 @@ class Emit(Protocol):
         """Record one event."""
 
 
+class Composes(Protocol):
+    """What writes the requests of a conversation."""
+
+    @property
+    def speak(self) -> Callable[[Plan], Plan]:
+        """Put a plan into the words of the call protocol."""
+
+    def compose(self, plan: Plan) -> Request:
+        """Write one request."""
+
+
 def silent(kind: Any, turn: int, **fields: Any) -> None:
     """Record nothing."""
 
@@ -102,10 +113,12 @@ class PromptRunner:
         toolbox: Toolbox | None = None,
         emit: Emit = silent,
         show: Show | None = None,
+        composer: Composes | None = None,
     ) -> "Conversation":
         """Open a series of requests that share settings and grow one transcript."""
         config = config or ToolCallingConfig()
-        return Conversation(self, config, toolbox or ToolRegistry(), emit, show)
+        box = toolbox or ToolRegistry()
+        return Conversation(self, config, box, emit, show, composer or Composer(config))
 
     async def ask(
         self, plan: Plan, config: ToolCallingConfig | None = None, show: Show | None = None
@@ -126,14 +139,15 @@ class Conversation:
         config: ToolCallingConfig,
         toolbox: Toolbox,
         emit: Emit,
-        show: Show | None = None,
+        show: Show | None,
+        composer: Composes,
     ) -> None:
         self.show = show
         self._runner = runner
         self._config = config
         self._toolbox = toolbox
         self._emit = emit
-        self._composer = Composer(config)
+        self._composer = composer
 
     def opened(self) -> AbstractAsyncContextManager[None]:
         """Keep connections open while the run lasts."""

@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 
@@ -49,10 +50,17 @@ from surecall.values.version import __version__
 from surecall.wire.assembler import TextDelta
 
 
-class Session:
-    """The asynchronous driver of one run."""
+# How a run ends here whose calls are made elsewhere.
+HANDED_OVER: Final = "tool_calls"
 
-    def __init__(
+
+class Session:
+    """The asynchronous driver of one run.
+
+    One that `hands_over` makes no calls: it ends as soon as there is one that may run.
+    """
+
+    def __init__(  # noqa: PLR0913  # collaborators
         self,
         run: Run,
         conversation: Conversation,
@@ -60,8 +68,11 @@ class Session:
         recorder: Recorder,
         policy_error: BaseException | None = None,
         accept_final: AcceptFinal | None = None,
+        *,
+        hands_over: bool = False,
     ) -> None:
         self._run = run
+        self._hands_over = hands_over
         self._fresh: list[ToolResult] = []
         self._started: list[ToolCall] = []
         self._conversation = conversation
@@ -85,6 +96,8 @@ class Session:
                 match move:
                     case Ask(plan):
                         self._run = await self._ask(self._run, plan)
+                    case Call(calls) if self._hands_over and any(map(_may_run, calls)):
+                        return self._end(self._run, Done(last_text(self._run), HANDED_OVER))
                     case Call(calls):
                         self._run = await self._call(self._run, calls)
                         self._fresh, self._started = [], []
@@ -369,6 +382,10 @@ def record_policy_error(
         call_id=call.id if call else None,
         name=call.name if call else None,
     )
+
+
+def _may_run(call: ToolCall) -> bool:
+    return call.problem is None
 
 
 def _too_late(run: Run) -> Fault:

@@ -49,41 +49,47 @@ def ids_of(messages: Iterable[Message]) -> Ids:
 
 def legal_history(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Pair calls and results: duplicates re-named, gaps answered, orphans dropped."""
+    return tuple(message for message, _ in legal_places(messages))
+
+
+def legal_places(messages: Sequence[Message]) -> list[tuple[Message, int | None]]:
+    """Do the same, and say where each message stood; nowhere, if it fills a gap."""
     ids = Ids()
-    repaired: list[Message] = []
+    repaired: list[tuple[Message, int | None]] = []
     position = 0
     while position < len(messages):
-        message = messages[position]
+        place, message = position, messages[position]
         position += 1
         if isinstance(message, ToolResult):
             continue  # an orphan: results are taken together with their calls, below
         if not isinstance(message, Assistant) or not message.calls:
-            repaired.append(message)
+            repaired.append((message, place))
             continue
-        results: list[ToolResult] = []
+        results: list[tuple[ToolResult, int | None]] = []
         while position < len(messages) and isinstance(item := messages[position], ToolResult):
-            results.append(item)
+            results.append((item, position))
             position += 1
-        repaired += _paired(message, results, ids)
-    return tuple(repaired)
+        repaired += _paired(message, place, results, ids)
+    return repaired
 
 
-def _paired(message: Assistant, results: list[ToolResult], ids: Ids) -> list[Message]:
+def _paired(
+    message: Assistant, place: int, results: list[tuple[ToolResult, int | None]], ids: Ids
+) -> list[tuple[Message, int | None]]:
     """Answer each call with the first unused result of its id, occurrence by occurrence."""
     calls: list[ToolCall] = []
-    answers: list[ToolResult] = []
-    waiting: dict[str, list[ToolResult]] = {}
-    for result in reversed(results):
-        waiting.setdefault(result.call_id, []).append(result)
+    answers: list[tuple[Message, int | None]] = []
+    waiting: dict[str, list[tuple[ToolResult, int | None]]] = {}
+    for result, at in reversed(results):
+        waiting.setdefault(result.call_id, []).append((result, at))
     for call in message.calls:
         claimed = ids.claim(call.id)
         found = waiting.get(call.id)
-        answer = found.pop() if found else unanswered(call)
+        answer, at = found.pop() if found else (unanswered(call), None)
         calls.append(msgspec.structs.replace(call, id=claimed))
-        answers.append(
-            msgspec.structs.replace(answer, call_id=claimed, name=answer.name or call.name)
-        )
-    return [msgspec.structs.replace(message, calls=tuple(calls)), *answers]
+        name = answer.name or call.name
+        answers.append((msgspec.structs.replace(answer, call_id=claimed, name=name), at))
+    return [(msgspec.structs.replace(message, calls=tuple(calls)), place), *answers]
 
 
 def unanswered(call: ToolCall) -> ToolResult:

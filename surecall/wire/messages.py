@@ -263,7 +263,7 @@ def parse_message(item: Any) -> Message:
         case str():
             return User(encodable(item))
         case dict():
-            return _parse_mapping(encodable(item))
+            return parse_fields(encodable(item))
         case _:
             raise ConfigError(
                 f"a history item must be a message or a mapping, not {type(item).__name__}"
@@ -286,7 +286,8 @@ def _rebuilt(message: Message) -> Message:
     return built
 
 
-def _parse_mapping(item: JSON) -> Message:
+def parse_fields(item: JSON) -> Message:
+    """Read a message in OpenAI's form that is JSON already."""
     role = str(item.get("role") or "user")
     content = item.get("content")
     match role:

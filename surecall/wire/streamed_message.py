@@ -27,6 +27,8 @@ from surecall.wire.content_parts import is_opaque, text_of, thoughts_in
 _CONTENT = "content"
 _TEXT_KEYS = frozenset({_CONTENT, "reasoning_content", "reasoning", "refusal"})
 _THOUGHT_LISTS = ("reasoning_details", "thinking_blocks")
+# Where the model's thoughts may be; a provider that uses several says the same in each.
+_THOUGHTS = ("reasoning_content", "reasoning", *_THOUGHT_LISTS)
 _MESSAGE_KEYS = _TEXT_KEYS | {*_THOUGHT_LISTS, "role", "tool_calls", "function_call"}
 
 
@@ -37,9 +39,10 @@ class TextDelta(msgspec.Struct, frozen=True, tag="text"):
 
 
 class ReasoningDelta(msgspec.Struct, frozen=True, tag="reasoning"):
-    """More of what the model thinks."""
+    """More of what the model thinks; `field` is what the provider calls it."""
 
     text: str
+    field: str = "reasoning_content"
 
 
 class CallDelta(msgspec.Struct, frozen=True, tag="call"):
@@ -96,8 +99,8 @@ class StreamedMessage:
         ]
         self._add_extra(message, is_whole=is_whole)
         thoughts = (news.get("reasoning_content"), news.get("reasoning"), *lists)
-        thought = next(filter(None, thoughts), "")
-        deltas: list[Delta] = [ReasoningDelta(thought)] if thought else []
+        told = [(field, text) for field, text in zip(_THOUGHTS, thoughts, strict=True) if text]
+        deltas: list[Delta] = [ReasoningDelta(text, field) for field, text in told[:1]]
         if text := news.get("content"):
             deltas.append(TextDelta(text))
         self._add_parts(message.get("content"), is_whole=is_whole)

@@ -149,7 +149,7 @@ def test_progress_is_announced_by_kind() -> None:
     assembler = Assembler()
 
     assert assembler.add('{"choices":[{"delta":{"reasoning":"Hm","content":"A"}}]}') == [
-        ReasoningDelta("Hm"),
+        ReasoningDelta("Hm", "reasoning"),
         TextDelta("A"),
     ]
     begun = json.dumps(call_chunk(fragment('{"a":', index=0, name="f")))
@@ -168,7 +168,7 @@ def test_thoughts_that_come_twice_are_announced_once() -> None:
     only = chunk({"reasoning_details": details})
 
     assert Assembler().add(json.dumps(both)) == [ReasoningDelta("Hm")]
-    assert Assembler().add(json.dumps(only)) == [ReasoningDelta("Hm")]
+    assert Assembler().add(json.dumps(only)) == [ReasoningDelta("Hm", "reasoning_details")]
 
 
 def test_half_a_character_is_not_announced() -> None:
@@ -305,7 +305,8 @@ def test_a_whole_message_after_deltas_is_not_said_twice() -> None:
 
     assert isinstance(outcome, dict)
     assert outcome["choices"][0]["message"] == said | {"role": "assistant", "content": "Goodbye"}
-    assert deltas == [ReasoningDelta("Hm"), TextDelta("Good"), TextDelta("bye")]
+    thought = ReasoningDelta("Hm", "reasoning")
+    assert deltas == [thought, TextDelta("Good"), TextDelta("bye")]
 
 
 def test_a_delta_beats_the_message_beside_it() -> None:

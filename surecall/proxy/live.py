@@ -1,0 +1,95 @@
+"""A streamed answer on its way to the client: what may be sent now, and what cannot be unsaid.
+
+Text goes out as it comes. If the model has to be asked again after that, what follows is held until
+its end is known: calls go out after the text that was sent; a text that goes on from it goes on;
+any other text cannot take its place, and the stream ends with an error. In a `buffered` stream
+nothing goes out before its end is known, so that this cannot happen.
+"""
+
+from typing import Final
+
+from surecall.core.streaming.display import CallAnnounced, Shown, TextWithdrawn
+from surecall.proxy.faces.face import Events, Failure
+from surecall.values.types import JSON
+from surecall.wire.assembler import ReasoningDelta, TextDelta
+
+# Thoughts that are a list go out whole, at the end.
+_TEXTS: Final = frozenset({"reasoning_content", "reasoning"})
+_UNSAID: Final = Failure(
+    502,
+    "The model was asked again after a part of its answer had been sent, and answered differently. "
+    "A buffered stream (--stream buffered) avoids this.",
+    "STREAM_CHANGED",
+)
+
+
+class Live:
+    """The bytes of one streamed answer, in the events of a face."""
+
+    def __init__(self, events: Events, head: JSON, *, buffered: bool) -> None:
+        self._events = events
+        self._head = head
+        self._buffered = buffered
+        self._begun = False
+        self._is_held = buffered
+        self._text = ""
+        self._thoughts: dict[str, str] = {}
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything has been written."""
+        return self._begun
+
+    def begin(self, head: JSON) -> bytes:
+        """Write the beginning, once: the upstream has begun to answer, and says who it is."""
+        if self._begun:
+            return b""
+        self._begun = True
+        return self._events.begin(self._head | head)
+
+    def again(self) -> None:
+        """Hold what follows: the upstream is asked again, and something has been sent."""
+        self._is_held = self._buffered or bool(self._text or self._thoughts)
+
+    def show(self, shown: Shown) -> bytes:
+        """Write what is new, if it may be written now."""
+        match shown:
+            case TextWithdrawn():
+                self.again()
+                return b""
+            case TextDelta(text) if not self._is_held:
+                self._text += text
+                return self.begin({}) + self._events.text(text)
+            case ReasoningDelta(text, field) if not self._is_held and field in _TEXTS:
+                self._thoughts[field] = self._thoughts.get(field, "") + text
+                return self.begin({}) + self._events.thought(text, field)
+            case CallAnnounced() | TextDelta() | ReasoningDelta():
+                return b""
+
+    def finish(self, body: JSON) -> bytes:
+        """Write the rest of an answer and its end, or that it cannot be told any more."""
+        begin = self.begin({key: body[key] for key in self._head if key in body})
+        message = self._continued(body["choices"][0]["message"])
+        if message is None:
+            return begin + self._events.fail(_UNSAID)
+        choice = body["choices"][0] | {"message": message}
+        return begin + self._events.finish(body | {"choices": [choice]})
+
+    def fail(self, failure: Failure) -> bytes:
+        """Write why there is no answer."""
+        return self._events.fail(failure)
+
+    def _continued(self, message: JSON) -> JSON | None:
+        """Return a message that begins with what was sent; None if it cannot."""
+        thoughts = {
+            field: sent
+            for field, sent in self._thoughts.items()
+            if not str(message.get(field) or "").startswith(sent)
+        }
+        message = message | thoughts
+        if not self._text:
+            return message
+        sent, said = self._text.lstrip(), str(message.get("content") or "").lstrip()
+        if said.startswith(sent):
+            return message | {"content": self._text + said[len(sent) :]}
+        return message | {"content": self._text} if message.get("tool_calls") else None

@@ -1,0 +1,103 @@
+"""What a proxy is told, and the configuration that follows from it for each model.
+
+Turn limits, call caps and loop guards belong to the application behind the proxy: they are off
+unless a guard is named. Presets by upstream and model are on.
+"""
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Final, Literal, TypeAlias, get_args
+
+import msgspec
+
+from surecall.parsing.budget import MAX_BYTES
+from surecall.settings.capabilities import PROVIDERS, canonical_provider
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import PRESET, resolve
+from surecall.values.errors import ConfigError
+from surecall.values.family import unknown
+from surecall.wire.messages import encode
+
+Streaming: TypeAlias = Literal["live", "buffered"]
+
+REPAIRS: Final = 2
+MOST_REPAIRS: Final = 8
+_NEVER: Final = 1_000_000_000
+_LONGEST_S: Final = 3600.0
+_MOST_CONFIGS: Final = 1024
+# A guard and the settings that it turns on.
+GUARDS: Final[Mapping[str, tuple[str, ...]]] = {
+    "turns": ("max_turns",),
+    "calls": ("max_total_tool_calls",),
+    "repeats": ("repeat_block_at",),
+}
+
+
+class ProxySettings(msgspec.Struct, frozen=True):
+    """How a proxy heals: for which provider, with which presets, how often, under which guards."""
+
+    provider: str = ""
+    presets: tuple[str, ...] = ()
+    repair: int = REPAIRS
+    guards: dict[str, int] = {}
+    stream: Streaming = "live"
+
+    def __post_init__(self) -> None:
+        PRESET.check(self.presets)
+        if not 0 <= self.repair <= MOST_REPAIRS:
+            raise ConfigError(f"repair must be from 0 to {MOST_REPAIRS}, not {self.repair}")
+        if self.stream not in get_args(Streaming):
+            raise ConfigError(unknown("stream", str(self.stream), get_args(Streaming)))
+        for name, number in self.guards.items():
+            if name not in GUARDS:
+                raise ConfigError(unknown("guard", name, GUARDS))
+            if number < 1:
+                raise ConfigError(f"guard {name} must be a whole number from 1, not {number}")
+
+    def config(self, model: str, tool_choice: Any, turns: int) -> ToolCallingConfig:
+        """Return the configuration of a request; `turns` are those that the guards count."""
+        key = (self.provider, self.presets, self.repair, tuple(self.guards.items()))
+        return _config(*key, model, encode(tool_choice or "auto"), turns)
+
+
+@lru_cache(maxsize=_MOST_CONFIGS)
+def _config(  # noqa: PLR0913, PLR0917  # the parts of the key
+    provider: str,
+    presets: tuple[str, ...],
+    repair: int,
+    guards: tuple[tuple[str, int], ...],
+    model: str,
+    tool_choice: bytes,
+    turns: int,
+) -> ToolCallingConfig:
+    config = resolve(provider=provider, model=model)
+    named = {} if canonical_provider(provider) in PROVIDERS else {"name_tool_messages": False}
+    for name in presets:
+        config = PRESET[name](config)
+    limits = {
+        "max_total_tool_calls": _NEVER,
+        "max_unknown_tool_calls": _NEVER,
+        "max_tool_calls_per_turn": _NEVER,
+        "repeat_note_at": _NEVER,
+        "repeat_block_at": _NEVER,
+        "repeat_stop_at": _NEVER,
+    }
+    guarded = {field: number for name, number in guards for field in GUARDS[name]}
+    most = guarded.pop("max_turns", _NEVER)
+    limits |= guarded
+    limits["repeat_note_at"] = min(limits["repeat_note_at"], limits["repeat_block_at"])
+    return config.but(
+        **limits,
+        **named,
+        max_turns=min(most, turns + 1 + repair),
+        max_tool_args_bytes=MAX_BYTES,
+        tool_choice=msgspec.json.decode(tool_choice),
+        contract=None,
+        final_ladder=(),
+        request_overrides={},
+        default_max_tokens=None,
+        block_repeated_success=False,
+        fix_empty_final=repair > 0,
+        fix_empty_final_disable_tools=False,
+        run_deadline_s=_LONGEST_S,
+    )
