@@ -9,7 +9,6 @@ client gets of a turn, and what it will not send back, is remembered.
 
 import os
 import time
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -84,13 +83,12 @@ class Exchange:
         asked: Asked,
         settings: ProxySettings,
         known: Conversation,
-        observers: Sequence[Observer] = (),
     ) -> None:
         self.run_id = os.urandom(8).hex()
         self.offer = offer_of(asked.body.get("tools") or ())
         self._asked = asked
         self._known = known
-        self._observers = observers
+        self.observers: list[Observer] = []
         self._entries = entries(asked.body["messages"], known, self.offer.renamed)
         self._run = self._begun(settings)
 
@@ -122,7 +120,7 @@ class Exchange:
     ) -> Settled:
         """Ask the upstream until the client can be given something."""
         run = msgspec.structs.replace(self._run, endpoint=endpoint_of(upstream))
-        recorder = Recorder(self.run_id, self._observers)
+        recorder = Recorder(self.run_id, self.observers)
         composer = _composer(self._asked, self._entries, self.offer, run.config)
         prompt = PromptRunner(upstream, retry=retry)
         conversation = prompt.conversation(

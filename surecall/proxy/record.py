@@ -40,7 +40,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     def line(self) -> str:
         """Say it in one line, safe for a terminal."""
         way = f"{self.face}{' stream' if self.streamed else ''}"
-        went = f"{self.outcome}{f' {", ".join(self.tools)}' if self.tools else ''}"
+        went = " ".join((self.outcome, ", ".join(self.tools))).strip()
         parts = [f"#{self.number}", way, self.model, "->", went]
         if self.fired:
             parts.append(f"healed: {', '.join(dict.fromkeys(self.fired))}")

@@ -1,0 +1,100 @@
+"""A request that is none of ours: handed on as it is, and its answer back as it comes."""
+
+import asyncio
+import time
+from typing import Final
+
+from aiohttp import web
+
+from surecall.proxy.faces.chat import error_body
+from surecall.proxy.faces.face import Failure
+from surecall.proxy.record import Record
+from surecall.proxy.streams import LONGEST_WRITE_S
+from surecall.proxy.upstream import returned
+from surecall.proxy.visit import Parts, answer, key_of
+from surecall.runtime.transport import Incoming
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.types import Secret
+
+_PATH_CHARS: Final = frozenset(
+    "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/@+"
+)
+_LEFT: Final = 499
+
+
+def is_plain_path(path: str) -> bool:
+    """Whether a path, after the prefix, can only mean something below the upstream's own."""
+    parts = path.split("/")
+    return (
+        path.startswith("/")
+        and _PATH_CHARS.issuperset(path)
+        and not any(part in {"", ".", ".."} for part in parts[1:])
+    )
+
+
+class Passage:
+    """One request that passes through."""
+
+    def __init__(self, parts: Parts, request: web.Request, path: str) -> None:
+        self._parts = parts
+        self._request = request
+        self._path = path
+        self._number = parts.records.next_number()
+        self._at, self._began = time.time(), time.perf_counter()
+        key = None if parts.token is not None else key_of(request.headers)
+        self._upstream = parts.upstream.for_client(request.headers, Secret(key) if key else None)
+
+    async def made(self) -> web.StreamResponse:
+        """Hand it on."""
+        request = self._request
+        query = request.raw_path.partition("?")[2]
+        path = f"{self._path}?{query}" if query else self._path
+        body = await request.read()
+        kind = request.headers.get("Content-Type")
+        status, response = _LEFT, None
+        try:
+            async with self._upstream.forwarded(request.method, path, body, kind) as incoming:
+                status = incoming.status
+                response = await self._returned(incoming)
+        except ProviderError as error:
+            status = _status_of(error.fault)
+            if response is not None:
+                raise ConnectionResetError("the upstream broke off") from None
+            failure = Failure(status, error.fault.message, str(error.fault.code))
+            return answer(status, error_body(failure))
+        finally:
+            self._note(status)
+        return response
+
+    async def _returned(self, incoming: Incoming) -> web.StreamResponse:
+        kind = incoming.headers.get("content-type", "application/octet-stream")
+        headers = returned(incoming.headers) | {"Content-Type": kind}
+        response = web.StreamResponse(status=incoming.status, headers=headers)
+        await response.prepare(self._request)
+        left = self._parts.upstream.limits.max_response_bytes
+        async for chunk in incoming.chunks:
+            left -= len(chunk)
+            if left < 0:
+                raise ConnectionResetError("the upstream says too much")
+            async with asyncio.timeout(LONGEST_WRITE_S):
+                await response.write(chunk)
+        await response.write_eof()
+        return response
+
+    def _note(self, status: int) -> None:
+        self._parts.records.add(
+            Record(
+                number=self._number,
+                at=self._at,
+                face=self._request.method,
+                model=self._path[:200],
+                streamed=False,
+                status=status,
+                outcome="left" if status == _LEFT else "passed",
+                elapsed_ms=round((time.perf_counter() - self._began) * 1000),
+            )
+        )
+
+
+def _status_of(fault: Fault) -> int:
+    return 504 if fault.code is ErrorCode.TIMEOUT else 502
