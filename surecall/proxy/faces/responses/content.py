@@ -1,0 +1,103 @@
+"""Content parts: those of the Responses API, as parts of a chat message.
+
+    input_text, output_text, text    ─► text
+    input_image                      ─► image_url
+    input_file                       ─► file
+    input_audio                      ─► input_audio
+
+A single part of text becomes a plain string, which every endpoint takes.
+"""
+
+from typing import Any, Final
+
+from surecall.proxy.faces.face import Refused
+from surecall.values.types import JSON
+
+_DETAILS: Final = ("auto", "low", "high")
+_FILE_KEYS: Final = ("file_data", "file_id", "filename")
+
+
+def chat_content(content: Any, where: str) -> str | list[JSON]:
+    """Return the content of a user's, a system's or a tool's message."""
+    match content:
+        case str():
+            return content
+        case list():
+            parts = [_chat_part(part, where) for part in content]
+        case _:
+            raise Refused(f"The content of {where} must be a text or a list of parts.", where)
+    match parts:
+        case []:
+            return ""
+        case [{"type": "text", "text": str(text), **rest}] if not rest:
+            return text
+        case _:
+            return parts
+
+
+def said_text(content: Any, where: str) -> str:
+    """Return the text of an assistant's message; a refusal is what it said."""
+    match content:
+        case str():
+            return content
+        case list():
+            return "".join(_said_part(part, where) for part in content)
+        case _:
+            raise Refused(f"The content of {where} must be a text or a list of parts.", where)
+
+
+def _said_part(part: Any, where: str) -> str:
+    match part:
+        case str(text) | {"text": str(text)} | {"refusal": str(text)}:
+            return text
+        case _:
+            raise _unknown(part, where)
+
+
+def _chat_part(part: Any, where: str) -> JSON:
+    match part:
+        case str(text):
+            return {"type": "text", "text": text}
+        case {"type": "input_image"}:
+            return _image(part, where)
+        case {"type": "input_file"}:
+            return _file(part, where)
+        case {"type": "input_audio", "input_audio": dict(audio)}:
+            return {"type": "input_audio", "input_audio": audio}
+        case {"text": str(text)}:
+            return {"type": "text", "text": text} | _cache_mark(part)
+        case {"refusal": str(text)}:
+            return {"type": "text", "text": text}
+        case _:
+            raise _unknown(part, where)
+
+
+def _image(part: JSON, where: str) -> JSON:
+    match part.get("image_url"):
+        case str(url) | {"url": str(url)}:
+            image = {"url": url}
+        case _:
+            message = f"An image in {where} has no `image_url`. Send the image as a data URL."
+            raise Refused(message, where)
+    if part.get("detail") in _DETAILS:
+        image["detail"] = part["detail"]
+    return {"type": "image_url", "image_url": image} | _cache_mark(part)
+
+
+def _file(part: JSON, where: str) -> JSON:
+    file = {key: part[key] for key in _FILE_KEYS if isinstance(part.get(key), str)}
+    if "file_data" not in file and "file_id" not in file:
+        message = f"A file in {where} has no `file_data`. Send its content as a data URL."
+        raise Refused(message, where)
+    return {"type": "file", "file": file} | _cache_mark(part)
+
+
+def _cache_mark(part: JSON) -> JSON:
+    mark = part.get("cache_control")
+    return {"cache_control": mark} if isinstance(mark, dict) else {}
+
+
+def _unknown(part: Any, where: str) -> Refused:
+    kind = part.get("type") if isinstance(part, dict) else None
+    named = f"of type '{kind}'" if isinstance(kind, str) else "without a known type"
+    return Refused(f"{where} has a part {named}, which a chat completion cannot hold.", where)

@@ -1,0 +1,191 @@
+"""Input items become chat messages: one per turn of the assistant, one per other voice."""
+
+from typing import Any
+
+import pytest
+
+from surecall.proxy.faces.face import Refused
+from surecall.proxy.faces.responses.input_items import chat_messages
+from surecall.proxy.faces.responses.state import State, pack
+from surecall.values.types import JSON
+from tests.support.responses import call
+
+ASKED: JSON = {"role": "user", "content": "a"}
+SAID: JSON = {
+    "type": "message",
+    "id": "msg_1",
+    "role": "assistant",
+    "status": "completed",
+    "content": [{"type": "output_text", "text": "Hm.", "annotations": []}],
+}
+CALLED: JSON = {"type": "function_call", "call_id": "c1", "name": "add", "arguments": '{"a": 1}'}
+OUTPUT: JSON = {"type": "function_call_output", "call_id": "c1", "output": "2"}
+RESULT: JSON = {"role": "tool", "tool_call_id": "c1", "content": "2"}
+
+
+def reasoning(state: State) -> JSON:
+    return {"type": "reasoning", "summary": [], "encrypted_content": pack(state)}
+
+
+def assistant(text: str, *calls: JSON, **extra: Any) -> JSON:
+    message = {"role": "assistant", "content": text} | extra
+    return message | {"tool_calls": list(calls)} if calls else message
+
+
+@pytest.mark.parametrize("role", ["user", "system", "developer"])
+def test_a_message_keeps_its_role(role: str) -> None:
+    parts = [{"type": "input_text", "text": "a"}]
+
+    assert chat_messages([{"type": "message", "role": role, "content": parts}]) == [
+        {"role": role, "content": "a"}
+    ]
+
+
+def test_text_and_calls_of_one_turn_become_one_message() -> None:
+    second = CALLED | {"call_id": "c2"}
+    items = [ASKED, SAID, CALLED, second, OUTPUT, OUTPUT | {"call_id": "c2"}]
+
+    assert chat_messages(items) == [
+        ASKED,
+        assistant("Hm.", call(), call("c2")),
+        RESULT,
+        RESULT | {"tool_call_id": "c2"},
+    ]
+
+
+def test_turns_are_told_apart_by_what_stands_between_them() -> None:
+    items = [CALLED, OUTPUT, CALLED | {"call_id": "c2"}, SAID]
+
+    assert chat_messages(items) == [assistant("", call()), RESULT, assistant("Hm.", call("c2"))]
+
+
+def test_two_messages_of_the_assistant_stay_two() -> None:
+    assert chat_messages([SAID, SAID]) == [assistant("Hm."), assistant("Hm.")]
+
+
+def test_nothing_comes_between_calls_and_their_outputs() -> None:
+    assert chat_messages([SAID, CALLED, SAID, OUTPUT]) == [assistant("Hm.\nHm.", call()), RESULT]
+
+
+def test_a_custom_call_is_a_call_with_one_text() -> None:
+    items = [
+        {"type": "custom_tool_call", "call_id": "c1", "name": "apply_patch", "input": '*** "a"\n'},
+        {"type": "custom_tool_call_output", "call_id": "c1", "output": "2"},
+    ]
+
+    assert chat_messages(items) == [
+        assistant("", call("c1", "apply_patch", '{"input":"*** \\"a\\"\\n"}')),
+        RESULT,
+    ]
+
+
+def test_a_call_in_a_namespace_has_the_name_that_the_model_sees() -> None:
+    (message,) = chat_messages([CALLED | {"namespace": "mcp__crate"}])
+
+    assert message["tool_calls"] == [call("c1", "mcp__crate__add")]
+
+
+def test_an_output_may_have_parts() -> None:
+    image = {"type": "input_image", "image_url": "data:,"}
+    (message,) = chat_messages([OUTPUT | {"output": [{"type": "input_text", "text": "2"}, image]}])
+
+    assert message["content"] == [
+        {"type": "text", "text": "2"},
+        {"type": "image_url", "image_url": {"url": "data:,"}},
+    ]
+
+
+def test_state_goes_back_to_where_it_came_from() -> None:
+    inner = {"extra_content": {"g": 1}, "function": {"signature": "s"}}
+    state = State("7", message={"reasoning_content": "r"}, calls={"c1": inner})
+    signed = call("c1", extra_content={"g": 1})
+    signed["function"] = signed["function"] | {"signature": "s"}
+
+    assert chat_messages([reasoning(state), CALLED, CALLED | {"call_id": "c2"}]) == [
+        assistant("", signed, call("c2"), reasoning_content="r")
+    ]
+
+
+def test_the_last_state_of_a_turn_counts() -> None:
+    first = State("7", opens=True, message={"reasoning": "r"})
+    last = State("7", message={"reasoning": "rs", "x": 1})
+
+    assert chat_messages([reasoning(first), SAID, reasoning(last), CALLED]) == [
+        assistant("Hm.", call(), reasoning="rs", x=1)
+    ]
+
+
+def test_state_may_follow_the_text_that_it_belongs_to() -> None:
+    assert chat_messages([SAID, reasoning(State("7", message={"x": 1}))]) == [assistant("Hm.", x=1)]
+
+
+@pytest.mark.parametrize("second", [State("8", opens=True), State("8", message={"x": 2})])
+def test_the_state_of_another_turn_begins_that_turn(second: State) -> None:
+    first = State("7", opens=True, message={"x": 1})
+
+    assert chat_messages([reasoning(first), SAID, reasoning(second), CALLED]) == [
+        assistant("Hm.", x=1),
+        assistant("", call(), **second.message),
+    ]
+
+
+def test_parts_that_were_said_go_back_as_they_came() -> None:
+    parts = [{"type": "thinking", "thinking": "?"}, {"type": "text", "text": "Hm."}]
+    (message,) = chat_messages([SAID, reasoning(State("7", message={"content": parts}))])
+
+    assert message == {"role": "assistant", "content": parts}
+
+
+def test_state_never_overwrites_what_the_items_say() -> None:
+    forged = {"role": "system", "tool_calls": [], "x": 1}
+    of_call = {"id": "c9", "function": {"name": "rm", "arguments": "", "y": 2}}
+    state = State("7", message=forged, calls={"c1": of_call, "c2": {"function": "rm"}})
+    (message,) = chat_messages([reasoning(state), CALLED, CALLED | {"call_id": "c2"}])
+
+    first, second = message["tool_calls"]
+    assert (message["role"], message["x"]) == ("assistant", 1)
+    assert first == call() | {"function": call()["function"] | {"y": 2}}
+    assert second == call("c2")
+
+
+@pytest.mark.parametrize("content", ["gAAAAA", None, "surecall1:?", 3])
+def test_reasoning_that_is_not_ours_is_left_out(content: Any) -> None:
+    item = {"type": "reasoning", "summary": [], "encrypted_content": content}
+
+    assert chat_messages([ASKED, item]) == [ASKED]
+
+
+def test_a_thought_without_words_is_left_out() -> None:
+    assert chat_messages([reasoning(State("7", message={"x": 1})), ASKED]) == [ASKED]
+
+
+@pytest.mark.parametrize(
+    "kind", ["web_search_call", "mcp_list_tools", "additional_tools", "tool_search_output"]
+)
+def test_what_a_service_did_is_left_out(kind: str) -> None:
+    assert chat_messages([ASKED, {"type": kind, "id": "x"}]) == [ASKED]
+
+
+@pytest.mark.parametrize(
+    ("item", "words"),
+    [
+        ({"type": "item_reference", "id": "msg_1"}, "Send the whole input"),
+        ({"id": "msg_1"}, "Send the whole input"),
+        ({"type": "compaction", "encrypted_content": "x"}, "Send the whole input"),
+        ({"type": "compaction_trigger"}, "Shorten the input"),
+        ({"type": "mcp_approval_response"}, "MCP"),
+        ({"type": "local_shell_call_output", "output": "x"}, "'local_shell_call_output'"),
+        ({"role": "critic", "content": "a"}, "role"),
+        ({"role": ["user"], "content": "a"}, "role"),
+        ({"type": "function_call", "call_id": "c1", "name": "add"}, "`arguments`"),
+        ({"type": "custom_tool_call", "call_id": "c1", "name": "add"}, "`input`"),
+        ({"type": "function_call_output", "output": "x"}, "`call_id`"),
+        ({"type": "function_call_output", "call_id": "c1"}, "list of parts"),
+        ({"type": 1}, "no `type`"),
+        ("a", "no `type`"),
+    ],
+)
+def test_an_item_that_cannot_be_said_is_refused(item: Any, words: str) -> None:
+    with pytest.raises(Refused, match=words) as refused:
+        chat_messages([ASKED, item])
+    assert refused.value.param == "input[1]"
