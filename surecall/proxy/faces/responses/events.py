@@ -151,7 +151,7 @@ class ResponseEvents:
     def _last_thought(self, said: Said) -> bytes:
         if self._speaks:
             return b""
-        return self._end_thought(self._field or said.field, self._thought + self._late(said))
+        return self._end_thought(said.field or self._field, self._thought + self._late(said))
 
     def _late(self, said: Said) -> str:
         is_more = said.thought.startswith(self._thought)

@@ -81,6 +81,7 @@ def stream(*steps: Any, body: JSON) -> list[JSON]:
         (["Hm."], completion("Hm.", call()), TEXT + CALL),
         ([("r", R), "Hm."], completion("Hm.", reasoning_content="r"), THOUGHT + TEXT),
         ([("r", R)], completion("Hm.", reasoning_content="r"), THOUGHT + TEXT),
+        ([("r", "thinking")], completion("Hm.", reasoning_content="r"), THOUGHT + TEXT),
         ([], completion("Hm.", reasoning_content="r"), THOUGHT + TEXT),
         (["\n", ("r", R), "Hm."], completion("\nHm.", reasoning_content="r"), THOUGHT + TEXT),
         ([("", R), ("r", R)], completion(None, call(), reasoning_content="r"), THOUGHT + CALL),

@@ -94,6 +94,10 @@ def test_what_only_a_service_can_run_is_left_out(kind: str) -> None:
     assert sent({"type": kind}, tool_choice="auto", parallel_tool_calls=True) == {}
 
 
+def test_of_two_tools_with_one_name_the_first_is_offered() -> None:
+    assert not offered({"tools": [ADD, PATCH | {"name": "add"}]})["add"].custom
+
+
 def test_items_of_the_input_bring_tools() -> None:
     items = [{"role": "user", "content": "a"}, {"type": "additional_tools", "tools": [ADD]}, "?"]
 
