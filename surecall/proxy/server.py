@@ -24,6 +24,8 @@ from aiohttp import web
 
 from surecall.proxy.faces.chat import Chat
 from surecall.proxy.faces.face import Face, Failure, Refused
+from surecall.proxy.faces.messages import Messages
+from surecall.proxy.faces.responses import Responses
 from surecall.proxy.memory import Memory
 from surecall.proxy.page import render_page
 from surecall.proxy.passage import Passage, is_plain_path
@@ -56,8 +58,8 @@ class Proxy:
     """A proxy in front of one upstream, in the running event loop or in a thread of its own.
 
     `upstream` is the address of an OpenAI-compatible endpoint, `api_key` the key to send there;
-    without one, each client's own key goes on. A `token` is what clients must show instead; anything
-    but loopback needs one. What else can be set is in `ProxySettings`, `Limits`, `RetryPolicy`.
+    without one, each client's own key goes on. A `token` is what clients must show instead;
+    anything but loopback needs one. For the rest see `ProxySettings`, `Limits`, `RetryPolicy`.
     """
 
     def __init__(  # noqa: PLR0913  # settings, all by keyword

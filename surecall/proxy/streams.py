@@ -28,15 +28,15 @@ class News:
         self._requests = 0
 
     def begun(self, head: JSON) -> None:
-        """The upstream has begun to answer."""
+        """Take in that the upstream has begun to answer."""
         self._put(self._live.begin(head))
 
     def show(self, shown: Shown) -> None:
-        """Something may be shown."""
+        """Take in what may be shown."""
         self._put(self._live.show(shown))
 
     def watch(self, event: Event) -> None:
-        """Something happened in the loop."""
+        """Take in what happens in the loop."""
         if isinstance(event, LlmRequestStartEvent):
             self._requests += 1
             if self._requests > 1:
