@@ -16,8 +16,8 @@ from surecall.wire.history_codec import SYSTEM_IN_USER, is_about_history, with_s
 STREAM = "stream"
 # How a streamed answer is asked for.
 STREAMED: JSON = {STREAM: True, "stream_options": {"include_usage": True}}
-# Options that change how calls are asked for, not what is answered: safe to leave out.
-DROPPABLE = ("parallel_tool_calls", "stream_options")
+# Options that do not change what is answered: safe to leave out.
+DROPPABLE = ("parallel_tool_calls", "stream_options", "prompt_cache_key", "safety_identifier")
 TOOL_CHOICE = "tool_choice"
 RESPONSE_FORMAT = "response_format"
 # Not to be left out, where the conversation has calls: they are sent, and forbidden.

@@ -15,10 +15,12 @@ from surecall.values.types import JSON
 from surecall.wire.history_codec import (
     ABSENT,
     IDS,
+    NAME,
     NINE,
     NULL,
     PLAIN,
     SCHEMA,
+    SIGNATURE,
     SYSTEM_IN_USER,
     TEXT,
     WITHOUT,
@@ -76,6 +78,7 @@ _NEEDED_KEYWORDS: Final = frozenset(
         *("name", "description", "parameters"),
     }
 )
+_SIGNATURES: Final = frozenset({"signature", "extra_content"})
 _ID_WORDS: Final = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "tool_call_ids"})
 _FORM_WORDS: Final = ("pattern", "character", "alphanumeric", "letters", "a-z", "digits")
 _LENGTH_WORDS: Final = ("too long", "length", "longer", "at most", "exceed", "up to")
@@ -96,7 +99,7 @@ def history_lesson(
     text = f"{fault.message}\n{fault.body or ''}".lower()
     found = (
         lesson
-        for reader in (_about_ids, _about_fields, _about_content, _about_system)
+        for reader in (_about_ids, _about_signatures, _about_fields, *_FURTHER)
         for lesson in reader(text, messages, learned)
     )
     every = chain(found, _about_schemas(text, tools))
@@ -231,16 +234,33 @@ def _about_content(text: str, messages: Sequence[JSON], learned: Sequence[str]) 
     null = any(message.get("content", "") is None for message in said)
     if blank and _any(text, _EMPTY_WORDS):
         yield from (NULL, ABSENT)
-    if null and _any(text, _NULL_WORDS):
+    if null and _any(text, (*_NULL_WORDS, *_DEMANDING)):
         yield ABSENT if NULL in learned else TEXT
-    if any("content" not in message for message in said) and _any(text, _NULL_WORDS):
+    absent = any("content" not in message for message in said)
+    if absent and _any(text, (*_NULL_WORDS, *_DEMANDING)):
         yield TEXT
+
+
+def _about_signatures(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+    missing = any(not _SIGNATURES & call.keys() for call in _calls(messages))
+    if missing and "thought_signature" in text and _any(text, _DEMANDING):
+        yield SIGNATURE
+
+
+def _about_names(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+    """Look for a result without the name that is asked for: Gemini calls a result a response."""
+    unnamed = any(message.get("role") == "tool" and "name" not in message for message in messages)
+    if unnamed and "function_response" in text and "name" in _words(text):
+        yield NAME
 
 
 def _about_system(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
     is_sent = bool(messages) and messages[0].get("role") == "system"
     if is_sent and "system" in text and "role" in text and _any(text, (*_REFUSING, "only user")):
         yield SYSTEM_IN_USER
+
+
+_FURTHER: Final = (_about_content, _about_names, _about_system)
 
 
 def _calls(messages: Iterable[JSON]) -> Iterator[JSON]:

@@ -20,7 +20,7 @@ from surecall.values.types import (
     ToolSpec,
     User,
 )
-from surecall.wire.history_codec import taught, taught_tool
+from surecall.wire.history_codec import NAME, taught, taught_tool
 from surecall.wire.messages import (
     encode,
     render_message,
@@ -78,7 +78,10 @@ class Composer:
     def _heed(self, plan: Plan) -> None:
         """Forget what was written for another endpoint, or before a lesson was learned."""
         if (plan.origin, plan.lessons) != (self._style.origin, self._lessons):
-            self._style = msgspec.structs.replace(self._style, origin=plan.origin)
+            names = self._config.name_tool_messages or NAME in plan.lessons
+            self._style = msgspec.structs.replace(
+                self._style, origin=plan.origin, name_tool_messages=names
+            )
             self._lessons = plan.lessons
             self._written = []
             self._tools = ((), msgspec.Raw(b"[]"))

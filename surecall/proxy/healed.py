@@ -72,8 +72,8 @@ def _message(
     message = kept | extra | {"role": "assistant", CONTENT: _content(raw.get(CONTENT), said, calls)}
     if calls:
         message[_CALLS] = _calls(raw, calls, names)
-    elif _CALLS in raw and not raw[_CALLS]:
-        message[_CALLS] = raw[_CALLS]
+    elif raw.get(_CALLS, "") in (None, []):
+        message[_CALLS] = raw[_CALLS]  # none, in the upstream's own way
     return {key: message[key] for key in (*raw, *message) if key in message}
 
 

@@ -17,9 +17,10 @@ from surecall.proxy.faces.face import Asked
 from surecall.proxy.history import Entry
 from surecall.proxy.tools import Offer
 from surecall.settings.config import ToolCallingConfig
-from surecall.values.types import JSON, Message, Plan, ToolResult, User
-from surecall.wire.history_codec import NINE, taught, taught_tool
+from surecall.values.types import JSON, Assistant, Message, Plan, ToolResult, User, is_blank
+from surecall.wire.history_codec import NAME, NINE, taught, taught_tool
 from surecall.wire.messages import encode, named_choice, render_message
+from surecall.wire.protocols.in_words import in_one
 from surecall.wire.transforms import MESSAGE, TOOL
 
 # What the runner owns; everything else in a request is an option of the client's.
@@ -89,25 +90,41 @@ class Outbound:
 
     def _sent(self, plan: Plan) -> Iterator[JSON | msgspec.Raw | int]:
         after_tool = False
-        for message in plan.messages:
+        for message in self._spoken(plan):
             if after_tool and isinstance(message, User) and self._config.bridge_user_after_tool:
                 yield BRIDGE
             yield self._message(message, plan.lessons)
             after_tool = isinstance(message, ToolResult)
 
+    def _spoken(self, plan: Plan) -> list[Message]:
+        """Leave out blank turns of the model, and join what the loop says to the user's words.
+
+        Only what came after the client's own messages: those are as the client wants them.
+        """
+        spoken: list[Message] = []
+        for message in plan.messages:
+            if id(message) in self._known or not isinstance(message, User | Assistant):
+                spoken.append(message)
+            elif isinstance(message, Assistant):
+                spoken += [message] if message.calls or not is_blank(message.text) else []
+            elif message.nudge and isinstance(before := spoken[-1], User):
+                spoken[-1] = User(in_one((before, message)))
+            else:
+                spoken.append(message)
+        return spoken
+
     def _message(self, message: Message, lessons: tuple[str, ...]) -> JSON | int:
         """Return a message as it is sent, or its place in the client's request."""
         entry = self._known.get(id(message))
         if entry is None:
-            fields = render_message(message, self._style)
-            entry = Entry(message, fields or {"role": "assistant", "content": ""})
-        fields = self._fitted(self._named(entry), lessons)
+            entry = Entry(message, render_message(message, self._style) or {})
+        fields = self._fitted(self._named(entry, lessons), lessons)
         return fields if fields is not entry.fields or entry.place is None else entry.place
 
-    def _named(self, entry: Entry) -> JSON:
+    def _named(self, entry: Entry, lessons: tuple[str, ...]) -> JSON:
         """Add the name of the tool to its result, for upstreams that want it."""
-        missing = self._config.name_tool_messages and "name" not in entry.fields
-        if not missing or not isinstance(entry.value, ToolResult):
+        wanted = self._config.name_tool_messages or NAME in lessons
+        if not wanted or "name" in entry.fields or not isinstance(entry.value, ToolResult):
             return entry.fields
         return entry.fields | {"name": legal(entry.value.name)}
 

@@ -49,7 +49,6 @@ from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult
 from surecall.values.version import __version__
 from surecall.wire.assembler import TextDelta
 
-
 # How a run ends here whose calls are made elsewhere.
 HANDED_OVER: Final = "tool_calls"
 

@@ -7,6 +7,8 @@
     content:null      null for a blank text beside calls
     content:text      a blank text for null
     content:absent    no content beside calls, where it would be blank
+    name:tool         the name of the tool with each result
+    signature:skip    a word in place of a missing signature beside each call
     schema:KEYWORD    no such keyword in the schemas of tools
     system:user       the system text at the head of the first user message
 
@@ -34,12 +36,17 @@ NULL: Final = f"{CONTENT}null"
 TEXT: Final = f"{CONTENT}text"
 ABSENT: Final = f"{CONTENT}absent"
 SCHEMA: Final = "schema:"
+NAME: Final = "name:tool"
+SIGNATURE: Final = "signature:skip"
 SYSTEM_IN_USER: Final = "system:user"
+# Google's own word for "there is none".
+SKIP_SIGNATURE: Final = "skip_thought_signature_validator"
+_WHOLE: Final = frozenset({NAME, SIGNATURE, SYSTEM_IN_USER})
 
 
 def is_about_history(lesson: str) -> bool:
     """Whether a lesson is one of these."""
-    return lesson.startswith((WITHOUT, IDS, CONTENT, SCHEMA)) or lesson == SYSTEM_IN_USER
+    return lesson.startswith((WITHOUT, IDS, CONTENT, SCHEMA)) or lesson in _WHOLE
 
 
 def taught(message: JSON, lessons: Iterable[str]) -> JSON:
@@ -51,6 +58,8 @@ def taught(message: JSON, lessons: Iterable[str]) -> JSON:
             message = _with_ids(message, codec_of(lesson))
         elif lesson.startswith(CONTENT):
             message = _with_content(message, lesson)
+        elif lesson == SIGNATURE:
+            message = with_signatures(message)
     return message
 
 
@@ -102,6 +111,25 @@ def codec_of(lesson: str) -> Callable[[str], str]:
         return short_id
     prefix = "" if lesson == PLAIN else lesson.removeprefix(IDS)
     return partial(plain_id, prefix=prefix)
+
+
+def with_signatures(message: JSON) -> JSON:
+    """Mark the calls of a message that carry no signature; the same one if there are none."""
+    calls = message.get("tool_calls")
+    if not isinstance(calls, list):
+        return message
+    marked = [_signed(call) for call in calls]
+    if all(after is before for after, before in zip(marked, calls, strict=True)):
+        return message
+    return message | {"tool_calls": marked}
+
+
+def _signed(call: object) -> object:
+    if not isinstance(call, dict) or "signature" in call or "extra_content" in call:
+        return call
+    # Routers look at `signature`, Google's own endpoint at `extra_content`.
+    google = {"google": {"thought_signature": SKIP_SIGNATURE}}
+    return call | {"signature": SKIP_SIGNATURE, "extra_content": google}
 
 
 def _with_content(message: JSON, lesson: str) -> JSON:

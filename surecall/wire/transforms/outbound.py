@@ -12,13 +12,13 @@ from surecall.parsing.names import is_legal
 from surecall.parsing.schema_walk import ANY_TYPE, is_untyped, rewritten
 from surecall.values.family import Family
 from surecall.values.types import JSON, is_blank
+from surecall.wire.history_codec import with_signatures
 from surecall.wire.messages import short_id
 
 MESSAGE: Family[JSON] = Family("message transform")
 TOOL: Family[JSON] = Family("tool transform")
 TOOL_RESULT: Family[JSON] = Family("tool result transform")
 
-SKIP_SIGNATURE = "skip_thought_signature_validator"
 # Azure takes no longer ids; others who mind take 64 characters.
 LONGEST_ID = 40
 
@@ -95,21 +95,7 @@ def _is_text(part: Any) -> bool:
 @MESSAGE.register
 def assistant_tool_calls_signature_skip_validator_if_missing(message: JSON) -> JSON:
     """Mark calls that carry no thought signature, so that Gemini does not refuse them."""
-    calls = message.get("tool_calls")
-    if not isinstance(calls, list):
-        return message
-    marked = [_signed(call) for call in calls]
-    if all(after is before for after, before in zip(marked, calls, strict=True)):
-        return message
-    return message | {"tool_calls": marked}
-
-
-def _signed(call: object) -> object:
-    if not isinstance(call, dict) or "signature" in call or "extra_content" in call:
-        return call
-    # Routers look at `signature`, Google's own endpoint at `extra_content`.
-    google = {"google": {"thought_signature": SKIP_SIGNATURE}}
-    return call | {"signature": SKIP_SIGNATURE, "extra_content": google}
+    return with_signatures(message)
 
 
 @TOOL.register
