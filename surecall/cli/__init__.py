@@ -29,6 +29,7 @@ COMMANDS: Final = {
     "ls": "List models, profiles, scenarios, presets, faults or runs.",
     "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
     "new-drift": "Turn a bent reply in REPLY.json (or - for standard input) into a corpus file.",
+    "proxy": "Put the healing in front of an endpoint, for agents that are already written.",
     "replay": "Replay a recorded trial, offline, and say whether the result is the same.",
     "report": "Write the report of a run again, from its results.",
     "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",

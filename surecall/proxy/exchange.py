@@ -47,6 +47,7 @@ from surecall.values.types import (
 )
 from surecall.wire.history import ids_of
 from surecall.wire.messages import WireStyle, render_message
+from surecall.wire.response import read_choice
 
 _BAD_GATEWAY = 502
 _STATUSES = {
@@ -72,7 +73,7 @@ class Settled(msgspec.Struct, frozen=True):
     attempts: int = 0
     turns: int = 0
     refused: tuple[str, ...] = ()
-    trace: Trace = Trace(())
+    came: Any = None
 
 
 class Exchange:
@@ -167,7 +168,7 @@ class Exchange:
             attempts=_replies(trace) + sum(isinstance(e, LlmRequestErrorEvent) for e in trace),
             turns=result.run.turn,
             refused=tuple(code for item in result.run.results for code in item.error_codes),
-            trace=trace,
+            came=_last_message(trace),
             **why,
         )
 
@@ -198,6 +199,13 @@ def _replies(trace: Trace) -> int:
 
 def _last_body(trace: Trace) -> Any:
     return next(e.body for e in reversed(trace.events) if isinstance(e, LlmRequestEndEvent))
+
+
+def _last_message(trace: Trace) -> Any:
+    """Return the message of the upstream's last answer, or that answer, if it has none."""
+    bodies = [event.body for event in trace if isinstance(event, LlmRequestEndEvent)]
+    choice = read_choice(bodies[-1]) if bodies else None
+    return choice.get("message", choice) if isinstance(choice, dict) else (bodies or [None])[-1]
 
 
 def _set_aside(said: Assistant, config: ToolCallingConfig) -> list[tuple[int, JSON, ToolResult]]:

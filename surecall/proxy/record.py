@@ -2,13 +2,14 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from surecall.proxy.exchange import Settled
 from surecall.values.trace import safe_text
 from surecall.values.types import JSON
+from surecall.wire.messages import encode
 
 MOST_RECORDS: Final = 200
 _LONGEST: Final = 300
@@ -35,6 +36,19 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     refused: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     message: str = ""
+    came: str = ""
+    went: str = ""
+
+    @property
+    def details(self) -> list[str]:
+        """Say what came and what went out, each in one line, safe for a terminal."""
+        told = (
+            ("came", self.came),
+            ("healed", ", ".join(dict.fromkeys(self.fired))),
+            ("refused", ", ".join(dict.fromkeys(self.refused))),
+            ("went", self.went),
+        )
+        return [safe_text(f"{name:<8}{text}") for name, text in told if text]
 
     @property
     def line(self) -> str:
@@ -89,11 +103,22 @@ def outcome_of(settled: Settled) -> JSON:
         choice = (settled.body or {})["choices"][0]
         calls = choice["message"].get("tool_calls") or ()
         names = tuple(call["function"]["name"] for call in calls)
-        ended = {"status": 200, "outcome": "calls" if calls else "text", "tools": names}
+        ended = {
+            "status": 200,
+            "outcome": "calls" if calls else "text",
+            "tools": names,
+            "went": _excerpt(choice["message"]),
+        }
     return ended | {
         "run_id": settled.run_id,
         "attempts": settled.attempts,
         "turns": settled.turns,
         "fired": settled.fired,
         "refused": settled.refused,
+        "came": _excerpt(settled.came),
     }
+
+
+def _excerpt(value: Any) -> str:
+    text = encode(value).decode()
+    return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

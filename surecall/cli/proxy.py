@@ -1,0 +1,159 @@
+"""`surecall proxy`: the healing in front of any endpoint, for agents that are already written."""
+
+import asyncio
+import os
+from collections.abc import Iterable
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any, Final
+
+import click
+
+from surecall.cli.common import (
+    FAILED,
+    INTERRUPTED,
+    WRONG_USAGE,
+    WholeNumber,
+    cannot_listen,
+    complain,
+    note,
+    say,
+    with_address,
+)
+from surecall.eval.settings.keys import Address, Place, key_for, keys_in
+from surecall.proxy import Proxy, Record
+from surecall.proxy.settings import GUARDS, MOST_REPAIRS, REPAIRS
+from surecall.settings.presets import PRESET
+from surecall.simulator.server import Simulator
+from surecall.values.errors import ConfigError
+
+_PORT: Final = 8900
+_TOKEN: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
+
+
+@click.command()
+@click.option("--upstream", metavar="URL", help="The endpoint behind the proxy.")
+@click.option("--sim", "simulated", is_flag=True, help="Use the simulator as the upstream: no key.")
+@with_address(_PORT)
+@click.option(
+    "--token",
+    envvar=_TOKEN,
+    show_envvar=True,
+    help="What clients must show as their key; needed with --public.",
+)
+@click.option("--endpoint", "provider", default="", help="Whose presets, if the URL does not tell.")
+@click.option("--model-preset", "presets", multiple=True, help="A preset for every model; repeat.")
+@click.option(
+    "--repair",
+    type=WholeNumber(0, MOST_REPAIRS),
+    default=REPAIRS,
+    show_default=True,
+    help="How often the model is asked again when nothing of its reply can be used.",
+)
+@click.option(
+    "--guard",
+    "guards",
+    multiple=True,
+    metavar="NAME=N",
+    help=f"Limit what follows one message of the user: {', '.join(GUARDS)}; repeat.",
+)
+@click.option(
+    "--stream",
+    type=click.Choice(["live", "buffered"]),
+    default="live",
+    show_default=True,
+    help="Send text as it comes, or when it is complete.",
+)
+@click.option(
+    "--trace",
+    "trace_dir",
+    metavar="DIR",
+    type=click.Path(file_okay=False, path_type=Path),
+    help="Write a trace of each request here: what was said, in full.",
+)
+@click.option("--explain", is_flag=True, help="Print a line for each request.")
+@click.option("-v", "--verbose", is_flag=True, help="With --explain: what came, and what went out.")
+def command(  # noqa: PLR0913  # its options
+    *,
+    upstream: str | None,
+    simulated: bool,
+    host: str,
+    public: bool,
+    token: str | None,
+    guards: tuple[str, ...],
+    explain: bool,
+    verbose: bool,
+    **settings: Any,
+) -> int:
+    """Put the healing in front of an endpoint, for agents that are already written.
+
+    Point an agent at the printed address in place of the endpoint's. The key is the one that the
+    agent sends; if SURECALL_API_KEY is set (or OPENROUTER_API_KEY, for OpenRouter alone), that one
+    is sent instead.
+    """
+    if bool(upstream) is simulated:
+        return complain("name an endpoint with --upstream URL, or use --sim", WRONG_USAGE)
+    if public and not token:
+        return complain(f"--public needs a token: --token, or {_TOKEN}", WRONG_USAGE)
+    settings["presets"] = tuple(PRESET.check(settings["presets"]))
+    watch = _printer(verbose=verbose) if explain or verbose else None
+    with ExitStack() as stack:
+        if simulated:
+            upstream = stack.enter_context(Simulator()).url
+        proxy = Proxy(
+            upstream or "",
+            api_key=None if simulated else _key(upstream or ""),
+            host=host,
+            token=token,
+            guards=_guards(guards),
+            watch=watch,
+            **settings,
+        )
+        try:
+            asyncio.run(_serve(proxy, simulated=simulated))
+        except KeyboardInterrupt:
+            # Further up click would print an empty line for it.
+            return INTERRUPTED
+        except OSError as error:
+            return complain(cannot_listen(settings["port"], error, host), FAILED)
+    return 0
+
+
+def _key(upstream: str) -> Any:
+    """Return the key of the environment, if it may go to this address."""
+    address = Address(upstream, Place.COMMAND_LINE, "--upstream")
+    key, told = key_for(address, keys_in(os.environ, {}), ())
+    if told:
+        note(told)
+    return None if key is None else key.value
+
+
+def _guards(given: Iterable[str]) -> dict[str, int]:
+    guards: dict[str, int] = {}
+    for item in given:
+        name, _, number = item.partition("=")
+        if not (number.isascii() and number.isdigit()):
+            raise ConfigError(f"--guard {item}: write it as in repeats=3")
+        guards[name.strip()] = int(number)
+    return guards
+
+
+async def _serve(proxy: Proxy, *, simulated: bool) -> None:
+    runner = await proxy.start()
+    try:
+        say(f"surecall proxy on {proxy.url}/v1, in front of {proxy.upstream}; Ctrl-C ends it")
+        note(f"  last requests: {proxy.page}")
+        if simulated:
+            note("  models are simulated: ask for sim/clean, or see `surecall sim --list`")
+        await asyncio.Event().wait()
+    finally:
+        await proxy.stop(runner)
+
+
+def _printer(*, verbose: bool) -> Any:
+    def show(record: Record) -> None:
+        say(record.line)
+        for line in record.details if verbose else ():
+            say(f"    {line}")
+
+    return show
