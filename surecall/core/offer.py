@@ -25,7 +25,10 @@ from surecall.wire.content_parts import text_of
 from surecall.wire.messages import chosen_name, encode, named_choice
 
 MOST_WRITES: Final = 5
-_ANSWER_IT: Final = "Write the answer. Begin with what the request asks to be told."
+_ANSWER_IT: Final = (
+    "Write the answer. Tell what the request asks to be told; if it says which words to answer "
+    "with, use exactly these."
+)
 MOST_OF_A_WRITE: Final = 120
 MOST_ASKED: Final = 400
 

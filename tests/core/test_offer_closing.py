@@ -49,8 +49,8 @@ def test_the_writes_and_the_request_are_repeated_before_the_answer(protocol: str
     assert (first, second) == ("", "")
     assert last == (
         'This was done:\n- book {"room":7}: "room 7 is yours "\n'
-        'The request was: "Book room 7."\nWrite the answer. '
-        "Begin with what the request asks to be told."
+        'The request was: "Book room 7."\nWrite the answer. Tell what the request asks to be told; '
+        "if it says which words to answer with, use exactly these."
     )
 
 
