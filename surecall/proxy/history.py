@@ -32,7 +32,7 @@ class Entry(msgspec.Struct, frozen=True):
 
 
 def entries(
-    messages: Sequence[Any], known: Conversation, renamed: Mapping[str, str]
+    messages: Sequence[JSON], known: Conversation, renamed: Mapping[str, str]
 ) -> tuple[Entry, ...]:
     """Return the history that the upstream is sent."""
     given = list(_whole(messages, known, renamed))
@@ -41,12 +41,11 @@ def entries(
 
 
 def _whole(
-    messages: Sequence[Any], known: Conversation, renamed: Mapping[str, str]
+    messages: Sequence[JSON], known: Conversation, renamed: Mapping[str, str]
 ) -> Iterator[Entry]:
     """Put back what the client left out, and read what it says."""
     waiting: list[JSON] = []
-    for place, message in enumerate(messages):
-        fields = message if isinstance(message, dict) else {"role": "user", "content": message}
+    for place, fields in enumerate(messages):
         if waiting and fields.get("role") != "tool":
             yield from map(_made, waiting)
             waiting = []
@@ -54,7 +53,7 @@ def _whole(
         if fields.get("role") == "assistant" and (turn := known.find(fields)) is not None:
             sent = restored(sent, turn)
             waiting = [aside.answer for aside in turn.aside]
-        yield Entry(_value(sent), sent, place if sent is message else None)
+        yield Entry(_value(sent), sent, place if sent is fields else None)
     yield from map(_made, waiting)
 
 

@@ -1,0 +1,77 @@
+"""The history of a request: legal, whole, and otherwise as the client wrote it."""
+
+from surecall.proxy.history import Entry
+from surecall.proxy.memory import Aside, Memory, Remembered
+from surecall.values.types import Assistant, ToolCall, ToolResult, User
+from tests.support.proxy import call, history, known, result, said
+
+
+def sent(entries: tuple[Entry, ...]) -> list[str]:
+    return [str(entry.fields.get("tool_call_id") or entry.fields["role"]) for entry in entries]
+
+
+def test_a_legal_history_stays_as_it_is() -> None:
+    messages = (
+        {"role": "developer", "content": "Be brief."},
+        said(call("c1", city="Oslo"), reasoning="Hm."),
+        result("c1") | {"name": "get_weather"},
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "data:"}}]},
+        {"role": "function", "name": "old", "content": "1"},
+        said(text=""),
+    )
+    entries = history(*messages)
+
+    assert [entry.place for entry in entries] == list(range(7))
+    assert all(entry.fields is given for entry, given in zip(entries[1:], messages, strict=True))
+    assert entries[5].value == User("1")
+
+
+def test_a_missing_result_is_filled_in_and_an_orphan_dropped() -> None:
+    entries = history(said(call("c1")), result("c9"), {"role": "user", "content": "Go on."})
+
+    assert sent(entries) == ["user", "assistant", "c1", "user"]
+    assert [entry.place for entry in entries] == [0, 1, None, 3]
+    assert "No result was recorded" in entries[2].fields["content"]
+
+
+def test_ids_that_were_used_twice_are_told_apart() -> None:
+    turn = (said(call("c1"), note=1), result("c1"))
+    entries = history(*turn, *turn)
+
+    assert sent(entries) == ["user", "assistant", "c1", "assistant", "c1__2"]
+    assert entries[3].fields["tool_calls"][0]["id"] == "c1__2"
+    assert entries[3].fields["note"] == 1
+    assert [entry.place for entry in entries] == [0, 1, 2, None, None]
+
+
+def test_what_was_left_out_is_put_back_with_the_refusals_beside_it() -> None:
+    mine = known(memory=Memory())
+    answer = result("bad", "refused")
+    turn = Remembered({"reasoning": "Hm."}, {}, (Aside(1, call("bad", "nope"), answer),))
+    mine.keep([ToolCall("c1", "get_weather")], turn)
+
+    entries = history(said(call("c1")), result("c1"), of=mine)
+    assert sent(entries) == ["user", "assistant", "c1", "bad"]
+    assert entries[1].fields["reasoning"] == "Hm."
+    more = history(said(call("c1")), result("c1"), {"role": "user", "content": "?"}, of=mine)
+    assert sent(more) == ["user", "assistant", "c1", "bad", "user"]
+
+
+def test_an_id_says_that_its_call_came_as_text() -> None:
+    entries = history(said(call("text_tc_1"), call("c2")), result("text_tc_1"), result("c2"))
+
+    turn = entries[1].value
+    assert isinstance(turn, Assistant)
+    assert [each.from_text for each in turn.calls] == [True, False]
+    assert isinstance(entries[2].value, ToolResult)
+
+
+def test_names_are_written_as_the_upstream_knows_them() -> None:
+    turn = said(call("c1", "a.b"), {"id": "c2", "function": 7}, call("c3", "other"))
+    answer = result("c1") | {"name": "a.b"}
+    entries = history(turn, answer, said(call("c4", "other")), result("c4"), **{"a.b": "a_b"})
+
+    assert entries[1].fields["tool_calls"][0]["function"]["name"] == "a_b"
+    assert entries[1].fields["tool_calls"][2] == call("c3", "other")
+    assert entries[2].fields["name"] == "a_b"
+    assert entries[-2].place == 3
