@@ -158,7 +158,7 @@ class Proxy:
         path = request.raw_path.partition("?")[0]
         if path.startswith(_PAGE):
             return self._shown(request)
-        while path.startswith(f"{_PREFIX}/"):
+        while path == _PREFIX or path.startswith(f"{_PREFIX}/"):
             path = path.removeprefix(_PREFIX)
         face = self._faces.get(path.removesuffix("/count_tokens"), _CHAT)
         if not self._is_allowed(request):

@@ -69,7 +69,7 @@ def test_an_id_says_that_its_call_came_as_text() -> None:
 def test_names_are_written_as_the_upstream_knows_them() -> None:
     turn = said(call("c1", "a.b"), {"id": "c2", "function": 7}, call("c3", "other"))
     answer = result("c1") | {"name": "a.b"}
-    entries = history(turn, answer, said(call("c4", "other")), result("c4"), **{"a.b": "a_b"})
+    entries = history(turn, answer, said(call("c4", "other")), result("c4"), renamed={"a.b": "a_b"})
 
     assert entries[1].fields["tool_calls"][0]["function"]["name"] == "a_b"
     assert entries[1].fields["tool_calls"][2] == call("c3", "other")

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from surecall.parsing.budget import MAX_VALUES, holds_too_many
 from surecall.values.types import JSON
 
 
@@ -95,7 +96,9 @@ class Face(Protocol):
 
 
 def request_of(data: bytes) -> dict[str, Any]:
-    """Decode a request; raise `Refused` if it is not a JSON object."""
+    """Decode a request; raise `Refused` if it is not a JSON object, or one of too many values."""
+    if holds_too_many(data, MAX_VALUES):
+        raise Refused(f"The request holds more than {MAX_VALUES} values.", status=413)
     try:
         body = msgspec.json.decode(data)
     except (ValueError, RecursionError) as problem:

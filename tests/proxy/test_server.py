@@ -1,0 +1,149 @@
+"""The proxy's server: who comes in, where a request goes, and what comes back."""
+
+import asyncio
+
+import pytest
+
+from surecall.proxy import Proxy
+from surecall.testing import ScriptedProvider, calls, says
+from surecall.values.errors import ConfigError
+from surecall.wire.messages import encode
+from tests.support.proxy import USER, RawUpstream, asked, completion, post, said, send
+
+JSON_TYPE = {"Content-Type": "application/json"}
+HELLO = (200, JSON_TYPE, encode(completion(said(text="Hello."))))
+
+
+def test_a_bent_call_is_healed_on_its_way() -> None:
+    bent = completion(
+        said(text='<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>')
+    )
+    with ScriptedProvider(bent) as upstream, Proxy(upstream.url) as proxy:
+        got = post(proxy.url, asked().body)
+
+    assert got.status == 200
+    choice = got.json["choices"][0]
+    assert choice["finish_reason"] == "tool_calls"
+    assert choice["message"]["content"] is None
+    assert choice["message"]["tool_calls"][0]["function"]["arguments"] == '{"city":"Oslo"}'
+    assert "x-surecall-fired" in got.headers
+    assert got.headers["x-surecall-attempts"] == "1"
+
+
+def test_it_can_be_used_in_an_event_loop() -> None:
+    async def work(upstream: str) -> int:
+        async with Proxy(upstream) as url:
+            return (await asyncio.to_thread(post, url, asked().body)).status
+
+    with ScriptedProvider(says("Hi.")) as upstream:
+        assert asyncio.run(work(upstream.url)) == 200
+
+
+@pytest.mark.parametrize(
+    "path", ["/v1/chat/completions", "/chat/completions", "/v1/v1/chat/completions"]
+)
+def test_the_prefix_may_be_there_or_not(path: str) -> None:
+    with ScriptedProvider(says("Hi.")) as upstream, Proxy(upstream.url) as proxy:
+        assert post(proxy.url, asked().body, path).status == 200
+
+
+def test_other_paths_pass_through_and_strange_ones_do_not() -> None:
+    with RawUpstream(HELLO) as upstream, Proxy(upstream.url) as proxy:
+        assert send(proxy.url, "GET", "/v1/models?limit=2").status == 200
+        assert send(proxy.url, "PUT", "/v1/models").status == 405
+        for path in ("/v1/../secret", "/v1//evil", "/v1/%2e%2e/x", "/", "/v1", "/v1/a\\b"):
+            assert send(proxy.url, "GET", path).status == 404
+        assert send(proxy.url, "GET", "/surecall/").status == 404
+    assert [(method, path) for method, path, _, _ in upstream.requests] == [
+        ("GET", "/v1/models?limit=2")
+    ]
+
+
+def test_a_token_is_wanted_where_there_is_one() -> None:
+    with (
+        RawUpstream(HELLO) as upstream,
+        Proxy(upstream.url, api_key="sk-upstream-1", token="let-me-in") as proxy,
+    ):
+        for headers in (
+            {},
+            {"Authorization": "Bearer wrong"},
+            {"Authorization": "let-me-in"},
+            {"x-api-key": "é"},
+        ):
+            refused = post(proxy.url, asked().body, **headers)
+            assert refused.status == 401
+            assert refused.json["error"]["code"] == "invalid_api_key"
+        assert post(proxy.url, b"{}", "/v1/messages").json["type"] == "error"
+        assert post(proxy.url, asked().body, Authorization="Bearer let-me-in").status == 200
+        assert post(proxy.url, asked().body, **{"x-api-key": "let-me-in"}).status == 200
+    assert [seen[2]["authorization"] for seen in upstream.requests] == ["Bearer sk-upstream-1"] * 2
+
+
+def test_anything_but_loopback_needs_a_token() -> None:
+    with pytest.raises(ConfigError, match="not loopback"):
+        Proxy("http://127.0.0.1:1", host="0.0.0.0")  # noqa: S104  # it is refused
+    with pytest.raises(ConfigError, match="blank"):
+        Proxy("http://127.0.0.1:1", token=" ")
+    with pytest.raises(ConfigError):
+        Proxy("not an address")
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Host": "evil.example"},
+        {"Host": "x/#@evil.example"},
+        {"Origin": "https://evil.example"},
+        {"Sec-Fetch-Site": "cross-site"},
+    ],
+    ids=str,
+)
+def test_a_page_of_another_site_is_not_let_in(headers: dict[str, str]) -> None:
+    with RawUpstream(HELLO) as upstream, Proxy(upstream.url) as proxy:
+        got = send(proxy.url, "POST", "/v1/chat/completions", asked().data, headers)
+    assert got.status in {400, 403}
+    assert not any(name.startswith("access-control") for name in got.headers)
+    assert upstream.requests == []
+
+
+def test_a_request_that_cannot_be_read_is_the_clients_mistake() -> None:
+    with RawUpstream(HELLO) as upstream, Proxy(upstream.url) as proxy:
+        assert post(proxy.url, b"{").status == 400
+        assert (
+            post(proxy.url, b"{", "/v1/responses").json["error"]["type"] == "invalid_request_error"
+        )
+        refused = post(proxy.url, b"{", "/v1/messages").json
+        assert refused["error"]["type"] == "invalid_request_error"
+        conversation = {"model": "m", "input": "hi", "previous_response_id": "resp_1"}
+        assert post(proxy.url, conversation, "/v1/responses").status == 400
+    assert upstream.requests == []
+
+
+def test_all_three_faces_reach_the_same_upstream() -> None:
+    with ScriptedProvider(says("Hi."), repeat=True) as upstream, Proxy(upstream.url) as proxy:
+        responses = post(proxy.url, {"model": "m", "input": "hi"}, "/v1/responses")
+        body = {"model": "m", "max_tokens": 9, "messages": [USER]}
+        messages = post(proxy.url, body, "/v1/messages")
+        counted = post(proxy.url, body, "/v1/messages/count_tokens")
+
+    assert responses.json["output"][-1]["content"][0]["text"] == "Hi."
+    assert messages.json["content"] == [{"type": "text", "text": "Hi."}]
+    assert counted.json["input_tokens"] > 0
+    assert len(upstream.requests) == 2
+
+
+def test_the_page_shows_the_last_requests_to_those_who_know_its_address() -> None:
+    with (
+        ScriptedProvider(calls("get_weather", city="Oslo")) as upstream,
+        Proxy(upstream.url) as proxy,
+    ):
+        post(proxy.url, asked(model="<script>alert(1)</script>").body)
+        page = send(proxy.url, "GET", proxy.page.removeprefix(proxy.url))
+        assert send(proxy.url, "POST", proxy.page.removeprefix(proxy.url)).status == 404
+        assert send(proxy.url, "GET", "/surecall/guess/").status == 404
+
+    text = page.body.decode()
+    assert "get_weather" in text
+    assert "<script>" not in text
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "1 request to" in text
