@@ -1,0 +1,37 @@
+"""Sending a stream while the loop is at work."""
+
+import asyncio
+
+from surecall.proxy.exchange import Settled
+from surecall.proxy.faces.chat import ChatEvents
+from surecall.proxy.live import Live
+from surecall.proxy.streams import WAITING, News, summary
+from surecall.wire.assembler import TextDelta
+
+
+def news() -> News:
+    return News(Live(ChatEvents(wants_usage=False), {"id": "x"}, buffered=False))
+
+
+def test_news_come_in_order_and_a_pause_is_filled() -> None:
+    async def work() -> list[bytes]:
+        told = news()
+
+        async def speak() -> None:
+            told.begun({"id": "up"})
+            told.begun({"id": "again"})
+            await asyncio.sleep(0.15)
+            told.show(TextDelta("Hi."))
+
+        task = asyncio.create_task(speak())
+        return [data async for data in told.until(task, 0.1)]
+
+    first, *pauses, last = asyncio.run(work())
+    assert b'"id":"up"' in first
+    assert set(pauses) == {WAITING}
+    assert b"Hi." in last
+
+
+def test_a_summary_is_a_comment() -> None:
+    said = summary(Settled("r", None, fired=("a", "b", "a"), attempts=2))
+    assert said == b": surecall attempts=2 fired=a,b\n\n"

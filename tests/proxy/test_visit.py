@@ -1,0 +1,302 @@
+"""One visit of a client: repair turns, errors in its own form, headers, retries, books."""
+
+import http.client
+import json
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from surecall.proxy import Proxy, Record
+from surecall.runtime.trace import load_trace
+from surecall.settings.connection import Limits, RetryPolicy
+from surecall.testing import (
+    ScriptedProvider,
+    calls,
+    calls_many,
+    failure,
+    hangs,
+    hangs_up,
+    raw,
+    says,
+    streams,
+)
+from surecall.values.types import JSON
+from surecall.wire.messages import encode
+from tests.support.proxy import RawUpstream, asked, call, completion, post, result, said
+
+QUICK = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
+BAD = calls("get_weather", town="Oslo")
+GOOD = calls("get_weather", city="Oslo")
+USAGE = {"prompt_tokens": 2, "completion_tokens": 3, "total_tokens": 5}
+
+
+@contextmanager
+def proxied(*script: Any, repeat: bool = False, **settings: Any) -> Iterator[tuple[Any, str]]:
+    """Put a proxy in front of a script."""
+    provider = ScriptedProvider(*script, repeat=repeat)
+    with provider as upstream, Proxy(upstream.url, **settings) as proxy:
+        yield upstream, proxy.url
+
+
+def test_a_call_that_cannot_run_is_answered_here_and_asked_for_again() -> None:
+    script = (BAD | {"usage": USAGE}, GOOD | {"usage": USAGE})
+    with proxied(*script) as (upstream, url):
+        got = post(url, asked().body)
+
+    assert got.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+    assert got.json["usage"]["total_tokens"] == 10
+    assert got.headers["x-surecall-attempts"] == "2"
+    again = upstream.requests[1]["messages"]
+    assert [message["role"] for message in again] == ["user", "assistant", "tool"]
+    assert "city" in again[2]["content"]
+
+
+def test_a_model_that_does_not_learn_is_an_error_with_the_reason() -> None:
+    with proxied(BAD, repeat=True, repair=1) as (upstream, url):
+        got = post(url, asked().body)
+
+    assert got.status == 502
+    assert got.json["error"]["code"] == "ARGUMENT_ERROR"
+    assert "city" in got.json["error"]["message"]
+    assert got.headers["x-should-retry"] == "false"
+    assert len(upstream.requests) == 2
+
+
+def test_of_a_mixed_turn_the_good_calls_go_out_and_the_bad_ones_come_back_refused() -> None:
+    mixed = calls_many(calls("nope"), GOOD)
+    with proxied(mixed, says("Done.")) as (upstream, url):
+        turn = post(url, asked().body).json["choices"][0]["message"]
+        (only,) = turn["tool_calls"]
+        post(url, asked(said(only), result(only["id"])).body)
+
+    first, second = upstream.requests[1]["messages"][1]["tool_calls"]
+    assert (first["function"]["name"], second["id"]) == ("nope", only["id"])
+    answers = upstream.requests[1]["messages"][2:]
+    assert [answer["tool_call_id"] for answer in answers] == [first["id"], only["id"]]
+    assert "There is no tool" in answers[0]["content"]
+
+
+def test_reasoning_comes_back_for_clients_that_strip_it() -> None:
+    thought: JSON = {
+        "reasoning_content": "Hm… \u2028é",
+        "reasoning_details": [{"signature": "s=="}],
+    }
+    turn = completion(said(call("c1", city="Oslo") | {"extra_content": {"x": 1}}, **thought))
+    with proxied(turn, says("Done.")) as (upstream, url):
+        given = post(url, asked().body).json["choices"][0]["message"]
+        assert given["reasoning_content"] == thought["reasoning_content"]
+        stripped = said(call(given["tool_calls"][0]["id"], city="Oslo"))
+        post(url, asked(stripped, result(given["tool_calls"][0]["id"])).body)
+
+    sent = upstream.requests[1]["messages"][1]
+    assert {key: sent[key] for key in thought} == thought
+    assert sent["tool_calls"][0]["extra_content"] == {"x": 1}
+
+
+def test_a_call_from_text_is_known_as_one_in_the_next_request() -> None:
+    text = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    other = text.replace("Oslo", "Rome")
+    with proxied(says(text), says(other)) as (upstream, url):
+        (first,) = post(url, asked().body).json["choices"][0]["message"]["tool_calls"]
+        got = post(url, asked(said(first), result(first["id"])).body)
+
+    assert got.json["choices"][0]["message"]["tool_calls"][0]["id"] != first["id"]
+    assert len(upstream.requests) == 2
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_the_upstreams_own_error_is_passed_on(stream: bool) -> None:  # noqa: FBT001
+    body = {"error": {"message": "No such model.", "code": "model_not_found", "own": 1}}
+    with proxied(failure(404, body)) as (_upstream, url):
+        got = post(url, asked(stream=stream).body)
+    assert (got.status, got.json["error"]["message"]) == (404, "No such model.")
+    assert got.json == body or stream
+
+
+@pytest.mark.parametrize("path", ["/v1/responses", "/v1/messages"])
+def test_other_faces_say_it_in_their_own_words(path: str) -> None:
+    body = {
+        "model": "m",
+        "max_tokens": 9,
+        "input": "hi",
+        "messages": [{"role": "user", "content": "x"}],
+    }
+    with proxied(failure(404, {"error": {"message": "No."}})) as (_upstream, url):
+        got = post(url, body, path)
+    assert got.status == 404
+    kind = got.json["error"]["type"]
+    assert kind == ("not_found_error" if path == "/v1/messages" else "invalid_request_error")
+
+
+def test_a_key_is_never_told() -> None:
+    key = "sk-canary-0123456789abcdef"
+    body = {"error": {"message": f"bad key {key}", "key": key}}
+    told: list[Record] = []
+    with proxied(failure(401, body), api_key=key, watch=told.append) as (_upstream, url):
+        got = post(url, asked().body)
+    assert key.encode() not in got.body
+    assert key not in told[0].line
+
+
+def test_only_listed_headers_go_on_in_both_directions() -> None:
+    headers = {
+        "Content-Type": "application/json",
+        "x-request-id": "r1",
+        "x-ratelimit-remaining-tokens": "7",
+        "Set-Cookie": "a=1",
+        "Server": "secret",
+    }
+    answer = (200, headers, encode(completion(said(text="Hi."))))
+    with RawUpstream(answer) as upstream, Proxy(upstream.url) as proxy:
+        got = post(
+            proxy.url,
+            asked().body,
+            Authorization="Bearer mine-123456",
+            Cookie="a=1",
+            Forwarded="for=1",
+            **{"OpenAI-Project": "p", "X-Evil": "1", "Proxy-Authorization": "x"},
+        )
+    assert (got.headers["x-request-id"], got.headers["x-ratelimit-remaining-tokens"]) == ("r1", "7")
+    assert "set-cookie" not in got.headers
+    sent = upstream.requests[0][2]
+    assert sent["authorization"] == "Bearer mine-123456"
+    assert sent["openai-project"] == "p"
+    assert not {"cookie", "forwarded", "x-evil", "proxy-authorization"} & sent.keys()
+
+
+def test_passing_faults_are_tried_again_unless_the_client_does_so_itself() -> None:
+    script = (failure(503), says("Hi."))
+    with proxied(*script, retry=QUICK) as (_upstream, url):
+        assert post(url, asked().body).headers["x-surecall-attempts"] == "2"
+    with proxied(*script, retry=QUICK) as (_upstream, url):
+        got = post(url, asked().body, **{"x-stainless-retry-count": "1"})
+        assert got.status == 503
+        assert "x-should-retry" not in got.headers
+
+
+def test_an_upstream_that_is_gone_or_silent_is_a_gateway_error() -> None:
+    with Proxy("http://127.0.0.1:9", retry=QUICK) as proxy:
+        got = post(proxy.url, asked().body)
+        assert (got.status, got.json["error"]["code"]) == (502, "CONNECTION_ERROR")
+    with proxied(hangs_up(), repeat=True, retry=QUICK) as (_upstream, url):
+        assert post(url, asked().body).status == 502
+    limits = Limits(idle_s=0.2)
+    with proxied(hangs(9), repeat=True, limits=limits, retry=RetryPolicy(attempts=1)) as (
+        _upstream,
+        url,
+    ):
+        assert post(url, asked().body).status == 504
+
+
+def test_a_stream_is_healed_and_ends_as_it_should() -> None:
+    text = '<tool_call>{"name": "get_weather", "arguments": {"city": "Oslo"}}</tool_call>'
+    with proxied(streams(says(f"Let me look. {text}"))) as (_upstream, url):
+        got = post(url, asked(stream=True).body)
+
+    deltas = [event["choices"][0]["delta"] for event in got.events]
+    said_text = "".join(delta.get("content") or "" for delta in deltas)
+    assert said_text.strip() == "Let me look."
+    (made,) = [delta["tool_calls"] for delta in deltas if "tool_calls" in delta]
+    assert made[0]["function"]["arguments"] == '{"city":"Oslo"}'
+    assert got.events[-1]["choices"][0]["finish_reason"] == "tool_calls"
+    assert got.body.endswith(b"data: [DONE]\n\n")
+    assert b": surecall attempts=1" in got.body
+    assert got.headers["content-type"].startswith("text/event-stream")
+    assert "x-surecall-run" in got.headers
+
+
+@pytest.mark.parametrize("mode", ["live", "buffered"])
+def test_a_repaired_stream_is_one_answer(mode: Any) -> None:
+    script = (streams(BAD), streams(GOOD))
+    with proxied(*script, stream=mode) as (_upstream, url):
+        got = post(url, asked(stream=True).body)
+    made = [event for event in got.events if "tool_calls" in event["choices"][0]["delta"]]
+    assert len(made) == 1
+    assert len({event["id"] for event in got.events}) == 1
+
+
+def test_an_upstream_that_does_not_stream_is_streamed_all_the_same() -> None:
+    with proxied(says("Hi.")) as (_upstream, url):
+        got = post(url, asked(stream=True).body)
+    assert "".join(e["choices"][0]["delta"].get("content") or "" for e in got.events) == "Hi."
+
+
+def test_a_stream_that_breaks_off_for_good_ends_with_an_error_event() -> None:
+    cut = streams(says("A long answer that never ends."), after=600)
+    with proxied(cut, repeat=True, retry=QUICK) as (_upstream, url):
+        got = post(url, asked(stream=True).body)
+    assert got.status == 200
+    assert "error" in got.events[-1]
+    assert b"[DONE]" not in got.body
+
+
+def test_a_slow_upstream_shows_a_sign_of_life() -> None:
+    slow = streams(says("Hi."))
+    slow = type(slow)(200, slow.body, slow.headers, wait=0.6)
+    with proxied(slow, keep_alive_s=0.1) as (_upstream, url):
+        got = post(url, asked(stream=True).body)
+    assert got.body.startswith(b": waiting\n\n")
+    assert got.events[-1]["choices"][0]["finish_reason"] == "stop"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_client_that_leaves_is_noted_and_its_request_dropped(stream: bool) -> None:  # noqa: FBT001
+    told: list[Record] = []
+    with proxied(hangs(5), repeat=True, watch=told.append) as (upstream, url):
+        parts = urlsplit(url)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+        connection.request("POST", "/v1/chat/completions", asked(stream=stream).data)
+        deadline = time.monotonic() + 5
+        while not upstream.requests and time.monotonic() < deadline:
+            time.sleep(0.01)
+        connection.close()
+        while not told and time.monotonic() < deadline:
+            time.sleep(0.01)
+    assert [record.outcome for record in told] == ["left"]
+
+
+def test_a_trace_of_each_request_is_written_where_it_is_wanted(tmp_path: Path) -> None:
+    key = "sk-canary-0123456789abcdef"
+    echo = says(f"Your key is {key}.")
+    with proxied(BAD, echo, api_key=key, trace_dir=tmp_path / "t") as (_upstream, url):
+        got = post(url, asked().body)
+    (file,) = (tmp_path / "t").iterdir()
+    assert got.headers["x-surecall-run"] in file.name
+    assert key not in file.read_text("utf-8")
+    kinds = [json.loads(line)["type"] for line in file.read_text("utf-8").splitlines()]
+    assert kinds[0] == "run_start"
+    assert kinds[-1] == "final"
+    assert len(load_trace(file)) == len(kinds)
+    assert file.stat().st_mode & 0o077 == 0
+
+
+def test_a_guard_counts_what_the_model_did_since_the_user_spoke() -> None:
+    turns = [item for n in (1, 2) for item in (said(call(f"c{n}", city="Oslo")), result(f"c{n}"))]
+    with proxied(GOOD, repeat=True, guards={"turns": 2}, repair=0) as (upstream, url):
+        got = post(url, asked(*turns).body)
+        assert got.json["error"]["code"] == "MAX_TURNS_EXCEEDED"
+        assert post(url, asked(*turns, {"role": "user", "content": "?"}).body).status == 200
+        with Proxy(upstream.url, guards={"repeats": 2}, repair=0) as proxy:
+            assert post(proxy.url, asked(*turns).body).json["error"]["code"] == "REPEATED_CALL"
+        with Proxy(upstream.url, repair=0) as proxy:
+            assert post(proxy.url, asked(*turns).body).status == 200
+
+
+def test_a_model_may_be_led_by_a_preset() -> None:
+    guided = says('{"tool": "get_weather", "arguments": {"city": "Oslo"}}')
+    with proxied(guided, presets=("guided_calls",)) as (upstream, url):
+        got = post(url, asked(seed=3).body)
+    assert got.json["choices"][0]["message"]["tool_calls"][0]["function"]["name"] == "get_weather"
+    assert upstream.requests[0]["response_format"]["type"] == "json_schema"
+    assert upstream.requests[0]["seed"] == 3
+
+
+def test_an_answer_that_is_no_answer_is_told() -> None:
+    with proxied(raw(b"<html>", 200), repeat=True, retry=QUICK) as (_upstream, url):
+        got = post(url, asked().body)
+    assert (got.status, got.json["error"]["code"]) == (502, "DECODE_ERROR")
