@@ -63,7 +63,7 @@ class Live:
             case ReasoningDelta(text, field) if not self._is_held and field in _TEXTS:
                 self._thoughts[field] = self._thoughts.get(field, "") + text
                 return self.begin({}) + self._events.thought(text, field)
-            case CallAnnounced() | TextDelta() | ReasoningDelta():
+            case CallAnnounced() | TextDelta() | ReasoningDelta():  # pragma: no branch  # all
                 return b""
 
     def finish(self, body: JSON) -> bytes:
