@@ -11,13 +11,7 @@ EDGE = (
     "surecall/eval/report_server.py",  # serves the report, which is pure
     "surecall/eval/running/*",
     "surecall/eval/storage/*",
-    "surecall/proxy/exchange.py",  # waits for the upstream, as do those below
-    "surecall/proxy/page.py",
-    "surecall/proxy/passage.py",
-    "surecall/proxy/server.py",
-    "surecall/proxy/streams.py",
-    "surecall/proxy/upstream.py",
-    "surecall/proxy/visit.py",
+    "surecall/proxy/serving/*",
     "surecall/runtime/*",
     "surecall/testing.py",  # starts a server
 )

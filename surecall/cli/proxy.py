@@ -22,8 +22,8 @@ from surecall.cli.common import (
 )
 from surecall.eval.settings.keys import Address, Place, key_for, keys_in
 from surecall.proxy import Proxy, Record
-from surecall.proxy.settings import GUARDS, MOST_REPAIRS, REPAIRS
-from surecall.settings.presets import PRESET
+from surecall.proxy.healing.settings import GUARDS, MOST_REPAIRS, REPAIRS
+from surecall.runtime.loopback import is_loopback
 from surecall.simulator.server import Simulator
 from surecall.values.errors import ConfigError
 
@@ -73,13 +73,11 @@ _TOKEN: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
 )
 @click.option("--explain", is_flag=True, help="Print a line for each request.")
 @click.option("-v", "--verbose", is_flag=True, help="With --explain: what came, and what went out.")
-def command(  # noqa: PLR0913  # its options
+def command(
     *,
     upstream: str | None,
     simulated: bool,
-    host: str,
     public: bool,
-    token: str | None,
     guards: tuple[str, ...],
     explain: bool,
     verbose: bool,
@@ -93,29 +91,26 @@ def command(  # noqa: PLR0913  # its options
     """
     if bool(upstream) is simulated:
         return complain("name an endpoint with --upstream URL, or use --sim", WRONG_USAGE)
-    if public and not token:
+    if public and not settings["token"]:
         return complain(f"--public needs a token: --token, or {_TOKEN}", WRONG_USAGE)
-    settings["presets"] = tuple(PRESET.check(settings["presets"]))
-    watch = _printer(verbose=verbose) if explain or verbose else None
+    if not public and not is_loopback(settings["host"]):
+        return complain(f"{settings['host']} is not loopback; add --public", WRONG_USAGE)
+    settings |= {"guards": _guards(guards), "watch": _printer(explain, verbose=verbose)}
+    settings["api_key"] = None if simulated else _key(upstream or "")
     with ExitStack() as stack:
         if simulated:
             upstream = stack.enter_context(Simulator()).url
-        proxy = Proxy(
-            upstream or "",
-            api_key=None if simulated else _key(upstream or ""),
-            host=host,
-            token=token,
-            guards=_guards(guards),
-            watch=watch,
-            **settings,
-        )
-        try:
-            asyncio.run(_serve(proxy, simulated=simulated))
-        except KeyboardInterrupt:
-            # Further up click would print an empty line for it.
-            return INTERRUPTED
-        except OSError as error:
-            return complain(cannot_listen(settings["port"], error, host), FAILED)
+        return _served(Proxy(upstream or "", **settings), settings, simulated=simulated)
+
+
+def _served(proxy: Proxy, settings: dict[str, Any], *, simulated: bool) -> int:
+    try:
+        asyncio.run(_serve(proxy, simulated=simulated))
+    except KeyboardInterrupt:
+        # Further up click would print an empty line for it.
+        return INTERRUPTED
+    except OSError as error:
+        return complain(cannot_listen(settings["port"], error, settings["host"]), FAILED)
     return 0
 
 
@@ -150,10 +145,12 @@ async def _serve(proxy: Proxy, *, simulated: bool) -> None:
         await proxy.stop(runner)
 
 
-def _printer(*, verbose: bool) -> Any:
+def _printer(explain: bool, *, verbose: bool) -> Any:  # noqa: FBT001  # two switches
+    """Return what prints a request, if it is to be printed."""
+    if not explain and not verbose:
+        return None
+
     def show(record: Record) -> None:
-        say(record.line)
-        for line in record.details if verbose else ():
-            say(f"    {line}")
+        say("\n    ".join((record.line, *(record.details if verbose else ()))))
 
     return show

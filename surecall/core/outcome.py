@@ -1,7 +1,7 @@
 """How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
 
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -21,6 +21,8 @@ _LIMITS = frozenset(
         ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED,
     }
 )
+# How a run ends whose calls are made elsewhere.
+HANDED_OVER: Final = "tool_calls"
 # Told as a fault, but the endpoint has nothing to do with it.
 _IN_ORDER = "calls_in_order"
 _SHOWN_TEXT, _SHOWN_REASON = 90, 32

@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Sequence
-from typing import Final
 
 import msgspec
 
@@ -17,7 +16,7 @@ from surecall.core.effects import (
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.obligations import unmet
 from surecall.core.offer import offers_tools
-from surecall.core.outcome import RunResult, failure, last_text, usage_of
+from surecall.core.outcome import HANDED_OVER, RunResult, failure, last_text, usage_of
 from surecall.core.promised_calls import missing_call
 from surecall.core.repetition import may_repeat
 from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run
@@ -48,9 +47,6 @@ from surecall.values.events import (
 from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
 from surecall.values.version import __version__
 from surecall.wire.assembler import TextDelta
-
-# How a run ends here whose calls are made elsewhere.
-HANDED_OVER: Final = "tool_calls"
 
 
 class Session:
@@ -95,7 +91,7 @@ class Session:
                 match move:
                     case Ask(plan):
                         self._run = await self._ask(self._run, plan)
-                    case Call(calls) if self._hands_over and any(map(_may_run, calls)):
+                    case Call(calls) if self._hands_over and any(each.may_run for each in calls):
                         return self._end(self._run, Done(last_text(self._run), HANDED_OVER))
                     case Call(calls):
                         self._run = await self._call(self._run, calls)
@@ -381,10 +377,6 @@ def record_policy_error(
         call_id=call.id if call else None,
         name=call.name if call else None,
     )
-
-
-def _may_run(call: ToolCall) -> bool:
-    return call.problem is None
 
 
 def _too_late(run: Run) -> Fault:

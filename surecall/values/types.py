@@ -82,6 +82,11 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return msgspec.structs.replace(self, arguments=msgspec.to_builtins(self.arguments))
 
     @property
+    def may_run(self) -> bool:
+        """Whether nothing is wrong with this call."""
+        return self.problem is None
+
+    @property
     def ignored(self) -> bool:
         """Whether this call was one too many in its turn."""
         return self.problem is not None and self.problem.code is ErrorCode.TOOL_CALL_NOT_EXECUTED

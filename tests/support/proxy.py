@@ -11,8 +11,8 @@ import msgspec
 
 from surecall.proxy.faces.chat import Chat
 from surecall.proxy.faces.face import Asked
-from surecall.proxy.history import Entry, entries
-from surecall.proxy.memory import Conversation, Memory
+from surecall.proxy.healing.history import Entry, entries
+from surecall.proxy.healing.memory import Conversation, Memory
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
 

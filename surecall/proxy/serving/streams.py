@@ -7,8 +7,8 @@ from typing import Any, Final
 from aiohttp import web
 
 from surecall.core.streaming.display import Shown
-from surecall.proxy.exchange import Settled
-from surecall.proxy.live import Live
+from surecall.proxy.healing.live import Live
+from surecall.proxy.serving.exchange import Settled
 from surecall.values.events import Event, LlmRequestStartEvent
 from surecall.values.types import JSON
 

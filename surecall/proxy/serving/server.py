@@ -15,10 +15,10 @@ when the proxy starts.
 
 import hmac
 import secrets
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from aiohttp import web
 
@@ -26,14 +26,14 @@ from surecall.proxy.faces.chat import Chat
 from surecall.proxy.faces.face import Face, Failure, Refused
 from surecall.proxy.faces.messages import Messages
 from surecall.proxy.faces.responses import Responses
-from surecall.proxy.memory import Memory
-from surecall.proxy.page import render_page
-from surecall.proxy.passage import Passage, is_plain_path
-from surecall.proxy.passing import passes
-from surecall.proxy.record import Record, Records
-from surecall.proxy.settings import REPAIRS, ProxySettings, Streaming
-from surecall.proxy.upstream import Upstream
-from surecall.proxy.visit import Parts, Visit, answer, key_of
+from surecall.proxy.healing.memory import Memory
+from surecall.proxy.healing.passing import passes
+from surecall.proxy.healing.settings import ProxySettings
+from surecall.proxy.serving.page import render_page
+from surecall.proxy.serving.passage import Passage, is_plain_path
+from surecall.proxy.serving.record import Record, Records
+from surecall.proxy.serving.upstream import Upstream
+from surecall.proxy.serving.visit import Parts, Visit, answer, key_of
 from surecall.runtime.event_loop_thread import in_background
 from surecall.runtime.loopback import LOOPBACK, is_loopback
 from surecall.runtime.loopback_server import BODY_S, HEAD_S, Door
@@ -59,7 +59,8 @@ class Proxy:
 
     `upstream` is the address of an OpenAI-compatible endpoint, `api_key` the key to send there;
     without one, each client's own key goes on. A `token` is what clients must show instead;
-    anything but loopback needs one. For the rest see `ProxySettings`, `Limits`, `RetryPolicy`.
+    anything but loopback needs one. `settings` are those of `ProxySettings`: `provider`, `presets`,
+    `repair`, `guards`, `stream`.
     """
 
     def __init__(  # noqa: PLR0913  # settings, all by keyword
@@ -70,11 +71,6 @@ class Proxy:
         host: str = LOOPBACK,
         port: int = 0,
         token: str | None = None,
-        provider: str = "",
-        presets: tuple[str, ...] = (),
-        repair: int = REPAIRS,
-        guards: Mapping[str, int] | None = None,
-        stream: Streaming = "live",
         trace_dir: str | Path | None = None,
         limits: Limits = DEFAULT_LIMITS,
         retry: RetryPolicy | None = None,
@@ -82,38 +78,25 @@ class Proxy:
         keep_alive_s: float = KEEP_ALIVE_S,
         head_s: float = HEAD_S,
         body_s: float = BODY_S,
+        **settings: Any,
     ) -> None:
-        if not is_loopback(host) and not token:
-            raise ConfigError(
-                f"{host} is not loopback: the network could use your key; give a token"
-            )
-        if token is not None and not token.strip():
-            raise ConfigError("the token is blank")
-        self.url = ""
-        self.page = ""
-        self._upstream = Upstream(upstream, api_key, limits=limits)
-        name = canonical_provider(provider) or provider_of(self._upstream.base_url)
-        self._token = Secret(token) if token else None
+        self.url = self.page = ""
         self.records = Records(watch)
+        self._upstream = Upstream(upstream, api_key, limits=limits)
         self._parts = Parts(
             self._upstream,
-            ProxySettings(name, presets, repair, dict(guards or {}), stream),
+            _settings(self._upstream.base_url, **settings),
             Memory(),
             self.records,
             retry or RetryPolicy(),
             keep_alive_s,
             None if trace_dir is None else Path(trace_dir),
-            self._token,
+            _checked_token(host, token),
         )
         self._port = port
         self._door = Door(host, self._refused, head_s=head_s, body_s=body_s)
         self._page_token = secrets.token_urlsafe(_TOKEN_BYTES)
-        keeps = name in _KEEP_CACHE_CONTROL
-        self._faces: dict[str, Face] = {
-            "/chat/completions": _CHAT,
-            "/responses": Responses(),
-            "/messages": Messages(keeps_cache_control=keeps),
-        }
+        self._faces = _faces(self._parts.settings.provider)
         self._cleanup = ExitStack()
         self._runner: web.AppRunner | None = None
 
@@ -175,10 +158,11 @@ class Proxy:
             return answer(refused.status, face.error(failure))
 
     def _is_allowed(self, request: web.Request) -> bool:
-        if self._token is None:
+        token = self._parts.token
+        if token is None:
             return True
         shown = key_of(request.headers).encode("utf-8", "surrogateescape")
-        return hmac.compare_digest(shown, self._token.reveal().encode())
+        return hmac.compare_digest(shown, token.reveal().encode())
 
     def _shown(self, request: web.Request) -> web.Response:
         """Serve the page to whoever knows its address."""
@@ -205,3 +189,25 @@ class Proxy:
 
     def _refused(self, status: int, message: str) -> web.Response:
         return answer(status, _CHAT.error(Failure(status, message, "refused")))
+
+
+def _settings(address: str, *, provider: str = "", **settings: Any) -> ProxySettings:
+    """Return how to heal; the provider is the one that the address tells, unless it is named."""
+    return ProxySettings(canonical_provider(provider) or provider_of(address), **settings)
+
+
+def _checked_token(host: str, token: str | None) -> Secret | None:
+    if token is not None and not token.strip():
+        raise ConfigError("the token is blank")
+    if not is_loopback(host) and token is None:
+        raise ConfigError(f"{host} is not loopback: the network could use your key; give a token")
+    return None if token is None else Secret(token)
+
+
+def _faces(provider: str) -> dict[str, Face]:
+    keeps = provider in _KEEP_CACHE_CONTROL
+    return {
+        "/chat/completions": _CHAT,
+        "/responses": Responses(),
+        "/messages": Messages(keeps_cache_control=keeps),
+    }

@@ -19,13 +19,13 @@ from surecall.core.state import Run
 from surecall.core.streaming.display import Show
 from surecall.core.tool_results import refusal, seal
 from surecall.proxy.faces.face import Asked, Failure
-from surecall.proxy.healed import Head, healed
-from surecall.proxy.history import FROM_TEXT, Entry, entries
-from surecall.proxy.memory import Conversation, remembered
-from surecall.proxy.outbound import OWNED, Outbound
-from surecall.proxy.settings import ProxySettings
-from surecall.proxy.tools import Offer, offer_of
-from surecall.proxy.upstream import Upstream
+from surecall.proxy.healing.healed import Head, healed
+from surecall.proxy.healing.history import FROM_TEXT, Entry, entries
+from surecall.proxy.healing.memory import Conversation, remembered
+from surecall.proxy.healing.outbound import OWNED, Outbound
+from surecall.proxy.healing.settings import ProxySettings
+from surecall.proxy.healing.tools import Offer, offer_of
+from surecall.proxy.serving.upstream import Upstream
 from surecall.runtime.conversation import Composes, PromptRunner
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner_checks import endpoint_of
@@ -141,7 +141,7 @@ class Exchange:
         usage = result.usage if _replies(result.trace) > 1 else None
         head = Head(**self.head)
         answer = healed(body, said, head, self.offer.given, usage)
-        ready = [call for call in said.calls if call.problem is None]
+        ready = [call for call in said.calls if call.may_run]
         self._known.keep(ready, remembered(said, _set_aside(said, result.run.config)))
         return self._settled(result, answer)
 
@@ -210,7 +210,7 @@ def _last_message(trace: Trace) -> Any:
 
 def _set_aside(said: Assistant, config: ToolCallingConfig) -> list[tuple[int, JSON, ToolResult]]:
     """Return the calls of a turn that do not go out, each with its place and its refusal."""
-    if all(call.problem is None for call in said.calls):
+    if all(call.may_run for call in said.calls):
         return []
     written = render_message(said, WireStyle()) or {}
     return [

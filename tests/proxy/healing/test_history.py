@@ -1,7 +1,7 @@
 """The history of a request: legal, whole, and otherwise as the client wrote it."""
 
-from surecall.proxy.history import Entry
-from surecall.proxy.memory import Aside, Memory, Remembered
+from surecall.proxy.healing.history import Entry
+from surecall.proxy.healing.memory import Aside, Memory, Remembered
 from surecall.values.types import Assistant, ToolCall, ToolResult, User
 from tests.support.proxy import call, history, known, result, said
 

@@ -14,7 +14,7 @@ from typing import Final
 import jinja2
 from aiohttp import web
 
-from surecall.proxy.record import Records
+from surecall.proxy.serving.record import Records
 
 _ASSETS: Final = files(__package__) / "assets"
 _HEADERS: Final = {

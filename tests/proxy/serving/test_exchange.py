@@ -3,10 +3,10 @@
 import asyncio
 from typing import Any
 
-from surecall.proxy.exchange import Exchange, Settled
-from surecall.proxy.memory import Memory
-from surecall.proxy.settings import ProxySettings
-from surecall.proxy.upstream import Upstream
+from surecall.proxy.healing.memory import Memory
+from surecall.proxy.healing.settings import ProxySettings
+from surecall.proxy.serving.exchange import Exchange, Settled
+from surecall.proxy.serving.upstream import Upstream
 from surecall.settings.connection import RetryPolicy
 from surecall.testing import ScriptedProvider, calls, failure, says
 from tests.support.proxy import asked, call, completion, known, result, said

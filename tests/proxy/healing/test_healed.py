@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from surecall.proxy.healed import Head, healed, summed
+from surecall.proxy.healing.healed import Head, healed, summed
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Assistant, Problem, ToolCall, Usage
 from tests.support.proxy import call, completion, said

@@ -1,6 +1,13 @@
 """What a client does not send back is remembered, for its own conversation alone."""
 
-from surecall.proxy.memory import Aside, Conversation, Memory, Remembered, remembered, restored
+from surecall.proxy.healing.memory import (
+    Aside,
+    Conversation,
+    Memory,
+    Remembered,
+    remembered,
+    restored,
+)
 from surecall.values.errors import ErrorCode
 from surecall.values.types import Assistant, Problem, ToolCall, ToolResult
 from tests.support.proxy import call, known, said

@@ -1,7 +1,7 @@
 """The page of the last requests."""
 
-from surecall.proxy.page import render_page
-from surecall.proxy.record import Record, Records
+from surecall.proxy.serving.page import render_page
+from surecall.proxy.serving.record import Record, Records
 
 
 def test_an_empty_page_says_what_to_do() -> None:

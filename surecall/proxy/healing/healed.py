@@ -40,7 +40,7 @@ def healed(
     whole = body if isinstance(body, dict) else {}
     choice = read_choice(body)
     first = choice if isinstance(choice, dict) else {}
-    calls = [call for call in said.calls if call.problem is None]
+    calls = [call for call in said.calls if call.may_run]
     raw = first.get("message")
     message = _message(raw if isinstance(raw, dict) else {}, said, calls, names)
     reason = _CALLS if calls else _reason(first.get("finish_reason"), said)

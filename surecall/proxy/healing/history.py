@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.proxy.memory import Conversation, restored
+from surecall.proxy.healing.memory import Conversation, restored
 from surecall.values.types import JSON, Assistant, Message, ToolCall, ToolResult, User
 from surecall.wire.content_parts import text_of
 from surecall.wire.history import legal_places

@@ -2,10 +2,10 @@
 
 import asyncio
 
-from surecall.proxy.exchange import Settled
 from surecall.proxy.faces.chat import ChatEvents
-from surecall.proxy.live import Live
-from surecall.proxy.streams import WAITING, News, summary
+from surecall.proxy.healing.live import Live
+from surecall.proxy.serving.exchange import Settled
+from surecall.proxy.serving.streams import WAITING, News, summary
 from surecall.wire.assembler import TextDelta
 
 

@@ -14,8 +14,8 @@ import msgspec
 from surecall.core.outbound import BRIDGE, Request
 from surecall.parsing.names import legal
 from surecall.proxy.faces.face import Asked
-from surecall.proxy.history import Entry
-from surecall.proxy.tools import Offer
+from surecall.proxy.healing.history import Entry
+from surecall.proxy.healing.tools import Offer
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.types import JSON, Assistant, Message, Plan, ToolResult, User, is_blank
 from surecall.wire.history_codec import NAME, NINE, taught, taught_tool

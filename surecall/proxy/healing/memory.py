@@ -119,7 +119,7 @@ def remembered(said: Assistant, refused: Sequence[tuple[int, JSON, ToolResult]])
         )
         for position, call, answer in refused
     )
-    calls = {call.id: call.extra for call in said.calls if call.extra and call.problem is None}
+    calls = {call.id: call.extra for call in said.calls if call.extra and call.may_run}
     return Remembered(said.extra, calls, asides)
 
 

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.proxy.exchange import Settled
+from surecall.proxy.serving.exchange import Settled
 from surecall.values.trace import safe_text
 from surecall.values.types import JSON
 from surecall.wire.messages import encode

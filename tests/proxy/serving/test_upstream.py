@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from surecall.proxy.upstream import Upstream, head_in, returned
+from surecall.proxy.serving.upstream import Upstream, head_in, returned
 from surecall.testing import ScriptedProvider, raw, says, streams
 from surecall.values.errors import ProviderError
 from surecall.values.types import JSON, Secret

@@ -2,9 +2,9 @@
 
 from typing import Any
 
-from surecall.proxy.exchange import Settled
 from surecall.proxy.faces.face import Failure
-from surecall.proxy.record import MOST_RECORDS, Record, Records, outcome_of
+from surecall.proxy.serving.exchange import Settled
+from surecall.proxy.serving.record import MOST_RECORDS, Record, Records, outcome_of
 from tests.support.proxy import call, completion, said
 
 

@@ -8,10 +8,10 @@ from aiohttp import web
 
 from surecall.proxy.faces.chat import error_body
 from surecall.proxy.faces.face import Failure
-from surecall.proxy.record import Record
-from surecall.proxy.streams import LONGEST_WRITE_S
-from surecall.proxy.upstream import returned
-from surecall.proxy.visit import Parts, answer, key_of
+from surecall.proxy.serving.record import Record
+from surecall.proxy.serving.streams import LONGEST_WRITE_S
+from surecall.proxy.serving.upstream import returned
+from surecall.proxy.serving.visit import Parts, answer, key_of
 from surecall.runtime.transport import Incoming
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import Secret

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from surecall.proxy.settings import ProxySettings
+from surecall.proxy.healing.settings import ProxySettings
 from surecall.values.errors import ConfigError
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from surecall.proxy.passing import passes
+from surecall.proxy.healing.passing import passes
 from tests.support.proxy import USER, WEATHER
 
 TOOLS = {"model": "m", "messages": [USER], "tools": [WEATHER]}

@@ -1,6 +1,6 @@
 """The tools of a request: judged where they can be, sent as they are, named as all take them."""
 
-from surecall.proxy.tools import Offer, name_of, offer_of
+from surecall.proxy.healing.tools import Offer, name_of, offer_of
 from tests.support.proxy import WEATHER, tool
 
 ODD = tool("odd", parameters={"type": "object", "properties": {"a": {"$ref": "#/nowhere"}}})

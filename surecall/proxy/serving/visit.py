@@ -11,14 +11,14 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import web
 
-from surecall.proxy.exchange import Exchange, Settled
 from surecall.proxy.faces.face import Asked, Face
-from surecall.proxy.live import Live
-from surecall.proxy.memory import Conversation, Memory
-from surecall.proxy.record import Record, Records, outcome_of
-from surecall.proxy.settings import ProxySettings
-from surecall.proxy.streams import News, Outgoing, summary
-from surecall.proxy.upstream import Upstream, returned
+from surecall.proxy.healing.live import Live
+from surecall.proxy.healing.memory import Conversation, Memory
+from surecall.proxy.healing.settings import ProxySettings
+from surecall.proxy.serving.exchange import Exchange, Settled
+from surecall.proxy.serving.record import Record, Records, outcome_of
+from surecall.proxy.serving.streams import News, Outgoing, summary
+from surecall.proxy.serving.upstream import Upstream, returned
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.trace import JsonlSink, Observer
 from surecall.settings.connection import RetryPolicy

@@ -5,7 +5,7 @@ import http.client
 import pytest
 
 from surecall.proxy import Proxy, Record
-from surecall.proxy.passage import is_plain_path
+from surecall.proxy.serving.passage import is_plain_path
 from surecall.settings.connection import Limits
 from surecall.testing import ScriptedProvider, cuts, hangs
 from tests.support.proxy import RawUpstream, asked, post, send

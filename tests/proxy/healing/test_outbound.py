@@ -8,10 +8,10 @@ import pytest
 
 from surecall.core.outbound import Request
 from surecall.proxy.faces.face import Asked
-from surecall.proxy.history import entries
-from surecall.proxy.outbound import OWNED, Outbound
-from surecall.proxy.settings import ProxySettings
-from surecall.proxy.tools import Offer
+from surecall.proxy.healing.history import entries
+from surecall.proxy.healing.outbound import OWNED, Outbound
+from surecall.proxy.healing.settings import ProxySettings
+from surecall.proxy.healing.tools import Offer
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.types import Assistant, Message, Plan, ToolCall, ToolResult, User
 from surecall.wire.history_codec import NAME

@@ -7,7 +7,7 @@ import msgspec
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.proxy.faces.chat import ChatEvents
 from surecall.proxy.faces.face import Failure
-from surecall.proxy.live import Live
+from surecall.proxy.healing.live import Live
 from surecall.values.types import JSON
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 from tests.support.proxy import call, completion, said

@@ -1,0 +1,1 @@
+"""The server: the only part of the proxy that waits."""
