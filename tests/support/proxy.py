@@ -98,7 +98,7 @@ def send(
     url: str, method: str, path: str, body: bytes | None = None, headers: Mapping[str, str] = _NONE
 ) -> Got:
     parts = urlsplit(url)
-    connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=60)
+    connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
     try:
         connection.request(method, path, body, dict(headers))
         response = connection.getresponse()

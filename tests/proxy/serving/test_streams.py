@@ -15,16 +15,20 @@ def news() -> News:
 
 def test_news_come_in_order_and_a_pause_is_filled() -> None:
     async def work() -> list[bytes]:
-        told = news()
+        told, goes_on = news(), asyncio.Event()
 
         async def speak() -> None:
             told.begun({"id": "up"})
             told.begun({"id": "again"})
-            await asyncio.sleep(0.15)
+            await goes_on.wait()
             told.show(TextDelta("Hi."))
 
-        task = asyncio.create_task(speak())
-        return [data async for data in told.until(task, 0.1)]
+        heard: list[bytes] = []
+        async for data in told.until(asyncio.create_task(speak()), 0.01):
+            heard.append(data)
+            if data == WAITING:
+                goes_on.set()
+        return heard
 
     first, *pauses, last = asyncio.run(work())
     assert b'"id":"up"' in first

@@ -2,7 +2,6 @@
 
 import http.client
 import json
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -27,6 +26,7 @@ from surecall.testing import (
 )
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
+from tests.support.patience import until
 from tests.support.proxy import RawUpstream, asked, call, completion, post, result, said
 
 QUICK = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
@@ -249,14 +249,11 @@ def test_a_client_that_leaves_is_noted_and_its_request_dropped(stream: bool) -> 
     told: list[Record] = []
     with proxied(hangs(5), repeat=True, watch=told.append) as (upstream, url):
         parts = urlsplit(url)
-        connection = http.client.HTTPConnection(parts.hostname or "", parts.port, timeout=5)
+        connection = http.client.HTTPConnection(parts.hostname or "", parts.port)
         connection.request("POST", "/v1/chat/completions", asked(stream=stream).data)
-        deadline = time.monotonic() + 5
-        while not upstream.requests and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: upstream.requests)
         connection.close()
-        while not told and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: told)
     assert [record.outcome for record in told] == ["left"]
 
 

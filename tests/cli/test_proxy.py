@@ -1,0 +1,72 @@
+"""`surecall proxy`: what it says, what it refuses, and that it serves."""
+
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.commands import Run
+from tests.support.proxy import asked, post
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ([], "--upstream URL, or use --sim"),
+        (["--sim", "--upstream", "http://127.0.0.1:1"], "--upstream URL, or use --sim"),
+        (["--sim", "--public"], "--public needs a token"),
+        (["--sim", "--host", "0.0.0.0"], "add --public"),  # noqa: S104  # it is refused
+        (["--sim", "--guard", "repeats"], "write it as in repeats=3"),
+        (["--sim", "--guard", "speed=3"], 'unknown guard "speed"'),
+        (["--sim", "--model-preset", "small_modle"], "small_model"),
+        (["--upstream", "nowhere"], "http://"),
+    ],
+)
+def test_a_mistake_is_told_in_one_line(run: Run, arguments: list[str], told: str) -> None:
+    code, out, err = run("proxy", *arguments)
+    assert code == 2
+    assert out == ""
+    assert told in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.processes
+def test_it_serves_the_simulator_and_explains_until_it_is_interrupted(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "surecall", "proxy", "--sim", "--port", "0", "-v"]
+    process = subprocess.Popen(
+        [*command, "--trace", str(tmp_path / "traces")],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stderr is not None
+    first = process.stdout.readline()
+    url = first.split()[3].removesuffix("/v1,")
+    got = post(url, asked(model="sim/arguments_object").body)
+    explained = [process.stdout.readline() for _ in range(4)]
+    process.send_signal(signal.SIGINT)
+    rest, errors = process.communicate()
+
+    assert first.startswith("surecall proxy on http://127.0.0.1:")
+    assert got.status == 200
+    assert "-> calls get_weather" in explained[0]
+    assert [line.split()[0] for line in explained[1:]] == ["came", "healed", "went"]
+    assert process.returncode == 130
+    assert "/surecall/" in errors
+    assert "models are simulated" in errors
+    assert "Traceback" not in errors + rest
+    assert len(list((tmp_path / "traces").iterdir())) == 1
+
+
+@pytest.mark.processes
+def test_a_port_that_is_taken_is_told(run: Run) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, err = run("proxy", "--sim", "--port", str(taken.getsockname()[1]))
+    assert code == 1
+    assert "is taken" in err
