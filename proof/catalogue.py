@@ -3,6 +3,7 @@
 from proof import (
     canaries,
     chaos,
+    clean_exchanges,
     damage,
     event_streams,
     fuzz,
@@ -39,4 +40,5 @@ CLAIMS: tuple[Claim, ...] = (
     quirks.CLAIM,
     mutation.CLAIM,
     packaging.CLAIM,
+    clean_exchanges.CLAIM,
 )

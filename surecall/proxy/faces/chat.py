@@ -54,7 +54,7 @@ class ChatEvents:
     def begin(self, head: JSON) -> bytes:
         """Say who speaks."""
         self._head = head | {"object": "chat.completion.chunk"}
-        return self._chunk({"role": "assistant", "content": ""})
+        return self._chunk({"role": "assistant"})  # whether there is text is not known yet
 
     def text(self, text: str) -> bytes:
         """Write more of the answer."""

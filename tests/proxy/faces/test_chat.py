@@ -32,7 +32,7 @@ def test_a_completion_is_written_in_chunks() -> None:
     data += events.finish(completion(message, "tool_calls", usage={"total_tokens": 3}))
     first, *middle, end, usage = chunks(data)
 
-    assert first["choices"][0]["delta"] == {"role": "assistant", "content": ""}
+    assert first["choices"][0]["delta"] == {"role": "assistant"}
     assert {key: first[key] for key in ("id", "object", "model")} == {
         "id": "x",
         "object": "chat.completion.chunk",
