@@ -168,7 +168,7 @@ class Exchange:
             attempts=_replies(trace) + sum(isinstance(e, LlmRequestErrorEvent) for e in trace),
             turns=result.run.turn,
             refused=tuple(code for item in result.run.results for code in item.error_codes),
-            came=_last_message(trace),
+            came=_first_message(trace),
             **why,
         )
 
@@ -201,11 +201,13 @@ def _last_body(trace: Trace) -> Any:
     return next(e.body for e in reversed(trace.events) if isinstance(e, LlmRequestEndEvent))
 
 
-def _last_message(trace: Trace) -> Any:
-    """Return the message of the upstream's last answer, or that answer, if it has none."""
-    bodies = [event.body for event in trace if isinstance(event, LlmRequestEndEvent)]
-    choice = read_choice(bodies[-1]) if bodies else None
-    return choice.get("message", choice) if isinstance(choice, dict) else (bodies or [None])[-1]
+def _first_message(trace: Trace) -> Any:
+    """Return the message that came first, if any did: what had to be healed."""
+    for event in trace:
+        if isinstance(event, LlmRequestEndEvent):
+            choice = read_choice(event.body)
+            return choice.get("message") if isinstance(choice, dict) else None
+    return None
 
 
 def _set_aside(said: Assistant, config: ToolCallingConfig) -> list[tuple[int, JSON, ToolResult]]:

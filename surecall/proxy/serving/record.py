@@ -60,7 +60,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
             parts.append(f"healed: {', '.join(dict.fromkeys(self.fired))}")
         if self.turns > 1:
             parts.append(f"asked again {self.turns - 1} time{'s' * (self.turns > 2)}")  # noqa: PLR2004
-        if self.attempts > self.turns:
+        if self.attempts > max(self.turns, 1):
             parts.append(f"{self.attempts} requests")
         if self.message:
             parts.append(self.message)
@@ -120,5 +120,7 @@ def outcome_of(settled: Settled) -> JSON:
 
 
 def _excerpt(value: Any) -> str:
+    if value is None:
+        return ""
     text = encode(value).decode()
     return text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…"

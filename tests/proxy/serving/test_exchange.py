@@ -41,7 +41,7 @@ def test_an_empty_reply_is_asked_for_again() -> None:
 def test_refused_calls_are_told_by_their_code() -> None:
     done = settled(calls("nope"), says("Hi."))
     assert done.refused == ("TOOL_NOT_ALLOWED",)
-    assert done.came["content"] == "Hi."
+    assert done.came["tool_calls"][0]["function"]["name"] == "nope"
 
 
 def test_a_fault_keeps_its_status() -> None:
