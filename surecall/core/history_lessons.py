@@ -234,10 +234,10 @@ def _about_content(text: str, messages: Sequence[JSON], learned: Sequence[str]) 
     null = any(message.get("content", "") is None for message in said)
     if blank and _any(text, _EMPTY_WORDS):
         yield from (NULL, ABSENT)
-    if null and _any(text, (*_NULL_WORDS, *_DEMANDING)):
+    wanted = "content" in _words(text) and _any(text, _DEMANDING)
+    if null and (wanted or _any(text, _NULL_WORDS)):
         yield ABSENT if NULL in learned else TEXT
-    absent = any("content" not in message for message in said)
-    if absent and _any(text, (*_NULL_WORDS, *_DEMANDING)):
+    if any("content" not in message for message in said) and (wanted or _any(text, _NULL_WORDS)):
         yield TEXT
 
 

@@ -134,6 +134,48 @@ def test_content_that_is_demanded_comes_back() -> None:
     assert lesson("Field required: messages.1.content", [bare]) == "content:text"
 
 
+ONE_ELEMENT = "Invalid request content: Each message must have at least one content element."
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_content_that_must_be_there_is_sent(absent: bool) -> None:  # noqa: FBT001
+    messages = history(content=None)
+    if absent:
+        del messages[1]["content"]
+    assert lesson(ONE_ELEMENT, messages) == "content:text"
+    assert lesson("`reasoning_content` is missing in message 1", messages) is None
+
+
+def test_a_signature_and_a_name_are_sent_where_they_are_wanted() -> None:
+    bare = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[JSON] = [
+        {"role": "assistant", "content": "", "tool_calls": [bare]},
+        {"role": "tool", "tool_call_id": "c", "content": "{}"},
+    ]
+    unsigned = "Function call is missing a thought_signature in functionCall parts."
+    unnamed = "contents: function_response.name: Name cannot be empty."
+
+    assert lesson(unsigned, messages) == "signature:skip"
+    assert lesson(unnamed, messages) == "name:tool"
+    assert lesson(unsigned) is None
+    assert lesson(unnamed) is None
+
+
+def test_a_name_that_is_wanted_is_learned_in_a_run() -> None:
+    unnamed = "contents: function_response.name: Name cannot be empty."
+    model = ScriptedModel(calls("f"), failure(400, {"error": {"message": unnamed}}), says("Done."))
+
+    @tool
+    def f() -> str:
+        """Do it."""
+        return "done"
+
+    runner = ToolLoopRunner(client=model, model="m", tools=[f], config={})
+    assert runner.run_sync("Go.").assistant_text == "Done."
+    assert "name" not in model.requests[1]["messages"][-1]
+    assert model.requests[2]["messages"][-1]["name"] == "f"
+
+
 def test_a_system_role_that_is_refused_goes_to_the_user() -> None:
     assert lesson("System role not supported", [SYSTEM]) == "system:user"
     assert lesson("System role not supported", [{"role": "user"}]) is None

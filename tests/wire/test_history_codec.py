@@ -133,3 +133,16 @@ def test_a_refused_keyword_leaves_every_schema_and_the_definition() -> None:
 def test_lessons_about_history_are_told_from_those_about_options() -> None:
     assert all(map(is_about_history, [NINE, NULL, "without:x", SYSTEM_IN_USER]))
     assert not is_about_history("parallel_tool_calls")
+
+
+def test_calls_without_a_signature_get_a_word_in_its_place() -> None:
+    bare, signed = {"id": "a"}, {"id": "b", "signature": "s"}
+    message: JSON = {"role": "assistant", "tool_calls": [bare, signed]}
+    marked, same = taught(message, ["signature:skip"])["tool_calls"]
+
+    assert marked["extra_content"]["google"]["thought_signature"] == marked["signature"]
+    assert same is signed
+    alone: JSON = {"role": "assistant", "tool_calls": [signed]}
+    assert taught(alone, ["signature:skip"]) is alone
+    plain: JSON = {"role": "user", "content": "Hi."}
+    assert taught(plain, ["signature:skip", "name:tool"]) is plain
