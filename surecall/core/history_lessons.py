@@ -78,6 +78,7 @@ _NEEDED_KEYWORDS: Final = frozenset(
         *("name", "description", "parameters"),
     }
 )
+_CONTENT_WORDS: Final = frozenset({"content", "text"})
 _SIGNATURES: Final = frozenset({"signature", "extra_content"})
 _ID_WORDS: Final = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "tool_call_ids"})
 _FORM_WORDS: Final = ("pattern", "character", "alphanumeric", "letters", "a-z", "digits")
@@ -227,14 +228,15 @@ def _places(text: str, word: str) -> Iterator[int]:
 
 
 def _about_content(text: str, messages: Sequence[JSON], learned: Sequence[str]) -> Iterator[str]:
-    if "content" not in text and "text" not in text:
+    words = set(_words(text))
+    if words.isdisjoint(_CONTENT_WORDS):
         return
     said = [message for message in messages if message.get("tool_calls")]
     blank = any(message.get("content") == "" for message in said)
     null = any(message.get("content", "") is None for message in said)
     if blank and _any(text, _EMPTY_WORDS):
         yield from (NULL, ABSENT)
-    wanted = "content" in _words(text) and _any(text, _DEMANDING)
+    wanted = "content" in words and _any(text, _DEMANDING)
     if null and (wanted or _any(text, _NULL_WORDS)):
         yield ABSENT if NULL in learned else TEXT
     if any("content" not in message for message in said) and (wanted or _any(text, _NULL_WORDS)):
@@ -260,7 +262,7 @@ def _about_system(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iter
         yield SYSTEM_IN_USER
 
 
-_FURTHER: Final = (_about_content, _about_names, _about_system)
+_FURTHER: Final = (_about_names, _about_content, _about_system)
 
 
 def _calls(messages: Iterable[JSON]) -> Iterator[JSON]:
