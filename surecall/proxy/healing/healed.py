@@ -99,12 +99,15 @@ def _call(call: ToolCall, came: JSON | None, name: str) -> JSON:
 
 
 def _is_right(call: ToolCall, came: JSON, name: str) -> bool:
-    """Whether a call needs no repair: its name is the tool's, its arguments are JSON as text."""
+    """Whether a call needs no repair: its name is the tool's, its arguments are JSON as text.
+
+    Arguments are compared as they are written: 3.0 and 3 are equal, but not the same to a client.
+    """
     said, arguments = call_parts(came)
     if said != name or came[FUNCTION]["name"] != name or not isinstance(arguments, str):
         return False
     try:
-        return bool(msgspec.json.decode(arguments) == call.arguments)
+        return encode(msgspec.json.decode(arguments)) == encode(call.arguments)
     except (ValueError, RecursionError):
         return False
 

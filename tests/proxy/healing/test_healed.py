@@ -7,6 +7,7 @@ import pytest
 from surecall.proxy.healing.healed import Head, healed, summed
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Assistant, Problem, ToolCall, Usage
+from surecall.wire.messages import encode
 from tests.support.proxy import call, completion, said
 
 HEAD = Head("chatcmpl-x", 9, "asked")
@@ -55,6 +56,15 @@ def test_a_bent_call_is_written_as_it_is_meant(raw: JSON) -> None:
 
     assert choice["finish_reason"] == "tool_calls"
     assert choice["message"]["tool_calls"] == [call("c1", city="Oslo")]
+
+
+@pytest.mark.parametrize(("came", "meant"), [(3.0, 3), (1, True), ([3.0], [3])])
+def test_a_value_of_another_type_is_written_as_it_is_meant(came: Any, meant: Any) -> None:
+    body = completion(said(call("c1", days=came)), "tool_calls")
+    turn = Assistant("", (ToolCall("c1", "get_weather", {"days": meant}),))
+    message = given(body, turn)["choices"][0]["message"]
+
+    assert message["tool_calls"][0]["function"]["arguments"] == encode({"days": meant}).decode()
 
 
 def test_what_stands_beside_a_bent_call_is_kept() -> None:
