@@ -192,9 +192,12 @@ def _is_another(known: State, state: State) -> bool:
     return state.opens or (bool(known.turn) and known.turn != state.turn)
 
 
-def _content(turn: _Turn) -> str | list[Any]:
+def _content(turn: _Turn) -> str | list[Any] | None:
     parts = turn.state.message.get(CONTENT)
-    return with_text(parts, turn.text) if isinstance(parts, list) else turn.text
+    if isinstance(parts, list):
+        return with_text(parts, turn.text)
+    # Beside calls no text is null: that is how the API writes it, and some endpoints refuse "".
+    return turn.text or None if turn.calls else turn.text
 
 
 def _beyond(mapping: JSON, documented: frozenset[str]) -> JSON:

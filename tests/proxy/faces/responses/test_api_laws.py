@@ -201,7 +201,8 @@ def assert_comes_back(message: JSON, output: list[JSON]) -> None:
         assert found == []
         return
     expected = {key: value for key, value in message.items() if key != "refusal"}
-    expected["content"] = "" if blank else said
+    # What is blank is nothing; beside calls, nothing is null.
+    expected["content"] = None if blank or not said else said
     assert [_read(each) for each in found] == [_read(expected)]
 
 

@@ -27,7 +27,7 @@ def reasoning(state: State) -> JSON:
     return {"type": "reasoning", "summary": [], "encrypted_content": pack(state)}
 
 
-def assistant(text: str, *calls: JSON, **extra: Any) -> JSON:
+def assistant(text: str | None, *calls: JSON, **extra: Any) -> JSON:
     message = {"role": "assistant", "content": text} | extra
     return message | {"tool_calls": list(calls)} if calls else message
 
@@ -56,7 +56,14 @@ def test_text_and_calls_of_one_turn_become_one_message() -> None:
 def test_turns_are_told_apart_by_what_stands_between_them() -> None:
     items = [CALLED, OUTPUT, CALLED | {"call_id": "c2"}, SAID]
 
-    assert chat_messages(items) == [assistant("", call()), RESULT, assistant("Hm.", call("c2"))]
+    assert chat_messages(items) == [assistant(None, call()), RESULT, assistant("Hm.", call("c2"))]
+
+
+def test_calls_without_a_text_have_none_instead_of_an_empty_one() -> None:
+    silent = SAID | {"content": []}
+
+    assert chat_messages([silent, CALLED, OUTPUT]) == [assistant(None, call()), RESULT]
+    assert chat_messages([CALLED, OUTPUT]) == [assistant(None, call()), RESULT]
 
 
 def test_two_messages_of_the_assistant_stay_two() -> None:
@@ -74,7 +81,7 @@ def test_a_custom_call_is_a_call_with_one_text() -> None:
     ]
 
     assert chat_messages(items) == [
-        assistant("", call("c1", "apply_patch", '{"input":"*** \\"a\\"\\n"}')),
+        assistant(None, call("c1", "apply_patch", '{"input":"*** \\"a\\"\\n"}')),
         RESULT,
     ]
 
@@ -102,7 +109,7 @@ def test_state_goes_back_to_where_it_came_from() -> None:
     signed["function"] = signed["function"] | {"signature": "s"}
 
     assert chat_messages([reasoning(state), CALLED, CALLED | {"call_id": "c2"}]) == [
-        assistant("", signed, call("c2"), reasoning_content="r")
+        assistant(None, signed, call("c2"), reasoning_content="r")
     ]
 
 
@@ -125,7 +132,7 @@ def test_the_state_of_another_turn_begins_that_turn(second: State) -> None:
 
     assert chat_messages([reasoning(first), SAID, reasoning(second), CALLED]) == [
         assistant("Hm.", x=1),
-        assistant("", call(), **second.message),
+        assistant(None, call(), **second.message),
     ]
 
 
