@@ -3,13 +3,15 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+PEERS := $(VENV)/peers
+PEERS_READY := $(PEERS)/.ready
 TIER ?= ci
 SEED ?= 1
 PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser quick test test-loaded check prove demo eval bench docs fmt clean
+.PHONY: help browser quick test test-loaded check prove demo eval bench peers-proxy docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -55,6 +57,14 @@ bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks 
 	$(BIN)/python bench/linear.py
 	$(BIN)/python bench/blocks.py
 	$(BIN)/python bench/memory.py
+
+$(PEERS_READY): pyproject.toml bench/peers.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -e . -r bench/peers.txt
+	@touch $(PEERS_READY)
+
+peers-proxy: $(PEERS_READY)  ## agents of others with bent answers, direct and through the proxy: some minutes
+	$(PEERS)/bin/python bench/proxy_drift.py --misses
 
 docs: $(READY)  ## write the generated parts of the documentation
 	$(BIN)/python scripts/generate_docs.py

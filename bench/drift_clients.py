@@ -34,8 +34,17 @@ class Endpoint(NamedTuple):
         return cls(url, sdk.AsyncOpenAI(base_url=url, api_key=KEY, timeout=TIMEOUT_S))
 
 
+class Asked(NamedTuple):
+    """What an agent is to do: with which model, under which instructions, with which tools."""
+
+    model: str
+    system: str
+    prompt: str
+    tools: Tools
+
+
 class Client(NamedTuple):
-    """A client: `plain` and `streamed` take an endpoint, a model, tools and what the user asks."""
+    """A client, and how it holds a conversation: with whole answers, or with streamed ones."""
 
     name: str
     package: str
@@ -58,9 +67,7 @@ class Client(NamedTuple):
 class Agent(Protocol):
     """One conversation: the user asks, tools run, the final answer is returned."""
 
-    def __call__(
-        self, endpoint: Endpoint, model: str, tools: Tools, prompt: str
-    ) -> Awaitable[str]:
+    def __call__(self, endpoint: Endpoint, asked: Asked) -> Awaitable[str]:
         """Hold it."""
         ...
 
@@ -79,12 +86,13 @@ def described(function: Callable[..., str]) -> JSON:
 # A loop by hand, over OpenAI's SDK.
 
 
-async def _by_hand(
-    endpoint: Endpoint, tools: Tools, prompt: str, ask: Callable[[list[JSON]], Awaitable[JSON]]
-) -> str:
+async def _by_hand(asked: Asked, ask: Callable[[list[JSON]], Awaitable[JSON]]) -> str:
     """Hold a conversation as one writes it down in five minutes, trusting everybody."""
-    by_name = {function.__name__: function for function in tools}
-    messages: list[JSON] = [{"role": "user", "content": prompt}]
+    by_name = {function.__name__: function for function in asked.tools}
+    messages: list[JSON] = [
+        {"role": "system", "content": asked.system},
+        {"role": "user", "content": asked.prompt},
+    ]
     for _ in range(_MOST_TURNS):
         message = await ask(messages)
         messages.append(message)
@@ -97,28 +105,28 @@ async def _by_hand(
     raise RuntimeError(f"no answer after {_MOST_TURNS} turns")
 
 
-async def by_hand(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+async def by_hand(endpoint: Endpoint, asked: Asked) -> str:
     """Ask for whole answers."""
-    offered = [described(function) for function in tools]
+    offered = [described(function) for function in asked.tools]
 
     async def ask(messages: list[JSON]) -> JSON:
         create = endpoint.openai.chat.completions.create
-        answer = await create(model=model, messages=messages, tools=offered)
+        answer = await create(model=asked.model, messages=messages, tools=offered)
         message: JSON = answer.choices[0].message.model_dump(exclude_none=True)
         return message
 
-    return await _by_hand(endpoint, tools, prompt, ask)
+    return await _by_hand(asked, ask)
 
 
-async def by_hand_streamed(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+async def by_hand_streamed(endpoint: Endpoint, asked: Asked) -> str:
     """Ask for streams, and put the deltas together as the documentation says."""
-    offered = [described(function) for function in tools]
+    offered = [described(function) for function in asked.tools]
 
     async def ask(messages: list[JSON]) -> JSON:
         message: JSON = {"role": "assistant", "content": ""}
         calls: dict[int, JSON] = {}
         create = endpoint.openai.chat.completions.create
-        stream = await create(model=model, messages=messages, tools=offered, stream=True)
+        stream = await create(model=asked.model, messages=messages, tools=offered, stream=True)
         async for chunk in stream:
             for choice in chunk.choices[:1]:
                 message["content"] += choice.delta.content or ""
@@ -126,7 +134,7 @@ async def by_hand_streamed(endpoint: Endpoint, model: str, tools: Tools, prompt:
                     _add(calls, part)
         return message | ({"tool_calls": list(calls.values())} if calls else {})
 
-    return await _by_hand(endpoint, tools, prompt, ask)
+    return await _by_hand(asked, ask)
 
 
 def _add(calls: dict[int, JSON], part: Any) -> None:
@@ -139,54 +147,55 @@ def _add(calls: dict[int, JSON], part: Any) -> None:
 # pydantic-ai.
 
 
-def _pydantic_agent(endpoint: Endpoint, model: str, tools: Tools) -> Any:
+def _pydantic_agent(endpoint: Endpoint, asked: Asked) -> Any:
     provider = import_module("pydantic_ai.providers.openai").OpenAIProvider
     chat = import_module("pydantic_ai.models.openai").OpenAIChatModel
-    asked = chat(model, provider=provider(openai_client=endpoint.openai))
-    return import_module("pydantic_ai").Agent(asked, tools=list(tools))
+    model = chat(asked.model, provider=provider(openai_client=endpoint.openai))
+    agent = import_module("pydantic_ai").Agent
+    return agent(model, instructions=asked.system, tools=list(asked.tools))
 
 
-async def pydantic_ai(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+async def pydantic_ai(endpoint: Endpoint, asked: Asked) -> str:
     """Run an agent of pydantic-ai."""
-    result = await _pydantic_agent(endpoint, model, tools).run(prompt)
+    result = await _pydantic_agent(endpoint, asked).run(asked.prompt)
     return str(result.output)
 
 
-async def pydantic_ai_streamed(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+async def pydantic_ai_streamed(endpoint: Endpoint, asked: Asked) -> str:
     """Run it with streamed answers, and look at every event."""
 
     async def watch(_: Any, events: AsyncIterable[Any]) -> None:
         async for _event in events:
             pass
 
-    agent = _pydantic_agent(endpoint, model, tools)
-    result = await agent.run(prompt, event_stream_handler=watch)
+    agent = _pydantic_agent(endpoint, asked)
+    result = await agent.run(asked.prompt, event_stream_handler=watch)
     return str(result.output)
 
 
 # openai-agents, with either of its two models.
 
 
-def _openai_agent(endpoint: Endpoint, model: str, tools: Tools, kind: str) -> Any:
+def _openai_agent(endpoint: Endpoint, asked: Asked, kind: str) -> Any:
     agents = import_module("agents")
     agents.set_tracing_disabled(True)
-    asked = getattr(agents, kind)(model=model, openai_client=endpoint.openai)
+    model = getattr(agents, kind)(model=asked.model, openai_client=endpoint.openai)
     # Strict mode would make every parameter a required one.
-    made = [agents.function_tool(function, strict_mode=False) for function in tools]
-    return agents.Agent(name="notes", model=asked, tools=made)
+    tools = [agents.function_tool(function, strict_mode=False) for function in asked.tools]
+    return agents.Agent(name="notes", instructions=asked.system, model=model, tools=tools)
 
 
 def _agents(kind: str) -> tuple[Agent, Agent]:
     """Return the two forms of openai-agents with one of its models."""
 
-    async def plain(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+    async def plain(endpoint: Endpoint, asked: Asked) -> str:
         runner = import_module("agents").Runner
-        result = await runner.run(_openai_agent(endpoint, model, tools, kind), prompt)
+        result = await runner.run(_openai_agent(endpoint, asked, kind), asked.prompt)
         return str(result.final_output)
 
-    async def streamed(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+    async def streamed(endpoint: Endpoint, asked: Asked) -> str:
         runner = import_module("agents").Runner
-        result = runner.run_streamed(_openai_agent(endpoint, model, tools, kind), prompt)
+        result = runner.run_streamed(_openai_agent(endpoint, asked, kind), asked.prompt)
         async for _event in result.stream_events():
             pass
         return str(result.final_output)
@@ -197,23 +206,24 @@ def _agents(kind: str) -> tuple[Agent, Agent]:
 # langchain.
 
 
-def _langchain_agent(endpoint: Endpoint, model: str, tools: Tools) -> Any:
+def _langchain_agent(endpoint: Endpoint, asked: Asked) -> Any:
     chat = import_module("langchain_openai").ChatOpenAI
-    asked = chat(model=model, base_url=endpoint.url, api_key=KEY, timeout=TIMEOUT_S)
-    return import_module("langchain.agents").create_agent(asked, list(tools))
+    model = chat(model=asked.model, base_url=endpoint.url, api_key=KEY, timeout=TIMEOUT_S)
+    create = import_module("langchain.agents").create_agent
+    return create(model, list(asked.tools), system_prompt=asked.system)
 
 
-async def langchain(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+async def langchain(endpoint: Endpoint, asked: Asked) -> str:
     """Run an agent of langchain."""
-    said = {"messages": [{"role": "user", "content": prompt}]}
-    state = await _langchain_agent(endpoint, model, tools).ainvoke(said)
+    said = {"messages": [{"role": "user", "content": asked.prompt}]}
+    state = await _langchain_agent(endpoint, asked).ainvoke(said)
     return str(state["messages"][-1].text)
 
 
-async def langchain_streamed(endpoint: Endpoint, model: str, tools: Tools, prompt: str) -> str:
+async def langchain_streamed(endpoint: Endpoint, asked: Asked) -> str:
     """Run it with streamed answers, and look at every token."""
-    said = {"messages": [{"role": "user", "content": prompt}]}
-    agent = _langchain_agent(endpoint, model, tools)
+    said = {"messages": [{"role": "user", "content": asked.prompt}]}
+    agent = _langchain_agent(endpoint, asked)
     state: JSON = {}
     async for kind, seen in agent.astream(said, stream_mode=["messages", "values"]):
         state = seen if kind == "values" else state

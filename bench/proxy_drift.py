@@ -1,18 +1,20 @@
 """What agents that are already written make of bent answers: direct, and through the proxy.
 
-Each client holds the same conversation with every persona of the simulator that is catalogued as
-`cured`, and, in a table of its own, as `retried`: the user asks, one tool is called, it returns a
-value, the answer tells it. What the tool is called with and what it returns is known, so a run is
-judged by what ran and by what was answered:
+Each client holds two conversations with every persona of the simulator that is catalogued as
+`cured`, and, in a table of its own, as `retried`. In one of them the user asks, one tool is called,
+it returns a value, the answer tells it; in the other one two tools are called at once. What they
+are called with and what is answered is known, so a run is judged by what ran and what was said:
 
-    right     the expected call with exactly the expected arguments, once; the answer tells its value
+    right     the expected calls with exactly the expected arguments, each once, and the answer
     wrong     a tool ran with other arguments, or one that was not meant, or twice
     error     the application was told of an error, or waited too long
     silent    the run ended as if all were well, and it was not
 
-`illegal` counts what the simulator found wrong in requests that came through the proxy. A provider
-whose rules nobody has told the proxy refuses once, and the proxy learns: that is counted as
-`learned`. Exits with 1 if what comes through the proxy is not good enough.
+`bent` counts the runs through the proxy in which the persona's fault did show; the others are of
+providers with rules of their own, or their fault needs another conversation. `illegal` counts the
+runs through the proxy with a request that the simulator refused. A provider whose rules nobody has
+told the proxy may refuse once, and the proxy learns: that is counted as `learned`. Exits with 1 if
+what comes through the proxy is not good enough.
 
     python bench/proxy_drift.py [--clients NAME …] [--misses] [--limit N]
 """
@@ -23,19 +25,24 @@ import logging
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import (
+    AbstractAsyncContextManager,
+    AsyncExitStack,
+    asynccontextmanager,
+    contextmanager,
+)
 from pathlib import Path
-from typing import Any, Final, Literal, NamedTuple
+from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.drift_clients import CLIENTS, Agent, Client, Endpoint, Tools, described
+from bench.drift_clients import CLIENTS, Agent, Asked, Client, Endpoint, described
+from bench.drift_tasks import LIST, PAIR, SAVE, Desk, Run, Task, Verdict, judged
 from surecall.proxy import Proxy
 from surecall.settings.connection import Limits, RetryPolicy
 from surecall.simulator import Simulator
 from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.intent import NOTE
 from surecall.simulator.personas.persona import CURED, RETRIED, Persona, say
 from surecall.values.types import JSON
 
@@ -45,150 +52,54 @@ LIMITS: Final = Limits(idle_s=5.0, total_s=7.0)
 RETRY: Final = RetryPolicy(first_wait_s=0.01)
 KEEP_ALIVE_S: Final = 1.0
 BAR: Final = 0.95
-# Its rules are those of everybody: who breaks them has not met an unknown provider.
-_EVERYBODY: Final = "sim/strict-common"
-_STRICT: Final = "sim/strict-"
 _REASON: Final = 300
 
-Folder = Literal["R&D", "Sales"]
-Verdict = Literal["right", "wrong", "error", "silent"]
-Made = tuple[str, JSON]
-
-
-class Task(NamedTuple):
-    """What the user asks, the one call that follows from it, and what the tool returns."""
-
-    prompt: str
-    call: Made
-    value: str
-
-
-SAVE: Final = Task(
-    f'Please save a note with title=Groceries shelf=12 folder=R&D copies=3 urgent=true "{NOTE}" '
-    "and tags=red",
-    (
-        "save_note",
-        {
-            "title": "Groceries",
-            "note_text": NOTE,
-            "shelf": "12",
-            "folder": "R&D",
-            "copies": 3,
-            "urgent": True,
-            "tags": ["red"],
-            "priority": 5,
-        },
-    ),
-    "kept as N-4821",
-)
-LIST: Final = Task("Which ones exist already? List them all.", ("list_known", {}), "only N-1377")
-
-
-class Desk:
-    """The tools of one run, and what they were called with."""
-
-    def __init__(self) -> None:
-        self.made: list[Made] = []
-
-    @property
-    def tools(self) -> Tools:
-        """The tools, as functions."""
-        made = self.made
-
-        def save_note(  # noqa: PLR0913, PLR0917  # one of every kind of value
-            title: str,
-            note_text: str,
-            shelf: str,
-            folder: Folder,
-            copies: int,
-            urgent: bool,  # noqa: FBT001  # the model gives it by name
-            tags: list[str],
-            priority: int = 5,
-        ) -> str:
-            """Save a note."""
-            given = {"title": title, "note_text": note_text, "shelf": shelf, "folder": folder}
-            given |= {"copies": copies, "urgent": urgent, "tags": tags, "priority": priority}
-            made.append(("save_note", given))
-            return SAVE.value
-
-        def list_known() -> str:
-            """List what exists already."""
-            made.append(("list_known", {}))
-            return LIST.value
-
-        return (save_note, list_known)
-
-
-class Run(NamedTuple):
-    """What came of one conversation."""
-
-    persona: str
-    verdict: Verdict
-    reason: str
-    violations: tuple[str, ...] = ()
-
-    @property
-    def broke_a_rule(self) -> bool:
-        """Whether a request was illegal, for another reason than a rule that nobody knows."""
-        is_unknown = self.persona.startswith(_STRICT) and self.persona != _EVERYBODY
-        return bool(self.violations) and not is_unknown
+Door = Callable[[str], AbstractAsyncContextManager[str]]
 
 
 def task_of(persona: Persona) -> Task:
-    """Return the task in which a persona's fault shows: that of a call with arguments, if it can."""
+    """Return the task with one call in which a persona's fault shows: with arguments, if it can."""
     return next((task for task in (SAVE, LIST) if _shows(persona, task)), SAVE)
 
 
 def _shows(persona: Persona, task: Task) -> bool:
     """Whether the fault shows in the call, or in the answer."""
     messages: list[JSON] = [{"role": "user", "content": task.prompt}]
-    tools = [described(function) for function in Desk().tools]
+    tools = [described(function) for function in Desk().tools(task)]
     request: JSON = {"model": persona.id, "messages": messages, "tools": tools}
-    function = {"name": task.call[0], "arguments": "{}"}
+    function = {"name": task.calls[0][0], "arguments": "{}"}
     call = {"id": "call_1", "type": "function", "function": function}
     done: list[JSON] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": task.value},
+        {"role": "tool", "tool_call_id": "call_1", "content": task.told},
     ]
     later = request | {"messages": messages + done}
     return any(say(persona, each, 0).fault for each in (request, later))
 
 
-def judged(persona: str, task: Task, desk: Desk, answer: str | BaseException) -> Run:
-    """Judge a run by what ran and by what was answered."""
-    others = [_worded(call) for call in desk.made if not _same(call, task.call)]
-    if others or len(desk.made) > 1:
-        return Run(persona, "wrong", f"ran {', '.join(map(_worded, desk.made))}")
-    if isinstance(answer, BaseException):
-        return Run(persona, "error", f"{type(answer).__name__}: {answer}")
-    if not desk.made or task.value not in answer:
-        return Run(persona, "silent", f"ran {len(desk.made)} calls, answered {answer!r}")
-    return Run(persona, "right", "")
-
-
-def _same(made: Made, expected: Made) -> bool:
-    """Compare with types: 1 is neither True nor 1.0."""
-    return repr(made) == repr(expected)
-
-
-def _worded(call: Made) -> str:
-    return f"{call[0]}({', '.join(f'{key}={value!r}' for key, value in call[1].items())})"
-
-
-async def held(agent: Agent, endpoint: Endpoint, persona: Persona) -> Run:
+async def held(agent: Agent, endpoint: Endpoint, persona: Persona, task: Task) -> Run:
     """Hold one conversation, for a bounded time."""
-    task, desk = task_of(persona), Desk()
+    desk = Desk()
+    asked = Asked(persona.id, task.system, task.prompt, desk.tools(task))
     answer: str | BaseException
     try:
         async with asyncio.timeout(LONGEST_RUN_S):
-            answer = await agent(endpoint, persona.id, desk.tools, task.prompt)
+            answer = await agent(endpoint, asked)
     except Exception as error:  # noqa: BLE001  # whatever an application would be told
         answer = error
-    return judged(persona.id, task, desk, answer)
+    return judged(persona.id, task, desk.made, answer)
 
 
-async def side(agent: Agent, personas: list[Persona], door: Callable[[str], Any]) -> list[Run]:
-    """Hold a conversation with every persona of a simulator of its own, a few at a time."""
+async def side(agent: Agent, personas: list[Persona], door: Door) -> list[Run]:
+    """Hold both conversations with every persona."""
+    alone = [(persona, task_of(persona)) for persona in personas]
+    pairs = [(persona, PAIR) for persona in personas]
+    both = await asyncio.gather(*(_talks(agent, cases, door) for cases in (alone, pairs)))
+    return [run for runs in both for run in runs]
+
+
+async def _talks(agent: Agent, cases: list[tuple[Persona, Task]], door: Door) -> list[Run]:
+    """Hold one conversation with each persona of a simulator of its own, a few at a time."""
     gate = asyncio.Semaphore(AT_ONCE)
     async with AsyncExitStack() as stack:
         simulator = stack.enter_context(Simulator())
@@ -196,31 +107,24 @@ async def side(agent: Agent, personas: list[Persona], door: Callable[[str], Any]
         endpoint = Endpoint.at(f"{url}/v1")
         stack.push_async_callback(endpoint.openai.close)
 
-        async def one(persona: Persona) -> Run:
+        async def one(persona: Persona, task: Task) -> Run:
             async with gate:
-                return await held(agent, endpoint, persona)
+                run = await held(agent, endpoint, persona, task)
+            bent = any(simulator.faults[fault] for fault, _ in persona.faults)
+            return run._replace(violations=_broken(simulator, persona), bent=bent)
 
-        runs = await asyncio.gather(*map(one, personas))
-        return [run._replace(violations=_broken(simulator, run.persona)) for run in runs]
-
-
-def _broken(simulator: Simulator, persona: str) -> tuple[str, ...]:
-    return tuple(
-        f"{seen.rule}: {seen.message}" for seen in simulator.violations if seen.persona == persona
-    )
+        return await asyncio.gather(*(one(*case) for case in cases))
 
 
-class Direct:
-    """No proxy at all."""
+def _broken(simulator: Simulator, persona: Persona) -> tuple[str, ...]:
+    seen = [each for each in simulator.violations if each.persona == persona.id]
+    return tuple(f"{each.rule}: {each.message}" for each in seen)
 
-    def __init__(self, url: str) -> None:
-        self._url = url
 
-    async def __aenter__(self) -> str:
-        return self._url
-
-    async def __aexit__(self, *_: object) -> None:
-        pass
+@asynccontextmanager
+async def direct(url: str) -> AsyncIterator[str]:
+    """Put nothing in front of an address."""
+    yield url
 
 
 def proxied(url: str) -> Proxy:
@@ -244,16 +148,15 @@ class Row(NamedTuple):
     def is_good(self) -> bool:
         """Whether the proxy is good enough here: nothing wrong, illegal or silent, most right."""
         illegal = sum(run.broke_a_rule for run in self.proxied)
-        return (
-            not (illegal or self.count("wrong") or self.count("silent"))
-            and self.count("right") >= BAR * len(self.proxied)
-        )
+        return not (illegal or self.count("wrong") or self.count("silent")) and self.count(
+            "right"
+        ) >= BAR * len(self.proxied)
 
     @property
     def cells(self) -> tuple[str, ...]:
         """The row as it is printed."""
-        total = len(self.proxied)
-        direct = "–" if self.direct is None else _share(self.direct)
+        total, bent = len(self.proxied), sum(run.bent for run in self.proxied)
+        alone = "\u2013" if self.direct is None else _share(self.direct)
         illegal = sum(run.broke_a_rule for run in self.proxied)
         learned = sum(bool(run.violations) for run in self.proxied) - illegal
         counts = (self.count("wrong"), illegal, learned, self.count("silent"), self.count("error"))
@@ -262,7 +165,8 @@ class Row(NamedTuple):
             self.client.version,
             self.form,
             str(total),
-            direct,
+            str(bent),
+            alone,
             _share(self.proxied),
             *map(str, counts),
             "ok" if self.is_good else "SHORT",
@@ -279,6 +183,7 @@ HEAD: Final = (
     "version",
     "form",
     "n",
+    "bent",
     "direct right",
     "proxy right",
     "wrong",
@@ -297,8 +202,8 @@ async def measured(client: Client, form: str, personas: list[Persona]) -> Row:
     met = [each for each in personas if form == "streamed" or each.kind != "stream"]
     if not client.asks_for_chat:
         return Row(client, form, None, await side(agent, met, proxied))
-    direct, through = await asyncio.gather(side(agent, met, Direct), side(agent, met, proxied))
-    return Row(client, form, direct, through)
+    sides = await asyncio.gather(*(side(agent, met, door) for door in (direct, proxied)))
+    return Row(client, form, *sides)
 
 
 def show(rows: list[Row], *, misses: bool) -> None:
