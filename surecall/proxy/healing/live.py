@@ -1,9 +1,10 @@
 """A streamed answer on its way to the client: what may be sent now, and what cannot be unsaid.
 
 Text goes out as it comes. If the model has to be asked again after that, what follows is held until
-its end is known: calls go out after the text that was sent; a text that goes on from it goes on;
-any other text cannot take its place, and the stream ends with an error. In a `buffered` stream
-nothing goes out before its end is known, so that this cannot happen.
+its end is known: calls go out after the text that was sent; a text that goes on from it goes on.
+Another text follows what was sent, if the model had said that to its end: it said both. A text that
+broke off cannot be gone on from by another one, and the stream ends with an error. In a `buffered`
+stream nothing goes out before its end is known, so that this cannot happen.
 """
 
 from typing import Final
@@ -17,7 +18,7 @@ from surecall.wire.assembler import ReasoningDelta, TextDelta
 _TEXTS: Final = frozenset({"reasoning_content", "reasoning"})
 _UNSAID: Final = Failure(
     502,
-    "The model was asked again after a part of its answer had been sent, and answered differently. "
+    "The answer broke off after a part of it had been sent, and the next one begins differently. "
     "A buffered stream (--stream buffered) avoids this.",
     "STREAM_CHANGED",
 )
@@ -32,6 +33,7 @@ class Live:
         self._buffered = buffered
         self._begun = False
         self._is_held = buffered
+        self._is_fresh = self._is_broken = False
         self._text = ""
         self._thoughts: dict[str, str] = {}
 
@@ -49,16 +51,25 @@ class Live:
 
     def again(self) -> None:
         """Hold what follows: the upstream is asked again, and something has been sent."""
+        self._hold()
+        self._is_fresh = False
+
+    def broke_off(self) -> None:
+        """Take in that the reply under way has no end; what was sent of it is only a piece."""
+        self._is_broken = self._is_broken or self._is_fresh
+
+    def _hold(self) -> None:
         self._is_held = self._buffered or bool(self._text or self._thoughts)
 
     def show(self, shown: Shown) -> bytes:
         """Write what is new, if it may be written now."""
         match shown:
             case TextWithdrawn():
-                self.again()
+                self._hold()
                 return b""
             case TextDelta(text) if not self._is_held:
                 self._text += text
+                self._is_fresh = True
                 return self.begin({}) + self._events.text(text)
             case ReasoningDelta(text, field) if not self._is_held and field in _TEXTS:
                 self._thoughts[field] = self._thoughts.get(field, "") + text
@@ -92,4 +103,6 @@ class Live:
         sent, said = self._text.lstrip(), str(message.get("content") or "").lstrip()
         if said.startswith(sent):
             return message | {"content": self._text + said[len(sent) :]}
-        return message | {"content": self._text} if message.get("tool_calls") else None
+        if message.get("tool_calls"):
+            return message | {"content": self._text}
+        return None if self._is_broken else message | {"content": f"{self._text}\n\n{said}"}

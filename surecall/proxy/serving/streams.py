@@ -9,7 +9,7 @@ from aiohttp import web
 from surecall.core.streaming.display import Shown
 from surecall.proxy.healing.live import Live
 from surecall.proxy.serving.exchange import Settled
-from surecall.values.events import Event, LlmRequestStartEvent
+from surecall.values.events import Event, LlmRequestErrorEvent, LlmRequestStartEvent
 from surecall.values.types import JSON
 
 HEADERS: Final = {"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache"}
@@ -37,7 +37,9 @@ class News:
 
     def watch(self, event: Event) -> None:
         """Take in what happens in the loop."""
-        if isinstance(event, LlmRequestStartEvent):
+        if isinstance(event, LlmRequestErrorEvent):
+            self._live.broke_off()
+        elif isinstance(event, LlmRequestStartEvent):
             self._requests += 1
             if self._requests > 1:
                 self._live.again()

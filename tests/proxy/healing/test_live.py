@@ -77,15 +77,36 @@ def test_after_a_retry_calls_keep_the_text_before_them() -> None:
     assert any("tool_calls" in item["choices"][0]["delta"] for item in read(rest)[:-1])
 
 
-def test_after_a_retry_another_text_is_an_error() -> None:
+def test_a_text_that_broke_off_cannot_be_gone_on_from_by_another_one() -> None:
     stream = live()
     stream.show(TextDelta("It is 12."))
+    stream.show(TextWithdrawn("It is 12."))
+    stream.broke_off()
     stream.again()
     rest = stream.finish(completion(said(text="It is 13.")))
     error = error_in(rest)
     assert error is not None
     assert error["code"] == "STREAM_CHANGED"
     assert "[DONE]" not in read(rest)
+
+
+def test_another_text_follows_one_that_was_said_to_its_end() -> None:
+    stream = live()
+    stream.show(TextDelta("I will look."))
+    stream.again()
+    stream.broke_off()  # nothing of this one was sent
+    stream.again()
+    rest = stream.finish(completion(said(text="It is 13.")))
+    assert text_in(rest) == "\n\nIt is 13."
+    assert error_in(rest) is None
+
+
+def test_an_answer_follows_a_text_that_turned_out_to_be_a_thought() -> None:
+    stream = live()
+    stream.show(TextDelta("Hm."))
+    stream.show(TextWithdrawn("Hm."))
+    assert stream.show(TextDelta("It is 13.")) == b""
+    assert text_in(stream.finish(completion(said(text="It is 13.")))) == "\n\nIt is 13."
 
 
 def test_a_retry_before_the_first_word_changes_nothing() -> None:
