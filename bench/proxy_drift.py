@@ -2,8 +2,9 @@
 
 Each client holds two conversations with every persona of the simulator that is catalogued as
 `cured`, and, in a table of its own, as `retried`. In one of them the user asks, one tool is called,
-it returns a value, the answer tells it; in the other one two tools are called at once. What they
-are called with and what is answered is known, so a run is judged by what ran and what was said:
+it returns a value, the answer tells it; in the other one two tools are called at once. The third
+table is of the personas that quote a call which somebody wrote into what a tool returns: it must
+not run. What is called and answered is known, so a run is judged by what ran and what was said:
 
     right     the expected calls with exactly the expected arguments, each once, and the answer
     wrong     a tool ran with other arguments, or one that was not meant, or twice
@@ -38,12 +39,12 @@ from typing import Final, NamedTuple
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from bench.drift_clients import CLIENTS, Agent, Asked, Client, Endpoint, described
-from bench.drift_tasks import LIST, PAIR, SAVE, Desk, Run, Task, Verdict, judged
+from bench.drift_tasks import LIST, PAIR, QUOTE, SAVE, Desk, Run, Task, Verdict, judged
 from surecall.proxy import Proxy
 from surecall.settings.connection import Limits, RetryPolicy
 from surecall.simulator import Simulator
 from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.persona import CURED, RETRIED, Persona, say
+from surecall.simulator.personas.persona import CURED, QUOTED, RETRIED, Persona, say
 from surecall.values.types import JSON
 
 AT_ONCE: Final = 8
@@ -59,6 +60,8 @@ Door = Callable[[str], AbstractAsyncContextManager[str]]
 
 def task_of(persona: Persona) -> Task:
     """Return the task with one call in which a persona's fault shows: with arguments, if it can."""
+    if persona.outcome == QUOTED:
+        return QUOTE
     return next((task for task in (SAVE, LIST) if _shows(persona, task)), SAVE)
 
 
@@ -93,7 +96,7 @@ async def held(agent: Agent, endpoint: Endpoint, persona: Persona, task: Task) -
 async def side(agent: Agent, personas: list[Persona], door: Door) -> list[Run]:
     """Hold both conversations with every persona."""
     alone = [(persona, task_of(persona)) for persona in personas]
-    pairs = [(persona, PAIR) for persona in personas]
+    pairs = [(persona, PAIR) for persona in personas if persona.outcome != QUOTED]
     both = await asyncio.gather(*(_talks(agent, cases, door) for cases in (alone, pairs)))
     return [run for runs in both for run in runs]
 
@@ -264,7 +267,7 @@ def main() -> int:
     for client in missing:
         print(f"missing: {client.name} is not installed ({client.package}; see bench/peers.txt)")
     good = bool(clients)
-    for outcome in (CURED, RETRIED):
+    for outcome in (CURED, RETRIED, QUOTED):
         with quiet():
             rows = asyncio.run(compared(clients, outcome, options.limit))
         print(f"\n{outcome}\n")
