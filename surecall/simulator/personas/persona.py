@@ -329,7 +329,8 @@ def _clean(persona: Persona, reading: ReadRequest, intent: Intent, key: str) -> 
     asked, answered = len(encode(reading.sent)), len(said)
     prompt, completion = asked // _BYTES_PER_TOKEN + 1, answered // _BYTES_PER_TOKEN + 1
     return {
-        "id": f"chatcmpl-sim-{_number(key, 'id'):016x}",
+        # With what is said: a proxy that asks again hides messages, so places can come back.
+        "id": f"chatcmpl-sim-{_number(key, 'id', said.decode()):016x}",
         "object": "chat.completion",
         "created": _CREATED,
         "model": persona.id,

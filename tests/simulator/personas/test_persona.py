@@ -65,6 +65,21 @@ def made(message: JSON) -> tuple[str, JSON]:
     return called["name"], msgspec.json.decode(called["arguments"])
 
 
+def test_two_answers_at_one_place_have_two_ids() -> None:
+    asked = {"role": "user", "content": "What is the weather in Paris for 3 days?"}
+    call = message_of(say(CLEAN, request(asked, tools=[WEATHER]), 0))
+    call_id = call["tool_calls"][0]["id"]
+
+    def answered(content: str) -> Said:
+        result = {"role": "tool", "tool_call_id": call_id, "content": content}
+        return say(CLEAN, request(asked, call, result, tools=[WEATHER]), 0)
+
+    # The first result is a refusal, which a proxy does not show to its client.
+    refused, done, again = answered("error: no such tool"), answered("Clear."), answered("Clear.")
+
+    assert refused.body["id"] != done.body["id"] == again.body["id"]
+
+
 def test_the_clean_persona_reads_then_patches_then_answers() -> None:
     first, second, last = follow(CLEAN, STATE, ASKED, '{"ok":true}', '{"ok":true}')
 
