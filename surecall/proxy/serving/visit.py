@@ -134,7 +134,8 @@ class Visit:
         failure = settled.failure
         assert failure is not None  # noqa: S101  # see where it is called
         headers = self._headers(settled)
-        if settled.attempts > 1:
+        fault = settled.fault
+        if settled.attempts > 1 or (fault is not None and not fault.retryable):
             headers |= _NO_RETRY
         body = self._told(failure.status) or self._face.error(failure)
         return answer(failure.status, body, headers)
