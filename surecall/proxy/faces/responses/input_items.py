@@ -33,7 +33,7 @@ from surecall.wire.opaque_state import (
 )
 
 _ROLES: Final = ("user", "system", "developer")
-_WHOLE = "Send the whole input: every item, not references."
+_WHOLE = "Send the whole input: every item, not references (in many clients: `store` false)."
 _REFUSED: Final = {
     "item_reference": f"An item cannot be looked up by its id: nothing is stored. {_WHOLE}",
     "compaction": f"A compacted history can be read only where it was written. {_WHOLE}",
