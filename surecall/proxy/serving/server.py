@@ -33,7 +33,7 @@ from surecall.proxy.serving.page import render_page
 from surecall.proxy.serving.passage import Passage, is_plain_path
 from surecall.proxy.serving.record import Record, Records
 from surecall.proxy.serving.upstream import Upstream
-from surecall.proxy.serving.visit import Parts, Visit, answer, key_of
+from surecall.proxy.serving.visit import NO_RETRY, Parts, Visit, answer, key_of
 from surecall.runtime.event_loop_thread import in_background
 from surecall.runtime.loopback import LOOPBACK, is_loopback
 from surecall.runtime.loopback_server import BODY_S, HEAD_S, Door
@@ -146,7 +146,7 @@ class Proxy:
         face = self._faces.get(path.removesuffix("/count_tokens"), _CHAT)
         if not self._is_allowed(request):
             failure = Failure(401, "this proxy wants its token as the key", "invalid_api_key")
-            return answer(401, face.error(failure))
+            return answer(401, face.error(failure), NO_RETRY)
         try:
             if request.method == "POST" and path == _COUNT:
                 return answer(200, Messages().count_tokens(await request.read()))
@@ -155,7 +155,7 @@ class Proxy:
             return await self._passed(request, path)
         except Refused as refused:
             failure = Failure(refused.status, refused.message, "invalid_request", refused.param)
-            return answer(refused.status, face.error(failure))
+            return answer(refused.status, face.error(failure), NO_RETRY)
 
     def _is_allowed(self, request: web.Request) -> bool:
         token = self._parts.token

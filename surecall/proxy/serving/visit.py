@@ -28,7 +28,7 @@ from surecall.wire.messages import decode, encode
 _JSON: Final = {"Content-Type": "application/json"}
 # How the SDKs of OpenAI say that they have tried before, and are told not to try again.
 _TRIED: Final = "x-stainless-retry-count"
-_NO_RETRY: Final = {"x-should-retry": "false"}
+NO_RETRY: Final = {"x-should-retry": "false"}
 _LEFT: Final = 499
 _MOST_HEADER: Final = 500
 
@@ -136,7 +136,7 @@ class Visit:
         headers = self._headers(settled)
         fault = settled.fault
         if settled.attempts > 1 or (fault is not None and not fault.retryable):
-            headers |= _NO_RETRY
+            headers |= NO_RETRY
         body = self._told(failure.status) or self._face.error(failure)
         return answer(failure.status, body, headers)
 
