@@ -7,7 +7,7 @@ import pytest
 
 from surecall.proxy import Proxy
 from surecall.settings.connection import RetryPolicy
-from surecall.testing import ScriptedProvider, failure
+from surecall.testing import ScriptedProvider, calls, failure
 from surecall.values.types import JSON
 
 HEADER = "x-should-retry"
@@ -62,3 +62,20 @@ def test_a_client_may_try_again_what_was_tried_once(status: int) -> None:
 @pytest.mark.parametrize("status", [429, 500, 503])
 def test_a_client_does_not_try_again_what_the_proxy_did(status: int) -> None:
     assert told(status, "/v1/messages", 2, stream=True) == (status, "false")
+
+
+@pytest.mark.parametrize("guard", ["turns", "calls"])
+def test_a_client_does_not_try_again_what_a_guard_forbids(guard: str) -> None:
+    async def asked() -> tuple[int, str | None]:
+        turn = calls("add")["choices"][0]["message"]
+        result = {"role": "tool", "tool_call_id": "call_1", "content": "1"}
+        chat = CHAT | {"messages": [ASKED, turn, result]}
+        with ScriptedProvider(calls("add"), repeat=True) as provider:
+            async with (
+                Proxy(provider.url, guards={guard: 1}) as url,
+                aiohttp.ClientSession() as session,
+                session.post(f"{url}/v1/chat/completions", json=chat) as response,
+            ):
+                return response.status, response.headers.get(HEADER)
+
+    assert asyncio.run(asked()) == (502, "false")

@@ -22,6 +22,7 @@ from surecall.proxy.serving.upstream import Upstream, returned
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.trace import JsonlSink, Observer
 from surecall.settings.connection import RetryPolicy
+from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Secret
 from surecall.wire.messages import decode, encode
 
@@ -134,8 +135,7 @@ class Visit:
         failure = settled.failure
         assert failure is not None  # noqa: S101  # see where it is called
         headers = self._headers(settled)
-        fault = settled.fault
-        if settled.attempts > 1 or (fault is not None and not fault.retryable):
+        if _is_final(settled):
             headers |= NO_RETRY
         body = self._told(failure.status) or self._face.error(failure)
         return answer(failure.status, body, headers)
@@ -180,6 +180,15 @@ class Visit:
                 **ended,
             )
         )
+
+
+def _is_final(settled: Settled) -> bool:
+    """Whether a client need not try again: it was tried, it is in vain, or a guard forbids it."""
+    fault, failure = settled.fault, settled.failure
+    refused = fault is not None and not fault.retryable
+    guarded = failure is not None and failure.code == ErrorCode.MAX_TOOL_CALLS_EXCEEDED
+    # Without any attempt it was a guard of turns.
+    return settled.attempts != 1 or refused or guarded
 
 
 def _run(run_id: str) -> dict[str, str]:
