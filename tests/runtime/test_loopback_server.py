@@ -97,13 +97,54 @@ def test_an_old_program_that_names_no_host_is_let_in(origin: str, expected: int)
     assert status(asyncio.run(scenario())) == expected
 
 
-def test_a_link_may_lead_here() -> None:
+@pytest.mark.parametrize(("method", "expected"), [("GET", 200), ("POST", 403)])
+def test_a_link_may_lead_here_but_no_form(method: str, expected: int) -> None:
     async def scenario() -> bytes:
         async with opened() as door:
             fetch = ("Sec-Fetch-Site: cross-site", "Sec-Fetch-Mode: navigate")
-            return await answer(door, "Host: localhost:{port}", *fetch, "Sec-Fetch-Dest: document")
+            said = ("Host: localhost:{port}", *fetch, "Sec-Fetch-Dest: document")
+            return await answer(door, *said, method=method)
 
-    assert status(asyncio.run(scenario())) == 200
+    assert status(asyncio.run(scenario())) == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([f"X-{number}: 1" for number in range(98)], 200),
+        ([f"X-{number}: 1" for number in range(99)], 431),
+        ([f"X-{number}: {'h' * 8000}" for number in range(8)], 200),
+        ([f"X-{number}: {'h' * 8000}" for number in range(9)], 431),
+    ],
+)
+def test_a_head_is_so_large_at_most(headers: list[str], expected: int) -> None:
+    async def scenario() -> bytes:
+        async with opened() as door:
+            return await answer(door, "Host: localhost:{port}", *headers)
+
+    assert status(asyncio.run(scenario())) == expected
+
+
+@pytest.mark.parametrize("version", ["", " HTTP/0.9"])
+def test_a_version_without_headers_is_not_spoken(version: str) -> None:
+    async def scenario() -> bytes:
+        async with opened() as door:
+            reader, writer = await asyncio.open_connection(door.host, door.port)
+            writer.write(f"GET /{version}\r\nHost: localhost:{door.port}\r\n\r\n".encode())
+            said = await reader.read()
+            writer.close()
+            return said
+
+    assert status(asyncio.run(scenario())) == 400
+
+
+def test_what_cannot_be_read_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
+    async def scenario() -> bytes:
+        async with opened() as door:
+            return await answer(door, "Authorization: Bearer sk-canary-012345\x01")
+
+    assert status(asyncio.run(scenario())) == 400
+    assert caplog.text == ""
 
 
 @pytest.mark.parametrize(
@@ -150,7 +191,10 @@ def test_a_head_that_does_not_come_to_its_end_ends_the_connection(
     [
         (["Content-Length: 9"], b"half", 408),
         (["Content-Length: 999"], b"x" * 999, 413),
-        (["Content-Length: 4", "Content-Encoding: gzip"], b"none", 400),
+        (["Content-Length: 4", "Content-Encoding: gzip"], b"none", 415),
+        (["Content-Length: 4", "Content-Encoding: identity"], b"none", 200),
+        (["Transfer-Encoding: gzip, chunked"], b"0\r\n\r\n", 501),
+        (["Transfer-Encoding: Chunked"], b"0\r\n\r\n", 200),
         (["Transfer-Encoding: chunked"], b"zz\r\n", 400),
         (["Content-Length: 5"], b"whole", 200),
     ],
