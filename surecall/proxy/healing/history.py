@@ -62,7 +62,8 @@ def _made(fields: JSON) -> Entry:
 
 
 def _value(fields: JSON) -> Message:
-    if fields.get("role") not in _ROLES:
+    role = fields.get("role")
+    if not isinstance(role, str) or role not in _ROLES:
         return User(text_of(fields.get("content")))  # somebody else's words
     value = parse_fields(fields)
     if isinstance(value, Assistant) and any(call.id.startswith(FROM_TEXT) for call in value.calls):
@@ -92,8 +93,9 @@ def _legal(value: Message, entry: Entry | None) -> Entry:
 
 def _renamed(fields: JSON, renamed: Mapping[str, str]) -> JSON:
     """Write the names of tools as the upstream knows them."""
-    if fields.get("role") == "tool" and fields.get("name") in renamed:
-        return fields | {"name": renamed[fields["name"]]}
+    name = fields.get("name")
+    if fields.get("role") == "tool" and isinstance(name, str) and name in renamed:
+        return fields | {"name": renamed[name]}
     calls = fields.get("tool_calls")
     if not isinstance(calls, list) or not any(_name(call) in renamed for call in calls):
         return fields

@@ -75,7 +75,9 @@ class Upstream(OpenAICompatible):
         """Return the same endpoint with its open connections, for one request of a client."""
         own = copy.copy(self)
         own.api_key = self.api_key or key
-        said = {name: headers[name] for name in FORWARDED if name in headers}
+        said = {name: headers.get(name, "") for name in FORWARDED}
+        # One that could not be sent stays here.
+        said = {name: value for name, value in said.items() if value and value.isprintable()}
         own._headers = self._headers | checked_headers(said)  # noqa: SLF001  # of our own kind
         return own
 

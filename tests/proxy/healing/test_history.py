@@ -26,6 +26,14 @@ def test_a_legal_history_stays_as_it_is() -> None:
     assert entries[5].value == User("1")
 
 
+def test_what_is_no_name_of_a_role_or_tool_stays_as_it_is() -> None:
+    messages = ({"role": ["user"], "content": "1"}, {"role": "tool", "name": {}, "content": "2"})
+    entries = history(*messages, renamed={"a b": "a_b"})
+
+    assert [entry.fields for entry in entries[1:]] == [messages[0]]
+    assert entries[1].value == User("1")
+
+
 def test_a_missing_result_is_filled_in_and_an_orphan_dropped() -> None:
     entries = history(said(call("c1")), result("c9"), {"role": "user", "content": "Go on."})
 

@@ -33,6 +33,11 @@ def test_listed_headers_are_returned() -> None:
     assert returned(headers) == {"x-request-id": "1", "x-ratelimit-limit": "2", "retry-after": "3"}
 
 
+def test_a_header_that_cannot_be_sent_stays_here() -> None:
+    said = {"x-title": "a\udcff", "x-request-id": "a\nb", "http-referer": "", "openai-beta": "é"}
+    assert list(Upstream("http://127.0.0.1:9").for_client(said, None)._headers) == ["openai-beta"]
+
+
 def test_one_request_has_its_own_key_and_shares_the_rest() -> None:
     base = Upstream("http://127.0.0.1:9")
     one = base.for_client({"user-agent": "me", "cookie": "x"}, Secret("mine"))
