@@ -120,7 +120,7 @@ class Upstream(OpenAICompatible):
             try:
                 response = await line.session.request(
                     method,
-                    URL(self.url(path), encoded=True),
+                    URL(self._with_query(path), encoded=True),
                     data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
                     headers=headers,
                     proxy=line.proxy,
@@ -136,6 +136,12 @@ class Upstream(OpenAICompatible):
                     response.close()
                 return
         raise ProviderError(fault)
+
+    def _with_query(self, path: str) -> str:
+        """Return the address of a path; a query of ours comes before the client's."""
+        place, _, query = path.partition("?")
+        url = self.url(place)
+        return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
 
 def head_in(data: bytes) -> JSON | None:

@@ -59,6 +59,16 @@ def test_other_paths_pass_through_and_strange_ones_do_not() -> None:
     ]
 
 
+def test_a_query_of_the_upstream_and_one_of_the_client_are_one() -> None:
+    with RawUpstream(HELLO) as upstream, Proxy(f"{upstream.url}/v1?api-version=7") as proxy:
+        send(proxy.url, "GET", "/v1/models?limit=2&after=m")
+        send(proxy.url, "GET", "/v1/models")
+    assert [path for _, path, _, _ in upstream.requests] == [
+        "/v1/models?api-version=7&limit=2&after=m",
+        "/v1/models?api-version=7",
+    ]
+
+
 def test_a_token_is_wanted_where_there_is_one() -> None:
     with (
         RawUpstream(HELLO) as upstream,
