@@ -31,14 +31,15 @@ _PACKED: Final = 415
 _LARGE_HEAD: Final = 431
 _UNKNOWN_CODING: Final = 501
 _LINK: Final = ("GET", "navigate", "document")
+_OF_CLIENTS: Final = (HttpProcessingError, ConnectionError)
 _LOG: Final = logging.getLogger("surecall.server")
 
 Refuse = Callable[[int, str], web.Response]
 
 
 def _is_ours(record: logging.LogRecord) -> bool:
-    """Whether a line of the log is about the server, not about what a client sent."""
-    return not (record.exc_info and isinstance(record.exc_info[1], HttpProcessingError))
+    """Whether a line of the log is about the server, not about a client that is wrong or gone."""
+    return not (record.exc_info and isinstance(record.exc_info[1], _OF_CLIENTS))
 
 
 _LOG.addFilter(_is_ours)

@@ -138,6 +138,27 @@ def test_a_version_without_headers_is_not_spoken(version: str) -> None:
     assert status(asyncio.run(scenario())) == 400
 
 
+@pytest.mark.parametrize(("error", "told"), [(ConnectionResetError, False), (KeyError, True)])
+def test_a_client_that_has_gone_is_not_logged_but_a_mistake_of_ours_is(
+    error: type[Exception], caplog: pytest.LogCaptureFixture, *, told: bool
+) -> None:
+    async def broken(_: web.Request) -> web.Response:
+        raise error
+
+    async def scenario() -> bytes:
+        app = web.Application()
+        app.router.add_route("*", "/", broken)
+        door = Door("127.0.0.1", refused)
+        runner = await door.open(app, 0)
+        try:
+            return await answer(door, "Host: localhost:{port}")
+        finally:
+            await runner.cleanup()
+
+    assert status(asyncio.run(scenario())) == 500
+    assert bool(caplog.text) is told
+
+
 def test_what_cannot_be_read_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     async def scenario() -> bytes:
         async with opened() as door:

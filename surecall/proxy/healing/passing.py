@@ -8,8 +8,9 @@ from surecall.values.types import JSON
 def passes(body: JSON) -> bool:
     """Whether a chat completion is none of our business.
 
-    It has no tools, or forbids them, or says of them what nobody knows; it asks for several answers, for probabilities, for sound, or
-    for an answer in a form of its own; or it has tools that are called in another way.
+    It has no tools, or forbids them, or says of them what nobody knows; it asks for several
+    answers, for probabilities, for sound, or for an answer in a form of its own; or it has tools
+    that are called in another way.
     """
     messages, tools = body.get("messages"), body.get("tools")
     return (
