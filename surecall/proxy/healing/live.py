@@ -34,8 +34,9 @@ class Live:
         self._begun = False
         self._is_held = buffered
         self._is_fresh = self._is_broken = False
-        self._text = ""
-        self._thoughts: dict[str, str] = {}
+        # What was sent, in pieces: to make it one with each new piece would take its square.
+        self._text: list[str] = []
+        self._thoughts: dict[str, list[str]] = {}
 
     @property
     def begun(self) -> bool:
@@ -68,11 +69,11 @@ class Live:
                 self._hold()
                 return b""
             case TextDelta(text) if not self._is_held:
-                self._text += text
+                self._text.append(text)
                 self._is_fresh = True
                 return self.begin({}) + self._events.text(text)
             case ReasoningDelta(text, field) if not self._is_held and field in _TEXTS:
-                self._thoughts[field] = self._thoughts.get(field, "") + text
+                self._thoughts.setdefault(field, []).append(text)
                 return self.begin({}) + self._events.thought(text, field)
             case CallAnnounced() | TextDelta() | ReasoningDelta():  # pragma: no branch  # all
                 return b""
@@ -92,17 +93,18 @@ class Live:
 
     def _continued(self, message: JSON) -> JSON | None:
         """Return a message that begins with what was sent; None if it cannot."""
-        thoughts = {
+        thoughts = {field: "".join(pieces) for field, pieces in self._thoughts.items()}
+        message = message | {
             field: sent
-            for field, sent in self._thoughts.items()
+            for field, sent in thoughts.items()
             if not str(message.get(field) or "").startswith(sent)
         }
-        message = message | thoughts
         if not self._text:
             return message
-        sent, said = self._text.lstrip(), str(message.get("content") or "").lstrip()
+        text = "".join(self._text)
+        sent, said = text.lstrip(), str(message.get("content") or "").lstrip()
         if said.startswith(sent):
-            return message | {"content": self._text + said[len(sent) :]}
+            return message | {"content": text + said[len(sent) :]}
         if message.get("tool_calls"):
-            return message | {"content": self._text}
-        return None if self._is_broken else message | {"content": f"{self._text}\n\n{said}"}
+            return message | {"content": text}
+        return None if self._is_broken else message | {"content": f"{text}\n\n{said}"}
