@@ -33,7 +33,7 @@ from proof.hostile_requests import (
 )
 from proof.proxy_process import Running, State, proxy_process
 from proof.recording_upstream import ENDLESS, LARGE, RecordingUpstream, Request
-from surecall.proxy.upstream import FORWARDED
+from surecall.proxy.serving.upstream import FORWARDED
 
 KEY: Final = "sk-canary-0123456789abcdef"
 HEAD_S, BODY_S, GRACE_S = 3.0, 2.0, 2.0
