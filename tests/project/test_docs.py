@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 import surecall
 from surecall.cli import cli
+from surecall.simulator.faults import apply_fault
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.testing import Item, ScriptedProvider, calls, says, streams
 from tests.support.paths import ROOT
@@ -46,6 +47,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     ),
     "effects.md": (),
     "evaluation.md": (),
+    "proxy.md": (apply_fault("arguments_fenced", calls("get_weather", city="Paris")),),
     "text-calls.md": (),
 }
 PRINTED = {
@@ -57,6 +59,7 @@ PRINTED = {
     ),
     "effects.md": ("('CALL_OUTCOME_UNKNOWN',)",),
     "evaluation.md": (),
+    "proxy.md": ("""arguments='{"city":"Paris"}', name='get_weather'""",),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),
 }
 
