@@ -51,20 +51,22 @@ class Passage:
         path = f"{self._path}?{query}" if query else self._path
         body = await request.read()
         kind = request.headers.get("Content-Type")
-        status, response = _LEFT, None
+        status, has_begun = _LEFT, False
         try:
             async with self._upstream.forwarded(request.method, path, body, kind) as incoming:
-                status = incoming.status
-                response = await self._returned(incoming)
+                status, has_begun = incoming.status, True
+                return await self._returned(incoming)
         except ProviderError as error:
             status = _status_of(error.fault)
-            if response is not None:
+            if has_begun:
+                # A second answer inside of the first would be taken for a part of it.
                 raise ConnectionResetError("the upstream broke off") from None
             failure = Failure(status, error.fault.message, str(error.fault.code))
             return answer(status, error_body(failure))
+        except TimeoutError:
+            raise ConnectionResetError("the client does not read") from None
         finally:
             self._note(status)
-        return response
 
     async def _returned(self, incoming: Incoming) -> web.StreamResponse:
         kind = incoming.headers.get("content-type", "application/octet-stream")

@@ -1,6 +1,8 @@
 """A request that is none of ours: handed on as it is, and its answer back as it comes."""
 
 import http.client
+import socket
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -69,6 +71,17 @@ def test_an_answer_that_breaks_off_breaks_off() -> None:
     cut = pytest.raises(http.client.IncompleteRead)
     with ScriptedProvider(cuts(b"x" * 5000, 1000)) as upstream, Proxy(upstream.url) as proxy, cut:
         post(proxy.url, asked(tools=()).data)
+
+
+def test_nothing_follows_an_answer_that_breaks_off() -> None:
+    request = b"POST /v1/chat/completions HTTP/1.1\r\nHost: %s\r\nContent-Length: 2\r\n\r\n{}"
+    with ScriptedProvider(cuts(b"x" * 5000, 1000)) as upstream, Proxy(upstream.url) as proxy:
+        place = urlsplit(proxy.url)
+        with socket.create_connection((place.hostname, place.port)) as connection:
+            connection.sendall(request % place.netloc.encode())
+            said = connection.makefile("rb").read()
+    assert said.count(b"HTTP/1.1") == 1
+    assert said.endswith(b"x" * 100 + b"\r\n")
 
 
 def test_an_answer_that_says_too_much_is_cut() -> None:
