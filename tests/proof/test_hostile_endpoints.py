@@ -5,7 +5,8 @@ import asyncio
 import pytest
 
 from proof import hostile_endpoints
-from proof.hostile_endpoints import CASES, MODES, Case, Ended, Listener, judged, own_names
+from proof.hostile_answers import CASES, MODES, REDIRECTS, Case, Listener
+from proof.hostile_endpoints import Ended, judged, own_names
 
 
 def test_a_case_is_its_parts_in_order() -> None:
@@ -59,7 +60,7 @@ def test_whoever_comes_to_the_other_host_is_seen() -> None:
 
 
 def test_every_case_comes_in_both_modes() -> None:
-    assert len(own_names()) == 2 * (len(CASES) + len(hostile_endpoints.REDIRECTS))
+    assert len(own_names()) == 2 * (len(CASES) + len(REDIRECTS))
 
 
 @pytest.mark.processes
