@@ -57,6 +57,7 @@ bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks 
 	$(BIN)/python bench/linear.py
 	$(BIN)/python bench/blocks.py
 	$(BIN)/python bench/memory.py
+	$(BIN)/python -m bench.proxy
 
 $(PEERS_READY): pyproject.toml bench/peers.txt
 	$(PYTHON) -m venv $(PEERS)
