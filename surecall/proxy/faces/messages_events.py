@@ -44,7 +44,7 @@ class MessageEvents:
         self._asked = asked
         self._index = 0
         self._open = ""
-        self._text = ""
+        self._sent = 0  # characters of the text
         self._held = ""
         self._thought = ""
         self._thoughts: dict[str, str] = defaultdict(str)
@@ -57,10 +57,10 @@ class MessageEvents:
     def text(self, text: str) -> bytes:
         """Write more of the answer. Blanks before it wait until there is one."""
         self._held += text
-        if not self._held or (not self._text and is_blank(self._held)):
+        if not self._held or (not self._sent and is_blank(self._held)):
             return b""
         ready, self._held = self._held, ""
-        self._text += ready
+        self._sent += len(ready)
         return self._more(_TEXT, ready)
 
     def thought(self, text: str, field: str) -> bytes:
@@ -76,7 +76,7 @@ class MessageEvents:
         message = said_in(body)
         calls = raw_calls(message)
         state = state_of(message)
-        written = b"" if self._text else self._bring(message, state)
+        written = b"" if self._sent else self._bring(message, state)
         written += self._rest(answer_text(message))
         if calls:
             written += self._bring(message, state)
@@ -112,10 +112,10 @@ class MessageEvents:
         return self._close(state) + self._whole(redacted_block(state))
 
     def _rest(self, whole: str) -> bytes:
-        rest, self._held = whole[len(self._text) :], ""
-        if not rest or (not self._text and is_blank(rest)):
+        rest, self._held = whole[self._sent :], ""
+        if not rest or (not self._sent and is_blank(rest)):
             return b""
-        self._text += rest
+        self._sent += len(rest)
         return self._more(_TEXT, rest)
 
     def _call(self, call: JSON) -> bytes:

@@ -83,7 +83,8 @@ class ResponseEvents:
         self._item_id = ""
         self._field = ""
         self._thought = ""
-        self._text = ""
+        self._text = ""  # before it can be sent
+        self._sent = 0  # characters of the text
         self._speaks = False
         self._told: JSON = {}
 
@@ -104,9 +105,10 @@ class ResponseEvents:
 
     def text(self, text: str) -> bytes:
         """Write more of the answer."""
-        self._text += text
+        self._sent += len(text)
         if self._speaks:
             return self._delta(0, "output_text", text) if text else b""
+        self._text += text
         if is_blank(self._text):
             return b""
         thought = self._end_thought(self._field, self._thought)
@@ -146,7 +148,7 @@ class ResponseEvents:
         if not text:
             return b""
         self._told = {field: text}
-        return self._rest_of(thought_item(self._suffix, field, text), self._thought or None)
+        return self._rest_of(thought_item(self._suffix, field, text), len(self._thought) or None)
 
     def _last_thought(self, said: Said) -> bytes:
         if self._speaks:
@@ -161,7 +163,7 @@ class ResponseEvents:
         if not (self._speaks or said.has_message):
             return b""
         item = message_item(self._suffix, parts_of(said), said.cut)
-        return self._rest_of(item, self._text if self._speaks else None)
+        return self._rest_of(item, self._sent if self._speaks else None)
 
     def _state(self, said: Said) -> bytes:
         if not is_unsaid(said, self._told):
@@ -169,7 +171,7 @@ class ResponseEvents:
         late = self._late(said) if self._speaks else ""
         return self._rest_of(state_item(self._suffix, said, late))
 
-    def _rest_of(self, item: JSON, sent: str | None = None) -> bytes:
+    def _rest_of(self, item: JSON, sent: int | None = None) -> bytes:
         """Write an item to its end; of its first part so much was sent, if it is open."""
         events = [self._added(item)] if sent is None else []
         if item["type"] in _CALLS:
@@ -179,10 +181,10 @@ class ResponseEvents:
                 events.append(self._rest_of_part(index, part, None if index else sent))
         return b"".join(events) + self._done(item)
 
-    def _rest_of_part(self, index: int, part: JSON, sent: str | None) -> bytes:
+    def _rest_of_part(self, index: int, part: JSON, sent: int | None) -> bytes:
         kind = part["type"]
         opening = self._part_added(index, kind) if sent is None else b""
-        rest = part[_PARTS[kind].key][len(sent or "") :]
+        rest = part[_PARTS[kind].key][sent or 0 :]
         delta = self._delta(index, kind, rest) if rest else b""
         return opening + delta + self._part_done(index, part)
 
