@@ -16,7 +16,7 @@ JUNK: Final[tuple[Any, ...]] = (
 BYTES: Final = (
     *(b"\0", b"\r", b"\n", b"\r\n", b" ", b"\t", b":", b"\xff", b"\x7f", b"/", b"%", b"@", b","),
     *(b"0", b"-", b"chunked", b"Content-Length: 3\r\n", b"Transfer-Encoding: chunked\r\n"),
-    *(b"Host: evil\r\n", b"HTTP/1.1", b"\r\n\r\n", b"Connection: upgrade\r\n", b"\x1b"),
+    *(b"Host: other\r\n", b"HTTP/1.1", b"\r\n\r\n", b"Connection: upgrade\r\n", b"\x1b"),
 )
 _USER: Final = {"role": "user", "content": [{"type": "text", "text": "hi"}]}
 _CALL: Final = {"name": "get_weather", "arguments": '{"city":"Oslo"}'}
