@@ -13,6 +13,7 @@ a word for a failure that says nothing of it.
 """
 
 from enum import IntEnum
+from functools import lru_cache
 
 from surecall.values.types import JSON
 
@@ -68,9 +69,12 @@ PROMISES = frozenset({Ending.CALLS, Ending.MALFORMED})
 
 def ending_of(reason: object) -> Ending:
     """Say which family a finish reason belongs to; none at all is a normal end."""
-    if not isinstance(reason, str) or not reason:
-        return Ending.COMPLETE
-    word = "".join(filter(str.isalnum, reason[:MAX_REASON].casefold()))
+    return _ending(reason[:MAX_REASON]) if isinstance(reason, str) else Ending.COMPLETE
+
+
+@lru_cache(maxsize=64)
+def _ending(reason: str) -> Ending:
+    word = "".join(filter(str.isalnum, reason.casefold()))
     if any(stem in word for stem in _ABOUT_CALLS) and any(stem in word for stem in _BAD):
         return Ending.MALFORMED
     found = (ending for ending, stems in _STEMS if any(stem in word for stem in stems))

@@ -144,9 +144,8 @@ class Proxy:
         while path == _PREFIX or path.startswith(f"{_PREFIX}/"):
             path = path.removeprefix(_PREFIX)
         face = self._faces.get(path.removesuffix("/count_tokens"), _CHAT)
-        if not self._is_allowed(request):
-            failure = Failure(401, "this proxy wants its token as the key", "invalid_api_key")
-            return answer(401, face.error(failure), NO_RETRY)
+        if (failure := self._problem(request)) is not None:
+            return answer(failure.status, face.error(failure), NO_RETRY)
         try:
             if request.method == "POST" and path == _COUNT:
                 return answer(200, Messages().count_tokens(await request.read()))
@@ -156,6 +155,14 @@ class Proxy:
         except Refused as refused:
             failure = Failure(refused.status, refused.message, "invalid_request", refused.param)
             return answer(refused.status, face.error(failure), NO_RETRY)
+
+    def _problem(self, request: web.Request) -> Failure | None:
+        """Say why a request is not served, before anything of it is read."""
+        if request.headers.get("Sec-Fetch-Mode") == "navigate":
+            return Failure(403, "a browser may open the page of the last requests only", "refused")
+        if not self._is_allowed(request):
+            return Failure(401, "this proxy wants its token as the key", "invalid_api_key")
+        return None
 
     def _is_allowed(self, request: web.Request) -> bool:
         token = self._parts.token
@@ -173,6 +180,10 @@ class Proxy:
         return render_page(self.records, self.upstream)
 
     async def _answered(self, request: web.Request, face: Face) -> web.StreamResponse:
+        if "Content-Type" in request.headers and not request.content_type.endswith("json"):
+            raise Refused(
+                "The request must be JSON: send Content-Type: application/json.", status=415
+            )
         asked = face.parse(await request.read())
         if asked.data and passes(asked.body):
             return await self._passed(request, "/chat/completions")

@@ -157,3 +157,23 @@ def test_the_page_shows_the_last_requests_to_those_who_know_its_address() -> Non
     assert "<script>" not in text
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "1 request to" in text
+
+
+def test_a_browser_reaches_the_page_alone() -> None:
+    link = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "navigate"}
+    link |= {"Sec-Fetch-Dest": "document"}
+    with RawUpstream(HELLO) as upstream, Proxy(upstream.url, api_key="sk-upstream-1") as proxy:
+        assert send(proxy.url, "GET", "/v1/models", headers=link).status == 403
+        assert (
+            send(proxy.url, "GET", proxy.page.removeprefix(proxy.url), headers=link).status == 200
+        )
+    assert upstream.requests == []
+
+
+def test_only_json_is_read() -> None:
+    with RawUpstream(HELLO) as upstream, Proxy(upstream.url) as proxy:
+        for kind in ("text/plain", "multipart/form-data; boundary=x"):
+            assert post(proxy.url, asked().data, **{"Content-Type": kind}).status == 415
+        assert upstream.requests == []
+        for kind in ("application/json; charset=utf-8", "application/vnd.x+json"):
+            assert post(proxy.url, asked().data, **{"Content-Type": kind}).status == 200
