@@ -29,7 +29,8 @@ def test_after_a_kill_the_same_address_serves_again_and_nothing_is_asked_twice()
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
-    url, seen = f"http://127.0.0.1:{port}", []
+    url = f"http://127.0.0.1:{port}"
+    seen: list[int | str] = []
 
     def ask() -> None:
         try:
