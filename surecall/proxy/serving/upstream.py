@@ -12,7 +12,6 @@ from typing import Any, Final, Self
 
 import aiohttp
 import msgspec
-from yarl import URL
 
 from surecall.runtime.network_faults import fault_of_error
 from surecall.runtime.transport import Incoming, OpenAICompatible
@@ -120,7 +119,7 @@ class Upstream(OpenAICompatible):
             try:
                 response = await line.session.request(
                     method,
-                    URL(self._with_query(path), encoded=True),
+                    self._with_query(path),
                     data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
                     headers=headers,
                     proxy=line.proxy,
