@@ -39,7 +39,7 @@ KEY: Final = "sk-canary-0123456789abcdef"
 HEAD_S, BODY_S, GRACE_S = 3.0, 2.0, 2.0
 SLOW_HEADS, SLOW_BODIES, DEAF, LEAVING = 200, 20, 10, 20
 # What a client sends may take so many times its size; small things take a little anyway.
-MOST_TIMES, LEAST_MIB, MOST_MIB = 100, 8, 160
+MOST_TIMES, LEAST_MIB, MOST_MIB = 100, 24, 160
 # An answer of three MiB that waits for a client that does not read it.
 DEAF_MIB: Final = 20
 P99_S: Final = 1.0
