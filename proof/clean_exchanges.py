@@ -300,20 +300,22 @@ async def _tried(size: int, seed: int) -> list[str]:
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     address = f"http://127.0.0.1:{runner.addresses[0][1]}"
     gate = asyncio.Semaphore(_AT_ONCE)
-    async with Proxy(address) as url, ClientSession() as session:
+    try:
+        async with Proxy(address) as url, ClientSession() as session:
 
-        async def one(trial: Trial) -> list[str]:
-            async with gate:
-                return await trial.failures(session)
+            async def one(trial: Trial) -> list[str]:
+                async with gate:
+                    return await trial.failures(session)
 
-        trials = [
-            Trial(upstream, url, face, stream=stream, seed=seed * 1_000_000 + number)
-            for face in _PATHS
-            for number in range(size)
-            for stream in (False, True)
-        ]
-        found = await asyncio.gather(*map(one, trials))
-    await runner.cleanup()
+            trials = [
+                Trial(upstream, url, face, stream=stream, seed=seed * 1_000_000 + number)
+                for face in _PATHS
+                for number in range(size)
+                for stream in (False, True)
+            ]
+            found = await asyncio.gather(*map(one, trials))
+    finally:
+        await runner.cleanup()
     return [failure for each in found for failure in each]
 
 
