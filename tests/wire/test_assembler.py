@@ -392,3 +392,8 @@ def test_the_end_mark_is_known_in_every_spelling(mark: str) -> None:
     assembler.add(mark)
 
     assert assembler.ended
+
+
+def test_an_opaque_text_that_says_all_there_is_once_more_adds_nothing() -> None:
+    assert message_of({"seal": "abc"}, {"seal": "abc"})["seal"] == "abc"
+    assert message_of({"seal": "abc"}, {"seal": "def"})["seal"] == "abcdef"
