@@ -11,10 +11,9 @@ from surecall.proxy.faces.face import Failure
 from surecall.proxy.serving.record import Record
 from surecall.proxy.serving.streams import LONGEST_WRITE_S
 from surecall.proxy.serving.upstream import returned
-from surecall.proxy.serving.visit import Parts, answer, key_of
+from surecall.proxy.serving.visit import Parts, answer
 from surecall.runtime.transport import Incoming
 from surecall.values.errors import ErrorCode, Fault, ProviderError
-from surecall.values.types import Secret
 
 _PATH_CHARS: Final = frozenset(
     "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789-._~:/@+"
@@ -41,8 +40,7 @@ class Passage:
         self._path = path
         self._number = parts.records.next_number()
         self._at, self._began = time.time(), time.perf_counter()
-        key = None if parts.token is not None else key_of(request.headers)
-        self._upstream = parts.upstream.for_client(request.headers, Secret(key) if key else None)
+        self._upstream = parts.upstream_for(request.headers)
 
     async def made(self) -> web.StreamResponse:
         """Hand it on."""

@@ -46,6 +46,15 @@ class Parts(NamedTuple):
     trace_dir: Path | None
     token: Secret | None
 
+    def key_from(self, headers: Mapping[str, str]) -> str:
+        """Return the key of a client that goes on; a token is for the proxy, and stays here."""
+        return "" if self.token is not None else key_of(headers)
+
+    def upstream_for(self, headers: Mapping[str, str]) -> Upstream:
+        """Return the upstream for one request of a client."""
+        key = self.key_from(headers)
+        return self.upstream.for_client(headers, Secret(key) if key else None)
+
 
 class Visit:
     """One request to one face."""
@@ -57,9 +66,9 @@ class Visit:
         self._asked = asked
         self._number = parts.records.next_number()
         self._at, self._began = time.time(), time.perf_counter()
-        key = None if parts.token is not None else key_of(request.headers)
-        self._upstream = parts.upstream.for_client(request.headers, Secret(key) if key else None)
-        whose = hashlib.sha256((key or "").encode("utf-8", "surrogateescape")).hexdigest()
+        self._upstream = parts.upstream_for(request.headers)
+        key = parts.key_from(request.headers)
+        whose = hashlib.sha256(key.encode("utf-8", "surrogateescape")).hexdigest()
         scope = f"{whose}\0{asked.body.get('model')}"
         self._known = Conversation(parts.memory, scope, asked.body["messages"])
 
