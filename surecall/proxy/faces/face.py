@@ -112,3 +112,14 @@ def event(data: Any, name: str = "") -> bytes:
     """Write one event of a stream."""
     head = f"event: {name}\n".encode() if name else b""
     return head + b"data: " + msgspec.json.encode(data) + b"\n\n"
+
+
+def content_of(parts: list[JSON]) -> str | list[JSON]:
+    """Return parts as the content of a message: a text where they are one and nothing more."""
+    match parts:
+        case []:
+            return ""
+        case [{"type": "text", "text": str(text), **rest}] if not rest:
+            return text
+        case _:
+            return parts

@@ -51,17 +51,6 @@ def blocks_of(content: Any, where: str) -> list[JSON]:
     return content
 
 
-def content_of(parts: list[JSON]) -> str | list[JSON]:
-    """Return parts as the content of a message: a text where they are one and nothing more."""
-    match parts:
-        case []:
-            return ""
-        case [{"type": "text", "text": str(text), **rest}] if not rest:
-            return text
-        case _:
-            return parts
-
-
 def text_part(text: str) -> JSON:
     """Write a part that is a text."""
     return {"type": "text", "text": text}

@@ -10,11 +10,10 @@ assistant message the results come first, and the rest after them in its order.
 
 from typing import Any
 
-from surecall.proxy.faces.face import Refused
+from surecall.proxy.faces.face import Refused, content_of
 from surecall.proxy.faces.messages_content import (
     MARK,
     blocks_of,
-    content_of,
     is_text,
     marked,
     parts_of,

@@ -4,10 +4,9 @@ from typing import Any
 
 import pytest
 
-from surecall.proxy.faces.face import Refused
+from surecall.proxy.faces.face import Refused, content_of
 from surecall.proxy.faces.messages_content import (
     blocks_of,
-    content_of,
     marked,
     parts_of,
     result_parts,

@@ -10,7 +10,7 @@ A single part of text becomes a plain string, which every endpoint takes.
 
 from typing import Any, Final
 
-from surecall.proxy.faces.face import Refused
+from surecall.proxy.faces.face import Refused, content_of
 from surecall.values.types import JSON
 
 _DETAILS: Final = ("auto", "low", "high")
@@ -23,16 +23,9 @@ def chat_content(content: Any, where: str) -> str | list[JSON]:
         case str():
             return content
         case list():
-            parts = [_chat_part(part, where) for part in content]
+            return content_of([_chat_part(part, where) for part in content])
         case _:
             raise Refused(f"The content of {where} must be a text or a list of parts.", where)
-    match parts:
-        case []:
-            return ""
-        case [{"type": "text", "text": str(text), **rest}] if not rest:
-            return text
-        case _:
-            return parts
 
 
 def said_text(content: Any, where: str) -> str:
