@@ -19,11 +19,13 @@ from surecall.cli.table import CellTable, plain, shorter
 from surecall.eval.analysis.paired import Comparison
 from surecall.eval.analysis.recommend import Recommendation
 from surecall.eval.analysis.summary import Summary
-from surecall.eval.analysis.verdicts import VERDICTS
+from surecall.eval.analysis.verdicts import SIMULATED_VERDICTS, VERDICTS, verdicts
 from surecall.eval.running.matrix import Plan
 
 _INDENT: Final = "    "
-_WORD: Final = max(len(word) for _, word in VERDICTS.values())
+_WORD: Final = max(
+    len(word) for words in (VERDICTS, SIMULATED_VERDICTS) for _, word in words.values()
+)
 
 
 def headline(planned: Plan, recorded: int) -> str:
@@ -82,7 +84,7 @@ def fitted(text: str, width: int | None, indent: str = _INDENT) -> list[str]:
 
 def advice_lines(each: Recommendation, width: int | None = None) -> list[str]:
     """Say what to do with a model, and why, with the profile it names; in one line if it fits."""
-    sign, word = VERDICTS[each.decision]
+    sign, word = verdicts(simulated=each.simulated)[each.decision]
     model = f"{sign} {word:<{_WORD}}  {each.model:<23}"
     tool = each.decided_tool
     notes = each.notes if each.decided_profile == each.profile else ()

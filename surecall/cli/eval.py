@@ -270,7 +270,7 @@ def _concluded(
 
 def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recommendation]:
     """Return the advice for each model."""
-    known_as = {each.model.name: each.model.subject for each in planned.cells}
+    models = [each.model for each in planned.cells]
     provider = "openrouter" if target.endpoint.simulated else target.endpoint.provider
     return recommend(
         candidates(summary.cells),
@@ -278,7 +278,7 @@ def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recomme
         provider=provider,
         catalog=target.library.catalog,
         profiles=target.library.profiles,
-        known_as=known_as,
+        simulated={model.name: model.subject for model in models if model.simulated},
     )
 
 

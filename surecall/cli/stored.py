@@ -48,7 +48,7 @@ def advice_of(store: Store, sheet: Sheet) -> tuple[Recommendation, ...]:
         provider=_ROUTER if endpoint.simulated else endpoint.provider,
         catalog=library.catalog,
         profiles=library.profiles,
-        known_as=sheet.known_as,
+        simulated=sheet.simulated,
     )
 
 

@@ -36,7 +36,7 @@ def test_without_a_key_it_measures_simulated_models_and_says_so(run: Run, tmp_pa
     assert "simulated" in err
     assert "sim/clean" in out
     assert "3/3 100%" in out
-    assert "✗ avoid" in out
+    assert "✗ not handled" in out
     assert "\x1b" not in out + err
     (directory,) = tmp_path.glob(".surecall/runs/*")
     names = {path.name for path in directory.iterdir()}

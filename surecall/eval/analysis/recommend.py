@@ -23,7 +23,7 @@ import msgspec
 from surecall.eval.analysis.paired import BEYOND, PLAIN
 from surecall.eval.analysis.stats import NOTHING, Interval, Rate, interval, trials_to_decide
 from surecall.eval.analysis.summary import CellSummary, Figure, count_by, figure
-from surecall.eval.analysis.verdicts import VERDICTS, Decision
+from surecall.eval.analysis.verdicts import Decision, verdicts
 from surecall.eval.report.snippet import presets_beside, snippet
 from surecall.eval.running.cells import BEST_EFFORT, split_strategy
 from surecall.eval.storage.trial import CONTROL
@@ -84,6 +84,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
 
     `decided_tool` is the rate of `decided_profile` under `decided_strategy`, the interval rule's
     choice.
+    A `simulated` model has no `snippet`: there is nothing to configure.
     `more_trials` is how many more runs of tool scenarios would settle the decision of the
     interval rule: none when it is settled, None when they never would. `snippet` is Python that
     builds the configuration that was judged.
@@ -107,6 +108,7 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     reason: str
     notes: tuple[str, ...]
     snippet: str
+    simulated: bool = False
 
 
 def candidates(cells: Iterable[CellSummary], strategy: str | None = None) -> tuple[Candidate, ...]:
@@ -144,11 +146,11 @@ def recommend(
     provider: str = "openrouter",
     catalog: ModelCatalog | None = None,
     profiles: SamplingCatalog | None = None,
-    known_as: Mapping[str, str] | None = None,
+    simulated: Mapping[str, str] | None = None,
 ) -> tuple[Recommendation, ...]:
     """Advise on each model, in the order in which they come.
 
-    `known_as` gives the catalog id of models that run under another name, such as simulated ones.
+    `simulated` names those that are no models, each with the id that its workarounds go by.
     """
     by_model: dict[str, list[Candidate]] = {}
     for each in found:
@@ -158,7 +160,7 @@ def recommend(
         provider,
         catalog or ModelCatalog.builtin(),
         profiles or SamplingCatalog.builtin(),
-        known_as or {},
+        simulated or {},
     )
     return tuple(_advice(group, kit) for group in by_model.values())
 
@@ -188,7 +190,7 @@ def original_row(advice: Recommendation) -> tuple[str, ...]:
 
     The interval rule's follow: the decision, and how many more runs would settle it.
     """
-    decision = VERDICTS[advice.decision][1]
+    decision = verdicts(simulated=advice.simulated)[advice.decision][1]
     if split_strategy(advice.decided_strategy)[0] in BEYOND:
         decision = f"{decision} with {advice.decided_strategy}"
     if advice.decided_profile != advice.profile:
@@ -212,7 +214,7 @@ class _Kit(msgspec.Struct, frozen=True):
     provider: str
     catalog: ModelCatalog
     profiles: SamplingCatalog
-    known_as: Mapping[str, str]
+    simulated: Mapping[str, str]
 
     def options(self, profile: str) -> JSON:
         return next((each.options for each in self.profiles.profiles if each.id == profile), {})
@@ -240,9 +242,11 @@ def _candidate(each: CellSummary) -> Candidate:
 def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
     best = min(group, key=_by_rate)
     surest = min(group, key=_by_lower_bound)
-    known = kit.known_as.get(best.model, best.model)
+    known = kit.simulated.get(best.model, best.model)
     workarounds = presets_beside(best.strategy, known, kit.catalog)
     options = kit.options(best.profile)
+    simulated = best.model in kit.simulated
+    code = snippet(known, best.strategy, kit.provider, options, workarounds)
     return Recommendation(
         model=best.model,
         strategy=best.strategy,
@@ -250,7 +254,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         options=options,
         workarounds=workarounds,
         verdict=observed_verdict(best),
-        label=_label(best),
+        label=f"Simulated: {_label(best)}" if simulated else _label(best),
         decided_profile=surest.profile,
         decided_strategy=surest.strategy,
         decided_tool=_tool(surest),
@@ -261,7 +265,8 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         p95_ms=best.p95_ms,
         reason=_reason(best),
         notes=_notes(best, group, surest, workarounds),
-        snippet=snippet(known, best.strategy, kit.provider, options, workarounds),
+        snippet="" if simulated else code,
+        simulated=simulated,
     )
 
 

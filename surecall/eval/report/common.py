@@ -73,8 +73,8 @@ class Sheet(msgspec.Struct, frozen=True):
     settings: JSON = {}
 
     @property
-    def known_as(self) -> dict[str, str]:
-        """The catalog id of each simulated model: that of the model it imitates, or its own."""
+    def simulated(self) -> dict[str, str]:
+        """The simulated models, each with the model that it imitates, or its own id."""
         simulated = [column for column in self.columns if column.simulated]
         return {column.cell.model: column.imitates or column.cell.model for column in simulated}
 

@@ -166,11 +166,12 @@ def test_a_brittle_control_restricts_a_yes_and_nothing_else() -> None:
 def test_a_stand_in_is_advised_under_its_name_with_the_needs_of_what_it_imitates() -> None:
     known = {"sim/like-flash": "google/gemini-2.5-flash:nitro"}
 
-    advice = advise(candidate(model="sim/like-flash"), known_as=known)
+    advice = advise(candidate(model="sim/like-flash"), simulated=known)
 
-    assert advice.model == "sim/like-flash"
+    assert (advice.model, advice.simulated) == ("sim/like-flash", True)
     assert advice.workarounds == ("gemini_openrouter_compat",)
-    assert 'model="google/gemini-2.5-flash:nitro"' in advice.snippet
+    assert advice.label == "Simulated: Yes"
+    assert not advice.snippet
 
 
 def test_other_catalogs_may_be_used() -> None:

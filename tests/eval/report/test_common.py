@@ -120,7 +120,7 @@ def test_a_plan_is_described_without_the_key() -> None:
     assert found.columns == (
         Column(planned.cell, {"top_p": 1}, config.to_mapping(), simulated=True, imitates="a/model"),
     )
-    assert found.known_as == {"m": "a/model"}
+    assert found.simulated == {"m": "a/model"}
     assert found.scenarios == tuple(scenario.id for scenario in SCENARIOS[:2])
     assert (found.settings["base_url"], found.settings["trials"]) == ("http://localhost", 3)
     assert b"1234567890" not in msgspec.json.encode(found)

@@ -7,7 +7,7 @@ is missing from it.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
@@ -175,12 +175,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True):
-    """What a report needs beside the trials. `known_as` names what simulated models imitate."""
+    """What a report needs beside the trials."""
 
     sheet: Sheet = Sheet()
     origin: Origin = Origin()
     provider: str = "openrouter"
-    known_as: Mapping[str, str] = {}
     notices: tuple[str, ...] = ()
 
     @property
@@ -203,7 +202,7 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
         origin=context.origin,
         bar=context.bar,
         strategy=strategy,
-        simulated=any(column.simulated for column in sheet.columns),
+        simulated=bool(sheet.simulated),
         notices=context.notices,
         tool=totals.tool,
         control=totals.control,
@@ -228,7 +227,12 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
 
 
 def _advice(found: Sequence[Candidate], context: Context) -> tuple[Recommendation, ...]:
-    return recommend(found, bar=context.bar, provider=context.provider, known_as=context.known_as)
+    return recommend(
+        found,
+        bar=context.bar,
+        provider=context.provider,
+        simulated=context.sheet.simulated,
+    )
 
 
 def _cells(summary: Summary, bar: float) -> tuple[CellView, ...]:

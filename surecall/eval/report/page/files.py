@@ -99,7 +99,6 @@ def _context(name: str, meta: Meta | None) -> Context:
         sheet=sheet,
         origin=_origin(name, meta, sheet),
         provider=_provider(sheet),
-        known_as=sheet.known_as,
         notices=(problem,) if problem else (),
     )
 

@@ -20,7 +20,7 @@ import jinja2
 import msgspec
 from jinja2.filters import do_mark_safe
 
-from surecall.eval.analysis.verdicts import VERDICTS
+from surecall.eval.analysis.verdicts import verdicts
 from surecall.eval.report.page import words
 from surecall.eval.report.page.data import CellView, Report
 from surecall.eval.report.page.drawing import curves
@@ -154,7 +154,7 @@ def environment() -> jinja2.Environment:
 def _context(report: Report) -> dict[str, object]:
     return {
         "report": report,
-        "verdicts": VERDICTS,
+        "verdicts": verdicts(simulated=report.simulated),
         "meanings": words.MEANINGS,
         "places": _places(report),
         "models": _by_model(report),

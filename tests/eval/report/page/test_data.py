@@ -92,11 +92,15 @@ def test_one_simulated_model_makes_the_report_a_simulated_one() -> None:
     assert not report_of([], Context(sheet=Sheet(columns[:1]))).simulated
 
 
-def test_advice_names_the_model_that_a_stand_in_stands_for() -> None:
-    known = {"maker/model": "qwen/qwen3-next-80b-a3b-instruct"}
-    report = report_of(series("..."), Context(known_as=known))
+def test_nothing_is_to_be_configured_for_a_simulated_model() -> None:
+    column = Column(
+        Cell("maker/model"), simulated=True, imitates="qwen/qwen3-next-80b-a3b-instruct"
+    )
+    simulated = report_of(series("..."), Context(sheet=Sheet((column,))))
+    real = report_of(series("..."), Context())
 
-    assert "qwen/qwen3-next-80b-a3b-instruct" in report.advice[0].snippet
+    assert "presets.resolve" in real.advice[0].snippet
+    assert (simulated.advice[0].snippet, simulated.advice[0].simulated) == ("", True)
 
 
 def test_a_report_of_nothing_has_nothing_to_say() -> None:
