@@ -49,8 +49,8 @@ prove: $(READY)  ## try to break every claim; TIER=ci (minutes), hour or release
 demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
 	$(BIN)/python examples/demo.py
 
-eval: $(READY)  ## measure the simulated models; no key, no network
-	$(BIN)/surecall eval -m all
+eval: $(READY)  ## what breaks, and what each strategy gains, on simulated models; no key, no network
+	$(BIN)/surecall eval -m all --strategy raw,production,guided_contract
 
 bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks with hostile input
 	$(BIN)/python bench/run.py

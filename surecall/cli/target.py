@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Final
 
 import msgspec
 
@@ -19,8 +20,9 @@ from surecall.eval.settings.fields import Settings
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.sampling import SamplingCatalog
-from surecall.simulator.personas.catalogue import PERSONAS, likeness_of
+from surecall.simulator.personas.catalogue import PERSONAS
 
+LISTED: Final = frozenset({"clean", "shown"})
 SIMULATED = "The models are simulated: no network, no key, no real model is being measured."
 
 
@@ -36,7 +38,7 @@ def library_at(endpoint: Endpoint) -> Library:
     """Return the models and profiles that can be chosen at an endpoint."""
     catalog = ModelCatalog.builtin()
     if endpoint.simulated:
-        models = simulated_models(catalog)
+        models = simulated_models()
     elif endpoint.local:
         models = (Model(endpoint.model, endpoint.provider),) if endpoint.model else ()
     else:
@@ -44,16 +46,16 @@ def library_at(endpoint: Endpoint) -> Library:
     return Library(models, catalog, SamplingCatalog.builtin())
 
 
-def simulated_models(catalog: ModelCatalog) -> tuple[Model, ...]:
-    """Return the personas; listed are those that imitate a model of the catalog."""
-    listed = {persona.id for entry in catalog.models if (persona := likeness_of(entry.id))}
+def simulated_models() -> tuple[Model, ...]:
+    """Return the personas; listed are those that are named by what they do."""
     return tuple(
         Model(
             persona.id,
             persona.provider,
             imitates=persona.imitates,
             simulated=True,
-            listed=persona.id in listed,
+            listed=persona.kind in LISTED,
+            tags=("stable",) if persona.kind in LISTED else (),
         )
         for persona in PERSONAS.values()
     )

@@ -40,7 +40,7 @@ def test_without_a_key_and_an_address_it_tries_the_simulator_and_says_so(run: Ru
     assert "simulated" in err
     assert "endpoint  the simulator, in this process\n" in out
     assert "key       not set\n" in out
-    assert "ok: sim/like-gemini-flash called the tool and answered, in" in out
+    assert "ok: sim/clean called the tool and answered, in" in out
     assert "setting" not in out  # nothing is set
 
 

@@ -15,6 +15,7 @@ from surecall.settings.presets import PRESET
 from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.mixed import SHOWN
 from tests.support.commands import HOSTILE, Run, one_line, stored
 from tests.support.trials import series, trial
 
@@ -26,15 +27,14 @@ def first_words(out: str) -> list[str]:
     return [line.split()[0] for line in out.splitlines()[1:]]
 
 
-def test_without_a_key_the_models_are_the_stand_ins_and_are_called_simulated(run: Run) -> None:
+def test_without_a_key_the_models_are_named_by_what_they_do_and_called_simulated(run: Run) -> None:
     code, out, err = run("ls", "models")
 
     assert code == 0
     assert "simulated" in err
     assert "'sim/*' lists them" in err
     listed = first_words(out)
-    assert len(listed) == len(ModelCatalog.builtin().models)
-    assert all(name.startswith("sim/like-") for name in listed)
+    assert listed == ["sim/clean", *(persona.id for persona in SHOWN)]
     assert "recommended" not in out.splitlines()[0]
 
 

@@ -12,14 +12,15 @@ from surecall.values.types import Secret
 CATALOG = ModelCatalog.builtin()
 
 
-def test_the_simulator_offers_its_personas_and_lists_those_that_imitate_a_model() -> None:
-    found = simulated_models(CATALOG)
+def test_the_simulator_offers_its_personas_and_lists_those_named_by_what_they_do() -> None:
+    found = simulated_models()
 
     assert [model.id for model in found] == list(PERSONAS)
     assert all(model.simulated for model in found)
-    assert {model.imitates for model in found if model.listed} == {
-        entry.id for entry in CATALOG.models
-    }
+    listed = [model for model in found if model.listed]
+    assert listed == [model for model in found if "stable" in model.tags]
+    assert {"sim/clean", "sim/stops-early"} < {model.id for model in listed}
+    assert not any(model.imitates or "like-" in model.id for model in listed)
 
 
 @pytest.mark.parametrize(

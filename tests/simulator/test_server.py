@@ -21,7 +21,8 @@ from surecall import (
 )
 from surecall.runtime.loopback import is_loopback
 from surecall.settings.presets import Strategy
-from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
+from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
+from surecall.simulator.personas.mixed import REPAIRABLE
 from surecall.simulator.personas.persona import RETRIED, Persona
 from surecall.simulator.server import Seen, Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
@@ -163,7 +164,7 @@ def alone() -> list[Persona]:
     return [
         persona
         for persona in PERSONAS.values()
-        if persona.kind not in {"mixed", "manner", "quote"} and not streams_only(persona)
+        if persona.kind not in {"mixed", "shown", "manner", "quote"} and not streams_only(persona)
     ]
 
 

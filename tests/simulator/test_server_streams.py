@@ -22,7 +22,8 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
-from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE, preset_wanted
+from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
+from surecall.simulator.personas.mixed import REPAIRABLE
 from surecall.simulator.personas.persona import RETRIED, Persona
 from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
@@ -176,7 +177,7 @@ def alone() -> list[Persona]:
     return [
         persona
         for persona in PERSONAS.values()
-        if persona.kind not in {"mixed", "manner", "quote"}
+        if persona.kind not in {"mixed", "shown", "manner", "quote"}
         and not HOSTILE.intersection(fault for fault, _ in persona.faults)
     ]
 

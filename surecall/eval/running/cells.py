@@ -34,7 +34,8 @@ class Model(msgspec.Struct, frozen=True):
     """A model that can be asked: what is sent as its id, and what is shown in reports.
 
     `provider` says whose presets fit. A simulated model may imitate one of the catalog and then
-    gets its workarounds and profiles. One that is not `listed` must be selected by name.
+    gets its workarounds and profiles. One that is not `listed` must be selected by name. `tags` are
+    names of groups that it belongs to beside those of the catalog.
     """
 
     id: str
@@ -43,6 +44,7 @@ class Model(msgspec.Struct, frozen=True):
     imitates: str = ""
     simulated: bool = False
     listed: bool = True
+    tags: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

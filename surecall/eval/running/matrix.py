@@ -222,7 +222,7 @@ def names_of(model: Model, catalog: ModelCatalog) -> tuple[str, ...]:
     base = model.id.partition(":")[0]
     entry = catalog.find(model.subject)
     known = () if entry is None else entry.names
-    return tuple(dict.fromkeys((model.id, model.name, base, model.maker, *known)))
+    return tuple(dict.fromkeys((model.id, model.name, base, model.maker, *known, *model.tags)))
 
 
 def strategies_of(settings: Settings) -> tuple[Strategy, ...]:

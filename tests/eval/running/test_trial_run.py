@@ -15,7 +15,7 @@ from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.settings.presets import Strategy
 from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
-from surecall.simulator.personas.catalogue import PERSONAS, likeness_of
+from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.persona import REPLY_BEHAVIOURS, Persona
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, failure, hangs_up, raw, says
@@ -379,16 +379,13 @@ def test_a_callers_mistake_is_raised_and_not_counted_as_a_trial() -> None:
 
 
 def test_every_model_of_the_catalog_has_a_likeness() -> None:
-    for model in ModelCatalog.builtin().models:
-        persona = likeness_of(model.id)
-        assert persona is not None
-        assert persona.id.startswith("sim/like-")
-    assert likeness_of("nobody/knows") is None
+    imitated = {one.imitates for one in PERSONAS.values() if one.id.startswith("sim/like-")}
+
+    assert {model.id for model in ModelCatalog.builtin().models} < imitated
 
 
 def test_production_fixes_what_was_planted_and_breaks_nothing() -> None:
-    persona = likeness_of(WEAK_MODEL)
-    assert persona is not None
+    persona = next(one for one in PERSONAS.values() if one.imitates == WEAK_MODEL)
     asked: dict[str, int] = {}
     for strategy in ("baseline", "production"):
         with Simulator(seed=5) as simulator:

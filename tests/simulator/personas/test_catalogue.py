@@ -5,6 +5,7 @@ import pytest
 from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
 from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona, preset_wanted
+from surecall.simulator.personas.mixed import CHAT_ONLY
 from surecall.simulator.personas.persona import (
     CURED,
     REPLY_BEHAVIOURS,
@@ -25,26 +26,14 @@ def test_there_is_a_persona_for_every_fault_behaviour_and_provider() -> None:
     ]
     wanted.append("premature-no-required")
     assert {f"sim/{name}" for name in wanted} | {"sim/clean"} == {
-        name for name in PERSONAS if not name.startswith("sim/like-")
-    }
+        name for name, persona in PERSONAS.items() if persona.outcome != "mixed"
+    } - {CHAT_ONLY.id}
     assert all(
         outcome_of(name)
         for name in (*SHAPE_FAULTS, *TRANSPORT_FAULTS, *REPLY_BEHAVIOURS, *CONVERSATION_BEHAVIOURS)
     )
     with pytest.raises(KeyError):
         outcome_of("unheard-of")
-
-
-def test_likenesses_say_that_they_are_simulations_and_leave_room_for_clean_replies() -> None:
-    likenesses = [persona for persona in PERSONAS.values() if persona.kind == "mixed"]
-    assert len(likenesses) >= 12
-    for persona in likenesses:
-        assert "simulation" in persona.summary
-        assert persona.faults
-        # Manners are drawn for themselves; all other faults share one draw.
-        assert (
-            sum(rate for fault, rate in persona.faults if fault not in CONVERSATION_BEHAVIOURS) < 1
-        )
 
 
 def test_a_persona_is_found_with_and_without_its_prefix_and_a_typo_is_answered() -> None:
