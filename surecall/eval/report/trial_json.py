@@ -27,7 +27,7 @@ def trial_document(results: Results, trial: Trial, trace: bytes | None) -> JSON:
         **_error(trial, events),
         "status": trial.status,
         "first_ok": trial.first_ok,
-        "score": trial.score,
+        "score": msgspec.structs.asdict(trial.score) | {"reasons": trial.score.reasons},
         "requests": trial.requests,
         "usage": trial.usage,
         "fired": trial.fired,

@@ -26,7 +26,7 @@ from surecall.eval.scenarios.workspace import (
     TOOLS,
     Workspace,
 )
-from surecall.eval.storage.trial import CONTROL, Score
+from surecall.eval.storage.trial import CONTROL, Miss, Score
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import Contract, Need
 from surecall.tools.registry import ToolRegistry
@@ -44,11 +44,11 @@ _PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Whether what the scenario tests was seen. `reasons` are for the original's own checks."""
+    """Whether what the scenario tests was seen. `misses` are for the original's own checks."""
 
     facts: dict[str, bool] = {}
     process: bool | None = None
-    reasons: tuple[str, ...] = ()
+    misses: tuple[Miss, ...] = ()
 
 
 Course: TypeAlias = Callable[[Sequence[Made]], Seen]
@@ -76,9 +76,9 @@ class WorkspaceWorld:
     def judge(self, result: RunResult) -> Score:
         """Score state, process and final text separately."""
         done = is_done(result.assistant_text)
-        reasons = () if done else (NOT_DONE,)
+        misses = () if done else (Miss(NOT_DONE),)
         if self._course is None or result.run.config.tool_use_mode is ToolUseMode.DISABLED:
-            return Score(final=done, reasons=reasons)
+            return Score(final=done, misses=misses)
         made = calls_made(result.run)
         seen = self._course(made)
         right = self.draft.get("foo") == VALUE
@@ -86,7 +86,7 @@ class WorkspaceWorld:
             state=right,
             process=seen.process,
             final=done,
-            reasons=(*reasons, *(() if right else (NOT_BAR,)), *seen.reasons),
+            misses=(*misses, *(() if right else (Miss(NOT_BAR),)), *seen.misses),
             facts=seen.facts,
             warnings=(*self._workspace.warnings, *_invented(made)),
         )
@@ -128,7 +128,7 @@ def _mixed_turn(made: Sequence[Made]) -> Seen:
     refused = {one.turn for one in made if one.name == STATE_PATCH and not one.ok}
     seen = _all_of(mixed_turn=bool(read & refused))
     reason = "no turn has a successful state_get together with a failed state_patch"
-    return seen if seen.process else msgspec.structs.replace(seen, reasons=(reason,))
+    return seen if seen.process else msgspec.structs.replace(seen, misses=(Miss(reason),))
 
 
 def _id_omitted(made: Sequence[Made]) -> Seen:
@@ -149,7 +149,7 @@ def _parallel_turn(made: Sequence[Made]) -> Seen:
     turns = [one.turn for one in made if one.result.executed]
     seen = _all_of(parallel_turn=any(turns.count(turn) >= _AT_ONCE for turn in turns))
     reason = "no turn has two calls that ran"
-    return seen if seen.process else msgspec.structs.replace(seen, reasons=(reason,))
+    return seen if seen.process else msgspec.structs.replace(seen, misses=(Miss(reason),))
 
 
 def _guard(made: Sequence[Made]) -> Seen:
@@ -170,7 +170,9 @@ def _overflow(made: Sequence[Made]) -> Seen:
     facts = {"guard_fired": at is not None, "avoided": avoided, "read_again": again}
     fired = at is not None
     reason = "neither was TOOL_OUTPUT_TOO_LARGE met, nor was only a part of the state read"
-    return Seen(facts, (fired or avoided) and not again, () if fired or avoided else (reason,))
+    return Seen(
+        facts, (fired or avoided) and not again, () if fired or avoided else (Miss(reason),)
+    )
 
 
 # Prompts.

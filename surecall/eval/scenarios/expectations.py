@@ -14,7 +14,7 @@ import msgspec
 from surecall.core.outcome import RunFailed, RunResult, ToolUseError
 from surecall.eval.scenarios.answers import mentions, says_no
 from surecall.eval.scenarios.scenario import Made, calls_made
-from surecall.eval.storage.trial import Effects, Score
+from surecall.eval.storage.trial import Effects, Miss, Score
 from surecall.settings.contract import Need, holds
 from surecall.values.types import ToolSpec
 from surecall.wire.messages import encode
@@ -48,8 +48,8 @@ class Heard:
     def note(self, part: str, reason: str, *, met: bool, **facts: bool) -> bool:
         """Add to one part of the score; what is not met gives a reason."""
         before = getattr(self.score, part)
-        reasons = self.score.reasons if met else (*self.score.reasons, reason)
-        changes = {part: met and before is not False, "reasons": reasons}
+        misses = self.score.misses if met else (*self.score.misses, Miss(reason))
+        changes = {part: met and before is not False, "misses": misses}
         merged = self.score.facts | facts
         self.score = msgspec.structs.replace(self.score, **changes, facts=merged)
         return met

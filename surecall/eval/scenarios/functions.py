@@ -121,7 +121,7 @@ class FunctionWorld:
             state=_joined(score.state for score in scores),
             process=_joined(score.process for score in scores),
             final=_joined(score.final for score in scores),
-            reasons=tuple(reason for score in scores for reason in score.reasons),
+            misses=tuple(miss for score in scores for miss in score.misses),
             facts={name: value for score in scores for name, value in score.facts.items()},
             effects=sum(effects, Effects()) if effects else None,
             declined=_joined(score.declined for score in scores),

@@ -35,7 +35,7 @@ from surecall.eval.scenarios.scenario import (
     select_scenarios,
 )
 from surecall.eval.scenarios.work import WORK
-from surecall.eval.storage.trial import Score
+from surecall.eval.storage.trial import Miss, Score
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
@@ -244,7 +244,7 @@ class RecordedWorld:
         return Score(
             process=not invalid and not missed,
             final=text,
-            reasons=(*invalid, *missed, *wrong),
+            misses=tuple(map(Miss, (*invalid, *missed, *wrong))),
             facts={"tool_call": bool(calls), "schema_valid": not invalid},
         )
 

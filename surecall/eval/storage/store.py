@@ -33,7 +33,7 @@ from surecall.eval.storage.run_directories import (
     unlock,
     utc_now,
 )
-from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.eval.storage.trial import Cell, Key, Trial, parse_trial
 from surecall.runtime.redaction import Redactor, Secrets
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
@@ -53,7 +53,6 @@ __all__ = [
 _COMPRESSION: Final = 1
 # Nothing is compressed to this: whoever unpacks it finds that it is damaged.
 DAMAGED_TRACE: Final = b""
-_DECODER: Final = msgspec.json.Decoder(Trial)
 
 
 class Invocation(msgspec.Struct, frozen=True, kw_only=True):
@@ -274,7 +273,7 @@ class Store:
 
     def _decoded(self, record: str) -> Trial:
         try:
-            return _DECODER.decode(record)
+            return parse_trial(record)
         except ValueError as error:
             raise damaged(self._path, error) from error
 

@@ -50,10 +50,33 @@ class Effects(msgspec.Struct, frozen=True):
         )
 
 
+class Miss(msgspec.Struct, frozen=True):
+    """One expectation that was not met.
+
+    `check` is the expectation in the same words for every trial of a scenario, so that misses can
+    be counted by it; `got` is what came instead. `turn` is the model's turn that decided, counted
+    from zero as in the trace, and `call_id` the call in it; None and blank where nothing did.
+    Records of older versions have a sentence alone, which says what is wrong: it is the `check`.
+    """
+
+    check: str
+    expected: str = ""
+    got: str = ""
+    turn: int | None = None
+    call_id: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """Say it in one sentence."""
+        if not (self.expected or self.got):
+            return self.check
+        return f"expected that {self.check}, got {self.got or 'nothing'}"
+
+
 class Score(msgspec.Struct, frozen=True):
     """A scenario's judgement, part by part; None where a part does not apply.
 
-    `reasons` say what is wrong in words; `facts` name what was seen to happen, such as
+    `misses` are the expectations that were not met; `facts` name what was seen to happen, such as
     `guard_fired`; `warnings` are slips that the original rules let pass. `declined` says,
     where a no is the right answer, whether it was given. Older records have no `effects`.
     """
@@ -61,7 +84,7 @@ class Score(msgspec.Struct, frozen=True):
     state: bool | None = None
     process: bool | None = None
     final: bool | None = None
-    reasons: tuple[str, ...] = ()
+    misses: tuple[Miss, ...] = ()
     facts: dict[str, bool] = {}
     warnings: tuple[str, ...] = ()
     effects: Effects | None = None
@@ -70,7 +93,12 @@ class Score(msgspec.Struct, frozen=True):
     @property
     def ok(self) -> bool:
         """Whether the run counts by the original definition: right state, right final text."""
-        return not self.reasons
+        return not self.misses
+
+    @property
+    def reasons(self) -> tuple[str, ...]:
+        """What is wrong, a sentence for each miss."""
+        return tuple(miss.sentence for miss in self.misses)
 
 
 class Served(msgspec.Struct, frozen=True):
@@ -149,6 +177,23 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     def is_control(self) -> bool:
         """Whether it belongs to the control, which is never mixed into the tool rate."""
         return self.key.scenario == CONTROL
+
+
+_DECODER: Final = msgspec.json.Decoder(Trial)
+
+
+def parse_trial(record: str) -> Trial:
+    """Read the record of a trial, also of a version that wrote `reasons` in place of misses."""
+    if '"reasons"' not in record:
+        return _DECODER.decode(record)
+    plain = msgspec.json.decode(record)
+    match plain:
+        case {"score": {"reasons": [*reasons]} as score}:
+            told = [{"check": reason} for reason in reasons]
+            plain["score"] = {"misses": told} | score
+        case _:
+            pass
+    return msgspec.convert(plain, Trial)
 
 
 class Conduct(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from surecall.eval.analysis.category import (
     of_fault,
     shortened,
 )
-from surecall.eval.storage.trial import Score
+from surecall.eval.storage.trial import Miss, Score
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.values.events import Event, LlmRequestEndEvent, LlmRequestStartEvent
 from surecall.values.trace import Trace
@@ -26,7 +26,7 @@ from surecall.wire.response import fault_of
 from tests.support.spec import proves
 
 ONCE = RetryPolicy(attempts=1)
-WRONG = Score(final=False, reasons=("the text is wrong", "so is the state"))
+WRONG = Score(final=False, misses=(Miss("the text is wrong"), Miss("so is the state")))
 
 
 def ping() -> str:

@@ -81,7 +81,7 @@ def test_the_documents_have_it_by_cell_strategy_and_scenario() -> None:
 
 def test_the_file_of_a_trial_says_whether_it_told_the_truth() -> None:
     found = trial_document(RESULTS, TRIALS[0], None)
-    assert (found["truth"], found["score"].effects.wrong) == ("false_success", 1)
+    assert (found["truth"], found["score"]["effects"].wrong) == ("false_success", 1)
     plain = results_of(sheet(RAW, GUIDED), PLAIN)
     assert trial_document(plain, PLAIN[0], None)["truth"] is None
 

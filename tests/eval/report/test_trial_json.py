@@ -10,7 +10,7 @@ from surecall.eval.report.common import (
     results_of,
 )
 from surecall.eval.report.trial_json import trial_document
-from surecall.eval.storage.trial import Cell, Served
+from surecall.eval.storage.trial import Cell, Miss, Score, Served
 from surecall.settings.presets import TAG_FALLBACK
 from tests.support.eval_results import (
     CALL,
@@ -53,6 +53,15 @@ def test_a_trials_file_holds_the_conversation_and_what_it_went_by() -> None:
     assert found["empty_response_retry"] == {"max_retries": 1, "attempts": 0}
     assert "error_hint" not in found
     assert (found["error"], found["error_body"], found["requests"]) == (None, None, one.requests)
+
+
+def test_a_trials_file_says_what_was_missed_also_in_sentences() -> None:
+    miss = Miss('the answer is "Done."', '"Done."', '"Hm."', turn=1)
+    one = trial(Cell("m"), status="failed", score=Score(final=False, misses=(miss,)))
+    score = trial_document(results_of(sheet(Cell("m")), [one]), one, None)["score"]
+
+    assert (score["final"], score["misses"]) == (False, (miss,))
+    assert score["reasons"] == ('expected that the answer is "Done.", got "Hm."',)
 
 
 def test_without_a_trace_a_trials_file_says_what_the_cell_says() -> None:

@@ -10,7 +10,7 @@ from surecall.core.outcome import failure
 from surecall.core.state import Fail
 from surecall.eval.running.trial_run import Setup, run_trial
 from surecall.eval.scenarios.scenario import Ask, Scenario
-from surecall.eval.storage.trial import Cell, Key, Score
+from surecall.eval.storage.trial import Cell, Key, Miss, Score
 from surecall.testing import ScriptedModel, says
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
@@ -39,8 +39,8 @@ class GivesUp:
     [
         (Score(declined=True), ("passed", "", "right")),
         (Score(), ("failed", "TOOL_ERROR", "open")),
-        (Score(declined=False, reasons=("no reason",)), ("failed", "TOOL_ERROR", "open")),
-        (Score(declined=True, reasons=("it is burnt",)), ("failed", "TOOL_ERROR", "open")),
+        (Score(declined=False, misses=(Miss("no reason"),)), ("failed", "TOOL_ERROR", "open")),
+        (Score(declined=True, misses=(Miss("it is burnt"),)), ("failed", "TOOL_ERROR", "open")),
     ],
 )
 def test_a_failure_that_is_the_right_no_has_passed(score: Score, ended: tuple[str, ...]) -> None:

@@ -15,7 +15,7 @@ from surecall.eval.storage import database, store
 from surecall.eval.storage import run_directories as rundirs
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
-from surecall.eval.storage.trial import Score, Trial
+from surecall.eval.storage.trial import Miss, Score, Trial
 from surecall.values.types import Secret
 from tests.support.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
 from tests.support.paths import ROOT
@@ -78,7 +78,9 @@ def test_what_goes_in_comes_out_in_the_order_of_the_keys(run: Store) -> None:
         key=key(2),
         status="failed",
         category="ASSERTION_FAILED",
-        score=Score(state=True, final=False, reasons=("not Done.",), facts={"guard_fired": True}),
+        score=Score(
+            state=True, final=False, misses=(Miss("not Done."),), facts={"guard_fired": True}
+        ),
         assistant_text="lone \ud800 half",
         fired=("x",),
     )
@@ -113,6 +115,39 @@ def test_a_record_of_an_earlier_version_that_lacks_a_default_is_the_same_result(
     assert list(run.trials()) == [passed(key())]
     with pytest.raises(StoreError, match="another result of the same trial"):
         run.add(passed(key(), elapsed_ms=6))
+
+
+def test_the_sentences_of_an_earlier_version_are_read_as_misses_and_stay_as_they_are(
+    run: Store,
+) -> None:
+    found = Trial(key=key(), status="failed", score=Score(misses=(Miss("not Done."),)))
+    plain = msgspec.to_builtins(found)
+    del plain["score"]["misses"]
+    plain["score"]["reasons"] = ["not Done."]
+    record = msgspec.json.encode(plain).decode()
+    with database.transaction(run._connection):
+        run._records.add_trial(store._columns(key()), ("failed", "", 0, record), None)
+
+    run.add(found)
+    assert list(run.trials()) == [found]
+    kept = run._records.find(store._columns(key()))
+    assert kept is not None
+    assert kept.record == record
+
+
+def test_no_secret_of_a_miss_is_written_down(base: Path) -> None:
+    secret = "sk-or-v1-0123456789abcdef"
+    miss = Miss(f"the answer is {secret}", secret, f"a {secret}", call_id=secret)
+    trial = Trial(key=key(), status="failed", score=Score(misses=(miss,)))
+    with open_or_resume(base, OTHER, secrets=(secret,)) as kept:
+        kept.add(trial)
+        (found,) = kept.trials()
+        assert found == kept.cleaned(trial)
+
+    assert secret.encode() not in (kept.directory / "trials.sqlite").read_bytes()
+    assert found.score.misses == (
+        Miss("the answer is [redacted]", "[redacted]", "a [redacted]", call_id="[redacted]"),
+    )
 
 
 def test_a_spoiled_trial_gives_way_and_replaces_nothing(run: Store) -> None:

@@ -3,8 +3,9 @@
 from typing import Any
 
 import msgspec
+import pytest
 
-from surecall.eval.storage.trial import Conduct, Effects, Score, Trial, Truth
+from surecall.eval.storage.trial import Conduct, Effects, Miss, Score, Trial, Truth, parse_trial
 from tests.support.trials import trial
 
 
@@ -50,3 +51,40 @@ def test_conduct_counts_runs_effects_and_what_they_took() -> None:
     )
     assert (total.requests_per_run, total.tokens_per_run) == (1.0, 7.5)
     assert (Conduct().requests_per_run, Conduct().tokens_per_run) == (None, None)
+
+
+def test_a_miss_is_told_in_a_sentence() -> None:
+    miss = Miss('the answer is "Done."', '"Done."', '"All set."', turn=2)
+    silent = Miss("ping() succeeds", "a call that succeeds")
+
+    assert Score(misses=(miss, silent, Miss("the mail was sent twice"))).reasons == (
+        'expected that the answer is "Done.", got "All set."',
+        "expected that ping() succeeds, got nothing",
+        "the mail was sent twice",
+    )
+
+
+def test_a_record_is_read_as_it_was_written() -> None:
+    miss = Miss("the state is 1", "1", "2", turn=0, call_id="c")
+    whole = trial("failed", score=Score(misses=(miss,)), assistant_text='"reasons": []')
+
+    assert parse_trial(msgspec.json.encode(whole).decode()) == whole
+    assert not whole.score.ok
+
+
+@pytest.mark.parametrize("reasons", [[], ["not Done.", "not bar"]])
+def test_the_sentences_of_an_older_record_become_misses(reasons: list[str]) -> None:
+    plain = msgspec.to_builtins(trial("failed"))
+    del plain["score"]["misses"]
+    plain["score"]["reasons"] = reasons
+    found = parse_trial(msgspec.json.encode(plain).decode())
+
+    assert found.score.misses == tuple(map(Miss, reasons))
+    assert (found.score.reasons, found.score.ok) == (tuple(reasons), not reasons)
+
+
+def test_a_record_with_other_things_in_place_of_a_score_is_refused() -> None:
+    plain = msgspec.to_builtins(trial("failed")) | {"score": {"reasons": [1]}}
+
+    with pytest.raises(msgspec.ValidationError):
+        parse_trial(msgspec.json.encode(plain).decode())
