@@ -27,7 +27,7 @@ from surecall.eval.settings.fields import FIELDS
 from surecall.eval.settings.load import DEFAULT, Effective
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.runtime.transport import Client
+from surecall.runtime.transport import Client, proxy_for
 from surecall.settings.config import ToolUseMode
 from surecall.settings.connection import ENDPOINT, RetryPolicy, secrets_in, shown_url
 from surecall.values.errors import ErrorCode, Fault, ProviderError
@@ -146,15 +146,9 @@ def _where(effective: Effective, target: Target) -> dict[str, str]:
 
 
 def _proxy(url: str) -> str:
-    """Say which proxy the environment names for an address, without its password."""
-    # Imported here because it is slow to import.
-    from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415 - see above
-
-    parts = urlsplit(url)
-    proxy = getproxies().get(parts.scheme)
-    if proxy is None or proxy_bypass(parts.netloc):
-        return "none"
-    return urlsplit(proxy).netloc.rpartition("@")[2] or "set"
+    """Say which proxy is used for an address, without its password."""
+    proxy = proxy_for(urlsplit(url))
+    return "none" if proxy is None else urlsplit(proxy).netloc.rpartition("@")[2] or "set"
 
 
 def _selected(planned: Plan) -> str:

@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
 
+from surecall.runtime.loopback import is_loopback
 from surecall.runtime.network_faults import fault_of_error, too_large
 from surecall.settings.connection import (
     DEFAULT_LIMITS,
@@ -187,7 +188,7 @@ class OpenAICompatible:
     def _line(self) -> _Line:
         held = self._lines[asyncio.get_running_loop()]
         if held.line is None:
-            held.line = _Line(self._new_session(), _proxy_for(self._base))
+            held.line = _Line(self._new_session(), proxy_for(self._base))
         return held.line
 
     def _new_session(self) -> "aiohttp.ClientSession":
@@ -292,8 +293,10 @@ def _is_public(name: str, value: Secret) -> bool:
     return name.lower() in _PUBLIC_HEADERS and not (token and text.isascii() and " " not in text)
 
 
-def _proxy_for(base: SplitResult) -> str | None:
-    """Return the proxy that the environment names for an endpoint, if any."""
+def proxy_for(base: SplitResult) -> str | None:
+    """Return the proxy that the environment names for an endpoint; none for this machine."""
+    if is_loopback(base.hostname or ""):
+        return None
     # Imported here for its cost, which programs without a connection should not pay.
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
 

@@ -177,6 +177,20 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
     assert asyncio.run(main())[0].startswith(b"POST http://far.invalid/v1/chat/completions")
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
+    host: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def main() -> tuple[Answer, list[bytes]]:
+        async with served(OK) as proxy, served(OK) as wire:
+            monkeypatch.setenv("http_proxy", proxy.url)
+            answer = await OpenAICompatible(wire.url.replace("127.0.0.1", host)).send(b"{}")
+        return answer, proxy.heads
+
+    answer, asked_of_the_proxy = asyncio.run(main())
+    assert (answer.status, asked_of_the_proxy) == (200, [])
+
+
 def test_a_compressed_bomb_is_not_unpacked() -> None:
     tracemalloc.start()
     with pytest.raises(ProviderError):
