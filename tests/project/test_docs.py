@@ -1,5 +1,6 @@
 """The documentation runs: its Python is executed, its reference is up to date, its links exist."""
 
+import os
 import re
 import subprocess
 import sys
@@ -13,16 +14,27 @@ import surecall
 from surecall.cli import cli
 from surecall.simulator.faults import apply_fault
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
+from surecall.simulator.without_key import SAID
 from surecall.testing import Item, ScriptedProvider, calls, says, streams
 from tests.support.paths import ROOT
 
 DOCUMENTS = {path.name: path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
 FENCE = re.compile(r"^```(?:python|py)\b[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
+# What builds, serves, opens a browser or takes long is left out; the rest is pasted as it is.
+ELSEWHERE = ("make ", "surecall proxy", "surecall view", "surecall eval")
+PASTED = [
+    block
+    for block in SHELL.findall((ROOT / "README.md").read_text("utf-8"))
+    if not block.startswith(ELSEWHERE)
+]
 WEATHER = (calls("get_weather", city="Paris", days=3), says("Clear for 3 days."))
 # What the endpoint answers while the Python of a document runs. No document with Python may be
 # missing here.
 SCRIPTS: dict[str, tuple[Item, ...]] = {
-    "README.md": (
+    "README.md": WEATHER,
+    "guide.md": (
         *WEATHER,
         *WEATHER,
         calls("cancel_order", order=1017),
@@ -51,7 +63,8 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     "text-calls.md": (),
 }
 PRINTED = {
-    "README.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
+    "README.md": ("Clear for 3 days.",),
+    "guide.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
     "contracts.md": (
         "The lamp is refunded.",
         "GAVE_UP ['refund: The gateway for furniture is offline.']",
@@ -77,7 +90,8 @@ def ran(name: str) -> dict[str, object]:
     space: dict[str, object] = {"__name__": "document"}
     with ScriptedProvider(*SCRIPTS[name]) as provider:
         for number, block in enumerate(python_in(DOCUMENTS[name]), start=1):
-            code = block.replace("http://127.0.0.1:8000", provider.url)
+            code = block.replace("https://openrouter.ai/api", provider.url)
+            code = code.replace("http://127.0.0.1:8000", provider.url)
             exec(compile(code, f"{name} block {number}", "exec"), space)  # noqa: S102  # it is ours
         assert len(provider.requests) == len(SCRIPTS[name])
     return space
@@ -94,10 +108,31 @@ def test_the_python_of_a_document_runs(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("OPENROUTER_API_KEY", "sk-or-of-a-test")
     ran(name)
     shown = capsys.readouterr().out
 
     assert [text for text in PRINTED[name] if text not in shown] == []
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("name", ["README.md", "guide.md"])
+def test_pasted_without_a_key_it_runs_against_the_simulator_and_says_so(
+    name: str, tmp_path: Path
+) -> None:
+    code = "\n".join(python_in(DOCUMENTS[name]))
+    bare = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    pasted = subprocess.run(
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path,
+        env=bare | {"PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (pasted.returncode, pasted.stderr) == (0, f"{SAID}\n")
+    assert "get_weather said" in pasted.stdout
 
 
 def test_the_scenarios_of_the_documentation_can_be_loaded(tmp_path: Path) -> None:
@@ -144,10 +179,40 @@ def test_the_generated_reference_is_up_to_date() -> None:
     assert ran.returncode == 0
 
 
-@pytest.mark.parametrize("name", ["README.md", "CONTRIBUTING.md"])
-def test_relative_links_lead_somewhere(name: str) -> None:
-    text = (ROOT / name).read_text("utf-8")
-    targets = [part.split(")", 1)[0] for part in text.split("](")[1:]]
+@pytest.mark.parametrize("path", LINKED, ids=lambda path: path.name)
+def test_relative_links_lead_somewhere(path: Path) -> None:
+    text = re.sub(r"^```.*?^```$", "", path.read_text("utf-8"), flags=re.DOTALL | re.MULTILINE)
+    targets = re.findall(r"\]\(([^)\s]+)\)", text)
     local = [target.split("#")[0] for target in targets if not target.startswith("http")]
 
-    assert [target for target in local if not (ROOT / target).exists()] == []
+    assert [target for target in local if not (path.parent / target).exists()] == []
+
+
+def test_every_make_target_that_the_readme_names_exists() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    named = re.findall(r"\bmake ([a-z-]+)", (ROOT / "README.md").read_text("utf-8"))
+
+    assert set(named) - targets <= {"and"}
+
+
+@pytest.mark.processes
+@pytest.mark.parametrize("command", PASTED, ids=lambda command: command[:24])
+def test_a_command_of_the_readme_runs_as_pasted(command: str, tmp_path: Path) -> None:
+    shims = tmp_path / "bin"
+    shims.mkdir()
+    script = shims / "surecall"
+    script.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m surecall "$@"\n', "utf-8")
+    script.chmod(0o755)
+    bare = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    path = f"{shims}{os.pathsep}{os.environ['PATH']}"
+    pasted = subprocess.run(
+        ["/bin/sh", "-c", command],
+        cwd=tmp_path,
+        env=bare | {"PYTHONPATH": str(ROOT), "PATH": path},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (pasted.returncode, "Traceback" in pasted.stderr) == (0, False), pasted.stderr
+    assert pasted.stdout
