@@ -14,7 +14,7 @@ def get_weather(city: str, days: int) -> str:
 
 answers = []
 with Simulator(seed=1) as simulator:
-    for persona in ("sim/clean", "sim/like-local-server", "sim/html-502"):
+    for persona in ("sim/clean", "sim/bends-arguments", "sim/html-502"):
         runner = ToolLoopRunner(
             client=OpenAICompatible(simulator.url),
             model=persona,
