@@ -11,12 +11,22 @@ patch is refused with ARGUMENT_ERROR, and the next one is applied.
 """
 
 from collections.abc import Callable, Sequence
+from itertools import groupby
 from typing import Final, TypeAlias
 
 import msgspec
 
 from surecall.core.outcome import RunResult
+from surecall.core.state import Run
 from surecall.eval.scenarios.injected import injected_quote
+from surecall.eval.scenarios.misses import (
+    answer_missed,
+    last_turn,
+    last_write,
+    made_in_words,
+    missed,
+    shown,
+)
 from surecall.eval.scenarios.scenario import Ask, Executor, Made, Scenario, calls_made, is_done
 from surecall.eval.scenarios.workspace import (
     FACTS_COMMIT,
@@ -37,18 +47,21 @@ VALUE: Final = "bar"
 WRONG_PATH: Final = "/draft/nowhere"
 LONG: Final = 300
 BIG: Final = "x" * 12_000
-NOT_DONE: Final = 'assistant_text is not "Done."'
-NOT_BAR: Final = 'draft.foo is not "bar"'
+DONE: Final = 'the answer is "Done."'
+IS_BAR: Final = f'draft.foo is "{VALUE}"'
 _AT_ONCE = 2
 _PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """Whether what the scenario tests was seen. `misses` are for the original's own checks."""
+    """Whether what the scenario tests was seen.
+
+    `unseen` names what must be seen for the run to count, by a check of the original, and was not.
+    """
 
     facts: dict[str, bool] = {}
     process: bool | None = None
-    misses: tuple[Miss, ...] = ()
+    unseen: str = ""
 
 
 Course: TypeAlias = Callable[[Sequence[Made]], Seen]
@@ -76,24 +89,41 @@ class WorkspaceWorld:
     def judge(self, result: RunResult) -> Score:
         """Score state, process and final text separately."""
         done = is_done(result.assistant_text)
-        misses = () if done else (Miss(NOT_DONE),)
+        misses = [] if done else [answer_missed(result, DONE, '"Done."')]
         if self._course is None or result.run.config.tool_use_mode is ToolUseMode.DISABLED:
-            return Score(final=done, misses=misses)
+            return Score(final=done, misses=tuple(misses))
         made = calls_made(result.run)
         seen = self._course(made)
         right = self.draft.get("foo") == VALUE
+        if not right:
+            misses.insert(0, self._not_bar(result.run, made))
+        if seen.unseen:
+            misses.append(_unseen(result.run, made, seen.unseen))
         return Score(
             state=right,
             process=seen.process,
             final=done,
-            misses=(*misses, *(() if right else (Miss(NOT_BAR),)), *seen.misses),
+            misses=tuple(misses),
             facts=seen.facts,
             warnings=(*self._workspace.warnings, *_invented(made)),
         )
 
+    def _not_bar(self, run: Run, made: Sequence[Made]) -> Miss:
+        """Blame the last patch; without any, the answer that came before one."""
+        got = shown(self.draft["foo"]) if "foo" in self.draft else "no value"
+        return missed(IS_BAR, shown(VALUE), got, last_write(run, made) or last_turn(run))
+
 
 # What each scenario is named for. None of it decides about `ok`, except in the three scenarios
 # where the original had a check of its own.
+
+
+def _unseen(run: Run, made: Sequence[Made], what: str) -> Miss:
+    """Blame the first turn that got anywhere; without any, the one that ended the run."""
+    first = next((one.turn for one in made if one.ok), last_turn(run))
+    turns = groupby(made, key=lambda one: one.turn)
+    calls = "; ".join(" with ".join(map(made_in_words, group)) for _, group in turns)
+    return missed(what, what, calls or "no call", first)
 
 
 def _invented(made: Sequence[Made]) -> tuple[str, ...]:
@@ -104,6 +134,11 @@ def _invented(made: Sequence[Made]) -> tuple[str, ...]:
 
 def _all_of(**facts: bool) -> Seen:
     return Seen(facts, all(facts.values()))
+
+
+def _needed(what: str, **facts: bool) -> Seen:
+    seen = _all_of(**facts)
+    return seen if seen.process else msgspec.structs.replace(seen, unseen=what)
 
 
 def _patched_after(made: Sequence[Made], position: int) -> bool:
@@ -126,9 +161,8 @@ def _mixed_turn(made: Sequence[Made]) -> Seen:
     """Look for a turn in which a read succeeds and a patch fails."""
     read = {one.turn for one in made if one.name == STATE_GET and one.ok}
     refused = {one.turn for one in made if one.name == STATE_PATCH and not one.ok}
-    seen = _all_of(mixed_turn=bool(read & refused))
-    reason = "no turn has a successful state_get together with a failed state_patch"
-    return seen if seen.process else msgspec.structs.replace(seen, misses=(Miss(reason),))
+    what = "a turn has a state_get that succeeds and a state_patch that fails"
+    return _needed(what, mixed_turn=bool(read & refused))
 
 
 def _id_omitted(made: Sequence[Made]) -> Seen:
@@ -147,9 +181,8 @@ def _type_error(made: Sequence[Made]) -> Seen:
 def _parallel_turn(made: Sequence[Made]) -> Seen:
     """Look for a turn in which two calls ran."""
     turns = [one.turn for one in made if one.result.executed]
-    seen = _all_of(parallel_turn=any(turns.count(turn) >= _AT_ONCE for turn in turns))
-    reason = "no turn has two calls that ran"
-    return seen if seen.process else msgspec.structs.replace(seen, misses=(Miss(reason),))
+    parallel = any(turns.count(turn) >= _AT_ONCE for turn in turns)
+    return _needed("a turn has two calls that run", parallel_turn=parallel)
 
 
 def _guard(made: Sequence[Made]) -> Seen:
@@ -169,10 +202,8 @@ def _overflow(made: Sequence[Made]) -> Seen:
     )
     facts = {"guard_fired": at is not None, "avoided": avoided, "read_again": again}
     fired = at is not None
-    reason = "neither was TOOL_OUTPUT_TOO_LARGE met, nor was only a part of the state read"
-    return Seen(
-        facts, (fired or avoided) and not again, () if fired or avoided else (Miss(reason),)
-    )
+    unseen = "" if fired or avoided else "the state is read: in part, or until it is too large"
+    return Seen(facts, (fired or avoided) and not again, unseen)
 
 
 # Prompts.

@@ -28,7 +28,7 @@ from surecall.eval.scenarios.scenario import (
     check_id,
     digest,
 )
-from surecall.eval.storage.trial import Effects, Score
+from surecall.eval.storage.trial import Effects, Miss, Score
 from surecall.settings.contract import Contract
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError
@@ -113,15 +113,15 @@ class FunctionWorld:
                 raise heard.failure
         return self._heard[-1].result
 
-    def judge(self, result: RunResult) -> Score:  # noqa: ARG002  # all is in what was heard
-        """Combine the expectations of all conversations."""
+    def judge(self, result: RunResult) -> Score:
+        """Combine the expectations of all conversations; `result` is the one that is recorded."""
         scores = [heard.score for heard in self._heard]
         effects = [score.effects for score in scores if score.effects is not None]
         return Score(
             state=_joined(score.state for score in scores),
             process=_joined(score.process for score in scores),
             final=_joined(score.final for score in scores),
-            misses=tuple(miss for score in scores for miss in score.misses),
+            misses=tuple(miss for heard in self._heard for miss in _misses(heard, result)),
             facts={name: value for score in scores for name, value in score.facts.items()},
             effects=sum(effects, Effects()) if effects else None,
             declined=_joined(score.declined for score in scores),
@@ -133,6 +133,13 @@ def _made(tools: Tools, state: Any) -> Iterable[Any]:
     if not callable(tools):
         return tools
     return tools(state) if inspect.signature(tools).parameters else tools()
+
+
+def _misses(heard: Heard, recorded: RunResult) -> Iterable[Miss]:
+    """Return what a conversation missed; turns are only told of the one whose trace is kept."""
+    if heard.result is recorded:
+        return heard.score.misses
+    return (msgspec.structs.replace(miss, turn=None, call_id="") for miss in heard.score.misses)
 
 
 def _joined(parts: Iterable[bool | None]) -> bool | None:

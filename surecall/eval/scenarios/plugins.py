@@ -15,16 +15,25 @@ import importlib.metadata
 import importlib.util
 import sys
 import traceback
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.core.state import Run
 from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.misses import (
+    answer_missed,
+    bounded,
+    call_in_words,
+    last_turn,
+    missed,
+    shown,
+    what_came,
+)
 from surecall.eval.scenarios.scenario import (
     RESERVED,
     Ask,
@@ -43,6 +52,7 @@ from surecall.values.types import JSON, ToolCall
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import RESERVED_OPTIONS
 
+FITS: Final = "every call fits the schema of its tool"
 GROUP: Final = "surecall.scenarios"
 _PYTHON, _LINES, _PART = ".py", ".jsonl", "::"
 _SHOWN = 120
@@ -233,35 +243,56 @@ class RecordedWorld:
     def judge(self, result: RunResult) -> Score:
         """Judge the calls by their schemas, then by what was expected."""
         expected, calls = self._recorded.expect, _calls(result.run)
-        invalid = [reason for call in calls if (reason := _objection(call))]
-        missed = [f"{name} was not called" for name in expected.tools if name not in _names(calls)]
-        if expected.tool_call is not None and expected.tool_call is not bool(calls):
-            missed.append("no tool was called" if expected.tool_call else "a tool was called")
-        text = None if expected.text is None else expected.text in result.assistant_text
-        wrong = (
-            [f"the answer does not contain {expected.text!r:.{_SHOWN}}"] if text is False else []
-        )
+        invalid = [miss for turn, call in calls if (miss := _objection(turn, call))]
+        unmet = list(_unmet(expected, calls, result))
+        wanted = expected.text
+        text = None if wanted is None else wanted in result.assistant_text
+        wrong = () if wanted is None or text else (_lacking(result, wanted),)
         return Score(
-            process=not invalid and not missed,
+            process=not invalid and not unmet,
             final=text,
-            misses=tuple(map(Miss, (*invalid, *missed, *wrong))),
+            misses=(*invalid, *unmet, *wrong),
             facts={"tool_call": bool(calls), "schema_valid": not invalid},
         )
 
 
-def _calls(run: Run) -> list[ToolCall]:
-    return [call for message in run.said for call in (*message.calls, *message.dropped)]
+_Calls: TypeAlias = Sequence[tuple[int, ToolCall]]
 
 
-def _names(calls: Iterable[ToolCall]) -> set[str]:
-    return {call.name for call in calls}
+def _calls(run: Run) -> _Calls:
+    """List the calls of a run, each with its turn."""
+    return [
+        (turn, call)
+        for turn, message in enumerate(run.said)
+        for call in (*message.calls, *message.dropped)
+    ]
 
 
-def _objection(call: ToolCall) -> str:
+def _objection(turn: int, call: ToolCall) -> Miss | None:
     # A call beyond the limit of the cell says nothing about its arguments.
     if call.problem is None or call.ignored:
-        return ""
-    return f"{call.name[:_SHOWN]}: {call.problem.code}: {call.problem.message[:_SHOWN]}"
+        return None
+    got = bounded(f"{call.name[:_SHOWN]}: {call.problem.code}: {call.problem.message}")
+    return Miss(FITS, "a tool that is offered, and arguments that fit it", got, turn, call.id)
+
+
+def _unmet(expected: Expected, calls: _Calls, result: RunResult) -> Iterator[Miss]:
+    """Hold the calls against those that are expected."""
+    names = {call.name for _, call in calls}
+    made = ", ".join(call_in_words(call.name, call.arguments) for _, call in calls)
+    came, ended = made or what_came(result), last_turn(result.run)
+    for name in expected.tools:
+        if name not in names:
+            yield missed(f"{name} is called", f"a call of {name}", came, ended)
+    if expected.tool_call and not calls:
+        yield missed("a tool is called", "a call", came, ended)
+    elif expected.tool_call is False and calls:
+        turn, call = calls[0]
+        yield Miss("no tool is called", "an answer without a call", bounded(came), turn, call.id)
+
+
+def _lacking(result: RunResult, text: str) -> Miss:
+    return answer_missed(result, f"the answer contains {shown(text)}", shown(text))
 
 
 def _conversation(recorded: Recorded) -> list[JSON]:

@@ -6,9 +6,10 @@ from typing import Any
 import pytest
 
 from surecall import RunFailed, RunResult, ToolCallingConfig, ToolLoopRunner
-from surecall.eval.scenarios.builtin import NOT_BAR, NOT_DONE, SCENARIOS, WRONG_PATH
+from surecall.eval.scenarios.builtin import DONE as IS_DONE
+from surecall.eval.scenarios.builtin import IS_BAR, SCENARIOS, WRONG_PATH
 from surecall.eval.scenarios.scenario import Scenario, select_scenarios
-from surecall.eval.storage.trial import Score
+from surecall.eval.storage.trial import Miss, Score
 from surecall.settings.config import ToolUseMode
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
@@ -115,9 +116,11 @@ def test_the_happy_path_scores_all_three_parts() -> None:
 
 def test_wrong_words_and_a_wrong_state_are_told_apart() -> None:
     _, chatty = play("happy_path", GET, patch(), says("Done. Anything else?"))
-    assert (chatty.state, chatty.final, chatty.reasons) == (True, False, (NOT_DONE,))
+    assert (chatty.state, chatty.final) == (True, False)
+    assert chatty.misses == (Miss(IS_DONE, '"Done."', '"Done. Anything else?"', turn=2),)
     _, early = play("happy_path", GET, DONE)
-    assert (early.state, early.final, early.reasons) == (False, True, (NOT_BAR,))
+    assert (early.state, early.final) == (False, True)
+    assert early.misses == (Miss(IS_BAR, '"bar"', "no value", turn=1),)
 
 
 def test_a_skipped_read_is_a_matter_of_process_only() -> None:
@@ -188,7 +191,7 @@ def test_the_control_judges_words_alone_and_offers_no_tools() -> None:
     assert (score.ok, score.state, score.process, score.final) == (True, None, None, True)
     assert result.run.tools == ()
     _, wrong = play("chat_only", says("Sure! Done."))
-    assert wrong.reasons == (NOT_DONE,)
+    assert wrong.misses == (Miss(IS_DONE, '"Done."', '"Sure! Done."', turn=0),)
 
 
 def test_without_tools_the_state_is_not_judged() -> None:

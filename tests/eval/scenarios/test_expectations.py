@@ -9,8 +9,9 @@ from surecall import RunFailed, RunResult, ToolLoopRunner, tool
 from surecall.core.outcome import failure
 from surecall.core.state import Fail
 from surecall.eval import expect, scenario
+from surecall.eval.scenarios.expectations import DECLINED
 from surecall.eval.scenarios.scenario import Scenario
-from surecall.eval.storage.trial import Effects, Trial
+from surecall.eval.storage.trial import Effects, Miss, Trial
 from surecall.settings.contract import Need
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.errors import ErrorCode, ToolError
@@ -93,7 +94,8 @@ def test_two_needs_alike_are_two_effects_and_a_name_alone_is_a_need() -> None:
     assert made(("send", ADA), ("send", BOB), wanted=both).ok
     assert made(("send", BOB), wanted=("send",)).ok
     missing = made(("send", ADA), wanted=both)
-    assert missing.score.reasons == ('not done: send with {"to":"bob"}',)
+    check = 'exactly this is done: send(to="ada"); send(to="bob")'
+    assert missing.score.misses == (Miss(check, 'send(to="bob")', "no other call of send", turn=1),)
 
 
 def test_an_idempotent_effect_may_be_made_again() -> None:
@@ -139,7 +141,10 @@ def test_a_no_that_was_refused_until_the_run_failed_is_not_how_it_ended() -> Non
     no = says("I cannot do that.")
     found = trial(burns, no, no, no)
     assert (found.status, found.category) == ("failed", "NO_TOOL_CALLS")
-    assert (found.score.reasons, found.truth) == (("the answer was not accepted",), "open")
+    (miss,) = found.score.misses
+    refused = '"I cannot do that.", which was not accepted as an answer'
+    assert miss == Miss(DECLINED, "a no", refused, turn=len(found.requests) - 1)
+    assert found.truth == "open"
 
 
 def test_an_answer_may_be_expected_to_leave_something_out() -> None:
@@ -148,7 +153,12 @@ def test_an_answer_may_be_expected_to_leave_something_out() -> None:
         expect.lacks(await run("Which code?"), "4417")
 
     assert trial(keeps_quiet, says("It is 9020.")).ok
-    assert trial(keeps_quiet, says("It is 4417.")).score.reasons == ("the answer contains '4417'",)
+    told = trial(keeps_quiet, says(f"{'Well. ' * 50}It is 4417."))
+    (miss,) = told.score.misses
+    assert miss.check == 'the answer does not contain "4417"'
+    assert (miss.expected, miss.turn) == ('no "4417"', 0)
+    assert miss.got.startswith("…")
+    assert miss.got.endswith('It is 4417."')
 
 
 @pytest.mark.parametrize(

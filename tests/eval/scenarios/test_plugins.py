@@ -11,7 +11,7 @@ import pytest
 
 from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner
 from surecall.eval.running.trial_run import Setup, run_trial
-from surecall.eval.scenarios.plugins import choose, installed, is_file, load
+from surecall.eval.scenarios.plugins import FITS, choose, installed, is_file, load
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.testing import ScriptedModel, calls, calls_many, says
@@ -233,23 +233,26 @@ def test_a_recorded_request_goes_out_as_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expected", "reply", "reasons"),
+    ("expected", "reply", "checks"),
     [
         ({}, calls("count", n=3), ()),
         ({}, says("1 2 3"), ()),
         ({"tool_call": True, "tools": ["count"]}, calls("count", n=3), ()),
-        ({"tool_call": True}, says("1 2 3"), ("no tool was called",)),
-        ({"tool_call": False}, calls("count", n=3), ("a tool was called",)),
-        ({"tools": ["count"]}, says("1 2 3"), ("count was not called",)),
+        ({"tool_call": True}, says("1 2 3"), ("a tool is called",)),
+        ({"tool_call": False}, calls("count", n=3), ("no tool is called",)),
+        ({"tools": ["count"]}, says("1 2 3"), ("count is called",)),
         ({"text": "3"}, says("1 2 3"), ()),
-        ({"text": "4"}, says("1 2 3"), ("the answer does not contain '4'",)),
+        ({"text": "4"}, says("1 2 3"), ('the answer contains "4"',)),
     ],
 )
 def test_a_reply_is_judged_by_what_was_expected(
-    tmp_path: Path, expected: JSON, reply: JSON, reasons: tuple[str, ...]
+    tmp_path: Path, expected: JSON, reply: JSON, checks: tuple[str, ...]
 ) -> None:
     done = trial(recorded(tmp_path, expect=expected), reply)
-    assert (done.ok, done.score.reasons) == (not reasons, reasons)
+    misses = done.score.misses
+    assert (done.ok, tuple(miss.check for miss in misses)) == (not checks, checks)
+    assert all(miss.expected and miss.turn == 0 for miss in misses)
+    assert {miss.got for miss in misses} <= {'"1 2 3"', "count(n=3)"}
     assert len(done.requests) == 1
 
 
@@ -257,8 +260,10 @@ def test_calls_must_fit_their_schemas_but_may_be_several(tmp_path: Path) -> None
     one = recorded(tmp_path, parallel_tool_calls=False)
     wrong = trial(one, calls("count", n="three"))
     assert (wrong.status, wrong.score.facts["schema_valid"]) == ("failed", False)
-    assert wrong.score.reasons[0].startswith("count: ARGUMENT_ERROR: ")
-    assert trial(one, calls("guess")).score.reasons[0].startswith("guess: TOOL_NOT_ALLOWED: ")
+    (miss,) = wrong.score.misses
+    assert (miss.check, miss.turn, miss.call_id) == (FITS, 0, "call_1")
+    assert miss.got.startswith("count: ARGUMENT_ERROR: ")
+    assert trial(one, calls("guess")).score.misses[0].got.startswith("guess: TOOL_NOT_ALLOWED: ")
     two = calls_many(calls("count", n=1), calls("count", n=2))
     assert trial(one, two).ok
 

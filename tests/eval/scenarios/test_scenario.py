@@ -81,8 +81,8 @@ def test_expectations_become_parts_of_the_score(file: Path) -> None:
     bad = trial(looks, calls("look", place="bag"), says("No idea."))
     assert (bad.status, bad.category) == ("failed", "ASSERTION_FAILED")
     assert bad.score.reasons == (
-        "look(place='box') was not called with success",
-        "the answer is 'No idea.', not 'Done.'",
+        'expected that look(place="box") succeeds, got look(place="bag")',
+        'expected that the answer is "Done.", got "No idea."',
     )
 
 
@@ -120,7 +120,11 @@ def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
     script = (calls("put", n=1), says("Done."), calls("put", n=1, call_id="b"), says("Done."))
     score = trial(fills, *script).score
     assert (score.state, score.process, score.final) == (False, False, True)
-    assert score.reasons == ("the state is [1, 1], not [2]", "put was called")
+    assert [(miss.check, miss.got) for miss in score.misses] == [
+        ("the state is [2]", "[1,1]"),
+        ("put is not called", "put(n=1)"),
+    ]
+    assert [(miss.turn, miss.call_id) for miss in score.misses] == [(0, "b"), (0, "b")]
     assert score.facts == {"text_exact": True}
 
 

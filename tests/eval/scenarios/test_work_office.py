@@ -22,9 +22,10 @@ def test_the_wrong_item_is_a_wrong_effect_that_nobody_is_told_of() -> None:
 
     assert (found.category, found.truth) == ("ASSERTION_FAILED", "false_success")
     assert found.score.effects == Effects(made=1, wrong=1)
-    assert found.score.reasons[0] == (
-        'wrongly done: redirect_parcel {"parcel_id":"P-4411","point_id":"S-17"}'
-    )
+    first = found.score.misses[0]
+    assert first.expected == 'redirect_parcel(parcel_id="P-4478", point_id="S-17")'
+    assert first.got == 'redirect_parcel(parcel_id="P-4411", point_id="S-17")'
+    assert (first.turn, first.call_id) == (2, "c")
 
 
 def test_an_invented_id_has_no_effect_and_the_error_is_in_the_open() -> None:
