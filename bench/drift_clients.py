@@ -5,20 +5,17 @@ taught anything about faults. They are imported when they are used: none is need
 else, and some have no types.
 """
 
-import inspect
 import json
-from collections.abc import AsyncIterable, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterable, Awaitable, Callable
 from importlib import import_module, metadata
 from typing import Any, Final, NamedTuple, Protocol
 
-from surecall import tool
+from surecall.simulator.demo.tasks import Tools, described
 from surecall.values.types import JSON
 
 KEY: Final = "none"
 TIMEOUT_S: Final = 8.0
 _MOST_TURNS: Final = 8
-
-Tools = Sequence[Callable[..., str]]
 
 
 class Endpoint(NamedTuple):
@@ -72,17 +69,6 @@ class Agent(Protocol):
         ...
 
 
-def described(function: Callable[..., str]) -> JSON:
-    """Describe a tool as one does by hand."""
-    spec = tool(function).spec
-    schema = {
-        "name": spec.name,
-        "description": inspect.getdoc(function),
-        "parameters": spec.parameters,
-    }
-    return {"type": "function", "function": schema}
-
-
 # A loop by hand, over OpenAI's SDK.
 
 
@@ -107,7 +93,7 @@ async def _by_hand(asked: Asked, ask: Callable[[list[JSON]], Awaitable[JSON]]) -
 
 async def by_hand(endpoint: Endpoint, asked: Asked) -> str:
     """Ask for whole answers."""
-    offered = [described(function) for function in asked.tools]
+    offered = described(asked.tools)
 
     async def ask(messages: list[JSON]) -> JSON:
         create = endpoint.openai.chat.completions.create
@@ -120,7 +106,7 @@ async def by_hand(endpoint: Endpoint, asked: Asked) -> str:
 
 async def by_hand_streamed(endpoint: Endpoint, asked: Asked) -> str:
     """Ask for streams, and put the deltas together as the documentation says."""
-    offered = [described(function) for function in asked.tools]
+    offered = described(asked.tools)
 
     async def ask(messages: list[JSON]) -> JSON:
         message: JSON = {"role": "assistant", "content": ""}

@@ -38,11 +38,12 @@ from typing import Final, NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from bench.drift_clients import CLIENTS, Agent, Asked, Client, Endpoint, described
-from bench.drift_tasks import LIST, PAIR, QUOTE, SAVE, Desk, Run, Task, Verdict, judged
+from bench.drift_clients import CLIENTS, Agent, Asked, Client, Endpoint
+from bench.drift_tasks import Run, run_of
 from surecall.proxy import Proxy
 from surecall.settings.connection import Limits, RetryPolicy
 from surecall.simulator import Simulator
+from surecall.simulator.demo.tasks import LIST, PAIR, QUOTE, SAVE, Desk, Task, Verdict, described
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.persona import CURED, QUOTED, RETRIED, Persona, say
 from surecall.values.types import JSON
@@ -68,7 +69,7 @@ def task_of(persona: Persona) -> Task:
 def _shows(persona: Persona, task: Task) -> bool:
     """Whether the fault shows in the call, or in the answer."""
     messages: list[JSON] = [{"role": "user", "content": task.prompt}]
-    tools = [described(function) for function in Desk().tools(task)]
+    tools = described(Desk().tools(task))
     request: JSON = {"model": persona.id, "messages": messages, "tools": tools}
     function = {"name": task.calls[0][0], "arguments": "{}"}
     call = {"id": "call_1", "type": "function", "function": function}
@@ -90,7 +91,7 @@ async def held(agent: Agent, endpoint: Endpoint, persona: Persona, task: Task) -
             answer = await agent(endpoint, asked)
     except Exception as error:  # noqa: BLE001  # whatever an application would be told
         answer = error
-    return judged(persona.id, task, desk.made, answer)
+    return run_of(persona.id, task, desk.made, answer)
 
 
 async def side(agent: Agent, personas: list[Persona], door: Door) -> list[Run]:

@@ -22,6 +22,7 @@ from surecall.values.version import __version__
 COMMANDS: Final = {
     "check": "Show the settings in effect, and try the endpoint with one small request.",
     "compare": "Compare two runs on the conversations that both have, and tell change from noise.",
+    "demo": "Show what bent replies do to a plain loop, and to surecall; no key, no network.",
     "eval": "Measure models: run scenarios many times, and say which model to use and why.",
     "explain": "Explain a raw response, or a text, in FILE (or - for standard input).",
     "export": "Write the reports of RUN again, all of them or one format, from what is stored.",

@@ -1,0 +1,1 @@
+"""The same bent replies for several loops, side by side, judged by what really ran."""
