@@ -1,8 +1,11 @@
-# The one door: every target builds what it needs in .venv.
+# The one door: every target builds what it needs in .venv. `demo` and `eval` need only what a user
+# of surecall needs, so they have a small environment of their own.
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
+RUN := $(VENV)/run
+RUN_READY := $(RUN)/.ready
 PEERS := $(VENV)/peers
 PEERS_READY := $(PEERS)/.ready
 TIER ?= ci
@@ -21,6 +24,13 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e . --group dev
 	@touch $(READY)
+
+$(RUN_READY): pyproject.toml constraints.txt
+	@echo "Installing surecall and what it needs in $(RUN), once."
+	@$(PYTHON) -m venv $(RUN)
+	@$(RUN)/bin/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e .
+	@$(RUN)/bin/python -m pip uninstall -qq -y setuptools pip  # half of its size, and nobody needs them there
+	@touch $(RUN_READY)
 
 browser:  ## install the browser that the tests of the report use, if it is missing
 	bash scripts/install_browser.sh
@@ -46,11 +56,11 @@ check: $(READY)  ## lint, types, import contracts, generated docs, spelling
 prove: $(READY)  ## try to break every claim; TIER=ci (minutes), hour or release
 	$(BIN)/python -m proof --tier $(TIER) --seed $(SEED) --write $(PROOF)
 
-demo: $(READY)  ## a real conversation over loopback HTTP, with its trace
-	$(BIN)/python examples/demo.py
+demo: $(RUN_READY)  ## bent replies for a plain loop and for surecall, side by side; no key, no network
+	@$(RUN)/bin/surecall demo
 
-eval: $(READY)  ## what breaks, and what each strategy gains, on simulated models; no key, no network
-	$(BIN)/surecall eval -m all --strategy raw,production,guided_contract
+eval: $(RUN_READY)  ## what breaks, and what each strategy gains, on simulated models; no key, no network
+	$(RUN)/bin/surecall eval -m all --strategy raw,production,guided_contract
 
 bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks with hostile input
 	$(BIN)/python bench/run.py
