@@ -12,10 +12,11 @@ import msgspec
 from surecall.cli.common import FAILED, NOTHING, complain, note
 from surecall.cli.listing import count, rate_words, say_columns, say_document
 from surecall.cli.options import settled, with_settings
-from surecall.cli.stored import changed_prompts, differences, opened
+from surecall.cli.stored import changed_prompts, opened
 from surecall.eval.analysis.paired import Comparison, Comparisons, compare_runs, outcomes
 from surecall.eval.report.files import results_in
 from surecall.eval.report.page.compare import VERDICTS, Side, render_comparison, verdict_of
+from surecall.eval.storage.identity import differences
 from surecall.eval.storage.run_directories import typed_errors, write_file
 from surecall.eval.storage.trial import Cell
 from surecall.values.types import JSON

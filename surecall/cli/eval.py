@@ -1,22 +1,19 @@
 """`surecall eval`: run the matrix, keep every trial, and end with advice on what to use."""
 
 import asyncio
-import hashlib
 import signal
-import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from pathlib import Path
+from contextlib import contextmanager
 from typing import Any, Final
 
 import click
 import msgspec
 
-import surecall
 from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note, say
 from surecall.cli.conclusion import headline, print_conclusion
 from surecall.cli.gates import exit_code
 from surecall.cli.listing import json_line
+from surecall.cli.opening import Choice, done_before, opened_run, viewing, with_choice
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
@@ -37,13 +34,10 @@ from surecall.eval.running.matrix import Plan, chosen, estimate, in_shard, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import Settings
-from surecall.eval.settings.load import Effective, identity
-from surecall.eval.storage.run_directories import StoreError, runs
-from surecall.eval.storage.store import Invocation, Store, digest, open_for_reading, open_or_resume
+from surecall.eval.settings.load import Effective
+from surecall.eval.storage.store import Store
 from surecall.eval.storage.trial import Key, Trial
-from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError, ErrorCode
-from surecall.values.types import JSON, Secret
 
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
 
@@ -51,7 +45,7 @@ _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
 @click.command(cls=GroupedCommand)
 @with_settings()
 @click.option("--dry-run", is_flag=True, help="Show what would run, and what it would take.")
-@click.option("--fresh", is_flag=True, help="Start a new run instead of continuing.")
+@with_choice
 @click.option("--open", "opens", is_flag=True, help="Show the report in the browser as it fills.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
@@ -59,7 +53,7 @@ _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
 def command(  # the options of the command, by keyword
     *,
     dry_run: bool,
-    fresh: bool,
+    choice: Choice,
     opens: bool,
     as_json: bool,
     quiet: bool,
@@ -69,7 +63,8 @@ def command(  # the options of the command, by keyword
     """Measure models: run scenarios many times, and say which model to use and why.
 
     Without a key and without an address, the models are simulated. The same command continues
-    where it was interrupted; with more trials or models it adds what is missing.
+    where it was interrupted, and with more trials it adds what is missing; other models,
+    profiles, strategies, scenarios or settings begin a run of their own.
     """
     effective = _complete(settled(flags))
     settings = msgspec.structs.replace(
@@ -83,9 +78,8 @@ def command(  # the options of the command, by keyword
         # Before this run is opened: it becomes the latest one.
         earlier = _earlier(settings)
         if dry_run:
-            done = set() if fresh else _done_before(settings)
-            return _dry_run(planned, done, as_json=as_json)
-        kept = _opened(planned, target, effective.secrets, fresh=fresh)
+            return _dry_run(planned, done_before(planned, choice), as_json=as_json)
+        kept = opened_run(planned, target, effective.secrets, choice)
         with kept as store, _watched(store, opens=opens):
             report = asyncio.run(_evaluated(planned, target, store))
             trials = _own_trials(planned, store)
@@ -139,20 +133,6 @@ def _wanted_by(planned: Plan) -> Callable[[Key], bool]:
     return wanted
 
 
-def _done_before(settings: Settings) -> set[Key]:
-    """Return the trials of the run that would be continued; change and lock nothing."""
-    same = digest(_identity(settings))
-    for directory in runs(Path(settings.output_dir)):
-        with suppress(StoreError), open_for_reading(directory) as store:
-            if digest(store.meta.identity) == same:
-                return store.done_keys(infra=False)
-    return set()
-
-
-def _identity(settings: Settings) -> JSON:
-    return identity(settings) | {"version": surecall.__version__}
-
-
 def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
     recorded = sum(key in done for key in planned.keys(1))
     guess = estimate(planned, (key for key in planned.keys(1) if key not in done))
@@ -170,49 +150,6 @@ def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
     cost = "unknown" if guess.cost is None else f"${guess.cost:.2f}"
     say(f"about {guess.requests} requests, estimated cost {cost}; nothing was sent")
     return 0
-
-
-def _opened(planned: Plan, target: Target, keys: Sequence[Secret], *, fresh: bool) -> Store:
-    settings = planned.settings
-    secrets = (*target.client.secrets, *keys)
-    sheet = msgspec.to_builtins(sheet_for(planned, target.endpoint))
-    invocation = Invocation(
-        command=("surecall", *_words(settings)), code=code_hash(), config={"sheet": sheet}
-    )
-    base, same = Path(settings.output_dir), _identity(settings)
-    store = open_or_resume(base, same, invocation, fresh=fresh, secrets=secrets)
-    for path in store.unreadable:
-        note(f"warning: {path} cannot be read, and is left alone")
-    try:
-        _check_prompts(planned, store)
-    except ConfigError:
-        store.close()
-        raise
-    if settings.verbose > 0:
-        done = store.done_keys(infra=False)
-        recorded = sum(key in done for key in planned.keys(1))
-        note(headline(planned, recorded))
-        note(f"run {store.directory.name}   Ctrl-C is safe: the same command continues")
-    return store
-
-
-def _words(settings: Settings) -> list[str]:
-    """Return the words of the command, without what an address may hold of a secret."""
-    given = settings.base_url
-    words = sys.argv[1:]
-    return [word.replace(given, shown_url(given)) for word in words] if given else words
-
-
-def _check_prompts(planned: Plan, store: Store) -> None:
-    """Refuse to mix trials of a scenario with those of its earlier version."""
-    now = {scenario.id: scenario.prompt_hash for scenario in planned.scenarios}
-    for trial in store.trials():
-        name = trial.key.scenario
-        if trial.prompt_hash and now.get(name, trial.prompt_hash) != trial.prompt_hash:
-            raise ConfigError(
-                f"scenario {name!r} has changed since {store.directory.name} began; "
-                "start over with --fresh"
-            )
 
 
 async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
@@ -264,7 +201,7 @@ def _concluded(
     else:
         table = CellTable(cells, planned.settings.bar / 100, trials)
         print_conclusion(table, advice, summary, partial(report.missing, report.wanted))
-        note(f"report  {store.directory / PAGE}      surecall view")
+        note(f"report  {store.directory / PAGE}      {viewing(store, planned.settings)}")
     return summary
 
 
@@ -314,12 +251,3 @@ def _unusable(report: Report, trials: Sequence[Trial]) -> str:
     ran = [trial for trial in trials if trial.status != "skipped"]
     refused = bool(ran) and all(trial.category in _AUTH for trial in ran)
     return ran[-1].error if refused else ""
-
-
-def code_hash() -> str:
-    """Return a hash of the program itself, for the record."""
-    root = Path(surecall.__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        digest.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
-    return f"{surecall.__version__}+{digest.hexdigest()[:12]}"

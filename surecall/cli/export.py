@@ -58,9 +58,10 @@ def _write_files(store: Store, results: Results, output: str | None, *, everythi
     directory = store.directory if output is None else Path(output)
     with typed_errors(directory):
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
-    for path in write_stored(store, results, directory) if everything else ():
-        say(str(path))
+    # The trials first: the summary names their files.
     written = write_trials(directory, results, store.trials(), store.trace)
+    for path in write_stored(store, results, directory, filed=True) if everything else ():
+        say(str(path))
     say(str(directory / TRIALS_FOLDER))
     note(count(written, "trial"))
 

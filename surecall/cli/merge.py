@@ -12,9 +12,10 @@ import msgspec
 from surecall.cli.common import note, say
 from surecall.cli.listing import count
 from surecall.cli.options import settled, with_settings
-from surecall.cli.stored import changed_prompts, differences, opened, write_stored
+from surecall.cli.stored import changed_prompts, opened, write_stored
 from surecall.eval.report.common import SHEET, sheet_in
 from surecall.eval.report.files import results_in
+from surecall.eval.storage.identity import differences, united
 from surecall.eval.storage.store import Invocation, Store, StoreError, merge, open_or_resume
 
 
@@ -26,15 +27,14 @@ def command(*, runs: tuple[str, ...], into: str, **flags: Any) -> int:
     """Put the trials of several runs together, such as the shards of one evaluation.
 
     All must have been made with the same settings. DIR is a directory for runs, as eval's -o: the
-    merged run in it is new, unless DIR has one with these settings already, which then grows.
+    merged run in it is new, unless DIR has one of the same matrix already, which then grows.
     """
     base = settled(flags).settings.output_dir
     with ExitStack() as closing:
         sources = [closing.enter_context(opened(base, name)) for name in runs]
         _check_alike(sources)
-        target = closing.enter_context(
-            open_or_resume(Path(into), sources[0].meta.identity, _invocation(sources))
-        )
+        together = united(store.meta.identity for store in sources)
+        target = closing.enter_context(open_or_resume(Path(into), together, _invocation(sources)))
         here = target.directory.resolve()
         added = merge([one for one in sources if one.directory.resolve() != here], target)
         write_stored(target, results_in(target), target.directory)

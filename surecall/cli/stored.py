@@ -1,8 +1,7 @@
 """What a stored run says about itself: its settings, its endpoint, and its advice."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
 
 import msgspec
 
@@ -52,16 +51,13 @@ def advice_of(store: Store, sheet: Sheet) -> tuple[Recommendation, ...]:
     )
 
 
-def write_stored(store: Store, results: Results, directory: Path) -> list[Path]:
-    """Write all reports of a run; return where they are."""
+def write_stored(
+    store: Store, results: Results, directory: Path, *, filed: bool = False
+) -> list[Path]:
+    """Write all reports of a run; return where they are. `filed`: the trials are written, too."""
     rows = map(original_row, advice_of(store, results.sheet))
-    return [*write_reports(directory, results, store.meta, rows), write_report(store, directory)]
-
-
-def differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
-    """Say in which settings two runs differ, one line for each."""
-    names = sorted(name for name in first.keys() | second.keys() if not _same(name, first, second))
-    return [f"{name}: {_written(first, name)} and {_written(second, name)}" for name in names]
+    reports = write_reports(directory, results, store.meta, rows, filed=filed)
+    return [*reports, write_report(store, directory)]
 
 
 def changed_prompts(*runs: Iterable[Trial]) -> list[str]:
@@ -72,14 +68,6 @@ def changed_prompts(*runs: Iterable[Trial]) -> list[str]:
             if trial.prompt_hash:
                 seen.setdefault(trial.key.scenario, set()).add(trial.prompt_hash)
     return sorted(name for name, hashes in seen.items() if len(hashes) > 1)
-
-
-def _same(name: str, first: Mapping[str, Any], second: Mapping[str, Any]) -> bool:
-    return name in first and name in second and bool(first[name] == second[name])
-
-
-def _written(identity: Mapping[str, Any], name: str) -> str:
-    return msgspec.json.encode(identity[name]).decode() if name in identity else "nothing"
 
 
 def _settings_of(sheet: Sheet) -> Settings:

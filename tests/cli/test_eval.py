@@ -66,8 +66,10 @@ def test_a_fresh_run_is_another_run(run: Run, tmp_path: Path) -> None:
 
 def test_a_part_of_a_run_shows_only_itself(run: Run) -> None:
     run(*SMALL)
-    _, out, _ = run("eval", "-m", "sim/clean", "-s", "happy_path,chat_only", "-n", "3")
+    part = ("eval", "-m", "sim/clean", "-s", "happy_path,chat_only", "-n", "3")
+    _, out, err = run(*part, "--into", "latest")
 
+    assert "= 6 runs, 6 recorded" in err
     assert "sim/lazy" not in out
 
 
@@ -250,7 +252,8 @@ def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continue
     assert 10 <= before < 85_000
     (directory,) = tmp_path.glob(".surecall/runs/*")
     assert (directory / "report.md").exists()
-    with started(tmp_path, "eval", "-m", "sim/like-claude", "-n", "20", "-q") as again:
+    part = ("eval", "-m", "sim/like-claude", "-n", "20", "-q", "--into", "latest")
+    with started(tmp_path, *part) as again:
         again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0
     assert sum(recorded(tmp_path).values()) >= before
@@ -263,7 +266,8 @@ def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
         process.kill()
         process.communicate(timeout=PATIENCE_S)
     before = sum(recorded(tmp_path).values())
-    with started(tmp_path, "eval", "-m", "sim/like-gpt", "-n", "20", "-q") as again:
+    part = ("eval", "-m", "sim/like-gpt", "-n", "20", "-q", "--into", "latest")
+    with started(tmp_path, *part) as again:
         _, err = again.communicate(timeout=PATIENCE_S)
 
     assert again.returncode in {0, 1}, err

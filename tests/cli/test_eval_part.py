@@ -33,7 +33,7 @@ def test_a_line_of_advice_is_about_one_profile() -> None:
 
 def test_fewer_trials_and_scenarios_show_only_themselves(run: Run) -> None:
     run("eval", "-m", "sim/clean", "-s", "happy_path,missing_workspace_id", "-n", "5", "-q")
-    part = ("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "2")
+    part = ("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "2", "--into", "latest")
     _, out, err = run(*part)
     assert "= 2 runs, 2 recorded" in err
     assert "2/2 100%" in out
@@ -47,7 +47,8 @@ def test_fewer_trials_and_scenarios_show_only_themselves(run: Run) -> None:
 
 def test_what_was_recorded_for_other_models_is_not_counted_as_recorded(run: Run) -> None:
     run(*SMALL, "-q")
-    _, _, err = run("eval", "-m", "sim/clean,sim/like-gpt", "-s", "happy_path", "-n", "4")
+    more = ("eval", "-m", "sim/clean,sim/like-gpt", "-s", "happy_path", "-n", "4")
+    _, _, err = run(*more, "--into", "latest")
 
     assert "= 8 runs, 3 recorded" in err
 

@@ -43,6 +43,23 @@ def test_shards_make_one_run_as_if_it_had_never_been_cut(run: Run, tmp_path: Pat
     assert "broken" in compared
 
 
+def test_a_merged_run_says_what_each_of_its_commands_asked_for(run: Run, tmp_path: Path) -> None:
+    shards(run)
+    run(*SMALL, "-n", "1", "-m", "sim/like-gpt", "-o", "part3")
+    code, out, err = run("merge", *parts(tmp_path), "--into", "merged")
+
+    assert code == 0, err
+    found = json.loads((Path(out.strip()) / "summary.json").read_bytes())
+    asked = [
+        (one["model_filter"], one["shard"] and one["shard"]["index"]) for one in found["commands"]
+    ]
+    both = "sim/clean,sim/lazy"
+    assert asked == [(both, 1), (both, 2), ("sim/like-gpt", None)]
+    assert (found["model_filter"], found["trials_per_model"]) == (None, 3)
+    assert run("merge", *parts(tmp_path)[::-1], "--into", "merged")[1] == out
+    assert "recorded" not in run(*SMALL, "-n", "3", "-o", "merged", "--dry-run")[1]
+
+
 def timeless(directory: Path) -> list[object]:
     with open_for_reading(directory) as store:
         return [(one.key, one.status, one.score) for one in store.trials()]

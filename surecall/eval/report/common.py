@@ -25,6 +25,18 @@ from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 
 SHEET: Final = "sheet"
+# What a command asks for. Commands of one run may differ in it; the other settings of a run that
+# change results are the same in all of them.
+ASKED: Final = (
+    "model_filter",
+    "sampling_profile_filter",
+    "scenarios",
+    "strategy_filter",
+    "strategy_matrix",
+    "fallback_matrix",
+    "trials",
+    "shard",
+)
 _DEFAULT_PROFILE: Final = "default"
 _NOT_IN_FILE_NAMES: Final = re.compile("[^A-Za-z0-9_.-]+")
 # File systems take 255 bytes; there must be room for the trial and the suffix.
@@ -66,11 +78,20 @@ class Column(msgspec.Struct, frozen=True):
 
 
 class Sheet(msgspec.Struct, frozen=True):
-    """What was planned: cells and scenarios in their order, and the settings, without the key."""
+    """What was planned: cells and scenarios in their order, and the settings, without the key.
+
+    `asked` is kept where several commands made a run: what each of them asked for.
+    """
 
     columns: tuple[Column, ...] = ()
     scenarios: tuple[str, ...] = ()
     settings: JSON = {}
+    asked: tuple[JSON, ...] = ()
+
+    @property
+    def commands(self) -> tuple[JSON, ...]:
+        """What each command asked for, oldest first."""
+        return self.asked or ({name: self.settings.get(name) for name in ASKED},)
 
     @property
     def simulated(self) -> dict[str, str]:
@@ -112,7 +133,11 @@ def sheet_in(configs: Iterable[Mapping[str, Any]]) -> Sheet:
     columns = {column.cell: column for sheet in sheets[::-1] for column in sheet.columns}
     order = dict.fromkeys(column.cell for sheet in sheets for column in sheet.columns)
     scenarios = dict.fromkeys(name for sheet in sheets for name in sheet.scenarios)
-    return Sheet(tuple(columns[cell] for cell in order), tuple(scenarios), sheets[0].settings)
+    commands = [command for sheet in sheets[::-1] for command in sheet.commands]
+    asked = [each for at, each in enumerate(commands) if each not in commands[:at]]
+    shown = tuple(columns[cell] for cell in order)
+    several = tuple(asked) if len(asked) > 1 else ()
+    return Sheet(shown, tuple(scenarios), sheets[0].settings, several)
 
 
 def _read_sheet(plain: Any) -> Sheet:

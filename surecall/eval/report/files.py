@@ -43,11 +43,17 @@ def write_reports(
     results: Results,
     meta: Meta,
     recommendations: Iterable[Sequence[str]] = (),
+    *,
+    filed: bool = False,
 ) -> list[Path]:
-    """Write the summaries, the Markdown report and the JUnit file; return where they are."""
+    """Write the summaries, the Markdown report and the JUnit file; return where they are.
+
+    `filed` says that the trials are written there as well, so the summary names their files.
+    """
     by_strategy = summary_by_scenario_and_strategy(results)
+    whole = summary(results, ts=meta.created, output_dir=str(directory), filed=filed)
     files = {
-        "summary.json": pretty(summary(results, ts=meta.created, output_dir=str(directory))),
+        "summary.json": pretty(whole),
         "summary_by_scenario.json": pretty(summary_by_scenario(results)),
         "summary_by_scenario_and_strategy.json": pretty(by_strategy),
         MARKDOWN: report(results, recommendations, _notice(results, meta)).encode(
@@ -64,7 +70,7 @@ def write_reports(
 def _notice(results: Results, meta: Meta) -> str:
     found = Counter((entry.key.cell, entry.key.scenario) for entry in results.all)
     off = (entry.key for entry in results.all if entry.status == "skipped")
-    said = unfinished(meta.latest, found, Counter((key.cell, key.scenario) for key in off))
+    said = unfinished(meta.invocations, found, Counter((key.cell, key.scenario) for key in off))
     return f"{said} {WHY}" if said else ""
 
 

@@ -7,6 +7,8 @@ leave those out, because they say nothing about the model; `infra` says how many
 Times are of every trial that ran: a timeout was waited for, too. `false_finals` counts early
 answers, the runs they came in, and how many of those passed in the end. `conduct` is what runs did
 and said, null where their side effects were not judged. Rates of several strategies are never one.
+`commands` says what each command of the run asked for; a filter on which they differ is null.
+`report_path` is a trial's own file, null where none was written: `surecall export` writes them.
 """
 
 from collections import Counter
@@ -18,8 +20,9 @@ import msgspec
 from surecall.eval.analysis.paired import Comparison
 from surecall.eval.analysis.stats import Rate, interval, percentile
 from surecall.eval.analysis.summary import Summary, Totals, summarise
-from surecall.eval.report.common import Column, Entry, Results
+from surecall.eval.report.common import ASKED, Column, Entry, Results, Sheet
 from surecall.eval.report.conduct import conduct_json, conduct_of
+from surecall.eval.settings.parse import AUTO
 from surecall.eval.storage.trial import Cell, FalseFinals, Trial
 from surecall.values.types import JSON
 from surecall.values.version import __version__
@@ -54,8 +57,11 @@ _SETTINGS: Final = {
 }
 
 
-def summary(results: Results, *, ts: str, output_dir: str) -> JSON:
-    """Return summary.json: the settings, then every cell with every trial."""
+def summary(results: Results, *, ts: str, output_dir: str, filed: bool = False) -> JSON:
+    """Return summary.json: the settings, then every cell with every trial.
+
+    `filed` says that each trial has a file of its own beside it.
+    """
     columns = results.columns.values()
     reading = [column.cell.model for column in columns if column.reads_tags]
     return {
@@ -63,7 +69,8 @@ def summary(results: Results, *, ts: str, output_dir: str) -> JSON:
         "ts": ts,
         "simulated": results.simulated,
         "http_adapter": "aiohttp",
-        **{key: results.sheet.settings.get(name) for key, name in _SETTINGS.items()},
+        "commands": list(results.sheet.commands),
+        **{key: _setting(results.sheet, name) for key, name in _SETTINGS.items()},
         "sampling_profiles": _distinct(column.cell.profile for column in columns),
         "selected_models": _distinct(column.cell.model for column in columns),
         "strategies": _distinct(column.strategy for column in columns),
@@ -75,9 +82,26 @@ def summary(results: Results, *, ts: str, output_dir: str) -> JSON:
         "false_finals": _false_finals(results.all),
         "output_dir": output_dir,
         "models": [
-            cell_summary(results, cell) | _details(results, cell) for cell in results.entries
+            cell_summary(results, cell) | _details(results, cell, filed=filed)
+            for cell in results.entries
         ],
     }
+
+
+def _setting(sheet: Sheet, name: str) -> Any:
+    """Return a setting of the run; None where its commands asked for different things.
+
+    Trials are topped up, so of them the largest number counts.
+    """
+    if name not in ASKED:
+        return sheet.settings.get(name)
+    first, *others = (command.get(name) for command in sheet.commands)
+    if all(value == first for value in others):
+        return first
+    if name != "trials":
+        return None
+    numbers = [value for value in (first, *others) if isinstance(value, int)]
+    return max(numbers) if len(numbers) == len(sheet.commands) else AUTO
 
 
 def builds_in(results: Results) -> list[str]:
@@ -157,16 +181,16 @@ def _interval(entries: Sequence[Entry]) -> list[float] | None:
     return list(interval(rates_by_scenario(entries).values())) if entries else None
 
 
-def _details(results: Results, cell: Cell) -> JSON:
+def _details(results: Results, cell: Cell, *, filed: bool) -> JSON:
     ran = [entry for entry in results.entries[cell] if entry.status != "skipped"]
-    lines = [run_result(results, entry) for entry in ran]
+    lines = [run_result(results, entry, filed=filed) for entry in ran]
     return {
         "run_results": lines,
         "failure_samples": [line for line in lines if not line["ok"]][:_SAMPLES],
     }
 
 
-def run_result(results: Results, entry: Entry) -> JSON:
+def run_result(results: Results, entry: Entry, *, filed: bool = False) -> JSON:
     """Return one trial as the summaries list it."""
     return {
         **_who(results, results.columns[entry.key.cell]),
@@ -181,7 +205,7 @@ def run_result(results: Results, entry: Entry) -> JSON:
         "error_hint": entry.hint or None,
         "error_status": entry.http_status,
         "error_category": entry.category or None,
-        "report_path": f"{TRIALS_FOLDER}/{results.file_name(entry.key)}",
+        "report_path": f"{TRIALS_FOLDER}/{results.file_name(entry.key)}" if filed else None,
     }
 
 

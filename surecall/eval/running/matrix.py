@@ -26,7 +26,9 @@ from surecall.eval.running.cells import (
 from surecall.eval.scenarios.scenario import Scenario, check_contract
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import Settings
+from surecall.eval.settings.load import shaping
 from surecall.eval.settings.parse import AUTO, Shard
+from surecall.eval.storage.identity import with_matrix
 from surecall.eval.storage.trial import Cell, Key
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import ToolUseMode
@@ -35,6 +37,8 @@ from surecall.settings.presets import Strategy
 from surecall.settings.sampling import SamplingCatalog, SamplingProfile
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
+from surecall.values.types import JSON
+from surecall.values.version import __version__
 
 T = TypeVar("T")
 
@@ -102,6 +106,13 @@ class Plan(msgspec.Struct, frozen=True):
     def trials(self) -> int:
         """How many trials each scenario gets, at least."""
         return FIRST_TRIALS if self.automatic else int(self.settings.trials)
+
+    @property
+    def identity(self) -> JSON:
+        """Which run its trials belong to: the same plan continues a run, another begins one."""
+        settings = shaping(self.settings) | {"version": __version__}
+        cells = (each.cell for each in self.cells)
+        return with_matrix(settings, cells, (scenario.id for scenario in self.scenarios))
 
     def keys(
         self, first: int = 1, last: int | None = None, only: Iterable[Cell] | None = None

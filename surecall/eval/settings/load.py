@@ -124,10 +124,10 @@ def public(settings: Settings) -> JSON:
     return plain
 
 
-def identity(settings: Settings) -> JSON:
-    """Return the settings that change the result of a trial: a resumed run must share them."""
-    shaping = {name: value for name, value in public(settings).items() if FIELDS[name].shapes}
-    return shaping | {"base_url": shown_url(address_of(settings))}
+def shaping(settings: Settings) -> JSON:
+    """Return the settings that change the result of a trial: those of one run share them."""
+    found = {name: value for name, value in public(settings).items() if FIELDS[name].shapes}
+    return found | {"base_url": shown_url(address_of(settings))}
 
 
 def llm_options(settings: Settings) -> JSON:

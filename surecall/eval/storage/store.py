@@ -7,10 +7,10 @@ stays sound. Waiting would stop the event loop for milliseconds in every commit,
 the latencies that are being measured. Every record has a checksum (see `records`).
 """
 
-import hashlib
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
@@ -19,6 +19,7 @@ import msgspec
 
 from surecall.eval.storage import database as db
 from surecall.eval.storage.damage import BlankStore, damaged, explained
+from surecall.eval.storage.identity import differences, digest
 from surecall.eval.storage.records import Columns, Records
 from surecall.eval.storage.run_directories import (
     DATABASE,
@@ -43,10 +44,11 @@ __all__ = [
     "Meta",
     "Store",
     "StoreError",
-    "digest",
     "merge",
     "open_for_reading",
     "open_or_resume",
+    "open_to_add",
+    "resumable",
 ]
 
 # On traces, level 1 is as small as level 6 within a few percent, and faster.
@@ -288,23 +290,42 @@ def open_or_resume(
 ) -> Store:
     """Open the newest run with this identity to add to it, or begin one.
 
-    `identity` holds whatever makes results comparable: the endpoint, the seed, the prompts, the
-    settings that change the result of a trial. How many trials, which models and how many at a
-    time do not belong there: a run can be extended. Of `secrets`, nothing reaches the disk. An old
-    run that cannot be read is passed over (`Store.unreadable`); the run that was written last is
-    not, because it is probably the one to continue.
+    `identity` says which run it is (see `identity.py`). Of `secrets`, nothing reaches the disk. An
+    old run that cannot be read is passed over (`Store.unreadable`); the run that was written last
+    is not, because it is probably the one to continue.
     """
     with opening(base):
-        found, unreadable = (None, ()) if fresh else _resumable(base, digest(identity))
+        found, unreadable = (None, ()) if fresh else resumable(base, identity)
         directory = found or new_run(base, utc_now())
-        store = _open_for_writing(directory, Redactor(secrets), unreadable)
-        try:
+        with _closed_on_error(_open_for_writing(directory, secrets, unreadable)) as store:
             store.sign(identity, invocation or Invocation())
             point_to(base, directory)
-        except BaseException:
-            store.close()
-            raise
     return store
+
+
+def open_to_add(
+    directory: Path,
+    identity: Mapping[str, Any],
+    invocation: Invocation,
+    *,
+    secrets: Secrets = (),
+) -> Store:
+    """Open a run to add to it, whatever its matrix; its settings must be the same."""
+    with _closed_on_error(_open_for_writing(directory, secrets)) as store:
+        # What is recorded has no secrets, so this must not have any either.
+        if found := differences(store.meta.identity, Redactor(secrets).value(dict(identity))):
+            raise StoreError(f"{directory} was made with different settings: {'; '.join(found)}")
+        store.sign(identity, invocation)
+    return store
+
+
+@contextmanager
+def _closed_on_error(store: Store) -> Iterator[Store]:
+    try:
+        yield store
+    except BaseException:
+        store.close()
+        raise
 
 
 def open_for_reading(directory: Path) -> Store:
@@ -315,14 +336,14 @@ def open_for_reading(directory: Path) -> Store:
 
 
 def merge(stores: Iterable[Store], into: Store) -> int:
-    """Add the trials of other runs of the same identity, all or none; return how many are new.
+    """Add the trials of other runs of the same settings, all or none; return how many are new.
 
     A trial that several hold must have the same result; one that the infrastructure spoiled is
     replaced by any other.
     """
     others = list(stores)
     for other in others:
-        if other.meta.identity != into.meta.identity:
+        if differences(other.meta.identity, into.meta.identity):
             raise StoreError(
                 f"{other.directory} and {into.directory} were made with different settings; their "
                 "results cannot be put together"
@@ -330,14 +351,10 @@ def merge(stores: Iterable[Store], into: Store) -> int:
     return into.absorb(row for other in others for row in other.packed())
 
 
-def digest(value: Mapping[str, Any]) -> str:
-    """Return a hash of a JSON object; the order of its keys does not count."""
-    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
-
-
-def _resumable(base: Path, identity_hash: str) -> tuple[Path | None, tuple[Path, ...]]:
+def resumable(base: Path, identity: Mapping[str, Any]) -> tuple[Path | None, tuple[Path, ...]]:
     """Find the newest run of an identity; list those that could not be read on the way."""
     unreadable: list[Path] = []
+    identity_hash = digest(identity)
     for directory in runs(base):
         try:
             if _identity_in(directory / DATABASE) == identity_hash:
@@ -365,7 +382,9 @@ def _last_written(base: Path) -> Path | None:
         return None
 
 
-def _open_for_writing(directory: Path, redactor: Redactor, unreadable: tuple[Path, ...]) -> Store:
+def _open_for_writing(
+    directory: Path, secrets: Secrets, unreadable: tuple[Path, ...] = ()
+) -> Store:
     held = lock(directory)
     try:
         with explained(directory / DATABASE):
@@ -373,7 +392,7 @@ def _open_for_writing(directory: Path, redactor: Redactor, unreadable: tuple[Pat
     except BaseException:
         unlock(directory, held)
         raise
-    return Store(directory, connection, held, redactor, unreadable)
+    return Store(directory, connection, held, Redactor(secrets), unreadable)
 
 
 def _columns(key: Key) -> Columns:

@@ -37,11 +37,11 @@ def filled(tmp_path: Path) -> Store:
 @proves("C136")
 def test_reports_can_be_made_again_from_the_store_alone(filled: Store) -> None:
     with open_for_reading(filled.directory) as store:
-        written = write_reports(filled.directory, results_in(store), store.meta)
+        written = write_reports(filled.directory, results_in(store), store.meta, filed=True)
         first = {path.name: path.read_bytes() for path in written}
         for path in written:
             path.unlink()
-        write_reports(filled.directory, results_in(store), store.meta)
+        write_reports(filled.directory, results_in(store), store.meta, filed=True)
         count = write_trials(filled.directory, results_in(store), store.trials(), store.trace)
 
     assert {path.name: path.read_bytes() for path in written} == first

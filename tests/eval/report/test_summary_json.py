@@ -120,6 +120,24 @@ error_category report_path
 """
 
 
+def test_a_summary_of_several_commands_claims_no_filter_of_one_of_them() -> None:
+    asked: list[JSON] = [
+        {"model_filter": "a", "scenarios": "simple", "trials": 4},
+        {"model_filter": "b", "scenarios": "simple", "trials": 10},
+    ]
+
+    def head(*commands: JSON) -> JSON:
+        whole = Sheet((), (), {"model_filter": "b", "seed": 7}, commands)
+        return summary(results_of(whole, []), ts="", output_dir="")
+
+    found = head(*asked)
+    assert found["commands"] == asked
+    assert (found["model_filter"], found["seed"], found["trials_per_model"]) == (None, 7, 10)
+    assert head(asked[0], asked[1] | {"trials": "auto"})["trials_per_model"] == "auto"
+    alone = head(asked[0], asked[0] | {"trials": 1})
+    assert (alone["model_filter"], alone["trials_per_model"]) == ("a", 4)
+
+
 def test_the_summary_has_every_key_of_the_original() -> None:
     cell = Cell("m")
     settings: JSON = {"open_timeout": 10, "trials": 4, "base_url": "http://localhost/v1"}

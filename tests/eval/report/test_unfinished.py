@@ -56,5 +56,14 @@ def test_a_run_that_is_complete_or_cannot_be_understood_is_not_called_partial() 
     unreadable = Invocation(command=(), code="", config={"sheet": {"columns": 1}})
 
     assert partial(0, 7) == ""
-    assert unfinished(Invocation(command=(), code="", config={}), {}, {}) == ""
-    assert unfinished(unreadable, {}, {}) == ""
+    assert unfinished([Invocation(command=(), code="", config={})], {}, {}) == ""
+    assert unfinished([unreadable], {}, {}) == ""
+
+
+def test_every_matrix_of_a_run_counts_and_of_each_the_last_command() -> None:
+    more, less = invocation(CELL, trials=3), invocation(CELL, trials=1)
+    other = invocation(OTHER, trials=2)
+    place, there = (CELL, "happy_path"), (OTHER, "happy_path")
+
+    assert unfinished([more, other], {place: 1, there: 2}, {}).startswith("Partial: 2 of 5 ")
+    assert unfinished([more, less, other], {place: 1, there: 2}, {}) == ""

@@ -15,7 +15,7 @@ from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.scenario import select_scenarios
 from surecall.eval.settings.endpoint import endpoint_of
 from surecall.eval.settings.fields import Settings
-from surecall.eval.settings.load import identity
+from surecall.eval.settings.load import shaping
 from surecall.eval.storage.store import open_or_resume
 from surecall.eval.storage.trial import Trial
 from surecall.runtime.trace import load_trace
@@ -55,7 +55,7 @@ def evaluated(base: Path, what: Plan) -> tuple[Report, list[Trial]]:
         finally:
             await simulator.stop(runner)
 
-    with open_or_resume(base, identity(what.settings)) as store:
+    with open_or_resume(base, shaping(what.settings)) as store:
         report = asyncio.run(go())
         return report, list(store.trials())
 
@@ -120,7 +120,7 @@ def test_no_trial_profits_from_what_another_learned(tmp_path: Path) -> None:
 def test_a_recorded_trace_can_be_read_back(tmp_path: Path) -> None:
     what = planned(model_filter="sim/clean", scenarios="happy_path", trials=1)
     evaluated(tmp_path, what)
-    with open_or_resume(tmp_path, identity(what.settings)) as store:
+    with open_or_resume(tmp_path, shaping(what.settings)) as store:
         (key,) = what.keys()
         lines = store.trace(key)
     assert lines is not None

@@ -18,7 +18,7 @@ from surecall.eval.settings.endpoint import (
     limits_of,
 )
 from surecall.eval.settings.fields import FIELDS, Settings
-from surecall.eval.settings.load import identity, load
+from surecall.eval.settings.load import load, shaping
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
 from tests.support.eval_fakes import ENDPOINT, planned
@@ -62,12 +62,12 @@ def test_every_way_to_say_that_it_is_local_is_the_same_run(flags: dict[str, Any]
     found = settings(flags, **FILE)
 
     assert (found.endpoint, found.provider_only, found.model_filter) == ("local", (), "all")
-    assert identity(found) == identity(settings(**FILE))
-    assert identity(found)["base_url"] == "local"
+    assert shaping(found) == shaping(settings(**FILE))
+    assert shaping(found)["base_url"] == "local"
 
 
 def test_which_file_it_is_belongs_to_the_model_and_not_to_the_run() -> None:
-    assert identity(settings(**FILE)) == identity(settings(SURECALL_GGUF="other.gguf"))
+    assert shaping(settings(**FILE)) == shaping(settings(SURECALL_GGUF="other.gguf"))
     assert not FIELDS["gguf"].shapes
 
 

@@ -9,7 +9,7 @@ from surecall.eval.settings.endpoint import (
     OPENROUTER_URL,
 )
 from surecall.eval.settings.fields import Settings
-from surecall.eval.settings.load import FULL, identity, llm_options, load, public
+from surecall.eval.settings.load import FULL, llm_options, load, public, shaping
 from surecall.values.errors import ConfigError
 from tests.support.spec import proves
 
@@ -217,7 +217,7 @@ def test_a_variable_that_nobody_knows_is_told_with_what_may_be_meant() -> None:
 
 def test_the_key_is_never_shown() -> None:
     effective = load({}, VARIABLES)
-    shown = repr(effective) + repr(public(effective.settings)) + repr(identity(effective.settings))
+    shown = repr(effective) + repr(public(effective.settings)) + repr(shaping(effective.settings))
 
     assert KEY not in shown
     assert effective.settings.api_key is not None
@@ -295,7 +295,7 @@ def test_identity_holds_what_changes_results_and_nothing_else() -> None:
     )
     warmer = settings(OPENROUTER_API_KEY=KEY, OPENROUTER_TEMPERATURE="1")
 
-    assert identity(one) == identity(other)
-    assert identity(one) != identity(warmer)
-    assert identity(one) != identity(Settings())
-    assert identity(Settings())["base_url"] == "sim"
+    assert shaping(one) == shaping(other)
+    assert shaping(one) != shaping(warmer)
+    assert shaping(one) != shaping(Settings())
+    assert shaping(Settings())["base_url"] == "sim"

@@ -13,6 +13,7 @@ import pytest
 
 from surecall.eval.storage import database, store
 from surecall.eval.storage import run_directories as rundirs
+from surecall.eval.storage.identity import digest
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Miss, Score, Trial
@@ -222,7 +223,7 @@ def test_a_lock_or_file_that_cannot_be_used_is_reported_and_not_left_locked(
     (run.directory / name).mkdir()
 
     with pytest.raises(StoreError, match=f"cannot use .*{name}: unable to open"):
-        store._open_for_writing(run.directory, run._redactor, ())
+        store._open_for_writing(run.directory, ())
     assert not (run.directory / "writer.pid").exists()
     (run.directory / name).rmdir()
     (run.directory / "kept").rename(run.directory / "trials.sqlite")
@@ -244,7 +245,7 @@ def test_every_command_signs_and_secrets_do_not_reach_the_disk(base: Path) -> No
     assert [one.command for one in meta.invocations] == [("surecall", "eval"), ()]
     assert (meta.invocations[0].code, meta.latest.config) == ("0.1.0", {"n": 2})
     assert meta.created == meta.invocations[0].started < meta.latest.started
-    assert meta.latest.config_hash == store.digest({"n": 2})
+    assert meta.latest.config_hash == digest({"n": 2})
     assert "[redacted]" in told.error
     assert trace is not None
     assert trace.startswith(TRACE)

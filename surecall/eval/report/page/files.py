@@ -61,7 +61,7 @@ def report_in(store: Store) -> Report:
     notices = [
         *report.notices,
         *([f"Part of the results is missing: {salvage.problem}."] if salvage.problem else []),
-        *([] if meta is None else _unfinished(meta.latest, report.runs)),
+        *([] if meta is None else _unfinished(meta.invocations, report.runs)),
     ]
     return msgspec.structs.replace(report, notices=tuple(notices))
 
@@ -115,7 +115,7 @@ def _origin(name: str, meta: Meta, sheet: Sheet) -> Origin:
         base_url=str(sheet.settings.get("base_url", "")),
         api_prefix=str(sheet.settings.get("api_prefix", "")),
         seed=seed if isinstance(seed, int) else None,
-        command=" ".join(latest.command),
+        command="; ".join(dict.fromkeys(" ".join(each.command) for each in meta.invocations)),
         served_by=str(sheet.settings.get("served_by", "")),
     )
 
@@ -128,8 +128,8 @@ def _provider(sheet: Sheet) -> str:
     return "openrouter" if endpoint.simulated else endpoint.provider
 
 
-def _unfinished(latest: Invocation, runs: Runs) -> Iterator[str]:
-    """Say how many runs of the last command are missing."""
+def _unfinished(invocations: Iterable[Invocation], runs: Runs) -> Iterator[str]:
+    """Say how many of the runs that were asked for are missing."""
     names = [Cell(runs.models[m], runs.profiles[p], runs.strategies[s]) for m, p, s in runs.cells]
     off = STATUSES.index("skipped")
     found: Counter[tuple[Cell, str]] = Counter()
@@ -139,7 +139,7 @@ def _unfinished(latest: Invocation, runs: Runs) -> Iterator[str]:
         place = names[cell], runs.scenarios[scenario]
         found[place] += number
         skipped[place] += number if status == off else 0
-    if said := unfinished(latest, found, skipped):
+    if said := unfinished(invocations, found, skipped):
         yield f"{said} {WHY}"
 
 
