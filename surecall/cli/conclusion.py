@@ -41,6 +41,7 @@ def headline(planned: Plan, recorded: int) -> str:
     shard = planned.settings.shard
     part = "" if shard is None else f", of which part {shard.index}/{shard.count}"
     runs = count(sum(1 for _ in planned.keys(1)), "run")
+    runs = f"{runs} or more" if planned.automatic else runs
     done = f", {recorded} recorded" if recorded else ""
     return f"surecall {surecall.__version__}   {' x '.join(factors)}{less}{part} = {runs}{done}"
 

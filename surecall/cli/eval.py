@@ -4,14 +4,14 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, Final
+from typing import Any
 
 import click
 import msgspec
 
-from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note, say
+from surecall.cli.common import note, say
 from surecall.cli.conclusion import headline, print_conclusion
-from surecall.cli.gates import exit_code
+from surecall.cli.ending import ended, in_vain
 from surecall.cli.listing import json_line
 from surecall.cli.opening import Choice, done_before, opened_run, viewing, with_choice
 from surecall.cli.options import GroupedCommand, settled, with_settings
@@ -37,9 +37,7 @@ from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.load import Effective
 from surecall.eval.storage.store import Store
 from surecall.eval.storage.trial import Key, Trial
-from surecall.values.errors import ConfigError, ErrorCode
-
-_AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
+from surecall.values.errors import ConfigError
 
 
 @click.command(cls=GroupedCommand)
@@ -84,7 +82,9 @@ def command(  # the options of the command, by keyword
             report = asyncio.run(_evaluated(planned, target, store))
             trials = _own_trials(planned, store)
             summary = _concluded(planned, target, store, report, trials, as_json=as_json)
-            return _settled_code(settings, trials, summary, report, earlier)
+            # A local server has an address, but nobody chose it.
+            where = "" if target.endpoint.local else target.client.base_url
+            return ended(settings, where, report, summary, trials, earlier)
 
 
 def _complete(effective: Effective) -> Effective:
@@ -198,7 +198,7 @@ def _concluded(
         run = {"directory": str(store.directory)} | ended
         results = results_of(sheet_for(planned, target.endpoint), trials)
         say(json_line(document(results, run=run, recommendations=rows)))
-    else:
+    elif not in_vain(report, summary):
         table = CellTable(cells, planned.settings.bar / 100, trials)
         print_conclusion(table, advice, summary, partial(report.missing, report.wanted))
         note(f"report  {store.directory / PAGE}      {viewing(store, planned.settings)}")
@@ -217,37 +217,3 @@ def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recomme
         profiles=target.library.profiles,
         simulated={model.name: model.subject for model in models if model.simulated},
     )
-
-
-def _settled_code(
-    settings: Settings,
-    trials: Sequence[Trial],
-    summary: Summary,
-    report: Report,
-    earlier: Sequence[Trial] | None,
-) -> int:
-    if report.ending == "interrupted":
-        return INTERRUPTED
-    if error := _unusable(report, trials):
-        auth = any(trial.category in _AUTH for trial in trials)
-        return complain(error, WRONG_USAGE if auth else INCOMPLETE)
-    if settings.max_cost is not None and report.unpriced:
-        note(
-            f"warning: {report.unpriced} trials came without a price; --max-cost cannot count them"
-        )
-    code, reasons = exit_code(settings, summary, report, trials, earlier)
-    for reason in reasons:
-        note(f"surecall: {reason}")
-    return code
-
-
-def _unusable(report: Report, trials: Sequence[Trial]) -> str:
-    """Say why the endpoint cannot be used; blank when it can, or when nobody knows.
-
-    Few trials may end before the harness gives up, but a key that was always refused is wrong.
-    """
-    if report.ending == "unusable":
-        return report.error
-    ran = [trial for trial in trials if trial.status != "skipped"]
-    refused = bool(ran) and all(trial.category in _AUTH for trial in ran)
-    return ran[-1].error if refused else ""

@@ -141,10 +141,10 @@ class LocalClient(OpenAICompatible):
 
 
 @contextmanager
-def served(gguf: str, how: Serving) -> Iterator[LocalServer]:
+def served(gguf: str, how: Serving, *, quiet: bool = False) -> Iterator[LocalServer]:
     """Serve a file while the block lasts; say at its end if the server did not live that long."""
     path = Path(gguf).expanduser()
-    server = LocalServer(path, how, on_start=lambda: note(_loading(path, how)))
+    server = LocalServer(path, how, on_start=lambda: None if quiet else note(_loading(path, how)))
     with ExitStack() as stack:
         try:
             stack.enter_context(server)

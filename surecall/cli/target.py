@@ -71,7 +71,8 @@ def open_target(settings: Settings) -> Iterator[Target]:
         # Imported here, like the simulator below: a list of models needs no server.
         from surecall.cli.local import LocalClient, served  # noqa: PLC0415 - see above
 
-        with served(gguf_of(settings), serving_of(settings)) as server:
+        quiet = settings.verbose <= 0
+        with served(gguf_of(settings), serving_of(settings), quiet=quiet) as server:
             known = msgspec.structs.replace(endpoint, build=server.build)
             yield Target(known, library, LocalClient(server, limits))
         return

@@ -78,7 +78,10 @@ def test_a_control_that_was_spoiled_alone_is_remarked() -> None:
     ("arguments", "said"),
     [
         (("-m", "sim/clean", "-n", "1"), "1 cell x 1 scenario x 1 trial = 1 run\n"),
-        (("-m", "sim/clean", "-n", "auto"), "1 cell x 1 scenario x 10 or more trials = 10 runs\n"),
+        (
+            ("-m", "sim/clean", "-n", "auto"),
+            "1 cell x 1 scenario x 10 or more trials = 10 runs or more\n",
+        ),
         (
             ("-m", "sim/clean,sim/like-minimax-her", "-n", "3"),
             "2 cells x 1 scenario x 3 trials - 3 skipped = 3 runs\n",

@@ -193,11 +193,14 @@ def test_the_report_of_such_a_run_can_be_written_again_without_the_file(
 
 
 @pytest.mark.processes
-def test_a_second_file_joins_the_same_run(run: Run, stage: Stage, tmp_path: Path) -> None:
+def test_a_second_file_joins_the_same_run_if_it_is_told_to(
+    run: Run, stage: Stage, tmp_path: Path
+) -> None:
     stage("healthy")
     model(tmp_path / "other.gguf")
     run(*CHAT, "-n", "1")
-    run("eval", "--gguf", "other.gguf", "-s", "chat_only", "-n", "1", "-q")
+    other = ("eval", "--gguf", "other.gguf", "-s", "chat_only", "-n", "1", "-q")
+    run(*other, "--into", "latest")
 
     with open_for_reading(find_run(Path(".surecall"), "latest")) as store:
         assert [trial.key.cell.model for trial in store.trials()] == ["other", "tiny"]
@@ -224,8 +227,10 @@ def test_also_a_short_run_tells_that_the_server_died(run: Run, stage: Stage) -> 
     code, _, err = run(*CHAT, "-n", "1")
 
     assert code == 3
-    assert "1 trial was spoiled (CONNECTION_ERROR); the same command tries them again" in err
-    assert "surecall: the local server has ended (signal 9, Killed" in err
+    assert err.startswith(
+        "surecall: CONNECTION_ERROR: The local server has ended (signal 9, Killed"
+    )
+    assert "the same command continues. Given up after 1 of 1 run." in err
 
 
 @pytest.mark.processes
@@ -279,12 +284,14 @@ def test_threads_and_context_of_an_evaluation_reach_the_server(
         return LocalServer(gguf, serving, child=child("healthy"), **others)
 
     monkeypatch.setattr(local, "LocalServer", staged)
-    _, _, err = run(*CHAT, "-n", "1", "--threads", "5", "--context", "4096")
+    _, _, err = run(*CHAT[:-1], "-n", "1", "--threads", "5", "--context", "4096")
+    _, _, quiet = run(*CHAT, "-n", "1", "--threads", "5", "--context", "4096")
     _, again, _ = run(*CHAT, "-n", "1", "--threads", "1", "--context", "4096", "--dry-run")
     _, other, _ = run(*CHAT, "-n", "1", "--context", "2048", "--dry-run")
 
     assert asked[0] == Serving(threads=5, context=4096)
     assert err.startswith("loading tiny.gguf (0.0 MB), with 5 threads and 4096 tokens of context")
+    assert "loading" not in quiet
     assert "1 recorded" in again  # as fast as it likes, it is the same run
     assert "recorded" not in other
     assert run(*CHAT, "--context", "1")[0] == 2

@@ -32,6 +32,7 @@ from surecall.eval.running.harness_events import (
 )
 from surecall.eval.running.limiter import Budget, Limiter, Watched
 from surecall.eval.running.matrix import FIRST_TRIALS, MOST_TRIALS, Plan
+from surecall.eval.running.outlook import Outlook
 from surecall.eval.running.trial_run import CRASHES, Setup, is_cancelled
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.settings.endpoint import jobs_of
@@ -46,16 +47,6 @@ from surecall.values.trace import Trace
 GRACE_S: Final = 10.0
 # A run watches the time itself; this is for whatever does not.
 _GUARD: Final = 1.05
-# After so many in a row, the next one would end the same way.
-HOPELESS_AFTER: Final = 10
-HOPELESS: Final = frozenset(
-    {
-        ErrorCode.AUTH,
-        ErrorCode.PAYMENT_REQUIRED,
-        ErrorCode.CONNECTION_ERROR,
-        ErrorCode.NOT_FOUND,
-    }
-)
 # A simulator needs no long pauses between retries.
 _QUICK: Final = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
 
@@ -213,7 +204,8 @@ class _Evaluation:
         self._tally = Tally()
         self._budget = Budget(plan.settings.max_cost)
         self._counts: Counter[str] = Counter()
-        self._wanted = self._recorded = self._left = self._ran = self._hopeless = 0
+        self._outlook = Outlook(len({planned.model.id for planned in plan.cells}))
+        self._wanted = self._recorded = self._left = self._ran = 0
         self._ending: Ending = "complete"
         self._error = ""
 
@@ -231,6 +223,10 @@ class _Evaluation:
             more = self._plan.automatic and self._ending == "complete" and last < MOST_TRIALS
             cells = [cell for cell in cells if more and self._needs_more(cell, last)]
             first, last = last + 1, last + FIRST_TRIALS
+        # A few trials may end before the endpoint is given up.
+        refused = self._outlook.category == ErrorCode.AUTH
+        if self._outlook.silent and (refused or not self._recorded):
+            self._close("unusable", self._outlook.error)
         return self._report()
 
     def _needs_more(self, cell: Cell, trials: int) -> bool:
@@ -348,10 +344,10 @@ class _Evaluation:
         self._counts[trial.status] += 1
         self._count(trial)
         self._tell(Finished(trial, self._budget.spent))
-        hopeless = trial.category in HOPELESS and not simulated
-        self._hopeless = self._hopeless + 1 if hopeless else 0
-        if self._hopeless >= HOPELESS_AFTER:
-            self._close("unusable", trial.error)
+        if not simulated:
+            self._outlook.add(trial, trace)
+            if self._outlook.hopeless:
+                self._close("unusable", self._outlook.error)
 
     def _count(self, trial: Trial) -> None:
         self._tally.add(trial)
@@ -374,6 +370,7 @@ class _Evaluation:
             spent=self._budget.spent,
             unpriced=self._budget.unpriced,
             error=self._error,
+            category=self._outlook.category if self._ending == "unusable" else "",
         )
 
 

@@ -53,7 +53,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     """How far an evaluation came. `recorded` trials were there before; `ran` were added.
 
     `skipped` ones could not apply, were noted as such, and are not among those `wanted`.
-    `unpriced` trials came without a cost: with any, `spent` is too low.
+    `unpriced` trials came without a cost: with any, `spent` is too low. `error` says why it ended
+    early, and `category` what kind of error made the endpoint unusable.
     """
 
     ending: Ending
@@ -67,11 +68,17 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     spent: float = 0.0
     unpriced: int = 0
     error: str = ""
+    category: str = ""
+
+    @property
+    def done(self) -> int:
+        """How many of the wanted trials are recorded by now."""
+        return self.recorded + self.ran
 
     @property
     def missing(self) -> int:
         """How many trials were not begun or not finished."""
-        return self.wanted - self.recorded - self.ran
+        return self.wanted - self.done
 
 
 class Tally:

@@ -110,6 +110,7 @@ def load(
     _settle_sampling(values, sources, ranks)
     _settle_matrix(values, sources, ranks)
     warnings += _settle_preset(values, sources)
+    _check_serving(values, places)
     secrets = tuple(key.value for key in keys)
     return Effective(Settings(**values), sources, tuple(warnings), places, secrets)
 
@@ -252,6 +253,14 @@ def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:
     told = f"{sources['strategy_matrix']} has no effect beside the preset {FULL}"
     values["strategy_matrix"], sources["strategy_matrix"] = False, label
     return [told]
+
+
+def _check_serving(values: JSON, places: Mapping[str, Place]) -> None:
+    """Refuse a flag about serving a file where none is served: it would have no effect."""
+    for name in ("threads", "context"):
+        if places.get(name) is Place.COMMAND_LINE and not values.get("gguf"):
+            flag = FIELDS[name].flags[-1]
+            raise ConfigError(f"{flag} is about a model that is served here; name it with --gguf")
 
 
 def _remarks(variables: Mapping[str, str]) -> Iterator[str]:

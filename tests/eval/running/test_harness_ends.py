@@ -1,13 +1,15 @@
 """How an evaluation ends early: by a wish, by its budget, by an endpoint that refuses all of it."""
 
 import asyncio
+from functools import partial
 
 import msgspec
 import pytest
 
-from surecall.eval.running.harness import HOPELESS_AFTER, Stop
+from surecall.eval.running.harness import Stop
 from surecall.eval.running.harness_events import Stopped
 from surecall.eval.running.limiter import UNTOLD_AT_MOST
+from surecall.eval.running.outlook import HOPELESS_AFTER
 from surecall.eval.storage.trial import Key, Trial
 from tests.support.eval_fakes import GROK, SERVED, Memory, Trials, a_trial, planned, run
 
@@ -133,16 +135,49 @@ def test_a_budget_that_cannot_be_kept_ends_the_evaluation_after_the_first_answer
     assert (rest.ending, rest.missing) == ("complete", 0)
 
 
-@pytest.mark.parametrize("category", ["AUTH", "PAYMENT_REQUIRED", "CONNECTION_ERROR", "NOT_FOUND"])
-def test_an_endpoint_that_refuses_everything_is_given_up(category: str) -> None:
-    def outcome(key: Key) -> Trial:
-        trial = a_trial(key, "infra", category)
-        return msgspec.structs.replace(trial, error="what it said")
+def refused(category: str, key: Key) -> Trial:
+    trial = a_trial(key, "infra", category)
+    return msgspec.structs.replace(trial, error="what it said")
 
-    report, _ = run(planned(trials=20, jobs=1), Trials(outcome))
+
+@pytest.mark.parametrize("category", ["PAYMENT_REQUIRED", "CONNECTION_ERROR", "NOT_FOUND"])
+def test_an_endpoint_that_refuses_everything_is_given_up(category: str) -> None:
+    report, _ = run(planned(trials=20, jobs=1), Trials(partial(refused, category)))
 
     assert (report.ending, report.error) == ("unusable", "what it said")
-    assert report.infra == HOPELESS_AFTER
+    assert (report.infra, report.category) == (HOPELESS_AFTER, category)
+
+
+@pytest.mark.parametrize(("models", "enough"), [("x_ai", 1), ("x_ai,anthropic", 2)])
+def test_a_wrong_key_is_known_when_the_first_two_models_refuse_it(models: str, enough: int) -> None:
+    what = planned(model_filter=models, trials=20, jobs=1)
+    report, _ = run(what, Trials(partial(refused, "AUTH")))
+
+    assert (report.ending, report.infra, report.category) == ("unusable", enough, "AUTH")
+
+
+@pytest.mark.parametrize("category", ["AUTH", "CONNECTION_ERROR"])
+def test_an_endpoint_is_unusable_after_few_trials_too_if_all_of_them_were_refused(
+    category: str,
+) -> None:
+    few = planned(trials=1, jobs=4)
+    report, notices = run(few, Trials(partial(refused, category)))
+
+    assert (report.ending, report.missing) == ("unusable", 0)
+    assert [each.reason for each in notices if isinstance(each, Stopped)] == ["unusable"]
+
+
+def test_what_was_measured_before_is_not_doubted_when_the_rest_is_not_there() -> None:
+    def outcome(key: Key) -> Trial:
+        return refused("NOT_FOUND", key) if key.cell == GROK else a_trial(key)
+
+    store = Memory()
+    few = planned(trials=1, jobs=4)
+    assert run(few, Trials(outcome), store)[0].ending == "complete"
+    again, _ = run(few, Trials(outcome), store)
+    assert (again.ending, again.ran) == ("complete", 2)
+    wrong, _ = run(few, Trials(partial(refused, "AUTH")), store)
+    assert (wrong.ending, wrong.ran) == ("unusable", 2)
 
 
 def test_an_endpoint_that_refuses_only_some_is_not_given_up() -> None:

@@ -73,6 +73,15 @@ def refusal(flags: dict[str, Any], *texts: str | None, **environ: str) -> str:
     return str(problem.value)
 
 
+@pytest.mark.parametrize(("flag", "name"), [("--threads", "threads"), ("--context", "context")])
+def test_a_flag_about_serving_is_refused_where_nothing_is_served(flag: str, name: str) -> None:
+    with pytest.raises(ConfigError, match=f"{flag} is about a model that is served here"):
+        load({name: "512"}, {})
+    served = load({name: "512", "gguf": "m.gguf"}, {})
+    assert getattr(served.settings, name) == 512
+    assert getattr(load({}, {f"SURECALL_{name.upper()}": "512"}).settings, name) == 512
+
+
 def test_nothing_given_means_the_defaults() -> None:
     effective = load({}, {})
 
