@@ -85,7 +85,8 @@ KIND_STATUS: dict[str, int] = {
 HINTS: dict[ErrorCode, str] = {code: hint for code, _, hint in STATUS_TABLE.values() if hint} | {
     ErrorCode.CONTEXT_TOO_LONG: "Send less history or fewer tools.",
     ErrorCode.CONTENT_POLICY: "Change the prompt; the same one will be refused again.",
-    ErrorCode.NO_TOOL_USE_ENDPOINT: "Use a model or route that supports tools.",
+    ErrorCode.NO_TOOL_USE_ENDPOINT: "Use a model or route that supports tools, or start the server "
+    "so that it does.",
 }
 
 # OpenRouter puts one of these beside an error when moderation or a guardrail refused the prompt.

@@ -27,6 +27,8 @@ TEXT_CALL_RULES: tuple[TextCallRule, ...] = get_args(TextCallRule)
 CUT_OFF = "{"
 THINKING = "thinking_kept_apart"
 ECHO = "text_echo_of_calls_removed"
+# How the step that lifts a call out of the text is called, before the name of the dialect.
+TEXT_CALL = "text_call_"
 _THOUGHT_ENDS = "</think>"
 _THOUGHTS = ("reasoning_content", "reasoning")
 # How special tokens of chat templates begin, and what a call may end with.
@@ -155,7 +157,7 @@ def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
     return TextReading(
         _thoughts(found) | message | lifted,
         plain.unlifted,
-        tuple(dict.fromkeys(f"text_call_{call.dialect}" for call in found.calls)),
+        tuple(dict.fromkeys(f"{TEXT_CALL}{call.dialect}" for call in found.calls)),
         plain.unlifted_fired,
         tuple((call.name, call.arguments) for call in found.calls),
         found.words,

@@ -7,7 +7,8 @@ import pytest
 
 from surecall.cli import main
 from surecall.cli.explain import explain, render
-from surecall.testing import calls, says
+from surecall.simulator.stream_events import events_of, frames_of
+from surecall.testing import calls, calls_many, says
 from surecall.values.types import JSON
 
 TOOL = {"name": "get_weather", "parameters": {"properties": {"city": {"type": "string"}}}}
@@ -28,8 +29,11 @@ def test_a_response_is_read_as_a_run_would_read_it() -> None:
     told = explain(json.dumps(body).encode(), [TOOL])
 
     assert told.kind == "response"
-    assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
+    assert told.calls == (
+        {"name": "get_weather", "arguments": {"city": "Paris"}, "asked": "Get-Weather"},
+    )
     assert "assistant_tool_calls_object_to_array" in told.steps
+    assert "  its name came as: Get-Weather\n" in render(told)
 
 
 def test_what_would_not_run_says_why() -> None:
@@ -39,12 +43,76 @@ def test_what_would_not_run_says_why() -> None:
     assert "would not run" in render(told)
 
 
-def test_what_was_repaired_is_named() -> None:
+def test_what_was_repaired_is_named_and_told_in_a_sentence() -> None:
     body = calls("get_weather")
     function = body["choices"][0]["message"]["tool_calls"][0]["function"]
     function["arguments"] = '{"city": "Paris",}'
+    told = explain(json.dumps(body).encode())
 
-    assert explain(json.dumps(body).encode()).calls[0]["repairs"] == ["trailing_commas"]
+    assert told.calls[0]["repairs"] == ["trailing_commas"]
+    assert "repaired by: trailing_commas\n  A comma with nothing behind it" in render(told)
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown", "words"),
+    [
+        ((None,), (None,), "its id is missing: it gets a new one"),
+        (("a", "a"), ("-", "a"), "its id came twice: it gets a new one"),
+        (("a", "b"), ("-", "-"), ""),
+    ],
+)
+def test_an_id_that_is_missing_or_comes_twice_is_told(
+    ids: tuple[str | None, ...], shown: tuple[str | None, ...], words: str
+) -> None:
+    body = calls_many(*[calls("get_weather", city="Paris") for _ in ids])
+    for raw, call_id in zip(body["choices"][0]["message"]["tool_calls"], ids, strict=True):
+        raw["id"] = call_id
+    told = explain(json.dumps(body).encode())
+
+    assert tuple(call.get("id", "-") for call in told.calls) == shown
+    assert words in render(told)
+
+
+def test_a_stream_is_put_together_and_read() -> None:
+    events = b"".join(frames_of(events_of(calls("get_weather", city="Paris"))))
+    told = explain(b": OPENROUTER PROCESSING\n\nevent: x\n" + events)
+
+    assert told.kind == "stream"
+    assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
+
+
+def test_an_error_in_a_stream_is_a_fault() -> None:
+    told = explain(b'data: {"error": {"code": 429, "message": "slow down"}}\n\n')
+
+    assert (told.kind, told.fault.split(":")[0]) == ("stream", "RATE_LIMIT (HTTP 429)")
+
+
+def test_a_text_that_begins_like_an_event_is_a_text() -> None:
+    assert explain(b"data: what we know about Paris").kind == "text"
+
+
+def test_an_error_in_a_list_is_a_fault() -> None:
+    assert explain(b'[{"error": {"code": 429, "message": "slow down"}}]').fault != ""
+
+
+def test_an_error_is_judged_by_the_status_that_it_came_with(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "reply.json"
+    error = {"message": "gemma:2b does not support tools", "type": "api_error"}
+    path.write_text(json.dumps({"error": error}))
+
+    assert main(["explain", str(path)]) == 0
+    assert "fault: UPSTREAM_5XX (HTTP 500)" in capsys.readouterr().out
+    assert main(["explain", str(path), "--status", "400"]) == 0
+    assert "fault: NO_TOOL_USE_ENDPOINT (HTTP 400)" in capsys.readouterr().out
+
+
+def test_a_call_that_is_announced_and_missing_is_told_so() -> None:
+    body = says("")
+    body["choices"][0]["finish_reason"] = "tool_calls"
+
+    assert explain(json.dumps(body).encode()).fault.startswith("the reply announces a call")
 
 
 def test_an_error_body_is_a_fault() -> None:
