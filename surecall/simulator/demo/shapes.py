@@ -14,7 +14,8 @@ from typing import Final, NamedTuple
 from surecall.simulator.answer_bytes import PLAIN, encoded, stream_bytes
 from surecall.simulator.demo.tasks import BOOK, LIST, PAIR, QUOTE, SAVE, Desk, Task, described
 from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.simulator.personas.catalogue import PERSONAS, REPAIRABLE
+from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.mixed import REPAIRABLE
 from surecall.simulator.personas.persona import CURED, QUOTED, RETRIED, Persona, say
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.types import JSON
