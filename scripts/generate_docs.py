@@ -3,14 +3,16 @@
 With `--check` it only compares, so that none of them can fall behind.
 """
 
+import importlib.metadata
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import click
 import msgspec
 
 from surecall.cli import COMMANDS, cli
+from surecall.cli.demo_page import right
 from surecall.eval.report.page.html import render_page
 from surecall.eval.report.page.snapshot import report_of_snapshot
 from surecall.eval.settings.fields import documentation
@@ -24,6 +26,8 @@ from surecall.settings.provider_sources import KNOWN
 from surecall.settings.providers import ROWS
 from surecall.settings.sampling import SamplingCatalog
 from surecall.settings.setting_docs import setting_docs
+from surecall.simulator.demo.contest import OWN, PLAIN, SDK, Row, contest
+from surecall.simulator.demo.shapes import TITLES, drawn, every_shape
 from surecall.simulator.faults import FAMILIES as KINDS
 from surecall.simulator.faults import SHAPE_FAULTS, ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
@@ -250,6 +254,41 @@ def commands() -> Iterable[str]:
     yield table("setting | flags | variables | default | what it does", documentation())
 
 
+def with_part(readme: str, name: str, text: str) -> str:
+    """Put a text between the two marks of its name."""
+    before, begin, rest = readme.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->\n")
+    return f"{before}{begin}{text}\n{end}{after}"
+
+
+def demo() -> str:
+    """Write what `surecall demo --all` counts, by family, and what `surecall demo` counts of it."""
+    rows = contest(every_shape())
+    few = {shape.persona.id for shape in drawn()}
+    sample = [row for row in rows if row.shape.persona.id in few]
+    loops = (PLAIN, SDK, OWN)
+    families = [
+        (TITLES[family], *(_right(list(group), loop) for loop in loops))
+        for family, group in _by_family(rows)
+    ]
+    total = ("**all of them** (`surecall demo --all`)", *(_right(rows, loop) for loop in loops))
+    drawn_only = ("**a sample by rule** (`make demo`)", *(_right(sample, loop) for loop in loops))
+    version = importlib.metadata.version("openai")
+    head = f"what is wrong in the reply | plain loop | openai SDK {version} | surecall"
+    return table(head, [drawn_only, total, *families])
+
+
+def _by_family(rows: Iterable[Row]) -> list[tuple[str, list[Row]]]:
+    found: dict[str, list[Row]] = {}
+    for row in rows:
+        found.setdefault(row.shape.family, []).append(row)
+    return list(found.items())
+
+
+def _right(rows: Sequence[Row], loop: str) -> str:
+    return f"{right(rows, loop)} of {len(rows)}"
+
+
 def with_proof(readme: str) -> str:
     """Put the claims of `docs/proof.md` into the README: sentence, cases, bound and result."""
     rows = [
@@ -258,9 +297,7 @@ def with_proof(readme: str) -> str:
         if line.startswith("| D")
     ]
     short = [(claim, n, bound, result.partition(";")[0]) for claim, _, n, _, bound, result in rows]
-    before, begin, rest = readme.partition("<!-- proof -->\n")
-    _, end, after = rest.partition("<!-- /proof -->\n")
-    return f"{before}{begin}{table('claim | n | 95 % bound | result', short)}\n{end}{after}"
+    return with_part(readme, "proof", table("claim | n | 95 % bound | result", short))
 
 
 def main() -> int:
@@ -272,7 +309,7 @@ def main() -> int:
         "drift.md": drifts(),
         "commands.md": commands(),
         "snapshot.html": [render_page(report_of_snapshot()).rstrip()],
-        "../README.md": [with_proof(readme).removesuffix("\n")],
+        "../README.md": [with_part(with_proof(readme), "demo", demo()).removesuffix("\n")],
     }
     for name, parts in documents.items():
         target, text = (ROOT / "docs" / name).resolve(), "\n\n".join(parts) + "\n"
