@@ -32,6 +32,18 @@ EXCEPTION: Final = "EXCEPTION"
 TRUNCATED: Final = "TRUNCATED"
 TOOLS_DISABLED: Final = "TOOLS_DISABLED"
 MAX_ERROR: Final = 400
+# What a category means, for people. Statuses without a code of their own are not here.
+MEANINGS: Final[dict[str, str]] = {
+    **{code.value: code.meaning.replace("`", "") for code in ErrorCode},
+    ErrorCode.CONTRACT_UNMET: "The model said that it was done, but what had to be done was not.",
+    ErrorCode.NO_TOOL_CALLS: "The model never called a tool.",
+    ErrorCode.TOOL_ERROR: "A tool failed, and the model did not repair it.",
+    ASSERTION_FAILED: "The conversation ended, but not with the right result.",
+    EMPTY_ASSISTANT_TEXT: "The final answer was blank.",
+    EXCEPTION: "The evaluation itself failed, or a scenario's own code.",
+    TOOLS_DISABLED: "The model is for chat only, under these settings.",
+    TRUNCATED: "The reply was cut off at the token limit.",
+}
 _CUT_OFF = "length"
 _OK = 200
 
@@ -149,6 +161,11 @@ def _crash(result: ToolResult) -> str:
 def of_crash(what: str) -> Verdict:
     """Judge a run in which a tool of the scenario itself broke, whatever came of it."""
     return Verdict("infra", EXCEPTION, shortened(what))
+
+
+def meaning(category: str) -> str:
+    """Say in a sentence what a category means."""
+    return MEANINGS.get(category, f"The run ended with {category or 'no answer'}.")
 
 
 def shortened(text: str, limit: int = MAX_ERROR) -> str:

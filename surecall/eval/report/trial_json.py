@@ -27,6 +27,8 @@ def trial_document(results: Results, trial: Trial, trace: bytes | None) -> JSON:
         **_error(trial, events),
         "status": trial.status,
         "first_ok": trial.first_ok,
+        "turn": trial.turn,
+        "call_id": trial.call_id or None,
         "score": msgspec.structs.asdict(trial.score) | {"reasons": trial.score.reasons},
         "requests": trial.requests,
         "usage": trial.usage,

@@ -24,6 +24,7 @@ from surecall.eval.analysis.category import (
     of_failure,
     shortened,
 )
+from surecall.eval.analysis.culprit import Place, place_of
 from surecall.eval.scenarios.answers import says_no
 from surecall.eval.scenarios.scenario import Scenario, World, digest
 from surecall.eval.storage.trial import Key, Score, Served, Trial, Truth
@@ -142,6 +143,7 @@ class Attempt(msgspec.Struct, frozen=True):
     text: str
     draft: JSON
     truth: Truth = ""
+    place: Place = Place()
 
 
 async def run_trial(
@@ -175,7 +177,7 @@ async def _attempt(
         score = world.judge(failure.result)
         fails = not (score.declined and score.ok)
         verdict = of_failure(failure) if fails else Verdict("passed")
-        return _judged(world, failure.result, verdict, score, ended=False)
+        return _judged(world, failure.result, verdict, score, failure)
     except ConfigError:
         raise  # the caller's mistake: every other trial of the cell would make it again
     except CRASHES as error:  # a scenario may be a user's own code
@@ -188,14 +190,19 @@ async def _attempt(
 
 
 def _judged(
-    world: World, result: RunResult, verdict: Verdict, score: Score, *, ended: bool = True
+    world: World,
+    result: RunResult,
+    verdict: Verdict,
+    score: Score,
+    failure: RunFailed | None = None,
 ) -> Attempt:
     """Put an attempt together; one in which a tool of the scenario itself broke says nothing."""
     text = result.assistant_text
     if crash := crash_in(result.trace):
         verdict = of_crash(crash)
-    truth = _truth(verdict, score, text, ended=ended)
-    return Attempt(verdict, score, result.trace, text, world.draft, truth)
+    truth = _truth(verdict, score, text, ended=failure is None)
+    place = place_of(verdict, result, failure.details if failure else None)
+    return Attempt(verdict, score, result.trace, text, world.draft, truth, place)
 
 
 def _truth(verdict: Verdict, score: Score, text: str, *, ended: bool) -> Truth:
@@ -245,6 +252,8 @@ def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: floa
         false_finals=sum(map(_false_finals, traces)),
         truth=last.truth,
         after_no=_after_no(last.trace),
+        turn=last.place.turn,
+        call_id=last.place.call_id,
     )
 
 

@@ -138,6 +138,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     `false_finals` counts early answers: those given while a need was unmet. `after_no` counts the
     requests after the first answer that says no. Older records say nothing about the `truth`.
+    `turn` and `call_id` are where it was decided if that was no expectation: misses have their own.
     """
 
     key: Key
@@ -162,6 +163,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     false_finals: int = 0
     truth: Truth = ""
     after_no: int = 0
+    turn: int | None = None
+    call_id: str = ""
 
     @property
     def ok(self) -> bool:

@@ -66,7 +66,7 @@ def test_a_miss_is_told_in_a_sentence() -> None:
 
 def test_a_record_is_read_as_it_was_written() -> None:
     miss = Miss("the state is 1", "1", "2", turn=0, call_id="c")
-    whole = trial("failed", score=Score(misses=(miss,)), assistant_text='"reasons": []')
+    whole = trial("failed", score=Score(misses=(miss,)), draft={"reasons": []})
 
     assert parse_trial(msgspec.json.encode(whole).decode()) == whole
     assert not whole.score.ok

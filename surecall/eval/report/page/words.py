@@ -7,19 +7,9 @@ from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis import category
 from surecall.eval.analysis.summary import Figure
-from surecall.values.errors import ErrorCode
 from surecall.values.trace import safe_text
 
-MEANINGS: Final[dict[str, str]] = {
-    **{code.value: code.meaning.replace("`", "") for code in ErrorCode},
-    ErrorCode.CONTRACT_UNMET: "The model said that it was done, but what had to be done was not.",
-    category.ASSERTION_FAILED: "The conversation ended, but not with the right result.",
-    category.EMPTY_ASSISTANT_TEXT: "The final answer was blank.",
-    category.EXCEPTION: "The evaluation itself failed, or a scenario's own code.",
-    category.TOOLS_DISABLED: "The model is for chat only, under these settings.",
-    category.TRUNCATED: "The reply was cut off at the token limit.",
-    ErrorCode.NO_TOOL_CALLS: "The model never called a tool.",
-}
+MEANINGS: Final = category.MEANINGS
 _PERCENT: Final = 100
 _SECOND: Final = 1000
 _LONG_S: Final = 100
