@@ -15,11 +15,11 @@ only as a table are judged alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from operator import itemgetter
 from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from surecall.eval.analysis.causes import checks_in, main_cause, most_frequent
 from surecall.eval.analysis.paired import BEYOND, PLAIN
 from surecall.eval.analysis.stats import NOTHING, Interval, Rate, interval, trials_to_decide
 from surecall.eval.analysis.summary import CellSummary, Figure, count_by, figure
@@ -48,10 +48,10 @@ _FALLBACKS: Final = ("fallback_on", BEST_EFFORT, "fallback_off")
 class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is known of one model under one profile: all that advice is made from.
 
-    `misses` (by scenario) and `causes` (by error category) are about tool scenarios; they may
-    list the most frequent only. Runs that infrastructure spoiled are among the causes, but not
-    among the misses. `parts` are the rates by scenario, where known. `instead_of` names the plain
-    strategy whose place it takes, and `instead` is that one's rate.
+    `misses` (by scenario), `causes` (by error category) and `checks` (by expectation that was not
+    met) are about tool scenarios; they may list the most frequent only. Runs that infrastructure
+    spoiled are among the causes alone. `parts` are the rates by scenario, where known. `instead_of`
+    names the plain strategy whose place it takes, and `instead` is that one's rate.
     """
 
     model: str
@@ -62,6 +62,7 @@ class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     p95_ms: int = 0
     misses: dict[str, int] = {}
     causes: dict[str, int] = {}
+    checks: dict[str, int] = {}
     parts: tuple[Rate, ...] = ()
     infra: int = 0
     skipped: int = 0
@@ -233,6 +234,7 @@ def _candidate(each: CellSummary) -> Candidate:
         p95_ms=totals.latency.runs.p95,
         misses=count_by((one for one in failures if not one.infra), "scenario"),
         causes=count_by(failures, "category"),
+        checks=checks_in(totals.causes),
         parts=tuple(scenario.rate.counts for scenario in tools),
         infra=sum(scenario.infra for scenario in tools),
         skipped=sum(scenario.skipped for scenario in tools),
@@ -336,7 +338,7 @@ def _notes(
         *(["Tools are switched off for this model."] if off else []),
         *([_instead(best)] if best.instead_of else []),
         *_hardest(best),
-        *_main_cause(best),
+        *main_cause(best.checks, best.causes, best.tool.n - best.tool.k + best.infra),
         *([_spoiled(best)] if best.infra else []),
         *(
             [f"The control, an exact answer without tools, passed {control.k} of {control.n}."]
@@ -370,23 +372,11 @@ def _rank(candidate: Candidate) -> int:
 
 def _hardest(candidate: Candidate) -> Iterable[str]:
     missed = candidate.tool.n - candidate.tool.k
-    scenario, count = _most(candidate.misses)
+    scenario, count = most_frequent(candidate.misses)
     if count and count == missed:
         yield f"Every miss was in {scenario}." if missed > 1 else f"The one miss was in {scenario}."
     elif 2 * count > missed:
         yield f"Most misses were in {scenario} ({count} of {missed})."
-
-
-def _main_cause(candidate: Candidate) -> Iterable[str]:
-    spoiled = candidate.tool.n - candidate.tool.k + candidate.infra
-    category, count = _most(candidate.causes)
-    if count and 2 * count > spoiled:
-        name = "timeouts" if "TIMEOUT" in category else category
-        yield f"The main cause was {name} ({count} of {spoiled})."
-
-
-def _most(counts: Mapping[str, int]) -> tuple[str, int]:
-    return max(sorted(counts.items()), key=itemgetter(1), default=("", 0))
 
 
 def _spoiled(candidate: Candidate) -> str:

@@ -15,6 +15,8 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from surecall.eval.analysis.causes import CauseCount, count_causes
+from surecall.eval.analysis.counting import PARTS, Count
 from surecall.eval.analysis.paired import (
     Comparisons,
     by_strategy,
@@ -26,7 +28,6 @@ from surecall.eval.storage.trial import CONTROL, Cell, Conduct, FalseFinals, Key
 from surecall.values.types import Usage
 
 MOST_IN_A_ROW: Final = 10
-PARTS: Final = ("state", "process", "final")
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -98,7 +99,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
     `pass_hat[k - 1]` is the chance that a scenario passes k times in a row, averaged over cells
     and scenarios, for each k that all of them have trials for. `builds` counts the runs that each
-    build of a server had a part in, where the endpoint tells.
+    build of a server had a part in, where the endpoint tells. `causes` say why runs failed.
     """
 
     trials: int
@@ -121,6 +122,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     false_finals: FalseFinals = FalseFinals()
     builds: dict[str, int] = {}
     conduct: Conduct = Conduct()
+    causes: tuple[CauseCount, ...] = ()
 
 
 class CellSummary(msgspec.Struct, frozen=True):
@@ -140,85 +142,7 @@ class Summary(msgspec.Struct, frozen=True):
     comparisons: Comparisons
 
 
-class _Count:
-    """What the trials of one scenario in one cell add up to."""
-
-    def __init__(self) -> None:
-        self.statuses: Counter[Status] = Counter()
-        self.first_ok = 0
-        self.parts: Counter[tuple[str, bool]] = Counter()
-        self.facts: Counter[tuple[str, bool]] = Counter()
-        self.run_ms: list[int] = []
-        self.passed_ms: list[int] = []
-        self.request_ms: list[int] = []
-        self.usage = Usage()
-        self.costs: list[float] = []
-        self.retries = 0
-        self.warned = 0
-        self.failures: Counter[tuple[str, str, bool]] = Counter()
-        self.fired: Counter[str] = Counter()
-        self.fired_passed: Counter[str] = Counter()
-        self.false_finals = FalseFinals()
-        self.conduct = Conduct()
-        self.builds: Counter[str] = Counter()
-
-    def add(self, trial: Trial) -> None:
-        self.statuses[trial.status] += 1
-        if trial.status == "skipped":
-            return
-        self._add_effort(trial)
-        if trial.status != "infra":
-            self._add_score(trial)
-        fired = set(trial.fired)
-        self.fired.update(fired)
-        if trial.ok:
-            self.passed_ms.append(trial.elapsed_ms)
-            self.fired_passed.update(fired)
-        else:
-            provider = trial.requests[-1].provider if trial.requests else ""
-            self.failures[trial.category, provider, trial.status == "infra"] += 1
-
-    def _add_effort(self, trial: Trial) -> None:
-        self.run_ms.append(trial.elapsed_ms)
-        self.request_ms += [request.latency_ms for request in trial.requests]
-        self.usage += trial.usage
-        if trial.usage.cost is not None:
-            self.costs.append(trial.usage.cost)
-        self.retries += trial.retries
-        self.false_finals += FalseFinals.of(trial.false_finals, passed=trial.ok)
-        self.builds.update(trial.builds)
-
-    def _add_score(self, trial: Trial) -> None:
-        self.first_ok += trial.first_ok
-        self.conduct += Conduct.of(trial)
-        self.warned += bool(trial.score.warnings)
-        self.facts.update(trial.score.facts.items())
-        for name in PARTS:
-            part: bool | None = getattr(trial.score, name)
-            if part is not None:
-                self.parts[name, part] += 1
-
-    @property
-    def judged(self) -> Rate:
-        passed = self.statuses["passed"]
-        return Rate(passed, passed + self.statuses["failed"])
-
-    @property
-    def end_to_end(self) -> Rate:
-        return self.judged + Rate(0, self.statuses["infra"])
-
-    @property
-    def first_attempt(self) -> Rate:
-        return Rate(self.first_ok, self.judged.n)
-
-    def part(self, name: str) -> Rate:
-        return _share(self.parts, name)
-
-    def fact(self, name: str) -> Rate:
-        return _share(self.facts, name)
-
-
-_Counts: TypeAlias = dict[tuple[Cell, str], _Count]
+_Counts: TypeAlias = dict[tuple[Cell, str], Count]
 
 
 def summarise(
@@ -232,7 +156,7 @@ def summarise(
     found: dict[Key, Status] = {}
     for trial in trials:
         place = (trial.key.cell, trial.key.scenario)
-        counts.setdefault(place, _Count()).add(trial)
+        counts.setdefault(place, Count()).add(trial)
         found[trial.key] = trial.status
     planned = tuple(dict.fromkeys(cells))
     extra = {cell for cell, _ in counts}.difference(planned)
@@ -277,10 +201,6 @@ def _with_strategy(counts: _Counts, strategy: str) -> _Counts:
     return {place: count for place, count in counts.items() if place[0].strategy == strategy}
 
 
-def _share(marks: Counter[tuple[str, bool]], name: str) -> Rate:
-    return Rate(marks[name, True], marks[name, True] + marks[name, False])
-
-
 def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
     tool = {place: count for place, count in counts.items() if place[1] != CONTROL}
     control = [count.judged for place, count in counts.items() if place[1] == CONTROL]
@@ -296,7 +216,7 @@ def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
         end_to_end=_figure(tool, lambda count: count.end_to_end),
         control=figure([sum(control, NOTHING)]),
         first_attempt=_figure(tool, lambda count: count.first_attempt),
-        parts={name: _figure(tool, partial(_Count.part, name=name)) for name in PARTS},
+        parts={name: _figure(tool, partial(Count.part, name=name)) for name in PARTS},
         pass_hat=_pass_hat([count.judged for count in tool.values()]),
         scenarios=_scenarios(counts, names),
         latency=_latency(counts),
@@ -309,14 +229,15 @@ def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
         false_finals=sum((count.false_finals for count in every), FalseFinals()),
         builds=_builds(every),
         conduct=sum((count.conduct for count in every), Conduct()),
+        causes=count_causes(found for count in every for found in count.causes),
     )
 
 
-def _statuses(counts: Iterable[_Count], status: Status) -> int:
+def _statuses(counts: Iterable[Count], status: Status) -> int:
     return sum(count.statuses[status] for count in counts)
 
 
-def _figure(counts: _Counts, pick: Callable[[_Count], Rate]) -> Figure:
+def _figure(counts: _Counts, pick: Callable[[Count], Rate]) -> Figure:
     """Pool a rate over cells within each scenario, then over scenarios, which cluster it."""
     by_scenario: dict[str, Rate] = {}
     for (_, scenario), count in sorted(counts.items(), key=lambda item: item[0]):
@@ -342,7 +263,7 @@ def _scenarios(counts: _Counts, names: Iterable[str]) -> tuple[ScenarioSummary, 
     return tuple(_scenario(name, found) for name, found in by_name.items() if found)
 
 
-def _scenario(name: str, counts: list[_Count]) -> ScenarioSummary:
+def _scenario(name: str, counts: list[Count]) -> ScenarioSummary:
     facts = sorted({fact for count in counts for fact, _ in count.facts})
     return ScenarioSummary(
         name,
@@ -381,7 +302,7 @@ def _failures(counts: _Counts) -> tuple[Failure, ...]:
     return tuple(Failure(*row, number) for row, number in ranked)
 
 
-def _repairs(counts: Iterable[_Count]) -> tuple[Repair, ...]:
+def _repairs(counts: Iterable[Count]) -> tuple[Repair, ...]:
     runs: Counter[str] = Counter()
     passed: Counter[str] = Counter()
     for count in counts:
@@ -391,7 +312,7 @@ def _repairs(counts: Iterable[_Count]) -> tuple[Repair, ...]:
     return tuple(Repair(name, number, passed[name]) for name, number in ranked)
 
 
-def _builds(counts: Iterable[_Count]) -> dict[str, int]:
+def _builds(counts: Iterable[Count]) -> dict[str, int]:
     runs: Counter[str] = Counter()
     for count in counts:
         runs.update(count.builds)

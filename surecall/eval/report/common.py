@@ -18,7 +18,7 @@ import msgspec
 from surecall.eval.running.cells import PlannedCell, split_strategy
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.endpoint import Endpoint
-from surecall.eval.storage.trial import CONTROL, Cell, Conduct, Key, Status, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Conduct, Key, Miss, Status, Trial
 from surecall.settings.connection import shown_url
 from surecall.settings.presets import TAG_FALLBACK
 from surecall.values.errors import ConfigError
@@ -162,6 +162,9 @@ class Entry(msgspec.Struct, frozen=True):
     false_finals: int = 0
     builds: tuple[str, ...] = ()
     conduct: Conduct = Conduct()
+    misses: tuple[Miss, ...] = ()
+    turn: int | None = None
+    call_id: str = ""
 
     @property
     def ok(self) -> bool:
@@ -243,6 +246,9 @@ def _brief(trial: Trial) -> Entry:
         trial.false_finals,
         trial.builds,
         Conduct.of(trial),
+        trial.score.misses,
+        trial.turn,
+        trial.call_id,
     )
 
 

@@ -2,9 +2,10 @@
 
 import string
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
+from surecall.eval.analysis.causes import CauseCount
 from surecall.eval.analysis.paired import Comparison, Comparisons
 from surecall.eval.analysis.summary import Summary, Totals
 from surecall.eval.report.common import Entry, Results
@@ -59,11 +60,22 @@ CONDUCT: Final = (
     "Runs whose side effects were judged. Silent wrong: it ended as a success, but something is "
     "wrong; false success: what the answer claims was not done. Effects are counted one by one."
 )
+CAUSE_COLUMNS: Final = (
+    "not met",
+    "expected",
+    "got",
+    "runs:",
+    "scenarios",
+    "models",
+    "code",
+)
 SIMULATED: Final = (
     "**Simulated.** The models in this report are simulated by scripts. Nothing here says anything "
     "about a real model."
 )
 _TOP_SCENARIOS: Final = 2
+_TOP_CAUSES: Final = 20
+_TOP_TEXTS: Final = 3
 _NOTHING: Final = "-"
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + " _-./:,;%()+='")
 # What Markdown or HTML could take for markup, or a table for the end of a cell.
@@ -87,6 +99,7 @@ def report(
         "\n".join(_sums(results, found)),
         "## Model/profile matrix (tool scenarios only)",
         matrix(results),
+        *(["## Why runs failed", causes] if (causes := causes_table(found)) else []),
         *(["## What was done", CONDUCT, conduct] if (conduct := conduct_table(results)) else []),
         *(["## Strategies, on the same conversations", pairs] if found.comparisons.rows else []),
         *(["## Recommendations", recommendation_table(rows)] if rows else []),
@@ -120,6 +133,35 @@ def conduct_table(results: Results) -> str:
     ]
     heads = ("model", "sampling_profile", STRATEGY, *(f"{name}:" for name in COLUMNS))
     return table(heads, rows) if rows else ""
+
+
+def causes_table(found: Summary) -> str:
+    """Return one row for each cause of failed runs, the most frequent first; blank without any."""
+    rows = [_cause_row(cause) for cause in found.totals.causes[:_TOP_CAUSES]]
+    if not rows:
+        return ""
+    rest = len(found.totals.causes) - len(rows)
+    more = [f"And {rest} more, each in fewer runs or as many."] if rest else []
+    return "\n\n".join([table(CAUSE_COLUMNS, rows), *more])
+
+
+def _cause_row(cause: CauseCount) -> tuple[str, ...]:
+    return (
+        text(cause.check),
+        text(cause.expected),
+        _most(cause.got),
+        str(cause.times),
+        _most(cause.scenarios),
+        _most(cause.models),
+        f"{code(cause.code)}{' (infrastructure, not scored)' if cause.infra else ''}",
+    )
+
+
+def _most(counts: Mapping[str, int]) -> str:
+    """Name the most frequent texts, and how often each came; an ellipsis stands for the others."""
+    listed = [f"{text(name)} x{count}" for name, count in list(counts.items())[:_TOP_TEXTS]]
+    more = ["…"] if len(counts) > len(listed) else []
+    return "; ".join([*listed, *more]) or _NOTHING
 
 
 def recommendation_table(rows: Iterable[Sequence[str]]) -> str:

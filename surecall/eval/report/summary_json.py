@@ -9,6 +9,7 @@ answers, the runs they came in, and how many of those passed in the end. `conduc
 and said, null where their side effects were not judged. Rates of several strategies are never one.
 `commands` says what each command of the run asked for; a filter on which they differ is null.
 `report_path` is a trial's own file, null where none was written: `surecall export` writes them.
+`causes` say why runs failed, by expectation: how many runs missed it, and what came instead.
 """
 
 from collections import Counter
@@ -23,13 +24,14 @@ from surecall.eval.analysis.summary import Summary, Totals, summarise
 from surecall.eval.report.common import ASKED, Column, Entry, Results, Sheet
 from surecall.eval.report.conduct import conduct_json, conduct_of
 from surecall.eval.settings.parse import AUTO
-from surecall.eval.storage.trial import Cell, FalseFinals, Trial
+from surecall.eval.storage.trial import Cell, FalseFinals, Key, Score, Trial
 from surecall.values.types import JSON
 from surecall.values.version import __version__
 
 SCHEMA_VERSION: Final = 1
 TRIALS_FOLDER: Final = "trials"
 _SAMPLES: Final = 3
+_MOST_RUNS: Final = 20
 # Keys of summary.json that are settings, and what we call them.
 _SETTINGS: Final = {
     "base_url": "base_url",
@@ -80,6 +82,7 @@ def summary(results: Results, *, ts: str, output_dir: str, filed: bool = False) 
         "served_by": results.sheet.settings.get("served_by"),
         "system_fingerprints": builds_in(results),
         "false_finals": _false_finals(results.all),
+        "causes": _causes(figures(results)),
         "output_dir": output_dir,
         "models": [
             cell_summary(results, cell) | _details(results, cell, filed=filed)
@@ -262,15 +265,38 @@ def totals(results: Results) -> JSON:
 
 
 def figures(results: Results) -> Summary:
-    """Return what follows from how each trial ended: rates, chances in a row, comparisons.
+    """Return what follows from how each trial ended: rates, chances in a row, causes, comparisons.
 
-    Usage, requests and scores are not known here, so figures made from them are blank.
+    Usage, requests and parts of scores are not known here, so figures made from them are blank.
     """
     ends = (
-        Trial(key=entry.key, status=entry.status, false_finals=entry.false_finals)
+        Trial(
+            key=entry.key,
+            status=entry.status,
+            category=entry.category,
+            error=entry.error,
+            score=Score(misses=entry.misses),
+            false_finals=entry.false_finals,
+            turn=entry.turn,
+            call_id=entry.call_id,
+        )
         for entry in results.all
     )
     return summarise(ends, cells=results.entries, scenarios=results.scenarios)
+
+
+def _causes(found: Summary) -> list[JSON]:
+    """Return why runs failed, and which runs: the first of them."""
+    return [
+        msgspec.structs.asdict(cause)
+        | {"times": cause.times, "runs": [_named(key) for key in cause.runs[:_MOST_RUNS]]}
+        for cause in found.totals.causes
+    ]
+
+
+def _named(key: Key) -> JSON:
+    cell = msgspec.structs.asdict(key.cell)
+    return {**cell, "scenario": key.scenario, "trial": key.trial}
 
 
 def _compared(pair: Comparison) -> JSON:
@@ -314,6 +340,7 @@ def document(
         "by_scenario": summary_by_scenario(results),
         "by_strategy": summary_by_scenario_and_strategy(results),
         "strategies": each,
+        "causes": _causes(found),
         "cells": [cell_summary(results, cell) for cell in results.entries],
         "comparisons": {
             "rows": [_compared(pair) for pair in found.comparisons.rows],

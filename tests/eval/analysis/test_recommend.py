@@ -108,10 +108,10 @@ def test_the_interval_rule_prefers_what_is_known_better() -> None:
         (candidate(36, misses={"a": 4}), "Every miss was in a."),
         (candidate(39, misses={"a": 1}), "The one miss was in a."),
         (candidate(35, misses={"b": 3, "a": 2}), "Most misses were in b (3 of 5)."),
-        (candidate(37, causes={"TIMEOUT": 3}), "The main cause was timeouts (3 of 3)."),
+        (candidate(37, causes={"TIMEOUT": 3}), "The main cause: timeouts (3 of 3)."),
         (
             candidate(38, causes={"NO_TOOL_CALLS": 2, "TIMEOUT": 1}, infra=1),
-            "The main cause was NO_TOOL_CALLS (2 of 3).",
+            "The main cause: the model never called a tool (2 of 3).",
         ),
         (candidate(infra=1), "1 more run with tools was spoiled by infrastructure and not judged."),
         (

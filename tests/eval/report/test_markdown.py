@@ -17,7 +17,7 @@ from surecall.eval.report.markdown import (
     report,
 )
 from surecall.eval.report.summary_json import document, summary
-from surecall.eval.storage.trial import Cell, Trial
+from surecall.eval.storage.trial import Cell, Miss, Score, Trial
 from tests.support.eval_results import HOSTILE, NAMES, sheet, trial
 
 
@@ -196,3 +196,38 @@ def test_a_cell_in_which_nothing_could_run_has_no_rates() -> None:
     assert "| `minimax/minimax-m2-her` | `default` | - | - | - | - | - |" in matrix(results)
     assert "- Skipped, because they cannot apply: 1" in report(results)
     assert "- Overall: none" in report(results)
+
+
+def missed(number: int, check: str, got: str, cell: Cell) -> Trial:
+    score = Score(misses=(Miss(check, "expected|this", got),))
+    return trial(cell, "happy_path", number, "failed", score=score)
+
+
+def test_a_table_says_why_runs_failed_by_what_was_not_met() -> None:
+    one, other = Cell("a"), Cell("b")
+    made = [
+        *(missed(at, 'the answer is "Done."', "hm", one) for at in (1, 2)),
+        missed(1, 'the answer is "Done."', "no <b>", other),
+        trial(one, "chat_only", 1, "infra", error="TIMEOUT: it took too long"),
+        trial(one, "chat_only", 2),
+    ]
+    text = report(results_of(sheet(one, other), made))
+
+    assert "## Why runs failed\n\n| not met | expected | got | runs | scenarios | models |" in text
+    assert (
+        '| the answer is "Done." | expected&#124;this | hm x2; no &#60;b&#62; x1 | 3 | '
+        "happy_path x3 | a x2; b x1 | `ASSERTION_FAILED` |"
+    ) in text
+    assert "| - | it took too long x1 | 1 |" in text
+    assert "| `TIMEOUT` (infrastructure, not scored) |" in text
+    assert "Why runs failed" not in report(results_of(sheet(one), made[-1:]))
+
+
+def test_the_rarest_causes_and_texts_are_only_counted() -> None:
+    cell = Cell("m")
+    many = [missed(at, f"check {at:02}", "x", cell) for at in range(1, 25)]
+    text = report(results_of(sheet(cell), many))
+    assert ("check 20" in text, "check 21" in text) == (True, False)
+    assert "And 4 more, each in fewer runs or as many." in text
+    varied = [missed(at, "check", f"text {at}", cell) for at in range(1, 9)]
+    assert "text 1 x1; text 2 x1; text 3 x1; … |" in report(results_of(sheet(cell), varied))

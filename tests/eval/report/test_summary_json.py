@@ -19,7 +19,7 @@ from surecall.eval.report.summary_json import (
     summary_by_scenario_and_strategy,
     totals,
 )
-from surecall.eval.storage.trial import Cell, Trial
+from surecall.eval.storage.trial import Cell, Miss, Score, Trial
 from surecall.values.types import JSON
 from tests.support.eval_results import (
     CELLS,
@@ -167,3 +167,33 @@ def test_the_document_for_programs_says_its_version_and_what_is_simulated() -> N
     assert found["cells"][0]["tool_ok"] == found["totals"]["ok"] == 1
     assert found["recommendations"] == [{"model": "m"}]
     assert msgspec.json.decode(msgspec.json.encode(found)) == found
+
+
+def test_both_summaries_say_why_runs_failed_and_where_to_look() -> None:
+    cell = Cell("m")
+    misses = (Miss("the state is 1", "1", "2", turn=0),)
+    made = [
+        trial(cell, "happy_path", at, "failed", score=Score(misses=misses)) for at in range(1, 25)
+    ]
+    results = results_of(sheet(cell), made)
+    for found in (document(results, run={}), summary(results, ts="t", output_dir="o")):
+        (cause,) = found["causes"]
+        assert (cause["check"], cause["expected"], cause["got"]) == (
+            "the state is 1",
+            "1",
+            {"2": 24},
+        )
+        assert (cause["times"], cause["scenarios"], cause["models"]) == (
+            24,
+            {"happy_path": 24},
+            {"m": 24},
+        )
+        assert (cause["code"], cause["infra"]) == ("ASSERTION_FAILED", False)
+        assert cause["runs"][0] == {
+            "model": "m",
+            "profile": "default",
+            "strategy": "production",
+            "scenario": "happy_path",
+            "trial": 1,
+        }
+        assert len(cause["runs"]) == 20

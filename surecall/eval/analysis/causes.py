@@ -1,0 +1,156 @@
+"""Why runs failed: the expectations that were not met, counted by their words.
+
+A run that ended for another reason, such as a limit or a refused request, has one plain sentence in
+their place. What such a run lacks besides follows from it; what it did wrong does not.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from operator import itemgetter
+from typing import Final
+
+import msgspec
+
+from surecall.eval.analysis.category import ASSERTION_FAILED, meaning, shortened
+from surecall.eval.storage.trial import CONTROL, Key, Miss, Trial
+from surecall.values.errors import ErrorCode
+
+MOST_GOT: Final = 5
+_MAX_GOT: Final = 160
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One reason why a trial failed: an expectation that was not met, or a plain sentence.
+
+    `code` is the category of the trial, and `infra` whether the infrastructure spoiled it; `turn`
+    and `call_id` are where it was decided. `expected` is blank in a sentence.
+    """
+
+    check: str
+    expected: str = ""
+    got: str = ""
+    turn: int | None = None
+    call_id: str = ""
+    code: str = ""
+    infra: bool = False
+
+
+class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
+    """How often one cause was met: in so many runs, by scenario and by model.
+
+    `code` and `expected` are the most frequent ones; `got` are those that came most often, each
+    with the number of runs.
+    """
+
+    check: str
+    expected: str
+    code: str
+    infra: bool
+    got: dict[str, int]
+    scenarios: dict[str, int]
+    models: dict[str, int]
+    runs: tuple[Key, ...]
+
+    @property
+    def times(self) -> int:
+        """How many runs it was met in."""
+        return len(self.runs)
+
+
+def causes_of(trial: Trial) -> tuple[Cause, ...]:
+    """Return why a trial failed, what decided first; nothing if it passed or was skipped."""
+    if trial.status in {"passed", "skipped"}:
+        return ()
+    if trial.status == "infra":
+        return (_ending(trial),)
+    misses = trial.score.misses
+    if misses and _is_judged(trial):
+        return tuple(_of_miss(miss, trial) for miss in misses)
+    return (_ending(trial), *(_of_miss(miss, trial) for miss in misses if miss.call_id))
+
+
+def _is_judged(trial: Trial) -> bool:
+    """Whether it ended with an answer that expectations decided about."""
+    if trial.category != ErrorCode.NO_TOOL_CALLS:
+        return trial.category == ASSERTION_FAILED
+    # Where no call is demanded, an answer without one is judged like any other.
+    return trial.turn is None and any(miss.expected for miss in trial.score.misses)
+
+
+def _of_miss(miss: Miss, trial: Trial) -> Cause:
+    return Cause(miss.check, miss.expected, miss.got, miss.turn, miss.call_id, trial.category)
+
+
+def _ending(trial: Trial) -> Cause:
+    told = shortened(trial.error.removeprefix(f"{trial.category}: "), _MAX_GOT)
+    sentence = meaning(trial.category)
+    infra = trial.status == "infra"
+    return Cause(sentence, "", told, trial.turn, trial.call_id, trial.category, infra)
+
+
+def count_causes(found: Iterable[tuple[Key, Iterable[Cause]]]) -> tuple[CauseCount, ...]:
+    """Count causes by their words, the most frequent first; those of the infrastructure last.
+
+    A cause counts once in a run.
+    """
+    tallies: dict[tuple[bool, str], _Tally] = {}
+    for key, causes in found:
+        for cause in causes:
+            tallies.setdefault((cause.infra, cause.check), _Tally()).add(key, cause)
+    counts = [tally.count(check, infra=infra) for (infra, check), tally in tallies.items()]
+    return tuple(sorted(counts, key=lambda one: (one.infra, -one.times, one.check)))
+
+
+def checks_in(causes: Iterable[CauseCount]) -> dict[str, int]:
+    """Count the runs with tools by the expectations that were not met in them."""
+    judged = (cause for cause in causes if cause.expected)
+    return {cause.check: cause.times - cause.scenarios.get(CONTROL, 0) for cause in judged}
+
+
+def main_cause(
+    checks: Mapping[str, int], categories: Mapping[str, int], failed: int
+) -> Iterator[str]:
+    """Say what most of some failed runs have in common, if anything."""
+    check, missed = most_frequent(checks)
+    category, count = most_frequent(categories)
+    if missed and 2 * missed > failed:
+        yield f"Most often not met: {check} ({missed} of {failed})."
+    elif count and 2 * count > failed:
+        why = "timeouts" if "TIMEOUT" in category else meaning(category).removesuffix(".")
+        yield f"The main cause: {why[:1].lower()}{why[1:]} ({count} of {failed})."
+
+
+def most_frequent(counts: Mapping[str, int]) -> tuple[str, int]:
+    """Return the name that was counted most, and how often; blank without any."""
+    return max(sorted(counts.items()), key=itemgetter(1), default=("", 0))
+
+
+class _Tally:
+    """What is known of one cause; everything is counted once in a run."""
+
+    def __init__(self) -> None:
+        self._seen: dict[Key, list[Cause]] = {}
+
+    def add(self, key: Key, cause: Cause) -> None:
+        self._seen.setdefault(key, []).append(cause)
+
+    def count(self, check: str, *, infra: bool) -> CauseCount:
+        runs = tuple(sorted(self._seen))
+        return CauseCount(
+            check=check,
+            expected=next(iter(self._by("expected")), ""),
+            code=next(iter(self._by("code")), ""),
+            infra=infra,
+            got=dict(list(self._by("got").items())[:MOST_GOT]),
+            scenarios=_ranked(Counter(key.scenario for key in runs)),
+            models=_ranked(Counter(key.cell.model for key in runs)),
+            runs=runs,
+        )
+
+    def _by(self, field: str) -> dict[str, int]:
+        texts = [{getattr(cause, field) for cause in causes} for causes in self._seen.values()]
+        return _ranked(Counter(text for found in texts for text in found if text))
+
+
+def _ranked(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
