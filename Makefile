@@ -32,17 +32,17 @@ $(RUN_READY): pyproject.toml constraints.txt
 	@$(RUN)/bin/python -m pip uninstall -qq -y setuptools pip  # half of its size, and nobody needs them there
 	@touch $(RUN_READY)
 
-browser:  ## install the browser that the tests of the report use, if it is missing
+browser:  ## install chromium and its driver for the tests of the report; asks apt-get, as root
 	bash scripts/install_browser.sh
 
 quick: $(READY)  ## run the tests without browser, processes and slow laws, with few examples, in about a minute
 	$(BIN)/pytest -q -n $(JOBS) -m "not browser and not processes and not slow" --hypothesis-profile quick
 
-test: $(READY) browser  ## run all tests, with the coverage gates
+test: $(READY)  ## run all tests, with the coverage gates; those of the report need `make browser`
 	$(BIN)/pytest -n $(JOBS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 
-test-loaded: $(READY) browser  ## run all tests beside sixteen busy processes, on a shifted clock
+test-loaded: $(READY)  ## run all tests beside sixteen busy processes, on a shifted clock
 	$(BIN)/python scripts/loaded_tests.py --busy 16 -- -n $(JOBS) --clock-shift 1e7
 
 check: $(READY)  ## lint, types, import contracts, generated docs, spelling

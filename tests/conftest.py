@@ -7,7 +7,7 @@ import ipaddress
 import signal
 import socket
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
@@ -30,7 +30,8 @@ settings.load_profile("ci")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-STARTING = ("browser", "processes")
+BROWSER = "browser"
+STARTING = (BROWSER, "processes")
 CLOCK_SHIFT = "--clock-shift"
 PROXY_VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 
@@ -84,7 +85,16 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "window" in getattr(item, "fixturenames", ()):
-            item.add_marker("browser")
+            item.add_marker(BROWSER)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Tell of a missing browser at the end in one line, and not in one for each test."""
+    report = yield
+    if report.skipped and item.get_closest_marker(BROWSER):
+        report.longrepr = ("tests/support/browser.py", None, report.longrepr[2])
+    return report
 
 
 # Not an OSError, or the code under test would take it for an endpoint that is down.

@@ -1,19 +1,21 @@
-"""A real browser for tests of the report: Debian's chromium, without a window.
+"""A real browser for tests of the report: the Chrome or Chromium of this machine, without a window.
 
-It is installed by scripts/install_browser.sh, and driven over loopback. Before a page runs its
-first line, a watch is set: whatever an attack would do, and whatever the page's own policy stops,
-is kept in `window.caught`.
+It is driven over loopback. Without one the tests are skipped; where SURECALL_TEST_BROWSER is set,
+they fail. Before a page runs its first line, a watch is set: whatever an attack would do, and
+whatever the page's own policy stops, is kept in `window.caught`.
 """
 
 import json
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NoReturn
 
 import pytest
 from selenium import webdriver
+from selenium.common.exceptions import SessionNotCreatedException
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
@@ -22,7 +24,18 @@ from selenium.webdriver.support.ui import WebDriverWait
 from tests.support.hostile import CANARY
 from tests.support.patience import PATIENCE_S, until
 
-INSTALL: Final = "the tests of the report need a browser: run scripts/install_browser.sh"
+BROWSERS: Final = (
+    "chromium",
+    "chromium-browser",
+    "google-chrome",
+    "google-chrome-stable",
+    "chrome",
+)
+DRIVERS: Final = ("chromedriver", "chromium.chromedriver")
+DEMANDED: Final = "SURECALL_TEST_BROWSER"
+NONE_FOUND: Final = "no Chrome or Chromium with its chromedriver on the PATH"
+MISFIT: Final = "the browser does not start with the chromedriver on the PATH"
+_SKIPPED: Final = "the tests of the report did not run: {}; `make browser` installs both"
 # Networking flags: without them chromium looks for updates, which no test may do.
 _FLAGS: Final = (
     "--headless",
@@ -168,18 +181,36 @@ class Browser:
         return entries
 
 
+def installed() -> tuple[str, str] | None:
+    """Return the browser and its driver that are on the PATH, None unless both are."""
+    browser, driver = (
+        next(filter(None, map(shutil.which, names)), None) for names in (BROWSERS, DRIVERS)
+    )
+    return None if browser is None or driver is None else (browser, driver)
+
+
+def missing(reason: str) -> NoReturn:
+    """Skip what needs a browser; where one is demanded, fail: what tests would say is unknown."""
+    if os.environ.get(DEMANDED):
+        pytest.fail(reason)
+    pytest.skip(_SKIPPED.format(reason))
+
+
 @contextmanager
 def started() -> Iterator[Browser]:
-    """Start a browser. Without one, tests fail: what they would say stays unknown."""
-    binary, service = shutil.which("chromium"), shutil.which("chromedriver")
-    if binary is None or service is None:
-        pytest.fail(INSTALL)
+    """Start a browser."""
+    found = installed()
+    if found is None:
+        missing(NONE_FOUND)
     options = webdriver.ChromeOptions()
-    options.binary_location = binary
+    options.binary_location, service = found
     for flag in _FLAGS:
         options.add_argument(flag)
     options.set_capability("goog:loggingPrefs", _LOGS)
-    driver = webdriver.Chrome(options=options, service=Service(service))
+    try:
+        driver = webdriver.Chrome(options=options, service=Service(service))
+    except SessionNotCreatedException:
+        missing(MISFIT)
     try:
         driver.set_script_timeout(PATIENCE_S)
         browser = Browser(driver)
