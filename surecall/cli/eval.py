@@ -15,6 +15,7 @@ from surecall.cli.ending import ended, in_vain
 from surecall.cli.listing import json_line
 from surecall.cli.opening import Choice, done_before, opened_run, viewing, with_choice
 from surecall.cli.options import GroupedCommand, settled, with_settings
+from surecall.cli.price import announce, guessed, in_words
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
 from surecall.cli.table import CellTable
@@ -30,7 +31,7 @@ from surecall.eval.report.unfinished import partial
 from surecall.eval.report_server import LiveReport
 from surecall.eval.running.harness import Stop, evaluate
 from surecall.eval.running.harness_events import Finished, Notice, Report
-from surecall.eval.running.matrix import Plan, chosen, estimate, in_shard, plan
+from surecall.eval.running.matrix import Plan, chosen, in_shard, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import Settings
@@ -76,9 +77,10 @@ def command(  # the options of the command, by keyword
         # Before this run is opened: it becomes the latest one.
         earlier = _earlier(settings)
         if dry_run:
-            return _dry_run(planned, done_before(planned, choice), as_json=as_json)
+            return _dry_run(planned, target, done_before(planned, choice), as_json=as_json)
         kept = opened_run(planned, target, effective.secrets, choice)
         with kept as store, _watched(store, opens=opens):
+            announce(planned, target, store.done_keys(infra=False))
             report = asyncio.run(_evaluated(planned, target, store))
             trials = _own_trials(planned, store)
             summary = _concluded(planned, target, store, report, trials, as_json=as_json)
@@ -133,9 +135,9 @@ def _wanted_by(planned: Plan) -> Callable[[Key], bool]:
     return wanted
 
 
-def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
+def _dry_run(planned: Plan, target: Target, done: set[Key], *, as_json: bool) -> int:
     recorded = sum(key in done for key in planned.keys(1))
-    guess = estimate(planned, (key for key in planned.keys(1) if key not in done))
+    guess = guessed(planned, target, done)
     cells = [each.cell for each in planned.cells]
     if as_json:
         names = [scenario.id for scenario in planned.scenarios]
@@ -147,8 +149,8 @@ def _dry_run(planned: Plan, done: set[Key], *, as_json: bool) -> int:
     for skip in planned.skips:
         say(f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}")
     say(headline(planned, recorded))
-    cost = "unknown" if guess.cost is None else f"${guess.cost:.2f}"
-    say(f"about {guess.requests} requests, estimated cost {cost}; nothing was sent")
+    say(in_words(guess, planned.settings.max_cost))
+    say("nothing was sent to a model")
     return 0
 
 

@@ -1,6 +1,7 @@
 """The transport: one request body goes out, one HTTP answer comes back.
 
     send(body)   ─► Answer           whatever its status: a 401, a 302 and a 500 are answers too
+    models()     ─► Answer           the list of models, in the same way
     stream(body) ─► Incoming         the same, with a body that is still on its way
                  ─► ProviderError    no usable answer: refused, too slow, cut off, too large
 
@@ -11,7 +12,7 @@ stay cheap for programs that never open a connection.
 
 import asyncio
 import io
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
@@ -21,6 +22,7 @@ from surecall.runtime.network_faults import fault_of_error, too_large
 from surecall.settings.connection import (
     DEFAULT_LIMITS,
     ENDPOINT,
+    MODELS,
     Limits,
     checked_headers,
     checked_key,
@@ -153,11 +155,20 @@ class OpenAICompatible:
 
     async def send(self, body: bytes) -> Answer:
         """Post one chat completion request and return the answer, whatever its status."""
+        return await self._answered(lambda: self._post(body))
+
+    async def models(self) -> Answer:
+        """Ask for the list of models and return the answer, whatever its status."""
+        return await self._answered(self._get_models)
+
+    async def _answered(self, ask: "Callable[[], aiohttp.client._RequestContextManager]") -> Answer:
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
         async with self:
             try:
-                return await self._exchange(body)
+                async with ask() as response:
+                    received = await self._read(response.content)
+                    return Answer(response.status, _plain(response.headers), received)
             except (aiohttp.ClientError, OSError, UnicodeError) as error:
                 fault = fault_of_error(error, self._place, self.limits)
         # Raised out here because `__context__` would keep the request, and with it the key.
@@ -255,10 +266,11 @@ class OpenAICompatible:
             self._url, data=data, headers=self._signed(), proxy=line.proxy, allow_redirects=False
         )
 
-    async def _exchange(self, body: bytes) -> Answer:
-        async with self._post(body) as response:
-            received = await self._read(response.content)
-            return Answer(response.status, _plain(response.headers), received)
+    def _get_models(self) -> "aiohttp.client._RequestContextManager":
+        line = self._line()
+        return line.session.get(
+            self.url(MODELS), headers=self._signed(), proxy=line.proxy, allow_redirects=False
+        )
 
     async def _read(self, content: "aiohttp.StreamReader") -> bytes:
         # aiohttp inflates a compressed body only as fast as it is read, so the limit on what was

@@ -16,6 +16,7 @@ from surecall.values.errors import ConfigError, Fault
 from surecall.values.types import Secret
 
 ENDPOINT = "chat/completions"
+MODELS = "models"
 HIDDEN: Final = "..."
 _PORTS: Final = {"http": 80, "https": 443}
 _ODD_IN_HOSTS: Final = frozenset("\\^|`{}<>\"'$&*+,;=!()~")

@@ -273,3 +273,15 @@ def test_a_cancelled_request_closes_its_socket() -> None:
                 await sending
 
     asyncio.run(main())
+
+
+def test_the_list_of_models_is_asked_for_with_the_key() -> None:
+    with ScriptedProvider(api_key=KEY) as provider:
+        listed = asyncio.run(OpenAICompatible(provider.url, KEY).models())
+        refused = asyncio.run(OpenAICompatible(provider.url, "another").models())
+        gone = OpenAICompatible(provider.url)
+
+    assert (listed.status, b'"scripted"' in listed.body) == (200, True)
+    assert refused.status == 401
+    with pytest.raises(ProviderError, match="Cannot connect"):
+        asyncio.run(gone.models())

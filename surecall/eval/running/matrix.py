@@ -8,7 +8,7 @@ about as often, and at about the same time.
 """
 
 import hashlib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
 import msgspec
@@ -56,11 +56,6 @@ _STRATEGIES: Final[dict[Strategy, tuple[str, ...]]] = {
 _MATRIX: Final[tuple[Strategy, ...]] = ("baseline", "production")
 _FALLBACKS: Final[tuple[Fallback, ...]] = ("fallback_off", "fallback_on")
 
-# What a trial takes, roughly: reading, changing, answering; a control only answers.
-_REQUESTS: Final = {True: 3, False: 1}
-_PROMPT_TOKENS, _COMPLETION_TOKENS = 1_000, 120
-_PER_MILLION: Final = 1e6
-
 
 class NothingSelected(ConfigError):
     """Every name is known, but together they leave nothing to run."""
@@ -72,21 +67,6 @@ class Skip(msgspec.Struct, frozen=True):
     cell: Cell
     scenario: str
     reason: str
-
-
-class Price(msgspec.Struct, frozen=True):
-    """Dollars for a million tokens."""
-
-    prompt: float
-    completion: float
-
-
-class Estimate(msgspec.Struct, frozen=True):
-    """What a plan will take, roughly. The cost is unknown unless every model has a price."""
-
-    trials: int
-    requests: int
-    cost: float | None = None
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -254,27 +234,6 @@ def in_shard(key: Key, shard: Shard | None) -> bool:
     parts = (key.cell.model, key.cell.profile, key.cell.strategy, key.scenario, str(key.trial))
     number = int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest()[:8])
     return number % shard.count == shard.index - 1
-
-
-def estimate(
-    planned: Plan, keys: Iterable[Key], prices: Mapping[str, Price] | None = None
-) -> Estimate:
-    """Guess what running some keys will take."""
-    uses_tools = {scenario.id: scenario.uses_tools for scenario in planned.scenarios}
-    model_ids = {each.cell: each.model.id for each in planned.cells}
-    trials = requests = 0
-    cost: float | None = 0.0
-    for key in keys:
-        needed = _REQUESTS[uses_tools[key.scenario]]
-        trials, requests = trials + 1, requests + needed
-        price = (prices or {}).get(model_ids[key.cell])
-        cost = None if cost is None or price is None else cost + needed * _per_request(price)
-    return Estimate(trials, requests, cost)
-
-
-def _per_request(price: Price) -> float:
-    tokens = _PROMPT_TOKENS * price.prompt + _COMPLETION_TOKENS * price.completion
-    return tokens / _PER_MILLION
 
 
 def chosen(what: str, expression: str, choose: Callable[[str], tuple[T, ...]]) -> tuple[T, ...]:

@@ -6,13 +6,10 @@ import pytest
 
 from surecall.eval.running.cells import Model
 from surecall.eval.running.matrix import (
-    Estimate,
     Library,
     NothingSelected,
     Plan,
-    Price,
     chosen,
-    estimate,
     in_shard,
     models_at,
     plan,
@@ -248,15 +245,22 @@ def test_a_shard_needs_a_number_of_trials() -> None:
         planned(trials="auto", shard=Shard(1, 2))
 
 
-def test_the_estimate_counts_requests_and_knows_the_cost_when_every_price_is_known() -> None:
-    found = planned(model_filter="x_ai,anthropic", scenarios="simple", trials=10)
-    grok, claude = (each.model.id for each in found.cells)
-    prices = {grok: Price(0.2, 0.5), claude: Price(5.0, 25.0)}
+def test_a_plan_belongs_to_the_run_of_its_matrix_whatever_the_number_of_trials() -> None:
+    few = planned(model_filter="x_ai,anthropic", scenarios="simple", trials=10)
+    same = planned(
+        model_filter="anthropic,x-ai/*", scenarios="chat_only,happy_path", trials=20, jobs=3
+    )
+    shard = planned(model_filter="x_ai,anthropic", scenarios="simple", shard=Shard(1, 2))
+    others = [
+        planned(model_filter="x_ai", scenarios="simple"),
+        planned(model_filter="x_ai,anthropic", scenarios="happy_path"),
+        planned(model_filter="x_ai,anthropic", scenarios="simple", strategy_filter="raw"),
+        planned(model_filter="x_ai,anthropic", scenarios="simple", temperature=0.5),
+    ]
 
-    assert estimate(found, found.keys()) == Estimate(40, 80)
-    assert estimate(found, found.keys(), {grok: prices[grok]}) == Estimate(40, 80)
-    cost = estimate(found, found.keys(), prices).cost
-    assert cost == pytest.approx(40 * (0.00026 + 0.008))
+    assert few.identity == same.identity == shard.identity
+    assert all(other.identity != few.identity for other in others)
+    assert few.identity["version"]
 
 
 def test_choosing_anything_tells_unknown_names_from_an_empty_choice() -> None:

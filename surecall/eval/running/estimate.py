@@ -1,0 +1,90 @@
+"""What an evaluation will take, roughly, before anything is sent.
+
+    requests   3 of a scenario with tools (read, change, answer), 1 of one without
+    read       system text, tools and message, a token for 4 characters, in every request; and
+               150 tokens for every turn that went before it
+    written    120 tokens in every request
+
+Models that think aloud write several times as much. What is not in a scenario's description, such
+as the text of one that is a function, counts as 100 tokens.
+"""
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from surecall.eval.running.matrix import Plan
+from surecall.eval.scenarios.scenario import Scenario
+from surecall.eval.storage.trial import Key
+from surecall.wire.messages import encode
+
+_REQUESTS: Final = {True: 3, False: 1}
+_CHARS_PER_TOKEN: Final = 4
+_TURN_TOKENS: Final = 150
+_UNSEEN_TOKENS: Final = 100
+_WRITTEN_TOKENS: Final = 120
+_PER_MILLION: Final = 1e6
+
+
+class Price(msgspec.Struct, frozen=True):
+    """Dollars for a million tokens."""
+
+    prompt: float
+    completion: float
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """What some trials take, roughly. The cost is unknown unless every model has a price."""
+
+    trials: int = 0
+    requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    cost: float | None = 0.0
+
+    def plus(self, load: "Load", price: Price | None) -> "Estimate":
+        """Count one more trial."""
+        cost = None if self.cost is None or price is None else self.cost + load.cost(price)
+        return Estimate(
+            self.trials + 1,
+            self.requests + load.requests,
+            self.prompt_tokens + load.prompt_tokens,
+            self.completion_tokens + load.completion_tokens,
+            cost,
+        )
+
+
+class Load(msgspec.Struct, frozen=True):
+    """What one trial of a scenario takes."""
+
+    requests: int
+    prompt_tokens: int
+    completion_tokens: int
+
+    def cost(self, price: Price) -> float:
+        """Return the dollars."""
+        read, written = self.prompt_tokens, self.completion_tokens
+        return (read * price.prompt + written * price.completion) / _PER_MILLION
+
+
+def load_of(scenario: Scenario) -> Load:
+    """Guess what one trial of a scenario takes."""
+    requests = _REQUESTS[scenario.uses_tools]
+    tools = [tool.spec for tool in scenario.begin("-").registry.definitions]
+    chars = len(scenario.system) + len(scenario.user) + (len(encode(tools)) if tools else 0)
+    first = chars // _CHARS_PER_TOKEN + (0 if scenario.user else _UNSEEN_TOKENS)
+    grown = _TURN_TOKENS * requests * (requests - 1) // 2
+    return Load(requests, first * requests + grown, _WRITTEN_TOKENS * requests)
+
+
+def estimate(
+    planned: Plan, keys: Iterable[Key], prices: Mapping[str, Price] | None = None
+) -> Estimate:
+    """Guess what running some keys will take, with the prices of models by their ids."""
+    loads = {scenario.id: load_of(scenario) for scenario in planned.scenarios}
+    known = {each.cell: (prices or {}).get(each.model.id) for each in planned.cells}
+    guess = Estimate()
+    for key in keys:
+        guess = guess.plus(loads[key.scenario], known[key.cell])
+    return guess
