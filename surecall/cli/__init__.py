@@ -24,7 +24,7 @@ COMMANDS: Final = {
     "compare": "Compare two runs on the conversations that both have, and tell change from noise.",
     "demo": "Show what bent replies do to a plain loop, and to surecall; no key, no network.",
     "eval": "Measure models: run scenarios many times, and say which model to use and why.",
-    "explain": "Explain a raw response, or a text, in FILE (or - for standard input).",
+    "explain": "Explain a raw response, a stream or a text in FILE (or - for standard input).",
     "export": "Write the reports of RUN again, all of them or one format, from what is stored.",
     "local": "Serve the model in a GGUF file on this machine, with llama.cpp.",
     "ls": "List models, profiles, scenarios, presets, faults or runs.",
