@@ -138,6 +138,10 @@ def drifts() -> Iterable[str]:
     """Write the table of faults: what is wrong in a reply, and what is done about it."""
     yield "# Drift\n\nGenerated from the code and the corpus by `make docs`. Do not edit."
     yield (
+        "What such replies do to an agent, error by error, and how to fix it: "
+        "[My agent breaks](my-agent-breaks.md)."
+    )
+    yield (
         "Each row is a pair: a fault that the simulator can make (`apply_fault(id, reply)`), and "
         "what the pipeline does about it under the default preset. A cure leaves its name in "
         "`Reply.fired`. "
