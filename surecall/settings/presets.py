@@ -1,11 +1,11 @@
 """Presets: named functions from a config to a config. Composing them is calling them in turn.
 
 A preset changes only what it is about. `raw` changes nothing; `baseline` is the default plus the
-provider; `production` adds what the catalog knows about the model, and is what a runner uses when
-it is given no config.
+provider, and reads no calls from text; `production` does, adds what the catalog knows about the
+model, and is what a runner uses when it is given no config.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -45,9 +45,10 @@ CONTRACTED: frozenset[Strategy] = frozenset({"contract", "guided_contract"})
 PRESET: Family[ToolCallingConfig] = Family("preset")
 RAW = ToolCallingConfig()
 
+FAILED_GENERATION = "failed_generation_to_message"
 BODIES = (
     "response_body_unwrapped",
-    "failed_generation_to_message",
+    FAILED_GENERATION,
     "choice_delta_to_message",
     "choices_of_one_turn_joined",
 )
@@ -301,6 +302,19 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
     return config.but(request_overrides=deep_merge(config.request_overrides, routing))
 
 
+def without_text_calls(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+    """Read no calls from text: not marked ones, nor those that a provider failed to read itself."""
+    return config.but(
+        text_calls="off",
+        response_transforms=_without(config.response_transforms, TAG_FALLBACK),
+        body_transforms=_without(config.body_transforms, FAILED_GENERATION),
+    )
+
+
+def _without(names: Iterable[str], left_out: str) -> tuple[str, ...]:
+    return tuple(name for name in names if name != left_out)
+
+
 def raw(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     """Return the bare config: arguments are read with some tolerance, and nothing else is repaired.
 
@@ -327,7 +341,8 @@ def resolve(
         case "raw":
             return raw(config)
         case "baseline":
-            return provider_defaults(provider, default_tool_calling(config))
+            found = provider_defaults(provider, default_tool_calling(config))
+            return without_text_calls(found) if config.text_calls == "off" else found
         case "production" | "contract" | "guided" | "guided_contract":
             config = provider_defaults(provider, default_tool_calling(config))
             for name in (catalog or ModelCatalog.builtin()).workarounds_for(model):

@@ -11,7 +11,14 @@ from surecall import ConfigError, ModelCatalog, ToolCallingConfig, ToolUseMode, 
 from surecall.settings.capabilities import PROVIDERS, capabilities_for
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
 from surecall.settings.config import FAMILIES
-from surecall.settings.presets import PRESET, resolve
+from surecall.settings.presets import (
+    FAILED_GENERATION,
+    PRESET,
+    content_tag_tool_call_fallback,
+    default_tool_calling,
+    resolve,
+    without_text_calls,
+)
 from surecall.values.types import JSON
 from tests.support.spec import proves
 
@@ -218,7 +225,7 @@ def test_production_adds_what_the_catalog_knows_about_a_model(
     production = resolve(provider="openrouter", model=model)
 
     assert getattr(production, field) == expected
-    assert changed(baseline, production) - {"text_calls"} == {field}
+    assert changed(baseline, production) == {"text_calls", "body_transforms", field}
 
 
 def test_production_with_a_catalog_of_ones_own_asks_no_other() -> None:
@@ -369,3 +376,25 @@ STEPS: list[Callable[[ToolCallingConfig], ToolCallingConfig]] = [
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
 def test_every_preset_starts_from_the_plain_config_by_default(step: Any) -> None:
     assert step() == step(RAW)
+
+
+def test_baseline_reads_no_calls_from_text_unless_it_is_told_to() -> None:
+    config = resolve(provider="groq", strategy="baseline")
+    told = resolve(strategy="baseline", config=ToolCallingConfig(text_calls="any"))
+
+    assert config.text_calls == "off"
+    assert config == without_text_calls(config)
+    assert changed(config, resolve(provider="groq", model="unknown")) == {
+        "text_calls",
+        "body_transforms",
+    }
+    assert told.text_calls == "any"
+
+
+def test_without_text_calls_nothing_else_changes() -> None:
+    config = content_tag_tool_call_fallback(default_tool_calling())
+    off = without_text_calls(config)
+
+    assert changed(config, off) == {"text_calls", "response_transforms", "body_transforms"}
+    assert set(config.response_transforms) - set(off.response_transforms) == {TAGS}
+    assert set(config.body_transforms) - set(off.body_transforms) == {FAILED_GENERATION}

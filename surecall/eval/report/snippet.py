@@ -14,10 +14,7 @@ DEFAULT: Final[Strategy] = "production"
 # What a fallback that was chosen makes of a config.
 _FALLBACK_LINES: Final = {
     "fallback_on": ("config = presets.content_tag_tool_call_fallback(config)",),
-    "fallback_off": (
-        "kept = [name for name in config.response_transforms if name != presets.TAG_FALLBACK]",
-        'config = config.but(response_transforms=tuple(kept), text_calls="marked")',
-    ),
+    "fallback_off": ("config = presets.without_text_calls(config)",),
 }
 # Each scenario has a contract of its own, and so has each task.
 _CONTRACT_LINES: Final = (

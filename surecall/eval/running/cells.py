@@ -15,11 +15,11 @@ from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
 from surecall.settings.presets import (
     CONTRACTED,
-    TAG_FALLBACK,
     Strategy,
     content_tag_tool_call_fallback,
     openrouter_routing,
     resolve,
+    without_text_calls,
 )
 from surecall.settings.sampling import SamplingProfile
 from surecall.values.types import JSON
@@ -161,7 +161,6 @@ def _with_fallback(
     if fallback == "fallback_on":
         return content_tag_tool_call_fallback(config)
     if fallback == "fallback_off":
-        kept = tuple(name for name in config.response_transforms if name != TAG_FALLBACK)
-        return config.but(response_transforms=kept, text_calls="marked")
+        return without_text_calls(config)
     forced = settings.enable_content_tag_tool_call_fallback
     return content_tag_tool_call_fallback(config) if forced else config

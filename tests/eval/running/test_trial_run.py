@@ -124,6 +124,7 @@ UNCURED: dict[str, dict[str, str]] = {
     # Each blank call is one more failure, and after four the persona gives up.
     "call_blank_beside": only("ASSERTION_FAILED", "type_error_recovery", "long_arguments_guard"),
 }
+IN_TEXT = ("tags", "failed-generation")
 INFRA = {"AUTH", "CONTENT_POLICY", "DECODE_ERROR", "NO_TOOL_USE_ENDPOINT", "PAYMENT_REQUIRED"}
 
 
@@ -131,13 +132,11 @@ def expected(persona: Persona, scenario: str, strategy: Strategy) -> tuple[str, 
     """Predict a trial of a persona with one fault: its status and its category."""
     fault = persona.id.removeprefix("sim/")
     predicted = dict(PREDICTED.get(fault, {}))
-    if strategy == "raw":
+    # Both read no calls from text.
+    if strategy == "raw" or (strategy == "baseline" and fault in IN_TEXT):
         predicted |= UNCURED.get(fault, {})
-    if fault.startswith("dialect-") and strategy == "raw":
+    if fault.startswith("dialect-") and strategy in {"raw", "baseline"}:
         predicted |= in_tools("NO_TOOL_CALLS")
-    if persona.outcome == FALLBACK and strategy == "baseline":
-        # It is asked twice, and then makes the call; a third one stays text.
-        predicted |= only("TOOL_ERROR", "long_arguments_guard", "type_error_recovery")
     category = predicted.get(scenario, "")
     if not category:
         return PASSED
