@@ -32,7 +32,9 @@ def sdk_loop(client: Any, model: str, task: Task, tools: Tools, *, streamed: boo
     def ask(messages: list[JSON]) -> JSON:
         answer = create(model=model, messages=messages, tools=offered, stream=streamed)
         if streamed:
-            return put_together(chunk.model_dump(warnings=False) for chunk in answer)
+            # Closed here: left to the garbage collector, it may lock up all that share the line.
+            with answer:
+                return put_together(chunk.model_dump(warnings=False) for chunk in answer)
         message: JSON = answer.choices[0].message.model_dump(exclude_none=True, warnings=False)
         return message
 
