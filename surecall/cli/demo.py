@@ -17,11 +17,11 @@ from surecall.values.trace import safe_text
 from surecall.values.types import JSON
 
 _NAME: Final = "surecall"
-# A sign has two words after it at most; a line without indentation is a heading.
+# A sign has two words after it at most. A line without indentation is a heading, or a sentence.
 _STYLES: Final = {
     r"✓ \w+": "green",
     r"✗ \w+( \w+)?": "red",
-    r"^\S.*$(?<![.:,])": "bold",
+    r"^\S.*[^.,]$": "bold",
 }
 
 

@@ -107,13 +107,16 @@ def _failures(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{number:>4} x {how:<{_CELL}}{FAILURES.get(how, '')}".rstrip()
 
 
-def _rules(program: str) -> list[str]:
-    return _wrapped(
+def _rules(program: str) -> Iterator[str]:
+    yield "How this is measured:"
+    yield from _wrapped(
         f"The replies are drawn, not picked: {EACH} of each family of faults, by a hash of their "
-        f"names; `{program} demo --all` sends all. A fault is a habit, shown in "
-        "every reply, unless only the model can mend it and it is told to. The plain loop asks "
-        "again when an endpoint is busy, and tells the model of every call that it cannot run: "
-        f"{_LOOP}"
+        f"names; `{program} demo --all` sends all. A fault is a habit, shown in every reply, "
+        "unless only the model can mend it and it is told to. The plain loop asks again when an "
+        "endpoint is busy, and tells the model of every call that it cannot run: "
+        f"{_LOOP}",
+        _INDENT,
+        _INDENT,
     )
 
 
@@ -170,7 +173,7 @@ def _labelled(label: str, text: str) -> list[str]:
     return _wrapped(text, f"{_INDENT}{label:<{_LABEL}}", " " * (len(_INDENT) + _LABEL))
 
 
-def _wrapped(text: str, first: str = "", indent: str = "") -> list[str]:
+def _wrapped(text: str, first: str, indent: str) -> list[str]:
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
     )

@@ -19,7 +19,7 @@ MOST_TURNS: Final = 8
 _PATH: Final = "/v1/chat/completions"
 _ATTEMPTS: Final = 3
 _WAIT_S: Final = 0.5
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 60.0
 _REFUSED, _BUSY, _BROKEN = 400, 429, 500
 
 

@@ -10,7 +10,7 @@ from surecall.simulator.demo.plain_loop import converse, put_together
 from surecall.simulator.demo.tasks import Task, Tools, described
 from surecall.values.types import JSON
 
-_TIMEOUT_S: Final = 10.0
+_TIMEOUT_S: Final = 60.0
 
 
 def loop_at(url: str, stack: ExitStack) -> Callable[..., str] | None:
