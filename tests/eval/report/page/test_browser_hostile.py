@@ -14,7 +14,7 @@ from surecall.eval.report.page.files import write_report
 from surecall.eval.report_server import LiveReport
 from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, Key, Served, Trial
-from tests.support.browser import Browser, started
+from tests.support.browser import Browser
 from tests.support.eval_results import SAME
 from tests.support.hostile import PAYLOADS
 from tests.support.viewed import Made
@@ -220,10 +220,3 @@ def test_an_attack_that_works_would_be_noticed(window: Browser, attack: str, sig
     window.open(f"data:text/html,<!doctype html>{attack}")
 
     assert any(sign in complaint for complaint in window.complaints())
-
-
-def test_without_a_browser_tests_fail_and_say_what_to_do(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-
-    with pytest.raises(pytest.fail.Exception, match=r"run scripts/install_browser\.sh"), started():
-        pass
