@@ -15,7 +15,7 @@ from surecall.eval.analysis.category import ASSERTION_FAILED, meaning, shortened
 from surecall.eval.storage.trial import CONTROL, Key, Miss, Trial
 from surecall.values.errors import ErrorCode
 
-MOST_GOT: Final = 5
+MOST_TEXTS: Final = 5
 _MAX_GOT: Final = 160
 
 
@@ -38,12 +38,12 @@ class Cause(msgspec.Struct, frozen=True):
 class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often one cause was met: in so many runs, by scenario and by model.
 
-    `code` and `expected` are the most frequent ones; `got` are those that came most often, each
-    with the number of runs.
+    `expected` and `got` are the most frequent ones, each with the number of runs; `code` is the
+    most frequent.
     """
 
     check: str
-    expected: str
+    expected: dict[str, int]
     code: str
     infra: bool
     got: dict[str, int]
@@ -138,10 +138,10 @@ class _Tally:
         runs = tuple(sorted(self._seen))
         return CauseCount(
             check=check,
-            expected=next(iter(self._by("expected")), ""),
+            expected=_first(self._by("expected")),
             code=next(iter(self._by("code")), ""),
             infra=infra,
-            got=dict(list(self._by("got").items())[:MOST_GOT]),
+            got=_first(self._by("got")),
             scenarios=_ranked(Counter(key.scenario for key in runs)),
             models=_ranked(Counter(key.cell.model for key in runs)),
             runs=runs,
@@ -150,6 +150,10 @@ class _Tally:
     def _by(self, field: str) -> dict[str, int]:
         texts = [{getattr(cause, field) for cause in causes} for causes in self._seen.values()]
         return _ranked(Counter(text for found in texts for text in found if text))
+
+
+def _first(counts: dict[str, int]) -> dict[str, int]:
+    return dict(list(counts.items())[:MOST_TEXTS])
 
 
 def _ranked(counts: Mapping[str, int]) -> dict[str, int]:

@@ -148,7 +148,7 @@ def causes_table(found: Summary) -> str:
 def _cause_row(cause: CauseCount) -> tuple[str, ...]:
     return (
         text(cause.check),
-        text(cause.expected),
+        _most(cause.expected),
         _most(cause.got),
         str(cause.times),
         _most(cause.scenarios),
@@ -159,6 +159,8 @@ def _cause_row(cause: CauseCount) -> tuple[str, ...]:
 
 def _most(counts: Mapping[str, int]) -> str:
     """Name the most frequent texts, and how often each came; an ellipsis stands for the others."""
+    if len(counts) == 1:
+        return text(next(iter(counts)))
     listed = [f"{text(name)} x{count}" for name, count in list(counts.items())[:_TOP_TEXTS]]
     more = ["…"] if len(counts) > len(listed) else []
     return "; ".join([*listed, *more]) or _NOTHING

@@ -33,6 +33,7 @@ from surecall.eval.storage.trial import Effects, Miss, Score
 from surecall.settings.contract import Need, holds
 from surecall.values.types import ToolSpec
 
+EFFECTS: Final = "exactly these effects are made"
 DECLINED: Final = "the answer says why it cannot be done"
 _QUOTES = "\"'`"
 
@@ -94,9 +95,8 @@ class Expect:
         if first is None:
             return out.note("process")
         got = made_in_words(first)
-        return out.note(
-            "process", missed(f"{name} is not called", f"no call of {name}", got, first)
-        )
+        expected = f"no call of {name}"
+        return out.note("process", missed(f"there is {expected}", expected, got, first))
 
     def effects(self, out: Heard, *wanted: Need | str) -> bool:
         """Expect exactly these side effects, each once: calls that succeeded and that matter.
@@ -151,9 +151,9 @@ class Expect:
         """Expect that the final answer does not contain a text, whatever the case."""
         if unwanted.casefold() not in out.text.casefold():
             return out.note("final")
-        check = f"the answer does not contain {shown(unwanted)}"
+        expected = f"no {shown(unwanted)}"
         got, end = around(out.text, unwanted), last_turn(out.result.run)
-        return out.note("final", missed(check, f"no {shown(unwanted)}", got, end))
+        return out.note("final", missed(f"there is {expected} in the answer", expected, got, end))
 
     def state(self, out: Heard, actual: Any, wanted: Any) -> bool:
         """Expect that something the tools have changed is now as it should be."""
@@ -208,9 +208,9 @@ class _Ledger:
 
     def misses(self, out: Heard) -> Iterator[Miss]:
         """Return what was done beside the wanted effects, then what was not done."""
-        check = f"exactly this is done: {self._listed}" if self._listed else "nothing is changed"
+        check = EFFECTS if self._listed else "nothing is changed"
         for one, got in self._wrong:
-            yield missed(check, self._listed or "no side effect", got, one)
+            yield missed(check, self._listed or "nothing", got, one)
         others = [one for one in out.calls if one not in self._meeting]
         for need in self._open:
             close = nearest(others, need.tool, partial(_fits, need))

@@ -273,7 +273,7 @@ def _objection(turn: int, call: ToolCall) -> Miss | None:
     if call.problem is None or call.ignored:
         return None
     got = bounded(f"{call.name[:_SHOWN]}: {call.problem.code}: {call.problem.message}")
-    return Miss(FITS, "a tool that is offered, and arguments that fit it", got, turn, call.id)
+    return Miss(FITS, "fits the schema of its tool", got, turn, call.id)
 
 
 def _unmet(expected: Expected, calls: _Calls, result: RunResult) -> Iterator[Miss]:
@@ -283,12 +283,12 @@ def _unmet(expected: Expected, calls: _Calls, result: RunResult) -> Iterator[Mis
     came, ended = made or what_came(result), last_turn(result.run)
     for name in expected.tools:
         if name not in names:
-            yield missed(f"{name} is called", f"a call of {name}", came, ended)
+            yield missed(f"there is a call of {name}", f"a call of {name}", came, ended)
     if expected.tool_call and not calls:
-        yield missed("a tool is called", "a call", came, ended)
+        yield missed("there is a call of a tool", "a call of a tool", came, ended)
     elif expected.tool_call is False and calls:
         turn, call = calls[0]
-        yield Miss("no tool is called", "an answer without a call", bounded(came), turn, call.id)
+        yield Miss("there is no call", "no call", bounded(came), turn, call.id)
 
 
 def _lacking(result: RunResult, text: str) -> Miss:

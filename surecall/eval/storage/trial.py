@@ -70,7 +70,8 @@ class Miss(msgspec.Struct, frozen=True):
         """Say it in one sentence."""
         if not (self.expected or self.got):
             return self.check
-        return f"expected that {self.check}, got {self.got or 'nothing'}"
+        more = f": {self.expected}" if self.expected not in self.check else ""
+        return f"expected that {self.check}{more}, got {self.got or 'nothing'}"
 
 
 class Score(msgspec.Struct, frozen=True):

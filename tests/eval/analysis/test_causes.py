@@ -8,7 +8,7 @@ import pytest
 
 from surecall.eval.analysis.category import MEANINGS
 from surecall.eval.analysis.causes import (
-    MOST_GOT,
+    MOST_TEXTS,
     Cause,
     CauseCount,
     causes_of,
@@ -106,7 +106,7 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
 
     assert first == CauseCount(
         check="c",
-        expected="e",
+        expected={"e": 2},
         code="Y",
         infra=False,
         got={"b": 3, "a": 1},
@@ -115,12 +115,12 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
         runs=(key(1), key(2, "two"), key(3, "two", "m2")),
     )
     assert (first.times, second.check, second.times) == (3, "d", 1)
-    assert (spoiled.infra, spoiled.code, spoiled.expected, spoiled.got) == (True, "DOWN", "", {})
+    assert (spoiled.infra, spoiled.code, spoiled.expected, spoiled.got) == (True, "DOWN", {}, {})
 
 
 def test_only_the_most_frequent_texts_are_kept() -> None:
     (found,) = count_causes((key(at), [cause(got=f"g{at}")]) for at in range(20))
-    assert (found.times, len(found.got)) == (20, MOST_GOT)
+    assert (found.times, len(found.got)) == (20, MOST_TEXTS)
 
 
 def test_the_counts_do_not_depend_on_the_order_of_the_runs() -> None:

@@ -180,7 +180,7 @@ def test_both_summaries_say_why_runs_failed_and_where_to_look() -> None:
         (cause,) = found["causes"]
         assert (cause["check"], cause["expected"], cause["got"]) == (
             "the state is 1",
-            "1",
+            {"1": 24},
             {"2": 24},
         )
         assert (cause["times"], cause["scenarios"], cause["models"]) == (

@@ -9,7 +9,7 @@ from surecall import RunFailed, RunResult, ToolLoopRunner, tool
 from surecall.core.outcome import failure
 from surecall.core.state import Fail
 from surecall.eval import expect, scenario
-from surecall.eval.scenarios.expectations import DECLINED
+from surecall.eval.scenarios.expectations import DECLINED, EFFECTS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Effects, Miss, Trial
 from surecall.settings.contract import Need
@@ -94,8 +94,8 @@ def test_two_needs_alike_are_two_effects_and_a_name_alone_is_a_need() -> None:
     assert made(("send", ADA), ("send", BOB), wanted=both).ok
     assert made(("send", BOB), wanted=("send",)).ok
     missing = made(("send", ADA), wanted=both)
-    check = 'exactly this is done: send(to="ada"); send(to="bob")'
-    assert missing.score.misses == (Miss(check, 'send(to="bob")', "no other call of send", turn=1),)
+    absent = Miss(EFFECTS, 'send(to="bob")', "no other call of send", turn=1)
+    assert missing.score.misses == (absent,)
 
 
 def test_an_idempotent_effect_may_be_made_again() -> None:
@@ -155,7 +155,7 @@ def test_an_answer_may_be_expected_to_leave_something_out() -> None:
     assert trial(keeps_quiet, says("It is 9020.")).ok
     told = trial(keeps_quiet, says(f"{'Well. ' * 50}It is 4417."))
     (miss,) = told.score.misses
-    assert miss.check == 'the answer does not contain "4417"'
+    assert miss.check == 'there is no "4417" in the answer'
     assert (miss.expected, miss.turn) == ('no "4417"', 0)
     assert miss.got.startswith("…")
     assert miss.got.endswith('It is 4417."')

@@ -131,7 +131,7 @@ def test_a_run_that_failed_is_judged_by_what_it_did() -> None:
     assert (found.status, found.category, found.truth) == ("failed", "NO_TOOL_CALLS", "open")
     assert found.score.effects == Effects()
     assert found.score.reasons == (
-        'expected that exactly this is done: put(thing="ball"), got no call of put',
+        'expected that exactly these effects are made: put(thing="ball"), got no call of put',
         'expected that the state is ["ball"], got []',
         "the run failed",
     )

@@ -122,7 +122,7 @@ def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
     assert (score.state, score.process, score.final) == (False, False, True)
     assert [(miss.check, miss.got) for miss in score.misses] == [
         ("the state is [2]", "[1,1]"),
-        ("put is not called", "put(n=1)"),
+        ("there is no call of put", "put(n=1)"),
     ]
     assert [(miss.turn, miss.call_id) for miss in score.misses] == [(0, "b"), (0, "b")]
     assert score.facts == {"text_exact": True}

@@ -59,7 +59,7 @@ def test_a_miss_is_told_in_a_sentence() -> None:
 
     assert Score(misses=(miss, silent, Miss("the mail was sent twice"))).reasons == (
         'expected that the answer is "Done.", got "All set."',
-        "expected that ping() succeeds, got nothing",
+        "expected that ping() succeeds: a call that succeeds, got nothing",
         "the mail was sent twice",
     )
 
