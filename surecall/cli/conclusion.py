@@ -88,10 +88,11 @@ def advice_lines(each: Recommendation, width: int | None = None) -> list[str]:
     sign, word = verdicts(simulated=each.simulated)[each.decision]
     model = f"{sign} {word:<{_WORD}}  {each.model:<23}"
     tool = each.decided_tool
-    notes = each.notes if each.decided_profile == each.profile else ()
-    why = "; ".join(reason[0].lower() + reason[1:].rstrip(".") for reason in notes)
-    if each.more_trials:
-        why = f"+{each.more_trials} runs would decide{f'; {why}' if why else ''}"
+    notes = each.why if each.decided_profile == each.profile else ()
+    if each.decision == "more trials":
+        notes = (f"+{each.more_trials} runs would decide", *notes)
+    sentences = (*notes, *each.cautions)
+    why = "; ".join(reason[0].lower() + reason[1:].rstrip(".") for reason in sentences)
     figures = ""
     if tool.rate is not None:
         bounds = f"[{tool.low * 100:.1f}, {tool.high * 100:.1f}]"

@@ -24,7 +24,7 @@ from surecall.cli.view import show
 from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
 from surecall.eval.analysis.summary import Summary, summarise
 from surecall.eval.report.common import results_of, sheet_for
-from surecall.eval.report.files import results_in
+from surecall.eval.report.files import results_in, sheet_of
 from surecall.eval.report.page.files import PAGE
 from surecall.eval.report.summary_json import document
 from surecall.eval.report.unfinished import partial
@@ -160,7 +160,8 @@ async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
     loop.add_signal_handler(signal.SIGINT, stop.request)
     loop.add_signal_handler(signal.SIGTERM, stop.terminate)
     cells = [each.cell for each in planned.cells]
-    table = CellTable(cells, planned.settings.bar / 100, _own_trials(planned, store))
+    stopping = sheet_of(store).stopping
+    table = CellTable(cells, planned.bar, _own_trials(planned, store), stopping)
     progress = Progress(planned, table, store.done_keys(infra=False))
     with shown(progress, planned.settings.verbose) as take:
         told = _discreet(take, store)
@@ -191,17 +192,21 @@ def _concluded(
     """Write the reports of the whole run, print this command's part, and return its figures."""
     cells = [each.cell for each in planned.cells]
     names = [scenario.id for scenario in planned.scenarios]
-    summary = summarise(trials, cells=cells, scenarios=names)
+    stored = results_in(store)
+    stopping = stored.sheet.stopping
+    summary = summarise(trials, cells=cells, scenarios=names, stopping=stopping)
     advice = advised(summary, planned, target)
-    write_stored(store, results_in(store), store.directory)
+    write_stored(store, stored, store.directory)
     if as_json:
         rows = msgspec.to_builtins(advice)
         ended = {"ending": report.ending, "wanted": report.wanted, "missing": report.missing}
         run = {"directory": str(store.directory)} | ended
-        results = results_of(sheet_for(planned, target.endpoint), trials)
+        sheet = sheet_for(planned, target.endpoint)
+        sheet = msgspec.structs.replace(sheet, asked=stored.sheet.asked)
+        results = results_of(sheet, trials)
         say(json_line(document(results, run=run, recommendations=rows)))
     elif not in_vain(report, summary):
-        table = CellTable(cells, planned.settings.bar / 100, trials)
+        table = CellTable(cells, planned.bar, trials, stopping)
         print_conclusion(table, advice, summary, partial(report.missing, report.wanted))
         note(f"report  {store.directory / PAGE}      {viewing(store, planned.settings)}")
     return summary
@@ -213,7 +218,7 @@ def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recomme
     provider = "openrouter" if target.endpoint.simulated else target.endpoint.provider
     return recommend(
         candidates(summary.cells),
-        bar=planned.settings.bar / 100,
+        bar=planned.bar,
         provider=provider,
         catalog=target.library.catalog,
         profiles=target.library.profiles,

@@ -76,7 +76,8 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
     passing = [trial for trial in spoiled if trial.category not in _LASTING | _REFUSED]
     if passing:
         yield f"{_spoiled(passing)}; the same command tries them again"
-    if not summary.totals.tool.n and not summary.totals.control.n:
+    totals = summary.totals
+    if not (totals.tool.n or totals.control.n or totals.no_tools.n):
         yield "nothing was measured"
 
 

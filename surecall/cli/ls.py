@@ -13,8 +13,8 @@ from surecall.cli.listing import rate_words, say_columns, say_document
 from surecall.cli.options import F, GroupedCommand, settled, with_settings
 from surecall.cli.stored import endpoint_named
 from surecall.cli.target import SIMULATED, library_at
+from surecall.eval.analysis.figures import Figure
 from surecall.eval.analysis.headline import headline, headline_strategy
-from surecall.eval.analysis.summary import Figure
 from surecall.eval.report.files import results_in
 from surecall.eval.report.summary_json import figures
 from surecall.eval.running.cells import Model

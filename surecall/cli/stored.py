@@ -42,7 +42,7 @@ def advice_of(store: Store, sheet: Sheet) -> tuple[Recommendation, ...]:
     endpoint = endpoint_named(settings)
     library = library_at(endpoint)
     return recommend(
-        candidates(summarise(store.trials()).cells),
+        candidates(summarise(store.trials(), stopping=sheet.stopping).cells),
         bar=settings.bar / 100,
         provider=_ROUTER if endpoint.simulated else endpoint.provider,
         catalog=library.catalog,

@@ -3,7 +3,8 @@
 model                 profile   tool pass     40%             bar 90  100%  control     p95
 qwen3-235b-a22b-2507  default   40/40 100%    ····················┼──●      10/10     9.1 s
 
-The line between 40 and 100 % shows the interval and, in it, the observed rate.
+The line between 40 and 100 % shows the interval and, in it, the observed rate. The p95 is that of
+the runs that make this rate.
 """
 
 import textwrap
@@ -14,7 +15,7 @@ from typing import Final
 import msgspec
 
 from surecall.cli.listing import count
-from surecall.eval.analysis.stats import NOTHING, Rate, interval, percentile
+from surecall.eval.analysis.stats import CHOSEN, NOTHING, Rate, Stopping, interval, percentile
 from surecall.eval.storage.trial import Cell, Trial
 from surecall.values.trace import safe_text
 
@@ -34,8 +35,9 @@ class CellCounts:
     def __init__(self) -> None:
         self.rates: dict[str, Rate] = {}
         self.control = NOTHING
+        self.no_tools = NOTHING
         self.statuses: Counter[str] = Counter()
-        self.spoiled_controls = 0
+        self.spoiled_beside = 0
         self.categories: Counter[str] = Counter()
         self.times: list[int] = []
         self.false_finals = 0
@@ -45,16 +47,19 @@ class CellCounts:
         self.statuses[trial.status] += 1
         if trial.status not in {"passed", "failed"}:
             self.categories[trial.category] += 1
-            self.spoiled_controls += trial.is_control and trial.status == "infra"
+            self.spoiled_beside += trial.kind != "tool" and trial.status == "infra"
             return
-        self.times.append(trial.elapsed_ms)
         self.false_finals += trial.false_finals
         rate = Rate(int(trial.ok), 1)
-        if trial.is_control:
-            self.control += rate
-        else:
-            scenario = trial.key.scenario
-            self.rates[scenario] = self.rates.get(scenario, NOTHING) + rate
+        match trial.kind:
+            case "control":
+                self.control += rate
+            case "no_tools":
+                self.no_tools += rate
+            case "tool":
+                self.times.append(trial.elapsed_ms)
+                scenario = trial.key.scenario
+                self.rates[scenario] = self.rates.get(scenario, NOTHING) + rate
 
     @property
     def tool(self) -> Rate:
@@ -76,10 +81,20 @@ class Row(msgspec.Struct, frozen=True):
 
 
 class CellTable:
-    """All cells, in the order of the plan; those that turn up unplanned come last."""
+    """All cells, in the order of the plan; those that turn up unplanned come last.
 
-    def __init__(self, cells: Iterable[Cell], bar: float, trials: Iterable[Trial] = ()) -> None:
+    `stopping` says how many looks there are at a rate, and so how wide its line must be.
+    """
+
+    def __init__(
+        self,
+        cells: Iterable[Cell],
+        bar: float,
+        trials: Iterable[Trial] = (),
+        stopping: Stopping = CHOSEN,
+    ) -> None:
         self._bar = bar
+        self._stopping = stopping
         self.counts: dict[Cell, CellCounts] = {cell: CellCounts() for cell in cells}
         for trial in trials:
             self.add(trial)
@@ -129,20 +144,20 @@ class CellTable:
             strategy=cell.strategy,
             passed=f"{tool.k}/{tool.n}".rjust(7)
             + ("" if tool.rate is None else f" {tool.rate:4.0%}"),
-            line=scale_of(counts.rates.values(), self._bar),
+            line=scale_of(counts.rates.values(), self._bar, self._stopping),
             control=_count(counts.control),
             p95=f"{percentile(counts.times, _P95) / 1000:.1f} s" if counts.times else "",
             remark=_remark(counts, (left or Counter())[cell]),
         )
 
 
-def scale_of(rates: Iterable[Rate], bar: float) -> str:
+def scale_of(rates: Iterable[Rate], bar: float, stopping: Stopping = CHOSEN) -> str:
     """Draw a rate and its interval between 40 and 100 %."""
     parts = [rate for rate in rates if rate.n]
     total = sum(parts, NOTHING)
     marks = ["·"] * _SCALE
     if total.rate is not None:
-        low, high = interval(parts)
+        low, high = interval(parts, sequential=stopping.sequential)
         for place in range(_place(low), _place(high) + 1):
             marks[place] = "─"
     marks[_place(bar)] = "┼"
@@ -165,6 +180,8 @@ def _remark(counts: CellCounts, left: int) -> str:
     hardest = max(counts.rates.items(), key=lambda item: item[1].n - item[1].k, default=None)
     if hardest is not None and hardest[1].k < hardest[1].n:
         remarks.append(f"✗ {hardest[0]} {_count(hardest[1])}")
+    if counts.no_tools.n:
+        remarks.append(f"without tools {_count(counts.no_tools)}")
     if counts.false_finals:
         remarks.append(count(counts.false_finals, "early answer"))
     if counts.statuses["infra"]:
@@ -177,11 +194,11 @@ def _remark(counts: CellCounts, left: int) -> str:
 
 
 def _infra(counts: CellCounts) -> str:
-    """Count what was spoiled: runs with tools, as advice counts them, and the control apart."""
-    control = counts.spoiled_controls
-    tools = counts.statuses["infra"] - control
-    beside = f" and {control} of the control" if control else ""
-    spoiled = f"{tools} infra{beside}" if tools else f"{control} infra of the control"
+    """Count what was spoiled: runs with tools, as advice counts them, and the others apart."""
+    others = counts.spoiled_beside
+    tools = counts.statuses["infra"] - others
+    beside = f" and {others} without tools" if others else ""
+    spoiled = f"{tools} infra{beside}" if tools else f"{others} infra without tools"
     return f"{spoiled} ({', '.join(counts.categories)}), not scored"
 
 

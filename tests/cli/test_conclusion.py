@@ -15,7 +15,7 @@ from surecall.eval.analysis.summary import summarise
 from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from surecall.testing import ScriptedProvider, failure
 from tests.support.commands import Run
-from tests.support.trials import series
+from tests.support.trials import series, trial
 
 LONG = "a-maker-with-a-name/a-model-with-a-very-long-name-that-goes-on"
 
@@ -50,7 +50,7 @@ def test_on_a_terminal_table_and_advice_fit(
 
     assert max(map(len, [*table, *advice])) <= width
     assert "a_scenario_whose_name_is_rather_long 2/4" in words
-    assert "2 infra and 1 of the control (ASSERTION_FAILED), not scored" in words
+    assert "2 infra and 1 without tools (ASSERTION_FAILED), not scored" in words
     assert "2 more runs with tools were spoiled by infrastructure and not judged" in words
 
 
@@ -71,7 +71,27 @@ def test_what_is_cut_off_in_the_live_table_stays_in_its_line() -> None:
 def test_a_control_that_was_spoiled_alone_is_remarked() -> None:
     table = CellTable([], 0.9, [*series("."), *series("i", CONTROL)])
 
-    assert table.lines()[1].endswith("1 infra of the control (ASSERTION_FAILED), not scored")
+    assert table.lines()[1].endswith("1 infra without tools (ASSERTION_FAILED), not scored")
+
+
+def test_what_to_use_is_explained_by_the_runs_with_tools() -> None:
+    trials = [*series("." * 40), *series("x" * 10, CONTROL)]
+    (advice,) = recommend(candidates(summarise(trials).cells))
+    (line,) = advice_lines(advice)
+
+    assert line.startswith("✓ use")
+    assert line.endswith(
+        "n=40  all 40 runs with tools passed; beside tools: the control, an exact answer, "
+        "passed only 0 of 10"
+    )
+
+
+def test_runs_without_tools_are_remarked_and_in_no_column() -> None:
+    chats = [trial("passed", number, "mine", tools=False) for number in (1, 2)]
+    line = CellTable([], 0.9, [*series("x"), *chats]).lines()[1]
+
+    assert "0/1   0%" in line
+    assert line.endswith("without tools 2/2")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from surecall.cli.conclusion import advice_lines
-from surecall.eval.analysis.recommend import Candidate, recommend
+from surecall.eval.analysis.candidate import Candidate
+from surecall.eval.analysis.recommend import recommend
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.storage.trial import Cell
 from tests.support.commands import Run, stored

@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from surecall.eval.analysis.category import ASSERTION_FAILED, meaning, shortened
-from surecall.eval.storage.trial import CONTROL, Key, Miss, Trial
+from surecall.eval.storage.trial import Key, Miss, Trial
 from surecall.values.errors import ErrorCode
 
 MOST_TEXTS: Final = 5
@@ -101,10 +101,11 @@ def count_causes(found: Iterable[tuple[Key, Iterable[Cause]]]) -> tuple[CauseCou
     return tuple(sorted(counts, key=lambda one: (one.infra, -one.times, one.check)))
 
 
-def checks_in(causes: Iterable[CauseCount]) -> dict[str, int]:
-    """Count the runs with tools by the expectations that were not met in them."""
+def checks_in(causes: Iterable[CauseCount], scenarios: Iterable[str]) -> dict[str, int]:
+    """Count the runs of some scenarios by the expectations that were not met in them."""
+    names = tuple(scenarios)
     judged = (cause for cause in causes if cause.expected)
-    return {cause.check: cause.times - cause.scenarios.get(CONTROL, 0) for cause in judged}
+    return {cause.check: sum(cause.scenarios.get(name, 0) for name in names) for cause in judged}
 
 
 def main_cause(

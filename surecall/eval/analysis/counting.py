@@ -5,7 +5,7 @@ from typing import Final
 
 from surecall.eval.analysis.causes import Cause, causes_of
 from surecall.eval.analysis.stats import Rate
-from surecall.eval.storage.trial import Conduct, FalseFinals, Key, Status, Trial
+from surecall.eval.storage.trial import Conduct, FalseFinals, Key, Kind, Status, Trial
 from surecall.values.types import Usage
 
 PARTS: Final = ("state", "process", "final")
@@ -16,11 +16,11 @@ class Count:
 
     def __init__(self) -> None:
         self.statuses: Counter[Status] = Counter()
+        self.kind: Kind = "tool"
         self.first_ok = 0
         self.parts: Counter[tuple[str, bool]] = Counter()
         self.facts: Counter[tuple[str, bool]] = Counter()
-        self.run_ms: list[int] = []
-        self.passed_ms: list[int] = []
+        self.judged_ms: list[int] = []
         self.request_ms: list[int] = []
         self.usage = Usage()
         self.costs: list[float] = []
@@ -37,6 +37,7 @@ class Count:
     def add(self, trial: Trial) -> None:
         """Count one more trial."""
         self.statuses[trial.status] += 1
+        self.kind = trial.kind
         if trial.status == "skipped":
             return
         self._add_effort(trial)
@@ -45,7 +46,6 @@ class Count:
         fired = set(trial.fired)
         self.fired.update(fired)
         if trial.ok:
-            self.passed_ms.append(trial.elapsed_ms)
             self.fired_passed.update(fired)
         else:
             provider = trial.requests[-1].provider if trial.requests else ""
@@ -53,7 +53,6 @@ class Count:
             self.causes.append((trial.key, causes_of(trial)))
 
     def _add_effort(self, trial: Trial) -> None:
-        self.run_ms.append(trial.elapsed_ms)
         self.request_ms += [request.latency_ms for request in trial.requests]
         self.usage += trial.usage
         if trial.usage.cost is not None:
@@ -63,6 +62,7 @@ class Count:
         self.builds.update(trial.builds)
 
     def _add_score(self, trial: Trial) -> None:
+        self.judged_ms.append(trial.elapsed_ms)
         self.first_ok += trial.first_ok
         self.conduct += Conduct.of(trial)
         self.warned += bool(trial.score.warnings)

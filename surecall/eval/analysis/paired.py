@@ -2,7 +2,7 @@
 
 A pair is one scenario and trial of one model and profile, seen from both sides. Pairs that
 infrastructure spoiled on either side say nothing about the difference: they are dropped and
-counted. The control is left out, as everywhere beside the tool rate.
+counted. Only tool scenarios are compared; `outcomes` leaves out the others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias, get_args
 import msgspec
 
 from surecall.eval.analysis.stats import Rate, holm, mcnemar, paired_interval
-from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
+from surecall.eval.storage.trial import Cell, Key, Status, Trial
 from surecall.settings.presets import Strategy
 
 Outcomes: TypeAlias = Mapping[Key, Status]
@@ -89,14 +89,14 @@ class Comparisons(msgspec.Struct, frozen=True):
 
 
 def outcomes(trials: Iterable[Trial]) -> dict[Key, Status]:
-    """Reduce trials to what a comparison needs."""
-    return {trial.key: trial.status for trial in trials if not trial.is_control}
+    """Reduce trials to what a comparison needs: those of tool scenarios, and how they ended."""
+    return {trial.key: trial.status for trial in trials if trial.kind == "tool"}
 
 
 def compare_strategies(found: Outcomes, cells: Iterable[Cell] = ()) -> Comparisons:
     """Compare every two strategies, model by model and profile by profile."""
     sides: dict[str, dict[Key, Status]] = {}
-    for key, status in _without_control(found):
+    for key, status in found.items():
         side = sides.setdefault(key.cell.strategy, {})
         side[msgspec.structs.replace(key, cell=_any_strategy(key.cell))] = status
     order = tuple(map(_any_strategy, cells))
@@ -113,10 +113,9 @@ def compare_runs(
     first: Outcomes, second: Outcomes, names: Names = ("A", "B"), cells: Iterable[Cell] = ()
 ) -> Comparisons:
     """Compare two evaluations cell by cell, on the conversations that both have."""
-    one, other = dict(_without_control(first)), dict(_without_control(second))
-    rows = _by_cell(one, other, names, tuple(cells))
+    rows = _by_cell(first, second, names, tuple(cells))
     return Comparisons(
-        _corrected(rows), _corrected([_compared(one, other, names, Cell("", "", ""))])
+        _corrected(rows), _corrected([_compared(first, second, names, Cell("", "", ""))])
     )
 
 
@@ -133,10 +132,6 @@ def in_order(found: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     present = set(found)
     listed = [name for name in dict.fromkeys(known) if name in present]
     return (*listed, *sorted(present.difference(listed)))
-
-
-def _without_control(found: Outcomes) -> Iterable[tuple[Key, Status]]:
-    return ((key, status) for key, status in found.items() if key.scenario != CONTROL)
 
 
 def _any_strategy(cell: Cell) -> Cell:

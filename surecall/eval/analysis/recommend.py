@@ -5,79 +5,40 @@ There are two rules, because they answer different questions:
     observed   what was seen: best profile by rate, ties by lower p95; at least 97 % is Yes,
                at least 90 % Conditional, less is No
     interval   what is known: best profile by lower bound; the whole interval at or above the bar
-               means use, below it avoid, anything else more trials
+               means use, below it avoid, anything else is undecided (see `verdicts`)
 
 Advice is about `production`, or the fullest of the plain strategies that were run. One that goes
 beyond it takes its place where it is significantly better on the same conversations.
-
-Advice is made from a few counts for each cell, so that runs of today and figures that survive
-only as a table are judged alike.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final, Literal, TypeAlias
+from typing import Final
 
 import msgspec
 
-from surecall.eval.analysis.causes import checks_in, main_cause, most_frequent
+from surecall.eval.analysis.candidate import (
+    BAR,
+    Candidate,
+    Verdict,
+    decide,
+    more_trials,
+    observed_verdict,
+)
+from surecall.eval.analysis.causes import checks_in
+from surecall.eval.analysis.figures import Figure, figure
 from surecall.eval.analysis.paired import BEYOND, PLAIN
-from surecall.eval.analysis.stats import NOTHING, Interval, Rate, interval, trials_to_decide
-from surecall.eval.analysis.summary import CellSummary, Figure, count_by, figure
+from surecall.eval.analysis.reasons import cautions_of, is_brittle, notes_of, reason_of, still_open
+from surecall.eval.analysis.summary import CellSummary, count_by
 from surecall.eval.analysis.verdicts import Decision, verdicts
 from surecall.eval.report.snippet import presets_beside, snippet
 from surecall.eval.running.cells import BEST_EFFORT, split_strategy
-from surecall.eval.storage.trial import CONTROL
 from surecall.settings.catalog import ModelCatalog
-from surecall.settings.presets import Strategy
 from surecall.settings.sampling import SamplingCatalog
 from surecall.values.types import JSON
 
-Verdict: TypeAlias = Literal["Yes", "Conditional", "No", "Unknown"]
-
-BAR: Final = 0.9
-YES_FROM: Final = 0.97
-CONDITIONAL_FROM: Final = 0.9
-PRODUCTION: Final[Strategy] = "production"
-TOOLS_OFF: Final = "tool_use_disabled"
-RANKS: Final[tuple[Verdict, ...]] = ("Unknown", "No", "Conditional", "Yes")
 # The fullest of the plain ones first; what goes beyond them needs a reason.
 _STRATEGIES: Final = (*PLAIN[::-1], *BEYOND)
 _FALLBACKS: Final = ("fallback_on", BEST_EFFORT, "fallback_off")
-
-
-class Candidate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is known of one model under one profile: all that advice is made from.
-
-    `misses` (by scenario), `causes` (by error category) and `checks` (by expectation that was not
-    met) are about tool scenarios; they may list the most frequent only. Runs that infrastructure
-    spoiled are among the causes alone. `parts` are the rates by scenario, where known. `instead_of`
-    names the plain strategy whose place it takes, and `instead` is that one's rate.
-    """
-
-    model: str
-    profile: str
-    strategy: str = PRODUCTION
-    tool: Rate
-    control: Rate = NOTHING
-    p95_ms: int = 0
-    misses: dict[str, int] = {}
-    causes: dict[str, int] = {}
-    checks: dict[str, int] = {}
-    parts: tuple[Rate, ...] = ()
-    infra: int = 0
-    skipped: int = 0
-    instead_of: str = ""
-    instead: Rate = NOTHING
-
-    @property
-    def bounds(self) -> Interval:
-        """The interval of the tool rate."""
-        return interval(self.parts or (self.tool,))
-
-    @property
-    def has_no_tools(self) -> bool:
-        """Whether every tool scenario was skipped: the model is not offered any."""
-        return not self.tool.n and self.skipped > 0
 
 
 class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
@@ -87,8 +48,9 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     choice.
     A `simulated` model has no `snippet`: there is nothing to configure.
     `more_trials` is how many more runs of tool scenarios would settle the decision of the
-    interval rule: none when it is settled, None when they never would. `snippet` is Python that
-    builds the configuration that was judged.
+    interval rule if the rates stay: zero when it is settled, None when it is too close to call, or
+    nothing was measured. `reason` and `notes` explain the verdict; `cautions` say what it is not
+    about. `snippet` is Python that builds the configuration that was judged.
     """
 
     model: str
@@ -108,8 +70,15 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
     p95_ms: int
     reason: str
     notes: tuple[str, ...]
+    cautions: tuple[str, ...]
     snippet: str
     simulated: bool = False
+
+    @property
+    def why(self) -> tuple[str, ...]:
+        """What explains the verdict, for places that do not show the `reason`."""
+        done = self.tool.n and self.tool.k == self.tool.n
+        return (*([f"All {self.tool.n} runs with tools passed."] if done else []), *self.notes)
 
 
 def candidates(cells: Iterable[CellSummary], strategy: str | None = None) -> tuple[Candidate, ...]:
@@ -166,26 +135,6 @@ def recommend(
     return tuple(_advice(group, kit) for group in by_model.values())
 
 
-def observed_verdict(candidate: Candidate) -> Verdict:
-    """Judge by the observed rate alone."""
-    rate = candidate.tool.rate
-    if rate is None:
-        return "No" if candidate.has_no_tools else "Unknown"
-    if rate >= YES_FROM:
-        return "Yes"
-    return "Conditional" if rate >= CONDITIONAL_FROM else "No"
-
-
-def decide(candidate: Candidate, bar: float = BAR) -> Decision:
-    """Judge by the interval: only what holds at both of its ends."""
-    if candidate.has_no_tools:
-        return "avoid"
-    low, high = candidate.bounds
-    if low >= bar:
-        return "use"
-    return "avoid" if high < bar else "more trials"
-
-
 def original_row(advice: Recommendation) -> tuple[str, ...]:
     """Return the columns of the original's table: model, profile, preset, verdict, notes.
 
@@ -202,9 +151,9 @@ def original_row(advice: Recommendation) -> tuple[str, ...]:
         f"{advice.profile} ({options or 'no overrides'})",
         ", ".join(advice.workarounds) or "-",
         advice.label,
-        " ".join((advice.reason, *advice.notes)),
+        " ".join((advice.reason, *advice.notes, *advice.cautions)),
         decision,
-        "?" if advice.more_trials is None else f"+{advice.more_trials}",
+        f"+{advice.more_trials}" if advice.decision == "more trials" else "-",
     )
 
 
@@ -223,21 +172,24 @@ class _Kit(msgspec.Struct, frozen=True):
 
 def _candidate(each: CellSummary) -> Candidate:
     totals = each.totals
-    tools = [scenario for scenario in totals.scenarios if scenario.scenario != CONTROL]
-    failures = [failure for failure in totals.failures if failure.scenario != CONTROL]
+    tools = [scenario for scenario in totals.scenarios if scenario.kind == "tool"]
+    names = {scenario.scenario for scenario in tools}
+    failures = [failure for failure in totals.failures if failure.scenario in names]
     return Candidate(
         model=each.cell.model,
         profile=each.cell.profile,
         strategy=each.cell.strategy,
         tool=totals.tool.counts,
         control=totals.control.counts,
-        p95_ms=totals.latency.runs.p95,
+        p95_ms=totals.latency.tool.p95,
         misses=count_by((one for one in failures if not one.infra), "scenario"),
         causes=count_by(failures, "category"),
-        checks=checks_in(totals.causes),
+        checks=checks_in(totals.causes, names),
         parts=tuple(scenario.rate.counts for scenario in tools),
         infra=sum(scenario.infra for scenario in tools),
         skipped=sum(scenario.skipped for scenario in tools),
+        stopping=each.stopping,
+        at_limit=each.at_limit,
     )
 
 
@@ -249,6 +201,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
     options = kit.options(best.profile)
     simulated = best.model in kit.simulated
     code = snippet(known, best.strategy, kit.provider, options, workarounds)
+    decision = decide(surest, kit.bar)
     return Recommendation(
         model=best.model,
         strategy=best.strategy,
@@ -260,20 +213,21 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         decided_profile=surest.profile,
         decided_strategy=surest.strategy,
         decided_tool=_tool(surest),
-        decision=decide(surest, kit.bar),
-        more_trials=_more_trials(surest, kit.bar),
+        decision=decision,
+        more_trials=more_trials(surest, kit.bar),
         tool=_tool(best),
         control=figure((best.control,)),
         p95_ms=best.p95_ms,
-        reason=_reason(best),
-        notes=_notes(best, group, surest, workarounds),
+        reason=reason_of(best),
+        notes=(*still_open(surest, decision), *notes_of(best, group, surest, workarounds)),
+        cautions=cautions_of(best),
         snippet="" if simulated else code,
         simulated=simulated,
     )
 
 
 def _tool(candidate: Candidate) -> Figure:
-    return figure(candidate.parts or (candidate.tool,))
+    return figure(candidate.parts or (candidate.tool,), candidate.stopping)
 
 
 def _by_fullness(label: str) -> tuple[int, int, str]:
@@ -298,92 +252,8 @@ def _descending(rate: float | None) -> float:
     return 1.0 if rate is None else -rate
 
 
-def _more_trials(candidate: Candidate, bar: float) -> int | None:
-    if candidate.has_no_tools:
-        return 0
-    return trials_to_decide(candidate.tool, bar, parts=candidate.parts)
-
-
 def _label(candidate: Candidate) -> str:
     verdict = observed_verdict(candidate)
-    if verdict == "Yes" and _is_brittle(candidate.control):
+    if verdict == "Yes" and is_brittle(candidate.control):
         return "Yes (tool scenarios)"
     return "No (for tool calling)" if verdict == "No" else verdict
-
-
-def _is_brittle(control: Rate) -> bool:
-    return control.rate is not None and control.rate < CONDITIONAL_FROM
-
-
-def _reason(candidate: Candidate) -> str:
-    rate = candidate.tool.rate
-    if rate is None:
-        return "No run with tools was judged."
-    low, high = candidate.bounds
-    return (
-        f"{candidate.tool.k} of {candidate.tool.n} runs with tools passed: {_percent(rate)} "
-        f"[{100 * low:.1f}, {100 * high:.1f}]."
-    )
-
-
-def _notes(
-    best: Candidate,
-    group: Sequence[Candidate],
-    surest: Candidate,
-    workarounds: Sequence[str],
-) -> tuple[str, ...]:
-    off = best.has_no_tools or TOOLS_OFF in workarounds
-    control = best.control
-    return (
-        *(["Tools are switched off for this model."] if off else []),
-        *([_instead(best)] if best.instead_of else []),
-        *_hardest(best),
-        *main_cause(best.checks, best.causes, best.tool.n - best.tool.k + best.infra),
-        *([_spoiled(best)] if best.infra else []),
-        *(
-            [f"The control, an exact answer without tools, passed {control.k} of {control.n}."]
-            if _is_brittle(control)
-            else []
-        ),
-        *(
-            f"With {each.profile} it was only {_percent(each.tool.rate or 0.0)}."
-            for each in group
-            if each.tool.n and _rank(each) < _rank(best)
-        ),
-        *(
-            [f"The surer choice, by lower bound, is {surest.profile}."]
-            if surest is not best
-            else []
-        ),
-    )
-
-
-def _instead(best: Candidate) -> str:
-    rate, plain = best.tool, best.instead
-    return (
-        f"With {best.strategy} it is significantly better than with {best.instead_of}: "
-        f"{rate.k} of {rate.n} instead of {plain.k} of {plain.n}."
-    )
-
-
-def _rank(candidate: Candidate) -> int:
-    return RANKS.index(observed_verdict(candidate))
-
-
-def _hardest(candidate: Candidate) -> Iterable[str]:
-    missed = candidate.tool.n - candidate.tool.k
-    scenario, count = most_frequent(candidate.misses)
-    if count and count == missed:
-        yield f"Every miss was in {scenario}." if missed > 1 else f"The one miss was in {scenario}."
-    elif 2 * count > missed:
-        yield f"Most misses were in {scenario} ({count} of {missed})."
-
-
-def _spoiled(candidate: Candidate) -> str:
-    was = "run with tools was" if candidate.infra == 1 else "runs with tools were"
-    more = " more" if candidate.tool.n else ""
-    return f"{candidate.infra}{more} {was} spoiled by infrastructure and not judged."
-
-
-def _percent(rate: float) -> str:
-    return f"{100 * rate:.1f} %"

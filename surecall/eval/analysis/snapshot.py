@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from surecall.eval.analysis.recommend import Candidate
+from surecall.eval.analysis.candidate import Candidate
 from surecall.eval.analysis.stats import NOTHING, Rate
 from surecall.settings.filters import packaged, parse_entries, parse_tables
 
@@ -40,12 +40,19 @@ class HandVerdict(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.label.partition(" (")[0]
 
 
+class Remark(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one must know to read the figures."""
+
+    text: str
+
+
 class Snapshot(msgspec.Struct, frozen=True):
-    """A recorded evaluation."""
+    """A recorded evaluation. In it, runs that infrastructure spoiled are failures."""
 
     cells: tuple[Candidate, ...]
     scenarios: tuple[ScenarioRecord, ...]
     verdicts: tuple[HandVerdict, ...]
+    remarks: tuple[Remark, ...]
 
     @property
     def tool(self) -> Rate:
@@ -61,9 +68,10 @@ class Snapshot(msgspec.Struct, frozen=True):
 @cache
 def snapshot() -> Snapshot:
     """Return the evaluation that ships with the package."""
-    document = parse_tables(packaged(FILE), ("cell", "scenario", "verdict"))
+    document = parse_tables(packaged(FILE), ("cell", "scenario", "verdict", "remark"))
     return Snapshot(
         parse_entries(document, "cell", Candidate),
         parse_entries(document, "scenario", ScenarioRecord),
         parse_entries(document, "verdict", HandVerdict),
+        parse_entries(document, "remark", Remark),
     )

@@ -1,6 +1,7 @@
 """The statistics behind every figure: exact where it is cheap, and never without an interval.
 
     one rate        Rate, wilson, interval, trials_to_decide
+    many looks      always_valid, Stopping
     reliability     pass_hat
     two, paired     mcnemar, newcombe, holm, paired_interval
     times           percentile
@@ -8,10 +9,15 @@
 Trials of one scenario resemble each other, so their number overstates what is known. With few
 scenarios that cannot be estimated, and the Wilson interval is used; from eight on, `interval`
 widens it by how much the scenarios disagree.
+
+Who looks at a 95 % interval again and again, and stops as soon as it says something, is wrong far
+more often than one time in twenty. Where the number of trials depends on what they showed,
+`interval` is never narrower than one that holds at all looks together.
 """
 
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Sequence
+from functools import lru_cache
 from math import comb, erfc, exp, fsum, lgamma, log, log1p, sqrt
 from typing import Final, TypeAlias
 
@@ -24,6 +30,10 @@ CLUSTERED_FROM: Final = 8
 MOST_TRIALS: Final = 10_000
 _HALVINGS: Final = 50
 _FARTHEST: Final = 10.0
+# The shares of their money that players stake on each trial, from 2.5 % to everything.
+_STAKES: Final = tuple(part / 40 for part in range(1, 41))
+# In a fair game, one in forty ever has forty times what they began with: 2.5 % on each side.
+_RICH: Final = log(40)
 
 
 class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -54,6 +64,20 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 NOTHING: Final = Rate(0, 0)
 
 
+class Stopping(msgspec.Struct, frozen=True):
+    """How the number of trials came about: chosen beforehand, or by what the trials showed.
+
+    It is `sequential` in the second case. `most` is how many trials a scenario gets at most, where
+    the rule that goes on until it can decide has a limit; zero means that there is no such rule.
+    """
+
+    sequential: bool = False
+    most: int = 0
+
+
+CHOSEN: Final = Stopping()
+
+
 def wilson(k: float, n: float, z: float = Z95) -> Interval:
     """Return the Wilson score interval. Counts may be fractions: effective sample sizes are."""
     if not n:
@@ -66,14 +90,57 @@ def wilson(k: float, n: float, z: float = Z95) -> Interval:
     return (low, high)
 
 
-def interval(parts: Iterable[Rate], *, z: float = Z95, growth: float = 1.0) -> Interval:
+def always_valid(k: float, n: float) -> Interval:
+    """Return an interval that, with a chance of 95 %, holds the rate at every look at once.
+
+    Forty players bet on each trial at the odds that are fair for some rate, each with another
+    share of their money. While the odds are fair, all of them together become forty times as rich
+    with a chance of one in forty at most, however long they play (Ville). A rate at which they
+    have become so rich is ruled out: betting on success rules out those below, on failure above.
+
+    It does not matter whether trials are alike. If scenarios differ, and each has had the same
+    number of trials, the players win less on average, by the inequality of the means.
+    """
+    return _ruled_out(k, n), 1.0 - _ruled_out(n - k, n)
+
+
+# A report asks for the same counts over and over.
+@lru_cache(maxsize=4096)
+def _ruled_out(k: float, n: float) -> float:
+    """Return the highest rate that the successes rule out."""
+    return _solved(lambda rate: _wealth(k, n - k, rate) < _RICH) if k > 0 else 0.0
+
+
+def _wealth(won: float, lost: float, rate: float) -> float:
+    """Return the logarithm of what players have, on average, for each unit that they began with."""
+    odds = (1 - rate) / rate
+    grown = [
+        won * log1p(stake * odds) + (lost * log1p(-stake) if lost else 0.0)
+        for stake in (_STAKES[:-1] if lost else _STAKES)
+    ]
+    most = max(grown)
+    return most + log(fsum(exp(each - most) for each in grown) / len(_STAKES))
+
+
+def interval(
+    parts: Iterable[Rate], *, z: float = Z95, growth: float = 1.0, sequential: bool = False
+) -> Interval:
     """Return the interval of a rate pooled over scenarios, as if each had `growth` times the runs.
 
     From eight scenarios on it is clustered: Wilson on the effective sample size (from the
-    cluster-robust variance, never more than the real size), with Student's quantile.
+    cluster-robust variance, never more than the real size), with Student's quantile. A `sequential`
+    one reaches as far as the one for many looks, too.
     """
     clusters = [part for part in parts if part.n]
     total = sum(clusters, NOTHING)
+    low, high = _of_one_look(clusters, total, z, growth)
+    if not sequential:
+        return low, high
+    least, most = always_valid(total.k * growth, total.n * growth)
+    return min(low, least), max(high, most)
+
+
+def _of_one_look(clusters: Sequence[Rate], total: Rate, z: float, growth: float) -> Interval:
     size = total.n * growth
     if len(clusters) < CLUSTERED_FROM:
         return wilson(total.k * growth, size, z)
@@ -112,6 +179,7 @@ def trials_to_decide(
     parts: Sequence[Rate] = (),
     z: float = Z95,
     cap: int = MOST_TRIALS,
+    sequential: bool = False,
 ) -> int | None:
     """Say how many more trials, going as those so far, move the interval off the bar.
 
@@ -122,7 +190,8 @@ def trials_to_decide(
         return None
 
     def decided(more: int) -> bool:
-        return leaves(interval(parts or (rate,), z=z, growth=1 + more / rate.n), bar)
+        growth = 1 + more / rate.n
+        return leaves(interval(parts or (rate,), z=z, growth=growth, sequential=sequential), bar)
 
     enough = bisect_left(range(cap + 1), x=True, key=decided)
     return enough if enough <= cap else None

@@ -4,11 +4,12 @@
 
 There are always two rates. *Tool* is about the model: runs that the endpoint spoiled are
 left out. *End to end* is about the service: they count as failures. The control has a rate of its
-own; skipped trials have none. Sums do not depend on the order in which trials arrive.
+own, and so have scenarios without tools; skipped trials have none. Sums do not depend on the order
+in which trials arrive.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from math import fsum
 from typing import Final, TypeAlias
@@ -17,50 +18,18 @@ import msgspec
 
 from surecall.eval.analysis.causes import CauseCount, count_causes
 from surecall.eval.analysis.counting import PARTS, Count
+from surecall.eval.analysis.figures import Figure, Latency, figure, timing
 from surecall.eval.analysis.paired import (
     Comparisons,
     by_strategy,
     compare_strategies,
     in_order,
 )
-from surecall.eval.analysis.stats import NOTHING, Rate, interval, pass_hat, percentile
-from surecall.eval.storage.trial import CONTROL, Cell, Conduct, FalseFinals, Key, Status, Trial
+from surecall.eval.analysis.stats import CHOSEN, NOTHING, Rate, Stopping, pass_hat
+from surecall.eval.storage.trial import Cell, Conduct, FalseFinals, Key, Kind, Status, Trial
 from surecall.values.types import Usage
 
 MOST_IN_A_ROW: Final = 10
-
-
-class Figure(msgspec.Struct, frozen=True):
-    """A rate as reports show it: with its interval, clustered where scenarios suffice."""
-
-    k: int
-    n: int
-    rate: float | None
-    low: float
-    high: float
-
-    @property
-    def counts(self) -> Rate:
-        """The bare counts."""
-        return Rate(self.k, self.n)
-
-
-class Timing(msgspec.Struct, frozen=True):
-    """Milliseconds, and of how many: p95 of few values is little more than the largest."""
-
-    n: int = 0
-    p50: int = 0
-    p95: int = 0
-
-
-class Latency(msgspec.Struct, frozen=True):
-    """How long whole runs took, retries and tools included, and how long single requests."""
-
-    runs: Timing
-    passed: Timing
-    tool: Timing
-    control: Timing
-    requests: Timing
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -85,6 +54,7 @@ class ScenarioSummary(msgspec.Struct, frozen=True):
     """One scenario: its rates, the parts of its score, and what was seen to happen."""
 
     scenario: str
+    kind: Kind
     rate: Figure
     end_to_end: Figure
     infra: int
@@ -97,6 +67,7 @@ class ScenarioSummary(msgspec.Struct, frozen=True):
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
     """Every figure over some set of trials. `parts` and `pass_hat` are about tool scenarios.
 
+    `no_tools` is the rate of scenarios that offer none, other than the control.
     `pass_hat[k - 1]` is the chance that a scenario passes k times in a row, averaged over cells
     and scenarios, for each k that all of them have trials for. `builds` counts the runs that each
     build of a server had a part in, where the endpoint tells. `causes` say why runs failed.
@@ -108,6 +79,7 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
     tool: Figure
     end_to_end: Figure
     control: Figure
+    no_tools: Figure
     first_attempt: Figure
     parts: dict[str, Figure]
     pass_hat: tuple[float, ...]
@@ -126,11 +98,17 @@ class Totals(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CellSummary(msgspec.Struct, frozen=True):
-    """The figures of one cell, and which strategies its own is significantly better than."""
+    """The figures of one cell, and which strategies its own is significantly better than.
+
+    `stopping` is how the number of its trials came about. It is `at_limit` when it has as many as
+    that allows.
+    """
 
     cell: Cell
     totals: Totals
     better_than: tuple[str, ...] = ()
+    stopping: Stopping = CHOSEN
+    at_limit: bool = False
 
 
 class Summary(msgspec.Struct, frozen=True):
@@ -146,18 +124,24 @@ _Counts: TypeAlias = dict[tuple[Cell, str], Count]
 
 
 def summarise(
-    trials: Iterable[Trial], *, cells: Iterable[Cell] = (), scenarios: Iterable[str] = ()
+    trials: Iterable[Trial],
+    *,
+    cells: Iterable[Cell] = (),
+    scenarios: Iterable[str] = (),
+    stopping: Stopping = CHOSEN,
 ) -> Summary:
     """Reduce trials to figures. `cells` and `scenarios` give the order of the report.
 
-    A cell named there appears even before its first trial.
+    A cell named there appears even before its first trial. `stopping` says how many looks there
+    were at the rates over tool scenarios, and so how wide their intervals must be.
     """
     counts: _Counts = {}
     found: dict[Key, Status] = {}
     for trial in trials:
         place = (trial.key.cell, trial.key.scenario)
         counts.setdefault(place, Count()).add(trial)
-        found[trial.key] = trial.status
+        if trial.kind == "tool":
+            found[trial.key] = trial.status
     planned = tuple(dict.fromkeys(cells))
     extra = {cell for cell, _ in counts}.difference(planned)
     names = in_order({scenario for _, scenario in counts}, scenarios)
@@ -166,16 +150,24 @@ def summarise(
     compared = compare_strategies(found, cell_order)
     return Summary(
         cells=tuple(
-            CellSummary(cell, _totals(_of(counts, cell), names), compared.beaten_by(cell))
-            for cell in cell_order
+            _cell(cell, _of(counts, cell), names, compared, stopping) for cell in cell_order
         ),
         strategies={
-            strategy: _totals(_with_strategy(counts, strategy), names)
+            strategy: _totals(_with_strategy(counts, strategy), names, stopping)
             for strategy in in_order(strategies, by_strategy(strategies))
         },
-        totals=_totals(counts, names),
+        totals=_totals(counts, names, stopping),
         comparisons=compared,
     )
+
+
+def _cell(
+    cell: Cell, counts: _Counts, names: Sequence[str], compared: Comparisons, stopping: Stopping
+) -> CellSummary:
+    tried = [count.statuses.total() for count in counts.values() if count.kind == "tool"]
+    at_limit = 0 < stopping.most <= min(tried, default=0)
+    totals = _totals(counts, names, stopping)
+    return CellSummary(cell, totals, compared.beaten_by(cell), stopping, at_limit)
 
 
 def count_by(failures: Iterable[Failure], field: str) -> dict[str, int]:
@@ -186,13 +178,6 @@ def count_by(failures: Iterable[Failure], field: str) -> dict[str, int]:
     return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
 
-def figure(parts: Iterable[Rate]) -> Figure:
-    """Pool the rates of scenarios into one, with its interval."""
-    rates = tuple(parts)
-    total = sum(rates, NOTHING)
-    return Figure(total.k, total.n, total.rate, *interval(rates))
-
-
 def _of(counts: _Counts, cell: Cell) -> _Counts:
     return {place: count for place, count in counts.items() if place[0] == cell}
 
@@ -201,10 +186,10 @@ def _with_strategy(counts: _Counts, strategy: str) -> _Counts:
     return {place: count for place, count in counts.items() if place[0].strategy == strategy}
 
 
-def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
-    tool = {place: count for place, count in counts.items() if place[1] != CONTROL}
-    control = [count.judged for place, count in counts.items() if place[1] == CONTROL]
+def _totals(counts: _Counts, names: Iterable[str], stopping: Stopping) -> Totals:
+    tool = {place: count for place, count in counts.items() if count.kind == "tool"}
     every = list(counts.values())
+    pooled = partial(_figure, tool, stopping)
     costs = [cost for count in every for cost in count.costs]
     cost = fsum(costs) if costs else None
     usage = sum((count.usage for count in every), Usage())
@@ -212,14 +197,15 @@ def _totals(counts: _Counts, names: Iterable[str]) -> Totals:
         trials=sum(count.statuses.total() for count in every),
         infra=_statuses(every, "infra"),
         skipped=_statuses(every, "skipped"),
-        tool=_figure(tool, lambda count: count.judged),
-        end_to_end=_figure(tool, lambda count: count.end_to_end),
-        control=figure([sum(control, NOTHING)]),
-        first_attempt=_figure(tool, lambda count: count.first_attempt),
-        parts={name: _figure(tool, partial(Count.part, name=name)) for name in PARTS},
+        tool=pooled(lambda count: count.judged),
+        end_to_end=pooled(lambda count: count.end_to_end),
+        control=_judged(every, "control"),
+        no_tools=_judged(every, "no_tools"),
+        first_attempt=pooled(lambda count: count.first_attempt),
+        parts={name: pooled(partial(Count.part, name=name)) for name in PARTS},
         pass_hat=_pass_hat([count.judged for count in tool.values()]),
         scenarios=_scenarios(counts, names),
-        latency=_latency(counts),
+        latency=_latency(every),
         usage=msgspec.structs.replace(usage, cost=cost),
         cost_per_run=None if cost is None else cost / len(costs),
         retries=sum(count.retries for count in every),
@@ -237,12 +223,16 @@ def _statuses(counts: Iterable[Count], status: Status) -> int:
     return sum(count.statuses[status] for count in counts)
 
 
-def _figure(counts: _Counts, pick: Callable[[Count], Rate]) -> Figure:
+def _judged(counts: Iterable[Count], kind: Kind) -> Figure:
+    return figure([sum((count.judged for count in counts if count.kind == kind), NOTHING)])
+
+
+def _figure(counts: _Counts, stopping: Stopping, pick: Callable[[Count], Rate]) -> Figure:
     """Pool a rate over cells within each scenario, then over scenarios, which cluster it."""
     by_scenario: dict[str, Rate] = {}
     for (_, scenario), count in sorted(counts.items(), key=lambda item: item[0]):
         by_scenario[scenario] = by_scenario.get(scenario, NOTHING) + pick(count)
-    return figure(by_scenario.values())
+    return figure(by_scenario.values(), stopping)
 
 
 def _pass_hat(rates: Iterable[Rate]) -> tuple[float, ...]:
@@ -267,6 +257,7 @@ def _scenario(name: str, counts: list[Count]) -> ScenarioSummary:
     facts = sorted({fact for count in counts for fact, _ in count.facts})
     return ScenarioSummary(
         name,
+        counts[0].kind,
         figure([sum((count.judged for count in counts), NOTHING)]),
         figure([sum((count.end_to_end for count in counts), NOTHING)]),
         _statuses(counts, "infra"),
@@ -277,20 +268,15 @@ def _scenario(name: str, counts: list[Count]) -> ScenarioSummary:
     )
 
 
-def _latency(counts: _Counts) -> Latency:
-    every = list(counts.items())
+def _latency(counts: Sequence[Count]) -> Latency:
+    def judged(kind: Kind) -> Iterable[int]:
+        return (ms for count in counts if count.kind == kind for ms in count.judged_ms)
+
     return Latency(
-        runs=_timing(ms for _, count in every for ms in count.run_ms),
-        passed=_timing(ms for _, count in every for ms in count.passed_ms),
-        tool=_timing(ms for place, count in every if place[1] != CONTROL for ms in count.run_ms),
-        control=_timing(ms for place, count in every if place[1] == CONTROL for ms in count.run_ms),
-        requests=_timing(ms for _, count in every for ms in count.request_ms),
+        tool=timing(judged("tool")),
+        control=timing(judged("control")),
+        requests=timing(ms for count in counts for ms in count.request_ms),
     )
-
-
-def _timing(values: Iterable[int]) -> Timing:
-    ordered = sorted(values)
-    return Timing(len(ordered), percentile(ordered, 50), percentile(ordered, 95))
 
 
 def _failures(counts: _Counts) -> tuple[Failure, ...]:

@@ -1,18 +1,18 @@
 """The verdict of a whole evaluation in one sentence, best models first."""
 
 from collections.abc import Iterable, Sequence
-from typing import Final
+from typing import Final, get_args
 
 from surecall.eval.analysis.recommend import Recommendation
-from surecall.eval.analysis.verdicts import Decision
+from surecall.eval.analysis.verdicts import Decision, verdicts
 
 # After this many names the others are counted.
 MOST: Final = 4
-GROUPS: Final[tuple[Decision, ...]] = ("use", "avoid", "more trials")
+GROUPS: Final[tuple[Decision, ...]] = get_args(Decision)
 
 
 def grouped(advice: Iterable[Recommendation]) -> dict[Decision, list[Recommendation]]:
-    """Sort advice into the three groups, each best first: by rate, then time, then name."""
+    """Sort advice into groups, each best first: by rate, then time, then name."""
     found: dict[Decision, list[Recommendation]] = {decision: [] for decision in GROUPS}
     for each in sorted(advice, key=_rank):
         found[each.decision].append(each)
@@ -41,10 +41,12 @@ def _part(decision: Decision, rows: Sequence[Recommendation], most: int, *, simu
     one = len(rows) == 1
     if decision == "more trials":
         return f"{names} {'needs' if one else 'need'} more trials."
-    if simulated:
-        verb = "is" if one else "are"
-        return f"{names} {verb} {'handled' if decision == 'use' else 'not handled'}."
-    return f"{'Use' if decision == 'use' else 'Avoid'} {names}."
+    if decision == "not measured":
+        return f"{names} {'was' if one else 'were'} not measured."
+    word = verdicts(simulated=simulated)[decision][1]
+    if simulated or decision == "too close":
+        return f"{names} {'is' if one else 'are'} {word}."
+    return f"{word.capitalize()} {names}."
 
 
 def _listed(names: Sequence[str], most: int) -> str:

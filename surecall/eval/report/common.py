@@ -15,12 +15,14 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.eval.analysis.stats import Stopping
 from surecall.eval.running.cells import PlannedCell, split_strategy
-from surecall.eval.running.matrix import Plan
+from surecall.eval.running.matrix import MOST_TRIALS, Plan
 from surecall.eval.settings.endpoint import Endpoint
-from surecall.eval.storage.trial import CONTROL, Cell, Conduct, Key, Miss, Status, Trial
+from surecall.eval.settings.parse import AUTO
+from surecall.eval.storage.trial import Cell, Conduct, Key, Kind, Miss, Status, Trial
 from surecall.settings.connection import shown_url
-from surecall.settings.presets import TAG_FALLBACK
+from surecall.settings.presets import FAILED_GENERATION, TAG_FALLBACK
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 
@@ -76,6 +78,23 @@ class Column(msgspec.Struct, frozen=True):
         """Whether calls are read from tags in the text."""
         return TAG_FALLBACK in self.config.get("response_transforms", ())
 
+    @property
+    def readers(self) -> tuple[str, ...]:
+        """Where calls were looked for: where they belong first, then in text. Blank if unknown."""
+        if not self.config:
+            return ()
+        protocol = str(self.config.get("call_protocol", "native"))
+        mode = self.config.get("text_calls", "off")
+        marked = mode != "off" or self.reads_tags or protocol != "native"
+        salvaged = FAILED_GENERATION in self.config.get("body_transforms", ())
+        found = {
+            protocol: True,
+            "tags in text": marked,
+            "any form in text": mode == "any",
+            "failed generations": salvaged,
+        }
+        return tuple(name for name, on in found.items() if on)
+
 
 class Sheet(msgspec.Struct, frozen=True):
     """What was planned: cells and scenarios in their order, and the settings, without the key.
@@ -98,6 +117,16 @@ class Sheet(msgspec.Struct, frozen=True):
         """The simulated models, each with the model that it imitates, or its own id."""
         simulated = [column for column in self.columns if column.simulated]
         return {column.cell.model: column.imitates or column.cell.model for column in simulated}
+
+    @property
+    def stopping(self) -> Stopping:
+        """How the number of trials came about.
+
+        Who asks for another number than before has seen what the first ones showed.
+        """
+        asked = {command["trials"] for command in self.commands}
+        most = MOST_TRIALS if self.settings.get("trials") == AUTO else 0
+        return Stopping(AUTO in asked or len(asked) > 1, most)
 
 
 def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
@@ -165,16 +194,12 @@ class Entry(msgspec.Struct, frozen=True):
     misses: tuple[Miss, ...] = ()
     turn: int | None = None
     call_id: str = ""
+    kind: Kind = "tool"
 
     @property
     def ok(self) -> bool:
         """Whether the trial passed."""
         return self.status == "passed"
-
-    @property
-    def is_control(self) -> bool:
-        """Whether it belongs to the control."""
-        return self.key.scenario == CONTROL
 
 
 class Results(msgspec.Struct, frozen=True):
@@ -249,6 +274,7 @@ def _brief(trial: Trial) -> Entry:
         trial.score.misses,
         trial.turn,
         trial.call_id,
+        trial.kind,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.eval.report.common import Results, results_of, sheet_in
+from surecall.eval.report.common import Results, Sheet, results_of, sheet_in
 from surecall.eval.report.junit import junit
 from surecall.eval.report.markdown import report
 from surecall.eval.report.summary_json import (
@@ -29,8 +29,12 @@ JUNIT: Final = "junit.xml"
 
 def results_in(store: Store) -> Results:
     """Read the results of a run."""
-    configs = [invocation.config for invocation in store.meta.invocations]
-    return results_of(sheet_in(configs), store.trials())
+    return results_of(sheet_of(store), store.trials())
+
+
+def sheet_of(store: Store) -> Sheet:
+    """Read what was planned for a run, by all commands that made it."""
+    return sheet_in([invocation.config for invocation in store.meta.invocations])
 
 
 def pretty(value: Any) -> bytes:

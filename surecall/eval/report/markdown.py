@@ -21,16 +21,20 @@ from surecall.eval.report.summary_json import (
 from surecall.eval.storage.trial import CONTROL, Cell
 from surecall.values.types import JSON
 
-# These two are shown only where they tell something.
+# These are shown only where they tell something.
 STRATEGY: Final = "strategy"
+READERS: Final = "calls read from"
+NO_TOOLS: Final = "without tools:"
 EARLY_ANSWERS: Final = "early answers:"
 MATRIX_COLUMNS: Final = (
     "model",
     "sampling_profile",
     STRATEGY,
+    READERS,
     "tool_ok:",
     "tool_ok_rate:",
     "control_ok (chat_only):",
+    NO_TOOLS,
     "p95_ms:",
     EARLY_ANSWERS,
     "top tool failures",
@@ -110,11 +114,16 @@ def report(
 def matrix(results: Results) -> str:
     """Return one row for each cell.
 
-    The strategy has a column only if there are several, early answers only if there were any.
+    The strategy, and what calls were read from, have a column only if there are several; early
+    answers and runs of scenarios without tools only if there were any.
     """
     hidden = set()
     if len({cell.strategy for cell in results.entries}) == 1:
         hidden.add(STRATEGY)
+    if len(_readers(results)) <= 1:
+        hidden.add(READERS)
+    if not any(entry.kind == "no_tools" for entry in results.all):
+        hidden.add(NO_TOOLS)
     if not any(entry.false_finals for entry in results.all):
         hidden.add(EARLY_ANSWERS)
     columns = [name for name in MATRIX_COLUMNS if name not in hidden]
@@ -223,9 +232,11 @@ def _matrix_row(results: Results, cell: Cell) -> tuple[str, ...]:
         code(cell.model),
         code(cell.profile),
         code(cell.strategy),
+        ", ".join(results.columns[cell].readers) or "unknown",
         _of(figures, "tool_"),
         _rate(figures),
         _of(figures, "control_"),
+        _of(figures, "no_tools_"),
         str(figures["tool_ms_p95"] or _NOTHING),
         _early(figures["false_finals"]),
         _top_failures(results.entries[cell]),
@@ -254,7 +265,7 @@ def _rate(figures: JSON) -> str:
 
 def _top_failures(entries: Iterable[Entry]) -> str:
     """Name the scenarios that fail most, and the commonest category; infrastructure apart."""
-    tools = [entry for entry in entries if not entry.is_control]
+    tools = [entry for entry in entries if entry.kind == "tool"]
     failed = [entry for entry in tools if entry.status == "failed"]
     scenarios = Counter(entry.key.scenario for entry in failed).most_common(_TOP_SCENARIOS)
     categories = Counter(entry.category for entry in failed).most_common(1)
@@ -272,6 +283,9 @@ def _sums(results: Results, found: Summary) -> Iterable[str]:
         else:
             yield f"- Under {code(strategy)}:"
             yield from (f"  {line}" for line in lines)
+    known = _readers(results)
+    if len(known) == 1 and (names := ", ".join(*known)):
+        yield f"- Calls were read from: {names}"
     if builds := _builds(results):
         yield f"- Served by: {', '.join(map(code, builds))}"
 
@@ -283,6 +297,9 @@ def _strategy_sums(results: Results, found: Totals) -> Iterable[str]:
     yield f"- Tool scenarios only (without `{CONTROL}`): {tools}"
     whole = _share(found.end_to_end.k, found.end_to_end.n)
     yield f"- The same end to end (what the infrastructure spoiled is a failure): {whole}"
+    if sums["no_tools_runs"]:
+        without = _share(sums["no_tools_ok"], sums["no_tools_runs"])
+        yield f"- Scenarios without tools (other than `{CONTROL}`), in no tool rate: {without}"
     if found.pass_hat:
         chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(found.pass_hat, 1))
         yield f"- pass^k, the chance that a scenario passes k times in a row: {chances}"
@@ -296,6 +313,10 @@ def _strategy_sums(results: Results, found: Totals) -> Iterable[str]:
     yield "- By scenario (ok / runs):"
     for name, counts in summary_by_scenario(results).items():
         yield f"  - {code(name)}: {_share(counts['ok'], counts['runs'])}"
+
+
+def _readers(results: Results) -> set[tuple[str, ...]]:
+    return {column.readers for column in results.columns.values()}
 
 
 def _builds(results: Results) -> list[str]:

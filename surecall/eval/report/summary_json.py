@@ -1,10 +1,12 @@
 """The three summaries, key for key as the original harness writes them, and the `--json` document.
 
 There are two rates. `ok_rate` counts every trial that ran, also those that the
-infrastructure spoiled: the original's number, end to end. `tool_ok_rate` and `control_ok_rate`
-leave those out, because they say nothing about the model; `infra` says how many there were. So
-`runs == tool_runs + control_runs + infra`, and what cannot apply (`skipped`) is in none of them.
-Times are of every trial that ran: a timeout was waited for, too. `false_finals` counts early
+infrastructure spoiled: the original's number, end to end. `tool_ok_rate`, `control_ok_rate` and
+`no_tools_ok_rate` (scenarios without tools, other than the control) leave those out, because they
+say nothing about the model; `infra` says how many there were. So
+`runs == tool_runs + control_runs + no_tools_runs + infra`, and what cannot apply (`skipped`) is in
+none of them. `ms_p50` and `ms_p95` are the original's, of every trial that ran; `tool_ms_p95`, of
+the runs that make the tool rate, is the p95 that all reports show. `false_finals` counts early
 answers, the runs they came in, and how many of those passed in the end. `conduct` is what runs did
 and said, null where their side effects were not judged. Rates of several strategies are never one.
 `commands` says what each command of the run asked for; a filter on which they differ is null.
@@ -14,17 +16,17 @@ and said, null where their side effects were not judged. Rates of several strate
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from surecall.eval.analysis.paired import Comparison
-from surecall.eval.analysis.stats import Rate, interval, percentile
+from surecall.eval.analysis.stats import Rate, Stopping, interval, percentile
 from surecall.eval.analysis.summary import Summary, Totals, summarise
 from surecall.eval.report.common import ASKED, Column, Entry, Results, Sheet
 from surecall.eval.report.conduct import conduct_json, conduct_of
 from surecall.eval.settings.parse import AUTO
-from surecall.eval.storage.trial import Cell, FalseFinals, Key, Score, Trial
+from surecall.eval.storage.trial import Cell, FalseFinals, Key, Kind, Score, Trial
 from surecall.values.types import JSON
 from surecall.values.version import __version__
 
@@ -120,23 +122,25 @@ def cell_summary(results: Results, cell: Cell) -> JSON:
     """Return the figures of one cell."""
     entries, column = results.entries[cell], results.columns[cell]
     ran = [entry for entry in entries if entry.status != "skipped"]
-    tools = [entry for entry in ran if not entry.is_control]
-    control = [entry for entry in ran if entry.is_control]
+    judged = _heard(ran)
+    tools = [entry for entry in judged if entry.kind == "tool"]
+    control = [entry for entry in judged if entry.kind == "control"]
     return {
         **_who(results, column),
         "simulated": column.simulated,
         **_rate("", ran),
         **_times("", ran),
-        "infra": len(ran) - len(_heard(ran)),
+        "infra": len(ran) - len(judged),
         "skipped": len(entries) - len(ran),
         "first_ok": sum(entry.first_ok for entry in ran),
         "false_finals": _false_finals(ran),
         "conduct": conduct_json(conduct_of(ran)),
-        **_rate("tool_", _heard(tools)),
+        **_rate("tool_", tools),
         **_times("tool_", tools),
-        "tool_ok_interval": _interval(_heard(tools)),
-        **_rate("control_", _heard(control)),
+        "tool_ok_interval": _interval(tools, results.sheet.stopping),
+        **_rate("control_", control),
         **_times("control_", control),
+        **_rate("no_tools_", [entry for entry in judged if entry.kind == "no_tools"]),
         "scenarios": list(results.scenarios),
     }
 
@@ -180,8 +184,9 @@ def rates_by_scenario(entries: Iterable[Entry]) -> dict[str, Rate]:
     return rates
 
 
-def _interval(entries: Sequence[Entry]) -> list[float] | None:
-    return list(interval(rates_by_scenario(entries).values())) if entries else None
+def _interval(entries: Sequence[Entry], stopping: Stopping) -> list[float] | None:
+    rates = rates_by_scenario(entries).values()
+    return list(interval(rates, sequential=stopping.sequential)) if entries else None
 
 
 def _details(results: Results, cell: Cell, *, filed: bool) -> JSON:
@@ -259,7 +264,8 @@ def under(results: Results, strategy: str) -> Results:
 def totals(results: Results) -> JSON:
     """Return the sums over all cells."""
     cells = [cell_summary(results, cell) for cell in results.entries]
-    names = ("runs", "ok", "infra", "skipped", "tool_runs", "tool_ok", "control_runs", "control_ok")
+    rates = (f"{kind}_{count}" for kind in get_args(Kind) for count in ("runs", "ok"))
+    names = ("runs", "ok", "infra", "skipped", *rates)
     counts = {name: sum(cell[name] for cell in cells) for name in names}
     return counts | {"false_finals": _false_finals(results.all)}
 
@@ -279,10 +285,13 @@ def figures(results: Results) -> Summary:
             false_finals=entry.false_finals,
             turn=entry.turn,
             call_id=entry.call_id,
+            elapsed_ms=entry.elapsed_ms,
+            tools=entry.kind != "no_tools",
         )
         for entry in results.all
     )
-    return summarise(ends, cells=results.entries, scenarios=results.scenarios)
+    stopping = results.sheet.stopping
+    return summarise(ends, cells=results.entries, scenarios=results.scenarios, stopping=stopping)
 
 
 def _causes(found: Summary) -> list[JSON]:

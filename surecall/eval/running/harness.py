@@ -231,8 +231,7 @@ class _Evaluation:
 
     def _needs_more(self, cell: Cell, trials: int) -> bool:
         """Whether a cell is undecided, and its trials are not merely spoiled one after another."""
-        bar = self._plan.settings.bar / 100
-        return self._tally.counted(cell) >= trials and self._tally.undecided(cell, bar)
+        return self._tally.counted(cell) >= trials and self._tally.undecided(cell, self._plan.bar)
 
     def _record_skips(self) -> None:
         for key, reason in self._plan.skipped_keys():
@@ -243,9 +242,8 @@ class _Evaluation:
 
     async def _run_batch(self, cells: list[Cell], first: int, last: int, stop: Stop) -> None:
         """Run some trials of some cells, if the store lacks them."""
-        wanted = missing = 0
-        for key in self._plan.keys(first, last, cells):
-            wanted, missing = wanted + 1, missing + (key not in self._done)
+        known = Counter(key in self._done for key in self._plan.keys(first, last, cells))
+        wanted, missing = known.total(), known[False]
         self._wanted += wanted
         self._recorded += wanted - missing
         self._left = missing
@@ -333,9 +331,12 @@ class _Evaluation:
             if is_cancelled(error):
                 raise
             late = isinstance(error, TimeoutError) and limit.expired()
-            elapsed_ms = round((time.perf_counter() - started) * 1000)
-            trial = _spoiled(key, f"no end within {limit_s:g} s" if late else error)
-            trial = msgspec.structs.replace(trial, started_at=started_at, elapsed_ms=elapsed_ms)
+            trial = msgspec.structs.replace(
+                _spoiled(key, f"no end within {limit_s:g} s" if late else error),
+                started_at=started_at,
+                elapsed_ms=round((time.perf_counter() - started) * 1000),
+                tools=scenario.uses_tools,
+            )
         self._finish(trial, trace, simulated=bench.setup.simulated)
 
     def _finish(self, trial: Trial, trace: Trace, *, simulated: bool) -> None:

@@ -84,7 +84,8 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 class Tally:
     """The rates so far, by cell and scenario: enough to say which cells need more trials.
 
-    It counts what the tool rate counts: no control, nothing that the infrastructure spoiled.
+    It counts what the tool rate counts: only scenarios with tools, and nothing that the
+    infrastructure spoiled.
     """
 
     def __init__(self, trials: Iterable[Trial] = ()) -> None:
@@ -94,7 +95,7 @@ class Tally:
 
     def add(self, trial: Trial) -> None:
         """Count a trial, if it counts."""
-        if trial.is_control or trial.status not in {"passed", "failed"}:
+        if trial.kind != "tool" or trial.status not in {"passed", "failed"}:
             return
         rates = self._rates.setdefault(trial.key.cell, {})
         scenario = trial.key.scenario
@@ -105,5 +106,8 @@ class Tally:
         return sum(rate.n for rate in self._rates.get(cell, {}).values())
 
     def undecided(self, cell: Cell, bar: float) -> bool:
-        """Whether the interval of a cell's rate still contains the bar."""
-        return not leaves(interval(self._rates.get(cell, {}).values()), bar)
+        """Whether the interval of a cell's rate still contains the bar.
+
+        It is asked again and again, so the interval is the one that holds at all looks together.
+        """
+        return not leaves(interval(self._rates.get(cell, {}).values(), sequential=True), bar)

@@ -83,6 +83,11 @@ class Plan(msgspec.Struct, frozen=True):
         return self.settings.trials == AUTO
 
     @property
+    def bar(self) -> float:
+        """The rate that cells are held against."""
+        return self.settings.bar / 100
+
+    @property
     def trials(self) -> int:
         """How many trials each scenario gets, at least."""
         return FIRST_TRIALS if self.automatic else int(self.settings.trials)

@@ -161,8 +161,8 @@ async def run_trial(
         attempts.append(await _attempt(key, scenario, setup, client, len(attempts) + 1))
     elapsed_ms = round((time.perf_counter() - started) * 1000)
     trial = _record(key, attempts, elapsed_ms, started_at)
-    prompt_hash = scenario.prompt_hash
-    return msgspec.structs.replace(trial, prompt_hash=prompt_hash), attempts[-1].trace
+    known = {"prompt_hash": scenario.prompt_hash, "tools": scenario.uses_tools}
+    return msgspec.structs.replace(trial, **known), attempts[-1].trace
 
 
 async def _attempt(

@@ -18,6 +18,8 @@ Status = Literal["passed", "failed", "infra", "skipped"]
 # an error or in the answer; `silent` one that nobody was told of; `false_success` is silent, and
 # what the answer claims was not done. Blank means unknown: not judged, or an older record.
 Truth = Literal["", "right", "open", "silent", "false_success"]
+# What the scenario of a trial is about. Only those with tools make the tool rate.
+Kind = Literal["tool", "control", "no_tools"]
 CONTROL: Final = "chat_only"
 
 
@@ -138,7 +140,8 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One finished trial. `category` is blank exactly when it passed.
 
     `false_finals` counts early answers: those given while a need was unmet. `after_no` counts the
-    requests after the first answer that says no. Older records say nothing about the `truth`.
+    requests after the first answer that says no. Older records say nothing about the `truth`, nor
+    whether the scenario has `tools`: then it is taken to have them, unless it is the control.
     `turn` and `call_id` are where it was decided if that was no expectation: misses have their own.
     """
 
@@ -166,6 +169,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     after_no: int = 0
     turn: int | None = None
     call_id: str = ""
+    tools: bool = True
 
     @property
     def ok(self) -> bool:
@@ -180,7 +184,14 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def is_control(self) -> bool:
         """Whether it belongs to the control, which is never mixed into the tool rate."""
-        return self.key.scenario == CONTROL
+        return self.kind == "control"
+
+    @property
+    def kind(self) -> Kind:
+        """What its scenario is about: rates of different kinds are never one."""
+        if self.key.scenario == CONTROL:
+            return "control"
+        return "tool" if self.tools else "no_tools"
 
 
 _DECODER: Final = msgspec.json.Decoder(Trial)

@@ -132,7 +132,7 @@ def test_the_counts_do_not_depend_on_the_order_of_the_runs() -> None:
     assert msgspec.json.decode(msgspec.json.encode(counted), type=tuple[CauseCount, ...]) == counted
 
 
-def test_checks_are_expectations_in_runs_with_tools() -> None:
+def test_checks_are_expectations_in_runs_of_some_scenarios() -> None:
     counted = count_causes(
         [
             (key(1), [cause()]),
@@ -140,7 +140,7 @@ def test_checks_are_expectations_in_runs_with_tools() -> None:
             (key(3), [cause("a sentence", expected="")]),
         ]
     )
-    assert checks_in(counted) == {"c": 1, "chat": 0}
+    assert checks_in(counted, {key(1).scenario}) == {"c": 1, "chat": 0}
 
 
 @pytest.mark.parametrize(

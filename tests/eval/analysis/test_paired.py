@@ -2,15 +2,14 @@
 
 import random
 from collections import Counter
-from collections.abc import Sequence
 
 import pytest
 
 from surecall.eval.analysis.paired import compare_runs, compare_strategies, in_order, outcomes
 from surecall.eval.analysis.stats import Rate, holm, mcnemar, newcombe
 from surecall.eval.analysis.summary import summarise
-from surecall.eval.storage.trial import CONTROL, Cell, Key, Status, Trial
-from tests.support.trials import rich_trials, series
+from surecall.eval.storage.trial import CONTROL, Cell, Key, Trial
+from tests.support.trials import rich_trials, series, trial
 
 
 def strategies(model: str, baseline: str, production: str) -> list[Trial]:
@@ -76,15 +75,11 @@ def test_one_strategy_alone_is_compared_with_nothing() -> None:
     assert summarise(series("..")).comparisons.rows == ()
 
 
-def test_the_control_is_no_part_of_a_comparison() -> None:
-    before, after = series("..", CONTROL), series("xx", CONTROL)
+def test_what_has_no_tools_is_no_part_of_a_comparison() -> None:
+    chats = [trial(number=number, scenario="mine", tools=False) for number in (1, 2)]
 
-    assert outcomes(before) == {}
-    assert compare_runs(_raw_outcomes(before), _raw_outcomes(after)).rows == ()
-
-
-def _raw_outcomes(trials: Sequence[Trial]) -> dict[Key, Status]:
-    return {each.key: each.status for each in trials}
+    assert outcomes([*series("..", CONTROL), *chats]) == {}
+    assert summarise([*chats, *strategies("m", "..", "xx")]).comparisons.overall[0].unpaired == 0
 
 
 def test_two_runs_are_compared_on_what_both_have() -> None:

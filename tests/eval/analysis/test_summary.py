@@ -6,18 +6,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.eval.analysis.stats import Rate, interval
-from surecall.eval.analysis.summary import (
-    Failure,
-    Figure,
-    Repair,
-    Summary,
-    Timing,
-    count_by,
-    figure,
-    summarise,
-)
-from surecall.eval.storage.trial import CONTROL, Cell, Score, Served
+from surecall.eval.analysis.figures import Figure, Timing, figure
+from surecall.eval.analysis.recommend import candidates
+from surecall.eval.analysis.stats import Rate, Stopping, interval
+from surecall.eval.analysis.summary import Failure, Repair, Summary, count_by, summarise
+from surecall.eval.report.page.runs import STATUSES
+from surecall.eval.storage.trial import CONTROL, Cell, Score, Served, Trial
 from surecall.values.types import Usage
 from tests.support.spec import proves
 from tests.support.trials import CELL, ONE_SCENARIO, rich_trials, series, trial
@@ -61,7 +55,7 @@ def test_a_cell_nobody_ran_yet_is_shown_without_a_rate() -> None:
 
     assert (first.cell, second.cell) == (later, CELL)
     assert first.totals.tool.rate is None
-    assert first.totals.latency.runs == Timing()
+    assert first.totals.latency.tool == Timing()
     assert first.totals.cost_per_run is None
     assert first.totals.pass_hat == ()
     assert first.totals.scenarios == ()
@@ -115,20 +109,19 @@ def test_an_empty_evaluation_has_an_empty_summary() -> None:
     assert summary.totals.trials == 0
 
 
-def test_latency_is_given_over_all_runs_over_passed_ones_and_over_requests() -> None:
+def test_times_are_of_the_runs_that_make_a_rate_and_of_all_requests() -> None:
     ran = [
         trial("passed", 1, elapsed_ms=10, requests=[_served(1), _served(9)]),
         trial("failed", 2, elapsed_ms=30, requests=[_served(5)]),
         trial("infra", 3, elapsed_ms=50),
         trial("skipped", 4, elapsed_ms=70),
         trial("passed", 1, CONTROL, elapsed_ms=20),
+        trial("passed", 1, "mine", elapsed_ms=90, tools=False),
     ]
 
     latency = summarise(ran).totals.latency
 
-    assert latency.runs == Timing(4, 30, 50)
-    assert latency.passed == Timing(2, 20, 20)
-    assert latency.tool == Timing(3, 30, 50)
+    assert latency.tool == Timing(2, 30, 30)
     assert latency.control == Timing(1, 20, 20)
     assert latency.requests == Timing(3, 5, 9)
 
@@ -258,3 +251,40 @@ def test_from_eight_scenarios_on_the_interval_is_clustered() -> None:
 
     assert (tool.low, tool.high) == interval(rates)
     assert tool.low < Rate(28, 32).interval[0]
+
+
+def test_scenarios_without_tools_have_a_rate_of_their_own() -> None:
+    mine = [trial(status, at, "mine", tools=False) for at, status in enumerate(STATUSES, 1)]
+    totals = summarise([*series("..x"), *mine, *series(".", CONTROL)]).totals
+
+    assert totals.tool.counts == Rate(2, 3)
+    assert totals.end_to_end.counts == Rate(2, 3)
+    assert totals.control.counts == Rate(1, 1)
+    assert totals.no_tools.counts == Rate(1, 2)
+    assert {each.scenario: each.kind for each in totals.scenarios} == {
+        "happy_path": "tool",
+        "mine": "no_tools",
+        CONTROL: "control",
+    }
+    (found,) = candidates(summarise([*series("..x"), *mine]).cells)
+    assert (found.tool, found.parts, found.infra) == (Rate(2, 3), (Rate(2, 3),), 0)
+    assert sum(found.causes.values()) == 1
+
+
+FIVE = series("." * 5)
+
+
+def at_limit(trials: list[Trial], most: int = 5) -> bool:
+    (cell,) = summarise(trials, cells=[CELL], stopping=Stopping(sequential=True, most=most)).cells
+    assert cell.totals.tool == figure([cell.totals.tool.counts], cell.stopping)
+    return cell.at_limit
+
+
+def test_a_cell_is_at_its_limit_when_every_tool_scenario_is() -> None:
+    assert at_limit(FIVE)
+    assert at_limit(series("...ii"))
+    assert at_limit([*FIVE, *series(".", CONTROL)])
+    assert not at_limit(series("." * 4))
+    assert not at_limit([*FIVE, *series("....", "other")])
+    assert not at_limit([])
+    assert not at_limit(FIVE, most=0)

@@ -2,7 +2,8 @@
 
 import pytest
 
-from surecall.eval.analysis.recommend import Candidate, recommend
+from surecall.eval.analysis.candidate import Candidate
+from surecall.eval.analysis.recommend import recommend
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.analysis.verdict_sentence import grouped, verdict_sentence
 
@@ -22,7 +23,11 @@ GOOD, BAD, CLOSE = found("a", 40), found("b", 10), found("c", 37)
         ((BAD,), "Avoid b."),
         ((CLOSE,), "c needs more trials."),
         ((BAD, CLOSE, GOOD), "Use a. Avoid b. c needs more trials."),
-        ((CLOSE, found("d", 36)), "c and d need more trials."),
+        ((CLOSE, found("d", 37)), "c and d need more trials."),
+        ((CLOSE, found("d", 36)), "c needs more trials. d is too close to call."),
+        ((found("d", 36), found("e", 36)), "d and e are too close to call."),
+        ((found("d", 0, 0), GOOD), "Use a. d was not measured."),
+        ((found("d", 0, 0), found("e", 0, 0)), "d and e were not measured."),
         ([found(name, 40) for name in "abcde"], "Use a, b, c, d and e."),
         ([found(name, 40) for name in "abcdef"], "Use a, b, c, d and 2 more."),
     ],
@@ -55,7 +60,13 @@ def test_groups_are_best_first() -> None:
     assert [each.model for each in grouped(recommend(rows))["use"]] == ["fast", "slow", "more"]
 
 
-def test_what_was_never_judged_comes_last() -> None:
-    rows = (found("none", 0, 0), CLOSE)
+def test_every_row_is_in_one_group() -> None:
+    groups = grouped(recommend((found("none", 0, 0), found("even", 36), CLOSE, BAD, GOOD)))
 
-    assert [each.model for each in grouped(recommend(rows))["more trials"]] == ["c", "none"]
+    assert {decision: [each.model for each in rows] for decision, rows in groups.items()} == {
+        "use": ["a"],
+        "avoid": ["b"],
+        "more trials": ["c"],
+        "too close": ["even"],
+        "not measured": ["none"],
+    }

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surecall.eval.analysis.stats import Stopping
 from surecall.eval.report.common import (
     SHEET,
     Column,
@@ -20,12 +21,13 @@ from surecall.eval.report.summary_json import (
     summary,
 )
 from surecall.eval.running.cells import Model, PlannedCell
-from surecall.eval.running.matrix import Plan
+from surecall.eval.running.matrix import MOST_TRIALS, Plan
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.trial import Cell
 from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import Strategy, resolve, without_text_calls
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
 from tests.support.eval_results import (
@@ -140,3 +142,54 @@ def test_a_run_that_was_topped_up_keeps_the_cells_of_earlier_commands() -> None:
     assert sheet_in([]) == sheet_in([{}]) == Sheet()
     with pytest.raises(ConfigError, match="description of a run cannot be read"):
         sheet_in([{SHEET: {"columns": 1}}])
+
+
+@pytest.mark.parametrize(
+    ("asked", "stopping"),
+    [
+        ((), Stopping()),
+        ((10,), Stopping()),
+        ((10, 10), Stopping()),
+        ((10, 20), Stopping(sequential=True)),
+        (("auto",), Stopping(sequential=True, most=MOST_TRIALS)),
+        ((10, "auto"), Stopping(sequential=True, most=MOST_TRIALS)),
+        (("auto", 200), Stopping(sequential=True)),
+    ],
+)
+def test_who_changed_the_number_of_trials_has_looked_more_than_once(
+    asked: tuple[int | str, ...], stopping: Stopping
+) -> None:
+    sheets = [Sheet(settings={"trials": number}) for number in asked]
+
+    assert sheet_in([{SHEET: msgspec.to_builtins(one)} for one in sheets]).stopping == stopping
+
+
+def column_of(strategy: Strategy, fallback: str = "") -> Column:
+    config = resolve(provider="groq", model="qwen/qwen3-235b-a22b-2507", strategy=strategy)
+    config = {"off": without_text_calls, "": lambda same: same}[fallback](config)
+    return Column(Cell("m", strategy=strategy), config=config.to_mapping())
+
+
+@pytest.mark.parametrize(
+    ("column", "readers"),
+    [
+        (Column(Cell("m")), ()),
+        (column_of("raw"), ("native",)),
+        (column_of("baseline"), ("native",)),
+        (column_of("production", "off"), ("native",)),
+        (
+            column_of("production"),
+            ("native", "tags in text", "any form in text", "failed generations"),
+        ),
+        (
+            column_of("guided", "off"),
+            ("guided", "tags in text"),
+        ),
+        (
+            Column(Cell("m"), config=resolve(model="unknown").to_mapping()),
+            ("native", "tags in text", "failed generations"),
+        ),
+    ],
+)
+def test_a_column_says_what_calls_are_read_from(column: Column, readers: tuple[str, ...]) -> None:
+    assert column.readers == readers

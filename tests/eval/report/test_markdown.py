@@ -9,6 +9,8 @@ from surecall.eval.report.common import Column, Results, Sheet, results_of
 from surecall.eval.report.markdown import (
     EARLY_ANSWERS,
     MATRIX_COLUMNS,
+    NO_TOOLS,
+    READERS,
     SIMULATED,
     STRATEGY,
     comparison_table,
@@ -18,6 +20,7 @@ from surecall.eval.report.markdown import (
 )
 from surecall.eval.report.summary_json import document, summary
 from surecall.eval.storage.trial import Cell, Miss, Score, Trial
+from surecall.settings.presets import resolve
 from tests.support.eval_results import HOSTILE, NAMES, sheet, trial
 
 
@@ -47,7 +50,8 @@ def test_the_matrix_has_the_originals_columns_and_words() -> None:
     order = ("happy_path", "missing_workspace_id", "type_error_recovery")
     rows = matrix(results_of(sheet(cell, scenarios=order), made)).splitlines()
 
-    names = [name for name in MATRIX_COLUMNS if name not in {STRATEGY, EARLY_ANSWERS}]
+    hidden = {STRATEGY, READERS, NO_TOOLS, EARLY_ANSWERS}
+    names = [name for name in MATRIX_COLUMNS if name not in hidden]
     assert rows[0] == f"| {' | '.join(name.removesuffix(':') for name in names)} |"
     assert rows[1] == "|---|---|---:|---:|---:|---:|---|"
     assert rows[2] == (
@@ -72,6 +76,40 @@ def test_the_report_says_what_is_simulated_spoiled_and_recommended() -> None:
     assert "| `sim/a` | default (no overrides) | - | Yes | 100% of 1 trial | use | +0 |" in text
     assert "| recommended? | notes | decision | +N runs |" in text
     assert SIMULATED not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+
+
+def test_the_report_says_what_calls_were_read_from() -> None:
+    cells = [Cell("m"), Cell("m", strategy="baseline")]
+    read = [resolve(), resolve(strategy="baseline")]
+    columns = [
+        Column(cell, config=config.to_mapping()) for cell, config in zip(cells, read, strict=True)
+    ]
+    both = report(results_of(Sheet(tuple(columns)), map(trial, cells)))
+    one = report(results_of(Sheet((columns[1],)), [trial(cells[1])]))
+
+    assert "| `baseline` | native | 1/1 |" in both
+    assert "| `production` | native, tags in text, failed generations | 1/1 |" in both
+    assert "Calls were read from" not in both
+    assert "- Calls were read from: native\n" in one
+    assert READERS not in one
+
+
+def test_scenarios_without_tools_are_shown_apart() -> None:
+    cell = Cell("m")
+    made = [
+        trial(cell),
+        trial(cell, "mine", 1, tools=False),
+        trial(cell, "mine", 2, "failed", tools=False),
+    ]
+    text = report(results_of(sheet(cell), made))
+    item = document(results_of(sheet(cell), made), run={})
+
+    assert "- Scenarios without tools (other than `chat_only`), in no tool rate: `1/2` ok" in text
+    assert "| `m` | `default` | 1/1 | 100.0% [20.7, 100.0] | - | 1/2 |" in text
+    assert "ASSERTION_FAILED x" not in text
+    assert item["totals"]["no_tools_runs"] == item["cells"][0]["no_tools_runs"] == 2
+    assert item["cells"][0]["no_tools_ok_rate"] == 0.5
+    assert item["cells"][0]["runs"] == 3
 
 
 def comparison(name: str) -> Comparison:

@@ -5,10 +5,8 @@ from typing import Any
 import pytest
 
 from surecall import presets
-from surecall.eval.analysis.recommend import (
-    PRODUCTION,
-    Recommendation,
-)
+from surecall.eval.analysis.candidate import PRODUCTION
+from surecall.eval.analysis.recommend import Recommendation
 from surecall.eval.running.cells import Column, Fallback, Model, planned_cell
 from surecall.eval.settings.fields import Settings
 from surecall.settings.catalog import ModelCatalog

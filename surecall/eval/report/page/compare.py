@@ -14,9 +14,9 @@ from typing import Final, Literal
 import msgspec
 from jinja2.filters import do_mark_safe
 
+from surecall.eval.analysis.figures import Figure
 from surecall.eval.analysis.paired import Comparison, Comparisons, outcomes
 from surecall.eval.analysis.stats import Rate
-from surecall.eval.analysis.summary import Figure
 from surecall.eval.report.page import words
 from surecall.eval.report.page.html import STYLE, asset, environment, source_hash
 from surecall.eval.storage.trial import Cell, Key, Trial
@@ -111,7 +111,7 @@ def render_comparison(
 def changes_of(before: Side, after: Side, found: Comparisons) -> tuple[Change, ...]:
     """List the conversations that passed on one side only: the broken ones first."""
     verdicts = {_cell(row): verdict_of(row) for row in found.rows}
-    earlier = {trial.key: trial for trial in before.trials if not trial.is_control}
+    earlier = {trial.key: trial for trial in before.trials if trial.kind == "tool"}
     changes = [
         Change("fixed" if trial.ok else "broken", was, trial, verdicts[trial.key.cell])
         for trial in after.trials

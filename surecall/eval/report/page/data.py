@@ -12,22 +12,17 @@ from typing import Final
 
 import msgspec
 
+from surecall.eval.analysis.candidate import BAR, Candidate, decide
+from surecall.eval.analysis.figures import Figure, figure
 from surecall.eval.analysis.headline import headline, headline_strategy
 from surecall.eval.analysis.paired import Comparisons
-from surecall.eval.analysis.recommend import (
-    BAR,
-    Candidate,
-    Recommendation,
-    candidates,
-    decide,
-    recommend,
-)
-from surecall.eval.analysis.stats import percentile
-from surecall.eval.analysis.summary import Figure, Repair, Summary, figure, summarise
+from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
+from surecall.eval.analysis.stats import CHOSEN, Stopping, percentile
+from surecall.eval.analysis.summary import Repair, Summary, Totals, summarise
 from surecall.eval.analysis.verdicts import Decision
-from surecall.eval.report.common import Sheet
+from surecall.eval.report.common import Column, Sheet
 from surecall.eval.report.page.runs import STATUSES, Gatherer, Runs
-from surecall.eval.storage.trial import CONTROL, Cell, Conduct, FalseFinals, Trial
+from surecall.eval.storage.trial import Cell, Conduct, FalseFinals, Trial
 from surecall.values.types import Usage
 
 _PERCENT: Final = 100
@@ -43,12 +38,17 @@ class ScenarioRate(msgspec.Struct, frozen=True):
 
 
 class CellView(msgspec.Struct, frozen=True, kw_only=True):
-    """One cell of the map. `scenarios` are the tool scenarios, without the control."""
+    """One cell of the map. `scenarios` are the tool scenarios; `readers` what calls were read from.
+
+    `p50_ms` and `p95_ms` are of the runs that make the tool rate.
+    """
 
     cell: Cell
     tool: Figure
     control: Figure
     decision: Decision
+    no_tools: Figure = figure(())
+    readers: tuple[str, ...] = ()
     scenarios: tuple[ScenarioRate, ...] = ()
     misses: dict[str, int] = {}
     p50_ms: int = 0
@@ -127,18 +127,24 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One report. The sentence is about `strategy`; so is advice that names no other."""
+    """One report. The sentence is about `strategy`; so is advice that names no other.
+
+    `infra` counts the runs that infrastructure spoiled; None means that they were not told apart,
+    and are failures here. `about` is the address of a page that says what to compare it with.
+    """
 
     origin: Origin = Origin()
     bar: float = BAR
     strategy: str = ""
     simulated: bool = False
     notices: tuple[str, ...] = ()
+    about: str = ""
+    stopping: Stopping = CHOSEN
     tool: Figure = figure(())
     control: Figure = figure(())
     end_to_end: Figure = figure(())
     trials: int = 0
-    infra: int = 0
+    infra: int | None = 0
     skipped: int = 0
     scenarios: tuple[ScenarioRate, ...] = ()
     advice: tuple[Recommendation, ...] = ()
@@ -165,7 +171,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def undecided(self) -> int:
         """How many of them cannot be told from the bar."""
-        return sum(view.decision == "more trials" for view in self.judged)
+        return sum(view.decision not in {"use", "avoid"} for view in self.judged)
 
     @property
     def hardest(self) -> ScenarioRate | None:
@@ -194,16 +200,19 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
     sheet = context.sheet
     planned = [column.cell for column in sheet.columns]
     gathered = Gatherer(planned, sheet.scenarios)
-    summary = summarise(gathered.watch(trials), cells=planned, scenarios=sheet.scenarios)
+    summary = summarise(
+        gathered.watch(trials), cells=planned, scenarios=sheet.scenarios, stopping=sheet.stopping
+    )
     found = candidates(summary.cells)
     strategy, totals = headline_strategy(summary), headline(summary)
-    tools = [each for each in totals.scenarios if each.scenario != CONTROL]
+    tools = [each for each in totals.scenarios if each.kind == "tool"]
     return Report(
         origin=context.origin,
         bar=context.bar,
         strategy=strategy,
         simulated=bool(sheet.simulated),
         notices=context.notices,
+        stopping=sheet.stopping,
         tool=totals.tool,
         control=totals.control,
         end_to_end=totals.end_to_end,
@@ -214,7 +223,7 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
             ScenarioRate(each.scenario, each.rate.k, each.rate.n, each.infra) for each in tools
         ),
         advice=_advice(found, context),
-        cells=_cells(summary, context.bar),
+        cells=_cells(summary, context),
         failures=_failures(summary),
         providers=_providers(gathered.runs),
         comparisons=summary.comparisons,
@@ -235,37 +244,50 @@ def _advice(found: Sequence[Candidate], context: Context) -> tuple[Recommendatio
     )
 
 
-def _cells(summary: Summary, bar: float) -> tuple[CellView, ...]:
-    by_cell = {
+def _cells(summary: Summary, context: Context) -> tuple[CellView, ...]:
+    found = {
         (each.model, each.profile, each.strategy): each
         for strategy in summary.strategies
         for each in candidates(summary.cells, strategy)
     }
+    columns = {column.cell: column for column in context.sheet.columns}
     return tuple(
-        CellView(
-            cell=each.cell,
-            tool=each.totals.tool,
-            control=each.totals.control,
-            decision=decide(by_cell[msgspec.structs.astuple(each.cell)], bar),
-            scenarios=tuple(
-                ScenarioRate(one.scenario, one.rate.k, one.rate.n, one.infra)
-                for one in each.totals.scenarios
-                if one.scenario != CONTROL
-            ),
-            misses=by_cell[msgspec.structs.astuple(each.cell)].misses,
-            p50_ms=each.totals.latency.runs.p50,
-            p95_ms=each.totals.latency.runs.p95,
-            infra=each.totals.infra,
-            skipped=each.totals.skipped,
-            trials=each.totals.trials,
-            pass_hat=each.totals.pass_hat,
-            tokens_per_run=_share(each.totals.usage.total_tokens, each.totals.latency.runs.n),
-            cost_per_run=each.totals.cost_per_run,
-            retries=each.totals.retries,
-            false_finals=each.totals.false_finals,
-            conduct=each.totals.conduct,
+        _view(
+            each.cell,
+            each.totals,
+            found[msgspec.structs.astuple(each.cell)],
+            columns.get(each.cell, Column(each.cell)),
+            context.bar,
         )
         for each in summary.cells
+    )
+
+
+def _view(cell: Cell, totals: Totals, candidate: Candidate, column: Column, bar: float) -> CellView:
+    return CellView(
+        cell=cell,
+        tool=totals.tool,
+        control=totals.control,
+        no_tools=totals.no_tools,
+        decision=decide(candidate, bar),
+        readers=column.readers,
+        scenarios=tuple(
+            ScenarioRate(one.scenario, one.rate.k, one.rate.n, one.infra)
+            for one in totals.scenarios
+            if one.kind == "tool"
+        ),
+        misses=candidate.misses,
+        p50_ms=totals.latency.tool.p50,
+        p95_ms=totals.latency.tool.p95,
+        infra=totals.infra,
+        skipped=totals.skipped,
+        trials=totals.trials,
+        pass_hat=totals.pass_hat,
+        tokens_per_run=_share(totals.usage.total_tokens, totals.trials - totals.skipped),
+        cost_per_run=totals.cost_per_run,
+        retries=totals.retries,
+        false_finals=totals.false_finals,
+        conduct=totals.conduct,
     )
 
 
@@ -306,8 +328,9 @@ def _providers(runs: Runs) -> tuple[ProviderRow, ...]:
 def _reliability(summary: Summary, gathered: Gatherer) -> Reliability:
     totals = summary.totals
     times = {
-        "whole runs with tools": gathered.tool_ms,
-        "whole runs of the control": gathered.control_ms,
+        "whole runs with tools": gathered.run_ms["tool"],
+        "whole runs of the control": gathered.run_ms["control"],
+        "whole runs without tools": gathered.run_ms["no_tools"],
         "single requests": gathered.request_ms,
     }
     return Reliability(

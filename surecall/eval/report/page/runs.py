@@ -5,12 +5,12 @@ and the columns hold their places there.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from surecall.eval.analysis.category import shortened
-from surecall.eval.storage.trial import Cell, Key, Status, Trial
+from surecall.eval.storage.trial import Cell, Key, Kind, Status, Trial
 
 STATUSES: Final[tuple[Status, ...]] = ("passed", "failed", "infra", "skipped")
 # The whole text is in the trace. This much tells what it is about, 100,000 times over.
@@ -84,8 +84,7 @@ class Gatherer:
         self._errors = _Table([""])
         self._cells: dict[Cell, int] = {}
         self._rows: list[tuple[int, ...]] = []
-        self.tool_ms: list[int] = []
-        self.control_ms: list[int] = []
+        self.run_ms: dict[Kind, list[int]] = {kind: [] for kind in get_args(Kind)}
         self.request_ms: list[int] = []
 
     def watch(self, trials: Iterable[Trial]) -> Iterator[Trial]:
@@ -113,8 +112,9 @@ class Gatherer:
                 int(bool(trial.fired)),
             )
         )
+        if trial.status in {"passed", "failed"}:
+            self.run_ms[trial.kind].append(trial.elapsed_ms)
         if trial.status != "skipped":
-            (self.control_ms if trial.is_control else self.tool_ms).append(trial.elapsed_ms)
             self.request_ms += [request.latency_ms for request in trial.requests]
 
     @property

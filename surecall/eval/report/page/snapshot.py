@@ -3,9 +3,10 @@
 from collections import Counter
 from collections.abc import Sequence
 
-from surecall.eval.analysis.recommend import BAR, Candidate, decide, recommend
+from surecall.eval.analysis.candidate import BAR, Candidate, decide
+from surecall.eval.analysis.figures import figure
+from surecall.eval.analysis.recommend import recommend
 from surecall.eval.analysis.snapshot import Snapshot, snapshot
-from surecall.eval.analysis.summary import figure
 from surecall.eval.report.page.data import CellView, FailureRow, Origin, Report, ScenarioRate
 from surecall.eval.storage.trial import CONTROL, Cell
 
@@ -13,6 +14,7 @@ _NOTICE = (
     "These are the figures on record of one live evaluation. Its single runs have not survived, "
     "and of each cell's failures only the most frequent are known."
 )
+_ABOUT = "comparability.md"
 _UNKNOWN = "not recorded"
 
 
@@ -24,7 +26,9 @@ def report_of_snapshot() -> Report:
     return Report(
         origin=Origin(name="figures on record"),
         strategy=found.cells[0].strategy,
-        notices=(_NOTICE,),
+        notices=(_NOTICE, *(remark.text for remark in found.remarks)),
+        about=_ABOUT,
+        infra=None,
         tool=total,
         control=figure([found.control]),
         end_to_end=total,

@@ -6,7 +6,7 @@ from typing import Final
 from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis import category
-from surecall.eval.analysis.summary import Figure
+from surecall.eval.analysis.figures import Figure
 from surecall.values.trace import safe_text
 
 MEANINGS: Final = category.MEANINGS

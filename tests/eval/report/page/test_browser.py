@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.analysis.summary import Figure
+from surecall.eval.analysis.figures import Figure
 from surecall.eval.report.page.files import write_report
 from surecall.eval.report.page.words import seconds
 from surecall.eval.storage.store import open_for_reading
@@ -88,7 +88,7 @@ def test_each_cell_of_the_map_shows_its_counts_control_and_time(
         parts = (
             counts(totals.tool),
             f"control {counts(totals.control)}",
-            f"p95 {seconds(totals.latency.runs.p95)}",
+            f"p95 {seconds(totals.latency.tool.p95)}",
         )
         assert any(all(part in text for part in parts) for text in shown), parts
 

@@ -3,7 +3,8 @@
 import msgspec
 import pytest
 
-from surecall.eval.analysis.summary import Figure, summarise
+from surecall.eval.analysis.figures import Figure
+from surecall.eval.analysis.summary import summarise
 from surecall.eval.report.common import Column, Sheet
 from surecall.eval.report.page.data import Context, FailureRow, Report, report_of
 from surecall.eval.storage.trial import CONTROL, Cell, Trial

@@ -3,7 +3,7 @@
 import pytest
 
 from surecall.eval.analysis import category
-from surecall.eval.analysis.summary import figure
+from surecall.eval.analysis.figures import figure
 from surecall.eval.report.page import words
 from surecall.values.errors import ErrorCode
 
