@@ -55,10 +55,11 @@ def refusing() -> Iterator[str]:
 
 
 @pytest.fixture
-def nowhere() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        place: tuple[str, int] = server.getsockname()
-    return f"127.0.0.1:{place[1]}"
+def nowhere() -> Iterator[str]:
+    """Hold a port on which nobody listens; no other test can get it meanwhile."""
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        yield f"127.0.0.1:{held.getsockname()[1]}"
 
 
 def last_words(err: str) -> str:

@@ -274,6 +274,20 @@ def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
 
 
 @pytest.mark.processes
+def test_after_a_kill_the_same_command_completes_the_same_run(tmp_path: Path) -> None:
+    same = (*SMALL[:-1], "100", "-q", "-j", "4")
+    with started(tmp_path, *same) as process:
+        until_recorded(tmp_path, 10)
+        process.kill()
+        process.communicate(timeout=PATIENCE_S)
+    with started(tmp_path, *same) as again:
+        _, err = again.communicate(timeout=PATIENCE_S)
+
+    assert again.returncode == 0, err
+    assert sum(recorded(tmp_path).values()) == 400
+
+
+@pytest.mark.processes
 def test_on_a_terminal_the_board_is_drawn_while_it_fills(tmp_path: Path) -> None:
     ours, theirs = pty.openpty()
     with subprocess.Popen(
