@@ -2,17 +2,18 @@
 
 import errno
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 
-from surecall.cli.common import FAILED, NOTHING, complain, note
+from surecall.cli.common import FAILED, NOTHING, complain, note, say
 from surecall.cli.listing import count, rate_words, say_columns, say_document
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import changed_prompts, opened
+from surecall.eval.analysis.gain import change_sentence
 from surecall.eval.analysis.paired import Comparison, Comparisons, compare_runs, outcomes
 from surecall.eval.report.files import results_in
 from surecall.eval.report.page.compare import VERDICTS, Side, render_comparison, verdict_of
@@ -21,9 +22,7 @@ from surecall.eval.storage.run_directories import typed_errors, write_file
 from surecall.eval.storage.trial import Cell
 from surecall.values.types import JSON
 
-_HEADS: Final = (
-    "model", "profile", "strategy", "A", "B", "fixed", "broken", "difference", "p (Holm)", "verdict"
-)  # fmt: skip
+_HEADS: Final = ("profile", "strategy", "difference", "A", "B", "fixed", "broken", "p (Holm)")
 
 
 @click.command()
@@ -41,7 +40,8 @@ def command(
     """Compare two runs on the conversations that both have, and tell change from noise.
 
     A and B are names, parts of names, paths, or latest. Fixed are trials that pass only in B,
-    broken ones only in A. Rates are of the trials that both have.
+    broken ones only in A. Rates are of the trials that both have; those over all cells are of one
+    strategy each.
     """
     base = settled(flags).settings.output_dir
     before, after = _side(base, first), _side(base, second)
@@ -63,7 +63,7 @@ def command(
         return complain("the two runs have no trial in common that was judged in both", NOTHING)
     worse = [row for row in (*found.rows, *found.overall) if row.verdict() == "worse"]
     if gate and worse:
-        return complain(f"significantly worse: {'; '.join(map(_where, worse))}", FAILED)
+        return complain(f"significantly worse: {'; '.join(row.where for row in worse)}", FAILED)
     return 0
 
 
@@ -80,36 +80,35 @@ def _side(base: str, name: str) -> Side:
         )
 
 
-def _where(row: Comparison) -> str:
-    return " ".join(filter(None, (row.model, row.profile, row.strategy))) or "over all"
-
-
 def _print(before: Side, after: Side, found: Comparisons) -> None:
     for letter, side in (("A", before), ("B", after)):
         simulated = ", simulated" if side.simulated else ""
         note(f"{letter} = {side.name} ({count(len(side.trials), 'trial')}{simulated})")
     paired = [row for row in found.rows if row.pairs]
     overall = [row for row in found.overall if row.pairs]
-    say_columns(_HEADS, map(_row, [*paired, *overall]))
+    for row in overall:
+        say(change_sentence(msgspec.structs.replace(row, first="A", second="B")))
+    if overall:
+        say("")
+    model = "simulated model" if before.simulated or after.simulated else "model"
+    say_columns(("verdict", model, *_HEADS), map(_row, [*paired, *overall]))
 
 
 def _row(row: Comparison) -> tuple[str, ...]:
     first, second = row.rates
-    names = (row.model, row.profile, row.strategy) if row.model else ("over all", "", "")
+    sign, words, _ = VERDICTS[verdict_of(row)]
     return (
-        *names,
+        f"{sign} {words}",
+        row.model or "over all",
+        row.profile,
+        row.strategy,
+        f"{row.difference or 0.0:+.1%} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]",
         rate_words(first.k, first.n, first.interval),
         rate_words(second.k, second.n, second.interval),
         str(row.fixed),
         str(row.broken),
-        f"{row.difference or 0.0:+.1%} [{100 * row.low:+.1f}, {100 * row.high:+.1f}]",
         f"{row.p_adjusted:.3g}",
-        _verdict(row),
     )
-
-
-def _verdict(row: Comparison) -> str:
-    return VERDICTS[verdict_of(row)][1]
 
 
 def _write_page(path: Path, before: Side, after: Side, found: Comparisons) -> None:
@@ -133,8 +132,7 @@ def _remarks(before: Side, after: Side, found: Comparisons) -> Iterator[str]:
     for letter, side, other in (("A", before, after), ("B", after, before)):
         for cell in _missing(side.cells, other.cells):
             yield f"only in {letter}: {cell.model} {cell.profile} {cell.strategy}"
-    for row in found.overall:
-        yield from _left_out(row)
+    yield from _left_out(found.overall)
     for difference in differences(before.identity, after.identity):
         yield f"made with different settings: {difference}"
     yield from _unfair(before, after)
@@ -150,11 +148,11 @@ def _unfair(before: Side, after: Side) -> Iterator[str]:
         yield "A and B are the same run"
 
 
-def _left_out(row: Comparison) -> Iterator[str]:
+def _left_out(rows: Sequence[Comparison]) -> Iterator[str]:
     reasons = (
-        (row.unpaired, "only one run has it"),
-        (row.infra, "the infrastructure spoiled it in one run or both"),
-        (row.skipped, "it cannot apply"),
+        (sum(row.unpaired for row in rows), "only one run has it"),
+        (sum(row.infra for row in rows), "the infrastructure spoiled it in one run or both"),
+        (sum(row.skipped for row in rows), "it cannot apply"),
     )
     for number, reason in reasons:
         if number:
@@ -194,5 +192,5 @@ def _plain(row: Comparison) -> JSON:
         "pairs": row.pairs,
         "first_rate": {"k": first.k, "n": first.n, "interval": first.interval},
         "second_rate": {"k": second.k, "n": second.n, "interval": second.interval},
-        "verdict": _verdict(row),
+        "verdict": VERDICTS[verdict_of(row)][1],
     }

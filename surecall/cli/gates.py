@@ -54,9 +54,8 @@ def _regressed(trials: Sequence[Trial], earlier: Sequence[Trial] | None) -> Iter
     compared = compare_runs(outcomes(earlier), outcomes(trials))
     for pair in (*compared.rows, *compared.overall):
         if pair.verdict() == "worse":
-            where = " ".join(filter(None, (pair.model, pair.profile, pair.strategy))) or "over all"
             counts = f"{pair.fixed} fixed, {pair.broken} broken"
-            yield f"{where}: significantly worse than before, {counts}"
+            yield f"{pair.where}: significantly worse than before, {counts}"
 
 
 def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Iterator[str]:

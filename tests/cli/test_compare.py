@@ -19,14 +19,19 @@ def test_a_row_tells_both_rates_what_changed_and_how_sure_that_is(run: Run) -> N
     before, after = stored(series(BAD)), stored(series(GOOD))
     code, out, err = run("compare", before.name, after.name)
 
-    head, row, overall = out.splitlines()
-    assert code == 0
-    assert head.startswith("model        profile  strategy    A ")
+    sentence, blank, head, row, overall = out.splitlines()
+    assert (code, blank) == (0, "")
+    assert sentence == (
+        "From A to B with production: 2 of 12 runs passed, then 12; +83 points (10 fixed, "
+        "0 broken); this is more than chance."
+    )
+    assert head.startswith("verdict   simulated model  profile  strategy    difference ")
     assert "2/12 16.7% [4.7, 44.8]" in row
     assert "12/12 100.0% [75.8, 100.0]" in row
-    assert "  10     0       +83.3% [" in row
-    assert row.endswith("0.00195   better")
-    assert overall.startswith("over all")
+    assert "+83.3% [" in row
+    assert row.startswith("▲ better  maker/model ")
+    assert row.endswith("  10     0       0.00195")
+    assert overall.startswith("▲ better  over all                  production  ")
     assert f"A = {before.name} (12 trials, simulated)\n" in err
     assert f"B = {after.name} (12 trials, simulated)\n" in err
 
@@ -35,7 +40,9 @@ def test_a_difference_that_may_be_noise_is_called_so(run: Run) -> None:
     before, after = stored(series("....xx")), stored(series("...xxx"))
     _, out, _ = run("compare", before.name, after.name)
 
-    assert all(line.endswith("no evidence of a difference") for line in out.splitlines()[1:])
+    sentence, _, _, *rows = out.splitlines()
+    assert sentence.endswith("this may be chance.")
+    assert all(line.startswith("≈ no evidence of a difference  ") for line in rows)
 
 
 def test_the_gate_fails_only_on_a_significant_loss(run: Run) -> None:
@@ -46,8 +53,11 @@ def test_the_gate_fails_only_on_a_significant_loss(run: Run) -> None:
     assert run("compare", bad.name, good.name, "--fail-on-regression")[0] == 0
     code, out, err = run("compare", good.name, bad.name, "--fail-on-regression")
     assert code == 1
-    assert "  worse" in out
-    assert "surecall: significantly worse: maker/model default production; over all\n" in err
+    assert "▼ worse  " in out
+    assert (
+        "surecall: significantly worse: maker/model default production; over all production\n"
+        in err
+    )
 
 
 def test_what_only_one_run_has_and_what_was_left_out_is_said(run: Run) -> None:
@@ -115,14 +125,32 @@ def test_the_document_holds_every_row_and_what_is_missing(run: Run) -> None:
     assert [row["verdict"] for row in found["rows"]].count("not compared") == 2
     assert [cell["model"] for cell in found["only_in_first"]] == ["maker/model"]
     assert [cell["model"] for cell in found["only_in_second"]] == ["other/model"]
-    assert found["overall"][0]["fixed"] == 10
+    assert [(row["strategy"], row["fixed"]) for row in found["overall"]] == [
+        ("raw", 0),
+        ("production", 10),
+    ]
+
+
+def test_what_is_over_all_is_over_one_strategy(run: Run) -> None:
+    raw = Cell("maker/model", "default", "raw")
+    before = stored([*series(GOOD), *series(BAD, cell=raw)])
+    after = stored([*series(GOOD), *series(GOOD, cell=raw)])
+    _, out, _ = run("compare", before.name, after.name)
+    rows = [line.partition("over all") for line in out.splitlines() if "over all" in line]
+
+    assert [(verdict.strip(), rest.split()[0]) for verdict, _, rest in rows] == [
+        ("▲ better", "raw"),
+        ("≈ no evidence of a difference", "production"),
+    ]
+    assert "From A to B with raw: 2 of 12 runs passed, then 12" in out
+    assert "From A to B with production: 12 of 12 runs passed, then 12" in out
 
 
 def test_hostile_names_stay_within_their_line(run: Run) -> None:
     runs = [stored(series("..", cell=Cell(HOSTILE))) for _ in range(2)]
     code, out, _ = run("compare", runs[0].name, runs[1].name)
 
-    assert (code, len(out.splitlines())) == (0, 3)
+    assert (code, len(out.splitlines())) == (0, 5)
     assert "\\x1b[2J\\u202egnp.exe" in out
 
 

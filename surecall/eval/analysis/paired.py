@@ -62,6 +62,12 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
         n = self.pairs
         return Rate(self.both + self.broken, n), Rate(self.both + self.fixed, n)
 
+    @property
+    def where(self) -> str:
+        """Which cells it is about, in words."""
+        cell = " ".join(filter(None, (self.model, self.profile, self.strategy)))
+        return cell if self.model else " ".join(filter(None, ("over all", self.strategy)))
+
     def verdict(self, alpha: float = ALPHA) -> Literal["better", "worse", "no evidence"]:
         """Say in words whether the second is better; a difference may well be noise."""
         if self.p_adjusted >= alpha:
@@ -112,11 +118,18 @@ def compare_strategies(found: Outcomes, cells: Iterable[Cell] = ()) -> Compariso
 def compare_runs(
     first: Outcomes, second: Outcomes, names: Names = ("A", "B"), cells: Iterable[Cell] = ()
 ) -> Comparisons:
-    """Compare two evaluations cell by cell, on the conversations that both have."""
+    """Compare two evaluations cell by cell, on the conversations that both have.
+
+    What is over everything is over all cells of one strategy: another strategy is another way to
+    ask, and its rates are not added to these.
+    """
     rows = _by_cell(first, second, names, tuple(cells))
-    return Comparisons(
-        _corrected(rows), _corrected([_compared(first, second, names, Cell("", "", ""))])
-    )
+    strategies = {key.cell.strategy for key in (*first, *second)}
+    overall = [
+        _compared(_asked(first, each), _asked(second, each), names, Cell("", "", each))
+        for each in in_order(strategies, by_strategy(strategies))
+    ]
+    return Comparisons(_corrected(rows), _corrected(overall))
 
 
 def by_strategy(labels: Iterable[str]) -> tuple[str, ...]:
@@ -132,6 +145,10 @@ def in_order(found: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     present = set(found)
     listed = [name for name in dict.fromkeys(known) if name in present]
     return (*listed, *sorted(present.difference(listed)))
+
+
+def _asked(found: Outcomes, strategy: str) -> Outcomes:
+    return {key: status for key, status in found.items() if key.cell.strategy == strategy}
 
 
 def _any_strategy(cell: Cell) -> Cell:

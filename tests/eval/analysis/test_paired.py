@@ -94,8 +94,12 @@ def test_two_runs_are_compared_on_what_both_have() -> None:
         ("gone", "production", 1),
     ]
     assert (found.rows[0].first, found.rows[0].second) == ("old", "new")
-    assert found.rows[0].broken == found.overall[0].broken == 6
-    assert found.overall[0].unpaired == 3
+    assert [(row.where, row.broken, row.unpaired) for row in found.overall] == [
+        ("over all raw", 0, 1),
+        ("over all production", 6, 2),
+    ]
+    assert found.rows[0].broken == 6
+    assert found.rows[0].where == "a default production"
     assert found.rows[0].verdict() == "worse"
     assert found.rows[0].verdict(alpha=0.01) == "no evidence"
 
@@ -110,11 +114,13 @@ def test_the_cells_of_two_runs_keep_the_order_asked_for() -> None:
 def test_comparing_a_run_with_itself_finds_nothing() -> None:
     found = outcomes(rich_trials())
 
-    (overall,) = compare_runs(found, found).overall
+    overall = compare_runs(found, found).overall
 
-    assert (overall.fixed, overall.broken, overall.difference) == (0, 0, 0.0)
-    assert overall.low < 0 < overall.high
-    assert overall.verdict() == "no evidence"
+    assert [row.strategy for row in overall] == ["baseline", "production"]
+    for row in overall:
+        assert (row.fixed, row.broken, row.difference) == (0, 0, 0.0)
+        assert row.low < 0 < row.high
+        assert row.verdict() == "no evidence"
 
 
 def test_names_follow_a_known_order_then_the_alphabet() -> None:

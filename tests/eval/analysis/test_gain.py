@@ -1,0 +1,52 @@
+"""What was gained from the first strategy to the last."""
+
+from surecall.eval.analysis.gain import change_sentence, gain_of, gain_sentence, gains_of, points
+from surecall.eval.analysis.paired import Comparisons, compare_runs, compare_strategies, outcomes
+from surecall.eval.storage.trial import Cell, Trial
+from tests.support.trials import series
+
+RAW, PRODUCTION, GUIDED = (Cell("m", "default", each) for each in ("raw", "production", "guided"))
+
+
+def compared(*trials: list[Trial]) -> Comparisons:
+    return compare_strategies(outcomes(each for some in trials for each in some))
+
+
+def test_the_first_is_compared_with_the_last() -> None:
+    found = compared(
+        series("x" * 12, cell=RAW),
+        series("x" * 6 + "." * 6, cell=PRODUCTION),
+        series("." * 12, cell=GUIDED),
+    )
+    gained = gain_of(found)
+
+    assert gained is not None
+    assert (gained.first, gained.second) == ("raw", "guided")
+    assert gains_of(found)["m", "default"].fixed == 12
+    assert gain_sentence(found) == (
+        "From raw to guided: 0 of 12 runs passed, then 12; +100 points (12 fixed, 0 broken); "
+        "this is more than chance."
+    )
+
+
+def test_what_may_be_chance_is_called_so() -> None:
+    found = compared(series("x..", cell=RAW), series("..x", cell=PRODUCTION))
+
+    assert gain_sentence(found).endswith("+0 points (1 fixed, 1 broken); this may be chance.")
+
+
+def test_one_strategy_or_no_pair_gains_nothing() -> None:
+    alone = compared(series("..", cell=RAW))
+    apart = compared(series("..", cell=RAW), series("ii", cell=PRODUCTION))
+
+    assert gain_sentence(alone) == gain_sentence(apart) == ""
+    assert gains_of(alone) == {}
+
+
+def test_two_runs_are_named_with_the_strategy() -> None:
+    (row,) = compare_runs(
+        outcomes(series("." * 8, cell=RAW)), outcomes(series("x" * 8, cell=RAW)), ("A", "B")
+    ).overall
+
+    assert points(row) == "-100 points"
+    assert change_sentence(row).startswith("From A to B with raw: 8 of 8 runs passed, then 0; ")
