@@ -88,10 +88,10 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
         say("")
     with open_target(effective.settings) as target:
         where = _where(effective, target)
-        if not as_json:
-            say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
         if target.endpoint.simulated:
             note(SIMULATED)
+        if not as_json:
+            say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
         planned = plan(
             effective.settings,
             choose(effective.settings.scenarios, installed()),
@@ -106,7 +106,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
         )
     if as_json:
         say_document(_document(rows, where, planned, finding))
-    return _told(finding, as_json=as_json)
+    return _told(finding, _named(where, effective), as_json=as_json)
 
 
 _SHOWN: Final = ("provider", "key", "proxy")
@@ -222,19 +222,26 @@ def _failed(model: str, failure: RunFailed) -> Finding:
     return Finding(model, problem=str(fault), fault=fault, code=code, heard=False)
 
 
-def _told(finding: Finding | None, *, as_json: bool) -> int:
+def _told(finding: Finding | None, where: str, *, as_json: bool) -> int:
     if finding is None:
         note("nothing was sent")
         return 0
     if not as_json:
         if not finding.problem:
-            say(f"ok: {finding.said}")
-        width = max(map(len, PROTOCOLS))
-        for probe in finding.protocols:
-            say(f"{probe.protocol:<{width}}  {' '.join(probe.said.split())}")
+            say(f"\nok: {finding.said}")
+        if finding.protocols:
+            say("")
+            rows = [(each.protocol, " ".join(each.said.split())) for each in finding.protocols]
+            say_columns(("asked for a call", "what came"), rows)
     if finding.problem:
-        return complain(f"{finding.model}: {finding.problem}", finding.code)
+        return complain(f"{finding.model} at {where}: {finding.problem}", finding.code)
     return 0
+
+
+def _named(where: dict[str, str], effective: Effective) -> str:
+    """Name an address, and the key that goes there by where it comes from."""
+    key = "no key" if effective.settings.api_key is None else effective.sources["api_key"]
+    return f"{where['url']} ({key})"
 
 
 def _document(

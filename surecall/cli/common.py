@@ -2,11 +2,13 @@
 
 import errno
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
 
+from surecall.cli.screen import screen_of, wrapped
 from surecall.values.trace import safe_text
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,18 +52,25 @@ def with_address(port: int) -> Callable[[F], Callable[..., Any]]:
 
 
 def complain(message: str, code: int) -> int:
-    """Print what is wrong, in one line on standard error, and return the exit code."""
+    """Print what is wrong, as one line on standard error, and return the exit code."""
     note(f"surecall: {' '.join(message.split())}")
     return code
 
 
 def note(line: str) -> None:
     """Print a message on standard error, beside the data. Its text may come from outside."""
-    click.echo(safe_text(line), err=True)
+    click.echo("\n".join(wrapped(safe_text(line), screen_of(sys.stderr).width)), err=True)
 
 
 def say(text: str) -> None:
-    """Print lines on standard output, each made safe for a terminal."""
+    """Print lines on standard output, each made safe for a terminal, and to fit it."""
+    screen = screen_of(sys.stdout)
+    lines = (line for each in text.split("\n") for line in wrapped(safe_text(each), screen.width))
+    click.echo(screen.spelt("\n".join(lines)), color=screen.colour)
+
+
+def say_exactly(text: str) -> None:
+    """Print lines that a program reads, and so must not be broken; each made safe."""
     click.echo("\n".join(map(safe_text, text.split("\n"))))
 
 

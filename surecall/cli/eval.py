@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from surecall.cli.common import note, say
+from surecall.cli.common import note, say, say_exactly
 from surecall.cli.conclusion import headline, print_conclusion
 from surecall.cli.ending import ended, in_vain
 from surecall.cli.listing import json_line
@@ -142,7 +142,7 @@ def _dry_run(planned: Plan, target: Target, done: set[Key], *, as_json: bool) ->
     if as_json:
         names = [scenario.id for scenario in planned.scenarios]
         found = {"cells": cells, "scenarios": names, "recorded": recorded, "estimate": guess}
-        say(json_line(msgspec.to_builtins(found)))
+        say_exactly(json_line(msgspec.to_builtins(found)))
         return 0
     for cell in cells:
         say(f"{cell.model}  {cell.profile}  {cell.strategy}")
@@ -204,10 +204,9 @@ def _concluded(
         sheet = sheet_for(planned, target.endpoint)
         sheet = msgspec.structs.replace(sheet, asked=stored.sheet.asked)
         results = results_of(sheet, trials)
-        say(json_line(document(results, run=run, recommendations=rows)))
+        say_exactly(json_line(document(results, run=run, recommendations=rows)))
     elif not in_vain(report, summary):
-        table = CellTable(cells, planned.bar, trials, stopping)
-        print_conclusion(table, advice, summary, partial(report.missing, report.wanted))
+        print_conclusion(advice, summary, planned.bar, partial(report.missing, report.wanted))
         note(f"report  {store.directory / PAGE}      {viewing(store, planned.settings)}")
     return summary
 

@@ -13,7 +13,7 @@ import click
 import msgspec
 
 from surecall.cli.advice import FALLBACK, advice_on_fault, advice_on_reply, meaning
-from surecall.cli.common import say
+from surecall.cli.common import say, say_exactly
 from surecall.cli.listing import json_line
 from surecall.core.inbound import inbound
 from surecall.core.streaming.body_reader import Listener
@@ -63,7 +63,7 @@ def command(*, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_js
     """
     explanation = explain(file.read(), _tools_in(tools), status)
     if as_json:
-        say(json_line(msgspec.to_builtins(explanation)))
+        say_exactly(json_line(msgspec.to_builtins(explanation)))
     else:
         say(render(explanation))
     return 0

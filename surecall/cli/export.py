@@ -7,7 +7,7 @@ from typing import Final, TypeAlias
 import click
 import msgspec
 
-from surecall.cli.common import note, say
+from surecall.cli.common import note, say, say_exactly
 from surecall.cli.listing import count, json_line, visible
 from surecall.cli.options import settled
 from surecall.cli.stored import advice_of, opened, write_stored
@@ -68,7 +68,7 @@ def _write_files(store: Store, results: Results, output: str | None, *, everythi
 
 def _deliver(form: str, text: str, output: str) -> None:
     if output == STANDARD_OUTPUT:
-        say(visible(text, _SPELLINGS[form]).removesuffix("\n"))
+        say_exactly(visible(text, _SPELLINGS[form]).removesuffix("\n"))
         return
     path = Path(output)
     data = text.encode("utf-8", "replace")

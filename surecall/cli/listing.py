@@ -1,28 +1,28 @@
 """How commands print what they found: aligned columns for people, one document for programs."""
 
 import json
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
-from surecall.cli.common import say
+from surecall.cli.columns import column_lines
+from surecall.cli.common import say, say_exactly
+from surecall.cli.screen import screen_of
 from surecall.eval.analysis.stats import Interval
-from surecall.values.trace import safe_text
 from surecall.wire.messages import encode
 
 SCHEMA_VERSION: Final = 1
+_COUNTS: Final = 7
 
 
 def say_columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
-    """Print rows below their heads; each column but the last as wide as its longest text."""
-    lines = [list(map(safe_text, row)) for row in (heads, *rows)]
-    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
-    padded = (map(str.ljust, line, widths) for line in lines)
-    say("\n".join("  ".join(line).rstrip() for line in padded))
+    """Print rows below their heads, as wide as the terminal allows."""
+    say("\n".join(column_lines(heads, rows, screen_of(sys.stdout).width)))
 
 
 def say_document(found: Mapping[str, Any]) -> None:
     """Print one JSON document."""
-    say(json_line({"schema_version": SCHEMA_VERSION, **found}))
+    say_exactly(json_line({"schema_version": SCHEMA_VERSION, **found}))
 
 
 def json_line(value: Any) -> str:
@@ -51,3 +51,12 @@ def rate_words(k: int, n: int, bounds: Interval) -> str:
 def count(number: int, noun: str) -> str:
     """Write a number of things."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def rate_text(k: int, n: int) -> str:
+    """Write a rate for a column: 39/40  98%. Only all is 100 %, and only nothing is 0 %."""
+    counts = f"{k}/{n}".rjust(_COUNTS)
+    if not n:
+        return counts
+    share = min(round(100 * k / n), 100 if k == n else 99)
+    return f"{counts} {max(share, 1 if k else 0):3}%"

@@ -33,6 +33,8 @@ from surecall.values.family import canonical, unknown
 from surecall.values.types import JSON
 
 _EVERYTHING: Final = "all"
+_YES: Final = "yes"
+_NOTHING: Final = "-"
 _MODELS, _PROFILES, _SCENARIOS = "model_filter", "sampling_profile_filter", "scenarios"
 Rows: TypeAlias = list[JSON]
 
@@ -63,18 +65,28 @@ def command(*, kind: str, as_json: bool, **flags: Any) -> int:
     if as_json:
         say_document({name: rows})
     elif rows:
-        say_columns([*rows[0]], [[_words(value) for value in row.values()] for row in rows])
+        _say_list(rows)
     return 0
+
+
+def _say_list(rows: Rows) -> None:
+    """Print a list for people. Of models, only the columns in which one of them has something."""
+    columns = {name: [_words(row[name]) for row in rows] for name in rows[0]}
+    if "model" in columns:
+        simulated = set(columns.pop("simulated")) == {_YES}
+        columns = {"simulated model" if simulated else "model": columns.pop("model"), **columns}
+        columns = {name: texts for name, texts in columns.items() if {*texts} != {_NOTHING}}
+    say_columns([*columns], zip(*columns.values(), strict=True))
 
 
 def _words(value: Any) -> str:
     match value:
         case bool():
-            return "yes" if value else "no"
+            return _YES if value else "no"
         case str() | list() | tuple() | dict() if not value:
-            return "-"
+            return _NOTHING
         case Figure():
-            return rate_words(value.k, value.n, (value.low, value.high)) or "-"
+            return rate_words(value.k, value.n, (value.low, value.high)) or _NOTHING
         case datetime():
             return f"{value.astimezone():%Y-%m-%d %H:%M}"
         case list() | tuple():
@@ -117,7 +129,7 @@ def _models(effective: Effective) -> Rows:
     if endpoint.simulated:
         note(SIMULATED)
         if hidden := len(library.models) - len(found) if expression is None else 0:
-            note(f"{hidden} more imitate no model of the catalog: -m 'sim/*' lists them")
+            note(f"{hidden} more have one fault each, or imitate a model: -m 'sim/*' lists them")
     return [_model(model, library) for model in found]
 
 
@@ -130,6 +142,7 @@ def _model(model: Model, library: Library) -> JSON:
         "profiles": () if entry is None else entry.profiles,
         "workarounds": library.catalog.workarounds_for(model.subject),
         "tags": () if entry is None else entry.tags,
+        **({"summary": _summary(model)} if model.simulated else {}),
     }
 
 
@@ -138,6 +151,11 @@ def _quality(model: Model, entry: CatalogModel | None) -> JSON:
     if model.simulated:
         return {"imitates": model.imitates}
     return {"recommended": "" if entry is None else entry.recommended}
+
+
+def _summary(model: Model) -> str:
+    """Say what a simulated model does; one that imitates another does what that one does."""
+    return "" if model.imitates else PERSONAS[model.id].summary
 
 
 def _profiles(effective: Effective) -> Rows:

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Final
 
 from surecall.cli.common import note
 from surecall.cli.listing import count
-from surecall.cli.table import CellTable, plain
+from surecall.cli.screen import is_animated, screen_of, wrapped
+from surecall.cli.table import CellTable
 from surecall.eval.running.harness_events import (
     Finished,
     Notice,
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
 _BAR: Final = 30
+_APART: Final = "   "
 _PER_SECOND: Final = 4
 _MINUTE: Final = 60
 _ECHO: Final = len("^C")
@@ -41,6 +43,7 @@ class Progress:
     def __init__(self, plan: Plan, table: CellTable, done: set[Key]) -> None:
         self.table = table
         self._limit_s = plan.settings.timeout
+        self._simulated = any(each.model.simulated for each in plan.cells)
         self._started = time.monotonic()
         missing = (key for key in plan.keys(1) if key not in done)
         self._left: Counter[Cell] = Counter(key.cell for key in missing)
@@ -78,30 +81,40 @@ class Progress:
     @property
     def line(self) -> str:
         """The progress and what holds it up, in one line."""
-        return "   ".join(filter(None, (self._far(), self._remark)))
+        return _APART.join(filter(None, (self._far(), self._remark)))
 
-    def _far(self) -> str:
+    def _far(self, width: int | None = None) -> str:
+        """Say how far it is; what does not fit is left out, the last first."""
+        parts = self._figures()
+        while width is not None and len(parts) > 1 and len(_APART.join(parts)) > width:
+            parts.pop()
+        return _APART.join(parts)
+
+    def _figures(self) -> list[str]:
         done = self._recorded + self._finished
         share = done / self._wanted if self._wanted else 1.0
         bar = "━" * round(_BAR * share)
-        retries = f"   retries {self._retries}" if self._retries else ""
-        cost = f"   ${self._spent:.2f}" if self._spent else ""
-        return (
-            f"{bar:·<{_BAR}}  {done}/{self._wanted}   in flight {self._in_flight}{retries}{cost}"
-            f"{self._time_left()}"
+        figures = (
+            f"{bar:·<{_BAR}}  {done}/{self._wanted}",
+            self._time_left(),
+            f"in flight {self._in_flight}",
+            f"retries {self._retries}" if self._retries else "",
+            f"${self._spent:.2f}" if self._spent else "",
         )
+        return list(filter(None, figures))
 
     def _time_left(self) -> str:
         left = self._wanted - self._recorded - self._finished
         if not self._finished or not left:
             return ""
         seconds = round((time.monotonic() - self._started) / self._finished * left)
-        return f"   {seconds // 60}:{seconds % 60:02} left"
+        return f"{seconds // 60}:{seconds % 60:02} left"
 
     def lines(self, width: int) -> list[str]:
         """Return the whole display; a remark has its own line, so that it is not cut off."""
-        remark = [self._remark] if self._remark else []
-        return [*self.table.lines(width, left=self._left, wrap=False), "", self._far(), *remark]
+        table = self.table.lines(width, left=self._left, simulated=self._simulated)
+        remark = wrapped(self._remark, width - _ECHO) if self._remark else []
+        return [*table, "", self._far(width - _ECHO), *remark]
 
     def cell_done(self, cell: Cell) -> bool:
         """Whether a cell has all its trials."""
@@ -117,7 +130,7 @@ def shown(progress: Progress, verbosity: int) -> Iterator[Callable[[Notice], Non
     """Show progress in the form that fits standard error; yield what takes the notices."""
     if verbosity <= 0:
         yield progress.take
-    elif verbosity == 1 and sys.stderr.isatty():
+    elif verbosity == 1 and is_animated(sys.stderr):
         with _live(progress) as take:
             yield take
     else:
@@ -154,14 +167,12 @@ def _live(progress: Progress) -> Iterator[Callable[[Notice], None]]:
     from rich.text import Text  # noqa: PLC0415 - see above
 
     console = Console(stderr=True)
-    unicode = (console.encoding or "").lower().startswith("utf")
+    screen = screen_of(sys.stderr)
 
     def drawn() -> "RenderableType":
         texts = progress.lines(console.width)[-console.height + 1 :]
-        # The terminal writes ^C behind the last line; in a new line it would be left over.
-        texts[-1] = texts[-1][: console.width - _ECHO]
-        spelt = texts if unicode else map(plain, texts)
-        return Group(*(Text(text, no_wrap=True, overflow="crop") for text in spelt))
+        spelt = map(screen.spelt, texts)
+        return Group(*(Text.from_ansi(text, no_wrap=True, overflow="crop") for text in spelt))
 
     with Live(
         console=console, get_renderable=drawn, refresh_per_second=_PER_SECOND, transient=True

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from textwrap import shorten
 from typing import Any, Final
 
 import click
@@ -11,7 +12,6 @@ from surecall.cli.common import FAILED, NOTHING, complain, note, say
 from surecall.cli.listing import count, say_columns, say_document
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import opened
-from surecall.cli.table import shorter
 from surecall.eval.report.common import Entry, Results
 from surecall.eval.report.files import results_in
 from surecall.eval.storage.run_directories import DATABASE, LATEST, typed_errors
@@ -53,8 +53,8 @@ class Listed(msgspec.Struct, frozen=True):
 def command(*, what: str, run_id: str | None, as_json: bool, **flags: Any) -> int:
     """Replay a recorded trial, offline, and say whether the result is the same.
 
-    RUN is a name, a part of one, a path, or latest; TRIAL is a number or a name, or a part of one,
-    from the list that is printed without it. A .jsonl file with a trace works as well.
+    RUN is a name, a part of one, a path, or latest; TRIAL is a number from the list that is printed
+    without it, or the name of a trial, or a part of it. A .jsonl file with a trace works as well.
     """
     if what.endswith(_TRACE_FILE):
         with typed_errors(Path(what)):
@@ -95,14 +95,25 @@ def _list(store: Store, trials: Sequence[Listed], *, as_json: bool) -> int:
         say_document({"run": store.directory.name, "trials": rows})
         return 0
     say_columns(
-        ("#", "trial", "outcome", "error"),
-        [
-            (str(one.number), one.name, one.outcome, shorter(one.entry.error, _SHOWN))
-            for one in ranked
-        ],
+        ("#", "outcome", "model", "scenario", "trial", "profile", "strategy", "error"),
+        map(_row, ranked),
     )
-    note(f"surecall replay {store.directory.name}/NUMBER shows one; a name works as well")
+    note(f"surecall replay {store.directory.name}/NUMBER shows one")
     return 0
+
+
+def _row(one: Listed) -> tuple[str, ...]:
+    key = one.entry.key
+    return (
+        str(one.number),
+        one.outcome,
+        key.cell.model,
+        key.scenario,
+        str(key.trial),
+        key.cell.profile,
+        key.cell.strategy,
+        shorten(one.entry.error, _SHOWN, placeholder="…"),
+    )
 
 
 def _outcome(entry: Entry) -> JSON:
@@ -139,7 +150,7 @@ def _picked(trials: Sequence[Listed], wanted: str) -> Listed:
 def _one(store: Store, trial: Listed, *, simulated: bool, as_json: bool) -> int:
     data = store.trace(trial.entry.key)
     if not data:
-        return complain(f"nothing was recorded of {trial.name}: {trial.outcome}", NOTHING)
+        return complain(f"nothing was recorded of trial {trial.number}: {trial.outcome}", NOTHING)
     head = {"run": store.directory.name, "number": trial.number, "name": trial.name}
     facts = head | _outcome(trial.entry) | {"simulated": simulated}
     if not as_json:
@@ -151,8 +162,9 @@ def _print_head(trial: Listed, *, simulated: bool) -> None:
     entry = trial.entry
     cell = entry.key.cell
     mark = " (simulated)" if simulated else ""
-    say(f"{trial.number}  {trial.name}: {trial.outcome}".replace("\n", " "))
-    say(f"{cell.model}{mark}  {cell.profile}  {cell.strategy}  {entry.key.scenario}")
+    place = (cell.profile, cell.strategy, entry.key.scenario, f"trial {entry.key.trial}")
+    say(f"{trial.number}  {trial.outcome}".replace("\n", " "))
+    say("  ".join((f"{cell.model}{mark}", *place)).replace("\n", " "))
     for words in filter(None, (entry.error, entry.hint)):
         say(" ".join(words.split()))
     say("")

@@ -13,6 +13,7 @@ from surecall.cli.common import (
     complain,
     with_address,
 )
+from surecall.cli.listing import say_columns
 from surecall.runtime.loopback import is_loopback
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Seen, Simulator
@@ -72,11 +73,13 @@ def command(
 
 
 def _list_personas() -> int:
-    width = max(map(len, PERSONAS))
-    for persona in PERSONAS.values():
-        source = f" [{', '.join(persona.sources)}]" if persona.sources else ""
-        line = f"{persona.id:<{width}}  {persona.outcome:<8}  {persona.summary}{source}"
-        click.echo(safe_text(line))
+    say_columns(
+        ("persona", "outcome", "summary", "sources"),
+        [
+            (each.id, each.outcome, each.summary, ", ".join(each.sources))
+            for each in PERSONAS.values()
+        ],
+    )
     return 0
 
 

@@ -151,7 +151,10 @@ def test_a_wrong_key_is_exit_code_two_and_is_not_shown(
         code, out, err = run("check", *MODEL, "--base-url", provider.url)
 
     assert code == 2
-    assert one_line(err).startswith("surecall: my-model: AUTH (HTTP 401): Incorrect API key")
+    where = f"{provider.url}/v1/chat/completions (SURECALL_API_KEY)"
+    assert one_line(err).startswith(
+        f"surecall: my-model at {where}: AUTH (HTTP 401): Incorrect API key"
+    )
     assert "ok:" not in out
     assert KEY[6:] not in out + err
 

@@ -1,97 +1,52 @@
-"""What an evaluation prints about itself: it fits the terminal, and its numbers add up."""
+"""What an evaluation prints about itself: the verdict first, and its numbers add up."""
 
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from surecall.cli.conclusion import advice_lines, fitted
-from surecall.cli.table import CellTable
-from surecall.eval.analysis.recommend import candidates, recommend
-from surecall.eval.analysis.summary import summarise
-from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from surecall.testing import ScriptedProvider, failure
 from tests.support.commands import Run
-from tests.support.trials import series, trial
+from tests.support.terminals import on_terminal
 
-LONG = "a-maker-with-a-name/a-model-with-a-very-long-name-that-goes-on"
-
-
-def trials_of(model: str, strategies: tuple[str, ...] = ("production",)) -> list[Trial]:
-    return [
-        each
-        for strategy in strategies
-        for scenario, how in (
-            ("happy_path", "...xi"),
-            ("a_scenario_whose_name_is_rather_long", "..xxi"),
-            (CONTROL, "....i"),
-        )
-        for each in series(how, scenario, Cell(model, "a_profile_with_a_long_name", strategy))
-    ]
+INTERRUPTED = """
+import json, os, signal, sys
+from surecall.cli import main
+from surecall.cli import progress
+take = progress.Progress.take
+def taken(self, notice):
+    take(self, notice)
+    if self._finished == 3: os.kill(os.getpid(), signal.SIGINT)
+progress.Progress.take = taken
+sys.exit(main(json.loads(sys.argv[1])[0]))
+"""
 
 
-@pytest.mark.parametrize("width", [60, 80, 100, 132])
-@pytest.mark.parametrize("model", ["m", LONG])
-@pytest.mark.parametrize("strategies", [("production",), ("raw", "guided_contract")])
-def test_on_a_terminal_table_and_advice_fit(
-    width: int, model: str, strategies: tuple[str, ...]
-) -> None:
-    trials = trials_of(model, strategies)
-    table = CellTable([], 0.9, trials).lines(width)
-    advice = [
-        line
-        for each in recommend(candidates(summarise(trials).cells))
-        for line in advice_lines(each, width)
-    ]
-    words = " ".join(" ".join([*table, *advice]).split())
+def test_the_end_begins_with_the_verdict_and_then_has_a_row_for_each_model(run: Run) -> None:
+    words = ("-m", "sim/lazy,sim/clean", "-s", "simple", "-n", "40", "-q")
+    _, out, _ = run("eval", *words)
+    sentence, blank, head, *rows = out.splitlines()
 
-    assert max(map(len, [*table, *advice])) <= width
-    assert "a_scenario_whose_name_is_rather_long 2/4" in words
-    assert "2 infra and 1 without tools (ASSERTION_FAILED), not scored" in words
-    assert "2 more runs with tools were spoiled by infrastructure and not judged" in words
-
-
-def test_elsewhere_every_model_has_one_line() -> None:
-    trials = trials_of(LONG)
-    (advice,) = recommend(candidates(summarise(trials).cells))
-
-    assert len(CellTable([], 0.9, trials).lines()) == 2
-    assert len(advice_lines(advice)) == 1
-    assert fitted("a b " * 99, None) == ["a b " * 99]
-
-
-def test_what_is_cut_off_in_the_live_table_stays_in_its_line() -> None:
-    assert len(CellTable([], 0.9, trials_of(LONG)).lines(60, wrap=False)) == 2
-    assert len(CellTable([], 0.9).lines(60)) == 1
-
-
-def test_a_control_that_was_spoiled_alone_is_remarked() -> None:
-    table = CellTable([], 0.9, [*series("."), *series("i", CONTROL)])
-
-    assert table.lines()[1].endswith("1 infra without tools (ASSERTION_FAILED), not scored")
-
-
-def test_what_to_use_is_explained_by_the_runs_with_tools() -> None:
-    trials = [*series("." * 40), *series("x" * 10, CONTROL)]
-    (advice,) = recommend(candidates(summarise(trials).cells))
-    (line,) = advice_lines(advice)
-
-    assert line.startswith("✓ use")
-    assert line.endswith(
-        "n=40  all 40 runs with tools passed; beside tools: the control, an exact answer, "
-        "passed only 0 of 10"
+    assert (sentence, blank) == (
+        "Simulated: sim/clean is handled. sim/lazy is not handled.",
+        "",
     )
+    assert head.startswith("verdict        simulated model  tool pass ")
+    assert [row.split("  ")[:3] for row in rows] == [
+        ["✓ handled", "", ""],
+        ["✗ not handled", "sim/lazy", ""],
+    ]
+    assert " use" not in out.replace("use ", "")
+    assert "avoid" not in out
 
 
-def test_runs_without_tools_are_remarked_and_in_no_column() -> None:
-    chats = [trial("passed", number, "mine", tools=False) for number in (1, 2)]
-    line = CellTable([], 0.9, [*series("x"), *chats]).lines()[1]
+def test_of_several_strategies_the_gain_is_the_news(run: Run) -> None:
+    words = ("-m", "sim/stops-early", "-s", "happy_path", "-n", "12", "-q")
+    _, out, _ = run("eval", *words, "--strategy", "raw,guided_contract")
 
-    assert "0/1   0%" in line
-    assert line.endswith("without tools 2/2")
+    gained = out.splitlines()[1]
+    assert gained.startswith("From raw to guided_contract: ")
+    assert "points (" in gained
+    assert out.splitlines()[-1].startswith("sim/stops-early ")
 
 
 @pytest.mark.parametrize(
@@ -129,38 +84,12 @@ def test_the_parts_of_a_shard_add_up(run: Run) -> None:
 
 @pytest.mark.processes
 def test_after_a_ctrl_c_the_table_says_that_it_is_partial(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    code = (
-        "import os, signal, sys\n"
-        "from surecall.cli import main\n"
-        "from surecall.cli import progress\n"
-        "take = progress.Progress.take\n"
-        "def taken(self, notice):\n"
-        "    take(self, notice)\n"
-        "    if self._finished == 3: os.kill(os.getpid(), signal.SIGINT)\n"
-        "progress.Progress.take = taken\n"
-        "sys.exit(main())\n"
-    )
     words = ("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "50", "-q")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *words],
-        cwd=tmp_path,
-        stdout=theirs,
-        stderr=subprocess.PIPE,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "80", "LINES": "40"},
-    ) as process:
-        os.close(theirs)
-        printed = b""
-        try:
-            while piece := os.read(ours, 65536):
-                printed += piece
-        except OSError:  # the other end is closed
-            pass
-    os.close(ours)
-    first = printed.decode().splitlines()[0]
+    code, (printed,) = on_terminal(tmp_path, 80, words, code=INTERRUPTED)
+    first = printed.splitlines()[1]
     (markdown,) = tmp_path.glob(".surecall/runs/*/report.md")
 
-    assert process.returncode == 130
+    assert code == 130
     assert first.startswith("Partial: ")
     assert first.endswith(" of 50 planned runs are not recorded.")
     assert first in markdown.read_text("utf-8")

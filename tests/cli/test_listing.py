@@ -4,7 +4,15 @@ import json
 
 import pytest
 
-from surecall.cli.listing import count, json_line, rate_words, say_columns, say_document, visible
+from surecall.cli.listing import (
+    count,
+    json_line,
+    rate_text,
+    rate_words,
+    say_columns,
+    say_document,
+    visible,
+)
 from tests.support.commands import HOSTILE
 
 
@@ -31,6 +39,20 @@ def test_what_is_not_printable_is_escaped_as_the_format_does_it() -> None:
     assert all(line.isprintable() for line in shown.split("\n"))
     assert "<1b>" in shown
     assert shown.endswith("\nb")
+
+
+@pytest.mark.parametrize(
+    ("k", "n", "text"),
+    [
+        (40, 40, "  40/40 100%"),
+        (299, 300, "299/300  99%"),
+        (1, 300, "  1/300   1%"),
+        (0, 7, "    0/7   0%"),
+        (0, 0, "    0/0"),
+    ],
+)
+def test_only_all_is_a_hundred_percent_in_a_column(k: int, n: int, text: str) -> None:
+    assert rate_text(k, n) == text
 
 
 def test_a_rate_has_its_counts_and_interval_and_nothing_tried_has_none() -> None:

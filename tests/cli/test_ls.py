@@ -56,7 +56,7 @@ def test_columns_are_aligned(run: Run) -> None:
     _, out, _ = run("ls", "models")
     lines = out.splitlines()
 
-    at = lines[0].index("simulated")
+    at = lines[0].index("summary")
     assert all(line[at - 2 : at] == "  " and line[at] != " " for line in lines)
 
 

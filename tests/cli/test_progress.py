@@ -1,20 +1,19 @@
 """Progress: a table on a terminal, lines elsewhere."""
 
-import os
-import pty
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
 from surecall.cli.progress import Progress
 from surecall.cli.table import CellTable
-from surecall.eval.running.harness_events import RateLimited, Stopped
+from surecall.eval.running.harness_events import Finished, Planned, RateLimited, Started, Stopped
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.trial import Cell, Key
 from tests.cli.test_eval_part import SMALL
 from tests.support.commands import Run
+from tests.support.terminals import assert_fits, on_terminal
+from tests.support.trials import trial
 
 
 def test_v_prints_a_line_for_each_trial(run: Run) -> None:
@@ -26,27 +25,11 @@ def test_v_prints_a_line_for_each_trial(run: Run) -> None:
 
 @pytest.mark.processes
 def test_on_a_terminal_v_prints_lines_instead_of_the_board(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [sys.executable, "-m", "surecall", "eval", "-v", *SMALL[1:]],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
-    ) as process:
-        os.close(theirs)
-        printed = b""
-        try:
-            while piece := os.read(ours, 65536):
-                printed += piece
-        except OSError:  # the other end is closed
-            pass
-    os.close(ours)
+    code, (printed,) = on_terminal(tmp_path, 120, ("eval", "-v", *SMALL[1:]))
 
-    assert process.returncode == 0
-    assert printed.count(b"passed  sim/clean default production") == 6
-    assert b"in flight" not in printed
-    assert b"tool pass" not in printed
+    assert code == 0
+    assert printed.count("passed  sim/clean default production") == 6
+    assert "in flight" not in printed
 
 
 def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
@@ -63,6 +46,29 @@ def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
     assert hint.endswith("Ctrl-C again stops now")
     assert len(hint) < 80
     assert progress.line == f"{far}   {hint}"
+
+
+@pytest.mark.processes
+def test_a_terminal_that_cannot_replace_lines_gets_one_for_each_cell(tmp_path: Path) -> None:
+    _, (printed,) = on_terminal(tmp_path, 80, SMALL, variables={"TERM": "dumb"})
+
+    assert "sim/clean default production: 3/3\n" in printed
+    assert "in flight" not in printed
+    assert "\x1b" not in printed
+
+
+def test_a_narrow_display_leaves_out_what_does_not_fit() -> None:
+    progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), set())
+    progress.take(Planned(1000, 0))
+    for number in range(1, 21):
+        progress.take(Started(Key(Cell("m"), "happy_path", number)))
+        progress.take(Finished(trial(number=number, retries=9, cell=Cell("m" * 90)), 12.5))
+    progress.take(Stopped("interrupted", 20))
+
+    for width in (60, 80, 120, 200):
+        assert_fits("\n".join(progress.lines(width)), width)
+    assert "retries 180" not in "".join(progress.lines(60))
+    assert "retries 180   $12.50" in "".join(progress.lines(120))
 
 
 @pytest.mark.parametrize(

@@ -46,8 +46,8 @@ def test_a_recorded_trial_is_shown_and_comes_out_the_same(run: Run) -> None:
 
     assert (code, err) == (0, "")
     lines = out.splitlines()
-    assert lines[0] == "1  maker__model__happy_path__trial_01: failed ASSERTION_FAILED"
-    assert lines[1] == "maker/model (simulated)  default  production  happy_path"
+    assert lines[0] == "1  failed ASSERTION_FAILED"
+    assert lines[1] == "maker/model (simulated)  default  production  happy_path  trial 1"
     assert any(line.startswith("[0] ← add(") for line in lines)
     assert lines[-1] == "replayed: the same run came out, 2 turns"
 
@@ -67,11 +67,11 @@ def test_without_a_trial_they_are_listed_failures_first(run: Run) -> None:
         code, out, err = run("replay", *what)
         assert code == 0
         assert [line.split()[:3] for line in out.splitlines()] == [
-            ["#", "trial", "outcome"],
-            ["3", "maker__model__happy_path__trial_02", "failed"],
-            ["2", "maker__model__two__trial_01", "infra"],
-            ["4", "maker__model__two__trial_02", "skipped"],
-            ["1", "maker__model__happy_path__trial_01", "passed"],
+            ["#", "outcome", "model"],
+            ["3", "failed", "ASSERTION_FAILED"],
+            ["2", "infra", "ASSERTION_FAILED"],
+            ["4", "skipped", "ASSERTION_FAILED"],
+            ["1", "passed", "maker/model"],
         ]
         assert f"surecall replay {directory.name}/NUMBER" in err
     listed = json.loads(run("replay", "--json")[1])
@@ -118,7 +118,7 @@ def test_a_trial_without_a_recording_replays_nothing(run: Run, data: bytes | Non
     code, out, err = run("replay", "latest/1")
 
     assert (code, out) == (4, "")
-    assert "nothing was recorded of maker__model__happy_path__trial_01: skipped" in one_line(err)
+    assert "nothing was recorded of trial 1: skipped" in one_line(err)
 
 
 def test_a_file_with_a_trace_will_do(run: Run, tmp_path: Path) -> None:

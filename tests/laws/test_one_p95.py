@@ -1,6 +1,7 @@
 """There is one p95: the runs that make the tool rate. Every place that shows one shows this."""
 
 from surecall.cli.table import CellTable
+from surecall.cli.verdict_table import verdict_lines
 from surecall.eval.analysis.recommend import candidates, recommend
 from surecall.eval.analysis.stats import percentile
 from surecall.eval.analysis.summary import summarise
@@ -41,4 +42,5 @@ def test_every_report_shows_the_same_p95() -> None:
     assert advice.p95_ms == p95
     assert page.cells[0].p95_ms == p95
     assert curves["whole runs with tools"].points[95] == p95
-    assert f"{p95 / 1000:.1f} s" in CellTable([], 0.9, trials).lines()[1]
+    assert f"{p95 / 1000:.1f} s" in CellTable([], 0.9, trials).lines(200)[1]
+    assert f"{p95 / 1000:.1f} s" in verdict_lines([advice], summary.cells, 0.9)[1]
