@@ -91,14 +91,18 @@ def _ending(trial: Trial) -> Cause:
 def count_causes(found: Iterable[tuple[Key, Iterable[Cause]]]) -> tuple[CauseCount, ...]:
     """Count causes by their words, the most frequent first; those of the infrastructure last.
 
-    A cause counts once in a run.
+    A cause counts once in a run. Of causes that were met as often as each other, what a call did
+    comes before what an answer lacks.
     """
     tallies: dict[tuple[bool, str], _Tally] = {}
     for key, causes in found:
         for cause in causes:
             tallies.setdefault((cause.infra, cause.check), _Tally()).add(key, cause)
-    counts = [tally.count(check, infra=infra) for (infra, check), tally in tallies.items()]
-    return tuple(sorted(counts, key=lambda one: (one.infra, -one.times, one.check)))
+    counts = [
+        (tally.called, tally.count(check, infra=infra)) for (infra, check), tally in tallies.items()
+    ]
+    ranked = sorted(counts, key=lambda one: (one[1].infra, -one[1].times, not one[0], one[1].check))
+    return tuple(count for _, count in ranked)
 
 
 def checks_in(causes: Iterable[CauseCount], scenarios: Iterable[str]) -> dict[str, int]:
@@ -112,7 +116,8 @@ def main_cause(
     checks: Mapping[str, int], categories: Mapping[str, int], failed: int
 ) -> Iterator[str]:
     """Say what most of some failed runs have in common, if anything."""
-    check, missed = most_frequent(checks)
+    # In their own order, which says more than the alphabet.
+    check, missed = max(checks.items(), key=itemgetter(1), default=("", 0))
     category, count = most_frequent(categories)
     if missed and 2 * missed > failed:
         yield f"Most often not met: {check} ({missed} of {failed})."
@@ -134,6 +139,11 @@ class _Tally:
 
     def add(self, key: Key, cause: Cause) -> None:
         self._seen.setdefault(key, []).append(cause)
+
+    @property
+    def called(self) -> bool:
+        """Whether a call decided, in any run."""
+        return any(cause.call_id for causes in self._seen.values() for cause in causes)
 
     def count(self, check: str, *, infra: bool) -> CauseCount:
         runs = tuple(sorted(self._seen))

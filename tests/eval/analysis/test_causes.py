@@ -165,3 +165,12 @@ def test_what_most_runs_have_in_common_is_told_in_words(
     checks: dict[str, int], categories: dict[str, int], note: str
 ) -> None:
     assert "".join(main_cause(checks, categories, 4)) == note
+
+
+def test_what_a_call_did_comes_before_what_an_answer_lacks() -> None:
+    lacks = Miss('the answer contains "a"', '"a"', '"b"', turn=2)
+    runs = [(failed().key, causes_of(failed(lacks, BAR)))]
+
+    assert [one.check for one in count_causes(runs)] == [BAR.check, lacks.check]
+    checks = checks_in(count_causes(runs), [failed().key.scenario])
+    assert list(main_cause(checks, {}, 1)) == [f"Most often not met: {BAR.check} (1 of 1)."]
