@@ -11,7 +11,8 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 TARGET = ROOT / "docs" / "report.png"
-EVALUATION = ("eval", "-m", "all", "--strategy", "both", "-n", "10", "-q")
+STRATEGIES = "raw,production,guided_contract"
+EVALUATION = ("eval", "-m", "all", "--strategy", STRATEGIES, "-n", "10", "-q")
 BROWSER = (
     "chromium",
     "--headless",
@@ -22,7 +23,7 @@ BROWSER = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    "--window-size=1100,760",
+    "--window-size=1280,940",
 )
 
 

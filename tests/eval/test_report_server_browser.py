@@ -60,11 +60,14 @@ def test_new_runs_appear_with_their_figures(
     has_runs(blank, 10)
     store.absorb(packed[10:])
     has_runs(blank, len(packed))
-    tool = summarise(store.trials()).strategies["production"].tool
+    cells = [each for each in summarise(store.trials()).cells if each.cell.strategy == "production"]
 
     assert blank.text("#live") == "Live"
-    assert f"{tool.k}/{tool.n}" in blank.text(".sentence")
-    assert len(blank.texts("#map .cell")) == len({trial.key.cell for trial, _ in packed})
+    shown = blank.text("#use")
+    assert all(f"{each.totals.tool.k}/{each.totals.tool.n}" in shown for each in cells)
+    # A section that had no subject before is there now, in its place, and so is its link.
+    assert blank.run("return document.querySelector('#use + #gain + #failed') !== null")
+    assert "Gains" in blank.text(".bar nav")
 
 
 def test_what_someone_has_chosen_and_opened_stays(
@@ -81,14 +84,14 @@ def test_what_someone_has_chosen_and_opened_stays(
         "select.dispatchEvent(new Event('input', {bubbles: true}))"
     )
     assert blank.text("#shown") == f"{len(missed)} of {10 + len(missed)} runs."
-    blank.click("#use summary")
+    blank.click("#failed > details > summary")
     # The codes of earlier runs push the chosen one to another place in its table.
     store.absorb(packed)
     has_runs(blank, len(packed))
 
     assert blank.text("#shown") == f"{len(missed)} of {len(packed)} runs."
-    assert set(blank.texts("#list .rows .why")) == {trial.error for trial, _ in missed}
-    assert blank.run("return document.querySelector('#use details').open")
+    assert set(blank.texts("#list .rows .status")) == {"✗ failed"}
+    assert blank.run("return document.querySelector('#failed > details').open")
 
 
 def test_the_focus_stays_where_it_is(
@@ -96,11 +99,11 @@ def test_the_focus_stays_where_it_is(
 ) -> None:
     blank.open(live.url)
     has_runs(blank, 10)
-    blank.run("document.querySelector('#map .cell').focus()")
+    blank.run("document.querySelector('#use th a').focus()")
     store.absorb(packed[10:20])
     has_runs(blank, 20)
 
-    assert blank.run("return document.activeElement.matches('#map .cell')")
+    assert blank.run("return document.activeElement.matches('#use th a')")
 
 
 def test_a_run_can_be_read_while_others_come_in(

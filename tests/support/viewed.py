@@ -39,7 +39,7 @@ class Made(msgspec.Struct, frozen=True):
 
 def make_run(base: Path) -> Made:
     """Run a small matrix and write its page."""
-    directory = evaluated(base, "-m", MODELS, "--strategy", "both", "-n", "2")
+    directory = evaluated(base, "-m", MODELS, "--strategy", "raw,production", "-n", "2")
     with open_for_reading(directory) as store:
         trials = list(store.trials())
     return Made(directory, write_report_at(directory), trials, summarise(trials))

@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from typing import Final, get_args
 
+import msgspec
+
 from surecall.eval.analysis.recommend import Recommendation
 from surecall.eval.analysis.verdicts import Decision, verdicts
 
@@ -19,44 +21,65 @@ def grouped(advice: Iterable[Recommendation]) -> dict[Decision, list[Recommendat
     return found
 
 
+class Part(msgspec.Struct, frozen=True):
+    """What is said of one group: its names, the last of which may count others, between words."""
+
+    decision: Decision
+    before: str
+    names: tuple[str, ...]
+    after: str
+
+    @property
+    def text(self) -> str:
+        """The part as a sentence."""
+        return f"{self.before}{listed(self.names, len(self.names))}{self.after}"
+
+
 def verdict_sentence(advice: Sequence[Recommendation], most: int = MOST) -> str:
     """Say what to use, what to avoid, and what is not known; blank without any advice.
 
     About simulated models it says what is handled and what is not.
     """
-    if not advice:
-        return ""
-    groups = grouped(advice)
+    said = [part.text for part in verdict_parts(advice, most)]
+    return " ".join(["Simulated:", *said] if any(each.simulated for each in advice) else said)
+
+
+def verdict_parts(advice: Sequence[Recommendation], most: int = MOST) -> tuple[Part, ...]:
+    """Return the sentence in its parts, one for each group that has a model."""
     simulated = any(each.simulated for each in advice)
-    said = [
-        _part(decision, groups[decision], most, simulated=simulated)
-        for decision in GROUPS
-        if groups[decision]
-    ]
-    return " ".join(["Simulated:", *said] if simulated else said)
+    return tuple(
+        _part(decision, rows, most, simulated=simulated)
+        for decision, rows in grouped(advice).items()
+        if rows
+    )
 
 
-def _part(decision: Decision, rows: Sequence[Recommendation], most: int, *, simulated: bool) -> str:
-    names = _listed([each.model for each in rows], most)
+def _part(
+    decision: Decision, rows: Sequence[Recommendation], most: int, *, simulated: bool
+) -> Part:
+    names = shortened([each.model for each in rows], most)
     one = len(rows) == 1
     if decision == "more trials":
-        return f"{names} {'needs' if one else 'need'} more trials."
+        return Part(decision, "", names, f" {'needs' if one else 'need'} more trials.")
     if decision == "not measured":
-        return f"{names} {'was' if one else 'were'} not measured."
+        return Part(decision, "", names, f" {'was' if one else 'were'} not measured.")
     word = verdicts(simulated=simulated)[decision][1]
     if simulated or decision == "too close":
-        return f"{names} {'is' if one else 'are'} {word}."
-    return f"{word.capitalize()} {names}."
+        return Part(decision, "", names, f" {'is' if one else 'are'} {word}.")
+    return Part(decision, f"{word.capitalize()} ", names, ".")
 
 
-def _listed(names: Sequence[str], most: int) -> str:
-    """List names; where there are too many, the last ones are counted, at least two of them."""
-    if len(names) == 1:
-        return names[0]
-    shown = names if len(names) <= most + 1 else names[:most]
-    left = len(names) - len(shown)
-    *first, last = (*shown, f"{left} more") if left else shown
-    return f"{', '.join(first)} and {last}"
+def shortened(names: Sequence[str], most: int = MOST) -> tuple[str, ...]:
+    """Keep the first names; where there are too many, the last ones are counted, at least two."""
+    if len(names) <= most + 1:
+        return tuple(names)
+    return (*names[:most], f"{len(names) - most} more")
+
+
+def listed(names: Sequence[str], most: int = MOST) -> str:
+    """List names, or the first of them."""
+    *first, last = shortened(names, most)
+    return f"{', '.join(first)} and {last}" if first else last
 
 
 def _rank(each: Recommendation) -> tuple[float, int, str]:

@@ -18,7 +18,7 @@ from surecall.eval.analysis.figures import Figure
 from surecall.eval.analysis.paired import Comparison, Comparisons, outcomes
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.report.page import words
-from surecall.eval.report.page.html import STYLE, asset, environment, source_hash
+from surecall.eval.report.page.html import environment, source_hash, style_sheet
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.values.types import JSON
 
@@ -86,7 +86,7 @@ def render_comparison(
     """Return the page. `settings` say where the two differ, `notices` what may make it unfair."""
     rows = tuple(map(_row, found.rows))
     changes = changes_of(before, after, found)
-    style = asset(STYLE) + asset(OWN_STYLE)
+    style = style_sheet(OWN_STYLE)
     return (
         environment()
         .get_template("compare.html")

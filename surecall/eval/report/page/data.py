@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from surecall.eval.analysis.candidate import BAR, Candidate, decide
+from surecall.eval.analysis.causes import CauseCount
 from surecall.eval.analysis.figures import Figure, figure
 from surecall.eval.analysis.headline import headline, headline_strategy
 from surecall.eval.analysis.paired import Comparisons
@@ -103,7 +104,6 @@ class Curve(msgspec.Struct, frozen=True):
 class Reliability(msgspec.Struct, frozen=True):
     """How far one can rely on it, and what it takes."""
 
-    pass_hat: dict[str, tuple[float, ...]] = {}
     curves: tuple[Curve, ...] = ()
     usage: Usage = Usage()
     cost_per_run: float | None = None
@@ -150,6 +150,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     advice: tuple[Recommendation, ...] = ()
     cells: tuple[CellView, ...] = ()
     failures: tuple[FailureRow, ...] = ()
+    causes: tuple[CauseCount, ...] = ()
     providers: tuple[ProviderRow, ...] = ()
     comparisons: Comparisons = Comparisons()
     reliability: Reliability = Reliability()
@@ -225,6 +226,7 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
         advice=_advice(found, context),
         cells=_cells(summary, context),
         failures=_failures(summary),
+        causes=summary.totals.causes,
         providers=_providers(gathered.runs),
         comparisons=summary.comparisons,
         reliability=_reliability(summary, gathered),
@@ -334,7 +336,6 @@ def _reliability(summary: Summary, gathered: Gatherer) -> Reliability:
         "single requests": gathered.request_ms,
     }
     return Reliability(
-        pass_hat={name: each.pass_hat for name, each in summary.strategies.items()},
         curves=tuple(_curve(name, values) for name, values in times.items() if values),
         usage=totals.usage,
         cost_per_run=totals.cost_per_run,

@@ -1,17 +1,52 @@
 """Where the lines of a drawing go. Pure geometry; the templates make SVG of it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil, floor, log10
 from typing import Final
 
 import msgspec
 
+from surecall.eval.analysis.figures import Figure
 from surecall.eval.report.page.data import Curve
 
 WIDTH: Final = 640
 HEIGHT: Final = 180
 _DECADE: Final = (1, 2, 5)
 _MOST_TICKS: Final = 8
+_TENTHS: Final = 10
+# An axis shows at least the upper half; one that shows more than this has a tick every 20 %.
+_SHORTEST_FROM: Final = 5
+_LONG_FROM: Final = 3
+_WIDE_STEP: Final = 2
+
+
+class Axis(msgspec.Struct, frozen=True):
+    """The one axis of rates, from `start` tenths to 100 %: every row of a report is drawn on it."""
+
+    start: int = 0
+
+    def at(self, rate: float) -> str:
+        """Return the place of a rate, as a share of the width."""
+        share = (_TENTHS * rate - self.start) / (_TENTHS - self.start)
+        return f"{100 * min(max(share, 0.0), 1.0):.2f}%"
+
+    def between(self, low: float, high: float) -> str:
+        """Return how wide a stretch is drawn."""
+        return f"{float(self.at(high)[:-1]) - float(self.at(low)[:-1]):.2f}%"
+
+    @property
+    def ticks(self) -> tuple[float, ...]:
+        """The rates that are written at the axis."""
+        step = 1 if self.start >= _LONG_FROM else _WIDE_STEP
+        return tuple(tenth / _TENTHS for tenth in range(_TENTHS, self.start - 1, -step))[::-1]
+
+
+def axis_for(figures: Iterable[Figure]) -> Axis:
+    """Return the axis on which all of these fit."""
+    lowest = min((floor(_TENTHS * each.low) for each in figures if each.n), default=0)
+    # An axis begins with a tick.
+    start = lowest if lowest >= _LONG_FROM else lowest - lowest % _WIDE_STEP
+    return Axis(min(start, _SHORTEST_FROM))
 
 
 class Line(msgspec.Struct, frozen=True):

@@ -11,7 +11,6 @@ text, names and errors are hostile: they are escaped here, and set as text over 
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -20,10 +19,15 @@ import jinja2
 import msgspec
 from jinja2.filters import do_mark_safe
 
+from surecall.eval.analysis.steps import steps_sentence
+from surecall.eval.analysis.verdict_sentence import verdict_parts
 from surecall.eval.analysis.verdicts import verdicts
 from surecall.eval.report.page import words
+from surecall.eval.report.page.board import board_of
 from surecall.eval.report.page.data import CellView, Report
 from surecall.eval.report.page.drawing import curves
+from surecall.eval.report.page.moves import moves_of
+from surecall.eval.report.page.readers import readers_of
 from surecall.eval.report.page.tables import tally
 from surecall.eval.report.page.traces import NO_TRACES, Source
 from surecall.eval.storage.trial import CONTROL, Cell
@@ -31,6 +35,7 @@ from surecall.eval.storage.trial import CONTROL, Cell
 SCRIPTS: Final = (
     "page_base.js",
     "page_data.js",
+    "page_address.js",
     "page_list.js",
     "page_filters.js",
     "page_diff.js",
@@ -43,7 +48,13 @@ SCRIPTS: Final = (
 )
 DEFAULT_PROFILE: Final = Cell("").profile
 LIVE_SCRIPT: Final = "live.js"
-STYLE: Final = "page.css"
+STYLES: Final = (
+    "style_base.css",
+    "style_parts.css",
+    "style_board.css",
+    "style_run.css",
+    "style_media.css",
+)
 # What could end a data block, or a line where a script's line must not end.
 _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"})
 
@@ -51,7 +62,7 @@ _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 def render_page(report: Report, traces: Source = NO_TRACES, *, live: bool = False) -> str:
     """Return the page. Its policy lets it reach a server only when it is `live`."""
     script = _script(live=live)
-    style = asset(STYLE)
+    style = style_sheet()
     return (
         environment()
         .get_template("page.html")
@@ -99,6 +110,11 @@ def asset(name: str) -> str:
     return files("surecall.eval.report.page").joinpath("assets", name).read_text("utf-8")
 
 
+def style_sheet(*more: str) -> str:
+    """Return the style of a page, with what only some page needs at the end."""
+    return "".join(map(asset, (*STYLES, *more)))
+
+
 def _script(*, live: bool) -> str:
     names = (*SCRIPTS, LIVE_SCRIPT) if live else SCRIPTS
     # One scope for all files; none of their names is visible outside.
@@ -143,7 +159,8 @@ def environment() -> jinja2.Environment:
         words.count,
         words.counted,
         words.money,
-        words.level,
+        words.address,
+        words.run_address,
         words.name,
         words.shown,
     )
@@ -155,9 +172,14 @@ def _context(report: Report) -> dict[str, object]:
     return {
         "report": report,
         "verdicts": verdicts(simulated=report.simulated),
+        "parts": verdict_parts(report.advice),
+        "steps_sentence": steps_sentence(report.comparisons),
+        "rules": words.RULES,
         "meanings": words.MEANINGS,
-        "places": _places(report),
+        "board": board_of(report),
+        "moves": moves_of(report),
         "models": _by_model(report),
+        "readers": readers_of(report),
         "by_scenario": tally(report.failures, "code", "scenario"),
         "by_model": tally(report.failures, "model", "code"),
         "curves": curves(report.reliability.curves),
@@ -171,17 +193,3 @@ def _by_model(report: Report) -> dict[str, list[CellView]]:
     for view in sorted(report.cells, key=lambda view: view.cell.profile != DEFAULT_PROFILE):
         found[view.cell.model].append(view)
     return found
-
-
-def _places(report: Report) -> dict[str, dict[str, int]]:
-    """Return the place of each name in the tables of the runs: what clicks filter by."""
-    runs = report.runs
-    tables: Iterable[tuple[str, tuple[str, ...]]] = (
-        ("model", runs.models),
-        ("profile", runs.profiles),
-        ("strategy", runs.strategies),
-        ("scenario", runs.scenarios),
-        ("code", runs.codes),
-        ("provider", runs.providers),
-    )
-    return {kind: {name: at for at, name in enumerate(names)} for kind, names in tables}

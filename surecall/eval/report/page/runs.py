@@ -10,6 +10,7 @@ from typing import Any, Final, get_args
 import msgspec
 
 from surecall.eval.analysis.category import shortened
+from surecall.eval.analysis.causes import causes_of
 from surecall.eval.storage.trial import Cell, Key, Kind, Status, Trial
 
 STATUSES: Final[tuple[Status, ...]] = ("passed", "failed", "infra", "skipped")
@@ -19,7 +20,10 @@ _MICRO: Final = 1_000_000
 
 
 class Runs(msgspec.Struct, frozen=True):
-    """All runs, column by column. `micros` is the cost in millionths of a dollar, -1 if unknown."""
+    """All runs, column by column. `micros` is the cost in millionths of a dollar, -1 if unknown.
+
+    `missed` is the place of a run's causes among the `sets`, each of which has places in `causes`.
+    """
 
     models: tuple[str, ...] = ()
     profiles: tuple[str, ...] = ()
@@ -28,6 +32,8 @@ class Runs(msgspec.Struct, frozen=True):
     codes: tuple[str, ...] = ()
     providers: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
+    causes: tuple[str, ...] = ()
+    sets: tuple[tuple[int, ...], ...] = ()
     # One triple of model, profile and strategy for each cell.
     cells: tuple[tuple[int, int, int], ...] = ()
     cell: tuple[int, ...] = ()
@@ -42,6 +48,7 @@ class Runs(msgspec.Struct, frozen=True):
     micros: tuple[int, ...] = ()
     provider: tuple[int, ...] = ()
     repaired: tuple[int, ...] = ()
+    missed: tuple[int, ...] = ()
 
     @property
     def count(self) -> int:
@@ -82,6 +89,8 @@ class Gatherer:
         self._codes = _Table([""])
         self._providers = _Table([""])
         self._errors = _Table([""])
+        self._causes = _Table()
+        self._sets: dict[tuple[int, ...], int] = {}
         self._cells: dict[Cell, int] = {}
         self._rows: list[tuple[int, ...]] = []
         self.run_ms: dict[Kind, list[int]] = {kind: [] for kind in get_args(Kind)}
@@ -110,12 +119,17 @@ class Gatherer:
                 -1 if cost is None else round(cost * _MICRO),
                 self._providers.place(served_by(trial)),
                 int(bool(trial.fired)),
+                self._sets.setdefault(self._missed(trial), len(self._sets)),
             )
         )
         if trial.status in {"passed", "failed"}:
             self.run_ms[trial.kind].append(trial.elapsed_ms)
         if trial.status != "skipped":
             self.request_ms += [request.latency_ms for request in trial.requests]
+
+    def _missed(self, trial: Trial) -> tuple[int, ...]:
+        found = dict.fromkeys(cause.check for cause in causes_of(trial))
+        return tuple(map(self._causes.place, found))
 
     @property
     def runs(self) -> Runs:
@@ -136,10 +150,12 @@ class Gatherer:
             self._codes,
             self._providers,
             self._errors,
+            self._causes,
         )
         # The fields of `Runs` in their order; without a row, the columns keep their defaults.
         values: list[Any] = [
             *(table.texts for table in texts),
+            tuple(self._sets),
             cells,
             *zip(*self._rows, strict=True),
         ]

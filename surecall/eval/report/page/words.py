@@ -1,21 +1,32 @@
 """How figures and strange texts are written in a report: the filters of its templates."""
 
 import re
+from collections.abc import Mapping
 from typing import Final
+from urllib.parse import quote
 
 from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis import category
 from surecall.eval.analysis.figures import Figure
+from surecall.eval.analysis.verdicts import Decision
+from surecall.eval.storage.trial import Key
 from surecall.values.trace import safe_text
 
 MEANINGS: Final = category.MEANINGS
+# What a group of models has in common.
+RULES: Final[dict[Decision, str]] = {
+    "use": "the whole interval is at or above the bar",
+    "avoid": "the whole interval is below the bar",
+    "more trials": "the interval crosses the bar, and more runs would decide",
+    "too close": "the interval crosses the bar, and more runs would not decide, or are not planned",
+    "not measured": "no run with tools was judged",
+}
 _PERCENT: Final = 100
 _SECOND: Final = 1000
 _LONG_S: Final = 100
 _CENT: Final = 0.01
 _NOTHING, _TO, _MINUS = "\N{EN DASH}", "\N{EN DASH}", "\N{MINUS SIGN}"
-_LEVELS: Final = 10
 _NOT_IN_LINES: Final = re.compile(r"[^\n\t]+")
 _AFTER_JOINTS: Final = re.compile("(?<=[/_:@])")
 
@@ -69,9 +80,22 @@ def money(dollars: float | None) -> str:
     return f"${dollars:.2f}" if dollars >= _CENT or not dollars else f"${dollars:.2g}"
 
 
-def level(low: float) -> int:
-    """Return the step of the colour scale for a lower bound, from 0 to 10."""
-    return int(low * _LEVELS)
+def address(filters: Mapping[str, str]) -> str:
+    """Return the address of the runs that these filters leave; the scripts of the page read it."""
+    return f"#runs?{'&'.join(f'{kind}={_quoted(text)}' for kind, text in filters.items())}"
+
+
+def run_address(key: Key) -> str:
+    """Return the address of one run; without a turn it opens at the one that decided."""
+    cell = key.cell
+    names = (cell.model, cell.profile, cell.strategy, key.scenario, str(key.trial))
+    return f"#run/{','.join(map(_quoted, names))}"
+
+
+def _quoted(text: str) -> str:
+    """Write a text as a browser does in an address: half of a surrogate pair has no place there."""
+    whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+    return quote(whole, safe="!'()*")
 
 
 def shown(text: str) -> str:

@@ -8,13 +8,12 @@ import pytest
 
 from surecall.eval.analysis.figures import Figure
 from surecall.eval.report.page.files import write_report
-from surecall.eval.report.page.words import seconds
 from surecall.eval.storage.store import open_for_reading
 from surecall.eval.storage.trial import Cell
 from tests.support.browser import Browser
 from tests.support.viewed import Made, address_of, show
 
-SECTIONS = ["top", "use", "map", "failed", "paired", "reliability", "runs"]
+SECTIONS = ["top", "use", "gain", "failed", "scenarios", "reliability", "about", "runs"]
 WORST = "sim/like-glm-flash"
 
 
@@ -49,48 +48,17 @@ def test_every_section_is_there_in_its_order_under_a_heading(browser: Browser) -
     )
 
 
-def test_the_sentence_says_the_rate_and_that_the_models_are_not_real(
-    browser: Browser, made: Made
-) -> None:
-    tool = made.summary.strategies["production"].tool
-    sentence = browser.text(".sentence")
-
-    assert tool.n > 0
-    assert counts(tool) in sentence
-    assert f"{100 * (tool.rate or 0):.1f}%" in sentence
-    assert f"{100 * tool.low:.1f}\u2013{100 * tool.high:.1f}" in sentence
-    assert "Simulated." in browser.text("#top")
-    assert f"{len(made.trials)} runs recorded" in browser.text(".facts")
-
-
-def test_each_model_has_advice_with_its_rate(browser: Browser, made: Made) -> None:
+def test_each_model_has_a_row_with_its_rate(browser: Browser, made: Made) -> None:
     found = {row[0]: row for row in rows(browser, "#use")}
     cells = {
         each.cell.model: each for each in made.summary.cells if each.cell.strategy == "production"
     }
 
-    assert found.keys() == cells.keys()
-    for model, row in found.items():
-        assert counts(cells[model].totals.tool) in row[3]
-    assert "Avoid" in found[WORST][2]
-    assert "Undecided" in found["sim/clean"][2]
-    assert found["sim/clean"][5].startswith("+")
-
-
-def test_each_cell_of_the_map_shows_its_counts_control_and_time(
-    browser: Browser, made: Made
-) -> None:
-    shown = [" ".join(text.split()) for text in browser.texts("#map .cell")]
-
-    assert len(shown) == len(made.summary.cells)
-    for each in made.summary.cells:
-        totals = each.totals
-        parts = (
-            counts(totals.tool),
-            f"control {counts(totals.control)}",
-            f"p95 {seconds(totals.latency.tool.p95)}",
-        )
-        assert any(all(part in text for part in parts) for text in shown), parts
+    assert cells.keys() <= found.keys()
+    for model, each in cells.items():
+        assert counts(each.totals.tool) in found[model]
+    assert "runs would decide" in found["sim/clean"][-1]
+    assert f"{len(made.trials)} runs" in browser.text(".eyebrow")
 
 
 def test_failures_are_counted_by_code_and_scenario_and_by_model(
@@ -112,22 +80,22 @@ def test_failures_are_counted_by_code_and_scenario_and_by_model(
 
 
 def test_strategies_are_compared_in_pairs(browser: Browser, made: Made) -> None:
-    compared = made.summary.comparisons
-    found = rows(browser, "#paired")
+    compared = [pair for pair in made.summary.comparisons.rows if pair.fixed + pair.broken]
+    found = rows(browser, "#gain")
 
-    assert len(found) == len(compared.rows) + len(compared.overall)
-    for pair in compared.rows:
+    assert len(found) == len(compared) > 0
+    for pair in compared:
         (row,) = [row for row in found if row[0] == pair.model]
-        assert [cell.split()[-1] for cell in row[2:4]] == [f"{r.k}/{r.n}" for r in pair.rates]
-        assert row[5:7] == [str(pair.fixed), str(pair.broken)]
-        assert "no evidence of a difference" in row[7]
+        first, second = (f"{r.k}/{r.n}" for r in pair.rates)
+        assert f"raw {first} → production {second}" in row[2]
+        assert f"{pair.fixed} fixed, {pair.broken} broken" in row[2]
 
 
 def test_reliability_shows_passes_in_a_row_and_repairs(browser: Browser, made: Made) -> None:
     found = rows(browser, "#reliability .scroll:first-of-type")
     for each in made.summary.cells:
-        (row,) = [r for r in found if r[0] == each.cell.model and r[2] == each.cell.strategy]
-        assert row[3:5] == [f"{100 * chance:.0f}%" for chance in each.totals.pass_hat]
+        (row,) = [r for r in found if r[:2] == [each.cell.model, each.cell.strategy]]
+        assert row[2:4] == [f"{100 * chance:.0f}%" for chance in each.totals.pass_hat]
     repairs = {row[0]: row[1:3] for row in rows(browser, "#reliability [aria-label=Repairs]")}
     assert len(repairs) == len(made.summary.totals.repairs) > 0
     for repair in made.summary.totals.repairs:
@@ -146,30 +114,26 @@ def test_the_list_holds_every_run(browser: Browser, made: Made) -> None:
     )
 
 
-def test_a_cell_of_the_map_filters_the_list_and_a_second_click_ends_that(
+def test_a_name_leads_to_its_runs_and_is_marked_while_they_are_listed(
     browser: Browser, made: Made
 ) -> None:
-    mine = [trial for trial in made.trials if trial.key.cell == Cell(WORST, "default", "baseline")]
-    cell = browser.run(
-        "return [...document.querySelectorAll('#map .cell')].findIndex((each) =>"
-        " each.closest('tr').textContent.includes(arguments[0])"
-        " && each.textContent.includes('baseline'))",
-        WORST,
-    )
-    browser.run("document.querySelectorAll('#map .cell')[arguments[0]].id = 'it'", cell)
-    browser.click("#it")
+    mine = [trial for trial in made.trials if trial.key.cell == Cell(WORST)]
+    browser.click(f"#use th a[href*='{WORST.partition('/')[2]}']")
+    browser.wait("location.hash.startsWith('#runs?')")
 
     assert listed(browser) == f"{len(mine)} of {len(made.trials)} runs."
     assert set(browser.texts("#list .rows .model")) == {WORST}
-    assert set(browser.texts("#list .rows .strategy")) == {"baseline"}
-    assert browser.run("return document.getElementById('it').ariaPressed") == "true"
-    browser.click("#it")
+    assert browser.texts("#use [aria-current]") == [WORST]
+    browser.click("#filters [type=reset]")
+    browser.wait("location.hash === '#runs'")
     assert listed(browser) == f"{len(made.trials)} runs."
+    assert browser.texts("#use [aria-current]") == []
 
 
 def test_a_number_of_failures_leads_to_those_runs(browser: Browser, made: Made) -> None:
-    browser.click("#failed tbody td button[data-code]")
-    number = int(browser.text("#failed tbody td button[data-code]"))
+    number = int(browser.text("#failed .cause .times a"))
+    browser.click("#failed .cause .times a")
+    browser.wait("location.hash.startsWith('#runs?cause=')")
 
     assert listed(browser) == f"{number} of {len(made.trials)} runs."
     assert set(browser.texts("#list .rows .row .status")) == {"✗ failed"}
@@ -212,7 +176,8 @@ def test_a_row_leads_to_the_conversation_and_says_why_it_failed(
     (trial,) = [each for each in made.failed() if browser.address.endswith(address_of(each))]
 
     assert browser.text("#trace-why").startswith("Why it failed: ")
-    assert trial.error.partition(": ")[2] in browser.text("#trace-why")
+    told = [miss.check for miss in trial.score.misses] or [trial.error.partition(": ")[2]]
+    assert told[0] in browser.text("#trace header") or trial.category != "ASSERTION_FAILED"
     assert trial.key.cell.model in browser.text("#trace-title")
     assert not browser.run("return document.getElementById('report').checkVisibility()")
     turns = made.events(trial, "llm_request_end")
@@ -224,7 +189,7 @@ def test_the_wire_shows_what_came_what_was_made_of_it_and_the_difference(
     browser: Browser, made: Made
 ) -> None:
     trial = next(each for each in made.trials if "assistant_content_parts_to_text" in each.fired)
-    show(browser, address_of(trial))
+    show(browser, address_of(trial, 0))
     end = made.events(trial, "llm_request_end")[0]
 
     browser.click("#view-raw")
@@ -279,7 +244,7 @@ def current_turn(browser: Browser) -> str:
 
 def test_keys_step_through_turns_and_switch_to_the_raw_reply(browser: Browser, made: Made) -> None:
     trial = next(each for each in made.trials if len(each.requests) > 2)
-    show(browser, address_of(trial))
+    show(browser, address_of(trial, 0))
 
     assert "Turn 1" in current_turn(browser)
     browser.press("jj")

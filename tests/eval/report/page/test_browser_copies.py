@@ -8,11 +8,14 @@ from typing import Any
 import pytest
 
 from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.page.data import Context, report_of
 from surecall.eval.report.page.files import write_report_at
+from surecall.eval.report.page.html import render_page
 from surecall.eval.storage.store import open_for_reading
 from surecall.settings.config import ToolCallingConfig
 from tests.support import corpus
 from tests.support.browser import Browser
+from tests.support.trials import series
 from tests.support.viewed import Made, address_of, evaluated, show
 
 # Each run is opened and copied in one form; without a clipboard the page shows the text.
@@ -175,13 +178,16 @@ def test_with_a_clipboard_the_text_goes_there(browser: Browser, made: Made) -> N
     browser.devtools("Browser.resetPermissions")
 
 
-def test_the_preset_of_a_model_can_be_copied(browser: Browser) -> None:
-    browser.run("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
-    browser.click("#use details summary")
-    browser.click("#use details [data-copy]")
-    text = browser.wait("document.querySelector('#use textarea')?.value")
+def test_the_preset_of_a_model_can_be_copied(blank: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "real.html"
+    page.write_text(render_page(report_of(series("." * 40), Context())), "utf-8")
+    blank.open(page)
+    blank.run("Object.defineProperty(navigator, 'clipboard', { value: undefined })")
+    blank.click("#use details summary")
+    blank.click("#use details [data-copy]")
+    text = blank.wait("document.querySelector('#use textarea')?.value")
 
-    assert text.strip() == browser.texts("#use .snippet")[0]
+    assert text.strip() == blank.texts("#use .snippet")[0]
     names: dict[str, Any] = {}
     exec(text, names)  # noqa: S102 - this is the test
     assert isinstance(names["config"], ToolCallingConfig)

@@ -89,9 +89,9 @@ def test_the_timeline_shows_what_was_missing_and_how_it_was_met(page: Browser) -
 
     marks = page.texts("#turns li a > span")
     assert [mark.endswith("answer · early answer") for mark in marks] == [True, True, False, False]
-    assert [mark[0] for mark in marks] == ["✗", "✗", "✓", "✓"]
+    assert [mark[0] for mark in marks] == ["△", "△", "✓", "✓"]
     missing = "contract not met: still missing book"
-    assert page.texts("#talk .said.user .bad") == [
+    assert page.texts("#talk .said.user .warn") == [
         f"(early answer, remind: {missing}; reminded of: book)",
         f"(early answer, require: {missing}; demanded: book)",
     ]
@@ -102,14 +102,14 @@ def test_the_timeline_shows_what_was_missing_and_how_it_was_met(page: Browser) -
 def test_an_objection_of_the_application_is_shown_with_its_reason(page: Browser) -> None:
     show(page, address_of(OBJECTED.trial))
 
-    assert page.texts("#talk .said.user .bad") == ["(answer not accepted: say Done, as agreed.)"]
+    assert page.texts("#talk .said.user .warn") == ["(answer not accepted: say Done, as agreed.)"]
 
 
 def test_a_call_in_text_that_was_asked_about_is_shown_with_its_rule(page: Browser) -> None:
     show(page, address_of(QUOTED.trial, 1))
 
     assert page.texts("#turns li a > span")[1].endswith("answer · call in text")
-    assert page.texts("#talk .said.user .bad") == ["(call of book in text, not run: only_way)"]
+    assert page.texts("#talk .said.user .warn") == ["(call of book in text, not run: only_way)"]
 
 
 def by_user(request: dict[str, Any]) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from surecall.eval.report.page.files import write_report
 from surecall.eval.report_server import LiveReport
 from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
-from surecall.eval.storage.trial import Cell, Key, Served, Trial
+from surecall.eval.storage.trial import Cell, Key, Miss, Score, Served, Trial
 from tests.support.browser import Browser
 from tests.support.eval_results import SAME
 from tests.support.hostile import PAYLOADS
@@ -105,6 +105,7 @@ def hostile_trial(number: int, text: str) -> Trial:
         assistant_text=text,
         fired=(text,),
         requests=(Served(0, 3, 1, provider=text),),
+        score=Score(misses=(Miss(text, text, text, 0, "c"),)),
     )
 
 
@@ -135,7 +136,7 @@ def test_the_report_shows_hostile_names_as_text_and_stays_whole(
     assert set(browser.run(ELEMENTS)) <= usual
     assert browser.run(ACTIVE) == []
     assert browser.text("#shown") == f"{len(PAYLOADS)} runs."
-    assert len(browser.texts("#map tbody tr")) == len(PAYLOADS)
+    assert len(browser.texts("#map > .map > li")) == len(PAYLOADS)
     assert "{{ 7 * 7 }}" in browser.texts("#use tbody th")
     assert "<script>alert(1)</script>" in browser.texts("#use tbody th")
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]

@@ -120,7 +120,8 @@ def test_on_a_phone_every_column_can_still_be_read(blank: Browser, made: Made) -
     blank.open(made.page)
 
     assert "Undecided" in blank.text("#use")
-    blank.click("#failed tbody td button[data-code]")
+    blank.click("#failed .cause .times a")
+    blank.wait("location.hash.startsWith('#runs?cause=')")
     assert blank.run("return document.querySelector('#list .row.failed .why').checkVisibility()")
     blank.click("#list .rows .row a")
     blank.wait("document.querySelector('#wire dl') !== null")
@@ -135,7 +136,7 @@ def test_on_paper_it_is_dark_on_white_and_complete(blank: Browser, made: Made) -
 
     assert brightness(blank) == 765
     assert blank.run(FAINT) == []
-    for section in ("top", "use", "map", "failed", "paired", "reliability"):
+    for section in ("top", "use", "gain", "failed", "scenarios", "reliability"):
         assert blank.text(f"#{section}")
 
 

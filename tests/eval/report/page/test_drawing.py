@@ -1,7 +1,11 @@
-"""Drawings: curves that stay inside their frame."""
+"""Drawings: one axis for all rates, and curves that stay inside their frame."""
 
+import pytest
+
+from surecall.eval.analysis.figures import figure
+from surecall.eval.analysis.stats import Rate
 from surecall.eval.report.page.data import Curve
-from surecall.eval.report.page.drawing import HEIGHT, WIDTH, curves
+from surecall.eval.report.page.drawing import HEIGHT, WIDTH, Axis, axis_for, curves
 
 
 def places(path: str) -> list[tuple[float, float]]:
@@ -25,3 +29,33 @@ def test_times_that_hardly_differ_are_drawn_in_the_middle() -> None:
     assert places(plot.lines[0].path)[0] == (WIDTH / 2, HEIGHT)
     assert [ms for _, ms in plot.ticks] == [1, 2]
     assert curves([]).lines == ()
+
+
+@pytest.mark.parametrize(
+    ("rates", "start"),
+    [
+        ([], 0),
+        ([Rate(0, 0)], 0),
+        ([Rate(40, 40)], 5),
+        ([Rate(40, 40), Rate(0, 0), Rate(29, 50)], 4),
+        ([Rate(40, 40), Rate(0, 40)], 0),
+        ([Rate(13, 50)], 0),
+        ([Rate(20, 50)], 2),
+    ],
+)
+def test_the_axis_begins_where_the_lowest_interval_does(rates: list[Rate], start: int) -> None:
+    assert axis_for([figure([rate]) for rate in rates]) == Axis(start)
+
+
+def test_a_rate_has_its_place_on_the_axis() -> None:
+    axis = Axis(5)
+
+    assert [axis.at(rate) for rate in (0.5, 0.75, 1.0, 0.2)] == [
+        "0.00%",
+        "50.00%",
+        "100.00%",
+        "0.00%",
+    ]
+    assert axis.between(0.9, 1.0) == "20.00%"
+    assert axis.ticks == (0.5, 0.6, 0.7, 0.8, 0.9, 1.0)
+    assert Axis(2).ticks == (0.2, 0.4, 0.6, 0.8, 1.0)

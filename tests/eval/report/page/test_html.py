@@ -19,11 +19,11 @@ from surecall.eval.report.page.snapshot import report_of_snapshot
 from surecall.eval.report.page.traces import Source
 from surecall.eval.storage.trial import Cell, Status, Trial
 from tests.support.hostile import PAYLOADS
-from tests.support.trials import CELL, rich_trials, series, trial
+from tests.support.trials import rich_trials, series, trial
 
 ASSETS = Path(surecall.eval.report.page.__file__).parent / "assets"
 MOST_LINES = 300
-SECTIONS = ["top", "use", "map", "failed", "paired", "reliability", "runs"]
+ALWAYS = ["top", "use", "failed", "reliability", "about", "runs"]
 
 
 class Page(HTMLParser):
@@ -86,11 +86,30 @@ def hashed(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
+def sections(page: Page) -> list[str | None]:
+    """Return the sections of the report, without those of a single run."""
+    named = [section["id"] for section in page.all("section") if "id" in section]
+    return named[: named.index("runs") + 1]
+
+
 def test_the_sections_stand_in_their_order() -> None:
     page = Page(render_page(report()))
 
-    assert [section["id"] for section in page.all("section") if "id" in section][:7] == SECTIONS
+    with_gains = ["top", "use", "gain", "failed", "scenarios", "reliability", "about", "runs"]
+    assert sections(page) == with_gains
     assert render_sections(report()) in render_page(report())
+
+
+def test_a_section_without_a_subject_is_left_out_and_so_is_its_link() -> None:
+    profiles = [*series(".."), *series("..", cell=Cell("maker/model", "creative"))]
+    one, two = Page(render_page(report(series("..")))), Page(render_page(report(profiles)))
+
+    assert sections(one) == ALWAYS
+    assert [*sections(two)] == ["top", "use", "failed", "map", "reliability", "about", "runs"]
+    for page in (one, two):
+        links = [link for link in page.all("a") if link.get("href") in {"#map", "#gain"}]
+        hidden = {str(link["href"])[1:] for link in links if "hidden" in link}
+        assert {"map", "gain"} - hidden == {"map", "gain"} & {*sections(page)}
 
 
 def test_the_policy_allows_the_style_and_the_script_of_the_page_and_nothing_else() -> None:
@@ -153,23 +172,46 @@ def test_the_data_block_holds_the_columns_of_the_runs() -> None:
     assert page.data == json.loads(runs_json(found))
 
 
-def test_the_sentence_says_what_is_known() -> None:
-    found = report()
-    words = Page(render_page(found)).words
+def test_the_sentence_comes_first_then_the_groups_and_no_average_over_models() -> None:
+    trials = [*series("." * 40, cell=Cell("good")), *series("x" * 40, cell=Cell("poor"))]
+    page = Page(render_page(report(trials)))
+    first = page.words[: page.words.index("Why runs failed")]
 
-    assert f"{found.tool.k}/{found.tool.n} runs with tools passed" in words
-    assert "under the production strategy" in words
-    assert "Hardest scenario" in words
-    assert "cost $" in words
+    assert "✓ Use good. ✗ Avoid poor." in first
+    assert first.index("Use good.") < first.index("✓ Use 1 of 2") < first.index("✗ Avoid 1 of 2")
+    assert "50.0%" not in first
 
 
-def test_a_simulated_run_says_so_first_and_in_the_title() -> None:
-    found = report(series("..x"), sheet=Sheet((Column(CELL, simulated=True),)))
-    text = render_page(found)
+def test_the_gain_is_part_of_the_sentence_when_there_are_several_strategies() -> None:
+    trials = [
+        *series("x" * 20, cell=Cell("m", strategy="raw")),
+        *series("." * 20, cell=Cell("m")),
+    ]
+    words = Page(render_page(report(trials))).words
+
+    assert "What was gained. production over raw: helps m (+100 points)." in words
+    assert "▲ +100.0 raw 0/20 → production 20/20" in words
+    assert "20 fixed, 0 broken · significant, p = 1.9e-06" in words
+    assert "What was gained" not in Page(render_page(report(series("..")))).words
+
+
+def test_a_simulated_run_says_so_in_the_title_and_in_every_part() -> None:
+    trials = [
+        *series("..x", "one"),
+        *series("..x", "two"),
+        *series("..x", "one", Cell("maker/model", "creative")),
+        *series("xxx", "one", Cell("maker/model", strategy="raw")),
+    ]
+    sheet = Sheet(tuple(Column(each, simulated=True) for each in {t.key.cell for t in trials}))
+    text = render_page(report(trials, sheet=sheet))
+    parts = re.findall("<section.*?</section>", text, re.DOTALL)
 
     assert "<title>Simulated: " in text
-    assert text.index("Simulated.</strong>") < text.index('class="sentence"')
-    assert "Simulated" not in render_page(report(series("..x")))
+    assert len(parts) > 8
+    for heading in re.findall("<h[23].*?</h[23]>|<tr class=.group.*?</tr>", text, re.DOTALL):
+        if "unseen" not in heading and 'class="pick"' not in heading:
+            assert "simulated" in heading, heading
+    assert "imulated" not in Page(render_page(report(series("..x")))).words
 
 
 @pytest.mark.parametrize(
@@ -179,8 +221,8 @@ def test_a_simulated_run_says_so_first_and_in_the_title() -> None:
         pytest.param(series("i"), "none with tools was judged", id="spoiled"),
         pytest.param(series("s"), "tools are off", id="skipped"),
         pytest.param(series("."), "No run failed.", id="single"),
-        pytest.param(series("." * 40), "Every cell is on one side of the 90% bar.", id="sure"),
-        pytest.param(series(".x"), "1 of 1 cells cannot be told apart", id="failed"),
+        pytest.param(series("." * 40), "Use maker/model.", id="sure"),
+        pytest.param(series("x" * 9), "Avoid maker/model.", id="failed"),
         pytest.param(series("..x", "chat_only"), "none with tools was judged", id="control"),
     ],
 )
@@ -188,18 +230,17 @@ def test_whatever_there_is_the_page_says_it(trials: list[Trial], said: str) -> N
     page = Page(render_page(report(trials)))
 
     assert said in page.words
-    assert [section["id"] for section in page.all("section") if "id" in section][:7] == SECTIONS
+    assert sections(page) == ALWAYS
 
 
 def test_no_evidence_is_written_out() -> None:
     words = Page(render_page(report())).words
 
-    assert "Baseline → production" in words
-    assert "no evidence of a difference" in words
-    assert "Only one strategy was run" in Page(render_page(report(series("..")))).words
+    assert "production over baseline: no evidence of a gain." in words
+    assert "no evidence, p = " in words
 
 
-def test_three_strategies_are_compared_two_by_two() -> None:
+def test_three_strategies_are_compared_step_by_step() -> None:
     trials = [
         each
         for strategy in ("raw", "baseline", "production")
@@ -209,8 +250,8 @@ def test_three_strategies_are_compared_two_by_two() -> None:
     ]
     words = Page(render_page(report(trials))).words
 
-    assert "Strategies, paired" in words
-    assert "better p =" in words
+    assert "= no change raw 0/9 → baseline 0/9" in words
+    assert "▲ +100.0 baseline 0/9 → production 9/9" in words
 
 
 def test_more_trials_that_would_not_help_are_not_asked_for() -> None:
@@ -221,10 +262,64 @@ def test_more_trials_that_would_not_help_are_not_asked_for() -> None:
     assert "? Undecided" not in words
 
 
-def test_a_page_without_single_runs_has_no_buttons_that_lead_to_them() -> None:
+def test_a_page_without_single_runs_has_no_links_that_lead_to_them() -> None:
     page = Page(render_page(report_of_snapshot()))
 
-    assert not [button for button in page.all("button") if "data-pick" in button]
+    assert not [link for link in page.all("a") if link.get("class") == "pick"]
+
+
+def test_a_column_without_figures_is_left_out() -> None:
+    bare = Page(render_page(report([trial()]))).words
+    full = Page(
+        render_page(
+            report(
+                [
+                    trial(
+                        elapsed_ms=9,
+                        usage={"cost": 0.01},
+                        requests=[{"turn": 0, "latency_ms": 1, "attempt": 1, "provider": "Acme"}],
+                    ),
+                    trial("failed", 2),
+                ]
+            )
+        )
+    ).words
+
+    for word in ("Cost", "Tokens", "Gain points", "By the provider", "Retries", "Early answers"):
+        assert word not in bare
+    for word in ("Cost", "p95", "By the provider", "Acme"):
+        assert word in full
+
+
+def test_a_cause_shows_what_was_expected_beside_what_came_and_leads_to_its_runs() -> None:
+    miss = {"check": 'the answer is "4"', "expected": '"4"', "got": '"5"', "turn": 2}
+    cell = Cell("a/b", strategy="raw")
+    trials = [trial("failed", at, "sums", cell, score={"misses": [miss]}) for at in (1, 2)]
+    page = Page(render_page(report(trials)))
+
+    assert '2 runs the answer is "4" Expected "4" Got "5" ASSERTION_FAILED' in page.words
+    links = {link.get("href") for link in page.all("a")}
+    cause = "cause=the%20answer%20is%20%224%22"
+    assert {
+        f"#runs?{cause}",
+        f"#runs?{cause}&scenario=sums",
+        f"#runs?{cause}&model=a%2Fb",
+        "#run/a%2Fb,default,raw,sums,1",
+    } <= links
+
+
+def test_what_infrastructure_spoiled_is_told_apart_from_what_failed() -> None:
+    spoiled = trial("infra", 2, category="HTTP_502", error="HTTP_502: bad gateway")
+    words = Page(render_page(report([trial("failed"), spoiled]))).words
+
+    assert words.index("Not scored: the infrastructure spoiled it") < words.index("bad gateway")
+
+
+def test_causes_beyond_the_first_few_are_folded() -> None:
+    trials = [
+        trial("failed", at, score={"misses": [{"check": f"check {at}"}]}) for at in range(1, 12)
+    ]
+    assert "3 rarer causes" in Page(render_page(report(trials))).words
 
 
 # --- hostile texts --------------------------------------------------------------------------------
@@ -245,6 +340,7 @@ def poisoned(payload: str) -> Report:
             error=payload,
             fired=[payload],
             requests=[request],
+            score={"misses": [dict.fromkeys(("check", "expected", "got"), payload)]},
         )
         for cell in cells
         for number, (status, category) in enumerate(ends, 1)

@@ -4,7 +4,7 @@ import msgspec
 
 from surecall.eval.report.page.data import Context, Report, report_of
 from surecall.eval.report.page.runs import STATUSES
-from surecall.eval.storage.trial import Trial
+from surecall.eval.storage.trial import Miss, Score, Trial
 from surecall.values.types import Usage
 from tests.support.eval_results import CELLS, many, trial
 
@@ -42,3 +42,16 @@ def test_a_long_error_is_cut_and_one_that_repeats_stands_once() -> None:
 
     assert runs.error == (1, 2, 2)
     assert len(runs.errors[1]) == 200
+
+
+def test_runs_with_the_same_causes_share_them() -> None:
+    one, two = Miss("a file is kept"), Miss("the answer is short", turn=1)
+    failed = [
+        trial(CELLS[0], number=number, status="failed", category="ASSERTION_FAILED", score=score)
+        for number, score in enumerate((Score(misses=(one, two)), Score(misses=(two, one, two))), 1)
+    ]
+    runs = reported(*failed, failed[0], trial(CELLS[0], number=4)).runs
+
+    assert runs.causes == ("a file is kept", "the answer is short")
+    assert runs.sets == ((0, 1), (1, 0), ())
+    assert runs.missed == (0, 1, 0, 2)

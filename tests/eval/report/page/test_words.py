@@ -5,6 +5,7 @@ import pytest
 from surecall.eval.analysis import category
 from surecall.eval.analysis.figures import figure
 from surecall.eval.report.page import words
+from surecall.eval.storage.trial import Cell, Key
 from surecall.values.errors import ErrorCode
 
 
@@ -53,9 +54,12 @@ def test_intervals_differences_and_counts() -> None:
     assert (words.counted(1, "model"), words.counted(17, "model")) == ("1 model", "17 models")
 
 
-@pytest.mark.parametrize(("low", "step"), [(0.0, 0), (0.899, 8), (0.9, 9), (1.0, 10)])
-def test_the_colour_says_how_high_the_lower_end_is(low: float, step: int) -> None:
-    assert words.level(low) == step
+def test_an_address_names_runs_as_the_browser_would_write_it() -> None:
+    key = Key(Cell("a/b c", "default", "raw"), "ü,(1)", 3)
+
+    assert words.address({"model": "a&b=c", "text": "ü"}) == "#runs?model=a%26b%3Dc&text=%C3%BC"
+    assert words.run_address(key) == "#run/a%2Fb%20c,default,raw,%C3%BC%2C(1),3"
+    assert words.address({"model": "\ud800"}) == "#runs?model=%EF%BF%BD"
 
 
 def test_unseen_characters_are_spelled_out_and_lines_stay_lines() -> None:

@@ -28,28 +28,33 @@ function swap(old, fresh) {
 }
 
 // The program has escaped every text; and a document of its own runs nothing that might be in it.
+// A section may be new, such as the gains when a second strategy begins.
 function takeSections(html) {
   const parsed = new DOMParser().parseFromString(html, "text/html");
-  for (const fresh of parsed.querySelectorAll("body > section")) {
-    if (!byId(fresh.id).isEqualNode(fresh)) swap(byId(fresh.id), fresh);
+  const all = [...parsed.querySelectorAll("body > section")];
+  const names = new Set(all.map((each) => each.id));
+  for (const old of byId("sections").querySelectorAll(":scope > section")) if (!names.has(old.id)) old.remove();
+  let before = null;
+  for (const fresh of all) {
+    const old = byId(fresh.id);
+    if (!old) before.after(fresh);
+    else if (!old.isEqualNode(fresh)) swap(old, fresh);
+    before = byId(fresh.id);
   }
+  for (const link of document.querySelectorAll(".bar nav a")) link.hidden = !byId(link.hash.slice(1));
 }
 
-// Places in the tables change with every new name, so what was chosen is found again by its name.
+// Places in the tables change with every new name; addresses hold names, so they stay.
 function takeData(newer) {
-  const names = Object.entries(chosenFilters()).map(([kind, value]) => {
-    return [kind, value, kind === "status" ? null : tableOf(kind)[value]];
-  });
   const address = shownRun.run < 0 ? null : addressOf(shownRun.run);
   data = newer;
   runs = data.runs;
+  dropColumns();
   fillForm();
-  for (const [kind, value, name] of names) {
-    form.elements[kind].value = name === null ? value : String(tableOf(kind).indexOf(name));
-  }
-  applyFilters();
+  if (byId("trace").hidden) return showList(listFrom(location.hash));
+  showList(listFrom(lastList));
   if (address) shownRun.run = addressed(address).run;
-  else if (!byId("trace").hidden) showPlace();
+  else showPlace();
 }
 
 async function follow() {

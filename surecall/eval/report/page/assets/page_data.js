@@ -19,28 +19,6 @@ function keyOf(run) {
 
 const nameOf = (key) => `${key.model} · ${key.profile} · ${key.strategy} · ${key.scenario} · trial ${key.trial}`;
 
-// Half of a surrogate pair has no place in an address.
-const inAddress = (text) => encodeURIComponent(String(text).replace(/\p{Cs}/gu, "\ufffd"));
-
-function addressOf(run, turn) {
-  const name = Object.values(keyOf(run)).map(inAddress).join(",");
-  return `#run/${name}${turn === undefined ? "" : `/${turn}`}`;
-}
-
-// What an address names: {run, turn}, or null. A run may be gone, or not be there yet.
-function addressed(hash) {
-  const parts = /^#run\/([^/]+)(?:\/(\d+))?$/.exec(hash);
-  if (!parts) return null;
-  const wanted = `#run/${parts[1]}`;
-  const names = parts[1].split(",");
-  for (let run = 0; run < runs.cell.length; run++) {
-    if (String(runs.trial[run]) === names[4] && addressOf(run) === wanted) {
-      return { run, turn: parts[2] === undefined ? 0 : Number(parts[2]) };
-    }
-  }
-  return { run: -1, turn: 0 };
-}
-
 // --- traces -------------------------------------------------------------------------------------
 
 let decoded = { start: -1, texts: [] };

@@ -1,9 +1,8 @@
-// Which runs are listed: the form above the list, and every name or number that can be chosen.
+// Which runs are listed, and in which order: the form above the list, kept in step with the address.
 
-const KINDS = ["model", "profile", "strategy", "scenario", "status", "code", "provider"];
-const MISSED = "missed";
 const form = byId("filters");
 let listed = [];
+let sorting = "";
 
 const tableOf = (kind) =>
   ({
@@ -11,50 +10,62 @@ const tableOf = (kind) =>
     profile: runs.profiles,
     strategy: runs.strategies,
     scenario: runs.scenarios,
-    status: STATUS_WORDS,
+    status: STATUS_NAMES,
+    cause: runs.causes,
     code: runs.codes,
     provider: runs.providers,
   })[kind];
 
-function valueOf(kind, run) {
+function valuesOf(kind, run) {
+  if (kind === "cause") return runs.sets[runs.missed[run]];
   const place = { model: 0, profile: 1, strategy: 2 }[kind];
-  return place === undefined ? runs[kind][run] : runs.cells[runs.cell[run]][place];
+  return [place === undefined ? runs[kind][run] : runs.cells[runs.cell[run]][place]];
 }
 
 function fillForm() {
   for (const kind of KINDS) {
     const select = form.elements[kind];
-    const chosen = select.value;
-    const used = new Set(runs.cell.map((_, run) => valueOf(kind, run)));
+    const used = new Set(runs.cell.flatMap((_, run) => valuesOf(kind, run)));
     const options = tableOf(kind).map((name, at) => {
-      return used.has(at) ? el("option", { value: String(at) }, oneLine(name) || "none") : null;
+      const shown = kind === "status" ? STATUS_WORDS[at] : oneLine(name) || "none";
+      return used.has(at) ? el("option", { value: wellFormed(name) }, shown) : null;
     });
     if (kind === "status") options.push(el("option", { value: MISSED }, "✗ failed or not scored"));
     select.replaceChildren(el("option", { value: "" }, "all"), ...options.filter(Boolean));
-    select.value = chosen;
     select.parentElement.hidden = used.size < 2;
   }
 }
 
-function chosenFilters() {
-  const chosen = {};
-  for (const kind of KINDS) {
-    if (form.elements[kind].value !== "") chosen[kind] = form.elements[kind].value;
-  }
-  return chosen;
+// What the form says, in the words of the address. A blank name is a name, too, so it is kept apart.
+function chosen() {
+  const kinds = KINDS.filter((kind) => form.elements[kind].selectedIndex > 0);
+  const found = Object.fromEntries(kinds.map((kind) => [kind, form.elements[kind].value]));
+  const text = form.elements.text.value.trim();
+  return { ...found, ...(text ? { text } : {}), ...(sorting ? { sort: sorting } : {}) };
 }
 
-function applyFilters() {
-  const tests = Object.entries(chosenFilters()).map(([kind, value]) => {
-    if (value === MISSED) return (run) => runs.status[run] === 1 || runs.status[run] === 2;
-    return (run) => valueOf(kind, run) === Number(value);
-  });
-  const text = form.elements.text.value.trim().toLowerCase();
-  if (text) tests.push(textTest(text));
+function setForm(wanted) {
+  for (const kind of KINDS) {
+    const options = [...form.elements[kind].options];
+    const at = kind in wanted ? options.findIndex((each, place) => place > 0 && each.value === wanted[kind]) : 0;
+    // A name that is not there yet, or no more, is kept: no run has it.
+    if (at < 0) form.elements[kind].append(el("option", { value: wanted[kind] }, oneLine(wanted[kind])));
+    form.elements[kind].selectedIndex = at < 0 ? options.length : at;
+    if (at) form.elements[kind].parentElement.hidden = false;
+  }
+  form.elements.text.value = wanted.text ?? "";
+  sorting = wanted.sort ?? "";
+}
+
+function showList(wanted) {
+  setForm(wanted);
+  const tests = KINDS.filter((kind) => kind in wanted).map((kind) => checkOf(kind, wanted[kind]));
+  if (wanted.text) tests.push(textTest(wanted.text.toLowerCase()));
   listed = [];
   for (let run = 0; run < runs.cell.length; run++) {
     if (tests.every((test) => test(run))) listed.push(run);
   }
+  sortListed();
   const all = runs.cell.length;
   byId("shown").textContent =
     listed.length === all ? `${grouped(all)} runs.` : `${grouped(listed.length)} of ${grouped(all)} runs.`;
@@ -62,48 +73,71 @@ function applyFilters() {
   drawList(true);
 }
 
+function checkOf(kind, value) {
+  if (kind === "status" && value === MISSED) return (run) => runs.status[run] === 1 || runs.status[run] === 2;
+  const at = tableOf(kind).findIndex((name) => wellFormed(name) === value);
+  return (run) => valuesOf(kind, run).includes(at);
+}
+
 // Looks a text up once in every table, and then only compares places.
 function textTest(text) {
   const has = (table) => table.map((entry) => entry.toLowerCase().includes(text));
-  const kinds = ["model", "profile", "strategy", "scenario", "code", "provider"];
+  const kinds = KINDS.filter((kind) => kind !== "status");
   const found = kinds.map((kind) => [kind, has(tableOf(kind))]);
   const errors = has(runs.errors);
-  return (run) => errors[runs.error[run]] || found.some(([kind, hits]) => hits[valueOf(kind, run)]);
+  return (run) => errors[runs.error[run]] || found.some(([kind, hits]) => valuesOf(kind, run).some((at) => hits[at]));
 }
 
-function picked(button) {
-  return Object.fromEntries(
-    KINDS.filter((kind) => kind in button.dataset).map((kind) => [kind, button.dataset[kind]]),
-  );
+const SORTS = {
+  status: (run) => runs.status[run],
+  model: (run) => keyOf(run).model,
+  scenario: (run) => keyOf(run).scenario,
+  turns: (run) => runs.turns[run],
+  time: (run) => runs.ms[run],
+  tokens: (run) => runs.tokens[run],
+  cost: (run) => runs.micros[run],
+};
+
+function sortListed() {
+  const by = SORTS[sorting.replace(/^-/, "")];
+  if (!by) return;
+  const sign = sorting.startsWith("-") ? -1 : 1;
+  // Names by their characters, never by the browser's language.
+  const keyed = listed.map((run) => [by(run), run]);
+  keyed.sort(([a, one], [b, other]) => (a < b ? -sign : a > b ? sign : one - other));
+  listed = keyed.map(([, run]) => run);
 }
 
-const same = (one, other) =>
-  Object.keys(one).length === Object.keys(other).length &&
-  Object.entries(one).every(([kind, value]) => other[kind] === value);
-
-function choose(button) {
-  const wanted = picked(button);
-  const again = button.getAttribute("aria-pressed") === "true";
-  form.reset();
-  if (!again) {
-    for (const [kind, value] of Object.entries(wanted)) form.elements[kind].value = value;
-  }
-  applyFilters();
-  if (!again) {
-    byId("runs").scrollIntoView();
-    byId("list").focus({ preventScroll: true });
-  }
+// The first click sorts down, the next up, the third as it was.
+function sortBy(name) {
+  const next = { [name]: "", [`-${name}`]: name }[sorting] ?? `-${name}`;
+  location.hash = listAddress({ ...chosen(), sort: next });
 }
 
 function markChosen() {
-  const chosen = chosenFilters();
-  for (const button of document.querySelectorAll("[data-pick]")) {
-    const pressed = Object.keys(chosen).length > 0 && same(chosen, picked(button));
-    button.setAttribute("aria-pressed", String(pressed));
+  const here = listAddress(chosen());
+  for (const link of document.querySelectorAll("a.pick")) {
+    if (here !== "#runs" && listAddress(listFrom(link.getAttribute("href"))) === here) link.setAttribute("aria-current", "true");
+    else link.removeAttribute("aria-current");
+  }
+  for (const column of head.children) {
+    const name = column.dataset.sort;
+    const order = { [`-${name}`]: "descending", [name]: "ascending" }[sorting];
+    if (name && order) column.setAttribute("aria-sort", order);
+    else column.removeAttribute("aria-sort");
   }
 }
 
+// A choice is a step that Back undoes; letters of a search are not.
 form.addEventListener("submit", (event) => event.preventDefault());
-form.addEventListener("input", applyFilters);
-form.addEventListener("change", applyFilters);
-form.addEventListener("reset", () => setTimeout(applyFilters));
+form.addEventListener("input", (event) => {
+  const address = listAddress(chosen());
+  if (event.target.name === "text") {
+    history.replaceState(null, "", address);
+    showList(listFrom(address));
+  } else location.hash = address;
+});
+form.addEventListener("reset", (event) => {
+  event.preventDefault();
+  location.hash = "#runs";
+});

@@ -7,14 +7,29 @@ const rows = el("div", { role: "rowgroup", class: "rows" });
 let rowHeight = 0;
 let drawn = "";
 
-for (const [name, kind] of [
-  ["Status", "status"], ["Model", "model"], ["Profile", "profile"], ["Strategy", "strategy"],
-  ["Scenario", "scenario"], ["Trial", "number"], ["Why", "why"], ["Turns", "number"],
-  ["Time", "number"], ["Tokens", "number"], ["Cost", "number"],
+// A column that can be sorted has the word by which the address names that order.
+for (const [name, kind, sort] of [
+  ["Status", "status", "status"], ["Model", "model", "model"], ["Profile", "profile"], ["Strategy", "strategy"],
+  ["Scenario", "scenario", "scenario"], ["Trial", "number trial"], ["Why", "why"], ["Turns", "number turns", "turns"],
+  ["Time", "number time", "time"], ["Tokens", "number tokens", "tokens"], ["Cost", "number cost", "cost"],
 ]) {
-  head.append(el("span", { role: "columnheader", class: kind }, name));
+  const label = sort ? el("button", { type: "button", click: () => sortBy(sort) }, name) : name;
+  head.append(el("span", { role: "columnheader", class: kind, "data-sort": sort }, label));
 }
 list.append(el("div", { role: "rowgroup", class: "heads" }, head), rows);
+
+// What is the same in every run, or unknown, needs no column.
+function dropColumns() {
+  list.classList.toggle("no-profile", runs.profiles.length < 2);
+  list.classList.toggle("no-strategy", runs.strategies.length < 2);
+  list.classList.toggle("no-cost", runs.micros.every((micros) => micros < 0));
+}
+
+// Expected and got, where a judge says it; else how the run ended.
+function reasonOf(run) {
+  const misses = valuesOf("cause", run).map((at) => runs.causes[at]);
+  return misses.join("; ") || runs.errors[runs.error[run]] || runs.codes[runs.code[run]];
+}
 
 function drawRow(place) {
   const run = listed[place];
@@ -22,7 +37,7 @@ function drawRow(place) {
   const status = runs.status[run];
   const cell = (kind, text, title) => el("span", { role: "cell", class: kind, title }, text);
   const link = el("a", { href: addressOf(run) }, STATUS_WORDS[status]);
-  const why = oneLine(runs.errors[runs.error[run]] || runs.codes[runs.code[run]]);
+  const why = oneLine(reasonOf(run));
   const row = el(
     "div",
     { role: "row", class: `row ${STATUS_NAMES[status]}`, "aria-rowindex": String(place + 2) },
@@ -44,7 +59,7 @@ function drawRow(place) {
 
 function drawList(anew) {
   if (byId("report").hidden) return;
-  const height = head.offsetHeight ? Math.max(28, head.offsetHeight) : 64;
+  const height = head.offsetHeight ? Math.max(30, head.offsetHeight) : 64;
   if (height !== rowHeight) anew = true;
   rowHeight = height;
   if (anew) {

@@ -11,18 +11,26 @@ function showPlace() {
   report.hidden = Boolean(place);
   byId("trace").hidden = !place;
   if (place) {
+    byId("back").setAttribute("href", lastList);
     scrollTo(0, 0);
     openRun(place.run, place.turn);
     return;
   }
   shownRun.run = -1;
   document.title = reportTitle;
-  if (!back) return;
-  drawList(true);
-  // A reader who comes back from a run goes on where they were; a link to a section leads there.
-  const section = ["", "#runs"].includes(location.hash) ? null : byId(location.hash.slice(1));
-  if (section) section.scrollIntoView();
-  else scrollTo(0, scrolled);
+  lastList = location.hash.startsWith("#runs?") ? location.hash : "#runs";
+  showList(listFrom(location.hash));
+  arrive(back);
+}
+
+// A reader who comes back from a run goes on where they were; a link leads to its section.
+function arrive(back) {
+  const isList = location.hash.startsWith("#runs?");
+  if (back && (isList || ["", "#runs"].includes(location.hash))) return scrollTo(0, scrolled);
+  if (!isList) return back && byId(location.hash.slice(1))?.scrollIntoView();
+  byId("runs").scrollIntoView();
+  // Whoever follows a link to a list goes on in it; a choice or a sorting keeps the focus.
+  if (document.activeElement?.matches("a.pick")) list.focus({ preventScroll: true });
 }
 
 const reportTitle = document.title;
@@ -51,7 +59,7 @@ function toggleTheme() {
 }
 
 function search() {
-  if (!byId("trace").hidden) location.hash = "#runs";
+  if (!byId("trace").hidden) location.hash = lastList;
   setTimeout(() => form.elements.text.focus());
 }
 
@@ -66,7 +74,7 @@ const KEYS = {
   },
   "/": search,
   Escape: () => {
-    if (!byId("trace").hidden) location.hash = "#runs";
+    if (!byId("trace").hidden) location.hash = lastList;
   },
 };
 
@@ -82,8 +90,7 @@ function pressed(event) {
 function clicked(event) {
   const button = event.target.closest("button");
   if (!button) return;
-  if ("pick" in button.dataset) choose(button);
-  else if ("make" in button.dataset) copyAs(button.dataset.make);
+  if ("make" in button.dataset) copyAs(button.dataset.make);
   else if ("copy" in button.dataset) {
     const status = button.nextElementSibling ?? button.parentElement.appendChild(el("p", { role: "status" }));
     copyText(button.previousElementSibling.textContent, status);
@@ -100,8 +107,9 @@ function start() {
   addEventListener("hashchange", showPlace);
   addEventListener("keydown", pressed);
   document.addEventListener("click", clicked);
+  dropColumns();
   fillForm();
-  applyFilters();
+  if (addressed(location.hash)) showList({});
   showPlace();
 }
 

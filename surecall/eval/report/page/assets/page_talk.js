@@ -10,6 +10,7 @@ function whyItEnded(run, trial) {
   if (status === "skipped") return `Skipped: ${detail}.`;
   const hint = trial?.hint && !detail.includes(trial.hint) ? ` (${trial.hint})` : "";
   const what = data.meanings[code] || `It ended with ${code}.`;
+  if (missesOf(trial).length) return `Why it failed: ${what}`;
   const end = detail ? ` ${detail}${hint}${/[.!?…]$/.test(detail + hint) ? "" : "."}` : "";
   if (status === "infra") return `Not scored, because it says nothing about the model: ${what}${end}`;
   return `Why it failed: ${what}${end}`;
@@ -23,13 +24,13 @@ function factsOf(run, trial) {
     .filter((name) => typeof score[name] === "boolean")
     .map((name) => `${name} ${mark(score[name])}`);
   const seen = Object.entries(score.facts ?? {}).map(([name, value]) => `${name} ${mark(value)}`);
-  const cost = runs.micros[run] < 0 ? "cost unknown" : dollars(runs.micros[run] / 1e6);
+  const cost = runs.micros[run] < 0 ? [] : [dollars(runs.micros[run] / 1e6)];
   return [
     ...parts,
     ...seen,
-    `${duration(runs.ms[run])} in ${runs.turns[run]} requests`,
+    `${duration(runs.ms[run])} in ${runs.turns[run]} ${runs.turns[run] === 1 ? "request" : "requests"}`,
     `${grouped(runs.tokens[run])} tokens`,
-    cost,
+    ...cost,
     ...(trial?.false_finals ? [`${trial.false_finals} ${trial.false_finals === 1 ? "early answer" : "early answers"}`] : []),
     ...(trial?.attempts > 1 ? [`attempt ${trial.attempts}, after one that came to nothing`] : []),
   ].join(" · ");
@@ -47,10 +48,6 @@ function contentOf(message) {
 function drawTalk(trace, turns, chosen, open) {
   const start = trace.events.find((event) => event.type === "run_start");
   const made = [];
-  if (start?.system) {
-    made.push(el("details", { class: "said system" }, el("summary", {}, "system"), contentOf(start.system)));
-  }
-  for (const message of start?.messages ?? []) made.push(said(message.role, contentOf(message)));
   const nudge = start?.config?.fix_empty_final_user_text ?? "";
   for (const turn of turns) made.push(drawTurn(turn, turn.number === chosen, open, nudge));
   const end = trace.events.find((event) => event.type === "run_failed");
@@ -60,51 +57,71 @@ function drawTalk(trace, turns, chosen, open) {
   return made;
 }
 
+// What the model was asked to do: without it, nobody can judge what it did.
+function drawTask(trace) {
+  const start = trace.events.find((event) => event.type === "run_start");
+  if (!start) return [];
+  const system = start.system ? [said("system", contentOf(start.system))] : [];
+  const asked = (start.messages ?? []).map((message) => said(message.role, contentOf(message)));
+  return [el("div", { class: "task" }, el("h2", {}, "Task"), ...system, ...asked)];
+}
+
+// One expectation: what it is, and what was expected beside what came.
+function drawMiss(miss) {
+  const where = miss.turn === null || miss.turn === undefined ? "" : ` (turn ${asNumber(miss.turn) + 1})`;
+  const title = el("p", {}, visible(`${miss.check}${where}`));
+  if (!miss.expected && !miss.got) return el("div", { class: "misses" }, title);
+  const side = (name, text) => el("div", {}, el("dt", {}, name), el("dd", {}, visible(text || "nothing")));
+  return el("div", { class: "misses" }, title, el("dl", { class: "versus" }, side("Expected", miss.expected), side("Got", miss.got)));
+}
+
 function drawTurn(turn, chosen, open, nudge) {
   const reply = turn.end?.reply;
-  const parts = [el("button", { type: "button", class: "turn", click: () => open(turn.number) }, `turn ${turn.number + 1}`)];
+  const state = stateOf(turn);
+  const tone = state === "culprit" ? "bad" : "warn";
+  const parts = [el("button", { type: "button", class: "turn", click: () => open(turn.number) }, `turn ${turn.number + 1}${{ culprit: ": this decided it", recovered: ": trouble, then it went on", fine: "" }[state]}`)];
   for (const event of turn.troubles) {
-    if (event.fault) parts.push(said("error", el("div", { class: "text bad" }, oneLine(`${event.fault.code}: ${event.fault.message}`))));
+    if (event.fault) parts.push(said("error", el("div", { class: `text ${tone}` }, oneLine(`${event.fault.code}: ${event.fault.message}`))));
   }
   if (reply?.text) parts.push(said("assistant", contentOf(reply)));
   const answers = new Map(turn.results.map((event) => [event.result.call_id, event]));
   for (const call of reply?.calls ?? []) {
-    parts.push(drawCall(call));
+    parts.push(drawCall(call, tone));
     const answer = answers.get(call.id);
-    if (answer) parts.push(drawAnswer(answer));
+    if (answer) parts.push(drawAnswer(answer, tone));
   }
-  if (reply && !reply.text && !reply.calls?.length) parts.push(said("assistant", el("div", { class: "text bad" }, "(blank)")));
-  if (turn.nudged) parts.push(drawWords("(asked once more for the final answer)", nudge));
-  for (const event of turn.objections) parts.push(drawObjection(event));
-  return el("div", { class: "block", id: `turn-${turn.number}`, "aria-current": chosen ? "step" : null }, ...parts);
+  if (reply && !reply.text && !reply.calls?.length) parts.push(said("assistant", el("div", { class: `text ${tone}` }, "(blank)")));
+  if (turn.nudged) parts.push(drawWords("(asked once more for the final answer)", nudge, tone));
+  for (const event of turn.objections) parts.push(drawObjection(event, tone));
+  return el("div", { class: `block ${state}`, id: `turn-${turn.number}`, "aria-current": chosen ? "step" : null }, ...parts);
 }
 
 // What was said to an early answer, or to one that the application did not accept.
-function drawObjection(event) {
+function drawObjection(event, tone) {
   if (event.type === "text_call_asked") {
     const words = `(call of ${event.tools.join(", ")} in text, not run: ${event.rule})`;
-    return drawWords(words, event.text);
+    return drawWords(words, event.text, tone);
   }
   const objected = event.type === "final_objected";
   const wanted = event.tools?.length ? `; ${event.rung === "require" ? "demanded" : "reminded of"}: ${event.tools.join(" or ")}` : "";
   const words = objected ? `(answer not accepted: ${event.reason})` : `(early answer, ${event.rung}: ${event.message}${wanted})`;
-  return drawWords(words, event.text);
+  return drawWords(words, event.text, tone);
 }
 
 // What the loop said in the user's place: why, and the very words.
-function drawWords(why, text) {
+function drawWords(why, text, tone) {
   const words = text ? [longText("div", text, { class: "text words" })] : [];
-  return said("user", el("div", { class: "text bad" }, visible(why)), ...words);
+  return said("user", el("div", { class: `text ${tone}` }, visible(why)), ...words);
 }
 
-function drawCall(call) {
-  const problem = call.problem ? [el("div", { class: "text bad" }, visible(`✗ not run: ${call.problem.code}: ${call.problem.message}`))] : [];
+function drawCall(call, tone) {
+  const problem = call.problem ? [el("div", { class: `text ${tone}` }, visible(`✗ not run: ${call.problem.code}: ${call.problem.message}`))] : [];
   const name = el("b", {}, oneLine(call.name));
   return said("call", el("div", { class: "text" }, name, longText("code", ` ${JSON.stringify(call.arguments ?? {})}`)), ...problem);
 }
 
-function drawAnswer(event) {
+function drawAnswer(event, tone) {
   const mark = event.ok ? "✓ " : "✗ ";
   const replaced = event.output_replaced ? el("small", {}, " (too large: replaced)") : null;
-  return said("tool", longText("div", mark + event.result.content, { class: event.ok ? "text" : "text bad" }), replaced);
+  return said("tool", longText("div", mark + event.result.content, { class: event.ok ? "text" : `text ${tone}` }), replaced);
 }

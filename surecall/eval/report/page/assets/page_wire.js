@@ -58,7 +58,7 @@ function facts(turn) {
     fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${request.messages_count} messages, ${toolsOf(request)}`),
     fact("Received", turn.end && `${bytes(turn.end.response_bytes)}${turn.end.streamed ? ", streamed" : ""}`),
     fact("Tokens", usage.total_tokens && `${grouped(usage.prompt_tokens ?? 0)} in, ${grouped(usage.completion_tokens ?? 0)} out`),
-    fact("Cost", usage.cost === undefined || usage.cost === null ? "unknown" : dollars(Number(usage.cost))),
+    fact("Cost", usage.cost === undefined || usage.cost === null ? "" : dollars(Number(usage.cost))),
     fact("Request hash", request.request_hash?.slice(0, 12)),
   ];
   return el("dl", { class: "facts-list" }, ...rows);
