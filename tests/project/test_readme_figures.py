@@ -40,7 +40,7 @@ def test_the_rates_are_those_of_an_evaluation(
     shown = CliRunner().invoke(cli, words)
 
     found = msgspec.json.decode(shown.stdout)
-    counted = {(row["model"], row["strategy"]): row for row in found["cells"]}
+    counted = {(row["model_base"], row["strategy"]): row for row in found["cells"]}
     for name in CHECKED:
         for strategy in STRATEGIES:
             row = counted[name, strategy]
