@@ -11,13 +11,14 @@ from surecall.cli.common import (
     WholeNumber,
     cannot_listen,
     complain,
+    note,
+    say,
     with_address,
 )
 from surecall.cli.listing import say_columns
 from surecall.runtime.loopback import is_loopback
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.server import Seen, Simulator
-from surecall.values.trace import safe_text
 
 _PORT = 8089
 _MAX_SEED = 2**63 - 1
@@ -87,7 +88,7 @@ async def _serve(simulator: Simulator) -> None:
     runner = await simulator.start()
     try:
         personas = f"{len(PERSONAS)} personas, seed {simulator.seed}"
-        click.echo(f"surecall simulator on {simulator.url}/v1 ({personas}); Ctrl-C ends it")
+        say(f"surecall simulator on {simulator.url}/v1 ({personas}); Ctrl-C ends it")
         await asyncio.Event().wait()
     finally:
         await simulator.stop(runner)
@@ -95,4 +96,4 @@ async def _serve(simulator: Simulator) -> None:
 
 def _report(seen: Seen) -> None:
     """Print immediately what was wrong in a request. Its text comes from outside."""
-    click.echo(safe_text(f"violation: {seen.persona} {seen.where}: {seen.message}"), err=True)
+    note(f"violation: {seen.persona} {seen.where}: {seen.message}")
