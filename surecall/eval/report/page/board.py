@@ -11,6 +11,7 @@ from typing import Final
 import msgspec
 
 from surecall.eval.analysis.paired import Comparison
+from surecall.eval.analysis.reasons import is_brittle
 from surecall.eval.analysis.recommend import Recommendation
 from surecall.eval.analysis.steps import gain_over_first
 from surecall.eval.analysis.verdict_sentence import grouped
@@ -24,7 +25,10 @@ MOST_WEAK: Final = 1
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One model. `gain` is what its strategy gained over the first; `weak` its worst scenarios."""
+    """One model. `gain` is what its strategy gained over the first; `weak` its worst scenarios.
+
+    `caution` says that the control failed too often, which is no part of the verdict.
+    """
 
     advice: Recommendation
     view: CellView
@@ -32,6 +36,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     start: float | None = None
     weak: tuple[ScenarioRate, ...] = ()
     more_weak: int = 0
+    caution: bool = False
 
 
 class Group(msgspec.Struct, frozen=True):
@@ -50,6 +55,7 @@ class Board(msgspec.Struct, frozen=True, kw_only=True):
     gains: bool = False
     times: bool = False
     costs: bool = False
+    cautions: bool = False
     scenarios: tuple[str, ...] = ()
 
     @property
@@ -74,6 +80,7 @@ def board_of(report: Report) -> Board:
         gains=any(row.gain for row in rows),
         times=any(row.view.p95_ms for row in rows),
         costs=any(row.view.cost_per_run is not None for row in rows),
+        cautions=any(row.caution for row in rows),
         scenarios=tuple(
             dict.fromkeys(one.scenario for row in rows for one in row.view.scenarios if one.n)
         ),
@@ -93,6 +100,7 @@ def _row(each: Recommendation, views: dict[Cell, CellView], report: Report) -> R
         start=views[first].tool.rate if gain else None,
         weak=weak[:MOST_WEAK],
         more_weak=len(weak[MOST_WEAK:]),
+        caution=is_brittle(view.control.counts),
     )
 
 

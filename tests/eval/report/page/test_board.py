@@ -3,7 +3,7 @@
 from surecall.eval.report.page.board import Board, board_of
 from surecall.eval.report.page.data import Context, report_of
 from surecall.eval.report.page.drawing import Axis
-from surecall.eval.storage.trial import Cell, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from tests.support.trials import series, trial
 
 
@@ -52,3 +52,11 @@ def test_without_runs_there_is_nothing_to_show() -> None:
     assert board() == Board(axis=Axis(0))
     (row,) = board(*series("s")).rows
     assert (row.advice.decided_tool.n, row.gain, row.weak) == (0, None, ())
+
+
+def test_a_control_that_fails_is_a_caution_beside_the_verdict() -> None:
+    found = board(*series("." * 40), *series("...xx", CONTROL))
+
+    assert [group.decision for group in found.groups] == ["use"]
+    assert (found.rows[0].caution, found.cautions) == (True, True)
+    assert not board(*series("." * 40), *series(".....", CONTROL)).cautions

@@ -85,7 +85,7 @@ function chooseTurn(turn) {
 // Beside the wire, the conversation moves within its own frame, so that the task stays in sight.
 function showBlock(block) {
   const talk = byId("talk");
-  if (talk.scrollHeight > talk.clientHeight) talk.scrollTop = block ? block.offsetTop - talk.offsetTop : 0;
+  if (talk.scrollHeight > talk.clientHeight) talk.scrollTop = block?.offsetTop ?? 0;
   else block?.scrollIntoView({ block: "nearest" });
 }
 
