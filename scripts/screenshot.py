@@ -23,7 +23,7 @@ BROWSER = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
-    "--window-size=1280,940",
+    "--window-size=1280,970",
 )
 
 
