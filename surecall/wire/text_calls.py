@@ -34,6 +34,9 @@ _THOUGHTS = ("reasoning_content", "reasoning")
 # How special tokens of chat templates begin, and what a call may end with.
 _SPECIAL = "<|"
 _ENDS = frozenset("}])>")
+# How a text begins and ends that is nothing but a call, and whose call cannot be read.
+_CALL_BEGINS = ("{", "[", "«", ">>>", "Action:")
+_CALL_ENDS = ("}", "]", "»")
 # Marks that open a call and nothing else; those that prose can have are weak.
 _WRAPS = tuple(opener.stem for opener in OPENERS if opener.kind == "wrap" and not opener.weak)
 
@@ -89,8 +92,10 @@ def with_text_calls(
     found = recover(content, tools, weak=weak, keep_reasoning=not strip_thinking)
     plain = _without_thoughts(message, found) if strip_thinking else TextReading(message, message)
     reading = _lifted(message, found, plain)
-    return (
-        reading if weak or reading.asked or reading.claims else _apparent(reading, content, tools)
+    if reading.asked or reading.claims:
+        return reading
+    return _broken(reading, content, tools) or (
+        reading if weak else _apparent(reading, content, tools)
     )
 
 
@@ -165,6 +170,26 @@ def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
         found.followed,
         found.spare,
     )
+
+
+def _broken(reading: TextReading, content: str, tools: Sequence[ToolSpec]) -> TextReading | None:
+    """Claim what is nothing but a call of a known tool, and cannot be read; None if it is not."""
+    text = trimmed(content).strip()
+    if not text.startswith(_CALL_BEGINS) or not text.rstrip("` \n").endswith(_CALL_ENDS):
+        return None
+    named = next((tool.name for tool in tools if tool.name in text), "")
+    if not named or "{" not in text or _is_json(text):
+        return None
+    claim = Claim(named, "whole", alone=True)
+    return msgspec.structs.replace(reading, claims=(claim,), apparent=text)
+
+
+def _is_json(text: str) -> bool:
+    try:
+        decode(text.encode("utf-8", "replace"))
+    except ValueError:
+        return False
+    return True
 
 
 def _apparent(reading: TextReading, content: str, tools: Sequence[ToolSpec]) -> TextReading:
