@@ -32,7 +32,9 @@ from surecall.values.trace import Trace
 from tests.support.eval_results import SAME
 from tests.support.hostile import PAYLOADS
 
-HARMLESS = "harmless"
+# One comes before the name of the default profile, one after it: the first is shown first.
+HARMLESS = ("a word", "harmless")
+Shape = Counter[tuple[str, tuple[str, ...]]]
 # In an event, whatever a model, a provider or a tool has a say in.
 SPOKEN = {"text", "content", "name", "model", "message", "id", "call_id", "response_id", "code"}
 SPOKEN |= {"provider", "finish_reason", "reasoning_content", "arguments", "description", "run_id"}
@@ -59,7 +61,7 @@ COMMANDS = (
 
 def attempt(size: int, seed: int) -> Outcome:
     """Try every payload, and pairs of them up to `size` texts."""
-    events, usual = recorded_events(), Page(page_of([HARMLESS])).shape
+    events, usual = recorded_events(), [Page(page_of([word])).shape for word in HARMLESS]
     failures = [problem for text in texts(size, seed) for problem in tried(text, events, usual)]
     return Outcome(
         f"{size} texts (markup, scripts, terminal and direction characters, rich markup, paths) as "
@@ -86,7 +88,7 @@ class Page(HTMLParser):
 
     def __init__(self, text: str) -> None:
         super().__init__(convert_charrefs=True)
-        self.shape: Counter[tuple[str, tuple[str, ...]]] = Counter()
+        self.shape: Shape = Counter()
         self.problems: list[str] = []
         self.feed(text)
         self.close()
@@ -170,9 +172,7 @@ def _write(directory: Path, out: Path) -> None:
         write_trials(out, results, store.trials(), store.trace)
 
 
-def tried(
-    text: str, events: Sequence[Any], usual: Counter[tuple[str, tuple[str, ...]]]
-) -> Iterator[str]:
+def tried(text: str, events: Sequence[Any], usual: Sequence[Shape]) -> Iterator[str]:
     """Make a run with a text, write and print everything, and say what went wrong."""
     told = f"{text[:60]!r}"
     with tempfile.TemporaryDirectory() as name:
@@ -201,12 +201,12 @@ def strays(before: set[str], after: set[str]) -> list[str]:
     return sorted(name for name in new if Path(name).parts[0] != "out")
 
 
-def page_problems(out: Path, usual: Counter[tuple[str, tuple[str, ...]]]) -> Iterator[str]:
+def page_problems(out: Path, usual: Sequence[Shape]) -> Iterator[str]:
     """Say what in the reports is more than text."""
     page = Page((out / "report.html").read_text("utf-8"))
     yield from page.problems
-    if page.shape != usual:
-        more = (page.shape - usual) + (usual - page.shape)
+    if page.shape not in usual:
+        more = min(((page.shape - one) + (one - page.shape) for one in usual), key=len)
         yield f"the page has other tags: {list(more)[:3]}"
     try:
         ET.parse(out / "junit.xml")  # noqa: S314  # our own file

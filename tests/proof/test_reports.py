@@ -24,7 +24,7 @@ def test_handlers_styles_and_addresses_are_told(markup: str, told: list[str]) ->
 
 
 def test_a_page_with_a_script_of_somebody_else_is_told(tmp_path: Path) -> None:
-    usual = Page(page_of(["harmless"])).shape
+    usual = [Page(page_of(["harmless"])).shape]
     (tmp_path / "junit.xml").write_text("<x>")
     (tmp_path / "report.html").write_text(page_of(["harmless"]) + "<script>alert(1)</script>")
     told = list(page_problems(tmp_path, usual))
@@ -45,7 +45,7 @@ def test_characters_that_move_a_terminal_are_told() -> None:
 
 def test_a_command_that_prints_what_it_was_given_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(explain, "say", print)
-    usual = Page(page_of(["harmless"])).shape
+    usual = [Page(page_of(["harmless"])).shape]
     told = list(tried("\x1b[2J", reports.recorded_events(), usual))
     assert any("prints ['" in line for line in told)
 
