@@ -21,6 +21,7 @@ PLAIN, SDK, OWN = "plain loop", "openai SDK", "surecall"
 _THREADS: Final = 64
 Blocking: TypeAlias = Callable[..., str]
 Agent: TypeAlias = Callable[[Shape, Tools], Awaitable[str | RunResult]]
+Opening: TypeAlias = Callable[[], Awaitable[Agent | None]]
 
 
 class Outcome(NamedTuple):
@@ -51,10 +52,10 @@ async def _contest(shapes: Sequence[Shape]) -> list[Row]:
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS))
         urls = {name: stack.enter_context(Simulator()).url for name in (PLAIN, SDK, OWN)}
-        opening = {
-            PLAIN: _in_threads(threads, lambda: partial(plain_loop, urls[PLAIN])),
-            SDK: _in_threads(threads, lambda: sdk_loop.loop_at(urls[SDK], stack)),
-            OWN: _own_agent(urls[OWN]),
+        opening: dict[str, Opening] = {
+            PLAIN: partial(_in_threads, threads, lambda: partial(plain_loop, urls[PLAIN])),
+            SDK: partial(_in_threads, threads, lambda: sdk_loop.loop_at(urls[SDK], stack)),
+            OWN: partial(_own_agent, urls[OWN]),
         }
         sides = await asyncio.gather(*(_side(each, shapes) for each in opening.values()))
     found = [(name, side) for name, side in zip(opening, sides, strict=True) if side]
@@ -95,9 +96,9 @@ async def _own(url: str, shape: Shape, tools: Tools) -> RunResult:
         return stream.result
 
 
-async def _side(opening: Awaitable[Agent | None], shapes: Sequence[Shape]) -> list[Outcome]:
+async def _side(opening: Opening, shapes: Sequence[Shape]) -> list[Outcome]:
     """Let one loop meet all shapes; none of them if there is no such loop."""
-    agent = await opening
+    agent = await opening()
     if agent is None:
         return []
     return await asyncio.gather(*(_held(agent, shape) for shape in shapes))
