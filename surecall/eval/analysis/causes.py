@@ -56,6 +56,11 @@ class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
         """How many runs it was met in."""
         return len(self.runs)
 
+    @property
+    def heading(self) -> str:
+        """The cause in words: an expectation alone would read as if it had been met."""
+        return f"Not met: {self.check}" if self.expected else self.check
+
 
 def causes_of(trial: Trial) -> tuple[Cause, ...]:
     """Return why a trial failed, what decided first; nothing if it passed or was skipped."""

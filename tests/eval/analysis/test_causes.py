@@ -115,6 +115,7 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
         runs=(key(1), key(2, "two"), key(3, "two", "m2")),
     )
     assert (first.times, second.check, second.times) == (3, "d", 1)
+    assert (first.heading, spoiled.heading) == ("Not met: c", "c")
     assert (spoiled.infra, spoiled.code, spoiled.expected, spoiled.got) == (True, "DOWN", {}, {})
 
 

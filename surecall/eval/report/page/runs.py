@@ -22,7 +22,8 @@ _MICRO: Final = 1_000_000
 class Runs(msgspec.Struct, frozen=True):
     """All runs, column by column. `micros` is the cost in millionths of a dollar, -1 if unknown.
 
-    `missed` is the place of a run's causes among the `sets`, each of which has places in `causes`.
+    `missed` is the place of a run's causes among the `sets`, each of which has places in `causes`;
+    `unmet` are the places of those that are expectations, and no sentence.
     """
 
     models: tuple[str, ...] = ()
@@ -33,6 +34,7 @@ class Runs(msgspec.Struct, frozen=True):
     providers: tuple[str, ...] = ()
     errors: tuple[str, ...] = ()
     causes: tuple[str, ...] = ()
+    unmet: tuple[int, ...] = ()
     sets: tuple[tuple[int, ...], ...] = ()
     # One triple of model, profile and strategy for each cell.
     cells: tuple[tuple[int, int, int], ...] = ()
@@ -90,6 +92,7 @@ class Gatherer:
         self._providers = _Table([""])
         self._errors = _Table([""])
         self._causes = _Table()
+        self._unmet: set[int] = set()
         self._sets: dict[tuple[int, ...], int] = {}
         self._cells: dict[Cell, int] = {}
         self._rows: list[tuple[int, ...]] = []
@@ -128,8 +131,10 @@ class Gatherer:
             self.request_ms += [request.latency_ms for request in trial.requests]
 
     def _missed(self, trial: Trial) -> tuple[int, ...]:
-        found = dict.fromkeys(cause.check for cause in causes_of(trial))
-        return tuple(map(self._causes.place, found))
+        causes = causes_of(trial)
+        places = tuple(dict.fromkeys(self._causes.place(cause.check) for cause in causes))
+        self._unmet.update(self._causes.place(cause.check) for cause in causes if cause.expected)
+        return places
 
     @property
     def runs(self) -> Runs:
@@ -155,6 +160,7 @@ class Gatherer:
         # The fields of `Runs` in their order; without a row, the columns keep their defaults.
         values: list[Any] = [
             *(table.texts for table in texts),
+            tuple(sorted(self._unmet)),
             tuple(self._sets),
             cells,
             *zip(*self._rows, strict=True),

@@ -65,7 +65,7 @@ def test_an_address_with_a_turn_opens_that_one(page: Browser) -> None:
 def test_what_was_expected_stands_beside_what_came_and_the_task_is_in_sight(page: Browser) -> None:
     show(page, address_of(FAILED.trial))
 
-    assert page.text("#trace-misses p") == 'day is "Monday" (turn 2)'
+    assert page.text("#trace-misses p") == 'Not met: day is "Monday" (turn 2)'
     assert page.texts("#trace-misses dt") == ["Expected", "Got"]
     assert page.texts("#trace-misses dd") == ['"Monday"', '"Friday"']
     tops = page.run(
@@ -99,6 +99,17 @@ def test_only_what_decided_is_red_and_what_was_made_good_is_amber(page: Browser)
     ]
     show(page, address_of(PASSED.trial))
     assert [text[0] for text in page.texts("#turns li a > span")] == ["△", "✓", "✓"]
+
+
+def test_the_list_and_its_filter_say_of_an_expectation_that_it_was_not_met(page: Browser) -> None:
+    said = f"Not met: {MISS.check}"
+    assert said in page.texts("#list .why")
+    options = "return [...document.querySelectorAll('[name=cause] option')].map((one) => one.text)"
+    assert said in page.run(options)
+    # The address names the expectation itself.
+    page.run("location.hash = `#runs?cause=${encodeURIComponent(arguments[0])}`", MISS.check)
+    page.wait("document.getElementById('shown').textContent.includes(' of ')")
+    assert set(page.texts("#list .row:not(.head) .why")) == {said}
 
 
 def test_a_cause_leads_to_an_example_at_the_turn_that_decided(page: Browser) -> None:

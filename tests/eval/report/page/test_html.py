@@ -297,7 +297,7 @@ def test_a_cause_shows_what_was_expected_beside_what_came_and_leads_to_its_runs(
     trials = [trial("failed", at, "sums", cell, score={"misses": [miss]}) for at in (1, 2)]
     page = Page(render_page(report(trials)))
 
-    assert '2 runs the answer is "4" Expected "4" Got "5" ASSERTION_FAILED' in page.words
+    assert '2 runs Not met: the answer is "4" Expected "4" Got "5" ASSERTION_FAILED' in page.words
     links = {link.get("href") for link in page.all("a")}
     cause = "cause=the%20answer%20is%20%224%22"
     assert {

@@ -45,13 +45,14 @@ def test_a_long_error_is_cut_and_one_that_repeats_stands_once() -> None:
 
 
 def test_runs_with_the_same_causes_share_them() -> None:
-    one, two = Miss("a file is kept"), Miss("the answer is short", turn=1)
+    one, two = Miss("a file was lost"), Miss("the answer is short", "a word", turn=1)
     failed = [
         trial(CELLS[0], number=number, status="failed", category="ASSERTION_FAILED", score=score)
         for number, score in enumerate((Score(misses=(one, two)), Score(misses=(two, one, two))), 1)
     ]
     runs = reported(*failed, failed[0], trial(CELLS[0], number=4)).runs
 
-    assert runs.causes == ("a file is kept", "the answer is short")
+    assert runs.causes == ("a file was lost", "the answer is short")
+    assert runs.unmet == (1,)
     assert runs.sets == ((0, 1), (1, 0), ())
     assert runs.missed == (0, 1, 0, 2)

@@ -17,6 +17,10 @@ function keyOf(run) {
   };
 }
 
+// A cause in words: an expectation alone would read as if it had been met.
+const notMet = (check) => `Not met: ${check}`;
+const causeAt = (at) => (runs.unmet.includes(at) ? notMet(runs.causes[at]) : runs.causes[at]);
+
 const nameOf = (key) => `${key.model} · ${key.profile} · ${key.strategy} · ${key.scenario} · trial ${key.trial}`;
 
 // --- traces -------------------------------------------------------------------------------------

@@ -27,7 +27,7 @@ function fillForm() {
     const select = form.elements[kind];
     const used = new Set(runs.cell.flatMap((_, run) => valuesOf(kind, run)));
     const options = tableOf(kind).map((name, at) => {
-      const shown = kind === "status" ? STATUS_WORDS[at] : oneLine(name) || "none";
+      const shown = kind === "status" ? STATUS_WORDS[at] : oneLine(kind === "cause" ? causeAt(at) : name) || "none";
       return used.has(at) ? el("option", { value: wellFormed(name) }, shown) : null;
     });
     if (kind === "status") options.push(el("option", { value: MISSED }, "✗ failed or not scored"));

@@ -27,7 +27,7 @@ function dropColumns() {
 
 // Expected and got, where a judge says it; else how the run ended.
 function reasonOf(run) {
-  const misses = valuesOf("cause", run).map((at) => runs.causes[at]);
+  const misses = valuesOf("cause", run).map(causeAt);
   return misses.join("; ") || runs.errors[runs.error[run]] || runs.codes[runs.code[run]];
 }
 

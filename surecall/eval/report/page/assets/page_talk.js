@@ -69,7 +69,7 @@ function drawTask(trace) {
 // One expectation: what it is, and what was expected beside what came.
 function drawMiss(miss) {
   const where = miss.turn === null || miss.turn === undefined ? "" : ` (turn ${asNumber(miss.turn) + 1})`;
-  const title = el("p", {}, visible(`${miss.check}${where}`));
+  const title = el("p", {}, visible(`${miss.expected ? notMet(miss.check) : miss.check}${where}`));
   if (!miss.expected && !miss.got) return el("div", { class: "misses" }, title);
   const side = (name, text) => el("div", {}, el("dt", {}, name), el("dd", {}, visible(text || "nothing")));
   return el("div", { class: "misses" }, title, el("dl", { class: "versus" }, side("Expected", miss.expected), side("Got", miss.got)));
