@@ -154,7 +154,6 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     providers: tuple[ProviderRow, ...] = ()
     comparisons: Comparisons = Comparisons()
     reliability: Reliability = Reliability()
-    false_finals: FalseFinals = FalseFinals()
     early: tuple[EarlyRow, ...] = ()
     builds: tuple[str, ...] = ()
     runs: Runs = Runs()
@@ -168,6 +167,20 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     def conducted(self) -> tuple[CellView, ...]:
         """The cells with runs whose side effects were judged."""
         return tuple(view for view in self.cells if view.conduct.runs)
+
+    @property
+    def early_answers(self) -> dict[str, FalseFinals]:
+        """The early answers under each strategy, none of them left out, if there was any."""
+        found: dict[str, FalseFinals] = {}
+        for view in self.cells if self.early else ():
+            strategy = view.cell.strategy
+            found[strategy] = found.get(strategy, FalseFinals()) + view.false_finals
+        return found
+
+    @property
+    def has_reliability(self) -> bool:
+        """Whether anything is known of it: after a first run, unless that was skipped."""
+        return self.reliability != Reliability() or any(view.pass_hat for view in self.cells)
 
     @property
     def undecided(self) -> int:
@@ -230,7 +243,6 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
         providers=_providers(gathered.runs),
         comparisons=summary.comparisons,
         reliability=_reliability(summary, gathered),
-        false_finals=summary.totals.false_finals,
         early=_early(summary),
         builds=tuple(summary.totals.builds),
         runs=gathered.runs,

@@ -22,7 +22,10 @@ def page_of(trials: list[Trial], origin: Origin | None = None) -> tuple[Report, 
 def test_the_figures_are_those_of_the_summary() -> None:
     report, _ = page_of(TRIALS)
 
-    assert report.false_finals == FalseFinals(6, 3, 1)
+    assert report.early_answers == {
+        "production": FalseFinals(5, 2, 1),
+        "raw": FalseFinals(1, 1, 0),
+    }
     assert report.early == (
         EarlyRow("happy_path", "production", FalseFinals(5, 2, 1)),
         EarlyRow("other", "raw", FalseFinals(1, 1, 0)),
@@ -34,10 +37,23 @@ def test_the_figures_are_those_of_the_summary() -> None:
 def test_the_page_shows_them_beside_each_cell_and_by_scenario() -> None:
     _, text = page_of(TRIALS)
 
-    assert "Early answers 6 in 3 runs" in text
     assert "Early answers “Done.”" in text
-    assert "6 answers in 3 runs, 1 of which passed in the end" in text
     assert "5 in 2 runs" in text
+
+
+def test_strategies_stand_beside_each_other_and_are_never_added_up() -> None:
+    _, text = page_of([*TRIALS, trial(cell=Cell("m", strategy="guided"))])
+
+    assert (
+        "was met: under guided none; under production 5 answers in 2 runs, 1 of which passed in "
+        "the end; under raw 1 answer in 1 run, 0 of which passed in the end. Without" in text
+    )
+    assert "Early answers, under production 5 in 2 runs" in text
+    assert "Early answers, under guided 0" in text
+    assert "6 answers" not in text
+    one = page_of([each for each in TRIALS if each.key.cell == CELL])[1]
+    assert "was met: 5 answers in 2 runs, 1 of which passed in the end. Without" in one
+    assert "Early answers 5 in 2 runs" in one
 
 
 def test_a_report_without_any_does_not_mention_them() -> None:

@@ -230,7 +230,7 @@ def test_whatever_there_is_the_page_says_it(trials: list[Trial], said: str) -> N
     page = Page(render_page(report(trials)))
 
     assert said in page.words
-    assert sections(page) == ALWAYS
+    assert [*sections(page)] in (ALWAYS, [name for name in ALWAYS if name != "reliability"])
 
 
 def test_no_evidence_is_written_out() -> None:
