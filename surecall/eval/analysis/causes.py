@@ -38,8 +38,8 @@ class Cause(msgspec.Struct, frozen=True):
 class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often one cause was met: in so many runs, by scenario and by model.
 
-    `expected` and `got` are the most frequent ones, each with the number of runs; `code` is the
-    most frequent.
+    `expected` and `got` are the most frequent ones, each with the number of runs; of further ones
+    it is only known how many there are. `code` is the most frequent.
     """
 
     check: str
@@ -50,6 +50,8 @@ class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
     scenarios: dict[str, int]
     models: dict[str, int]
     runs: tuple[Key, ...]
+    further_expected: int = 0
+    further_got: int = 0
 
     @property
     def times(self) -> int:
@@ -152,15 +154,18 @@ class _Tally:
 
     def count(self, check: str, *, infra: bool) -> CauseCount:
         runs = tuple(sorted(self._seen))
+        expected, got = self._by("expected"), self._by("got")
         return CauseCount(
             check=check,
-            expected=_first(self._by("expected")),
+            expected=_first(expected),
             code=next(iter(self._by("code")), ""),
             infra=infra,
-            got=_first(self._by("got")),
+            got=_first(got),
             scenarios=_ranked(Counter(key.scenario for key in runs)),
             models=_ranked(Counter(key.cell.model for key in runs)),
             runs=runs,
+            further_expected=len(expected) - len(_first(expected)),
+            further_got=len(got) - len(_first(got)),
         )
 
     def _by(self, field: str) -> dict[str, int]:

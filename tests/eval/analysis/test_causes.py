@@ -122,6 +122,7 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
 def test_only_the_most_frequent_texts_are_kept() -> None:
     (found,) = count_causes((key(at), [cause(got=f"g{at}")]) for at in range(20))
     assert (found.times, len(found.got)) == (20, MOST_TEXTS)
+    assert (found.further_got, found.further_expected) == (20 - MOST_TEXTS, 0)
 
 
 def test_the_counts_do_not_depend_on_the_order_of_the_runs() -> None:

@@ -3,7 +3,7 @@
 from surecall.eval.report.common import Column, Sheet
 from surecall.eval.report.page.data import Context, report_of
 from surecall.eval.report.page.html import render_page
-from surecall.eval.storage.trial import Cell
+from surecall.eval.storage.trial import CONTROL, Cell
 from tests.eval.report.page.test_html import Page, report, sections
 from tests.support.trials import series, trial
 
@@ -26,3 +26,26 @@ def test_where_only_requests_are_known_their_times_are_all_that_is_told() -> Non
     assert "single requests: 1, p50 7 ms" in page.words
     assert "pass^" not in page.words
     assert "Reliability by cell" not in {part.get("aria-label") for part in page.all("div")}
+
+
+def test_what_came_in_more_ways_than_are_shown_is_counted() -> None:
+    def said(ways: int) -> str:
+        misses = [{"check": "c", "expected": "e", "got": f"g{at}"} for at in range(ways)]
+        trials = [trial("failed", at, score={"misses": [one]}) for at, one in enumerate(misses, 1)]
+        return Page(render_page(report(trials))).words
+
+    assert "and 17 more" in said(20)
+    assert "and 1 more" in said(4)
+    assert " more " not in said(3).split("Why runs failed")[1].split("Counts by code")[0]
+
+
+def test_the_legend_names_only_what_the_rows_have_in_common() -> None:
+    cells = [Cell("maker/model", strategy=name) for name in ("raw", "production")]
+    runs = [each for cell in cells for each in series("." * 9, cell=cell)]
+    page = Page(render_page(report(runs)))
+    doubtful = Page(render_page(report([*runs, *series("...xx", CONTROL, cells[1])])))
+
+    assert "bar 90%" in page.words
+    assert "passed under" not in page.words
+    assert "△" not in page.words
+    assert doubtful.words.count("△") == 2
