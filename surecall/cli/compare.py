@@ -150,13 +150,15 @@ def _unfair(before: Side, after: Side) -> Iterator[str]:
 
 def _left_out(rows: Sequence[Comparison]) -> Iterator[str]:
     reasons = (
-        (sum(row.unpaired for row in rows), "only one run has it"),
-        (sum(row.infra for row in rows), "the infrastructure spoiled it in one run or both"),
-        (sum(row.skipped for row in rows), "it cannot apply"),
+        (sum(row.unpaired for row in rows), "only one of the runs has {them}"),
+        (sum(row.infra for row in rows), "the infrastructure spoiled {them} in one run or both"),
+        (sum(row.skipped for row in rows), "{they} cannot apply"),
     )
     for number, reason in reasons:
         if number:
-            yield f"left out of every rate: {count(number, 'trial')}, because {reason}"
+            they, them = ("it", "it") if number == 1 else ("they", "them")
+            why = reason.format(they=they, them=them)
+            yield f"left out of every rate: {count(number, 'trial')}, because {why}"
 
 
 def _document(before: Side, after: Side, found: Comparisons) -> JSON:

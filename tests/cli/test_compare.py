@@ -69,7 +69,7 @@ def test_what_only_one_run_has_and_what_was_left_out_is_said(run: Run) -> None:
     assert "2/3 66.7%" in out
     assert "other/model" not in out
     assert "only in A: other/model warm raw\n" in err
-    assert "5 trials, because only one run has it" in err
+    assert "5 trials, because only one of the runs has them" in err
     assert "1 trial, because the infrastructure spoiled it" in err
 
 

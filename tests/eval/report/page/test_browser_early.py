@@ -154,7 +154,7 @@ def test_a_copied_request_is_the_one_that_was_sent(
 def test_a_run_shows_system_text_schema_and_reminder_as_they_were_sent(page: Browser) -> None:
     show(page, address_of(GUIDED.trial, 1))
 
-    assert "1 tools, in words" in page.text("#wire")
+    assert "1 tool, in words" in page.text("#wire")
     assert "its bytes are those that were sent" in page.text("#wire")
     words = [item["content"] for item in GUIDED.requests[1]["messages"]]
     assert page.texts("#sent-new .text") == words[2:]

@@ -10,13 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
+from surecall.eval.report.page.data import Context, report_of
 from surecall.eval.report.page.files import write_report
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.words import shown
 from surecall.eval.report_server import LiveReport
 from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, Key, Miss, Score, Served, Trial
 from tests.support.browser import Browser
 from tests.support.eval_results import SAME
 from tests.support.hostile import PAYLOADS
+from tests.support.trials import trial
 from tests.support.viewed import Made
 
 # In an event, whatever a model, a provider or a tool has a say in.
@@ -141,6 +145,21 @@ def test_the_report_shows_hostile_names_as_text_and_stays_whole(
     assert "{{ 7 * 7 }}" in browser.texts("#use tbody th")
     assert "<script>alert(1)</script>" in browser.texts("#use tbody th")
     assert [path.name for path in page.parent.iterdir()] == ["report.html"]
+
+
+def test_what_cannot_be_seen_is_spelled_alike_in_the_sections_and_in_the_runs(
+    blank: Browser, tmp_path: Path
+) -> None:
+    unseen = (
+        "a\x00\x1b\r\x7f\x85\xa0\xad\u061c\u200b\u2028\u202e\u3000\ud800\ue000\uffff\U000e0001 b"
+    )
+    text = render_page(report_of([trial("failed", cell=Cell(unseen))], Context()))
+    page = tmp_path / "report.html"
+    page.write_text(text, "utf-8")
+    blank.open(page)
+
+    assert blank.text("#use tbody tr:not(.group) th") == shown(unseen)
+    assert blank.text("#list .rows .model") == shown(unseen)
 
 
 def gone_through(browser: Browser, links: list[str]) -> list[dict[str, Any]]:

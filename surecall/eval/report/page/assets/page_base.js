@@ -13,18 +13,25 @@ function el(tag, attributes, ...children) {
   return made;
 }
 
-// Characters that are not seen, or that turn the direction of a text, are spelled out.
+// Characters that are not seen, or that turn the direction of a text, are spelled out, in the same
+// words as in the rest of the page.
 function visible(text) {
-  return String(text).replace(/[\p{Cc}\p{Cf}\p{Cs}\p{Co}\p{Zl}\p{Zp}]/gu, (char) => {
-    if (char === "\n" || char === "\t") return char;
-    return `\\u{${char.codePointAt(0).toString(16)}}`;
-  });
+  return String(text).replace(/[\p{C}\p{Z}]/gu, (char) => (" \n\t".includes(char) ? char : spelled(char)));
+}
+
+function spelled(char) {
+  if (char === "\r") return "\\r";
+  const code = char.codePointAt(0);
+  const [letter, digits] = code <= 0xff ? ["x", 2] : code <= 0xffff ? ["u", 4] : ["U", 8];
+  return `\\${letter}${code.toString(16).padStart(digits, "0")}`;
 }
 
 const oneLine = (text) => visible(text).replace(/\s+/g, " ");
 
 // Never through the locale: a report looks the same everywhere.
 const grouped = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+
+const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 function duration(ms) {
   if (ms < 1000) return `${ms} ms`;

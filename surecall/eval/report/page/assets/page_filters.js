@@ -68,7 +68,7 @@ function showList(wanted) {
   sortListed();
   const all = runs.cell.length;
   byId("shown").textContent =
-    listed.length === all ? `${grouped(all)} runs.` : `${grouped(listed.length)} of ${grouped(all)} runs.`;
+    listed.length === all ? `${counted(all, "run")}.` : `${grouped(listed.length)} of ${counted(all, "run")}.`;
   markChosen();
   drawList(true);
 }

@@ -28,10 +28,10 @@ function factsOf(run, trial) {
   return [
     ...parts,
     ...seen,
-    `${duration(runs.ms[run])} in ${runs.turns[run]} ${runs.turns[run] === 1 ? "request" : "requests"}`,
-    `${grouped(runs.tokens[run])} tokens`,
+    `${duration(runs.ms[run])} in ${counted(runs.turns[run], "request")}`,
+    counted(runs.tokens[run], "token"),
     ...cost,
-    ...(trial?.false_finals ? [`${trial.false_finals} ${trial.false_finals === 1 ? "early answer" : "early answers"}`] : []),
+    ...(trial?.false_finals ? [counted(trial.false_finals, "early answer")] : []),
     ...(trial?.attempts > 1 ? [`attempt ${trial.attempts}, after one that came to nothing`] : []),
   ].join(" · ");
 }

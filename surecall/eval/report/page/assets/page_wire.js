@@ -11,7 +11,7 @@ function fact(name, value) {
 // How the tools went out: in their own field, in words, or not at all.
 function toolsOf(request) {
   if (!request.tools_enabled) return "no tools";
-  return `${request.tools_count} tools${inWords(shownRun.trace) ? ", in words" : ""}`;
+  return `${counted(request.tools_count, "tool")}${inWords(shownRun.trace) ? ", in words" : ""}`;
 }
 
 function drawWire(turn, redraw) {
@@ -55,7 +55,7 @@ function facts(turn) {
     fact("Finish reason", reply.finish_reason),
     fact("Time", turn.end && duration(turn.end.elapsed_ms)),
     fact("Attempt", turn.end?.attempt),
-    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${request.messages_count} messages, ${toolsOf(request)}`),
+    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${counted(request.messages_count, "message")}, ${toolsOf(request)}`),
     fact("Received", turn.end && `${bytes(turn.end.response_bytes)}${turn.end.streamed ? ", streamed" : ""}`),
     fact("Tokens", usage.total_tokens && `${grouped(usage.prompt_tokens ?? 0)} in, ${grouped(usage.completion_tokens ?? 0)} out`),
     fact("Cost", usage.cost === undefined || usage.cost === null ? "" : dollars(Number(usage.cost))),
