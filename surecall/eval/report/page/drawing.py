@@ -25,10 +25,14 @@ class Axis(msgspec.Struct, frozen=True):
 
     start: int = 0
 
-    def at(self, rate: float) -> str:
+    def share(self, rate: float) -> float:
         """Return the place of a rate, as a share of the width."""
         share = (_TENTHS * rate - self.start) / (_TENTHS - self.start)
-        return f"{100 * min(max(share, 0.0), 1.0):.2f}%"
+        return min(max(share, 0.0), 1.0)
+
+    def at(self, rate: float) -> str:
+        """Return the same, as it is written in a drawing."""
+        return f"{100 * self.share(rate):.2f}%"
 
     def between(self, low: float, high: float) -> str:
         """Return how wide a stretch is drawn."""

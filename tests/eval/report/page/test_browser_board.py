@@ -1,5 +1,6 @@
 """The first screen in a real browser: what to use, on one axis, on every screen."""
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -132,6 +133,31 @@ def test_what_was_gained_is_drawn_on_the_same_axis_and_told(
     start = min(int(text[:-1]) for text in axis["texts"] if text.endswith("%") and " " not in text)
     places = [axis["left"] + (rate - start) / (100 - start) * axis["width"] for rate in (25, 100)]
     assert ends == pytest.approx(places, abs=1.5)
+
+
+@pytest.mark.parametrize("width", [1280, 390])
+def test_no_mark_of_a_gain_hides_another(blank: Browser, tmp_path: Path, width: int) -> None:
+    trials = [
+        *of("m", "x" * 30 + "." * 10, strategy="raw"),
+        *of("m", "x" * 30 + "." * 10),
+        *of("m", "." * 40, strategy="guided"),
+    ]
+    blank.resize(width)
+    blank.open(page_of(trials, tmp_path))
+    boxes = blank.run(
+        "return [...document.querySelectorAll('#gain .plot .shape')].map((each) => {"
+        " const { left, right, top, bottom } = each.getBoundingClientRect();"
+        " return { left, right, top, bottom }; })"
+    )
+
+    assert len(boxes) == 3
+    for one, other in itertools.combinations(boxes, 2):
+        assert (
+            one["right"] <= other["left"]
+            or other["right"] <= one["left"]
+            or one["bottom"] <= other["top"]
+            or other["bottom"] <= one["top"]
+        )
 
 
 def test_there_is_a_map_only_where_there_are_several_profiles(

@@ -35,3 +35,21 @@ def test_a_strategy_without_a_judged_run_has_no_place() -> None:
 
     assert [each.strategy for each in move.places] == ["raw", "production"]
     assert moves_of(report_of(series(".."), Context())) == Moves()
+
+
+def test_rates_that_are_near_each_other_are_drawn_on_levels_of_their_own() -> None:
+    trials = [
+        *series("x" * 9 + ".", cell=Cell("m", strategy="raw")),
+        *series("." + "x" * 9, cell=Cell("m")),
+        *series("." * 10, cell=Cell("m", strategy="guided")),
+        *series("x.." + "." * 7, cell=Cell("other", strategy="raw")),
+        *series("." * 10, cell=Cell("other")),
+    ]
+    found = moves_of(report_of(trials, Context()))
+    down = {
+        move.gain.model: [(each.strategy, each.down) for each in move.places]
+        for move in found.moved
+    }
+
+    assert down["m"] == [("raw", -7), ("production", 7), ("guided", 0)]
+    assert down["other"] == [("raw", 0), ("production", 0)]
