@@ -115,6 +115,31 @@ def test_nothing_sticks_out_at_the_side(blank: Browser, made: Made, width: int) 
     assert blank.run(WIDE) == []
 
 
+def test_on_a_phone_whatever_moves_sideways_says_so_at_its_edge(blank: Browser, made: Made) -> None:
+    blank.resize(390)
+    blank.open(made.page)
+    hinted = blank.run(
+        "return [...document.querySelectorAll('.scroll')]"
+        ".filter((each) => each.scrollWidth > each.clientWidth)"
+        ".map((each) => getComputedStyle(each).backgroundAttachment)"
+    )
+
+    assert len(hinted) > 2
+    assert set(hinted) == {"local, local, scroll, scroll"}
+
+
+def test_the_task_of_a_run_is_cut_between_lines(blank: Browser, made: Made) -> None:
+    blank.open(made.page)
+    show(blank, address_of(made.failed()[0]))
+    lines = blank.run(
+        "const box = document.querySelector('#trace-task .text');"
+        "return [box.scrollHeight, box.getBoundingClientRect().height]"
+        ".map((height) => height / parseFloat(getComputedStyle(box).lineHeight))"
+    )
+
+    assert lines[0] > lines[1] == pytest.approx(5)
+
+
 def test_on_a_phone_every_column_can_still_be_read(blank: Browser, made: Made) -> None:
     blank.resize(390)
     blank.open(made.page)
