@@ -6,6 +6,7 @@ from surecall.cli.common import FAILED, INCOMPLETE
 from surecall.eval.analysis.paired import compare_runs, outcomes
 from surecall.eval.analysis.summary import CellSummary, Summary
 from surecall.eval.running.harness_events import Report
+from surecall.eval.running.refusals import REFUSED
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.parse import Gate
 from surecall.eval.storage.trial import Trial
@@ -14,9 +15,12 @@ from surecall.values.errors import ErrorCode
 # The endpoint does not have this; another try would end the same way.
 _LASTING = frozenset({ErrorCode.NO_TOOL_USE_ENDPOINT})
 # Another try ends the same way until something is changed: the key, the address, the model.
-_REFUSED = frozenset(
-    {ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED, ErrorCode.FORBIDDEN, ErrorCode.NOT_FOUND}
-)
+_REFUSED = REFUSED | {
+    ErrorCode.AUTH,
+    ErrorCode.PAYMENT_REQUIRED,
+    ErrorCode.FORBIDDEN,
+    ErrorCode.NOT_FOUND,
+}
 
 
 def exit_code(
@@ -74,7 +78,8 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
         yield f"{_spoiled(refused)}; another try would end the same way; see surecall check"
     passing = [trial for trial in spoiled if trial.category not in _LASTING | _REFUSED]
     if passing:
-        yield f"{_spoiled(passing)}; the same command tries them again"
+        again = "it" if len(passing) == 1 else "them"
+        yield f"{_spoiled(passing)}; the same command tries {again} again"
     totals = summary.totals
     if not (totals.tool.n or totals.control.n or totals.no_tools.n):
         yield "nothing was measured"

@@ -83,7 +83,7 @@ def _rank(found: Candidate, advice: Recommendation) -> tuple[bool, float]:
 def _why(each: Recommendation, early: int) -> Iterator[str]:
     """Say what stands behind a verdict, beside its figures; and what it is not about."""
     if each.decision == "more trials":
-        yield f"+{each.more_trials} runs would decide"
+        yield f"+{count(each.more_trials or 0, 'run')} would decide"
     if each.decided_profile == each.profile:
         yield from map(_clause, each.notes)
     if early:

@@ -103,6 +103,10 @@ _UPSTREAM_FAILED = (
 )
 
 
+# What complaints name that are about one definition, message or option, not about tools as such.
+_ONE_DETAIL = ("tools[", "tool_call_id", "parameters", "tool_choice", "parallel_tool_calls")
+
+
 class _Parts(msgspec.Struct, frozen=True):
     """Where an error keeps what: the mapping around it, itself, and its two annexes."""
 
@@ -264,8 +268,7 @@ def _by_status(status: int | None) -> tuple[ErrorCode, bool, str | None]:
 def refuses_tools(message: str) -> bool:
     """Whether an error is about tools as such, not about one bad message."""
     text = message.lower()
-    # Complaints about one definition or one message name it; those about tools as such do not.
-    if any(word in text for word in ("tools[", "tool_call_id", "parameters", "tool_choice")):
+    if any(word in text for word in _ONE_DETAIL):
         return False
     about_tools = "tool" in text or "function call" in text
     return about_tools and any(word in text for word in ("support", "--enable", "not enabled"))

@@ -26,12 +26,14 @@ class _Refusing(BaseHTTPRequestHandler):
     """Refuses every key, and counts how often it had to."""
 
     asked: ClassVar[list[str]] = []
+    status: ClassVar[int] = 401
+    said: ClassVar[str] = "No such key."
 
     def do_POST(self) -> None:
         self.asked.append(self.path)
         self.rfile.read(int(self.headers["content-length"]))
-        body = b'{"error": {"message": "No such key.", "code": 401}}'
-        self.send_response(401)
+        body = json.dumps({"error": {"message": self.said}}).encode()
+        self.send_response(self.status)
         self.send_header("content-length", str(len(body)))
         self.end_headers()
         self.wfile.write(body)
@@ -94,6 +96,32 @@ def test_a_wrong_key_is_known_after_a_single_trial(
 
     assert (code, len(_Refusing.asked)) == (2, 1)
     assert last_words(err).endswith("Check the API key. Given up after 1 of 1 run.\n")
+
+
+@pytest.mark.parametrize("trials", ["1", "20"])
+@pytest.mark.parametrize(
+    "said",
+    [
+        "bogus/model is not a valid model ID",
+        "Your credit balance is too low to access the API.",
+        "Unsupported parameter: 'parallel_tool_calls' is not supported with this model.",
+    ],
+)
+def test_a_model_none_of_whose_requests_is_served_is_not_judged(
+    run: Run, monkeypatch: pytest.MonkeyPatch, refusing: str, said: str, trials: str
+) -> None:
+    monkeypatch.setattr(_Refusing, "status", 400)
+    monkeypatch.setattr(_Refusing, "said", said)
+    where = ("--base-url", refusing, "-m", "a/b", "-s", "simple", "-n", trials, "-q")
+    code, out, err = run("eval", *where)
+
+    assert (code, out) == (3, "")
+    assert one_line(err).startswith(
+        f"surecall: {refusing}/v1: BAD_REQUEST (HTTP 400): {said.rstrip('.')}. Given up after "
+    )
+    assert err.count(refusing) == 1
+    again, out, _ = run("eval", *where, "--json")
+    assert (again, json.loads(out)["recommendations"][0]["decision"]) == (3, "not measured")
 
 
 @pytest.mark.parametrize("trials", ["1", "8"])

@@ -73,7 +73,7 @@ def test_what_will_be_refused_again_is_not_recommended_to_be_tried_again() -> No
     assert refused.startswith(
         "2 trials were spoiled (AUTH, NOT_FOUND); another try would end the same"
     )
-    assert passing == "1 trial was spoiled (TIMEOUT); the same command tries them again"
+    assert passing == "1 trial was spoiled (TIMEOUT); the same command tries it again"
 
 
 def test_a_gate_on_the_control_alone_leaves_the_verdict_open(run: Run) -> None:

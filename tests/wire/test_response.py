@@ -305,6 +305,7 @@ def test_what_moderation_flagged_is_not_kept() -> None:
         ("No endpoints found that support tool use", True),
         ("Function calling is not enabled for this model", True),
         ("does not support images", False),
+        ("Unsupported parameter: 'parallel_tool_calls' is not supported with this model", False),
         ("messages with role 'tool' must follow a call", False),
     ],
 )

@@ -12,12 +12,13 @@ import asyncio
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from typing import Final, Protocol
 
 import msgspec
 
 from surecall.eval.analysis.category import TOOLS_DISABLED, of_exception
+from surecall.eval.running.bell import Bell
 from surecall.eval.running.cells import Model, PlannedCell
 from surecall.eval.running.harness_events import (
     Ending,
@@ -33,6 +34,7 @@ from surecall.eval.running.harness_events import (
 from surecall.eval.running.limiter import Budget, Limiter, Watched
 from surecall.eval.running.matrix import FIRST_TRIALS, MOST_TRIALS, Plan
 from surecall.eval.running.outlook import Outlook
+from surecall.eval.running.refusals import Refusals
 from surecall.eval.running.trial_run import CRASHES, Setup, is_cancelled
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.settings.endpoint import jobs_of
@@ -163,22 +165,6 @@ def setup_of(planned: PlannedCell, plan: Plan) -> Setup:
     )
 
 
-class _Bell:
-    """Wakes all waiting tasks, each time it rings."""
-
-    def __init__(self) -> None:
-        self._event = asyncio.Event()
-
-    def ring(self) -> None:
-        rung, self._event = self._event, asyncio.Event()
-        rung.set()
-
-    async def heard(self, timeout_s: float | None) -> None:
-        with suppress(TimeoutError):
-            async with asyncio.timeout(timeout_s):
-                await self._event.wait()
-
-
 class _Evaluation:
     """An evaluation under way: what is left to do, what was done, and why to stop."""
 
@@ -200,9 +186,10 @@ class _Evaluation:
         self._scenarios = {scenario.id: scenario for scenario in plan.scenarios}
         self._done = store.done_keys(infra=False)
         self._queues: dict[str, Iterator[Key]] = {}
-        self._bell = _Bell()
+        self._bell = Bell()
         self._tally = Tally()
         self._budget = Budget(plan.settings.max_cost)
+        self._refusals = Refusals()
         self._counts: Counter[str] = Counter()
         self._outlook = Outlook(len({planned.model.id for planned in plan.cells}))
         self._wanted = self._recorded = self._left = self._ran = 0
@@ -340,7 +327,10 @@ class _Evaluation:
         self._finish(trial, trace, simulated=bench.setup.simulated)
 
     def _finish(self, trial: Trial, trace: Trace, *, simulated: bool) -> None:
-        self._store.add(trial, dump_trace(trace) if len(trace) else None)
+        lines = dump_trace(trace) if len(trace) else None
+        if not simulated:
+            trial = self._refusals.judged(trial, lines)
+        self._store.add(trial, lines)
         self._ran += 1
         self._counts[trial.status] += 1
         self._count(trial)
@@ -352,6 +342,10 @@ class _Evaluation:
 
     def _count(self, trial: Trial) -> None:
         self._tally.add(trial)
+        for refused, lines in self._refusals.settled_by(trial):
+            self._store.add(refused, lines)
+            self._counts.update(failed=1, infra=-1)
+            self._tally.add(refused)
         bench, cost = self._benches.get(trial.key.cell), trial.usage.cost
         if bench is not None and bench.setup.simulated and cost is None:
             cost = 0.0

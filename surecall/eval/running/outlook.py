@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from surecall.eval.running.refusals import REFUSED
 from surecall.eval.storage.trial import Trial
 from surecall.values.errors import ErrorCode
 from surecall.values.events import LlmRequestErrorEvent
@@ -15,6 +16,7 @@ HOPELESS: Final = frozenset(
         ErrorCode.PAYMENT_REQUIRED,
         ErrorCode.CONNECTION_ERROR,
         ErrorCode.NOT_FOUND,
+        *REFUSED,
     }
 )
 # A gateway may refuse a key for one model alone.
@@ -38,7 +40,8 @@ class Outlook:
 
     def add(self, trial: Trial, trace: Trace) -> None:
         """Take in how a trial ended."""
-        if trial.category not in HOPELESS:
+        # A refused request of a model that answers others says something about the model.
+        if trial.status != "infra" or trial.category not in HOPELESS:
             self._in_a_row, self._heard = 0, True
             return
         self._in_a_row += 1

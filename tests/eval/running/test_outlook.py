@@ -11,8 +11,8 @@ from surecall.values.trace import Trace
 FAULT = Fault(ErrorCode.AUTH, "no such key", status=401, hint="Check the API key.")
 
 
-def ended(category: str, model: str = "a") -> Trial:
-    status: Status = "infra" if category else "passed"
+def ended(category: str, model: str = "a", status: Status = "infra") -> Trial:
+    status = status if category else "passed"
     return Trial(
         key=Key(Cell(model), "x", 1), status=status, category=category, error="as recorded"
     )
@@ -35,6 +35,8 @@ def outlook(*trials: Trial, models: int = 3) -> Outlook:
         ([ended(""), ended("AUTH"), ended("AUTH", "b")], 17, False),
         ([ended("TIMEOUT")] * HOPELESS_AFTER, 1, False),
         ([ended("NOT_FOUND")] * HOPELESS_AFTER, 1, True),
+        ([ended("BAD_REQUEST")] * HOPELESS_AFTER, 1, True),
+        ([ended("BAD_REQUEST", status="failed")] * HOPELESS_AFTER, 1, False),
         ([ended(""), *[ended("CONNECTION_ERROR")] * HOPELESS_AFTER], 1, True),
         ([*[ended("CONNECTION_ERROR")] * 9, ended(""), ended("CONNECTION_ERROR")], 1, False),
     ],
