@@ -19,8 +19,10 @@ from surecall.values.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILES = ("surecall.toml", "pyproject.toml", ".env")
+# Lists with commas: who gives such an option twice means both.
+_JOINED = ("FILTER", "NAMES")
 _TITLES = {
-    "select": "What to run",
+    "select": "What to run (a comma, or the option once more, joins filters)",
     "run": "How to run it",
     "endpoint": "Where",
     "request": "What is asked",
@@ -64,10 +66,21 @@ def _option(field: Field) -> Callable[[F], F]:
     shown = "" if field.default in (None, "", (), {}, False) else f"  [{_plain(field.default)}]"
     if not field.is_switch:
         flags = (*field.flags, field.name)
-        return click.option(*flags, metavar=field.metavar, help=field.help + shown)
+        several = field.metavar in _JOINED
+        return click.option(
+            *flags,
+            metavar=field.metavar,
+            help=field.help + shown,
+            multiple=several,
+            callback=_joined if several else None,
+        )
     flag = field.flags[-1]
     pair = f"{flag}/--no-{flag.removeprefix('--')}"
     return click.option(pair, field.name, default=None, help=field.help)
+
+
+def _joined(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+    return ",".join(given) if given else None
 
 
 def _plain(value: Any) -> str:

@@ -45,7 +45,7 @@ def test_shards_make_one_run_as_if_it_had_never_been_cut(run: Run, tmp_path: Pat
 
 def test_a_merged_run_says_what_each_of_its_commands_asked_for(run: Run, tmp_path: Path) -> None:
     shards(run)
-    run(*SMALL, "-n", "1", "-m", "sim/like-gpt", "-o", "part3")
+    run("eval", "-q", "-m", "sim/like-gpt", "-s", "simple", "-n", "1", "-o", "part3")
     code, out, err = run("merge", *parts(tmp_path), "--into", "merged")
 
     assert code == 0, err

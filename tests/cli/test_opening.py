@@ -49,7 +49,7 @@ def test_two_different_commands_make_two_runs_and_each_names_what_it_holds(
     "other",
     [
         ("-m", "sim/lazy"),
-        ("-s", "happy_path"),
+        ("-s", "!chat_only"),
         ("-p", "conversation", "--no-enforce-applicability"),
         ("--strategy", "raw"),
         ("--seed", "7"),

@@ -31,6 +31,11 @@ def test_a_misspelt_variable_is_a_warning_with_a_suggestion(
 def test_every_setting_is_an_option_in_a_group(run: Run) -> None:
     _, out, _ = run("eval", "--help")
 
-    for title in ("What to run:", "How to run it:", "Where:", "This command:"):
+    for title in (
+        "What to run (a comma, or the option once more, joins filters):",
+        "How to run it:",
+        "Where:",
+        "This command:",
+    ):
         assert title in out
     assert "api-key" not in out
