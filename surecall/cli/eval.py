@@ -19,9 +19,9 @@ from surecall.cli.price import announce, guessed, in_words
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
 from surecall.cli.table import CellTable
-from surecall.cli.target import SIMULATED, Target, open_target
+from surecall.cli.target import Target, open_target, simulation_notes
 from surecall.cli.view import show
-from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
+from surecall.eval.analysis.recommend import Recommendation, candidates, plain_row, recommend
 from surecall.eval.analysis.summary import Summary, summarise
 from surecall.eval.report.common import results_of, sheet_for
 from surecall.eval.report.files import results_in, sheet_of
@@ -72,8 +72,8 @@ def command(  # the options of the command, by keyword
     with open_target(settings) as target:
         scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
         planned = plan(settings, scenarios, target.library, target.endpoint)
-        if target.endpoint.simulated:
-            note(SIMULATED)
+        for told in simulation_notes(planned, target):
+            note(told)
         # Before this run is opened: it becomes the latest one.
         earlier = _earlier(settings)
         if dry_run:
@@ -198,7 +198,7 @@ def _concluded(
     advice = advised(summary, planned, target)
     write_stored(store, stored, store.directory)
     if as_json:
-        rows = msgspec.to_builtins(advice)
+        rows = [plain_row(each) for each in advice]
         ended = {"ending": report.ending, "wanted": report.wanted, "missing": report.missing}
         run = {"directory": str(store.directory)} | ended
         sheet = sheet_for(planned, target.endpoint)

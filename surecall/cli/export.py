@@ -11,7 +11,7 @@ from surecall.cli.common import note, say, say_exactly
 from surecall.cli.listing import count, json_line, visible
 from surecall.cli.options import settled
 from surecall.cli.stored import advice_of, opened, write_stored
-from surecall.eval.analysis.recommend import original_row
+from surecall.eval.analysis.recommend import original_row, plain_row
 from surecall.eval.report.common import Results
 from surecall.eval.report.files import pretty, results_in, write_trials
 from surecall.eval.report.junit import junit
@@ -81,7 +81,7 @@ def _deliver(form: str, text: str, output: str) -> None:
 
 def _json(store: Store, results: Results) -> str:
     run = {"directory": str(store.directory), "created": store.meta.created}
-    advice = msgspec.to_builtins(advice_of(store, results.sheet))
+    advice = [plain_row(each) for each in advice_of(store, results.sheet)]
     return pretty(document(results, run=run, recommendations=advice)).decode()
 
 

@@ -7,7 +7,9 @@ from typing import Final
 import msgspec
 
 from surecall.eval.running.cells import Model
-from surecall.eval.running.matrix import Library, models_at
+from surecall.eval.running.matrix import Library, Plan, models_at
+from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.work import WORK
 from surecall.eval.settings.endpoint import (
     Endpoint,
     endpoint_of,
@@ -22,8 +24,14 @@ from surecall.settings.catalog import ModelCatalog
 from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.personas.catalogue import PERSONAS
 
+BUILT_IN: Final = frozenset(scenario.id for scenario in (*SCENARIOS, *WORK))
 LISTED: Final = frozenset({"clean", "shown"})
 SIMULATED = "The models are simulated: no network, no key, no real model is being measured."
+SERVED_SIMULATED = "The models are simulated: no real model is being measured."
+OF_YOUR_OWN = (
+    "Their scripts follow the built-in tasks and cannot be expected to solve scenarios of your "
+    "own: run those with a real model."
+)
 
 
 class Target(msgspec.Struct, frozen=True):
@@ -32,6 +40,15 @@ class Target(msgspec.Struct, frozen=True):
     endpoint: Endpoint
     library: Library
     client: OpenAICompatible
+
+
+def simulation_notes(planned: Plan, target: Target) -> Iterator[str]:
+    """Say, if the models are simulated, that they are, and what they cannot do."""
+    if not any(each.model.simulated for each in planned.cells):
+        return
+    yield SIMULATED if target.endpoint.simulated else SERVED_SIMULATED
+    if not {scenario.id for scenario in planned.scenarios} <= BUILT_IN:
+        yield OF_YOUR_OWN
 
 
 def library_at(endpoint: Endpoint) -> Library:

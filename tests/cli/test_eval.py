@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedProvider, says
 from tests.support.commands import Run
 from tests.support.patience import PATIENCE_S, until
@@ -43,6 +44,33 @@ def test_without_a_key_it_measures_simulated_models_and_says_so(run: Run, tmp_pa
     names = {path.name for path in directory.iterdir()}
     assert {"summary.json", "summary_by_scenario.json", "report.md", "junit.xml"} <= names
     assert (tmp_path / ".surecall" / ".gitignore").read_text() == "*\n"
+
+
+def test_a_simulator_that_is_reached_over_http_is_no_real_model(run: Run, tmp_path: Path) -> None:
+    with Simulator() as there:
+        where = ("eval", "--base-url", there.url, "-m", "sim/clean", "-s", "happy_path", "-n", "40")
+        code, out, err = run(*where, "-q")
+        document = json.loads(run(*where, "--json", "-q")[1])
+
+    assert (code, err.count("no real model is being measured")) == (0, 1)
+    assert "no network" not in err
+    assert out.startswith("Simulated: sim/clean is handled.")
+    assert document["simulated"]
+    (row,) = document["recommendations"]
+    assert (row["decision"], row["verdict"], row["snippet"]) == ("handled", "handled", "")
+    (report,) = tmp_path.glob(".surecall/runs/*/report.md")
+    text = report.read_text()
+    assert "## Simulated: what was handled" in text
+    assert "| simulated model |" in text
+    assert "recommended" not in text.casefold()
+
+
+def test_a_filter_that_is_given_twice_means_both(run: Run) -> None:
+    given = ("-m", "sim/clean", "-m", "sim/lazy", "-s", "happy_path", "-s", "chat_only")
+    found = json.loads(run("eval", *given, "--dry-run", "--json")[1])
+
+    assert [cell["model"] for cell in found["cells"]] == ["sim/clean", "sim/lazy"]
+    assert sorted(found["scenarios"]) == ["chat_only", "happy_path"]
 
 
 def test_the_same_command_runs_nothing_twice_and_more_trials_top_up(
@@ -201,6 +229,8 @@ def test_scenarios_of_ones_own_are_run_from_a_file(run: Run, tmp_path: Path) -> 
     code, _, err = run("eval", "-m", "sim/clean", "-s", "mine.py", "-n", "2")
 
     assert code == 0, err
+    assert err.count("cannot be expected to solve scenarios of your own") == 1
+    assert "of your own" not in run(*SMALL)[2]
 
 
 def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:

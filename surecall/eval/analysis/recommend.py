@@ -46,7 +46,8 @@ class Recommendation(msgspec.Struct, frozen=True, kw_only=True):
 
     `decided_tool` is the rate of `decided_profile` under `decided_strategy`, the interval rule's
     choice.
-    A `simulated` model has no `snippet`: there is nothing to configure.
+    A `simulated` model has no `snippet`: there is nothing to configure. Nor has one of which no run
+    with tools was judged.
     `more_trials` is how many more runs of tool scenarios would settle the decision of the
     interval rule if the rates stay: zero when it is settled, None when it is too close to call, or
     nothing was measured. `reason` and `notes` explain the verdict; `cautions` say what it is not
@@ -138,9 +139,10 @@ def recommend(
 def original_row(advice: Recommendation) -> tuple[str, ...]:
     """Return the columns of the original's table: model, profile, preset, verdict, notes.
 
-    The interval rule's follow: the decision, and how many more runs would settle it.
+    The interval rule's follow: the decision, and how many more runs would settle it. Nothing that
+    is simulated is recommended: its row has no verdict of the observed rule.
     """
-    decision = verdicts(simulated=advice.simulated)[advice.decision][1]
+    decision = _word(advice.decision, simulated=advice.simulated)
     if split_strategy(advice.decided_strategy)[0] in BEYOND:
         decision = f"{decision} with {advice.decided_strategy}"
     if advice.decided_profile != advice.profile:
@@ -150,11 +152,28 @@ def original_row(advice: Recommendation) -> tuple[str, ...]:
         advice.model,
         f"{advice.profile} ({options or 'no overrides'})",
         ", ".join(advice.workarounds) or "-",
-        advice.label,
+        *(() if advice.simulated else (advice.label,)),
         " ".join((advice.reason, *advice.notes, *advice.cautions)),
         decision,
         f"+{advice.more_trials}" if advice.decision == "more trials" else "-",
     )
+
+
+def plain_row(advice: Recommendation) -> JSON:
+    """Return advice as JSON; about a simulated model it says how it was handled, and no more.
+
+    What its workarounds would be is called `on`: it was in force, and is not recommended.
+    """
+    row: JSON = msgspec.to_builtins(advice)
+    if advice.simulated:
+        word = _word(advice.decision, simulated=True)
+        on = list(advice.workarounds)
+        row |= {"decision": word, "verdict": word, "workarounds": [], "on": on}
+    return row
+
+
+def _word(decision: Decision, *, simulated: bool) -> str:
+    return verdicts(simulated=simulated)[decision][1]
 
 
 class _Kit(msgspec.Struct, frozen=True):
@@ -209,7 +228,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         options=options,
         workarounds=workarounds,
         verdict=observed_verdict(best),
-        label=f"Simulated: {_label(best)}" if simulated else _label(best),
+        label=f"Simulated: {_word(decision, simulated=True)}" if simulated else _label(best),
         decided_profile=surest.profile,
         decided_strategy=surest.strategy,
         decided_tool=_tool(surest),
@@ -221,7 +240,7 @@ def _advice(group: Sequence[Candidate], kit: _Kit) -> Recommendation:
         reason=reason_of(best),
         notes=(*still_open(surest, decision), *notes_of(best, group, surest, workarounds)),
         cautions=cautions_of(best),
-        snippet="" if simulated else code,
+        snippet="" if simulated or not best.tool.n else code,
         simulated=simulated,
     )
 

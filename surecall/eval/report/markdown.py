@@ -48,6 +48,14 @@ RECOMMENDATION_COLUMNS: Final = (
     "decision",
     "+N runs:",
 )
+SIMULATED_COLUMNS: Final = (
+    "simulated model",
+    "sampling profile(s)",
+    "what was on",
+    "notes",
+    "handled?",
+    "+N runs:",
+)
 COMPARISON_COLUMNS: Final = (
     "model",
     "sampling_profile",
@@ -106,7 +114,7 @@ def report(
         *(["## Why runs failed", causes] if (causes := causes_table(found)) else []),
         *(["## What was done", CONDUCT, conduct] if (conduct := conduct_table(results)) else []),
         *(["## Strategies, on the same conversations", pairs] if found.comparisons.rows else []),
-        *(["## Recommendations", recommendation_table(rows)] if rows else []),
+        *(_advice(rows, simulated=results.simulated) if rows else ()),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -175,10 +183,16 @@ def _most(counts: Mapping[str, int]) -> str:
     return "; ".join([*listed, *more]) or _NOTHING
 
 
-def recommendation_table(rows: Iterable[Sequence[str]]) -> str:
+def _advice(rows: Iterable[Sequence[str]], *, simulated: bool) -> tuple[str, str]:
+    """Return what to use; nothing that is simulated is recommended."""
+    heading = "Simulated: what was handled" if simulated else "Recommendations"
+    return f"## {heading}", recommendation_table(rows, simulated=simulated)
+
+
+def recommendation_table(rows: Iterable[Sequence[str]], *, simulated: bool = False) -> str:
     """Return one row for each model, in the columns that `recommend.original_row` gives."""
     return table(
-        RECOMMENDATION_COLUMNS,
+        SIMULATED_COLUMNS if simulated else RECOMMENDATION_COLUMNS,
         [(code(model), *map(text, others)) for model, *others in rows],
     )
 

@@ -27,6 +27,8 @@ from surecall.values.types import JSON
 Fallback: TypeAlias = Literal["best_effort", "fallback_off", "fallback_on"]
 BEST_EFFORT: Final[Fallback] = "best_effort"
 ROUTER: Final = "openrouter"
+# Ids of simulated models begin so, wherever they are served.
+SIMULATED: Final = "sim/"
 _UNLIMITED_S: Final = 86_400.0
 
 

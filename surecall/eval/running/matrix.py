@@ -17,6 +17,7 @@ from surecall.eval.analysis.paired import BEYOND
 from surecall.eval.running.cells import (
     BEST_EFFORT,
     ROUTER,
+    SIMULATED,
     Column,
     Fallback,
     Model,
@@ -183,7 +184,10 @@ def select_models(expression: str, library: Library, endpoint: Endpoint) -> tupl
         raise ConfigError("models: none is known at this endpoint; name one by its id, with -m")
     _check_known(wanted, [names(model) for model in (*library.models, *strangers)])
     everything = sorted((*called, *strangers), key=lambda model: _place(model, library.catalog))
-    return chosen("models", expression, lambda part: select(everything, part, names))
+    found = chosen("models", expression, lambda part: select(everything, part, names))
+    if len({model.simulated for model in found}) > 1:
+        raise ConfigError(f"models: {SIMULATED}… are simulated, the others are not: ask apart")
+    return found
 
 
 def _check_known(wanted: Iterable[str], called: Sequence[tuple[str, ...]]) -> None:
@@ -202,7 +206,7 @@ def _strangers(wanted: Iterable[str], library: Library, endpoint: Endpoint) -> l
     # A tag stays a tag, also where none of its models are served.
     known += [name for entry in library.catalog.models for name in (entry.provider, *entry.tags)]
     return [
-        Model(token, endpoint.provider)
+        Model(token, endpoint.provider, simulated=token.startswith(SIMULATED))
         for token in dict.fromkeys(wanted)
         if "*" not in token and not matches(token, known)
     ]

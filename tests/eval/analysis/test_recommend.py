@@ -6,7 +6,13 @@ import msgspec
 import pytest
 
 from surecall.eval.analysis.candidate import Candidate
-from surecall.eval.analysis.recommend import Recommendation, candidates, original_row, recommend
+from surecall.eval.analysis.recommend import (
+    Recommendation,
+    candidates,
+    original_row,
+    plain_row,
+    recommend,
+)
 from surecall.eval.analysis.snapshot import snapshot
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.analysis.summary import summarise
@@ -68,8 +74,33 @@ def test_a_stand_in_is_advised_under_its_name_with_the_needs_of_what_it_imitates
 
     assert (advice.model, advice.simulated) == ("sim/like-flash", True)
     assert advice.workarounds == ("gemini_openrouter_compat",)
-    assert advice.label == "Simulated: Yes"
+    assert advice.label == "Simulated: handled"
     assert not advice.snippet
+
+
+@pytest.mark.parametrize(
+    ("passed", "word"), [(40, "handled"), (0, "not handled"), (39, "undecided")]
+)
+def test_nothing_simulated_is_recommended(passed: int, word: str) -> None:
+    known = {"sim/like-flash": "google/gemini-2.5-flash:nitro"}
+    advice = advise(candidate(passed, model="sim/like-flash"), simulated=known)
+    row = plain_row(advice)
+
+    assert (row["decision"], row["verdict"], row["label"]) == (word, word, f"Simulated: {word}")
+    assert (row["workarounds"], row["on"]) == ([], ["gemini_openrouter_compat"])
+    assert original_row(advice)[4] == word
+    assert not {"use", "avoid", "Yes", "No", "more trials"} & {*original_row(advice)}
+
+
+def test_advice_about_a_real_model_is_plain_as_it_is() -> None:
+    row = plain_row(advise(candidate(40)))
+
+    assert (row["decision"], row["verdict"], "on" in row) == ("use", "Yes", False)
+
+
+def test_what_was_never_measured_has_no_preset_to_copy() -> None:
+    assert advise(candidate(1, 1)).snippet
+    assert not advise(candidate(0, 0)).snippet
 
 
 def test_other_catalogs_may_be_used() -> None:

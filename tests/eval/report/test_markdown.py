@@ -66,16 +66,23 @@ def test_the_report_says_what_is_simulated_spoiled_and_recommended() -> None:
     made = [trial(column.cell, status="infra"), trial(other.cell), trial(other.cell, "chat_only")]
     text = report(
         results_of(Sheet((column, other), NAMES), made),
-        [("sim/a", "default (no overrides)", "-", "Yes", "100% of 1 trial", "use", "+0")],
+        [("sim/a", "default (no overrides)", "-", "100% of 1 trial", "handled", "-")],
     )
 
     assert SIMULATED in text
     assert "- Spoiled by the infrastructure, in no tool rate: 1" in text
     assert "| `sim/a` | `default` | `raw` | - | - | - | - | infra x1 (not scored) |" in text
     assert "- Tool scenarios only (without `chat_only`): `1/1` ok (`100.00%`)" in text
-    assert "| `sim/a` | default (no overrides) | - | Yes | 100% of 1 trial | use | +0 |" in text
-    assert "| recommended? | notes | decision | +N runs |" in text
-    assert SIMULATED not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+    assert "## Simulated: what was handled" in text
+    assert "| `sim/a` | default (no overrides) | - | 100% of 1 trial | handled | - |" in text
+    assert "| what was on | notes | handled? | +N runs |" in text
+    real = report(
+        results_of(sheet(Cell("m")), [trial(Cell("m"))]),
+        [("m", "default (no overrides)", "-", "Yes", "100% of 1 trial", "use", "+0")],
+    )
+    assert SIMULATED not in real
+    assert "## Recommendations" in real
+    assert "| recommended? | notes | decision | +N runs |" in real
 
 
 def test_the_report_says_what_calls_were_read_from() -> None:
@@ -214,6 +221,7 @@ def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
     for table in (
         matrix(results_of(sheet(), made)),
         recommendation_table([(HOSTILE, HOSTILE, HOSTILE, "", HOSTILE, HOSTILE, HOSTILE)]),
+        recommendation_table([(HOSTILE, HOSTILE, "", HOSTILE, HOSTILE, HOSTILE)], simulated=True),
         comparison_table(Comparisons((comparison(HOSTILE),))),
     ):
         _, ruler, row = table.splitlines()

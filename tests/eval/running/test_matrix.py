@@ -13,6 +13,7 @@ from surecall.eval.running.matrix import (
     in_shard,
     models_at,
     plan,
+    select_models,
     strategies_of,
 )
 from surecall.eval.scenarios.builtin import SCENARIOS
@@ -163,6 +164,19 @@ def test_strategies_are_chosen_by_name_or_as_a_matrix(
     changes: dict[str, Any], strategies: tuple[str, ...]
 ) -> None:
     assert strategies_of(Settings(**changes)) == strategies
+
+
+def test_an_id_of_the_simulator_is_simulated_wherever_it_is_served() -> None:
+    library = Library((), CATALOG, PROFILES)
+
+    found = select_models("sim/clean,sim/lazy", library, OWN)
+    assert [(model.id, model.simulated) for model in found] == [
+        ("sim/clean", True),
+        ("sim/lazy", True),
+    ]
+    assert not select_models("a/b", library, OWN)[0].simulated
+    with pytest.raises(ConfigError, match="are simulated, the others are not"):
+        select_models("sim/clean,a/b", library, OWN)
 
 
 def test_a_misspelt_strategy_is_refused_with_a_suggestion() -> None:
