@@ -10,12 +10,12 @@ import msgspec
 
 from surecall.cli.common import note
 from surecall.cli.listing import rate_words, say_columns, say_document
-from surecall.cli.options import F, GroupedCommand, settled, with_settings
+from surecall.cli.options import F, GroupedCommand, joined, settled, with_settings
 from surecall.cli.stored import endpoint_named
 from surecall.cli.target import SIMULATED, library_at
 from surecall.eval.analysis.figures import Figure
 from surecall.eval.analysis.headline import headline, headline_strategy
-from surecall.eval.report.files import results_in
+from surecall.eval.report.files import missing_from, results_in
 from surecall.eval.report.summary_json import figures
 from surecall.eval.running.cells import Model
 from surecall.eval.running.matrix import Library, NothingSelected, chosen, select_models
@@ -42,7 +42,10 @@ Rows: TypeAlias = list[JSON]
 def _filter_option(name: str) -> Callable[[F], F]:
     """Offer a filter without the default that it has elsewhere: a list shows everything."""
     field = FIELDS[name]
-    return click.option(*field.flags, name, metavar=field.metavar, help=field.help)
+    flags = (*field.flags, name)
+    return click.option(
+        *flags, metavar=field.metavar, help=field.help, multiple=True, callback=joined
+    )
 
 
 @click.command(cls=GroupedCommand)
@@ -230,16 +233,17 @@ def _read_runs(directories: Sequence[Path]) -> Iterator[JSON]:
 
 def _run(directory: Path) -> JSON:
     with open_for_reading(directory) as store:
-        results, created = results_in(store), store.meta.created
+        results, meta = results_in(store), store.meta
     found = figures(results)
     infra = sum(entry.status == "infra" for entry in results.all)
     return {
-        "begun": datetime.fromisoformat(created),
+        "begun": datetime.fromisoformat(meta.created),
         "run": directory.name,
         "trials": len(results.all),
         "tool_pass": headline(found).tool,
         "strategy": headline_strategy(found),
         "infra": infra,
+        "partial": bool(missing_from(results, meta)),
         "simulated": results.simulated,
     }
 

@@ -72,14 +72,15 @@ def _option(field: Field) -> Callable[[F], F]:
             metavar=field.metavar,
             help=field.help + shown,
             multiple=several,
-            callback=_joined if several else None,
+            callback=joined if several else None,
         )
     flag = field.flags[-1]
     pair = f"{flag}/--no-{flag.removeprefix('--')}"
     return click.option(pair, field.name, default=None, help=field.help)
 
 
-def _joined(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+def joined(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+    """Join what an option was given, each time that it was."""
     return ",".join(given) if given else None
 
 

@@ -152,12 +152,12 @@ def test_runs_are_listed_newest_first_with_their_rates(run: Run) -> None:
     assert (code, err) == (0, "")
     head, first, second = out.splitlines()
     assert head.split() == [
-        *("begun", "run", "trials", "tool_pass", "strategy", "infra", "simulated")
+        *("begun", "run", "trials", "tool_pass", "strategy", "infra", "partial", "simulated")
     ]
     assert newer.name in first
-    assert first.endswith("  4       3/3 100.0% [43.9, 100.0]  production  1      no")
+    assert first.endswith("  4       3/3 100.0% [43.9, 100.0]  production  1      no       no")
     assert older.name in second
-    assert second.endswith("  7       2/3 66.7% [20.8, 93.9]    production  0      yes")
+    assert second.endswith("  7       2/3 66.7% [20.8, 93.9]    production  0      no       yes")
 
 
 def test_the_rate_of_a_run_is_that_of_one_strategy_which_is_named(run: Run) -> None:
@@ -175,7 +175,8 @@ def test_a_run_that_measured_nothing_has_no_rate(run: Run) -> None:
     (line,) = json.loads(run("ls", "runs", "--json")[1])["runs"]
     assert (line["trials"], line["infra"], line["tool_pass"]["rate"]) == (2, 2, None)
     assert datetime.fromisoformat(line["begun"]).tzinfo is not None
-    assert run("ls", "runs")[1].splitlines()[1].split()[-4:] == ["-", "production", "2", "yes"]
+    told = run("ls", "runs")[1].splitlines()[1].split()
+    assert told[-5:] == ["-", "production", "2", "no", "yes"]
 
 
 def test_a_run_that_cannot_be_read_is_a_remark_and_the_others_are_listed(run: Run) -> None:
@@ -191,6 +192,20 @@ def test_a_run_that_cannot_be_read_is_a_remark_and_the_others_are_listed(run: Ru
     assert err.count("\n") == 2
     assert "is damaged" in err
     assert "holds no run" in err
+
+
+def test_a_run_that_lacks_planned_trials_is_marked(run: Run) -> None:
+    stored(series("."), settings={"trials": 3})
+    stored(series("..."), settings={"trials": 3})
+    newer, older = json.loads(run("ls", "runs", "--json")[1])["runs"]
+
+    assert (newer["partial"], older["partial"]) == (False, True)
+
+
+def test_a_filter_that_is_given_twice_lists_both(run: Run) -> None:
+    _, out, _ = run("ls", "scenarios", "-s", "happy_path", "-s", "chat_only", "--json")
+
+    assert {row["scenario"] for row in json.loads(out)["scenarios"]} == {"happy_path", "chat_only"}
 
 
 def test_no_runs_are_an_empty_list_and_a_remark(run: Run, tmp_path: Path) -> None:

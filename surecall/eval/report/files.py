@@ -71,10 +71,15 @@ def write_reports(
     return [directory / name for name in files]
 
 
-def _notice(results: Results, meta: Meta) -> str:
+def missing_from(results: Results, meta: Meta) -> str:
+    """Say what of a run is planned but not recorded; blank when it is complete."""
     found = Counter((entry.key.cell, entry.key.scenario) for entry in results.all)
     off = (entry.key for entry in results.all if entry.status == "skipped")
-    said = unfinished(meta.invocations, found, Counter((key.cell, key.scenario) for key in off))
+    return unfinished(meta.invocations, found, Counter((key.cell, key.scenario) for key in off))
+
+
+def _notice(results: Results, meta: Meta) -> str:
+    said = missing_from(results, meta)
     return f"{said} {WHY}" if said else ""
 
 
