@@ -5,29 +5,31 @@ healed, what was left alone. A text that is one whole object of the guided proto
 guided run would read it. `explain` and `render` are pure; only `command` reads files and prints.
 """
 
+import codecs
 import re
-from collections.abc import Sequence
-from typing import Any, BinaryIO, NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, BinaryIO, Final, NamedTuple
 
 import click
 import msgspec
 
 from surecall.cli.advice import FALLBACK, advice_on_fault, advice_on_reply, meaning
-from surecall.cli.common import say, say_exactly
-from surecall.cli.listing import json_line
+from surecall.cli.common import WholeNumber, note, say, say_exactly
+from surecall.cli.listing import count, json_line
 from surecall.core.inbound import inbound
 from surecall.core.streaming.body_reader import Listener
+from surecall.parsing.budget import FRAMING, MAX_BYTES, MAX_VALUES, TooManyValues
 from surecall.parsing.names import is_legal
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
-from surecall.values.errors import ConfigError, ErrorCode, Fault
+from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire.assembler import Assembler
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
 from surecall.wire.finish_reasons import PROMISES, ending_of
-from surecall.wire.messages import decode, id_of
+from surecall.wire.messages import MAX_DEPTH, decode, id_of
 from surecall.wire.protocols.guided import THOUGHT
 from surecall.wire.response import fault_of
 
@@ -36,7 +38,24 @@ GUIDED = "guided_reply"
 PRESETS = ("default_tool_calling", FALLBACK)
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
 # The events of a stream begin with the name of a field, or with a comment.
-_STREAM = re.compile(rb"\A\s*(?:(?:event|id|retry)?:[^\n]*\s+)*data:\s*[\[{]")
+_STREAM = re.compile(
+    rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:event|id|retry)?:[^\r\n]*[\r\n]\s*)*data:\s*[\[{]"
+)
+# No answer has more bytes, streamed or not; it is fed to the reader of streams in chunks.
+_MOST: Final = FRAMING * MAX_BYTES
+_CHUNK: Final = 65_536
+# Other encodings of a text, by the mark that it begins with; the longer marks come first.
+_MARKS: Final = {
+    codecs.BOM_UTF32_LE: "UTF-32",
+    codecs.BOM_UTF32_BE: "UTF-32",
+    codecs.BOM_UTF16_LE: "UTF-16",
+    codecs.BOM_UTF16_BE: "UTF-16",
+}
+# A text may have some bytes that are no UTF-8: not more than one character in so many.
+_SOUND: Final = 10
+# How much of each text, and how many of each list, people are shown.
+SHOWN: Final = 500
+LISTED: Final = 20
 # What a call in text lacks that breaks a rule.
 _RULES = {
     "whole": "it is not complete, or a closing mark is left over",
@@ -53,15 +72,19 @@ _SOME_TOOL = (ToolSpec("-", "", {}),)
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--tools", type=click.File("rb"), help="JSON list of the tools that were offered.")
-@click.option("--status", type=int, help="The HTTP status that an error came with.")
+@click.option(
+    "--status", type=WholeNumber(100, 599), help="The HTTP status that an error came with."
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_json: bool) -> int:
     """Explain a raw response, a stream or a text in FILE (or - for standard input).
 
     Shows which calls are in it, what was repaired, why something is not taken for a call, and
-    what to do about it.
+    what to do about it. Long texts and lists are cut, and it says by how much; --json has all.
     """
-    explanation = explain(file.read(), _tools_in(tools), status)
+    if file.isatty():
+        note("reading standard input; Ctrl-D ends it")
+    explanation = explain(file.read(_MOST + 1), _tools_in(tools), status)
     if as_json:
         say_exactly(json_line(msgspec.to_builtins(explanation)))
     else:
@@ -187,26 +210,68 @@ def _is_guided(content: str) -> bool:
 
 def _answer(data: bytes) -> tuple[str, JSON | Fault]:
     """Say what was sent, and return it as the body of a response."""
-    if (body := _body(data)) is not None:
-        return "response", body
+    _refuse_other_encodings(data)
     if _STREAM.match(data):
-        assembler = Assembler(judge=lambda error: fault_of(error, None, {}, 0.0))
-        listener = Listener(assembler)
-        listener.feed(data)
+        return "stream", _streamed(data)
+    if data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] not in {b"{", b"["}:
+        return "text", _as_text(data)
+    body = _too_large(f"more than {MAX_BYTES} bytes") if len(data) > MAX_BYTES else _body(data)
+    return ("text", _as_text(data)) if body is None else ("response", body)
+
+
+def _refuse_other_encodings(data: bytes) -> None:
+    for mark, name in _MARKS.items():
+        if data.startswith(mark):
+            raise ConfigError(
+                f"this is {name}, and replies are UTF-8; convert it: iconv -f {name} -t UTF-8 FILE"
+            )
+
+
+def _too_large(what: str) -> Fault:
+    return Fault(ErrorCode.RESPONSE_TOO_LARGE, f"The answer has {what}.")
+
+
+def _streamed(data: bytes) -> JSON | Fault:
+    """Read the events of a stream as they would arrive: piece by piece."""
+    assembler = Assembler(judge=lambda error: fault_of(error, None, {}, 0.0))
+    listener = Listener(assembler)
+    try:
+        for start in range(0, len(data), _CHUNK):
+            listener.feed(data[start : start + _CHUNK])
         listener.close()
-        return "stream", assembler.finish()
-    text = data.decode("utf-8", "replace")
-    return "text", {"choices": [{"message": {"content": text}}]}
+    except ProviderError as error:
+        return error.fault
+    answer: JSON | Fault = assembler.finish()
+    return answer
 
 
-def _body(data: bytes) -> JSON | None:
+def _body(data: bytes) -> JSON | Fault | None:
+    """Read the body of a response; a fault if it is JSON that no run would read; None otherwise."""
     try:
         value = decode(data)
-    except ValueError:
-        return None
+    except ValueError as error:
+        return _unread(error)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # an error in a list, as Google sends it
     return value if isinstance(value, dict) and ANSWER_KEYS & value.keys() else None
+
+
+def _unread(error: ValueError) -> Fault | None:
+    if isinstance(error, TooManyValues):
+        return _too_large(f"more than {MAX_VALUES} values")
+    if "too deeply" in str(error):
+        sentence = f"The answer is JSON nested too deeply: more than {MAX_DEPTH} levels."
+        return Fault(ErrorCode.DECODE_ERROR, sentence, retryable=True)
+    return None
+
+
+def _as_text(data: bytes) -> JSON | Fault:
+    text = data.decode("utf-8", "replace")
+    if "\0" in text or text.count("\ufffd") * _SOUND > len(text):
+        raise ConfigError("this is no text: explain reads what a model or an endpoint wrote")
+    if len(data) > MAX_BYTES:
+        return _too_large(f"more than {MAX_BYTES} bytes")
+    return {"choices": [{"message": {"content": text}}]}
 
 
 def _content(body: JSON) -> str:
@@ -258,41 +323,56 @@ def _place(tools: Sequence[str]) -> str:
 
 
 def render(explanation: Explanation) -> str:
-    """Write an explanation for people."""
+    """Write an explanation for people; long texts and lists are cut, and it says by how much."""
     lines = [f"read as: {explanation.kind}"]
     if explanation.fault:
-        lines.append(f"fault: {explanation.fault}")
-    for name in explanation.steps:
+        lines.append(f"fault: {_cut(explanation.fault)}")
+    for name in dict.fromkeys(explanation.steps):
         lines.append(f"repaired by: {name}")
         lines += [f"  {sentence}" for sentence in meaning(name)]
-    for call in explanation.calls:
-        lines += _call_lines(call)
-    lines += [
-        f"asked about, not run: {claim['name']} (rule {claim['rule']}: {_RULES[claim['rule']]})"
-        for claim in explanation.claims
-    ]
-    lines += [
-        f"not a call, at {item['at']}: {item['reason']}: {item['text']}"
-        for item in explanation.passed_over
-    ]
+    lines += _listed(explanation.calls, _call_lines, "calls")
+    lines += _listed(explanation.claims, _claim_lines, "that are asked about")
+    lines += _listed(explanation.passed_over, _passed_over_lines, "that are not calls")
     if not explanation.calls and not explanation.fault and not explanation.passed_over:
         lines.append("no calls, and nothing that looks like one")
     if explanation.text.strip():
-        lines.append(f"text: {explanation.text}")
+        lines.append(f"text: {_cut(explanation.text)}")
     lines += ["in short:", *[f"  {sentence}" for sentence in explanation.advice]]
     return "\n".join(lines)
 
 
+def _cut(text: str) -> str:
+    more = len(text) - SHOWN
+    return f"{text[:SHOWN]} … and {count(more, 'more character')}" if more > 0 else text
+
+
+def _listed(items: Sequence[JSON], write: Callable[[JSON], list[str]], what: str) -> list[str]:
+    """Write the first of some items, and say how many more there are."""
+    lines = [line for item in items[:LISTED] for line in write(item)]
+    more = len(items) - LISTED
+    return [*lines, f"… and {more} more {what}"] if more > 0 else lines
+
+
+def _claim_lines(claim: JSON) -> list[str]:
+    rule = claim["rule"]
+    return [f"asked about, not run: {_cut(claim['name'])} (rule {rule}: {_RULES[rule]})"]
+
+
+def _passed_over_lines(item: JSON) -> list[str]:
+    return [f"not a call, at {item['at']}: {item['reason']}: {_cut(item['text'])}"]
+
+
 def _call_lines(call: JSON) -> list[str]:
-    found = [f"call: {call['name']} {msgspec.json.encode(call['arguments']).decode()}"]
+    arguments = msgspec.json.encode(call["arguments"]).decode()
+    found = [f"call: {_cut(call['name'])} {_cut(arguments)}"]
     found += [
         f"  {name} must have been seen: {_place(tools)}"
         for name, tools in call.get("grounded", {}).items()
     ]
     if "asked" in call:
-        found.append(f"  its name came as: {call['asked']}")
+        found.append(f"  its name came as: {_cut(call['asked'])}")
     if "id" in call:
         found.append(f"  its id {'came twice' if call['id'] else 'is missing'}: it gets a new one")
     if "problem" in call:
-        found.append(f"  would not run: {call['problem']}")
+        found.append(f"  would not run: {_cut(call['problem'])}")
     return found

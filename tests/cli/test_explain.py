@@ -1,6 +1,10 @@
 """`surecall explain`: paste what a provider sent, and be told what became of it."""
 
 import json
+import os
+import pty
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -254,3 +258,32 @@ def test_a_guided_reply_with_a_thought_or_a_way_out_is_known_as_such() -> None:
     told = explain(json.dumps(thought).encode(), [TOOL])
     assert told.calls == ({"name": "get_weather", "arguments": {"city": "Paris"}},)
     assert explain(b'{"cannot": "The line is down."}').text == "The line is down."
+
+
+@pytest.mark.parametrize("status", ["99", "600", "9999"])
+def test_what_is_no_http_status_is_refused(
+    status: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "reply.txt"
+    path.write_text("Hello.")
+
+    assert main(["explain", str(path), "--status", status]) == 2
+    assert "100<=x<=599" in capsys.readouterr().err
+
+
+@pytest.mark.processes
+def test_on_a_terminal_it_says_that_it_waits() -> None:
+    ours, theirs = pty.openpty()
+    os.write(ours, b"Hello.\n\x04")
+    told = subprocess.run(
+        [sys.executable, "-m", "surecall", "explain", "-"],
+        stdin=theirs,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    os.close(ours)
+    os.close(theirs)
+
+    assert told.stderr == "reading standard input; Ctrl-D ends it\n"
+    assert "text: Hello." in told.stdout
