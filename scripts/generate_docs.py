@@ -240,7 +240,7 @@ def commands() -> Iterable[str]:
     """Write the help of every command, and the settings of an evaluation."""
     yield "# Commands\n\nGenerated from the code by `make docs`. Do not edit."
     for name in ("", *COMMANDS):
-        context = click.Context(cli, info_name="surecall", terminal_width=100)
+        context = cli.make_context("surecall", [], terminal_width=100)
         command = cli.get_command(context, name) if name else cli
         if command is None:
             raise LookupError(name)

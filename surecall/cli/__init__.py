@@ -63,9 +63,13 @@ class _Lazy(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
 
-@click.command(cls=_Lazy, invoke_without_command=True, no_args_is_help=False)
+@click.command(
+    cls=_Lazy,
+    invoke_without_command=True,
+    no_args_is_help=False,
+    context_settings={"help_option_names": ["-h", "--help"]},  # also of every command
+)
 @click.version_option(__version__, "-V", "--version", message="surecall %(version)s")
-@click.help_option("-h", "--help")
 @click.pass_context
 def cli(context: click.Context) -> None:
     """Reliable multi-turn tool calling over any OpenAI-compatible endpoint."""

@@ -67,6 +67,12 @@ def test_the_list_of_commands_says_what_the_commands_say() -> None:
         assert " ".join(command.help.split("\n\n")[0].split()) == sentence
 
 
+@pytest.mark.parametrize("name", cli.COMMANDS)
+def test_every_command_has_the_short_help(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([name, "-h"]) == 0
+    assert capsys.readouterr().out.startswith(f"Usage: surecall {name} ")
+
+
 @pytest.mark.processes
 def test_help_loads_neither_the_simulator_nor_an_http_library() -> None:
     code = (
