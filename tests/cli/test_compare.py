@@ -45,6 +45,14 @@ def test_a_difference_that_may_be_noise_is_called_so(run: Run) -> None:
     assert all(line.startswith("≈ no evidence of a difference  ") for line in rows)
 
 
+def test_a_run_does_not_differ_from_itself(run: Run) -> None:
+    same = stored(series("....xx"))
+    _, out, err = run("compare", same.name, same.name)
+
+    assert out.splitlines()[0].endswith(": 4 of 6 runs passed, then 4; no difference.")
+    assert "A and B are the same run" in err
+
+
 def test_the_gate_fails_only_on_a_significant_loss(run: Run) -> None:
     good, bad, hardly = stored(series(GOOD)), stored(series(BAD)), stored(series("x" + GOOD[1:]))
 

@@ -30,11 +30,14 @@ def change_sentence(row: Comparison) -> str:
     """Say what changed from the first to the second, and whether that may be chance."""
     before, after = row.rates
     told = f" with {row.strategy}" if row.strategy else ""
-    return (
+    passed = (
         f"From {row.first} to {row.second}{told}: {before.k} of {before.n} runs passed, then "
-        f"{after.k}; {points(row)} ({row.fixed} fixed, {row.broken} broken); "
-        f"{_WORDS[row.verdict()]}."
+        f"{after.k}"
     )
+    if not row.fixed and not row.broken:
+        return f"{passed}; no difference."
+    changed = f"{points(row)} ({row.fixed} fixed, {row.broken} broken)"
+    return f"{passed}; {changed}; {_WORDS[row.verdict()]}."
 
 
 def points(row: Comparison) -> str:

@@ -35,6 +35,14 @@ def test_what_may_be_chance_is_called_so() -> None:
     assert gain_sentence(found).endswith("+0 points (1 fixed, 1 broken); this may be chance.")
 
 
+def test_where_every_conversation_ended_the_same_there_is_no_difference() -> None:
+    found = compared(series("x..", cell=RAW), series("x..", cell=PRODUCTION))
+
+    assert gain_sentence(found) == (
+        "From raw to production: 2 of 3 runs passed, then 2; no difference."
+    )
+
+
 def test_one_strategy_or_no_pair_gains_nothing() -> None:
     alone = compared(series("..", cell=RAW))
     apart = compared(series("..", cell=RAW), series("ii", cell=PRODUCTION))
