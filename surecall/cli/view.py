@@ -89,4 +89,4 @@ async def _serve(directory: Path, port: int, *, opened: bool) -> None:
 def show(address: str) -> None:
     """Start the browser on an address."""
     if not webbrowser.open(address):
-        note("no browser could be started; open the address above in one")
+        note(f"no browser could be started; open this in one: {address}")

@@ -105,13 +105,13 @@ def test_results_that_are_still_in_the_log_count_as_results() -> None:
 def test_without_a_browser_the_address_is_there_to_be_copied(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run_of(Path(".surecall"))
+    page = run_of(Path(".surecall")).resolve() / "report.html"
     monkeypatch.setattr(webbrowser, "open", lambda _: False)
 
     assert cli.main(["view"]) == 0
     said = capsys.readouterr()
     assert said.out.endswith("report.html\n")
-    assert "no browser could be started" in said.err
+    assert said.err == f"no browser could be started; open this in one: {page.as_uri()}\n"
 
 
 def test_a_run_is_found_by_name_by_part_by_path_and_in_another_place(
