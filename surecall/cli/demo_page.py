@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import surecall
 from surecall.cli.listing import count
 from surecall.simulator.demo.contest import OWN, PLAIN, Outcome, Row
-from surecall.simulator.demo.shapes import EACH, TITLES
+from surecall.simulator.demo.shapes import EACH, TITLES, every_shape
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import Reply
 
@@ -66,7 +66,7 @@ def body(rows: Sequence[Row], signs: tuple[str, str], program: str) -> list[str]
         *_failures(rows),
         "",
         *_open(opened(rows)),
-        *_rules(program),
+        *_rules(program, len(rows)),
         "",
         *_next_steps(program),
     ]
@@ -107,11 +107,14 @@ def _failures(rows: Sequence[Row]) -> Iterator[str]:
         yield f"{number:>4} x {how:<{_CELL}}{FAILURES.get(how, '')}".rstrip()
 
 
-def _rules(program: str) -> Iterator[str]:
+def _rules(program: str, number: int) -> Iterator[str]:
+    drawn = (
+        f"The replies are drawn, not picked: {EACH} of each family of faults, by a hash of their "
+        f"names; `{program} demo --all` sends all. "
+    )
     yield "How this is measured:"
     yield from _wrapped(
-        f"The replies are drawn, not picked: {EACH} of each family of faults, by a hash of their "
-        f"names; `{program} demo --all` sends all. A fault is a habit, shown in every reply, "
+        f"{drawn if number < len(every_shape()) else ''}A fault is a habit, shown in every reply, "
         "unless only the model can mend it and it is told to. The plain loop asks again when an "
         "endpoint is busy, and tells the model of every call that it cannot run: "
         f"{_LOOP}",

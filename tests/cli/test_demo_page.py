@@ -79,6 +79,14 @@ def test_failures_are_counted_and_told_in_a_sentence_most_often_first() -> None:
     assert lines[at + 2].split() == ["1", "x", "HTTP", "418"]
 
 
+def test_only_a_sample_is_said_to_be_drawn() -> None:
+    rows = [Row(shape, {PLAIN: RIGHT, OWN: RIGHT}) for shape in every_shape()]
+
+    assert any("drawn, not picked" in line for line in told(*rows[1:]))
+    assert not any("drawn" in line for line in told(*rows))
+    assert any(line.startswith("  A fault is a habit") for line in told(*rows))
+
+
 def test_a_loop_that_never_failed_is_told_so() -> None:
     assert "The plain loop failed 0 times." in told(Row(drawn()[0], {PLAIN: RIGHT, OWN: RIGHT}))
 
