@@ -2,7 +2,7 @@
 
     from surecall import OpenAICompatible, ToolLoopRunner
 
-    def get_weather(city: str, days: int = 1) -> dict:
+    def get_weather(city: str, days: int) -> dict:
         "Weather for a city."
         return {"city": city, "days": days, "sky": "clear"}
 

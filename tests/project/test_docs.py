@@ -39,7 +39,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         *WEATHER,
         calls("cancel_order", order=1017),
         says("Cancelled."),
-        streams(calls("get_weather", city="Rome")),
+        streams(calls("get_weather", city="Rome", days=2)),
         streams(says("Clear in Rome, too.")),
     ),
     "contracts.md": (
@@ -132,7 +132,9 @@ def test_pasted_without_a_key_it_runs_against_the_simulator_and_says_so(
     )
 
     assert (pasted.returncode, pasted.stderr) == (0, f"{SAID}\n")
-    assert "get_weather said" in pasted.stdout
+    assert '"days":3' in pasted.stdout
+    if "streaming" in code:
+        assert "[get_weather …]\nDone. get_weather said" in pasted.stdout
 
 
 def test_the_scenarios_of_the_documentation_can_be_loaded(tmp_path: Path) -> None:
