@@ -10,8 +10,8 @@ from surecall.cli.listing import count
 from surecall.cli.screen import screen_of, wrapped
 from surecall.cli.strategy_table import strategy_lines
 from surecall.cli.verdict_table import verdict_lines
-from surecall.eval.analysis.gain import gain_sentence
 from surecall.eval.analysis.recommend import Recommendation
+from surecall.eval.analysis.steps import steps_sentence
 from surecall.eval.analysis.summary import Summary
 from surecall.eval.analysis.verdict_sentence import verdict_sentence
 from surecall.eval.running.matrix import Plan
@@ -51,7 +51,7 @@ def _parts(
     notice: str,
     width: int | None,
 ) -> Iterator[list[str]]:
-    gained = gain_sentence(summary.comparisons)
+    gained = steps_sentence(summary.comparisons)
     sentences = filter(None, (notice, verdict_sentence(advice), gained))
     tables = (
         [line for each in sentences for line in wrapped(each, width, "")],

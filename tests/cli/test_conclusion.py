@@ -44,8 +44,7 @@ def test_of_several_strategies_the_gain_is_the_news(run: Run) -> None:
     _, out, _ = run("eval", *words, "--strategy", "raw,guided_contract")
 
     gained = out.splitlines()[1]
-    assert gained.startswith("From raw to guided_contract: ")
-    assert "points (" in gained
+    assert gained == "guided_contract over raw: helps sim/stops-early (+75 points)."
     assert out.splitlines()[-1].startswith("sim/stops-early ")
 
 

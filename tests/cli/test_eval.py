@@ -126,10 +126,7 @@ def test_strategies_are_compared_on_the_same_conversations(run: Run) -> None:
     arguments = ("eval", "-m", "sim/like-glm", "-s", "happy_path", "-n", "12")
     _, out, _ = run(*arguments, "--strategy", "raw,production", "-q")
 
-    assert (
-        "From raw to production: 3 of 12 runs passed, then 12; +75 points (9 fixed, 0 broken)"
-        in out
-    )
+    assert "production over raw: helps sim/like-glm (+75 points)." in out
     assert out.splitlines()[-1].split()[1:7] == ["3/12", "25%", "12/12", "100%", "+75", "points"]
     assert out.endswith("▲ better: 9 fixed, 0 broken\n")
 

@@ -1,4 +1,4 @@
-"""What the last of several strategies gained over the first, on the same conversations."""
+"""What changed between two columns of the same conversations: strategies, or whole runs."""
 
 from surecall.eval.analysis.paired import Comparison, Comparisons
 
@@ -9,21 +9,9 @@ _WORDS = {
 }
 
 
-def gain_of(found: Comparisons) -> Comparison | None:
-    """Compare the first strategy with the last one, over everything; None if there is but one."""
-    between = [row for row in found.overall if _spans(row, found)]
-    return between[0] if between and between[0].pairs else None
-
-
 def gains_of(found: Comparisons) -> dict[tuple[str, str], Comparison]:
     """Compare the first strategy with the last one, for each model and profile."""
     return {(row.model, row.profile): row for row in found.rows if _spans(row, found)}
-
-
-def gain_sentence(found: Comparisons) -> str:
-    """Say what was gained or lost; blank if there is nothing to compare."""
-    row = gain_of(found)
-    return "" if row is None else change_sentence(row)
 
 
 def change_sentence(row: Comparison) -> str:

@@ -1,6 +1,6 @@
-"""What was gained from the first strategy to the last."""
+"""What changed between two columns of the same conversations."""
 
-from surecall.eval.analysis.gain import change_sentence, gain_of, gain_sentence, gains_of, points
+from surecall.eval.analysis.gain import change_sentence, gains_of, points
 from surecall.eval.analysis.paired import Comparisons, compare_runs, compare_strategies, outcomes
 from surecall.eval.storage.trial import Cell, Trial
 from tests.support.trials import series
@@ -18,12 +18,10 @@ def test_the_first_is_compared_with_the_last() -> None:
         series("x" * 6 + "." * 6, cell=PRODUCTION),
         series("." * 12, cell=GUIDED),
     )
-    gained = gain_of(found)
+    gained = gains_of(found)["m", "default"]
 
-    assert gained is not None
-    assert (gained.first, gained.second) == ("raw", "guided")
-    assert gains_of(found)["m", "default"].fixed == 12
-    assert gain_sentence(found) == (
+    assert (gained.first, gained.second, gained.fixed) == ("raw", "guided", 12)
+    assert change_sentence(gained) == (
         "From raw to guided: 0 of 12 runs passed, then 12; +100 points (12 fixed, 0 broken); "
         "this is more than chance."
     )
@@ -32,23 +30,20 @@ def test_the_first_is_compared_with_the_last() -> None:
 def test_what_may_be_chance_is_called_so() -> None:
     found = compared(series("x..", cell=RAW), series("..x", cell=PRODUCTION))
 
-    assert gain_sentence(found).endswith("+0 points (1 fixed, 1 broken); this may be chance.")
+    said = change_sentence(gains_of(found)["m", "default"])
+    assert said.endswith("+0 points (1 fixed, 1 broken); this may be chance.")
 
 
 def test_where_every_conversation_ended_the_same_there_is_no_difference() -> None:
     found = compared(series("x..", cell=RAW), series("x..", cell=PRODUCTION))
 
-    assert gain_sentence(found) == (
+    assert change_sentence(gains_of(found)["m", "default"]) == (
         "From raw to production: 2 of 3 runs passed, then 2; no difference."
     )
 
 
-def test_one_strategy_or_no_pair_gains_nothing() -> None:
-    alone = compared(series("..", cell=RAW))
-    apart = compared(series("..", cell=RAW), series("ii", cell=PRODUCTION))
-
-    assert gain_sentence(alone) == gain_sentence(apart) == ""
-    assert gains_of(alone) == {}
+def test_one_strategy_gains_nothing() -> None:
+    assert gains_of(compared(series("..", cell=RAW))) == {}
 
 
 def test_two_runs_are_named_with_the_strategy() -> None:
