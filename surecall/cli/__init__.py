@@ -39,6 +39,10 @@ COMMANDS: Final = {
 }
 
 
+# Of the whole command line, and of every command.
+_SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
+
+
 class _Lazy(click.Group):
     """A group that imports a command when it is called."""
 
@@ -55,6 +59,7 @@ class _Lazy(click.Group):
         module = importlib.import_module(f"surecall.cli.{cmd_name.replace('-', '_')}")
         command: click.Command = module.command
         command.name = cmd_name
+        command.context_settings = _SETTINGS
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
@@ -67,7 +72,7 @@ class _Lazy(click.Group):
     cls=_Lazy,
     invoke_without_command=True,
     no_args_is_help=False,
-    context_settings={"help_option_names": ["-h", "--help"]},  # also of every command
+    context_settings=_SETTINGS,
 )
 @click.version_option(__version__, "-V", "--version", message="surecall %(version)s")
 @click.pass_context

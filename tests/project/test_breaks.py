@@ -16,14 +16,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
+import click
 import openai
 import pytest
 from pydantic_ai import Agent
 from pydantic_ai.models.openai import OpenAIChatModel
 from pydantic_ai.providers.openai import OpenAIProvider
 
-from surecall.cli.check import command as check_command
-from surecall.cli.proxy import command as proxy_command
+from surecall.cli import cli
 from surecall.proxy import Proxy
 from surecall.settings.connection import RetryPolicy
 from surecall.simulator import Simulator
@@ -284,5 +284,7 @@ def test_every_command_that_is_told_can_be_given() -> None:
     assert len(told) > len(SECTIONS)
     for line in told:
         words = shlex.split(line.replace("…", "http://localhost:1"), comments=True)
-        command = {"check": check_command, "proxy": proxy_command}[words[1]]
-        assert command.make_context(words[1], words[2:]).params
+        parent = click.Context(cli)
+        command = cli.get_command(parent, words[1])
+        assert command is not None
+        assert command.make_context(words[1], words[2:], parent=parent).params
