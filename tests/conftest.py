@@ -4,6 +4,7 @@ pytest --clock-shift 1e7    read ten million seconds more on the monotonic clock
 """
 
 import ipaddress
+import os
 import signal
 import socket
 import subprocess
@@ -29,6 +30,11 @@ settings.load_profile("ci")
 # tests that interrupt a program would wait for ever.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# What the surroundings say about terminals is not what is tested: a build service sets CI, a person
+# NO_COLOR, and what the tests start would inherit it.
+for name in ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES"):
+    os.environ.pop(name, None)
 
 BROWSER = "browser"
 STARTING = (BROWSER, "processes")

@@ -2,7 +2,6 @@
 
 import json
 import os
-import pty
 import re
 import signal
 import sqlite3
@@ -18,6 +17,7 @@ from surecall.testing import ScriptedProvider, says
 from tests.support.commands import Run
 from tests.support.patience import PATIENCE_S, until
 from tests.support.spec import proves
+from tests.support.terminals import on_terminal
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
 SMALL = ("eval", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only", "-n", "3")
@@ -320,23 +320,8 @@ def test_after_a_kill_the_same_command_completes_the_same_run(tmp_path: Path) ->
 
 @pytest.mark.processes
 def test_on_a_terminal_the_board_is_drawn_while_it_fills(tmp_path: Path) -> None:
-    ours, theirs = pty.openpty()
-    with subprocess.Popen(
-        [*SURECALL, "eval", "-m", "stable", "-n", "10"],
-        cwd=tmp_path,
-        stdout=subprocess.DEVNULL,
-        stderr=theirs,
-        env=os.environ | {"TERM": "xterm", "COLUMNS": "120", "LINES": "40"},
-    ) as process:
-        os.close(theirs)
-        drawn = b""
-        try:
-            while piece := os.read(ours, 65536):
-                drawn += piece
-        except OSError:  # the other end is closed
-            pass
-    os.close(ours)
+    code, (drawn,) = on_terminal(tmp_path, 120, ("eval", "-m", "stable", "-n", "10"))
 
-    assert process.returncode == 0
-    assert b"in flight" in drawn
-    assert b"tool pass" in drawn
+    assert code == 0
+    assert "in flight" in drawn
+    assert "tool pass" in drawn

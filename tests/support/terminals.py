@@ -27,8 +27,6 @@ for words in json.loads(sys.argv[1]):
     print({_BETWEEN!r}, flush=True)
 sys.exit(max(codes))
 """
-# What the environment of the tests may say about terminals is not what is tested.
-_OWN = ("COLUMNS", "LINES", "NO_COLOR", "FORCE_COLOR", "CI")
 
 
 def on_terminal(
@@ -41,14 +39,13 @@ def on_terminal(
     """Run commands one after the other in one process; return the worst code and what each said."""
     ours, theirs = pty.openpty()
     fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", _ROWS, width, 0, 0))
-    inherited = {name: text for name, text in os.environ.items() if name not in _OWN}
     with subprocess.Popen(
         [sys.executable, "-c", code, json.dumps(commands)],
         cwd=folder,
         stdin=theirs,
         stdout=theirs,
         stderr=theirs,
-        env=inherited | {"TERM": "xterm", "PYTHONUTF8": "1"} | dict(variables or {}),
+        env=os.environ | {"TERM": "xterm", "PYTHONUTF8": "1"} | dict(variables or {}),
     ) as process:
         os.close(theirs)
         printed = b""
