@@ -38,6 +38,8 @@ _TELLING = 3
 
 def settled(reading: TextReading, plan: Plan, config: ToolCallingConfig) -> TextReading:
     """Return the reading with its calls if all are sure; else as text, with what is doubtful."""
+    if not reading.asked and not reading.claims:
+        return reading
     claims = _doubt(reading, plan, config)
     if not claims:
         return msgspec.structs.replace(reading, claims=()) if reading.claims else reading

@@ -45,8 +45,7 @@ def _is_harmless(run: Run, call: ToolCall) -> bool:
 
 def unless_begun(run: Run, call: ToolCall, *, in_time: bool = True) -> ToolCall:
     """Return the call; with a problem on it if it had begun before and does not begin again."""
-    begins = in_time and may_repeat(run, call)
-    if call.problem is not None or call.id not in run.begun or begins:
+    if call.id not in run.begun or call.problem is not None or (in_time and may_repeat(run, call)):
         return call
     return msgspec.structs.replace(call, problem=UNKNOWN)
 
@@ -73,7 +72,7 @@ def twins(run: Run, call: ToolCall) -> Twins:
     Some providers count their ids from zero in every reply: an id that another reply has used for
     something else says nothing. Nor does one that the model wrote into its text, beyond its reply.
     """
-    if call.problem is not None or call.first_id is None or _is_harmless(run, call):
+    if call.first_id is None or call.problem is not None or _is_harmless(run, call):
         return Twins()
     turns, what = _ids_given(run)[call.first_id], _what(call)
     *earlier, own = turns.values()
@@ -139,6 +138,8 @@ def _firsts(run: Run) -> dict[tuple[str, bytes], str]:
 
 def _made_before(run: Run, call: ToolCall, fresh: Sequence[ToolResult]) -> ToolResult | None:
     """Return the first success of a call that is made once; None if it may be made now."""
+    if not run.results and not fresh:
+        return None
     if call.problem is not None or _is_harmless(run, call):
         return None
     asked = {one.id: one for one in run.said[-1].calls} if fresh else {}

@@ -216,6 +216,8 @@ def _objection(run: Run, spec: ToolSpec, name: str) -> str:
 
 def links(run: Run, spec: ToolSpec) -> list[Linked]:
     """Return the grounded parameters whose values stand together in one result, with the values."""
+    if len(spec.grounded) < 2:  # noqa: PLR2004  # one alone has nothing to stand together with
+        return []
     found: dict[tuple[str, ...], dict[bytes, tuple[Any, ...]]] = {}
     for record in seen(run).records:
         names = tuple(

@@ -3,7 +3,8 @@
     body ─► envelope ─► message ─► call protocol ─► calls ─► ids ─► names ─► arguments ─► validation
 
 Every step is tolerant and has a name; the names of the steps that changed something end up in
-`Reply.fired`. No vendor is mentioned here: quirks are transforms, chosen by the config.
+`Reply.fired`. An answer that is canonical has nothing to heal and goes past the transforms. No
+vendor is mentioned here: quirks are transforms, chosen by the config.
 """
 
 from typing import Any
@@ -28,6 +29,7 @@ from surecall.values.types import (
     ToolCall,
     is_blank,
 )
+from surecall.wire.canonical import is_canonical
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import MAX_REASON, Ending, ending_of
 from surecall.wire.finish_reasons import finish_reason as finish_reason_of
@@ -60,7 +62,8 @@ JOINED = choices_of_one_turn_joined.__name__
 def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) -> Reply | Fault:
     """Read a decoded answer: heal it, find the calls, judge them."""
     fired: list[str] = []
-    if isinstance(body, dict):
+    canonical = is_canonical(body)
+    if not canonical and isinstance(body, dict):
         body = BODY.apply(_body_transforms(plan, config), body, fired)
     choice = read_choice(body)
     if isinstance(choice, Fault):
@@ -69,7 +72,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     said = raw if isinstance(raw, dict) else {}
     if (fault := _too_much(said)) is not None:
         return fault
-    message = RESPONSE.apply(config.response_transforms, said, fired)
+    message = said if canonical else RESPONSE.apply(config.response_transforms, said, fired)
     salvaged = FAILED_GENERATION in fired
     if config.call_protocol == "guided":
         message = _bare(message, config, fired)

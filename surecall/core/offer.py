@@ -142,6 +142,7 @@ def _is_asked(item: Message) -> TypeGuard[User]:
     return isinstance(item, User) and not item.nudge
 
 
+@once_per_run
 def offers_tools(run: Run) -> bool:
     """Whether calls are welcome in the coming turn."""
     if run.config.tool_use_mode is ToolUseMode.DISABLED or not run.tools or finalising(run):

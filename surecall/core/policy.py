@@ -137,7 +137,7 @@ def _limit(run: Run) -> Fail | None:
     # A tool that ran may use the same words in its own errors; they mean nothing here.
     refusals = [result for result in run.results if not result.executed]
     codes = [code for result in refusals for code in result.error_codes]
-    if _turns_in_vain(run, refusals) > config.max_unknown_tool_calls:
+    if refusals and _turns_in_vain(run, refusals) > config.max_unknown_tool_calls:
         return Fail(
             ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED, "the model keeps naming tools that do not exist"
         )
@@ -152,6 +152,8 @@ def _loop(run: Run) -> Fail | None:
     if (name := in_vain(run)) is not None:
         message = f"{name} failed in the same way again and again"
         return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": name})
+    if run.turn < run.config.repeat_stop_at:
+        return None
     # A turn with more calls than may run in all is not meant; comparing them all takes too long.
     for call in _newest_calls(run)[: run.config.max_total_tool_calls]:
         if _goes_on_and_on(run, call):

@@ -10,7 +10,7 @@ none either.
 """
 
 from collections.abc import Sequence
-from typing import NamedTuple, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,6 +18,8 @@ from surecall.core.obligations import same_call
 from surecall.core.state import Run, once_per_run
 from surecall.values.types import Assistant, ToolCall
 
+# In turns: a circle of two has gone round once, and half again.
+_SHORTEST_CIRCLE: Final = 3
 _Made: TypeAlias = tuple[str, bytes, int]
 _Turn: TypeAlias = frozenset[_Made] | None
 
@@ -62,6 +64,8 @@ def recurrence(run: Run, call: ToolCall) -> Recurrence:
         return Recurrence()
     if row := streak(run, call):
         return Recurrence(row + 1, row + 1)
+    if run.turn < _SHORTEST_CIRCLE:
+        return Recurrence()
     return _circle(_turns(run), _made(call))
 
 

@@ -5,8 +5,8 @@ must happen next; a driver makes it happen.
 """
 
 from collections.abc import Callable, Sequence
-from functools import cached_property, wraps
-from typing import Final, Self, TypeAlias, TypeVar
+from functools import wraps
+from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 
 import msgspec
 
@@ -66,7 +66,26 @@ CALL_MISSING: Final = "call_missing"
 T = TypeVar("T")
 
 
-# `dict` leaves room for what is derived: see `once_per_run`. It is not part of the value.
+class Once(Generic[T]):
+    """A property of a run that is derived once: a run is a value, so it stays true.
+
+    Other than `functools.cached_property` it takes no lock: whoever derives it twice finds the
+    same.
+    """
+
+    def __init__(self, derive: Callable[[Any], T]) -> None:
+        self._derive = derive
+        self._name = derive.__name__
+        self.__doc__ = derive.__doc__
+
+    def __get__(self, run: "Run", _: object = None) -> T:
+        """Derive it, and put it where the next look finds it instead of this."""
+        value: T = self._derive(run)
+        run.__dict__[self._name] = value
+        return value
+
+
+# `dict` leaves room for what is derived (see `Once`, `once_per_run`). It is not part of the value.
 class Run(msgspec.Struct, frozen=True, dict=True):
     """One run: its settings and its transcript. Messages before `start` are earlier history.
 
@@ -113,7 +132,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
         """Where the replies of this run come from; blank if the client does not say."""
         return f"{self.model}@{self.endpoint}" if self.endpoint else ""
 
-    @cached_property
+    @Once
     def own(self) -> tuple[Message, ...]:
         """The messages of this run."""
         return self.messages[self.start :]
@@ -123,7 +142,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
         """The newest message of this run, if there is one yet."""
         return self.messages[-1] if len(self.messages) > self.start else None
 
-    @cached_property
+    @Once
     def tail(self) -> tuple[Message, ...]:
         """What came since the model last spoke."""
         at = len(self.messages)
@@ -131,7 +150,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
             at -= 1
         return self.messages[at:]
 
-    @property
+    @Once
     def due(self) -> tuple[ToolCall, ...]:
         """The calls of the last turn that wait for an answer; a refusal ends the wait."""
         tail = self.tail
@@ -146,22 +165,22 @@ class Run(msgspec.Struct, frozen=True, dict=True):
         said = self.messages[at - 1] if at > self.start else None
         return said.calls if isinstance(said, Assistant) else ()
 
-    @property
-    def said(self) -> list[Assistant]:
+    @Once
+    def said(self) -> tuple[Assistant, ...]:
         """The model's turns in this run."""
-        return [message for message in self.own if isinstance(message, Assistant)]
+        return tuple([message for message in self.own if isinstance(message, Assistant)])
 
-    @cached_property
+    @Once
     def turn(self) -> int:
         """How many turns the model has had."""
         return len(self.said)
 
-    @property
-    def results(self) -> list[ToolResult]:
+    @Once
+    def results(self) -> tuple[ToolResult, ...]:
         """The answers to all calls of this run."""
-        return [message for message in self.own if isinstance(message, ToolResult)]
+        return tuple([message for message in self.own if isinstance(message, ToolResult)])
 
-    @property
+    @Once
     def called(self) -> bool:
         """Whether the model has made any call that counts."""
         return any(message.calls for message in self.said)
@@ -176,7 +195,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
                 return True
         return False
 
-    @cached_property
+    @Once
     def answered_calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
         """The calls of this run that were answered, each with its answer, in order."""
         results = {result.call_id: result for result in self.results}
@@ -187,7 +206,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
             if call.id in results
         )
 
-    @cached_property
+    @Once
     def done(self) -> tuple[ToolCall, ...]:
         """The calls of this run that ran and succeeded, in order."""
         return tuple(call for call, result in self.answered_calls if result.ok and result.executed)
@@ -233,8 +252,10 @@ def once_per_run(derive: Callable[[Run], T]) -> Callable[[Run], T]:
     @wraps(derive)
     def derived(run: Run) -> T:
         known: dict[str, T] = run.__dict__
-        if key not in known:
-            known[key] = derive(run)
-        return known[key]
+        try:
+            return known[key]
+        except KeyError:
+            value = known[key] = derive(run)
+            return value
 
     return derived

@@ -99,11 +99,14 @@ def _failure(result: ToolResult) -> _Failure:
 
 def gone_for_good(run: Run, call: ToolCall, fresh: Sequence[ToolResult] = ()) -> Problem | None:
     """Return why a call does not run whose tool has said that making it again will not help."""
+    results = (*run.results, *fresh)
+    if all(result.retry for result in results):
+        return None
     if call.problem is not None or is_repeatable(run, call):
         return None
     asked = {one.id: one for said in run.said for one in said.calls}
     dead: list[ToolCall] = []
-    for result in (*run.results, *fresh):
+    for result in results:
         if result.name == call.name and result.executed:
             dead = [] if result.ok else dead + [asked[result.call_id]] * (not result.retry)
     if len(dead) <= MORE_RUNS and not any(same_call(call, one) for one in dead):
@@ -117,6 +120,8 @@ def gone_for_good(run: Run, call: ToolCall, fresh: Sequence[ToolResult] = ()) ->
 
 def in_vain(run: Run) -> str | None:
     """Return the tool that keeps failing alike, if two turns in vain came after it did so twice."""
+    if all(result.ok for result in run.results):
+        return None
     results = {result.call_id: result for result in run.results}
     seen: Counter[_Failure] = Counter()
     turns = 0

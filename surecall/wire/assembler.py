@@ -61,6 +61,7 @@ class Assembler:
         names = tuple(known_names)
         self._new = partial(StreamedMessage, names, max_arguments_bytes, self._budget)
         self._head: JSON = {}
+        self._awaited = list(_HEAD_KEYS)
         self._usage: JSON | None = None
         self._ours: _Choice | None = None
         self._others: dict[int, _Choice] = {}
@@ -118,9 +119,9 @@ class Assembler:
             self._fault = self._judge(chunk)
             return []
         # The first chunk of some gateways carries blanks here.
-        for key in _HEAD_KEYS:
-            if chunk.get(key) and key not in self._head:
-                self._head[key] = chunk[key]
+        for key in [key for key in self._awaited if chunk.get(key)]:
+            self._head[key] = chunk[key]
+            self._awaited.remove(key)
         self._add_usage(chunk.get("usage"))
         if isinstance(groq := chunk.get("x_groq"), dict):
             self._add_usage(groq.get("usage"))
@@ -202,9 +203,11 @@ class _Choice:
         for key in ("finish_reason", "native_finish_reason"):
             said = choice.get(key)
             # A reply that was cut off stays so, whatever a later chunk says.
-            is_final = ending_of(self._reasons.get(key)) in UNFINISHED
-            if isinstance(said, str) and said and not is_final:
+            if said and isinstance(said, str) and not self._is_final(key):
                 self._reasons[key] = said
+
+    def _is_final(self, key: str) -> bool:
+        return ending_of(self._reasons.get(key)) in UNFINISHED
 
 
 def _speaks(delta: Any) -> bool:

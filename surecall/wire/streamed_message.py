@@ -32,6 +32,11 @@ _THOUGHTS = ("reasoning_content", "reasoning", *_THOUGHT_LISTS)
 _MESSAGE_KEYS = _TEXT_KEYS | {*_THOUGHT_LISTS, "role", "tool_calls", "function_call"}
 
 
+# What nearly all deltas have: more of a call, or more of the answer, and nothing else.
+_ONLY_CALLS = {"tool_calls"}
+_ONLY_CONTENT = {_CONTENT}
+
+
 class TextDelta(msgspec.Struct, frozen=True, tag="text"):
     """More of the answer."""
 
@@ -91,6 +96,11 @@ class StreamedMessage:
 
     def add(self, message: JSON, *, is_whole: bool = False) -> list[Delta]:
         """Take a delta, or a message that may repeat what deltas have said (`is_whole`)."""
+        if message.keys() == _ONLY_CALLS:
+            return self._add_calls(message, is_whole=is_whole)
+        if message.keys() == _ONLY_CONTENT and isinstance(message[_CONTENT], str):
+            grown = self._grow(_CONTENT, message[_CONTENT], is_whole=is_whole)
+            return [TextDelta(grown)] if grown else []
         news = {
             key: self._grow(key, text, is_whole=is_whole) for key, text in _texts(message).items()
         }

@@ -103,7 +103,7 @@ def _without_echo(
     message: JSON, content: str, tools: Sequence[ToolSpec], mode: TextCalls
 ) -> TextReading:
     """Take calls out of the text that stand where calls belong as well; they are not made twice."""
-    if mode == "off":
+    if mode == "off" or is_blank(content):
         return TextReading(message, message)
     found = recover(content, tools, weak=mode == "any")
     made = [_plain_parts(raw) for raw in raw_calls(message)]
@@ -174,11 +174,13 @@ def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
 
 def _broken(reading: TextReading, content: str, tools: Sequence[ToolSpec]) -> TextReading | None:
     """Claim what is nothing but a call of a known tool, and cannot be read; None if it is not."""
+    if "{" not in content:
+        return None
     text = trimmed(content).strip()
     if not text.startswith(_CALL_BEGINS) or not text.rstrip("` \n").endswith(_CALL_ENDS):
         return None
     named = next((tool.name for tool in tools if tool.name in text), "")
-    if not named or "{" not in text or _is_json(text):
+    if not named or _is_json(text):
         return None
     claim = Claim(named, "whole", alone=True)
     return msgspec.structs.replace(reading, claims=(claim,), apparent=text)
@@ -236,6 +238,8 @@ def is_nameless_call(text: str) -> bool:
 
     Such a text is meant for the machine, even if it names no tool, or has a sentence for a name.
     """
+    if "{" not in text:
+        return False
     text = trimmed(text).strip()
     mark = next((stem for stem in _WRAPS if text.startswith(stem)), "")
     begin, end = text.find("{", len(mark)), text.rfind("}") + 1

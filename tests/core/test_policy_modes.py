@@ -258,7 +258,7 @@ def test_calls_of_tools_that_nobody_offered_are_dropped() -> None:
     eager = calls("rm")
     eager["choices"][0]["message"]["content"] = "hello"
     result = run(ScriptedModel(eager), tool_allowlist=[])
-    assert (result.assistant_text, result.run.results) == ("hello", [])
+    assert (result.assistant_text, result.run.results) == ("hello", ())
     assert result.trace.turns[0].ignored_tool_calls_count == 1
 
 

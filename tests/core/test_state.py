@@ -45,7 +45,7 @@ def test_a_run_survives_being_written_down_after_every_move() -> None:
 def test_history_before_the_start_counts_for_nothing() -> None:
     earlier = (User("go"), Assistant("", (CALL,)), answer(CALL, ok=False), User("", nudge=True))
     run = Run("r", "m", ToolCallingConfig(max_turns=1), earlier, start=4, tools=TOOLS)
-    assert (run.turn, run.called, run.nudged, run.last, run.results) == (0, False, False, None, [])
+    assert (run.turn, run.called, run.nudged, run.last, run.results) == (0, False, False, None, ())
     assert offers_tools(run)
     assert streak(run, CALL) == 0
     assert plan_of(run).messages == earlier

@@ -37,7 +37,7 @@ def test_the_bare_one_must_be_asked_for_and_does_not_heal() -> None:
         runner.close()
 
     assert "clear" not in result.assistant_text
-    assert result.run.results == []
+    assert result.run.results == ()
 
 
 class Clerks:

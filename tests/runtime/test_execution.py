@@ -21,7 +21,7 @@ def runner_of(handler: Any, *script: Any, **settings: Any) -> ToolLoopRunner:
     return ToolLoopRunner(client=model, model="m", tools=handler, config=config)
 
 
-def results(handler: Any, *script: Any, **settings: Any) -> list[ToolResult]:
+def results(handler: Any, *script: Any, **settings: Any) -> tuple[ToolResult, ...]:
     return asyncio.run(runner_of(handler, *script, **settings).run("Go.")).run.results
 
 
@@ -85,7 +85,7 @@ def test_the_deadline_of_the_run_binds_it_as_well() -> None:
 
 @pytest.mark.usefixtures("virtual")
 def test_the_same_call_is_not_started_beside_one_that_still_runs() -> None:
-    async def scenario() -> tuple[list[ToolResult], int]:
+    async def scenario() -> tuple[tuple[ToolResult, ...], int]:
         stubborn = Stubborn()
 
         @tool
@@ -122,7 +122,7 @@ def test_a_tool_that_may_be_repeated_is_started_again(hint: str) -> None:
 
 @pytest.mark.usefixtures("virtual")
 def test_once_it_has_ended_the_call_may_be_made_again() -> None:
-    async def scenario() -> tuple[int, list[ToolResult]]:
+    async def scenario() -> tuple[int, tuple[ToolResult, ...]]:
         stubborn = Stubborn()
         slow = stubborn.tool
 

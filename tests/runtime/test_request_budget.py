@@ -119,7 +119,7 @@ def test_a_call_in_a_text_that_is_too_long_is_asked_about_and_not_run() -> None:
     text = "x" * MAX_TEXT + "\n" + call
     result = ask(ScriptedModel(says(text), says("3")), presets.default_tool_calling())
 
-    assert result.run.results == []
+    assert result.run.results == ()
     assert result.assistant_text == "3"
     assert [event.rule for event in result.trace if isinstance(event, TextCallAskedEvent)] == [
         "whole"

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -14,7 +15,7 @@ from surecall.values.types import JSON
 from surecall.wire.assembler import Assembler, TextDelta
 from surecall.wire.response import read_choice
 from tests.support.strategies import JSON_VALUES
-from tests.support.streams import assembled
+from tests.support.streams import RECORDED, assembled, chunk, events_of, recorded
 
 NAMES = ["weather", "clock", "edit", "edit_existing_file"]
 # A key or value that begins with a brace could repeat the whole of what came before it.
@@ -230,3 +231,33 @@ def test_deep_nesting_anywhere_is_survived(place: str, depth: int) -> None:
         assembler.add(data)
 
     assert isinstance(assembler.finish(), dict | Fault)
+
+
+def with_speaker(data: str) -> str:
+    """Say in every delta who speaks, too: that adds nothing to a message. Errors are quoted."""
+    try:
+        body = json.loads(data)
+        for choice in [] if '"error"' in data else body["choices"]:
+            choice["delta"] = {"role": "assistant"} | choice["delta"]
+    except (ValueError, TypeError, KeyError):
+        return data
+    return json.dumps(body)
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_delta_with_one_key_adds_what_it_adds_beside_others(name: str) -> None:
+    events = events_of([recorded(name)[0]])
+    spoken = [msgspec.structs.replace(event, data=with_speaker(event.data)) for event in events]
+
+    assert assembled(spoken, known_names=NAMES) == assembled(events, known_names=NAMES)
+
+
+@given(
+    st.lists(st.dictionaries(st.sampled_from(["content", "tool_calls"]), JSON_VALUES, max_size=1))
+)
+def test_so_does_any_other_delta(deltas: list[JSON]) -> None:
+    chunks = [json.dumps(chunk(delta)) for delta in deltas]
+    events = [SseEvent(data) for data in chunks]
+    spoken = [SseEvent(with_speaker(data)) for data in chunks]
+
+    assert assembled(spoken) == assembled(events)

@@ -106,7 +106,7 @@ def test_tags_beside_real_calls_are_text() -> None:
 def test_a_tag_in_code_is_text_and_comes_back_unchanged(text: str) -> None:
     result = ask(ScriptedModel(says(text)))
 
-    assert (result.assistant_text, result.run.results) == (text, [])
+    assert (result.assistant_text, result.run.results) == (text, ())
 
 
 @proves("C93")
@@ -129,7 +129,7 @@ def test_an_escaped_tag_is_text_shown_as_an_entity() -> None:
     result = ask(ScriptedModel(says(f"Write \\{CALL}.")))
 
     assert result.assistant_text == f"Write &lt;{CALL[1:]}."
-    assert result.run.results == []
+    assert result.run.results == ()
 
 
 @proves("C94")
