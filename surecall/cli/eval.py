@@ -31,6 +31,7 @@ from surecall.eval.report.unfinished import partial
 from surecall.eval.report_server import LiveReport
 from surecall.eval.running.harness import Stop, evaluate
 from surecall.eval.running.harness_events import Finished, Notice, Report
+from surecall.eval.running.local_engine import LocalEngine
 from surecall.eval.running.matrix import Plan, chosen, in_shard, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
@@ -165,7 +166,8 @@ async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
     progress = Progress(planned, table, store.done_keys(infra=False))
     with shown(progress, planned.settings.verbose) as take:
         told = _discreet(take, store)
-        report = await evaluate(planned, store, run_trial, lambda _: target.client, told, stop)
+        engine = LocalEngine(run_trial, lambda _: target.client)
+        report = await evaluate(planned, store, engine, told, stop)
     return msgspec.structs.replace(report, error=store.cleaned_text(report.error))
 
 

@@ -19,8 +19,9 @@ LIMITS = {"timeout", "wait_for"}
 ALLOWED = {
     "tests/core/test_policy_guards.py: slow": "a tool of runs in virtual time",
     "tests/laws/test_parallel_calls.py: _work": "a tool of runs in virtual time",
-    "tests/eval/running/test_harness.py: test_never_more_trials_at_once_than_jobs": "virtual time",
-    "tests/eval/running/test_harness.py: "
+    "tests/eval/running/test_local_engine.py: "
+    "test_never_more_trials_at_once_than_jobs": "virtual time",
+    "tests/eval/running/test_guarded_trial.py: "
     "test_a_trial_that_takes_too_long_is_spoiled_and_the_others_go_on": "virtual time",
     "tests/eval/running/test_harness_ends.py: "
     "test_the_first_wish_to_stop_lets_trials_under_way_end": "virtual time",

@@ -10,6 +10,7 @@ from surecall.eval.running.harness_events import (
     Notice,
     Report,
 )
+from surecall.eval.running.local_engine import LocalEngine
 from surecall.eval.running.matrix import Library, Plan, models_at, plan
 from surecall.eval.running.trial_run import Setup
 from surecall.eval.scenarios.builtin import SCENARIOS
@@ -115,9 +116,8 @@ def run(
     served = client or NoClient()
 
     async def go() -> Report:
-        return await evaluate(
-            what, store or Memory(), trials, lambda _: served, notices.append, stop or Stop()
-        )
+        engine = LocalEngine(trials, lambda _: served)
+        return await evaluate(what, store or Memory(), engine, notices.append, stop or Stop())
 
     with virtual_time():
         return asyncio.run(go()), notices

@@ -5,8 +5,6 @@ from typing import Final
 from surecall.eval.running.refusals import REFUSED
 from surecall.eval.storage.trial import Trial
 from surecall.values.errors import ErrorCode
-from surecall.values.events import LlmRequestErrorEvent
-from surecall.values.trace import Trace
 
 # After so many in a row, the next one would end the same way.
 HOPELESS_AFTER: Final = 10
@@ -38,14 +36,14 @@ class Outlook:
         self._heard = False
         self.category = self.error = ""
 
-    def add(self, trial: Trial, trace: Trace) -> None:
-        """Take in how a trial ended."""
+    def add(self, trial: Trial, said: str) -> None:
+        """Take in how a trial ended, and what the endpoint said about it, if it did."""
         # A refused request of a model that answers others says something about the model.
         if trial.status != "infra" or trial.category not in HOPELESS:
             self._in_a_row, self._heard = 0, True
             return
         self._in_a_row += 1
-        self.category, self.error = trial.category, _said(trial, trace)
+        self.category, self.error = trial.category, said or trial.error
         if trial.category == ErrorCode.AUTH:
             self._refused.add(trial.key.cell.model)
 
@@ -59,8 +57,3 @@ class Outlook:
     def silent(self) -> bool:
         """Whether trials ended, and all of them so."""
         return bool(self._in_a_row) and not self._heard
-
-
-def _said(trial: Trial, trace: Trace) -> str:
-    faults = [event.fault for event in trace if isinstance(event, LlmRequestErrorEvent)]
-    return str(faults[-1]) if faults else trial.error

@@ -9,6 +9,7 @@ import msgspec
 from surecall.eval.running.cells import Model
 from surecall.eval.running.harness import Stop, evaluate
 from surecall.eval.running.harness_events import Notice, Report
+from surecall.eval.running.local_engine import LocalEngine
 from surecall.eval.running.matrix import Library, Plan, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.builtin import SCENARIOS
@@ -51,7 +52,8 @@ def evaluated(base: Path, what: Plan) -> tuple[Report, list[Trial]]:
         client = OpenAICompatible(simulator.url, limits=Limits(idle_s=PATIENCE_S))
         notices: list[Notice] = []
         try:
-            return await evaluate(what, store, run_trial, lambda _: client, notices.append, Stop())
+            engine = LocalEngine(run_trial, lambda _: client)
+            return await evaluate(what, store, engine, notices.append, Stop())
         finally:
             await simulator.stop(runner)
 

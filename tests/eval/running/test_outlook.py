@@ -4,11 +4,6 @@ import pytest
 
 from surecall.eval.running.outlook import HOPELESS_AFTER, Outlook
 from surecall.eval.storage.trial import Cell, Key, Status, Trial
-from surecall.values.errors import ErrorCode, Fault
-from surecall.values.events import LlmRequestErrorEvent
-from surecall.values.trace import Trace
-
-FAULT = Fault(ErrorCode.AUTH, "no such key", status=401, hint="Check the API key.")
 
 
 def ended(category: str, model: str = "a", status: Status = "infra") -> Trial:
@@ -21,7 +16,7 @@ def ended(category: str, model: str = "a", status: Status = "infra") -> Trial:
 def outlook(*trials: Trial, models: int = 3) -> Outlook:
     found = Outlook(models)
     for trial in trials:
-        found.add(trial, Trace(()))
+        found.add(trial, "")
     return found
 
 
@@ -54,11 +49,10 @@ def test_it_is_silent_while_nothing_else_was_heard() -> None:
     assert not outlook(ended(""), ended("NOT_FOUND")).silent
 
 
-def test_it_says_what_to_do_where_the_trace_knows() -> None:
-    event = LlmRequestErrorEvent(fault=FAULT, attempt=1, elapsed_ms=1, run_id="r", turn=0, at=0.0)
+def test_it_says_what_the_endpoint_said_or_else_what_is_recorded() -> None:
     found = Outlook(1)
-    found.add(ended("AUTH"), Trace((event,)))
+    found.add(ended("AUTH"), "no such key. Check the API key.")
 
     assert found.category == "AUTH"
-    assert found.error == "AUTH (HTTP 401): no such key. Check the API key."
+    assert found.error == "no such key. Check the API key."
     assert outlook(ended("AUTH")).error == "as recorded"
