@@ -29,7 +29,7 @@ def headline(planned: Plan, recorded: int) -> str:
     less = f" - {skipped} skipped" if skipped else ""
     shard = planned.settings.shard
     part = "" if shard is None else f", of which part {shard.index}/{shard.count}"
-    runs = count(sum(1 for _ in planned.keys(1)), "run")
+    runs = count(planned.left().total(), "run")
     runs = f"{runs} or more" if planned.automatic else runs
     done = f", {recorded} recorded" if recorded else ""
     return f"surecall {surecall.__version__}   {' x '.join(factors)}{less}{part} = {runs}{done}"

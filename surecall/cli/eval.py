@@ -37,6 +37,7 @@ from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.load import Effective
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.store import Store
 from surecall.eval.storage.trial import Key, Trial
 from surecall.values.errors import ConfigError
@@ -136,8 +137,8 @@ def _wanted_by(planned: Plan) -> Callable[[Key], bool]:
     return wanted
 
 
-def _dry_run(planned: Plan, target: Target, done: set[Key], *, as_json: bool) -> int:
-    recorded = sum(key in done for key in planned.keys(1))
+def _dry_run(planned: Plan, target: Target, done: Done, *, as_json: bool) -> int:
+    recorded = planned.left().total() - planned.left(done).total()
     guess = guessed(planned, target, done)
     cells = [each.cell for each in planned.cells]
     if as_json:

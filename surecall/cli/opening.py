@@ -22,6 +22,7 @@ from surecall.cli.target import Target
 from surecall.eval.report.common import SHEET, sheet_for
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.identity import MATRIX, differences
 from surecall.eval.storage.run_directories import StoreError, find_run, point_to, runs, typed_errors
 from surecall.eval.storage.store import (
@@ -32,7 +33,6 @@ from surecall.eval.storage.store import (
     open_to_add,
     resumable,
 )
-from surecall.eval.storage.trial import Key
 from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
@@ -70,13 +70,13 @@ def with_choice(function: F) -> Callable[..., Any]:
     return new(click.option("--into", metavar="RUN", help=said)(combined))
 
 
-def done_before(planned: Plan, choice: Choice) -> set[Key]:
+def done_before(planned: Plan, choice: Choice) -> Done:
     """Return the trials of the run that would be written to; change and lock nothing."""
     base = Path(planned.settings.output_dir)
     continued = None if choice.fresh else resumable(base, planned.identity)[0]
     directory = choice.named(base) or continued
     if directory is None:
-        return set()
+        return Done()
     with open_for_reading(directory) as store:
         return store.done_keys(infra=False)
 
@@ -115,18 +115,18 @@ def _announce(planned: Plan, store: Store, *, fresh: bool) -> None:
     done = store.done_keys(infra=False)
     if len(store.meta.invocations) == 1 and not fresh:
         _tell_of_earlier(planned)
-    note(headline(planned, sum(key in done for key in planned.keys(1))))
+    note(headline(planned, planned.left().total() - planned.left(done).total()))
     note(f"run {store.directory.name}   Ctrl-C is safe: the same command continues")
 
 
 def _tell_of_earlier(planned: Plan) -> None:
     """Say where an earlier version kept trials of this plan, beside those of other matrices."""
-    wanted = set(planned.keys(1))
+    wanted = planned.left()
     for directory in runs(Path(planned.settings.output_dir)):
         with suppress(StoreError), open_for_reading(directory) as store:
             identity = store.meta.identity
             same = MATRIX not in identity and not differences(identity, planned.identity)
-            if same and not wanted.isdisjoint(store.done_keys()):
+            if same and planned.left(store.done_keys()) != wanted:
                 name = directory.name
                 note(
                     f"{name}, of an earlier version, has trials of this command among others; it "

@@ -6,7 +6,7 @@ for one token, `pricing.prompt` and `pricing.completion`. Otherwise the cost is 
 
 import asyncio
 import math
-from collections.abc import Container, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -16,7 +16,7 @@ from surecall.cli.listing import count
 from surecall.cli.target import Target
 from surecall.eval.running.estimate import Estimate, Price, estimate
 from surecall.eval.running.matrix import Plan
-from surecall.eval.storage.trial import Key
+from surecall.eval.storage.done import Done
 from surecall.values.errors import ProviderError
 
 _LONGEST_S: Final = 5.0
@@ -26,17 +26,17 @@ _THOUSAND: Final = 1_000
 _CENT: Final = 0.01
 
 
-def guessed(planned: Plan, target: Target, done: Container[Key]) -> Estimate:
+def guessed(planned: Plan, target: Target, done: Done) -> Estimate:
     """Guess what the rest of a plan takes; one short request asks an endpoint for its prices."""
-    missing = [key for key in planned.keys(1) if key not in done]
+    missing = planned.left(done)
     ids = {each.model.id for each in planned.cells}
     if target.endpoint.simulated or target.endpoint.local:
         return estimate(planned, missing, dict.fromkeys(ids, Price(0.0, 0.0)))
-    listed = asyncio.run(_listed(target)) if missing else {}
+    listed = asyncio.run(_listed(target)) if missing.total() else {}
     return estimate(planned, missing, dict(_priced(ids, listed)))
 
 
-def announce(planned: Plan, target: Target, done: Container[Key]) -> None:
+def announce(planned: Plan, target: Target, done: Done) -> None:
     """Say what a plan will take of a real model, unless all of it is there or it is to be quiet."""
     if target.endpoint.simulated or planned.settings.verbose <= 0:
         return

@@ -20,7 +20,8 @@ from surecall.eval.running.harness_events import (
     Stopped,
 )
 from surecall.eval.running.matrix import Plan
-from surecall.eval.storage.trial import Cell, Key
+from surecall.eval.storage.done import Done
+from surecall.eval.storage.trial import Cell
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
@@ -40,13 +41,14 @@ _WHY: Final = {
 class Progress:
     """Counts what happens. `table` shows how each cell is doing."""
 
-    def __init__(self, plan: Plan, table: CellTable, done: set[Key]) -> None:
+    def __init__(self, plan: Plan, table: CellTable, done: Done) -> None:
         self.table = table
         self._limit_s = plan.settings.timeout
         self._simulated = any(each.model.simulated for each in plan.cells)
         self._started = time.monotonic()
-        missing = (key for key in plan.keys(1) if key not in done)
-        self._left: Counter[Cell] = Counter(key.cell for key in missing)
+        self._left: Counter[Cell] = Counter()
+        for (cell, _), missing in plan.left(done).items():
+            self._left[cell] += missing
         self._wanted = self._recorded = self._finished = self._in_flight = self._retries = 0
         self._spent = 0.0
         self._remark = ""

@@ -9,6 +9,7 @@ from surecall.cli.table import CellTable
 from surecall.eval.running.harness_events import Finished, Planned, RateLimited, Started, Stopped
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.fields import Settings
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.trial import Cell, Key
 from tests.cli.test_eval_part import SMALL
 from tests.support.commands import Run
@@ -33,7 +34,7 @@ def test_on_a_terminal_v_prints_lines_instead_of_the_board(tmp_path: Path) -> No
 
 
 def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
-    progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), set())
+    progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), Done())
     assert "in flight 0" in progress.lines(80)[-1]
     progress.take(RateLimited("maker", 3.0, 1))
     assert progress.lines(80)[-1] == "429 (maker, waiting 3 s)"
@@ -58,7 +59,7 @@ def test_a_terminal_that_cannot_replace_lines_gets_one_for_each_cell(tmp_path: P
 
 
 def test_a_narrow_display_leaves_out_what_does_not_fit() -> None:
-    progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), set())
+    progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), Done())
     progress.take(Planned(1000, 0))
     for number in range(1, 21):
         progress.take(Started(Key(Cell("m"), "happy_path", number)))
@@ -77,7 +78,7 @@ def test_a_narrow_display_leaves_out_what_does_not_fit() -> None:
 )
 def test_who_stops_is_told_how_long_it_may_take(limit_s: float | None, said: str) -> None:
     settings = Settings(timeout=limit_s)
-    progress = Progress(Plan(settings, (), ()), CellTable((), 0.9), set())
+    progress = Progress(Plan(settings, (), ()), CellTable((), 0.9), Done())
     progress.take(Stopped("interrupted", 1))
 
     assert said in progress.line

@@ -45,14 +45,11 @@ class Memory:
         self.found = {trial.key: trial for trial in trials}
         self.traces: dict[Key, bytes | None] = {}
 
-    def done_keys(self, *, infra: bool = True) -> set[Key]:
-        return {key for key, trial in self.found.items() if infra or trial.status != "infra"}
-
     def trials(self) -> Iterator[Trial]:
         return iter(list(self.found.values()))
 
     def add(self, trial: Trial, trace: bytes | None = None) -> None:
-        assert trial.key not in self.done_keys(infra=False)
+        assert trial.key not in self.found or self.found[trial.key].status == "infra"
         self.found[trial.key] = trial
         self.traces[trial.key] = trace
 

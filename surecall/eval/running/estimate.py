@@ -9,14 +9,14 @@ Models that think aloud write several times as much. What is not in a scenario's
 as the text of one that is a function, counts as 100 tokens.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from surecall.eval.running.matrix import Plan
 from surecall.eval.scenarios.scenario import Scenario
-from surecall.eval.storage.trial import Key
+from surecall.eval.storage.done import Place
 from surecall.wire.messages import encode
 
 _REQUESTS: Final = {True: 3, False: 1}
@@ -43,14 +43,16 @@ class Estimate(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     cost: float | None = 0.0
 
-    def plus(self, load: "Load", price: Price | None) -> "Estimate":
-        """Count one more trial."""
-        cost = None if self.cost is None or price is None else self.cost + load.cost(price)
+    def plus(self, trials: int, load: "Load", price: Price | None) -> "Estimate":
+        """Count some more trials of one kind."""
+        cost = None
+        if self.cost is not None and price is not None:
+            cost = self.cost + trials * load.cost(price)
         return Estimate(
-            self.trials + 1,
-            self.requests + load.requests,
-            self.prompt_tokens + load.prompt_tokens,
-            self.completion_tokens + load.completion_tokens,
+            self.trials + trials,
+            self.requests + trials * load.requests,
+            self.prompt_tokens + trials * load.prompt_tokens,
+            self.completion_tokens + trials * load.completion_tokens,
             cost,
         )
 
@@ -79,12 +81,13 @@ def load_of(scenario: Scenario) -> Load:
 
 
 def estimate(
-    planned: Plan, keys: Iterable[Key], prices: Mapping[str, Price] | None = None
+    planned: Plan, left: Mapping[Place, int], prices: Mapping[str, Price] | None = None
 ) -> Estimate:
-    """Guess what running some keys will take, with the prices of models by their ids."""
+    """Guess what running some trials will take, with the prices of models by their ids."""
     loads = {scenario.id: load_of(scenario) for scenario in planned.scenarios}
     known = {each.cell: (prices or {}).get(each.model.id) for each in planned.cells}
     guess = Estimate()
-    for key in keys:
-        guess = guess.plus(loads[key.scenario], known[key.cell])
+    for (cell, scenario), trials in left.items():
+        if trials:
+            guess = guess.plus(trials, loads[scenario], known[cell])
     return guess

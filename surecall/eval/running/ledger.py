@@ -28,16 +28,13 @@ from surecall.eval.running.limiter import Budget
 from surecall.eval.running.matrix import Plan
 from surecall.eval.running.outlook import Outlook
 from surecall.eval.running.refusals import Refusals
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.values.errors import ErrorCode
 
 
 class Results(Protocol):
     """Where trials are recorded."""
-
-    def done_keys(self, *, infra: bool = True) -> set[Key]:
-        """Return the keys of recorded trials; without `infra`, not those that were spoiled."""
-        ...
 
     def trials(self) -> Iterator[Trial]:
         """Return all recorded trials."""
@@ -57,7 +54,7 @@ class Ledger:
         self._tell = tell
         self._lanes = {planned.cell: planned.model.lane for planned in plan.cells}
         self._simulated = {each.cell for each in plan.cells if each.model.simulated}
-        self._done = store.done_keys(infra=False)
+        self._done = Done()
         self._queues: dict[str, Iterator[Key]] = {}
         self._tally = Tally()
         self._budget = Budget(plan.settings.max_cost)
@@ -71,6 +68,8 @@ class Ledger:
         self.bell = Bell()
         for trial in store.trials():
             self._count(trial)
+            if trial.status != "infra":
+                self._done.add(trial.key)
         self._record_skips()
 
     @property
@@ -90,8 +89,8 @@ class Ledger:
 
     def begin_round(self, cells: list[Cell], first: int, last: int) -> None:
         """Queue some trials of some cells, if the store lacks them."""
-        known = Counter(key in self._done for key in self._plan.keys(first, last, cells))
-        wanted, missing = known.total(), known[False]
+        wanted = self._plan.left(None, first, last, cells).total()
+        missing = self._plan.left(self._done, first, last, cells).total()
         self._wanted += wanted
         self._recorded += wanted - missing
         self._left = missing

@@ -8,6 +8,7 @@ about as often, and at about the same time.
 """
 
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, TypeVar
 
@@ -29,6 +30,7 @@ from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.load import shaping
 from surecall.eval.settings.parse import AUTO, Shard
+from surecall.eval.storage.done import Done, Place
 from surecall.eval.storage.identity import with_matrix
 from surecall.eval.storage.trial import Cell, Key
 from surecall.settings.catalog import ModelCatalog
@@ -104,15 +106,41 @@ class Plan(msgspec.Struct, frozen=True):
         self, first: int = 1, last: int | None = None, only: Iterable[Cell] | None = None
     ) -> Iterator[Key]:
         """Return the keys of some trials to run, in order, made as they are asked for."""
+        places, shard = tuple(self._places(only)), self.settings.shard
+        for trial in range(first, (last or self.trials) + 1):
+            for cell, scenario in places:
+                key = Key(cell, scenario, trial)
+                if in_shard(key, shard):
+                    yield key
+
+    def left(
+        self,
+        done: Done | None = None,
+        first: int = 1,
+        last: int | None = None,
+        only: Iterable[Cell] | None = None,
+    ) -> Counter[Place]:
+        """Count the same keys by cell and scenario, without those that are done."""
+        found, shard, last = done or Done(), self.settings.shard, last or self.trials
+        if shard is None:
+            return Counter(
+                {
+                    place: last - first + 1 - found.within(place, first, last)
+                    for place in self._places(only)
+                }
+            )
+        # A shard picks its keys one by one.
+        keys = (key for key in self.keys(first, last, only) if key not in found)
+        return Counter((key.cell, key.scenario) for key in keys)
+
+    def _places(self, only: Iterable[Cell] | None) -> Iterator[Place]:
+        """Return the cells to run with the scenarios that apply to them, in order."""
         skipped = {(skip.cell, skip.scenario) for skip in self.skips}
         wanted = None if only is None else frozenset(only)
-        cells = [each.cell for each in self.cells if wanted is None or each.cell in wanted]
-        for trial in range(first, (last or self.trials) + 1):
-            for cell in cells:
-                for scenario in self.scenarios:
-                    key = Key(cell, scenario.id, trial)
-                    if (cell, scenario.id) not in skipped and in_shard(key, self.settings.shard):
-                        yield key
+        for each in self.cells:
+            for scenario in self.scenarios if wanted is None or each.cell in wanted else ():
+                if (each.cell, scenario.id) not in skipped:
+                    yield each.cell, scenario.id
 
     def skipped_keys(self) -> Iterator[tuple[Key, str]]:
         """Return the keys that cannot apply, each with the reason."""

@@ -19,6 +19,7 @@ import msgspec
 
 from surecall.eval.storage import database as db
 from surecall.eval.storage.damage import BlankStore, damaged, explained
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.identity import differences, digest
 from surecall.eval.storage.records import Columns, Records
 from surecall.eval.storage.run_directories import (
@@ -152,14 +153,14 @@ class Store:
                 self._records.make_tables()
             self._records.add_command(*row)
 
-    def done_keys(self, *, infra: bool = True) -> set[Key]:
+    def done_keys(self, *, infra: bool = True) -> Done:
         """Return the keys of all recorded trials; with `infra=False`, without the spoiled ones."""
         with db.snapshot(self._path) as records:
-            return {
+            return Done(
                 Key(Cell(row.model, row.profile, row.strategy), row.scenario, row.trial)
                 for row in records.trials()
                 if infra or row.status != "infra"
-            }
+            )
 
     def trials(self) -> Iterator[Trial]:
         """Read all trials in the order of their keys, as they are now, one at a time."""

@@ -45,8 +45,8 @@ def test_the_cost_is_known_when_every_price_is_known() -> None:
     read = 20 * sum(load.prompt_tokens for load in loads)
     written = 20 * sum(load.completion_tokens for load in loads)
 
-    assert estimate(found, found.keys()) == Estimate(40, 80, read, written, None)
-    assert estimate(found, found.keys(), {grok: prices[grok]}).cost is None
-    known = estimate(found, found.keys(), prices).cost
+    assert estimate(found, found.left()) == Estimate(40, 80, read, written, None)
+    assert estimate(found, found.left(), {grok: prices[grok]}).cost is None
+    known = estimate(found, found.left(), prices).cost
     assert known == pytest.approx((read * 5.2 + written * 25.5) / 2e6)
-    assert estimate(found, [], prices) == Estimate()
+    assert estimate(found, {}, prices) == Estimate()

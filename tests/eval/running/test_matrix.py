@@ -1,5 +1,6 @@
 """The matrix: what is chosen, in which order, what it means, and what cannot be."""
 
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from surecall.eval.scenarios.scenario import select_scenarios
 from surecall.eval.settings.endpoint import OPENROUTER_URL, Endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.parse import Shard
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.trial import Cell, Key
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.sampling import SamplingCatalog
@@ -221,6 +223,21 @@ def test_keys_come_trial_by_trial_in_a_fixed_order() -> None:
 
     assert list(found.keys()) == expected
     assert list(found.keys(2, 2)) == expected[4:]
+
+
+@pytest.mark.parametrize("shard", [None, Shard(1, 3)])
+def test_what_is_left_is_counted_like_the_keys_that_are_not_done(shard: Shard | None) -> None:
+    found = planned(
+        model_filter=HER, strategy_filter="both", scenarios="simple", trials=20, shard=shard
+    )
+    every = list(found.keys(3, 15))
+    some, cell = every[::3], every[0].cell
+
+    assert found.left(None, 3, 15) == Counter((key.cell, key.scenario) for key in every)
+    assert found.left(Done(some), 3, 15, [cell]) == Counter(
+        (key.cell, key.scenario) for key in every if key not in some and key.cell == cell
+    )
+    assert found.left().total() == len(list(found.keys()))
 
 
 def test_an_open_number_of_trials_begins_with_ten() -> None:

@@ -13,6 +13,7 @@ import pytest
 
 from surecall.eval.storage import database, store
 from surecall.eval.storage import run_directories as rundirs
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.identity import digest
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
@@ -43,7 +44,7 @@ def test_the_same_settings_resume_in_any_order_of_keys(base: Path, run: Store) -
 
     with open_or_resume(base, dict(reversed(SAME.items()))) as again:
         assert again.directory == run.directory
-        assert again.done_keys() == {key(1)}
+        assert again.done_keys() == Done([key(1)])
 
 
 def test_other_settings_and_a_fresh_start_get_new_directories(base: Path, run: Store) -> None:
@@ -153,14 +154,14 @@ def test_no_secret_of_a_miss_is_written_down(base: Path) -> None:
 
 def test_a_spoiled_trial_gives_way_and_replaces_nothing(run: Store) -> None:
     run.add(spoiled(key()), b'{"spoiled":1}\n')
-    assert (run.done_keys(), run.done_keys(infra=False)) == ({key()}, set())
+    assert (run.done_keys(), run.done_keys(infra=False)) == (Done([key()]), Done())
 
     run.add(passed(key()), TRACE)
     run.add(spoiled(key()), b'{"late":1}\n')
 
     assert list(run.trials()) == [passed(key())]
     assert run.trace(key()) == TRACE
-    assert run.done_keys(infra=False) == {key()}
+    assert run.done_keys(infra=False) == Done([key()])
 
 
 def test_readers_see_one_state_while_the_writer_goes_on(run: Store) -> None:
@@ -275,7 +276,7 @@ def test_who_has_closed_a_run_can_no_longer_write_into_it(run: Store) -> None:
     with pytest.raises(StoreError, match="closed"):
         run.add(passed(key(2)))
     with open_for_reading(run.directory) as reader:
-        assert reader.done_keys() == {key(1)}
+        assert reader.done_keys() == Done([key(1)])
 
 
 def test_closing_does_not_wait_for_readers(run: Store) -> None:
@@ -296,7 +297,7 @@ def test_a_full_disk_loses_no_recorded_trial(run: Store) -> None:
 
     with pytest.raises(StoreError, match=r"disk is full.*recorded before is safe"):
         run.add(passed(key(2)), large)
-    assert run.done_keys() == {key(1)}
+    assert run.done_keys() == Done([key(1)])
 
     run._connection.execute("PRAGMA max_page_count = 100000")
     run.add(passed(key(2)), large)
@@ -308,6 +309,7 @@ FILLS_THE_DISK = """
 import os, resource, sys
 from pathlib import Path
 from surecall.eval.storage.store import StoreError, open_or_resume
+from surecall.eval.storage.done import Done
 from surecall.eval.storage.trial import Cell, Key, Trial
 
 def trial(number):
