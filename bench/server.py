@@ -1,15 +1,17 @@
 """The endpoint of the benchmarks: answers at once, in a process of its own.
 
 The model's name says how many tool turns it wants, e.g. `turns-2`; how many it has had is counted
-in the request itself, so the server keeps no state.
+in the request itself, so the server keeps no state. A word after the command is the final text.
 """
 
 import asyncio
 import contextlib
 import json
+import sys
 
 CALL = {"name": "get_weather", "arguments": '{"city": "Paris", "days": 3}'}
-ANSWER = "It will be clear in Paris for three days, with a light wind from the west. " * 4
+WEATHER = "It will be clear in Paris for three days, with a light wind from the west. " * 4
+ANSWER = sys.argv[1] if __name__ == "__main__" and sys.argv[1:] else WEATHER
 USAGE = {"prompt_tokens": 120, "completion_tokens": 12, "total_tokens": 132}
 HEAD = {"id": "chatcmpl-1", "created": 0, "model": "bench", "system_fingerprint": "fp_1"}
 
