@@ -17,7 +17,8 @@ from proof.claims import Claim, Outcome, gathered
 from proof.spellings import SPELLINGS
 from surecall import RetryPolicy, RunFailed, ToolCallingConfig, ToolLoopRunner, presets
 from surecall.core.inbound import inbound
-from surecall.runtime.dispatch import Decision, ToolDispatcher
+from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.hooks import Decision
 from surecall.simulator.stream_events import events_of, frames_of
 from surecall.testing import ScriptedModel, raw, says
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolDefinition, ToolRegistry

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from surecall.core.outcome import RequestFailed as RequestFailed
     from surecall.core.state import Run
     from surecall.runtime.conversation import PromptRunner as PromptRunner
-    from surecall.runtime.dispatch import Decision, ToolPolicy
     from surecall.runtime.dispatch import ToolDispatcher as ToolDispatcher
+    from surecall.runtime.hooks import Decision, ToolPolicy
     from surecall.runtime.replay import replay, run_of
     from surecall.runtime.runner import ToolLoopRunner
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
@@ -75,7 +75,8 @@ _HOMES: Final = {
     "settings.catalog": ("ModelCatalog",),
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
     "settings.contract": ("Contract", "From", "Need"),
-    "runtime.dispatch": ("Decision", "ToolDispatcher", "ToolPolicy"),
+    "runtime.dispatch": ("ToolDispatcher",),
+    "runtime.hooks": ("Decision", "ToolPolicy"),
     "settings.connection": ("Limits", "RetryPolicy"),
     "values.errors": (
         "ConfigError",

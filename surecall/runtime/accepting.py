@@ -1,14 +1,11 @@
 """The application's say over a final answer: `accept_final` is asked, and its word is checked."""
 
 import math
-from collections.abc import Awaitable, Callable
-from typing import Any, TypeAlias
+from typing import Any
 
 from surecall.core.outcome import RunResult
 from surecall.runtime.execution import asked
-
-# Says why an answer is not accepted, or None if it is. It may be a coroutine function.
-AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
+from surecall.runtime.hooks import AcceptFinal
 
 
 async def objection_to(

@@ -8,25 +8,30 @@ What a handler raises is told to the model without its internals; the trace keep
 """
 
 import functools
-import inspect
 import json
 import math
 import time
-from collections.abc import Awaitable, Callable, Hashable, Mapping
-from typing import Any, Literal, Protocol, TypeAlias
+from collections.abc import Callable, Hashable, Mapping
+from typing import Any, TypeAlias
 
 import msgspec
 
 from surecall.core.inbound import judge_call
 from surecall.core.tool_results import failed, refusal, seal, success, unserialisable
 from surecall.runtime.execution import Execution, LeftRunning, Raised, asked
+from surecall.runtime.hooks import (
+    Executor,
+    ToolPolicy,
+    accepts_call_id,
+    executor_context,
+)
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition
-from surecall.tools.signatures import context_parameter, is_async_callable
+from surecall.tools.signatures import is_async_callable
 from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
-from surecall.values.types import JSON, Problem, ToolCall, ToolResult, ToolSpec
+from surecall.values.types import JSON, Problem, ToolCall, ToolResult
 from surecall.wire.messages import scrub
 
 _STILL_RUNNING = Problem(
@@ -44,27 +49,7 @@ MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
 # These are ValueErrors by descent only; their words are not for the model.
 _NOT_ABOUT_ARGUMENTS = (UnicodeError, json.JSONDecodeError, SurecallError)
-Executor: TypeAlias = Callable[..., Any]
 Work: TypeAlias = functools.partial[Any]
-
-
-class Decision(msgspec.Struct, frozen=True):
-    """What a tool policy says about one call."""
-
-    outcome: Literal["allow", "deny", "confirm"]
-    reason: str = ""
-
-
-class ToolPolicy(Protocol):
-    """An application's say over tools: which are shown, and which calls may run."""
-
-    def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
-        """Whether the model may see a tool at all in this run."""
-
-    def authorize(
-        self, call: ToolCall, context: Mapping[str, Any]
-    ) -> Decision | Awaitable[Decision]:
-        """Whether one call may run."""
 
 
 class PolicyBroken(SurecallError):
@@ -281,27 +266,3 @@ def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
         return failed(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
     message = "The tool itself failed. Go on without it, or try something else."
     return failed(call.name, ErrorCode.INTERNAL_ERROR, message), detail
-
-
-def accepts_call_id(executor: Executor) -> bool:
-    """Whether an executor takes a `tool_call_id`, by name or among any keywords."""
-    try:
-        parameters = inspect.signature(executor).parameters.values()
-    except (TypeError, ValueError):
-        return False
-    return any(
-        item.kind is item.VAR_KEYWORD
-        or (item.name == "tool_call_id" and item.kind is not item.POSITIONAL_ONLY)
-        for item in parameters
-    )
-
-
-def executor_context(executor: Executor) -> str | None:
-    """Return the name under which an executor takes the run's context, if it does."""
-    name = context_parameter(executor, (), "executor")
-    if name is not None and name in list(inspect.signature(executor).parameters)[:2]:
-        raise ConfigError(
-            f"executor: it is called with the tool's name and arguments; `{name}: Context` comes "
-            "after them"
-        )
-    return name

@@ -6,30 +6,22 @@
 All run the same lines: the synchronous ones hand the work to an event loop in a thread of its own,
 which is kept, so that connections are reused from one run to the next. They also work inside a
 running event loop or a notebook.
+
+What runs a conversation is imported when the first runner is made, because naming one must stay
+cheap for programs that may never need it: asyncio alone takes longer to load than all the rest.
 """
 
-import functools
 import os
-import threading
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import msgspec
-
-from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
-from surecall.core.state import Fail, Run
-from surecall.runtime.accepting import AcceptFinal
-from surecall.runtime.conversation import PromptRunner
-from surecall.runtime.dispatch import Executor, ToolDispatcher, ToolPolicy
-from surecall.runtime.event_loop_thread import EventLoopThread
-from surecall.runtime.execution import FOREIGN, LeftRunning
-from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
+from surecall.core.state import Run
+from surecall.runtime.hooks import AcceptFinal, Executor, Observer, ToolPolicy
 from surecall.runtime.runner_checks import (
     check_contract,
     checked_client,
     checked_config,
-    checked_context,
     checked_executor,
     checked_history,
     checked_hook,
@@ -39,13 +31,8 @@ from surecall.runtime.runner_checks import (
     checked_system,
     checked_tools,
     checked_words,
-    endpoint_of,
 )
-from surecall.runtime.session import Session, record_policy_error
-from surecall.runtime.thread_pool import Threads
-from surecall.runtime.trace import Observer, Recorder, allowed_context
 from surecall.runtime.transport import Client
-from surecall.runtime.turns import turn
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
 from surecall.settings.connection import RetryPolicy
@@ -57,10 +44,13 @@ from surecall.tools.registry import (
     Tools,
     check_surface,
 )
-from surecall.values.errors import ConfigError, ErrorCode
-from surecall.values.types import JSON, Refusal
+from surecall.values.errors import ConfigError
+from surecall.values.types import JSON
 from surecall.wire.history import legal_history
 from surecall.wire.messages import encodable
+
+if TYPE_CHECKING:
+    from surecall.runtime.run_stream import BlockingRunStream, RunStream
 
 
 class ToolLoopRunner:
@@ -89,26 +79,27 @@ class ToolLoopRunner:
         capabilities: Capabilities | None = None,
         accept_final: AcceptFinal | None = None,
     ) -> None:
+        from surecall.runtime.sessions import Sessions  # noqa: PLC0415 - see the first lines
+
         self.client = checked_client(client)
         self.model = checked_model(model)
-        self._endpoint = endpoint_of(self.client)
         self._config = checked_config(config, self.client, self.model)
         self._system = checked_system(system)
         self._executor = checked_executor(executor)
-        self._observers = tuple(map(checked_observer, observers))
-        self._tool_policy = checked_policy(tool_policy)
-        self._accept_final = checked_hook(accept_final)
-        self._prompt = PromptRunner(self.client, retry=retry, capabilities=capabilities)
         self._registry = checked_tools(tools, registry)
         self._toolbox = _masked(self._registry, self._config)
-        defaults = llm_options_defaults or {}
-        check_options(defaults, "llm_options_defaults")
-        options = deep_merge(defaults, self._config.request_overrides)
-        self._options = encodable(_limited(options, self._config.default_max_tokens))
-        self._threads = Threads()
-        self._left_running = LeftRunning()
-        self._thread: EventLoopThread | None = None
-        self._opening = threading.Lock()
+        self._options = encodable(_options(llm_options_defaults or {}, self._config))
+        self._sessions = Sessions(
+            client=self.client,
+            retry=retry,
+            capabilities=capabilities,
+            registry=self._registry,
+            toolbox=self._toolbox,
+            executor=self._executor,
+            observers=tuple(map(checked_observer, observers)),
+            tool_policy=checked_policy(tool_policy),
+            accept_final=checked_hook(accept_final),
+        )
         self._check_tools()
 
     @property
@@ -156,9 +147,9 @@ class ToolLoopRunner:
         none. `context` is for the application's own code: its tool policy, and tools that have a
         parameter annotated `Context`. The model never sees it.
         """
-        await turn()
-        run = self._new_run(user_text, history, max_turns, system)
-        return await self._session(run, on_event, context).drive()
+        return await self._sessions.drive(
+            lambda: self._new_run(user_text, history, max_turns, system), on_event, context
+        )
 
     def stream(
         self,
@@ -169,10 +160,10 @@ class ToolLoopRunner:
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> RunStream:
+    ) -> "RunStream":
         """Do the same as `run`, watched: iterate over what happens and the text as it comes."""
         run = self._new_run(user_text, history, max_turns, system)
-        return RunStream(lambda watch: self._session(run, on_event, context, watch))
+        return self._sessions.watch(run, on_event, context)
 
     def _new_run(
         self,
@@ -208,8 +199,7 @@ class ToolLoopRunner:
         A call that had begun, and whose result was not recorded, does not run again unless its
         tool is read-only or idempotent: the model is told that nobody knows what came of it.
         """
-        await turn()
-        return await self._session(_reopened(run), on_event, context).drive()
+        return await self._sessions.resume(run, on_event, context)
 
     def stream_resumed(
         self,
@@ -217,10 +207,9 @@ class ToolLoopRunner:
         *,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> RunStream:
+    ) -> "RunStream":
         """Do the same as `resume`, watched."""
-        again = _reopened(run)
-        return RunStream(lambda watch: self._session(again, on_event, context, watch))
+        return self._sessions.watch_resumed(run, on_event, context)
 
     def run_sync(
         self,
@@ -233,7 +222,7 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
-        thread = self._opened_thread()
+        thread = self._sessions.thread()
         work = self.run(
             user_text,
             history=history,
@@ -252,7 +241,7 @@ class ToolLoopRunner:
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `resume`, blocking."""
-        thread = self._opened_thread()
+        thread = self._sessions.thread()
         return thread.call(self.resume(run, on_event=on_event, context=context))
 
     def stream_sync(
@@ -264,7 +253,7 @@ class ToolLoopRunner:
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> BlockingRunStream:
+    ) -> "BlockingRunStream":
         """Do the same as `stream`, blocking."""
         stream = self.stream(
             user_text,
@@ -274,83 +263,21 @@ class ToolLoopRunner:
             on_event=on_event,
             context=context,
         )
-        return BlockingRunStream(stream, self._opened_thread())
-
-    def _opened_thread(self) -> EventLoopThread:
-        with self._opening:
-            if self._thread is None or not self._thread.alive:
-                self._thread = EventLoopThread(self._prompt.client.opened)
-            return self._thread
+        return self._sessions.watch_blocking(stream)
 
     def close(self) -> None:
         """Close what `run_sync` keeps open. Happens by itself when the program ends."""
-        if self._thread is not None:
-            self._thread.close()
-            self._thread = None
-
-    def _session(
-        self,
-        run: Run,
-        on_event: Observer | None,
-        context: Mapping[str, Any] | None,
-        watch: Watch | None = None,
-    ) -> Session:
-        given = checked_context(context)
-        toolbox, policy_error = self._visible(run, given)
-        run = msgspec.structs.replace(
-            run,
-            tools=tuple(tool.spec for tool in toolbox.definitions),
-            endpoint=self._endpoint,
-        )
-        extra = () if on_event is None else (checked_observer(on_event),)
-        observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
-        allowed = allowed_context(given, run.config.event_context_keys)
-        recorder = Recorder(run.run_id, observers, allowed)
-        dispatcher = ToolDispatcher(
-            toolbox,
-            run.config,
-            executor=self._executor,
-            policy=self._tool_policy,
-            context=given,
-            threads=self._threads,
-            left_running=self._left_running,
-            run_id=run.run_id,
-            on_policy_error=functools.partial(record_policy_error, recorder),
-        )
-        conversation = self._prompt.conversation(run.config, toolbox, recorder.emit, watch)
-        return Session(run, conversation, dispatcher, recorder, policy_error, self._accept_final)
-
-    def _visible(
-        self, run: Run, context: Mapping[str, Any]
-    ) -> tuple[Toolbox, BaseException | None]:
-        """Let the mode, and the application's policy, hide tools from this run."""
-        if run.config.tool_use_mode is ToolUseMode.DISABLED:
-            return ToolRegistry(), None
-        if self._tool_policy is None:
-            return self._toolbox, None
-        tools = self._toolbox.definitions
-        try:
-            shown = [tool for tool in tools if self._tool_policy.visible(tool.spec, context)]
-        except FOREIGN as error:  # a policy is foreign code
-            shown = list(tools) if run.config.policy_error_mode == "allow" else []
-            return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
-        return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
+        self._sessions.close()
 
 
-def _reopened(run: Run) -> Run:
-    """Take back the fault that ended a run, unless it was the application's policy."""
-    match run.last, next_move(run):
-        case Refusal(fault), Fail() if fault.code is not ErrorCode.POLICY_ERROR:
-            return msgspec.structs.replace(run, messages=run.messages[:-1])
-        case _:
-            return run
-
-
-def _limited(options: JSON, max_tokens: int | None) -> JSON:
-    """Limit the length of replies, unless the options do so themselves."""
-    if max_tokens is None or not {"max_tokens", "max_completion_tokens"}.isdisjoint(options):
-        return options
-    return options | {"max_tokens": max_tokens}
+def _options(defaults: Mapping[str, Any], config: ToolCallingConfig) -> JSON:
+    """Return the options of every request; unless they limit the length of replies, it is set."""
+    check_options(defaults, "llm_options_defaults")
+    options = deep_merge(defaults, config.request_overrides)
+    is_limited = not {"max_tokens", "max_completion_tokens"}.isdisjoint(options)
+    if config.default_max_tokens is not None and not is_limited:
+        options = options | {"max_tokens": config.default_max_tokens}
+    return options
 
 
 def _masked(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:

@@ -10,9 +10,13 @@ from itertools import pairwise
 from typing import Any, cast
 
 from surecall.core.outcome import RunResult
-from surecall.runtime.accepting import AcceptFinal
-from surecall.runtime.dispatch import Executor, ToolPolicy, executor_context
-from surecall.runtime.trace import Observer
+from surecall.runtime.hooks import (
+    AcceptFinal,
+    Executor,
+    Observer,
+    ToolPolicy,
+    executor_context,
+)
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.settings.capabilities import provider_of
 from surecall.settings.config import ToolCallingConfig

@@ -22,10 +22,11 @@ from surecall.core.repetition import may_repeat
 from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.core.ways_out import false_finals
-from surecall.runtime.accepting import AcceptFinal, objection_to
+from surecall.runtime.accepting import objection_to
 from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
 from surecall.runtime.execution import Raised
+from surecall.runtime.hooks import AcceptFinal
 from surecall.runtime.trace import Recorder, plain_words
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (

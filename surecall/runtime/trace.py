@@ -9,13 +9,14 @@ import os
 import time
 import traceback
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeAlias, TypeVar
+from typing import Any, BinaryIO, Literal, TypeVar
 
 import msgspec
 
 from surecall.runtime.execution import FOREIGN
+from surecall.runtime.hooks import Observer
 from surecall.runtime.redaction import Redactor, Secrets
 from surecall.values.errors import ConfigError
 from surecall.values.events import (
@@ -27,7 +28,6 @@ from surecall.values.events import (
 from surecall.values.trace import Trace, safe_text
 from surecall.wire.messages import encode
 
-Observer: TypeAlias = Callable[[Event], object]
 MAX_CONTEXT_BYTES = 200
 MAX_MESSAGE = 200
 

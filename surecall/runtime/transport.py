@@ -6,11 +6,10 @@
                  ─► ProviderError    no usable answer: refused, too slow, cut off, too large
 
 It does not retry, follow redirects, read JSON or judge a status; others do. Nothing it raises or
-prints carries a key. `aiohttp` is imported inside functions only, because `import surecall` must
-stay cheap for programs that never open a connection.
+prints carries a key. `aiohttp` and `asyncio` are imported inside functions only, because naming a
+client must stay cheap for programs that never open a connection.
 """
 
-import asyncio
 import io
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
@@ -34,6 +33,8 @@ from surecall.values.errors import ProviderError
 from surecall.values.types import Answer, Secret
 
 if TYPE_CHECKING:
+    import asyncio
+
     import aiohttp
 
 _CHUNK_BYTES = 64 * 1024
@@ -181,10 +182,14 @@ class OpenAICompatible:
             yield
 
     async def __aenter__(self) -> Self:
+        import asyncio  # noqa: PLC0415 - see the module's first lines
+
         self._lines.setdefault(asyncio.get_running_loop(), _OpenSession()).holders += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        import asyncio  # noqa: PLC0415 - see the module's first lines
+
         loop = asyncio.get_running_loop()
         held = self._lines[loop]
         held.holders -= 1
@@ -197,6 +202,8 @@ class OpenAICompatible:
             await asyncio.sleep(0)
 
     def _line(self) -> _Line:
+        import asyncio  # noqa: PLC0415 - see the module's first lines
+
         held = self._lines[asyncio.get_running_loop()]
         if held.line is None:
             held.line = _Line(self._new_session(), proxy_for(self._base))
@@ -288,6 +295,8 @@ async def _drained(content: "aiohttp.StreamReader") -> None:
 
     A connection whose body has ended serves the next request; any other has to be closed.
     """
+    import asyncio  # noqa: PLC0415 - see the module's first lines
+
     import aiohttp  # noqa: PLC0415 - see the module's first lines
 
     try:

@@ -12,7 +12,7 @@ import pytest
 from surecall import JsonlSink, ToolLoopRunner, load_trace, run_of, tool
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
-from surecall.runtime.dispatch import Decision
+from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, calls_many, says, streams
 from surecall.tools.registry import ToolDefinition

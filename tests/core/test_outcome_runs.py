@@ -12,7 +12,7 @@ from surecall.core.outcome import (
     last_text,
 )
 from surecall.core.state import Run
-from surecall.runtime.dispatch import Decision
+from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.testing import Item, calls, failure, says
 from surecall.values.errors import ErrorCode, ProviderError, SurecallError

@@ -20,7 +20,7 @@ from surecall import (
 )
 from surecall.core.outcome import RequestFailed
 from surecall.core.state import Run
-from surecall.runtime.accepting import AcceptFinal
+from surecall.runtime.hooks import AcceptFinal
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract
 from surecall.testing import Item, ScriptedModel, calls, failure, says

@@ -9,7 +9,8 @@ from typing import Any, ClassVar
 import pytest
 
 from surecall.core.outcome import RunResult, ToolUseError
-from surecall.runtime.dispatch import Decision, ToolDispatcher
+from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.hooks import Decision
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from surecall.runtime.dispatch import Decision, ToolDispatcher
+from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.execution import LeftRunning
+from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ErrorCode

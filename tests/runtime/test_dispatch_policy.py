@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from surecall.core.outcome import RunResult, ToolUseError
-from surecall.runtime.dispatch import Decision
+from surecall.runtime.hooks import Decision
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig

@@ -189,9 +189,9 @@ def test_a_thread_that_has_ended_makes_room_again() -> None:
     gate, ended = threading.Event(), list[int]()
     runner = runner_of(blocking_tool(gate, ended), calls("block", n=1), max_tools_left_running=1)
     asyncio.run(runner.run("Go."))
-    assert runner._left_running.count(blocking=True) == 1
+    assert runner._sessions.left_running.count(blocking=True) == 1
     gate.set()
-    until(lambda: not runner._left_running.count(blocking=True))
+    until(lambda: not runner._sessions.left_running.count(blocking=True))
 
 
 class Odd(BaseException):
@@ -323,7 +323,7 @@ def test_what_was_left_running_in_an_event_loop_that_is_closed_is_over() -> None
     loop = asyncio.new_event_loop()
     loop.set_exception_handler(lambda _loop, _context: None)  # a task was destroyed: that is meant
     loop.run_until_complete(runner.run("Go."))
-    assert runner._left_running.count(blocking=False) == 1
+    assert runner._sessions.left_running.count(blocking=False) == 1
     loop.close()
 
-    assert runner._left_running.count(blocking=False) == 0
+    assert runner._sessions.left_running.count(blocking=False) == 0

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from surecall import presets
 from surecall.parsing.names import fold
-from surecall.runtime.dispatch import Decision, ToolDispatcher
+from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.hooks import Decision
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, raw, says

@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from surecall.runtime.dispatch import Decision
+from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import calls, calls_many, failure, says
 from surecall.values.events import (

@@ -28,9 +28,10 @@ from surecall.proxy.healing.tools import Offer, offer_of
 from surecall.proxy.serving.upstream import Upstream
 from surecall.runtime.conversation import Composes, PromptRunner
 from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.hooks import Observer
 from surecall.runtime.runner_checks import endpoint_of
 from surecall.runtime.session import Session
-from surecall.runtime.trace import Observer, Recorder
+from surecall.runtime.trace import Recorder
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ErrorCode, Fault

@@ -19,8 +19,9 @@ from surecall.proxy.serving.exchange import Exchange, Settled
 from surecall.proxy.serving.record import Record, Records, outcome_of
 from surecall.proxy.serving.streams import News, Outgoing, summary
 from surecall.proxy.serving.upstream import Upstream, returned
+from surecall.runtime.hooks import Observer
 from surecall.runtime.redaction import Redactor
-from surecall.runtime.trace import JsonlSink, Observer
+from surecall.runtime.trace import JsonlSink
 from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Secret

@@ -1,0 +1,162 @@
+"""The sessions of one runner: what its runs share, and what each of them gets of its own."""
+
+import functools
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from surecall.core.loop import next_move
+from surecall.core.outcome import RunResult
+from surecall.core.state import Fail, Run
+from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.event_loop_thread import EventLoopThread
+from surecall.runtime.execution import FOREIGN, LeftRunning
+from surecall.runtime.hooks import AcceptFinal, Executor, Observer, ToolPolicy
+from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
+from surecall.runtime.runner_checks import checked_context, checked_observer, endpoint_of
+from surecall.runtime.session import Session, record_policy_error
+from surecall.runtime.thread_pool import Threads
+from surecall.runtime.trace import Recorder, allowed_context
+from surecall.runtime.transport import Client
+from surecall.runtime.turns import turn
+from surecall.settings.capabilities import Capabilities
+from surecall.settings.config import ToolUseMode
+from surecall.settings.connection import RetryPolicy
+from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry
+from surecall.values.errors import ErrorCode
+from surecall.values.types import Refusal
+
+
+class Sessions:
+    """Makes a session for each run of a runner, and keeps the threads that all of them use."""
+
+    def __init__(  # noqa: PLR0913  # collaborators, all by keyword
+        self,
+        *,
+        client: Client,
+        retry: RetryPolicy | None,
+        capabilities: Capabilities | None,
+        registry: ToolRegistry,
+        toolbox: Toolbox,
+        executor: Executor | None,
+        observers: Sequence[Observer],
+        tool_policy: ToolPolicy | None,
+        accept_final: AcceptFinal | None,
+    ) -> None:
+        self.left_running = LeftRunning()
+        self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
+        self._endpoint = endpoint_of(client)
+        self._registry = registry
+        self._toolbox = toolbox
+        self._executor = executor
+        self._observers = observers
+        self._tool_policy = tool_policy
+        self._accept_final = accept_final
+        self._threads = Threads()
+        self._thread: EventLoopThread | None = None
+        self._opening = threading.Lock()
+
+    async def drive(
+        self,
+        begin: Callable[[], Run],
+        on_event: Observer | None,
+        context: Mapping[str, Any] | None,
+    ) -> RunResult:
+        """Wait for a turn, begin a run, and drive it to its end."""
+        await turn()
+        return await self._session(begin(), on_event, context).drive()
+
+    async def resume(
+        self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
+    ) -> RunResult:
+        """Wait for a turn, and drive a run on from where it was written down."""
+        return await self.drive(lambda: _reopened(run), on_event, context)
+
+    def watch(
+        self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
+    ) -> RunStream:
+        """Drive a run while somebody watches it."""
+        return RunStream(lambda watch: self._session(run, on_event, context, watch))
+
+    def watch_resumed(
+        self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
+    ) -> RunStream:
+        """Drive a run on while somebody watches it."""
+        return self.watch(_reopened(run), on_event, context)
+
+    def watch_blocking(self, stream: RunStream) -> BlockingRunStream:
+        """Watch a run from code that blocks."""
+        return BlockingRunStream(stream, self.thread())
+
+    def thread(self) -> EventLoopThread:
+        """Return the event loop for callers that block; it is opened once, and kept."""
+        with self._opening:
+            if self._thread is None or not self._thread.alive:
+                self._thread = EventLoopThread(self._prompt.client.opened)
+            return self._thread
+
+    def close(self) -> None:
+        """Close the event loop for callers that block."""
+        if self._thread is not None:
+            self._thread.close()
+            self._thread = None
+
+    def _session(
+        self,
+        run: Run,
+        on_event: Observer | None,
+        context: Mapping[str, Any] | None,
+        watch: Watch | None = None,
+    ) -> Session:
+        given = checked_context(context)
+        toolbox, policy_error = self._visible(run, given)
+        run = msgspec.structs.replace(
+            run,
+            tools=tuple(tool.spec for tool in toolbox.definitions),
+            endpoint=self._endpoint,
+        )
+        extra = () if on_event is None else (checked_observer(on_event),)
+        observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
+        allowed = allowed_context(given, run.config.event_context_keys)
+        recorder = Recorder(run.run_id, observers, allowed)
+        dispatcher = ToolDispatcher(
+            toolbox,
+            run.config,
+            executor=self._executor,
+            policy=self._tool_policy,
+            context=given,
+            threads=self._threads,
+            left_running=self.left_running,
+            run_id=run.run_id,
+            on_policy_error=functools.partial(record_policy_error, recorder),
+        )
+        conversation = self._prompt.conversation(run.config, toolbox, recorder.emit, watch)
+        return Session(run, conversation, dispatcher, recorder, policy_error, self._accept_final)
+
+    def _visible(
+        self, run: Run, context: Mapping[str, Any]
+    ) -> tuple[Toolbox, BaseException | None]:
+        """Let the mode, and the application's policy, hide tools from this run."""
+        if run.config.tool_use_mode is ToolUseMode.DISABLED:
+            return ToolRegistry(), None
+        if self._tool_policy is None:
+            return self._toolbox, None
+        tools = self._toolbox.definitions
+        try:
+            shown = [tool for tool in tools if self._tool_policy.visible(tool.spec, context)]
+        except FOREIGN as error:  # a policy is foreign code
+            shown = list(tools) if run.config.policy_error_mode == "allow" else []
+            return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
+        return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
+
+
+def _reopened(run: Run) -> Run:
+    """Take back the fault that ended a run, unless it was the application's policy."""
+    match run.last, next_move(run):
+        case Refusal(fault), Fail() if fault.code is not ErrorCode.POLICY_ERROR:
+            return msgspec.structs.replace(run, messages=run.messages[:-1])
+        case _:
+            return run
