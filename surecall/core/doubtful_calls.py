@@ -21,9 +21,10 @@ import msgspec
 from surecall.core.state import TEXT_CALL, Run
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.types import Assistant, Claim, Message, Plan, ToolResult, User, is_blank
+from surecall.wire.call_styles import TextCallRule
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import decode
-from surecall.wire.text_calls import TextCallRule, TextReading
+from surecall.wire.text_calls import TextReading
 
 _MOST_QUESTIONS = 2
 _MOST_NAMES = 1_000

@@ -29,6 +29,7 @@ from surecall.values.types import (
     ToolCall,
     is_blank,
 )
+from surecall.wire.call_styles import TextCalls
 from surecall.wire.canonical import is_canonical
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import MAX_REASON, Ending, ending_of
@@ -38,7 +39,7 @@ from surecall.wire.messages import call_parts, id_of, parse_usage, raw_calls
 from surecall.wire.opaque_state import call_extra, message_extra
 from surecall.wire.protocols import hear
 from surecall.wire.response import HINTS, read_choice
-from surecall.wire.text_calls import TextCalls, TextReading, with_text_calls
+from surecall.wire.text_calls import TextReading, with_text_calls
 from surecall.wire.text_edges import trimmed
 from surecall.wire.transforms import BODY, RESPONSE, TOOL_CALL
 from surecall.wire.transforms.inbound import (

@@ -14,10 +14,9 @@ from surecall.settings.contract import Contract
 from surecall.values.errors import ConfigError
 from surecall.values.family import Family, canonical, unknown
 from surecall.values.types import JSON
+from surecall.wire.call_styles import TEXT_CALL_RULES, CallProtocol, TextCallRule, TextCalls
 from surecall.wire.messages import RESERVED_OPTIONS, WireStyle, encode
 from surecall.wire.plain_json import is_finite
-from surecall.wire.protocols import CallProtocol
-from surecall.wire.text_calls import TEXT_CALL_RULES, TextCallRule, TextCalls
 from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
 
 PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]

@@ -7,22 +7,18 @@ looked at, never tool output or what a user wrote. Whether a call may run is not
 """
 
 from collections.abc import Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any
 
 import msgspec
 
 from surecall.values.types import JSON, Claim, ToolSpec, is_blank
+from surecall.wire.call_styles import TextCalls
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import Found, Recovered, recover, without_thoughts
 from surecall.wire.dialects.spelling import ARGUMENT_KEYS, OPENERS
 from surecall.wire.messages import call_parts, decode, raw_calls
 from surecall.wire.text_edges import trimmed
 
-TextCalls: TypeAlias = Literal["off", "marked", "any"]
-TextCallRule: TypeAlias = Literal[
-    "whole", "marked", "own_words", "last_words", "only_way", "not_destructive"
-]
-TEXT_CALL_RULES: tuple[TextCallRule, ...] = get_args(TextCallRule)
 # A call that was cut off must not run, however well its beginning reads.
 CUT_OFF = "{"
 THINKING = "thinking_kept_apart"

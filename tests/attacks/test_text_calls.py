@@ -8,7 +8,8 @@ import pytest
 from surecall import presets
 from surecall.core.doubtful_calls import settled
 from surecall.values.types import Assistant, Message, Plan, ToolCall, ToolResult, ToolSpec, User
-from surecall.wire.text_calls import TextCalls, TextReading, with_text_calls
+from surecall.wire.call_styles import TextCalls
+from surecall.wire.text_calls import TextReading, with_text_calls
 from tests.support.steps import LINEAR, growth
 
 PROPERTIES = {name: {"type": "string"} for name in ("path", "text")}

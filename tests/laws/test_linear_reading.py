@@ -15,9 +15,9 @@ import pytest
 
 from surecall.core.streaming.holdback import Holdback
 from surecall.values.types import ToolSpec
+from surecall.wire.call_styles import TextCalls
 from surecall.wire.dialects import recover
 from surecall.wire.dialects.spelling import CLOSERS, FRAMES, LEAD, OPENERS, ORPHANS, THINKING
-from surecall.wire.text_calls import TextCalls
 from tests.support.law_cases import Broken, check, dice, many
 from tests.support.steps import steps
 from tests.support.watched_text import Watched

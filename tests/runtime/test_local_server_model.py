@@ -29,8 +29,8 @@ from surecall.tools.registry import tool
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Answer
 from surecall.wire.assembler import TextDelta
+from surecall.wire.call_styles import CallProtocol
 from surecall.wire.history import legal_history
-from surecall.wire.protocols import CallProtocol
 from tests.laws.test_runs import assert_legal
 
 GGUF = os.environ.get("SURECALL_TEST_GGUF", "")

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from surecall import ConfigError, ToolCallingConfig, ToolFailurePolicy, ToolUseMode
 from surecall.settings.config import FAMILIES, Step, deep_merge, names_in, union
 from surecall.values.types import JSON
+from surecall.wire.call_styles import CallProtocol, TextCallRule
 from surecall.wire.messages import RESERVED_OPTIONS, WireStyle
-from surecall.wire.protocols import CallProtocol
-from surecall.wire.text_calls import TextCallRule
 from tests.support.spec import proves
 
 DEFAULT = ToolCallingConfig()

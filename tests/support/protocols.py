@@ -13,7 +13,8 @@ from surecall.values.types import (
     ToolResult,
     User,
 )
-from surecall.wire.protocols import CallProtocol, speaker
+from surecall.wire.call_styles import CallProtocol
+from surecall.wire.protocols import speaker
 
 LONGEST = ToolCallingConfig().max_tool_args_bytes
 PROTOCOLS = get_args(CallProtocol)

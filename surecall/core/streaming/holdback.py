@@ -13,11 +13,11 @@ from functools import cache, partial
 from typing import NamedTuple, Protocol, TypeAlias
 
 from surecall.wire.assembler import ReasoningDelta, TextDelta
+from surecall.wire.call_styles import TextCalls
 from surecall.wire.dialects.marks import STEMS
 from surecall.wire.dialects.spelling import BARS, DSML, OPENERS, STRIPPED_LEADS, THINKING
 from surecall.wire.protocols.field_reader import SecondFieldReader
 from surecall.wire.protocols.guided import ANSWER, THOUGHT
-from surecall.wire.text_calls import TextCalls
 
 Free: TypeAlias = TextDelta | ReasoningDelta
 _TICK = "`"

@@ -25,9 +25,9 @@ from surecall.tools.registry import ToolRegistry, tool
 from surecall.tools.validation import compile_schema
 from surecall.values.errors import Fault, ProviderError
 from surecall.values.types import JSON, Plan, Reply, User
+from surecall.wire.call_styles import CallProtocol
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import decode, raw_calls
-from surecall.wire.protocols import CallProtocol
 from surecall.wire.response import read_choice
 
 PROTOCOLS: Final[tuple[CallProtocol, ...]] = get_args(CallProtocol)

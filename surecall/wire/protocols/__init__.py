@@ -9,17 +9,15 @@ everything is the same: a history of one protocol can be continued in another.
 """
 
 from collections.abc import Callable
-from typing import Literal, TypeAlias
 
 from surecall.values.types import JSON, Plan
+from surecall.wire.call_styles import CallProtocol
 from surecall.wire.protocols.guided import guided
 from surecall.wire.protocols.guided import hear as _hear_guided
 from surecall.wire.protocols.in_words import Speaker
 from surecall.wire.protocols.prompted import PROMPTED
 
-CallProtocol: TypeAlias = Literal["native", "guided", "prompted"]
-
-__all__ = ["CallProtocol", "hear", "speaker"]
+__all__ = ["hear", "speaker"]
 
 
 def speaker(protocol: CallProtocol, longest: int, thought: int = 0) -> Callable[[Plan], Plan]:

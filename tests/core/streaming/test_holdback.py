@@ -15,8 +15,8 @@ from surecall.core.streaming.holdback import Holdback, first_opener
 from surecall.tools.registry import ToolDefinition
 from surecall.values.types import JSON, Plan, Reply, ToolCall
 from surecall.wire.assembler import ReasoningDelta, TextDelta
+from surecall.wire.call_styles import TextCalls
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
-from surecall.wire.text_calls import TextCalls
 from tests.support.displays import screen, withdrawals
 from tests.support.paths import CORPUS
 
