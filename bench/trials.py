@@ -8,8 +8,9 @@ trial is, the reports at its end included. The simulated models answer inside th
 figure has the simulator in it; it has no bar.
 
     python bench/trials.py                 CPU per trial: at most 2 ms
-    python bench/trials.py --memory [N]    N trials (100,000) in one command: at most 200 MB resident,
-                                           and the last tenth costs at most 1.1 times the first
+    python bench/trials.py --memory [N]    N trials (100,000) in one command: at most 200 MB
+                                           resident, and the last tenth costs at most 1.1 times
+                                           the first
     python bench/trials.py --resume [N]    a store with N trials (1,000,000) is continued: at most
                                            200 MB resident until the first new trial begins
 """
@@ -63,7 +64,7 @@ def write_down(word: str, meaning: str, *, replace: bool = False) -> str:
     config={"tool_use_mode": "relaxed"},
 )
 async def answers_at_once(run: Running) -> None:
-    """The model answers without a call, and may."""
+    """Let the model answer without a call."""
     out = await run("Answer with exactly one word: Done.")
     expect.text(out, "Done.")
 

@@ -73,19 +73,16 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     said = raw if isinstance(raw, dict) else {}
     if (fault := _too_much(said)) is not None:
         return fault
-    message = said if canonical else RESPONSE.apply(config.response_transforms, said, fired)
-    salvaged = FAILED_GENERATION in fired
+    healed = said if canonical else RESPONSE.apply(config.response_transforms, said, fired)
     if config.call_protocol == "guided":
-        message = _bare(message, config, fired)
-    reading = _with_calls(message, plan, config, salvaged=salvaged)
-    message, in_text = reading.message, bool(reading.names)
+        healed = _bare(healed, config, fired)
+    salvaged = FAILED_GENERATION in fired
+    reading = _with_calls(healed, plan, config, salvaged=salvaged)
+    message, finish_reason = reading.message, finish_reason_of(choice)
     fired += reading.fired
-    finish_reason = finish_reason_of(choice)
-    ids = ids_of(plan.messages) if message.get("tool_calls") else Ids()
     if message is not said and (fault := _too_much(message)) is not None:
         return fault
-    asked = raw_calls(message)
-    calls = tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in asked)
+    calls = _calls_of(reading, plan, config, toolbox, fired)
     text = _text_of(message, config, fired)
     if not calls and (fault := _withheld(finish_reason, text, salvaged=salvaged)) is not None:
         return fault
@@ -200,6 +197,20 @@ def text_calls_of(config: ToolCallingConfig) -> TextCalls:
 def _text(mapping: JSON, key: str) -> str | None:
     value = mapping.get(key)
     return value if isinstance(value, str) else None
+
+
+def _calls_of(
+    reading: TextReading,
+    plan: Plan,
+    config: ToolCallingConfig,
+    toolbox: Toolbox,
+    fired: list[str],
+) -> tuple[ToolCall, ...]:
+    """Read the calls of a message, each with an id that the conversation has not used."""
+    asked = raw_calls(reading.message)
+    ids = ids_of(plan.messages) if asked else Ids()
+    in_text = bool(reading.asked)
+    return tuple(_read_call(raw, config, toolbox, ids, fired, in_text=in_text) for raw in asked)
 
 
 def _read_call(

@@ -113,7 +113,6 @@ def test_run_sync_works_again_after_close() -> None:
 
 
 def test_close_ends_the_thread_and_so_does_forgetting() -> None:
-    gc.collect()  # what earlier tests have forgotten
     before = loop_threads()
     closed, forgotten = runner_of(says("a")), runner_of(says("b"))
     closed.run_sync("hi")
