@@ -6,6 +6,7 @@ No vendor is mentioned here: quirks are transforms, chosen by the config.
 """
 
 import hashlib
+from typing import TypeAlias
 
 import msgspec
 
@@ -30,6 +31,7 @@ from surecall.wire.protocols import speaker
 from surecall.wire.protocols.in_words import in_one
 from surecall.wire.transforms import MESSAGE, TOOL
 
+_Style: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
 BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
 
 
@@ -42,6 +44,24 @@ class Request(msgspec.Struct, frozen=True, gc=False):
     tools_count: int
 
 
+class Surfaces:
+    """Tools as JSON: written once for as long as they are the same ones, whichever run asks."""
+
+    def __init__(self) -> None:
+        self._newest: dict[_Style, tuple[tuple[ToolSpec, ...], msgspec.Raw]] = {}
+
+    def written(self, tools: tuple[ToolSpec, ...], style: _Style) -> msgspec.Raw:
+        """Return tools as JSON, in a style: the transforms and the lessons that apply."""
+        known = self._newest.get(style)
+        if known is None or known[0] is not tools:
+            names, lessons = style
+            rendered = [
+                taught_tool(TOOL.apply(names, render_tool(spec), []), lessons) for spec in tools
+            ]
+            known = self._newest[style] = (tools, msgspec.Raw(encode(rendered)))
+        return known[1]
+
+
 class Composer:
     """Writes the requests of one run. What was written before is not written again.
 
@@ -49,12 +69,12 @@ class Composer:
     the last plan has the same bytes. Without this, the n-th turn would pay for n turns.
     """
 
-    def __init__(self, config: ToolCallingConfig) -> None:
+    def __init__(self, config: ToolCallingConfig, surfaces: Surfaces | None = None) -> None:
         self._config = config
+        self._surfaces = surfaces or Surfaces()
         self._style = config.wire_style
         self._lessons: tuple[str, ...] = ()
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
-        self._tools: tuple[tuple[ToolSpec, ...], msgspec.Raw] = ((), msgspec.Raw(b"[]"))
         # Puts a plan into the words of the call protocol.
         longest, thought = config.max_tool_args_bytes, config.guided_thought
         self.speak = speaker(config.call_protocol, longest, thought)
@@ -64,7 +84,8 @@ class Composer:
         self._heed(plan)
         body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
         if plan.tools:
-            body["tools"] = self._surface(plan.tools)
+            style = (self._config.tool_transforms, self._lessons)
+            body["tools"] = self._surfaces.written(plan.tools, style)
             body["tool_choice"] = plan.tool_choice
         if plan.response_format is not None:
             body["response_format"] = plan.response_format
@@ -84,7 +105,6 @@ class Composer:
             )
             self._lessons = plan.lessons
             self._written = []
-            self._tools = ((), msgspec.Raw(b"[]"))
 
     def _messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
         written = self._written
@@ -135,16 +155,6 @@ class Composer:
     def _encoded(self, rendered: JSON) -> msgspec.Raw:
         rendered = MESSAGE.apply(self._config.message_transforms, rendered, [])
         return msgspec.Raw(encode(taught(rendered, self._lessons)))
-
-    def _surface(self, tools: tuple[ToolSpec, ...]) -> msgspec.Raw:
-        if self._tools[0] is not tools:
-            names = self._config.tool_transforms
-            rendered = [
-                taught_tool(TOOL.apply(names, render_tool(spec), []), self._lessons)
-                for spec in tools
-            ]
-            self._tools = (tools, msgspec.Raw(encode(rendered)))
-        return self._tools[1]
 
 
 def preflight(plan: Plan, capabilities: Capabilities | None) -> None:

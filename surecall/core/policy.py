@@ -182,6 +182,8 @@ def _turns_in_vain(run: Run, refusals: list[ToolResult]) -> int:
 
 def _out_of_reach(run: Run) -> Fail | None:
     """Say which part of the contract no available tool can meet."""
+    if run.config.contract is None:
+        return None
     offers = run.config.tool_use_mode is not ToolUseMode.DISABLED
     missing = progress(run).out_of_reach([spec.name for spec in run.tools] if offers else [])
     if not missing:

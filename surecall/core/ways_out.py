@@ -21,6 +21,7 @@ from typing import Final, TypeAlias
 
 from surecall.core.obligations import (
     HOPELESS,
+    demands_nothing,
     failures,
     is_repetition,
     same_call,
@@ -164,6 +165,8 @@ def false_finals(run: Run) -> int:
 
     A text with a doubtful call in it is no answer yet, and giving up for a reason is not early.
     """
+    if demands_nothing(run):
+        return 0
     return sum(
         isinstance(said, Assistant)
         and not said.calls

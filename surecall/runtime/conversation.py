@@ -21,7 +21,7 @@ import msgspec
 from surecall.core.endpoint_lessons import STREAM, applied, lesson_of, with_stream
 from surecall.core.history_lessons import history_lesson
 from surecall.core.inbound import EDGES, inbound, text_calls_of
-from surecall.core.outbound import Composer, Request
+from surecall.core.outbound import Composer, Request, Surfaces
 from surecall.core.streaming.display import Display, Show
 from surecall.core.streaming.edges import Edges
 from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback
@@ -91,6 +91,7 @@ class PromptRunner:
     ) -> None:
         self.sender = RequestSender(client, capabilities)
         self.retry = retry or RetryPolicy()
+        self._surfaces = Surfaces()
         self.sleep = sleep
         self.jitter = jitter
         # What the endpoint was found to refuse, by model. A client that keeps it shares it.
@@ -118,7 +119,8 @@ class PromptRunner:
         """Open a series of requests that share settings and grow one transcript."""
         config = config or ToolCallingConfig()
         box = toolbox or ToolRegistry()
-        return Conversation(self, config, box, emit, show, composer or Composer(config))
+        composer = composer or Composer(config, self._surfaces)
+        return Conversation(self, config, box, emit, show, composer)
 
     async def ask(
         self, plan: Plan, config: ToolCallingConfig | None = None, show: Show | None = None

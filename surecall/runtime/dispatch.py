@@ -95,6 +95,7 @@ class ToolDispatcher:
         self._toolbox = toolbox
         self._config = config
         self._executor = executor
+        self._is_async = executor is not None and is_async_callable(executor)
         self._wants_id = executor is not None and accepts_call_id(executor)
         self._executor_context = None if executor is None else executor_context(executor)
         self._policy = policy
@@ -139,7 +140,8 @@ class ToolDispatcher:
                 return objection
             longest_s -= time.perf_counter() - began
         limit_s = min(tool.timeout_s or self._config.tool_timeout_s, longest_s)
-        ready = Ready(call, work, limit_s, began, is_blocking=not is_async_callable(work))
+        is_async = tool.is_async if tool.handler is not None else self._is_async
+        ready = Ready(call, work, limit_s, began, is_blocking=not is_async)
         return _NO_TIME if longest_s <= 0 else self._too_much(tool, ready) or ready
 
     def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:

@@ -1,7 +1,6 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 
 import msgspec
@@ -24,6 +23,7 @@ from surecall.core.streaming.display import TextWithdrawn
 from surecall.core.ways_out import false_finals
 from surecall.runtime.accepting import objection_to
 from surecall.runtime.conversation import Conversation, Exchange
+from surecall.runtime.deadline import Deadline, DeadlinePassed
 from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
 from surecall.runtime.execution import Raised
 from surecall.runtime.hooks import AcceptFinal
@@ -76,7 +76,6 @@ class Session:
         self._recorder = recorder
         self._policy_error = policy_error
         self._accept_final = accept_final
-        self._deadline = 0.0
 
     @property
     def run(self) -> Run:
@@ -86,6 +85,10 @@ class Session:
 
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
+        with Deadline(self._run.config.run_deadline_s) as self._deadline:
+            return await self._driven()
+
+    async def _driven(self) -> RunResult:
         self._run = self._begin(self._run)
         async with self._conversation.opened():
             while isinstance(move := await self._next_move(), Ask | Call):
@@ -122,7 +125,7 @@ class Session:
             move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
         )
         try:
-            return await objection_to(result, hook, self._deadline - time.monotonic())
+            return await objection_to(result, hook, self._deadline.left_s)
         except Raised as raised:
             return _hook_fault(raised.error)
         except TimeoutError:
@@ -139,7 +142,6 @@ class Session:
         return usage_of(self._recorder.trace)
 
     def _begin(self, run: Run) -> Run:
-        self._deadline = time.monotonic() + run.config.run_deadline_s
         self._recorder.emit(
             RunStartEvent,
             run.turn,
@@ -162,18 +164,15 @@ class Session:
         return run
 
     async def _ask(self, run: Run, plan: Plan) -> Run:
-        left = self._deadline - time.monotonic()
+        left = self._deadline.left_s
         if left <= 0:
             return self._refuse(run, _too_late(run))
-        clock = asyncio.timeout(left)
         try:
-            async with clock:
-                exchange = await self._conversation.ask(plan, run.turn, left)
+            asking = self._conversation.ask(plan, run.turn, left)
+            exchange = await self._deadline.within(asking)
         except ProviderError as error:
             return self._refuse(run, error.fault)
-        except TimeoutError:
-            if not clock.expired():
-                raise
+        except DeadlinePassed:
             return self._refuse(run, _too_late(run))
         # Observers get the reply itself; the transcript keeps a copy that they cannot reach.
         calls = tuple(call.private() for call in exchange.reply.calls)
@@ -182,7 +181,7 @@ class Session:
         return after
 
     def _heard(self, turn: int, after: Run, exchange: Exchange) -> None:
-        said = next(item for item in reversed(after.messages) if isinstance(item, Assistant))
+        said = after.said[-1]
         self._recorder.emit(
             LlmRequestEndEvent,
             turn,
@@ -255,6 +254,7 @@ class Session:
         self, run: Run, calls: Sequence[ToolCall], results: list[ToolResult]
     ) -> None:
         """Answer calls: lanes run concurrently; calls within a lane run in order."""
+        lanes = self._lanes(run, calls) if run.concurrency > 1 else [calls]
         gate = asyncio.Semaphore(run.concurrency)
 
         async def work(lane: Sequence[ToolCall]) -> None:
@@ -266,7 +266,6 @@ class Session:
                 if _cancellations() > before:
                     raise asyncio.CancelledError
 
-        lanes = self._lanes(run, calls) if run.concurrency > 1 else [calls]
         if len(lanes) == 1:
             await work(lanes[0])
             return
@@ -288,7 +287,7 @@ class Session:
 
     async def _answer(self, run: Run, call: ToolCall, results: list[ToolResult]) -> None:
         turn = run.turn - 1
-        left = self._deadline - time.monotonic()
+        left = self._deadline.left_s
         call = unless_begun(run, call, in_time=left > 0)
         known = known_answer(run, call, results) or await self._dispatcher.admit(call, left)
         if isinstance(known, Problem):

@@ -27,7 +27,7 @@ from surecall.settings.config import ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry
 from surecall.values.errors import ErrorCode
-from surecall.values.types import Refusal
+from surecall.values.types import Refusal, ToolSpec
 
 
 class Sessions:
@@ -51,6 +51,8 @@ class Sessions:
         self._endpoint = endpoint_of(client)
         self._registry = registry
         self._toolbox = toolbox
+        # The same ones in every run, so that they are written down once.
+        self._specs = _specs_of(toolbox)
         self._executor = executor
         self._observers = observers
         self._tool_policy = tool_policy
@@ -115,7 +117,7 @@ class Sessions:
         toolbox, policy_error = self._visible(run, given)
         run = msgspec.structs.replace(
             run,
-            tools=tuple(tool.spec for tool in toolbox.definitions),
+            tools=self._specs if toolbox is self._toolbox else _specs_of(toolbox),
             endpoint=self._endpoint,
         )
         extra = () if on_event is None else (checked_observer(on_event),)
@@ -160,3 +162,7 @@ def _reopened(run: Run) -> Run:
             return msgspec.structs.replace(run, messages=run.messages[:-1])
         case _:
             return run
+
+
+def _specs_of(toolbox: Toolbox) -> tuple[ToolSpec, ...]:
+    return tuple(tool.spec for tool in toolbox.definitions)

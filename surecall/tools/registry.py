@@ -19,7 +19,7 @@ from surecall.tools.schema import (
     portable,
     schema_of,
 )
-from surecall.tools.signatures import context_parameter, converter
+from surecall.tools.signatures import context_parameter, converter, is_async_callable
 from surecall.tools.validation import Validation, compile_schema
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.family import unknown
@@ -83,6 +83,7 @@ class ToolDefinition:
         # Prepared here, so that a handler that no model could call is the caller's error.
         self.context = _context_of(handler, schema, f"tool {name!r}")
         self.bind = dict if handler is None else _binding(parameters, handler, self.context)
+        self.is_async = handler is not None and is_async_callable(handler)
         self.exposed_to_model = exposed_to_model
         self.timeout_s = timeout_s
         self.serial = serial

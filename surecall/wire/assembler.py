@@ -19,6 +19,7 @@ from surecall.parsing.budget import MAX_BYTES, MAX_CALLS, MAX_VALUES, Budget, ho
 from surecall.values.errors import Fault
 from surecall.values.types import JSON
 from surecall.wire.finish_reasons import UNFINISHED, ending_of
+from surecall.wire.next_words import next_words
 from surecall.wire.plain_json import finite
 from surecall.wire.stream_faults import broken_off, holds_error, plain_fault, too_much, unreadable
 from surecall.wire.streamed_message import (
@@ -79,6 +80,10 @@ class Assembler:
         """Take the data of one event; return what it added."""
         if self.ended:
             return []
+        if self._ours is not None and event == "message" and (words := self._next_words(data)):
+            deltas = self._ours.message.add_words(words)
+            self._check_limits(self._ours)
+            return deltas
         if _is_end_mark(data):
             self._is_done = True
             return []
@@ -108,6 +113,13 @@ class Assembler:
         choices = [choice.render(index) for index, choice in enumerate(followed)]
         body = self._head | {"object": "chat.completion", "choices": choices}
         return body if self._usage is None else body | {"usage": self._usage}
+
+    def _next_words(self, data: str) -> str | None:
+        """Return the next words of our choice, if there is nothing else in a chunk."""
+        words = next_words(data)
+        if words is None or words.index != self._index:
+            return None
+        return None if any(getattr(words, key) for key in self._awaited) else words.text
 
     def _add_chunk(self, chunk: Any) -> list[Delta]:
         if chunk is None or self.ended:
@@ -152,12 +164,15 @@ class Assembler:
             return []
         self._add_usage(choice.get("usage"))
         deltas = followed.add(choice)
+        self._check_limits(followed)
+        return deltas if is_ours else []
+
+    def _check_limits(self, followed: "_Choice") -> None:
         if followed.message.calls_count > MAX_CALLS:
             self._fault = too_much(f"The streamed answer has more than {MAX_CALLS} calls.")
         elif self._budget.spent:
             most = f"{self._max_bytes} bytes or {MAX_VALUES} values"
             self._fault = too_much(f"The streamed answer says more than {most}.")
-        return deltas if is_ours else []
 
     def _followed(self, index: Any) -> "_Choice | None":
         """Return the choice of an index. The first that came is ours; of the others few count."""

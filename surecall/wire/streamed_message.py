@@ -32,9 +32,8 @@ _THOUGHTS = ("reasoning_content", "reasoning", *_THOUGHT_LISTS)
 _MESSAGE_KEYS = _TEXT_KEYS | {*_THOUGHT_LISTS, "role", "tool_calls", "function_call"}
 
 
-# What nearly all deltas have: more of a call, or more of the answer, and nothing else.
+# What many deltas have: more of a call, and nothing else.
 _ONLY_CALLS = {"tool_calls"}
-_ONLY_CONTENT = {_CONTENT}
 
 
 class TextDelta(msgspec.Struct, frozen=True, tag="text"):
@@ -98,9 +97,6 @@ class StreamedMessage:
         """Take a delta, or a message that may repeat what deltas have said (`is_whole`)."""
         if message.keys() == _ONLY_CALLS:
             return self._add_calls(message, is_whole=is_whole)
-        if message.keys() == _ONLY_CONTENT and isinstance(message[_CONTENT], str):
-            grown = self._grow(_CONTENT, message[_CONTENT], is_whole=is_whole)
-            return [TextDelta(grown)] if grown else []
         news = {
             key: self._grow(key, text, is_whole=is_whole) for key, text in _texts(message).items()
         }
@@ -115,6 +111,11 @@ class StreamedMessage:
             deltas.append(TextDelta(text))
         self._add_parts(message.get("content"), is_whole=is_whole)
         return deltas + self._add_calls(message, is_whole=is_whole)
+
+    def add_words(self, words: str) -> list[Delta]:
+        """Take a delta that is nothing but words."""
+        shown = self._grow(_CONTENT, words, is_whole=False)
+        return [TextDelta(shown)] if shown else []
 
     def render(self) -> JSON:
         """Write the message the way a plain answer has it."""

@@ -234,7 +234,10 @@ def test_deep_nesting_anywhere_is_survived(place: str, depth: int) -> None:
 
 
 def with_speaker(data: str) -> str:
-    """Say in every delta who speaks, too: that adds nothing to a message. Errors are quoted."""
+    """Say in every delta who speaks, too: that adds nothing to a message. Errors are quoted.
+
+    What has nothing but words, or nothing but calls, is read in another way.
+    """
     try:
         body = json.loads(data)
         for choice in [] if '"error"' in data else body["choices"]:
@@ -256,7 +259,7 @@ def test_a_delta_with_one_key_adds_what_it_adds_beside_others(name: str) -> None
     st.lists(st.dictionaries(st.sampled_from(["content", "tool_calls"]), JSON_VALUES, max_size=1))
 )
 def test_so_does_any_other_delta(deltas: list[JSON]) -> None:
-    chunks = [json.dumps(chunk(delta)) for delta in deltas]
+    chunks = [json.dumps(chunk(delta, object="chat.completion.chunk")) for delta in deltas]
     events = [SseEvent(data) for data in chunks]
     spoken = [SseEvent(with_speaker(data)) for data in chunks]
 
