@@ -9,7 +9,6 @@ quoted from a file, weighed in a thought or told as an example. What each rule d
 then its text is what it said. Nothing is remembered: claims and questions are in the transcript.
 """
 
-import html
 import re
 from collections.abc import Iterator
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import Any
 import msgspec
 
 from surecall.core.state import TEXT_CALL, Run
+from surecall.parsing.entities import without_entities
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.types import Assistant, Claim, Message, Plan, ToolResult, User, is_blank
 from surecall.wire.call_styles import TextCallRule
@@ -195,7 +195,7 @@ def _folded(text: str) -> str:
     for _ in range(_MOST_LAYERS):
         if "\\" not in text and "&" not in text:
             break
-        text = html.unescape(_ESCAPED.sub(_unescaped, text))
+        text = without_entities(_ESCAPED.sub(_unescaped, text))
     return text.translate(_FOLDED).casefold()
 
 

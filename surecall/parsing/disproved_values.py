@@ -15,8 +15,6 @@ two are, the model must say which.
 import json
 import string
 from collections.abc import Callable, Mapping
-from html import unescape
-from html.entities import html5
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -24,6 +22,7 @@ import msgspec
 
 from surecall.parsing.coercion import Coerced
 from surecall.parsing.control_tokens import NOTHING, without_first_token, without_last_token
+from surecall.parsing.entities import entity_named, without_entities
 from surecall.values.types import JSON
 
 Place: TypeAlias = tuple[str | int, ...]
@@ -137,7 +136,7 @@ def _entity(after: str) -> str:
     """Read what follows an ampersand; an entity ends with its semicolon, or it is none."""
     end = after.find(";", 0, _LONGEST_ENTITY) + 1
     name = after[:end]
-    known = html5.get(name) or (unescape(f"&{name}") if _is_number(name[:-1]) else None)
+    known = entity_named(name) or (without_entities(f"&{name}") if _is_number(name[:-1]) else None)
     return f"&{after}" if known is None else known + after[end:]
 
 

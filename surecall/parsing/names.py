@@ -6,11 +6,11 @@ the same with `bare_spellings`, which have lost everything around the name that 
 `nearest` is for telling the model what it may have meant, never for running it.
 """
 
-import difflib
 import string
 from collections.abc import Iterable
 
 from surecall.parsing.control_tokens import BLANKS, is_noise, without_control_tokens
+from surecall.values.family import closest
 
 MAX_LENGTH = 64
 STAND_IN = "unknown_tool"
@@ -93,7 +93,7 @@ def nearest(asked: str, names: Iterable[str], limit: int = 3) -> tuple[str, ...]
         by_fold.setdefault(fold(name), []).append(name)
     # Comparing takes quadratic time in the length, and the length is the model's choice.
     wanted = fold(asked.strip(string.whitespace)[:MAX_LENGTH])
-    close = difflib.get_close_matches(wanted, by_fold, n=max(1, limit))
+    close = closest(wanted, by_fold, max(1, limit))
     return tuple(name for folded in close for name in by_fold[folded])[: max(0, limit)]
 
 

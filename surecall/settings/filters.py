@@ -121,10 +121,12 @@ def check_unique(items: Iterable[T], key: Callable[[T], str]) -> None:
 
 def packaged(name: str) -> str:
     """Read a data file that ships with the package."""
-    # Loaded on demand, for the same reason as tomllib; this one costs more.
-    from importlib.resources import files  # noqa: PLC0415 - see above
+    # Loaded on demand, for the same reason as tomllib; `importlib.resources` would cost far more.
+    from pkgutil import get_data  # noqa: PLC0415 - see above
 
-    return files("surecall.settings").joinpath("data", name).read_text("utf-8")
+    data = get_data("surecall.settings", f"data/{name}")
+    assert data is not None  # noqa: S101  # the package was imported, so it has a loader
+    return data.decode("utf-8")
 
 
 def _check_known(token: str, table: Sequence[tuple[str, ...]]) -> None:

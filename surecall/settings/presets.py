@@ -6,7 +6,6 @@ model, and is what a runner uses when it is given no config.
 """
 
 from collections.abc import Iterable, Mapping
-from difflib import get_close_matches
 from typing import Any, Literal, TypeAlias, get_args
 
 from surecall.settings.capabilities import PROVIDERS, canonical_provider, capabilities_for
@@ -23,7 +22,7 @@ from surecall.settings.config import (
     union,
 )
 from surecall.values.errors import ConfigError
-from surecall.values.family import Family, unknown
+from surecall.values.family import Family, closest, unknown
 from surecall.values.types import JSON
 
 Strategy: TypeAlias = Literal[
@@ -268,7 +267,7 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
 def _known_or_new(name: str) -> str:
     """Refuse what looks like a typo; an unknown provider is accepted."""
     known = name in PROVIDERS
-    if not known and (near := get_close_matches(name, PROVIDERS, n=1, cutoff=LOOKS_LIKE)):
+    if not known and (near := closest(name, PROVIDERS, 1, LOOKS_LIKE)):
         raise ConfigError(
             f'unknown provider "{name}"; did you mean "{near[0]}"? '
             'For an endpoint of your own, pass provider="custom".'

@@ -5,7 +5,6 @@ argument when it has nothing to do, so `apply` can tell which members fired.
 """
 
 from collections.abc import Callable, Iterable
-from difflib import get_close_matches
 from typing import Any, Generic, TypeVar
 
 from surecall.values.errors import ConfigError
@@ -80,13 +79,21 @@ def suggest(word: str, candidates: Iterable[str], listed: Iterable[str] | None =
     """Finish an error message: the nearest candidates, or failing that the `listed` ones."""
     known = {canonical(name): name for name in candidates}
     # Comparing takes quadratic time in the length.
-    near = get_close_matches(canonical(word)[:_COMPARED], known, n=_SUGGESTIONS)
+    near = closest(canonical(word)[:_COMPARED], known, _SUGGESTIONS)
     if near:
         return f"did you mean {_quoted(known[name] for name in near)}?"
     names = list(known.values() if listed is None else listed)
     if not names:
         return "there is nothing to choose from"
     return f"known: {_quoted(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}"
+
+
+def closest(word: str, candidates: Iterable[str], most: int, likeness: float = 0.6) -> list[str]:
+    """Return the candidates most like a word, best first; from 0 to 1, so like they must be."""
+    # Imported late: only mistakes need it, and loading it takes two milliseconds.
+    from difflib import get_close_matches  # noqa: PLC0415
+
+    return get_close_matches(word, list(candidates), most, likeness)
 
 
 def _quoted(names: Iterable[str]) -> str:

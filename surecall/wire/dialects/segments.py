@@ -12,6 +12,7 @@ is likely but not sure, the call is `doubtful`: the model is asked about it.
 import re
 from collections import deque
 from collections.abc import Iterator
+from functools import cache
 
 from surecall.wire.dialects import spelling
 from surecall.wire.dialects.source import BLANKS, Source
@@ -26,14 +27,19 @@ _INDENT = frozenset(BLANKS + ">")
 _USER, _MODEL = "user", "model"
 _ELEMENTS = "|".join((*spelling.SHOWING, *(f"{name}s" for name in spelling.SHOWING)))
 _LABEL = r"^[ \t>*_#\[<|]{0,8}"
-_SIGNS = re.compile(
+_SIGNS = (
     rf"<(?P<opens>!--|(?:{_ELEMENTS})(?=[ >]))|(?P<closes>--|</(?:{_ELEMENTS})) ?>"
     rf"|(?P<user>{_LABEL}(?:{'|'.join(spelling.USER_SPEAKS)})[*_]{{0,2}}[:\]>|]"
     rf"|^#{{1,4}} (?:user|human)$|{'|'.join(map(re.escape, spelling.USER_TOKENS))})"
     rf"|{_LABEL}(?:{'|'.join(spelling.MODEL_SPEAKS)})[*_]{{0,2}}[:\]>|]"
-    rf"|^#{{1,4}} (?:assistant|ai)$|{'|'.join(map(re.escape, spelling.MODEL_TOKENS))}",
-    re.IGNORECASE | re.MULTILINE,
+    rf"|^#{{1,4}} (?:assistant|ai)$|{'|'.join(map(re.escape, spelling.MODEL_TOKENS))}"
 )
+
+
+@cache
+def _signs() -> re.Pattern[str]:
+    """Compile what to look for when the first text has a mark: it takes some milliseconds."""
+    return re.compile(_SIGNS, re.IGNORECASE | re.MULTILINE)
 
 
 class Segments:
@@ -91,7 +97,7 @@ class Segments:
         """Take notice of whoever begins or ends to speak before this."""
         if self._signs is None:
             self._source.pay(len(self._text))
-            self._signs = _SIGNS.finditer(self._text)
+            self._signs = _signs().finditer(self._text)
             self._next = next(self._signs, None)
         while self._next is not None and self._next.end() <= at:
             while self._deaf and self._deaf[0][1] <= self._next.start():

@@ -4,12 +4,12 @@ The spelling of every tag follows from how the call's own tag was written. A val
 its own closing tag: it ends at the first one after which a call can go on.
 """
 
-import html
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from surecall.parsing.entities import without_entities
 from surecall.values.types import JSON, ToolSpec
 from surecall.wire.dialects import spelling
 from surecall.wire.dialects.children import after_lead, named_tag, read_children
@@ -90,7 +90,7 @@ def _tag(source: Source, at: int, tag_end: str) -> Tag | None:
         return None
     pairs = dict(_attributes(inside.removesuffix("/")))
     if tag_end != ">":
-        pairs = {key: html.unescape(value) for key, value in pairs.items()}
+        pairs = {key: without_entities(value) for key, value in pairs.items()}
     # A stem may end with the word `name`, or with a mere `=`.
     names = (pairs[key] for key in ("name", "tool", "key", "") if pairs.get(key))
     return Tag(next(names, ""), end + len(tag_end), pairs, inside.endswith("/"))

@@ -5,13 +5,13 @@ A writer takes calls and the text before them, and returns what a model of that 
 written. Whatever a dialect cannot express is left to its law tests to list.
 """
 
-import html
 import json
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from types import MappingProxyType
 from typing import Any, TypeAlias
 
+from surecall.parsing.entities import with_entities
 from surecall.values.types import ToolCall
 from surecall.wire.dialects.spelling import ANTML, LEAD
 
@@ -118,8 +118,9 @@ _XTML_KINDS = {str: "string", bool: "boolean", int: "integer", float: "number", 
 
 def _xtml(call: ToolCall) -> str:
     arguments = "".join(
-        f'<|open|>argument key="{html.escape(key)}" type="{_XTML_KINDS.get(type(value), "object")}"'
-        f"<|sep|>{_lines(_raw(value))}<|close|>argument<|sep|>"
+        f'<|open|>argument key="{with_entities(key)}"'
+        f' type="{_XTML_KINDS.get(type(value), "object")}"<|sep|>'
+        f"{_lines(_raw(value))}<|close|>argument<|sep|>"
         for key, value in call.arguments.items()
     )
     return f'<|open|>call tool="{call.name}"<|sep|>{arguments}<|close|>call<|sep|>'
