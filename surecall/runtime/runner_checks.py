@@ -3,7 +3,6 @@
 A mistake is a `ConfigError` that says what to write instead.
 """
 
-import hashlib
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
@@ -26,6 +25,7 @@ from surecall.tools.context import Context
 from surecall.tools.grounded import check_reach, waits_of
 from surecall.tools.registry import ToolRegistry
 from surecall.tools.signatures import is_async_callable
+from surecall.values.digests import sha256
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
 from surecall.values.types import Message, System, User
@@ -69,7 +69,7 @@ def checked_config(config: Any, client: Client, model: str) -> ToolCallingConfig
 def endpoint_of(client: Client) -> str:
     """Return what stands for a client's address: it can be compared, and tells nobody anything."""
     address = _address(client)
-    return hashlib.sha256(address.encode("utf-8", "replace")).hexdigest()[:12] if address else ""
+    return sha256(address.encode("utf-8", "replace")).hex()[:12] if address else ""
 
 
 def _address(client: Client) -> str:

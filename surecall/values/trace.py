@@ -1,11 +1,11 @@
 """The trace of a run: its events in order, turn by turn, or as lines for people."""
 
-import hashlib
 from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 
+from surecall.values.digests import sha256
 from surecall.values.events import (
     CallsInOrderEvent,
     Event,
@@ -114,7 +114,7 @@ class Trace:
     def digest(self) -> str:
         """The SHA-256 of what happened, wherever, whenever, and however long it took."""
         plain = [_timeless(msgspec.to_builtins(event)) for event in self.events]
-        return hashlib.sha256(msgspec.json.encode(plain, order="deterministic")).hexdigest()
+        return sha256(msgspec.json.encode(plain, order="deterministic")).hex()
 
     @property
     def turns(self) -> tuple[Turn, ...]:

@@ -4,7 +4,6 @@ Writers emit only the documented form. Readers are tolerant: they take what is u
 raise on shape. `render_message` and `parse_message` are a pair; so are `encode` and `decode`.
 """
 
-import hashlib
 import json
 import string
 from collections.abc import Iterable
@@ -15,6 +14,7 @@ import msgspec
 from surecall.parsing.arguments import read_arguments
 from surecall.parsing.budget import MAX_VALUES, TooManyValues, holds_too_many
 from surecall.parsing.names import legal
+from surecall.values.digests import sha256
 from surecall.values.errors import ConfigError
 from surecall.values.types import (
     JSON,
@@ -247,7 +247,7 @@ def is_plain_id(call_id: str) -> bool:
 
 
 def _digest(call_id: str, length: int) -> str:
-    number = int.from_bytes(hashlib.sha256(call_id.encode("utf-8", "replace")).digest())
+    number = int.from_bytes(sha256(call_id.encode("utf-8", "replace")))
     digits = []
     for _ in range(length):
         number, digit = divmod(number, len(_DIGITS))
