@@ -265,8 +265,8 @@ def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCal
 
 
 def _known_or_new(name: str) -> str:
-    """Refuse what looks like a typo; an unknown provider is accepted."""
-    known = name in PROVIDERS
+    """Refuse what looks like a typo; an unknown provider is accepted, and so is none."""
+    known = not name or name in PROVIDERS
     if not known and (near := closest(name, PROVIDERS, 1, LOOKS_LIKE)):
         raise ConfigError(
             f'unknown provider "{name}"; did you mean "{near[0]}"? '
