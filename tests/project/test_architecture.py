@@ -84,14 +84,6 @@ def test_help_begins_with_the_api() -> None:
     assert "max_turns: int | None = None" in shown[shown.index(" run_sync(") :][:300]
 
 
-@pytest.mark.processes
-def test_importing_the_package_loads_no_http_library() -> None:
-    code = "import sys, surecall; print('aiohttp' in sys.modules, 'jsonschema_rs' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-
-    assert found.stdout.split() == ["False", "False"]
-
-
 def test_every_dependency_is_constrained_by_name_and_version_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     lines = (ROOT / "constraints.txt").read_text("utf-8").split()
