@@ -11,7 +11,7 @@ client must stay cheap for programs that never open a connection.
 """
 
 import io
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
@@ -37,7 +37,6 @@ if TYPE_CHECKING:
 
     import aiohttp
 
-_CHUNK_BYTES = 64 * 1024
 _LARGE_BODY = 1024 * 1024
 _LINGER_S = 0.1
 # What these say is for everyone; taking it for a secret would take words out of answers.
@@ -156,24 +155,21 @@ class OpenAICompatible:
 
     async def send(self, body: bytes) -> Answer:
         """Post one chat completion request and return the answer, whatever its status."""
-        return await self._answered(lambda: self._post(body))
+        return await self._answer("POST", self._url, body)
 
     async def models(self) -> Answer:
         """Ask for the list of models and return the answer, whatever its status."""
-        return await self._answered(self._get_models)
+        return await self._answer("GET", self.url(MODELS))
 
-    async def _answered(self, ask: "Callable[[], aiohttp.client._RequestContextManager]") -> Answer:
-        import aiohttp  # noqa: PLC0415 - see the module's first lines
-
+    async def _answer(self, method: str, url: str, body: bytes | None = None) -> Answer:
         async with self:
+            response = await self._begun(method, url, body)
             try:
-                async with ask() as response:
-                    received = await self._read(response.content)
-                    return Answer(response.status, _plain(response.headers), received)
-            except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                fault = fault_of_error(error, self._place, self.limits)
-        # Raised out here because `__context__` would keep the request, and with it the key.
-        raise ProviderError(fault)
+                received = await self._read(response.content)
+            finally:
+                # After its end the connection is back in the pool, and this does nothing.
+                response.close()
+            return Answer(response.status, _plain(response.headers), received)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -235,23 +231,38 @@ class OpenAICompatible:
     async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
         """Post one request and hand over the answer as it arrives."""
         async with self:
-            response = await self._begun(body)
+            response = await self._begun("POST", self._url, body)
             try:
                 chunks = self._chunks(response.content)
                 yield Incoming(response.status, _plain(response.headers), chunks)
                 await _drained(response.content)
             finally:
-                # After its end the connection is back in the pool, and this does nothing.
                 response.close()
 
-    async def _begun(self, body: bytes) -> "aiohttp.ClientResponse":
+    async def _begun(
+        self, method: str, url: str, body: bytes | None, kind: str | None = None
+    ) -> "aiohttp.ClientResponse":
+        """Send one request and return its answer as soon as the head of it is there."""
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
         try:
-            return await self._post(body)
+            return await self._request(method, url, body, kind)
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
             fault = fault_of_error(error, self._place, self.limits)
+        # Raised out here because `__context__` would keep the request, and with it the key.
         raise ProviderError(fault)
+
+    def _request(
+        self, method: str, url: str, body: bytes | None, kind: str | None
+    ) -> "aiohttp.client._RequestContextManager":
+        # Not a coroutine: its variables hold secrets, and none of them may be in a traceback.
+        line = self._line()
+        # aiohttp warns about large bodies unless they come as a file, which it sends in pieces.
+        data = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
+        headers = self._signed() | ({"Content-Type": kind} if kind else {})
+        return line.session.request(
+            method, url, data=data, headers=headers, proxy=line.proxy, allow_redirects=False
+        )
 
     async def _chunks(self, content: "aiohttp.StreamReader") -> AsyncIterator[bytes]:
         import aiohttp  # noqa: PLC0415 - see the module's first lines
@@ -265,28 +276,23 @@ class OpenAICompatible:
         if fault is not None:
             raise ProviderError(fault)
 
-    def _post(self, body: bytes) -> "aiohttp.client._RequestContextManager":
-        line = self._line()
-        # aiohttp warns about large bodies unless they come as a file, which it sends in pieces.
-        data = body if len(body) < _LARGE_BODY else io.BytesIO(body)
-        return line.session.post(
-            self._url, data=data, headers=self._signed(), proxy=line.proxy, allow_redirects=False
-        )
-
-    def _get_models(self) -> "aiohttp.client._RequestContextManager":
-        line = self._line()
-        return line.session.get(
-            self.url(MODELS), headers=self._signed(), proxy=line.proxy, allow_redirects=False
-        )
-
     async def _read(self, content: "aiohttp.StreamReader") -> bytes:
+        import aiohttp  # noqa: PLC0415 - see the module's first lines
+
         # aiohttp inflates a compressed body only as fast as it is read, so the limit on what was
         # read also bounds what a compressed bomb can allocate.
         received = bytearray()
-        async for chunk in content.iter_chunked(_CHUNK_BYTES):
-            received += chunk
-            if len(received) > self.limits.max_response_bytes:
-                raise ProviderError(too_large(self._place, self.limits))
+        fault = None
+        try:
+            while chunk := await content.readany():
+                received += chunk
+                if len(received) > self.limits.max_response_bytes:
+                    fault = too_large(self._place, self.limits)
+                    break
+        except (aiohttp.ClientError, OSError) as error:
+            fault = fault_of_error(error, self._place, self.limits)
+        if fault is not None:
+            raise ProviderError(fault)
         return bytes(received)
 
 
@@ -299,6 +305,8 @@ async def _drained(content: "aiohttp.StreamReader") -> None:
 
     import aiohttp  # noqa: PLC0415 - see the module's first lines
 
+    if content.at_eof():
+        return
     try:
         async with asyncio.timeout(_LINGER_S):
             while not content.at_eof():
@@ -330,6 +338,10 @@ def _plain(headers: Mapping[str, str]) -> dict[str, str]:
     plain: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()
-        text = value.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
+        text = value if value.isascii() else _without_surrogates(value)
         plain[key] = f"{plain[key]}, {text}" if key in plain else text
     return plain
+
+
+def _without_surrogates(text: str) -> str:
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
