@@ -9,6 +9,7 @@ A trace holds what was said, not the bodies of requests, which repeat it turn by
 
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 from typing import TypeVar
 
 import msgspec
@@ -36,7 +37,8 @@ from surecall.values.events import (
     ToolCallStartEvent,
 )
 from surecall.values.trace import Trace
-from surecall.values.types import Plan, ToolCall, ToolSpec
+from surecall.values.types import JSON, Plan, ToolCall, ToolSpec
+from surecall.wire.messages import encode
 
 _Recorded = (
     LlmRequestEndEvent
@@ -96,9 +98,7 @@ class _Replay:
             raise ReplayDiverged(0, "the recording does not begin with run_start")
         start = trace[0]
         self._trace = trace
-        self._config = ToolCallingConfig.from_mapping(start.config)
-        # Tools that were not shown are not recorded, though others may name them.
-        self._registry = ToolRegistry((_definition(spec) for spec in start.tools), whole=False)
+        self._config, self._registry = self._told(start)
         self._composer = Composer(self._config)
         self._events = deque(event for event in trace if isinstance(event, _Recorded))
         self._run = Run(
@@ -113,6 +113,10 @@ class _Replay:
             begun=start.begun,
             endpoint=start.endpoint,
         )
+
+    def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
+        """Return what the run was told: its settings, and its tools."""
+        return _read(start.config, start.tools)
 
     def drive(self) -> RunResult:
         run = self._run
@@ -221,6 +225,10 @@ class _Retold(_Replay):
                 self._dropped[event.turn] = (*known, event.dropped)
         self._lessons: tuple[str, ...] = ()
 
+    def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
+        """Return the same, read once for all runs that were told it: none of them gets it."""
+        return _read_again(encode(msgspec.to_builtins(_Told(start.config, start.tools))))
+
     def _step(self, run: Run, move: Move) -> Run:
         if isinstance(move, Ask) and run.turn in self._hashes:
             self._tell(run, move.plan)
@@ -239,6 +247,26 @@ class _Retold(_Replay):
 
     def _ask(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - it was composed before
         return heard(run, self._take(run, LlmRequestEndEvent).reply)
+
+
+class _Told(msgspec.Struct, frozen=True):
+    """What a run was told, as it is recorded."""
+
+    config: JSON
+    tools: tuple[ToolSpec, ...]
+
+
+def _read(config: JSON, tools: tuple[ToolSpec, ...]) -> tuple[ToolCallingConfig, ToolRegistry]:
+    # Tools that were not shown are not recorded, though others may name them.
+    registry = ToolRegistry((_definition(spec) for spec in tools), whole=False)
+    return ToolCallingConfig.from_mapping(config), registry
+
+
+@lru_cache(maxsize=64)
+def _read_again(told: bytes) -> tuple[ToolCallingConfig, ToolRegistry]:
+    # The runs of an evaluation are told the same, cell by cell and scenario by scenario.
+    found = msgspec.json.decode(told, type=_Told)
+    return _read(found.config, found.tools)
 
 
 def _definition(spec: ToolSpec) -> ToolDefinition:
