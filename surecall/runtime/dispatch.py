@@ -96,8 +96,6 @@ class ToolDispatcher:
         self._config = config
         self._executor = executor
         self._is_async = executor is not None and is_async_callable(executor)
-        self._wants_id = executor is not None and accepts_call_id(executor)
-        self._executor_context = None if executor is None else executor_context(executor)
         self._policy = policy
         self._context = Context(context)
         self._threads = threads or Threads()
@@ -187,9 +185,20 @@ class ToolDispatcher:
             )
         if self._executor is None:
             raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
-        ids: dict[str, Any] = {"tool_call_id": call.id} if self._wants_id else {}
-        given = ids | self._given(self._executor_context)
+        wants_id, context = self._executor_wants
+        ids: dict[str, Any] = {"tool_call_id": call.id} if wants_id else {}
+        given = ids | self._given(context)
         return functools.partial(self._executor, tool.name, arguments, **given)
+
+    @functools.cached_property
+    def _executor_wants(self) -> tuple[bool, str | None]:
+        """Whether the executor takes the id of a call, and under which name the run's context.
+
+        It is found out when the first call is made: many runs make none.
+        """
+        if self._executor is None:
+            return False, None
+        return accepts_call_id(self._executor), executor_context(self._executor)
 
     def _given(self, parameter: str | None) -> dict[str, Any]:
         """Return the run's context under the name that wants it."""

@@ -10,7 +10,7 @@ import pytest
 from surecall import OpenAICompatible, RetryPolicy
 from surecall.eval.analysis.category import ASSERTION_FAILED, MEANINGS
 from surecall.eval.analysis.causes import Cause, causes_of
-from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.running.trial_run import Case, run_trial, setup_for
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.scenarios.work import WORK
@@ -49,7 +49,7 @@ async def held(url: str, strategy: Strategy) -> list[tuple[Trial, Trace]]:
         setup = setup_for(model, strategy=strategy, retry=QUICK, simulated=True)
         key = Key(Cell(model, strategy=strategy), scenario.id, 1)
         async with gate:
-            return await run_trial(key, scenario, setup, client)
+            return await run_trial(key, Case(scenario, setup), client)
 
     async with client:
         return await asyncio.gather(*(one(model, each) for model in BAD for each in EVERY))

@@ -12,9 +12,9 @@ from surecall.eval.running.harness_events import (
 )
 from surecall.eval.running.local_engine import LocalEngine
 from surecall.eval.running.matrix import Library, Plan, models_at, plan
-from surecall.eval.running.trial_run import Setup
+from surecall.eval.running.trial_run import Case
 from surecall.eval.scenarios.builtin import SCENARIOS
-from surecall.eval.scenarios.scenario import Scenario, select_scenarios
+from surecall.eval.scenarios.scenario import select_scenarios
 from surecall.eval.settings.endpoint import OPENROUTER_URL, Endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.trial import Cell, Key, Served, Status, Trial
@@ -81,11 +81,9 @@ class Trials:
         self.begun: list[Key] = []
         self.under_way = self.most = 0
 
-    async def __call__(
-        self, key: Key, scenario: Scenario, setup: Setup, client: Client
-    ) -> tuple[Trial, Trace]:
-        assert scenario.id == key.scenario
-        assert setup.model == key.cell.model
+    async def __call__(self, key: Key, case: Case, client: Client) -> tuple[Trial, Trace]:
+        assert case.scenario.id == key.scenario
+        assert case.setup.model == key.cell.model
         self.begun.append(key)
         self.under_way += 1
         self.most = max(self.most, self.under_way)

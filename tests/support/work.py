@@ -3,7 +3,7 @@
 import asyncio
 from typing import Any
 
-from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.running.trial_run import Case, run_trial, setup_for
 from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.runtime.transport import OpenAICompatible
@@ -50,7 +50,7 @@ def played(simulator: Simulator, model: str, name: str, strategy: Strategy) -> T
         client = OpenAICompatible(simulator.url)
         async with client.opened():
             key = Key(Cell(model, strategy=strategy), name, 1)
-            return (await run_trial(key, BY_ID[name], setup, client))[0]
+            return (await run_trial(key, Case(BY_ID[name], setup), client))[0]
 
     return asyncio.run(go())
 
@@ -59,7 +59,7 @@ def scripted(name: str, *script: Any) -> Trial:
     key = Key(Cell("m"), name, 1)
     numbered = [each | {"id": f"r{at}"} for at, each in enumerate(script)]
     setup = setup_for("m", strategy="raw")
-    return asyncio.run(run_trial(key, BY_ID[name], setup, ScriptedModel(*numbered)))[0]
+    return asyncio.run(run_trial(key, Case(BY_ID[name], setup), ScriptedModel(*numbered)))[0]
 
 
 def steps(*made: tuple[str, dict[str, Any]]) -> list[Any]:

@@ -13,8 +13,9 @@ import msgspec
 from surecall.eval.analysis.category import of_exception
 from surecall.eval.running.cells import PlannedCell
 from surecall.eval.running.matrix import Plan
-from surecall.eval.running.trial_run import CRASHES, Setup, is_cancelled
+from surecall.eval.running.trial_run import CRASHES, Case, Setup, is_cancelled
 from surecall.eval.scenarios.scenario import Scenario
+from surecall.eval.storage.done import Place
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.runtime.trace import dump_trace
 from surecall.runtime.transport import Client
@@ -32,9 +33,7 @@ _QUICK: Final = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
 class RunTrial(Protocol):
     """How one trial is run."""
 
-    async def __call__(
-        self, key: Key, scenario: Scenario, setup: Setup, client: Client
-    ) -> tuple[Trial, Trace]:
+    async def __call__(self, key: Key, case: Case, client: Client) -> tuple[Trial, Trace]:
         """Run one trial; return its record and its trace."""
         ...
 
@@ -70,18 +69,19 @@ class Benches:
     ) -> None:
         self._benches = benches
         self._scenarios = {scenario.id: scenario for scenario in scenarios}
+        self._cases: dict[Place, Case] = {}
         self._run_trial = run_trial
         self._limit_s = limit_s
 
     async def run(self, key: Key) -> Ended:
         """Run one trial to its end; only a cancelled one, or the user's mistake, raises."""
-        bench, scenario = self._benches[key.cell], self._scenarios[key.scenario]
+        client = self._benches[key.cell].client
         guard = None if self._limit_s is None else self._limit_s * _GUARD
         started_at, started = time.time(), time.perf_counter()
         trace, limit = Trace(()), asyncio.timeout(guard)
         try:
             async with limit:
-                trial, trace = await self._run_trial(key, scenario, bench.setup, bench.client)
+                trial, trace = await self._run_trial(key, self._case(key), client)
         except ConfigError:
             raise  # the user's mistake: every other trial would fail as well
         except CRASHES as error:  # a crash concerns this trial alone
@@ -92,9 +92,17 @@ class Benches:
                 _spoiled(key, f"no end within {self._limit_s:g} s" if late else error),
                 started_at=started_at,
                 elapsed_ms=round((time.perf_counter() - started) * 1000),
-                tools=scenario.uses_tools,
+                tools=self._scenarios[key.scenario].uses_tools,
             )
         return Ended(trial, dump_trace(trace) if len(trace) else None, said_in(trace))
+
+    def _case(self, key: Key) -> Case:
+        """Return what the trials of a cell and scenario share; it is made when the first begins."""
+        place = (key.cell, key.scenario)
+        if place not in self._cases:
+            scenario, setup = self._scenarios[key.scenario], self._benches[key.cell].setup
+            self._cases[place] = Case(scenario, setup)
+        return self._cases[place]
 
 
 def setup_of(planned: PlannedCell, plan: Plan) -> Setup:

@@ -1,14 +1,16 @@
 """One trial: a fresh world, one conversation over a client, and the record of the result.
 
-    Key + Scenario + Setup ─► attempt [─► one more, after a blank reply or a broken line] ─► Trial
+    Key + Case ─► attempt [─► one more, after a blank reply or a broken line] ─► Trial
 
-A `Setup` is what a cell of the matrix means in full: what is sent, and how it is read. Whatever
-the endpoint or the model does ends in a `Trial`; only a cancelled trial raises.
+A `Setup` is what a cell of the matrix means in full: what is sent, and how it is read. A `Case` is
+a scenario under a setup: all that its trials share, worked out once. Whatever the endpoint or the
+model does ends in a `Trial`; only a cancelled trial raises.
 """
 
 import asyncio
 import time
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from typing import Any, Final
 
 import msgspec
@@ -109,11 +111,42 @@ def setup_for(  # noqa: PLR0913  # the dimensions of a cell, all but one by keyw
     )
 
 
-def skip_reason(scenario: Scenario, setup: Setup) -> str:
-    """Say why a scenario cannot apply to a setup; blank when it can."""
-    if scenario.uses_tools and setup.tools_off:
-        return "tools are disabled for this model"
-    return ""
+class Case:
+    """A scenario under the setup of a cell: what all its trials share. No trial changes it.
+
+    The `config` and the `options` of a run are the cell's with those of the scenario.
+    """
+
+    def __init__(self, scenario: Scenario, setup: Setup) -> None:
+        self.scenario = scenario
+        self.setup = setup
+        self.config = scenario.adapted(setup.config, contracted=setup.contracted)
+        self.options = deep_merge(setup.options, scenario.options)
+        self.prompt_hash = scenario.prompt_hash
+
+    @property
+    def skip_reason(self) -> str:
+        """Why the scenario cannot apply; blank when it can."""
+        skipped = self.scenario.uses_tools and self.setup.tools_off
+        return "tools are disabled for this model" if skipped else ""
+
+    @property
+    def tools_on(self) -> bool:
+        """Whether the model is offered tools."""
+        return self.scenario.uses_tools and self.config.tool_use_mode is not ToolUseMode.DISABLED
+
+    def runner(self, world: World, client: Client) -> ToolLoopRunner:
+        """Return a runner for one attempt: what it learns and what it leaves running is its own."""
+        return ToolLoopRunner(
+            client=client,
+            model=self.setup.model,
+            registry=world.registry,
+            executor=world.executor,
+            config=self.config,
+            system=self.scenario.system,
+            llm_options_defaults=deepcopy(self.options),
+            retry=self.setup.retry,
+        )
 
 
 def world_id(key: Key, setup: Setup, attempt: int = 1) -> str:
@@ -146,31 +179,26 @@ class Attempt(msgspec.Struct, frozen=True):
     place: Place = Place()
 
 
-async def run_trial(
-    key: Key, scenario: Scenario, setup: Setup, client: Client
-) -> tuple[Trial, Trace]:
+async def run_trial(key: Key, case: Case, client: Client) -> tuple[Trial, Trace]:
     """Run one trial; return its record, and the trace of its last attempt."""
     started_at, started = time.time(), time.perf_counter()
-    if reason := skip_reason(scenario, setup):
+    if reason := case.skip_reason:
         skipped = Trial(
             key=key, status="skipped", category=TOOLS_DISABLED, error=reason, started_at=started_at
         )
         return skipped, Trace(())
-    attempts = [await _attempt(key, scenario, setup, client, 1)]
-    while attempts[-1].verdict.transient and len(attempts) <= setup.extra_attempts:
-        attempts.append(await _attempt(key, scenario, setup, client, len(attempts) + 1))
+    attempts = [await _attempt(key, case, client, 1)]
+    while attempts[-1].verdict.transient and len(attempts) <= case.setup.extra_attempts:
+        attempts.append(await _attempt(key, case, client, len(attempts) + 1))
     elapsed_ms = round((time.perf_counter() - started) * 1000)
     trial = _record(key, attempts, elapsed_ms, started_at)
-    known = {"prompt_hash": scenario.prompt_hash, "tools": scenario.uses_tools}
+    known = {"prompt_hash": case.prompt_hash, "tools": case.scenario.uses_tools}
     return msgspec.structs.replace(trial, **known), attempts[-1].trace
 
 
-async def _attempt(
-    key: Key, scenario: Scenario, setup: Setup, client: Client, number: int
-) -> Attempt:
-    world = scenario.begin(world_id(key, setup, number))
-    config = scenario.adapted(setup.config, contracted=setup.contracted)
-    runner = _runner(scenario, setup, client, world)
+async def _attempt(key: Key, case: Case, client: Client, number: int) -> Attempt:
+    world = case.scenario.begin(world_id(key, case.setup, number))
+    runner = case.runner(world, client)
     try:
         result = await world.converse(runner.run)
     except RunFailed as failure:
@@ -185,8 +213,7 @@ async def _attempt(
             raise
         return Attempt(of_exception(error), Score(), Trace(()), "", world.draft)
     score = world.judge(result)
-    tools_on = scenario.uses_tools and config.tool_use_mode is not ToolUseMode.DISABLED
-    return _judged(world, result, of_answer(result, score, tools_on=tools_on), score)
+    return _judged(world, result, of_answer(result, score, tools_on=case.tools_on), score)
 
 
 def _judged(
@@ -212,19 +239,6 @@ def _truth(verdict: Verdict, score: Score, text: str, *, ended: bool) -> Truth:
     if not ended or not text.strip() or says_no(text):
         return "open"
     return "false_success" if False in {score.state, score.declined} else "silent"
-
-
-def _runner(scenario: Scenario, setup: Setup, client: Client, world: World) -> ToolLoopRunner:
-    return ToolLoopRunner(
-        client=client,
-        model=setup.model,
-        registry=world.registry,
-        executor=world.executor,
-        config=scenario.adapted(setup.config, contracted=setup.contracted),
-        system=scenario.system,
-        llm_options_defaults=deep_merge(setup.options, scenario.options),
-        retry=setup.retry,
-    )
 
 
 def _record(key: Key, attempts: list[Attempt], elapsed_ms: int, started_at: float) -> Trial:

@@ -50,6 +50,7 @@ BIG: Final = "x" * 12_000
 DONE: Final = 'the answer is "Done."'
 IS_BAR: Final = f'draft.foo is "{VALUE}"'
 _AT_ONCE = 2
+_NO_TOOLS = ToolRegistry()
 _PARALLEL: JSON = {"request_overrides": {"parallel_tool_calls": True}}
 
 
@@ -71,7 +72,7 @@ class WorkspaceWorld:
     """One attempt at a scenario, in a workspace of its own."""
 
     def __init__(self, workspace: Workspace, user: str, course: Course | None) -> None:
-        self.registry = TOOLS if course else ToolRegistry()
+        self.registry = TOOLS if course else _NO_TOOLS
         self.executor: Executor | None = workspace.execute
         self._workspace = workspace
         self._user = user

@@ -67,15 +67,18 @@ class Running:
 
 
 ScenarioFunction: TypeAlias = Callable[[Running], Awaitable[object]]
-Tools: TypeAlias = Iterable[Any] | Callable[..., Iterable[Any]]
+ToolMaker: TypeAlias = Callable[..., Iterable[Any]]
+Tools: TypeAlias = Iterable[Any] | ToolMaker
 
 
 class FunctionWorld:
     """One attempt at a scenario that is a function."""
 
-    def __init__(self, function: ScenarioFunction, tools: Tools, state: Any = None) -> None:
+    def __init__(
+        self, function: ScenarioFunction, tools: ToolRegistry | ToolMaker, state: Any = None
+    ) -> None:
         self.state = state() if callable(state) else deepcopy({} if state is None else state)
-        self.registry = ToolRegistry(_made(tools, self.state))
+        self.registry = tools if isinstance(tools, ToolRegistry) else _made(tools, self.state)
         self.executor: Executor | None = None
         self._function = function
         self._heard: list[Heard] = []
@@ -128,11 +131,9 @@ class FunctionWorld:
         )
 
 
-def _made(tools: Tools, state: Any) -> Iterable[Any]:
-    """Return the tools; those that are made for each attempt may be made from its state."""
-    if not callable(tools):
-        return tools
-    return tools(state) if inspect.signature(tools).parameters else tools()
+def _made(tools: ToolMaker, state: Any) -> ToolRegistry:
+    """Make the tools of an attempt, from its state if they want it."""
+    return ToolRegistry(tools(state) if inspect.signature(tools).parameters else tools())
 
 
 def _misses(heard: Heard, recorded: RunResult) -> Iterable[Miss]:
@@ -169,14 +170,15 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
 
     def define(function: ScenarioFunction) -> Scenario:
         scenario_id = _checked_id(function, name)
-        first = FunctionWorld(function, tools, state)
+        given = tools if callable(tools) else ToolRegistry(tools)
+        first = FunctionWorld(function, given, state)
         offered = [tool.name for tool in first.registry.definitions]
         check_contract(scenario_id, contract, offered)
         chat: JSON = {} if offered else {"tool_use_mode": "disabled"}
         return Scenario(
             id=scenario_id,
             summary=(inspect.getdoc(function) or "").partition("\n")[0],
-            begin=lambda _: FunctionWorld(function, tools, state),
+            begin=lambda _: FunctionWorld(function, given, state),
             tags=tuple(tags),
             system=system,
             config=chat | (config or {}),

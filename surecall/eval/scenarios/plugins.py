@@ -225,8 +225,8 @@ async def _nothing(_name: str, _arguments: JSON) -> JSON:
 class RecordedWorld:
     """One attempt at a recorded request: it is sent once, and its tools do nothing."""
 
-    def __init__(self, recorded: Recorded) -> None:
-        self.registry = ToolRegistry(recorded.tools)
+    def __init__(self, recorded: Recorded, registry: ToolRegistry) -> None:
+        self.registry = registry
         self.executor: Executor | None = _nothing
         self.draft: JSON = {}
         self._recorded = recorded
@@ -326,7 +326,7 @@ def _of_line(line: str, default_id: str) -> Scenario:
         raise ConfigError("response_format cannot be sent from a recorded request")
     scenario_id = recorded.id or default_id
     check_id(scenario_id)
-    RecordedWorld(recorded)  # a tool that cannot be offered is found now
+    registry = ToolRegistry(recorded.tools)
     first = recorded.messages[0]
     config: JSON = {"tool_use_mode": "relaxed" if recorded.tools else "disabled", "max_turns": 1}
     if recorded.tools and recorded.tool_choice is not None:
@@ -334,7 +334,7 @@ def _of_line(line: str, default_id: str) -> Scenario:
     return Scenario(
         id=scenario_id,
         summary="a recorded request",
-        begin=lambda _: RecordedWorld(recorded),
+        begin=lambda _: RecordedWorld(recorded, registry),
         tags=recorded.tags,
         system=text_of(first.get("content")) if first.get("role") == "system" else "",
         config=config,

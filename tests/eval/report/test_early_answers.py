@@ -26,7 +26,7 @@ from surecall.eval.report.summary_json import (
     summary_by_scenario_and_strategy,
 )
 from surecall.eval.report.trial_json import trial_document
-from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.running.trial_run import Case, run_trial, setup_for
 from surecall.eval.storage import database as db
 from surecall.eval.storage.store import StoreError, merge, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, FalseFinals, Key, Trial
@@ -56,7 +56,7 @@ async def books(run: Any) -> None:
 def held(*script: Any, strategy: Strategy = "contract", **settings: Any) -> Trial:
     setup = setup_for("m", strategy=strategy, contracted=strategy in CONTRACTED, **settings)
     which = Key(Cell("m", strategy=strategy), books.id, 1)
-    found, _ = asyncio.run(run_trial(which, books, setup, ScriptedModel(*script)))
+    found, _ = asyncio.run(run_trial(which, Case(books, setup), ScriptedModel(*script)))
     return found
 
 

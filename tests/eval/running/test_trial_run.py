@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from surecall import ConfigError, Limits, ModelCatalog, OpenAICompatible, RetryPolicy
-from surecall.eval.running.trial_run import Setup, run_trial, setup_for, skip_reason, world_id
+from surecall.eval.running.trial_run import Case, Setup, run_trial, setup_for, world_id
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
@@ -183,7 +183,7 @@ async def trials(
 
     async def one(persona: Persona, setup: Setup, key: Key) -> tuple[Persona, Trial]:
         async with gate:
-            return persona, (await run_trial(key, BY_ID[key.scenario], setup, client))[0]
+            return persona, (await run_trial(key, Case(BY_ID[key.scenario], setup), client))[0]
 
     planned = [
         one(persona, setup, Key(Cell(persona.id, strategy=strategy), name, number))
@@ -235,7 +235,7 @@ def held_trial(
     setup = setup_of(PERSONAS[persona], "production", **settings)
     client = OpenAICompatible(simulator.url)
     key = Key(Cell(persona), scenario.id, 1)
-    return asyncio.run(run_trial(key, scenario, setup, client))
+    return asyncio.run(run_trial(key, Case(scenario, setup), client))
 
 
 def test_a_model_that_ignores_instructions_passes_where_only_the_process_can_tell(
@@ -306,7 +306,7 @@ def test_a_model_cannot_tell_the_strategy_from_what_is_sent() -> None:
         model = ScriptedModel(*GOOD)
         setup = setup_for("m", provider="custom", strategy=strategy, retry=ONCE)
         key = Key(Cell("m", strategy=strategy), HAPPY.id, 1)
-        asyncio.run(run_trial(key, HAPPY, setup, model))
+        asyncio.run(run_trial(key, Case(HAPPY, setup), model))
         sent.append(model.requests[0]["messages"])
     assert sent[0] == sent[1] == sent[2]
 
@@ -314,7 +314,7 @@ def test_a_model_cannot_tell_the_strategy_from_what_is_sent() -> None:
 def scripted(*script: Any, scenario: Scenario = HAPPY, **settings: Any) -> Trial:
     setup = setup_for("m", provider="custom", **({"retry": ONCE} | settings))
     key = Key(Cell("m"), scenario.id, 1)
-    return asyncio.run(run_trial(key, scenario, setup, ScriptedModel(*script)))[0]
+    return asyncio.run(run_trial(key, Case(scenario, setup), ScriptedModel(*script)))[0]
 
 
 OP = {"op": "set", "path": "/draft/foo", "value": "bar"}
@@ -353,10 +353,10 @@ def test_an_answer_with_a_status_gets_no_further_attempt() -> None:
 def test_a_model_without_tools_skips_the_tool_scenarios_in_production_only() -> None:
     model = "minimax/minimax-m2-her"
     off, on = setup_for(model), setup_for(model, strategy="baseline")
-    assert [bool(skip_reason(one, off)) for one in SCENARIOS] == [True] * len(TOOLS) + [False]
-    assert not any(skip_reason(one, on) for one in SCENARIOS)
+    assert [bool(Case(one, off).skip_reason) for one in SCENARIOS] == [True] * len(TOOLS) + [False]
+    assert not any(Case(one, on).skip_reason for one in SCENARIOS)
     key = Key(Cell(model), HAPPY.id, 1)
-    one, trace = asyncio.run(run_trial(key, HAPPY, off, ScriptedModel()))
+    one, trace = asyncio.run(run_trial(key, Case(HAPPY, off), ScriptedModel()))
     assert (one.status, one.category, len(trace)) == ("skipped", "TOOLS_DISABLED", 0)
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from surecall import ToolCallingConfig, tool
 from surecall.eval import expect, scenario
-from surecall.eval.running.trial_run import Setup, run_trial
+from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.testing import ScriptedModel, calls, says
@@ -24,7 +24,7 @@ def raising(error: BaseException) -> Scenario:
 
 
 async def trial_of(one: Scenario) -> Trial:
-    return (await run_trial(Key(Cell("m"), one.id, 1), one, SETUP, ScriptedModel()))[0]
+    return (await run_trial(Key(Cell("m"), one.id, 1), Case(one, SETUP), ScriptedModel()))[0]
 
 
 @pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError("made up")])
@@ -56,7 +56,7 @@ def with_tool(function: Any, *script: Any) -> Trial:
         expect.that(await run("Use it."), condition=True, reason="")
 
     key = Key(Cell("m"), uses_it.id, 1)
-    return asyncio.run(run_trial(key, uses_it, SETUP, ScriptedModel(*script)))[0]
+    return asyncio.run(run_trial(key, Case(uses_it, SETUP), ScriptedModel(*script)))[0]
 
 
 def raises_key_error() -> str:

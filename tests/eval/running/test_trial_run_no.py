@@ -8,7 +8,7 @@ import pytest
 from surecall import RunResult, ToolCallingConfig, ToolRegistry
 from surecall.core.outcome import failure
 from surecall.core.state import Fail
-from surecall.eval.running.trial_run import Setup, run_trial
+from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.scenario import Ask, Scenario
 from surecall.eval.storage.trial import Cell, Key, Miss, Score
 from surecall.testing import ScriptedModel, says
@@ -47,6 +47,6 @@ def test_a_failure_that_is_the_right_no_has_passed(score: Score, ended: tuple[st
     one = Scenario(id="burns", summary="", begin=lambda _: GivesUp(score), uses_tools=False)
     setup = Setup(model="m", config=ToolCallingConfig(), extra_attempts=0)
     model = ScriptedModel(says("It is too wet."))
-    trial, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), one, setup, model))
+    trial, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), Case(one, setup), model))
 
     assert (trial.status, trial.category, trial.truth) == ended

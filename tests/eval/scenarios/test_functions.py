@@ -7,13 +7,14 @@ import pytest
 
 from surecall import Context, tool
 from surecall.eval import expect, scenario
-from surecall.eval.running.trial_run import Setup, run_trial
+from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.functions import FunctionWorld
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Effects, Key, Trial
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
 from surecall.testing import ScriptedModel, calls, failure, says
+from surecall.tools.registry import ToolRegistry
 from tests.eval.scenarios.test_plugins import trial
 
 SHARED: list[str] = []
@@ -51,7 +52,7 @@ def side_by_side(one: Scenario, called: str, count: int = 20) -> list[Trial]:
 
     async def attempt(number: int) -> Trial:
         model = ScriptedModel(calls(called, thing="ball"), says("It is in the box."))
-        return (await run_trial(Key(Cell("m"), one.id, number), one, setup, model))[0]
+        return (await run_trial(Key(Cell("m"), one.id, number), Case(one, setup), model))[0]
 
     async def go() -> list[Trial]:
         return await asyncio.gather(*map(attempt, range(1, count + 1)))
@@ -107,7 +108,7 @@ def test_a_state_that_is_no_small_data_is_not_recorded(state: Any) -> None:
     async def nothing(_run: Any) -> None:
         """Do nothing."""
 
-    assert FunctionWorld(nothing, (), state).draft == {}
+    assert FunctionWorld(nothing, ToolRegistry(), state).draft == {}
 
 
 def test_the_hash_of_a_scenario_changes_with_the_state_it_begins_with() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.running.trial_run import Case, run_trial, setup_for
 from surecall.eval.scenarios.plugins import load
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.scenarios.work import WORK
@@ -47,6 +47,8 @@ def test_a_clean_model_does_it_without_levers_too(simulator: Simulator, name: st
         client = OpenAICompatible(simulator.url)
         setup = setup_for("sim/clean", strategy="guided_contract", contracted=True)
         async with client.opened():
-            return (await run_trial(Key(Cell("sim/clean"), name, 1), ALL[name], setup, client))[0]
+            return (
+                await run_trial(Key(Cell("sim/clean"), name, 1), Case(ALL[name], setup), client)
+            )[0]
 
     assert asyncio.run(go()).ok

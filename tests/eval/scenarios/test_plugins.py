@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner
-from surecall.eval.running.trial_run import Setup, run_trial
+from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.plugins import FITS, choose, installed, is_file, load
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
@@ -59,7 +59,7 @@ def trial(one: Scenario, *script: Any) -> Trial:
     config = ToolCallingConfig(tool_use_mode="enforced")  # type: ignore[arg-type]  # as people write it
     setup = Setup(model="m", config=config, extra_attempts=0)
     key = Key(Cell("m"), one.id, 1)
-    return asyncio.run(run_trial(key, one, setup, ScriptedModel(*script)))[0]
+    return asyncio.run(run_trial(key, Case(one, setup), ScriptedModel(*script)))[0]
 
 
 def written(path: Path, *lines: Any) -> str:

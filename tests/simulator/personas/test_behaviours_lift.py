@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from surecall import OpenAICompatible, RunFailed, RunResult, ToolLoopRunner
-from surecall.eval.running.trial_run import run_trial, setup_for
+from surecall.eval.running.trial_run import Case, run_trial, setup_for
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.settings.presets import CONTRACTED, Strategy
@@ -70,7 +70,7 @@ def play(
     )
     setup = msgspec.structs.replace(setup, config=setup.config.but(**changes))
     key = Key(Cell(persona.id, strategy=strategy), scenario.id, 1)
-    return asyncio.run(run_trial(key, scenario, setup, OpenAICompatible(simulator.url)))
+    return asyncio.run(run_trial(key, Case(scenario, setup), OpenAICompatible(simulator.url)))
 
 
 def rungs(trace: Trace) -> list[str]:
