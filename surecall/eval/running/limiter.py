@@ -1,8 +1,7 @@
-"""How much may go on at the same time: conversations with each provider, and money.
+"""How much may go on at the same time: requests and conversations with each provider, and money.
 
-A `Lane` is one provider's share. It starts at half of what the user allows, widens by one after
-each round of answers, and halves when the provider says that it is too much (429); a Retry-After
-closes it for that long. Everything here is a value or a table; only the harness waits.
+Each provider has a `Lane`. A conversation begins when its lane has room, and so does each of its
+requests, retries among them: after a refusal they pass one by one, as wide as the lane still is.
 """
 
 from collections.abc import Callable, Iterable
@@ -11,105 +10,123 @@ from typing import Any, Final, Literal
 
 import msgspec
 
+from surecall.eval.running.bell import Bell
+from surecall.eval.running.lane import LONGEST_PAUSE_S, Lane
 from surecall.runtime.transport import Client
 from surecall.values.types import Answer
 from surecall.wire.messages import MOST_COST
+from surecall.wire.rate_limits import quota_in
 from surecall.wire.response import retry_after
 
 TOO_MANY: Final = 429
+_FAILURES: Final = 500
 # A trial may end without a price by accident; so many of a model, and not one with a price, do not.
 UNTOLD_AT_MOST: Final = 3
-# Longer advice than this is followed in steps: a wrong header must not end an evaluation.
-_LONGEST_PAUSE_S: Final = 120.0
 
 
-class Lane(msgspec.Struct, frozen=True):
-    """The share of one provider. Times are seconds of a clock that the caller reads."""
+class _Traffic:
+    """A lane, what is under way in it, and who waits in front of it."""
 
-    most: int
-    limit: int
-    answers: int = 0
-    cut_at: float = float("-inf")
-    closed_until: float = float("-inf")
-
-    def answered(self, started: float) -> "Lane":
-        """Widen by one after a full round of answers; those from before a cut do not count."""
-        if started <= self.cut_at:
-            return self
-        wider = self.answers + 1 >= self.limit < self.most
-        return msgspec.structs.replace(
-            self,
-            limit=self.limit + wider,
-            answers=0 if wider else min(self.answers + 1, self.most),
-        )
-
-    def refused(self, started: float, now: float, wait_s: float) -> "Lane":
-        """Halve, once for all requests that were under way together; close for the time asked."""
-        until = max(self.closed_until, now + min(wait_s, _LONGEST_PAUSE_S))
-        if started <= self.cut_at:
-            return msgspec.structs.replace(self, closed_until=until)
-        return Lane(self.most, max(1, self.limit // 2), 0, now, until)
-
-    def takes(self, under_way: int, now: float) -> bool:
-        """Whether one more may begin."""
-        return under_way < self.limit and now >= self.closed_until
+    def __init__(self, lane: Lane) -> None:
+        self.lane = lane
+        self.conversations = self.requests = 0
+        self.door = Bell()
 
 
 class Limiter:
-    """The lanes of an evaluation, and how many conversations are under way in each."""
+    """The lanes of an evaluation, and how much is under way in each.
+
+    `room` is called when a conversation may begin in a lane in which a request has ended.
+    """
 
     def __init__(
         self, most: int, clock: Callable[[], float], wall: Callable[[], float] | None = None
     ) -> None:
         self.clock = clock
-        # Only the clock on the wall understands a Retry-After that is a date.
+        self.room: Callable[[], None] = lambda: None
+        # Only the clock on the wall understands a moment.
         self._wall = wall or clock
-        self._fresh = Lane(most, max(1, most // 2))
-        self._lanes: dict[str, Lane] = {}
-        self._under_way: dict[str, int] = {}
+        self._most = most
+        self._traffic: dict[str, _Traffic] = {}
+
+    def _at(self, name: str) -> _Traffic:
+        if name not in self._traffic:
+            self._traffic[name] = _Traffic(Lane.fresh(self._most))
+        return self._traffic[name]
 
     def lane(self, name: str) -> Lane:
         """Return the state of a lane."""
-        return self._lanes.get(name, self._fresh)
+        return self._at(name).lane
 
     @property
     def under_way(self) -> int:
         """How many conversations are under way in all."""
-        return sum(self._under_way.values())
+        return sum(traffic.conversations for traffic in self._traffic.values())
 
     def takes(self, name: str) -> bool:
-        """Whether one more may begin in a lane."""
-        return self.lane(name).takes(self._under_way.get(name, 0), self.clock())
+        """Whether one more conversation may begin in a lane."""
+        traffic = self._at(name)
+        return traffic.lane.takes(traffic.conversations, self.clock())
 
     def begin(self, name: str) -> None:
-        """Count one more in a lane."""
-        self._under_way[name] = self._under_way.get(name, 0) + 1
+        """Count one more conversation in a lane."""
+        self._at(name).conversations += 1
 
     def end(self, name: str) -> None:
-        """Count one less in a lane."""
-        self._under_way[name] -= 1
+        """Count one less conversation in a lane."""
+        self._at(name).conversations -= 1
+
+    async def admitted(self, name: str) -> float:
+        """Wait until a request may be sent; return when that is."""
+        traffic = self._at(name)
+        while not traffic.lane.takes(traffic.requests, now := self.clock()):
+            await traffic.door.heard(self.opens_in((name,)))
+        traffic.requests += 1
+        traffic.lane = traffic.lane.began(now)
+        traffic.door.ring()
+        return now
+
+    def left(self, name: str) -> None:
+        """Count one request less; whoever waits for its place may have it."""
+        traffic = self._at(name)
+        traffic.requests -= 1
+        traffic.door.ring()
+        if self.takes(name):
+            self.room()
 
     def heard(self, name: str, started: float, answer: Answer) -> float | None:
-        """Learn from an answer; return for how long the lane is closed, if it was refused."""
-        now, lane = self.clock(), self.lane(name)
+        """Learn from an answer; return for how long the lane is closed, if that is news.
+
+        Of all requests that are refused together, only the first is.
+        """
+        now, wall, traffic = self.clock(), self._wall(), self._at(name)
+        lane = traffic.lane
+        advice = retry_after(answer.headers, wall) if answer.status == TOO_MANY else None
+        quota = quota_in(answer.headers, wall) if advice is None else None
+        if quota is not None:
+            traffic.lane = lane.told(quota, started, now, traffic.requests - 1)
         if answer.status != TOO_MANY:
-            self._lanes[name] = lane.answered(started)
+            if answer.status < _FAILURES:
+                traffic.lane = traffic.lane.answered(started, now)
             return None
-        wait_s = retry_after(answer.headers, self._wall()) or 0.0
-        self._lanes[name] = lane.refused(started, now, wait_s)
+        spent_s = quota.reset_s if quota is not None and not quota.remaining else 0.0
+        wait_s = min(spent_s if advice is None else advice, LONGEST_PAUSE_S)
+        traffic.lane = traffic.lane.refused(started, now, wait_s)
+        if traffic.lane.cut_at == lane.cut_at:
+            return None
         # Not `closed_until - now`: adding a small wait to a large clock and taking it off again
         # does not give the same number.
-        return max(min(wait_s, _LONGEST_PAUSE_S), lane.closed_until - now)
+        return max(wait_s, lane.closed_until - now)
 
     def opens_in(self, names: Iterable[str]) -> float | None:
         """Say when the first of some closed lanes opens again; None when none is closed."""
         now = self.clock()
-        waits = [self.lane(name).closed_until - now for name in names]
+        waits = [self.lane(name).opens_at - now for name in names]
         return min((wait for wait in waits if wait > 0), default=None)
 
 
 class Watched:
-    """A client that shows every answer to the limiter, and otherwise behaves like the one inside.
+    """A client that keeps to its lane, and otherwise behaves like the one inside.
 
     It shares no lessons between trials: what a trial had to learn about the endpoint must not
     depend on which others came before it.
@@ -140,10 +157,13 @@ class Watched:
         return self._client.opened()
 
     async def send(self, body: bytes) -> Answer:
-        """Send one request; tell when the provider refuses it as one too many."""
-        started = self._limiter.clock()
-        answer = await self._client.send(body)
-        wait_s = self._limiter.heard(self._lane, started, answer)
+        """Send one request when the lane has room; tell when the provider refuses it."""
+        started = await self._limiter.admitted(self._lane)
+        try:
+            answer = await self._client.send(body)
+            wait_s = self._limiter.heard(self._lane, started, answer)
+        finally:
+            self._limiter.left(self._lane)
         if wait_s is not None:
             self._refused(self._lane, wait_s)
         return answer

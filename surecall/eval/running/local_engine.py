@@ -59,18 +59,21 @@ class LocalWorkers:
 
     async def run(self, ledger: Ledger) -> None:
         """Run what the ledger has left, until nothing may begin any more."""
+        self._limiter.room = ledger.bell.ring
         count = min(self._most, ledger.left)
         await _all_of([asyncio.create_task(self._work(ledger)) for _ in range(count)])
 
     async def _work(self, ledger: Ledger) -> None:
         while (taken := await self._next(ledger)) is not None:
             lane, key = taken
+            ledger.bell.ring()  # there may be room for one more
             ledger.begin(key)
             try:
                 ended = await self._benches.run(key)
             finally:
                 self._limiter.end(lane)
             ledger.finish(ended)
+        ledger.bell.ring()  # the next one has nothing to wait for either
 
     async def _next(self, ledger: Ledger) -> tuple[str, Key] | None:
         """Wait until a trial may begin; None when there is none left, or none may begin."""

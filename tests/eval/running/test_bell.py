@@ -1,25 +1,44 @@
-"""Who waits for the bell wakes when it rings, or when the time is up."""
+"""Who waits for the bell wakes when it is their turn, or when the time is up."""
 
 import asyncio
 
 from surecall.eval.running.bell import Bell
 
 
-def test_everybody_who_waits_is_woken_and_those_who_come_later_wait_again() -> None:
-    async def held() -> bool:
-        bell = Bell()
-        waiting = [asyncio.create_task(bell.heard(None)) for _ in range(3)]
-        await asyncio.sleep(0)
-        bell.ring()
-        await asyncio.gather(*waiting)
-        late = asyncio.create_task(bell.heard(None))
-        await asyncio.sleep(0)
-        still = not late.done()
-        bell.ring()
-        await late
-        return still
+def test_each_ring_wakes_who_has_waited_longest() -> None:
+    async def woken() -> list[str]:
+        bell, order = Bell(), list[str]()
 
-    assert asyncio.run(held())
+        async def wait(name: str, timeout_s: float | None = None) -> None:
+            await bell.heard(timeout_s)
+            order.append(name)
+
+        tasks = [asyncio.create_task(wait(name)) for name in "ab"]
+        late = asyncio.create_task(wait("late", 0.0))
+        await late
+        for _ in tasks:
+            bell.ring()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            order.append("ring")
+        bell.ring()
+        return order
+
+    assert asyncio.run(woken()) == ["late", "a", "ring", "b", "ring"]
+
+
+def test_a_ring_for_somebody_who_is_gone_goes_to_the_next() -> None:
+    async def heard() -> None:
+        bell = Bell()
+        gone, also_gone, waiting = (asyncio.create_task(bell.heard(None)) for _ in range(3))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+        bell.ring()  # for the second, who is cancelled before it comes
+        also_gone.cancel()
+        await waiting
+
+    asyncio.run(heard())
 
 
 def test_nobody_waits_longer_than_they_want() -> None:

@@ -1,13 +1,17 @@
-"""How much goes on at once: lanes widen and halve, close and open; money runs out."""
+"""How much goes on at once: requests wait for their lane, quotas end, money runs out."""
 
 import asyncio
+import time
 from contextlib import AbstractAsyncContextManager, nullcontext
 
 import pytest
 
-from surecall.eval.running.limiter import Budget, Lane, Limiter, Watched
+from surecall.eval.running.lane import LONGEST_PAUSE_S, Lane
+from surecall.eval.running.limiter import Budget, Limiter, Watched
 from surecall.values.types import Answer
 from surecall.wire.messages import parse_usage
+from tests.support.clock import virtual_time
+from tests.support.patience import until_soon
 
 OK = Answer(200, {}, b"{}")
 TOO_MANY = Answer(429, {"retry-after": "4"}, b"{}")
@@ -39,52 +43,8 @@ class OneAnswer:
         return nullcontext()
 
 
-def after(lane: Lane, answers: int, started: float = 0.0) -> Lane:
-    for _ in range(answers):
-        lane = lane.answered(started)
-    return lane
-
-
-def test_a_lane_widens_by_one_after_each_round_of_answers() -> None:
-    lane = Lane(most=8, limit=4)
-
-    assert [after(lane, n).limit for n in (3, 4, 8, 9, 14, 15)] == [4, 5, 5, 6, 6, 7]
-    assert [after(lane, n).limit for n in (22, 1_000)] == [8, 8]
-
-
-def test_a_refusal_halves_once_for_all_that_were_under_way_together() -> None:
-    lane = Lane(most=16, limit=8)
-    lane = lane.refused(started=1.0, now=2.0, wait_s=0.0)
-    lane = lane.refused(started=1.5, now=2.1, wait_s=0.0)
-
-    assert lane.limit == 4
-    assert lane.refused(started=3.0, now=4.0, wait_s=0.0).limit == 2
-    assert Lane(most=1, limit=1).refused(1.0, 2.0, 0.0).limit == 1
-
-
-def test_answers_to_requests_from_before_a_refusal_do_not_widen() -> None:
-    lane = Lane(most=8, limit=2).refused(started=1.0, now=2.0, wait_s=0.0)
-
-    assert after(lane, 5, started=1.5) == lane
-    assert after(lane, 1, started=2.5).limit == 2
-
-
-def test_a_lane_is_closed_for_as_long_as_the_provider_asks_but_not_for_ever() -> None:
-    lane = Lane(most=8, limit=4).refused(started=1.0, now=2.0, wait_s=5.0)
-
-    assert [lane.takes(0, now) for now in (2.0, 6.9, 7.0)] == [False, False, True]
-    assert lane.refused(1.5, 3.0, 1.0).closed_until == 7.0
-    assert lane.refused(1.5, 3.0, 1e9).closed_until == 123.0
-
-
-def test_a_lane_takes_no_more_than_its_limit() -> None:
-    lane = Lane(most=8, limit=2)
-
-    assert [lane.takes(under_way, 0.0) for under_way in (0, 1, 2)] == [True, True, False]
-
-
-def test_a_limiter_starts_at_half_and_counts_each_lane_apart() -> None:
-    limiter = Limiter(5, Clock())
+def test_a_limiter_counts_the_conversations_of_each_lane_apart() -> None:
+    limiter = Limiter(2, Clock())
     for _ in range(2):
         limiter.begin("a")
 
@@ -92,18 +52,17 @@ def test_a_limiter_starts_at_half_and_counts_each_lane_apart() -> None:
     assert limiter.under_way == 2
     limiter.end("a")
     assert limiter.takes("a")
-    assert Limiter(1, Clock()).takes("a")
 
 
 def test_a_limiter_learns_from_answers() -> None:
     clock = Clock()
-    limiter = Limiter(8, clock)
+    limiter = Limiter(32, clock)
 
     assert [limiter.heard("a", 99.0, OK) for _ in range(4)] == [None] * 4
-    assert limiter.lane("a").limit == 5
+    assert limiter.lane("a").limit == 12
     assert limiter.opens_in("ab") is None
     assert limiter.heard("a", 99.5, TOO_MANY) == 4.0
-    assert (limiter.lane("a").limit, limiter.lane("b").limit) == (2, 4)
+    assert (limiter.lane("a").threshold, limiter.lane("b").limit) == (8, 8)
     assert (limiter.takes("a"), limiter.takes("b")) == (False, True)
     clock.now = 101.0
     assert limiter.opens_in("ab") == 3.0
@@ -112,11 +71,54 @@ def test_a_limiter_learns_from_answers() -> None:
     assert limiter.takes("a")
 
 
+def test_a_failing_server_is_no_reason_to_ask_for_more() -> None:
+    limiter = Limiter(32, Clock())
+
+    assert limiter.heard("a", 99.0, Answer(503, {}, b"")) is None
+    assert limiter.lane("a") == Lane.fresh(32)
+
+
 def test_a_refusal_without_advice_closes_nothing() -> None:
     limiter = Limiter(8, Clock())
 
     assert limiter.heard("a", 99.0, Answer(429, {}, b"")) == 0.0
     assert limiter.takes("a")
+
+
+def test_of_many_refusals_together_the_first_is_news() -> None:
+    limiter = Limiter(8, Clock())
+    longer = Answer(429, {"retry-after": "9"}, b"")
+
+    told = [limiter.heard("a", 99.0, answer) for answer in (TOO_MANY, longer, TOO_MANY)]
+
+    assert told == [4.0, None, None]
+    assert limiter.lane("a").threshold == 5
+    assert limiter.opens_in("a") == 9.0
+
+
+def quota(remaining: int, reset: str) -> dict[str, str]:
+    return {"x-ratelimit-remaining-requests": f"{remaining}", "x-ratelimit-reset-requests": reset}
+
+
+def test_a_quota_that_is_spent_closes_the_lane_and_is_no_refusal() -> None:
+    limiter = Limiter(32, Clock())
+    asyncio.run(limiter.admitted("a"))
+
+    assert limiter.heard("a", 99.0, Answer(200, quota(0, "6m0s"), b"{}")) is None
+    assert limiter.lane("a").limit == 9
+    assert not limiter.takes("a")
+    assert limiter.opens_in("ab") == LONGEST_PAUSE_S
+
+
+def test_a_refusal_for_a_spent_quota_lasts_until_it_is_renewed_if_nothing_else_is_advised() -> None:
+    spent = quota(0, "30s")
+    answers = (
+        Answer(429, spent, b"{}"),
+        Answer(429, quota(3, "30s"), b"{}"),
+        Answer(429, {"retry-after": "2", **spent}, b"{}"),
+    )
+
+    assert [Limiter(8, Clock()).heard("a", 99.0, answer) for answer in answers] == [30.0, 0.0, 2.0]
 
 
 @pytest.mark.parametrize("now", [0.1, 2048.3, 4096.7, 100_000.1, 1e6 + 0.7, 1e7 + 0.3])
@@ -149,6 +151,97 @@ def test_a_watched_client_tells_of_refusals_and_is_otherwise_the_same() -> None:
     asyncio.run(talk())
     assert told == [("a", 4.0)]
     assert watched.api_key == "kept"
+
+
+class Held:
+    """A client that answers when it is told to."""
+
+    def __init__(self) -> None:
+        self.asked: list[asyncio.Future[Answer]] = []
+
+    async def send(self, body: bytes) -> Answer:
+        del body
+        self.asked.append(asyncio.get_running_loop().create_future())
+        return await self.asked[-1]
+
+    def opened(self) -> AbstractAsyncContextManager[None]:
+        return nullcontext()
+
+    async def answer(self, *answers: Answer) -> int:
+        """Answer the requests under way, oldest first; say how many are there then."""
+        waiting = [turn for turn in self.asked if not turn.done()]
+        for turn, answer in zip(waiting, answers, strict=False):
+            turn.set_result(answer)
+        for _ in range(50):
+            await asyncio.sleep(0)
+        return sum(not turn.done() for turn in self.asked)
+
+
+def test_requests_pass_as_the_lane_has_room_and_retries_among_them() -> None:
+    refusal = Answer(429, {}, b"{}")
+
+    async def counted() -> list[int]:
+        limiter, client = Limiter(10, Clock()), Held()
+        watched = Watched(client, "a", limiter, lambda *_: None)
+        tasks = [asyncio.create_task(watched.send(b"")) for _ in range(30)]
+        counts = [await client.answer()]
+        counts.append(await client.answer(OK))
+        limiter.clock = lambda: 101.0
+        counts.append(await client.answer(refusal))
+        counts.append(await client.answer(*[OK] * 8))
+        for task in tasks:
+            task.cancel()
+        await asyncio.wait(tasks)
+        return counts
+
+    # Eight, then nine: one answer widened the lane. Then it is cut to six, and six are let in.
+    assert asyncio.run(counted()) == [8, 9, 8, 6]
+
+
+def test_a_request_that_breaks_off_makes_room_for_the_next() -> None:
+    async def sent() -> int:
+        limiter, client = Limiter(1, Clock()), Held()
+        watched = Watched(client, "a", limiter, lambda *_: None)
+        first, second = (asyncio.create_task(watched.send(b"")) for _ in range(2))
+        assert await client.answer() == 1
+        first.cancel()
+        await client.answer()
+        second.cancel()
+        await asyncio.wait([first, second])
+        return len(client.asked)
+
+    assert asyncio.run(sent()) == 2
+
+
+def test_waiting_requests_go_on_when_a_closed_lane_opens() -> None:
+    async def answered() -> float:
+        limiter, client = Limiter(8, time.monotonic), Held()
+        watched = Watched(client, "a", limiter, lambda *_: None)
+        first = asyncio.create_task(watched.send(b""))
+        await client.answer()
+        await client.answer(Answer(429, {"retry-after": "30"}, b"{}"))
+        await first
+        began = time.monotonic()
+        tasks = [asyncio.create_task(watched.send(b"")) for _ in range(3)]
+        await until_soon(lambda: len(client.asked) == 4)
+        await client.answer(OK, OK, OK)
+        await asyncio.gather(*tasks)
+        return time.monotonic() - began
+
+    with virtual_time():
+        assert 30 <= asyncio.run(answered()) < 40
+
+
+def test_room_for_a_conversation_is_told_when_an_answer_makes_some() -> None:
+    async def told(conversations: int) -> list[str]:
+        limiter, calls = Limiter(16, Clock()), list[str]()
+        limiter.room = lambda: calls.append("room")
+        for _ in range(conversations):
+            limiter.begin("a")
+        await Watched(OneAnswer(OK), "a", limiter, lambda *_: None).send(b"")
+        return calls
+
+    assert [asyncio.run(told(count)) for count in (8, 9)] == [["room"], []]
 
 
 def paid(budget: Budget, *costs: float | None) -> Budget:
