@@ -14,7 +14,8 @@ from surecall.cli.listing import count, rate_words, say_columns, say_document
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import changed_prompts, opened
 from surecall.eval.analysis.gain import change_sentence
-from surecall.eval.analysis.paired import Comparison, Comparisons, compare_runs, outcomes
+from surecall.eval.analysis.outcomes import Outcomes
+from surecall.eval.analysis.paired import Comparison, Comparisons, compare_runs
 from surecall.eval.report.files import results_in
 from surecall.eval.report.page.compare import VERDICTS, Side, render_comparison, verdict_of
 from surecall.eval.storage.identity import differences
@@ -46,8 +47,8 @@ def command(
     base = settled(flags).settings.output_dir
     before, after = _side(base, first), _side(base, second)
     found = compare_runs(
-        outcomes(before.trials),
-        outcomes(after.trials),
+        Outcomes(before.trials),
+        Outcomes(after.trials),
         (before.name, after.name),
         (*before.cells, *after.cells),
     )

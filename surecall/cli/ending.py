@@ -1,16 +1,15 @@
 """How an evaluation ends: its last words, and its exit code."""
 
-from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note
 from surecall.cli.gates import exit_code
 from surecall.cli.listing import count
+from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.summary import Summary
 from surecall.eval.running.harness_events import Report
 from surecall.eval.settings.fields import Settings
-from surecall.eval.storage.trial import Trial
 from surecall.values.errors import ErrorCode
 
 _AUTH: Final = frozenset({ErrorCode.AUTH, ErrorCode.PAYMENT_REQUIRED})
@@ -27,8 +26,7 @@ def ended(
     address: str,
     report: Report,
     summary: Summary,
-    trials: Sequence[Trial],
-    earlier: Sequence[Trial] | None,
+    compared: Comparisons,
 ) -> int:
     """Say how it ended, unless everything is well, and return the exit code."""
     if report.ending == "interrupted":
@@ -43,7 +41,7 @@ def ended(
         note(
             f"warning: {report.unpriced} trials came without a price; --max-cost cannot count them"
         )
-    code, reasons = exit_code(settings, summary, report, trials, earlier)
+    code, reasons = exit_code(settings, summary, report, compared)
     for reason in reasons:
         note(f"surecall: {reason}")
     return code

@@ -13,18 +13,19 @@ from surecall.cli.common import note, say, say_exactly
 from surecall.cli.conclusion import headline, print_conclusion
 from surecall.cli.ending import ended, in_vain
 from surecall.cli.listing import json_line
-from surecall.cli.opening import Choice, done_before, opened_run, viewing, with_choice
+from surecall.cli.opening import Choice, Recorded, done_before, opened_run, viewing, with_choice
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.price import announce, guessed, in_words
 from surecall.cli.progress import Progress, shown
 from surecall.cli.stored import opened, write_stored
-from surecall.cli.table import CellTable
 from surecall.cli.target import Target, open_target, simulation_notes
 from surecall.cli.view import show
+from surecall.eval.analysis.outcomes import Outcomes
+from surecall.eval.analysis.paired import Comparisons, compare_runs
 from surecall.eval.analysis.recommend import Recommendation, candidates, plain_row, recommend
 from surecall.eval.analysis.summary import Summary, summarise
 from surecall.eval.report.common import results_of, sheet_for
-from surecall.eval.report.files import results_in, sheet_of
+from surecall.eval.report.files import results_in
 from surecall.eval.report.page.files import PAGE
 from surecall.eval.report.summary_json import document
 from surecall.eval.report.unfinished import partial
@@ -32,14 +33,14 @@ from surecall.eval.report_server import LiveReport
 from surecall.eval.running.harness import Stop, evaluate
 from surecall.eval.running.harness_events import Finished, Notice, Report
 from surecall.eval.running.local_engine import LocalEngine
-from surecall.eval.running.matrix import Plan, chosen, in_shard, plan
+from surecall.eval.running.matrix import Plan, chosen, plan
 from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.load import Effective
 from surecall.eval.storage.done import Done
 from surecall.eval.storage.store import Store
-from surecall.eval.storage.trial import Key, Trial
+from surecall.eval.storage.trial import Trial
 from surecall.values.errors import ConfigError
 
 
@@ -80,15 +81,14 @@ def command(  # the options of the command, by keyword
         earlier = _earlier(settings)
         if dry_run:
             return _dry_run(planned, target, done_before(planned, choice), as_json=as_json)
-        kept = opened_run(planned, target, effective.secrets, choice)
+        kept, recorded = opened_run(planned, target, effective.secrets, choice)
         with kept as store, _watched(store, opens=opens):
-            announce(planned, target, store.done_keys(infra=False))
-            report = asyncio.run(_evaluated(planned, target, store))
-            trials = _own_trials(planned, store)
-            summary = _concluded(planned, target, store, report, trials, as_json=as_json)
+            announce(planned, target, recorded.done)
+            report = asyncio.run(_evaluated(planned, target, store, recorded))
+            summary = _concluded(planned, target, store, report, as_json=as_json)
             # A local server has an address, but nobody chose it.
             where = "" if target.endpoint.local else target.client.base_url
-            return ended(settings, where, report, summary, trials, earlier)
+            return ended(settings, where, report, summary, _compared(earlier, planned, store))
 
 
 def _complete(effective: Effective) -> Effective:
@@ -111,30 +111,24 @@ def _watched(store: Store, *, opens: bool) -> Iterator[None]:
     show((store.directory / PAGE).resolve().as_uri())
 
 
-def _earlier(settings: Settings) -> list[Trial] | None:
+def _earlier(settings: Settings) -> Outcomes | None:
     """Read the run that this one is compared with, if any."""
     if not settings.against:
         return None
     with opened(settings.output_dir, settings.against) as other:
-        return list(other.trials())
+        return Outcomes(other.trials())
 
 
-def _own_trials(planned: Plan, store: Store) -> list[Trial]:
+def _compared(earlier: Outcomes | None, planned: Plan, store: Store) -> Comparisons:
+    if earlier is None:
+        return Comparisons()
+    return compare_runs(earlier, Outcomes(_own_trials(planned, store)))
+
+
+def _own_trials(planned: Plan, store: Store) -> Iterator[Trial]:
     """Read the trials that this command asks for; the run may hold others too."""
-    wanted = _wanted_by(planned)
-    return [trial for trial in store.trials() if wanted(trial.key)]
-
-
-def _wanted_by(planned: Plan) -> Callable[[Key], bool]:
-    cells = {each.cell for each in planned.cells}
-    names = {scenario.id for scenario in planned.scenarios}
-
-    def wanted(key: Key) -> bool:
-        counts = planned.automatic or key.trial <= planned.trials
-        fits = key.cell in cells and key.scenario in names
-        return counts and fits and in_shard(key, planned.settings.shard)
-
-    return wanted
+    wanted = planned.wants
+    return (trial for trial in store.trials() if wanted(trial.key))
 
 
 def _dry_run(planned: Plan, target: Target, done: Done, *, as_json: bool) -> int:
@@ -156,15 +150,12 @@ def _dry_run(planned: Plan, target: Target, done: Done, *, as_json: bool) -> int
     return 0
 
 
-async def _evaluated(planned: Plan, target: Target, store: Store) -> Report:
+async def _evaluated(planned: Plan, target: Target, store: Store, recorded: Recorded) -> Report:
     stop = Stop()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stop.request)
     loop.add_signal_handler(signal.SIGTERM, stop.terminate)
-    cells = [each.cell for each in planned.cells]
-    stopping = sheet_of(store).stopping
-    table = CellTable(cells, planned.bar, _own_trials(planned, store), stopping)
-    progress = Progress(planned, table, store.done_keys(infra=False))
+    progress = Progress(planned, recorded.table, recorded.done)
     with shown(progress, planned.settings.verbose) as take:
         told = _discreet(take, store)
         engine = LocalEngine(run_trial, lambda _: target.client)
@@ -188,7 +179,6 @@ def _concluded(
     target: Target,
     store: Store,
     report: Report,
-    trials: Sequence[Trial],
     *,
     as_json: bool,
 ) -> Summary:
@@ -197,7 +187,8 @@ def _concluded(
     names = [scenario.id for scenario in planned.scenarios]
     stored = results_in(store)
     stopping = stored.sheet.stopping
-    summary = summarise(trials, cells=cells, scenarios=names, stopping=stopping)
+    own = _own_trials(planned, store)
+    summary = summarise(own, cells=cells, scenarios=names, stopping=stopping)
     advice = advised(summary, planned, target)
     write_stored(store, stored, store.directory)
     if as_json:
@@ -206,7 +197,7 @@ def _concluded(
         run = {"directory": str(store.directory)} | ended
         sheet = sheet_for(planned, target.endpoint)
         sheet = msgspec.structs.replace(sheet, asked=stored.sheet.asked)
-        results = results_of(sheet, trials)
+        results = results_of(sheet, _own_trials(planned, store))
         say_exactly(json_line(document(results, run=run, recommendations=rows)))
     elif not in_vain(report, summary):
         print_conclusion(advice, summary, planned.bar, partial(report.missing, report.wanted))

@@ -1,15 +1,14 @@
 """Gates: whether the results of an evaluation are good enough, and the exit code. Pure."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping
 
 from surecall.cli.common import FAILED, INCOMPLETE
-from surecall.eval.analysis.paired import compare_runs, outcomes
-from surecall.eval.analysis.summary import CellSummary, Summary
+from surecall.eval.analysis.paired import Comparisons
+from surecall.eval.analysis.summary import CellSummary, Summary, count_by
 from surecall.eval.running.harness_events import Report
 from surecall.eval.running.refusals import REFUSED
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.parse import Gate
-from surecall.eval.storage.trial import Trial
 from surecall.values.errors import ErrorCode
 
 # The endpoint does not have this; another try would end the same way.
@@ -27,15 +26,17 @@ def exit_code(
     settings: Settings,
     summary: Summary,
     report: Report,
-    trials: Sequence[Trial],
-    earlier: Sequence[Trial] | None,
+    compared: Comparisons,
 ) -> tuple[int, list[str]]:
-    """Return the exit code and why: a failed gate comes before a gate that could not judge."""
-    failed = [*_below(settings.fail_under, summary), *_regressed(trials, earlier)]
+    """Return the exit code and why: a failed gate comes before a gate that could not judge.
+
+    `compared` is how it compares with the run that it is held against, if any.
+    """
+    failed = [*_below(settings.fail_under, summary), *_regressed(compared)]
     if failed:
         return FAILED, failed
     open_ends = [
-        *_left_open(summary, report, trials),
+        *_left_open(summary, report),
         *_unmeasured(settings.fail_under, summary),
     ]
     return (INCOMPLETE, open_ends) if open_ends else (0, [])
@@ -52,17 +53,14 @@ def _below(gate: Gate | None, summary: Summary) -> Iterator[str]:
             yield f"{_name(each)}: {what} {reached or 0.0:.1%} is below {gate.percent:g} %"
 
 
-def _regressed(trials: Sequence[Trial], earlier: Sequence[Trial] | None) -> Iterator[str]:
-    if earlier is None:
-        return
-    compared = compare_runs(outcomes(earlier), outcomes(trials))
+def _regressed(compared: Comparisons) -> Iterator[str]:
     for pair in (*compared.rows, *compared.overall):
         if pair.verdict() == "worse":
             counts = f"{pair.fixed} fixed, {pair.broken} broken"
             yield f"{pair.where}: significantly worse than before, {counts}"
 
 
-def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Iterator[str]:
+def _left_open(summary: Summary, report: Report) -> Iterator[str]:
     if report.ending == "budget":
         yield f"the budget is used up; {report.missing} trials were not run"
     elif report.ending == "unpriced":
@@ -72,23 +70,23 @@ def _left_open(summary: Summary, report: Report, trials: Sequence[Trial]) -> Ite
         )
     elif report.missing > 0:
         yield f"{report.missing} trials were not run; the same command continues"
-    spoiled = [trial for trial in trials if trial.status == "infra"]
-    refused = [trial for trial in spoiled if trial.category in _REFUSED]
+    totals = summary.totals
+    spoiled = count_by((failure for failure in totals.failures if failure.infra), "category")
+    refused = {code: number for code, number in spoiled.items() if code in _REFUSED}
     if refused:
         yield f"{_spoiled(refused)}; another try would end the same way; see surecall check"
-    passing = [trial for trial in spoiled if trial.category not in _LASTING | _REFUSED]
+    passing = {code: number for code, number in spoiled.items() if code not in _LASTING | _REFUSED}
     if passing:
-        again = "it" if len(passing) == 1 else "them"
+        again = "it" if sum(passing.values()) == 1 else "them"
         yield f"{_spoiled(passing)}; the same command tries {again} again"
-    totals = summary.totals
     if not (totals.tool.n or totals.control.n or totals.no_tools.n):
         yield "nothing was measured"
 
 
-def _spoiled(trials: Sequence[Trial]) -> str:
-    causes = ", ".join(sorted({trial.category for trial in trials}))
-    were = "trial was" if len(trials) == 1 else "trials were"
-    return f"{len(trials)} {were} spoiled ({causes})"
+def _spoiled(codes: Mapping[str, int]) -> str:
+    number = sum(codes.values())
+    were = "trial was" if number == 1 else "trials were"
+    return f"{number} {were} spoiled ({', '.join(sorted(codes))})"
 
 
 def _unmeasured(gate: Gate | None, summary: Summary) -> Iterator[str]:

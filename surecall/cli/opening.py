@@ -7,7 +7,7 @@ of their own, unless `--into` names one to add to.
 import functools
 import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -18,8 +18,10 @@ import msgspec
 import surecall
 from surecall.cli.common import note
 from surecall.cli.conclusion import headline
+from surecall.cli.table import CellTable
 from surecall.cli.target import Target
 from surecall.eval.report.common import SHEET, sheet_for
+from surecall.eval.report.files import sheet_of
 from surecall.eval.running.matrix import Plan
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.done import Done
@@ -33,6 +35,7 @@ from surecall.eval.storage.store import (
     open_to_add,
     resumable,
 )
+from surecall.eval.storage.trial import Trial
 from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
@@ -81,7 +84,29 @@ def done_before(planned: Plan, choice: Choice) -> Done:
         return store.done_keys(infra=False)
 
 
-def opened_run(planned: Plan, target: Target, keys: Sequence[Secret], choice: Choice) -> Store:
+class Recorded:
+    """What a run holds of a plan before anything is added: its keys and its table, read at once.
+
+    Trials of a scenario are not mixed with those of its earlier version: that is refused.
+    """
+
+    def __init__(self, planned: Plan, store: Store) -> None:
+        self.done = Done()
+        cells = [each.cell for each in planned.cells]
+        self.table = CellTable(cells, planned.bar, stopping=sheet_of(store).stopping)
+        prompts = {scenario.id: scenario.prompt_hash for scenario in planned.scenarios}
+        wanted = planned.wants
+        for trial in store.trials():
+            _check_prompt(trial, prompts, store)
+            if trial.status != "infra":
+                self.done.add(trial.key)
+            if wanted(trial.key):
+                self.table.add(trial)
+
+
+def opened_run(
+    planned: Plan, target: Target, keys: Sequence[Secret], choice: Choice
+) -> tuple[Store, Recorded]:
     """Open the run that a plan belongs to, or begin one, and say which it is."""
     base = Path(planned.settings.output_dir)
     secrets, told = (*target.client.secrets, *keys), _invocation(planned, target)
@@ -95,12 +120,12 @@ def opened_run(planned: Plan, target: Target, keys: Sequence[Secret], choice: Ch
     for path in store.unreadable:
         note(f"warning: {path} cannot be read, and is left alone")
     try:
-        _check_prompts(planned, store)
+        recorded = Recorded(planned, store)
     except ConfigError:
         store.close()
         raise
-    _announce(planned, store, fresh=choice.fresh)
-    return store
+    _announce(planned, store, recorded.done, fresh=choice.fresh)
+    return store, recorded
 
 
 def viewing(store: Store, settings: Settings) -> str:
@@ -109,10 +134,9 @@ def viewing(store: Store, settings: Settings) -> str:
     return "surecall view" if usual else f"surecall view {store.directory}"
 
 
-def _announce(planned: Plan, store: Store, *, fresh: bool) -> None:
+def _announce(planned: Plan, store: Store, done: Done, *, fresh: bool) -> None:
     if planned.settings.verbose <= 0:
         return
-    done = store.done_keys(infra=False)
     if len(store.meta.invocations) == 1 and not fresh:
         _tell_of_earlier(planned)
     note(headline(planned, planned.left().total() - planned.left(done).total()))
@@ -148,16 +172,14 @@ def _words(settings: Settings) -> list[str]:
     return [word.replace(given, shown_url(given)) for word in words] if given else words
 
 
-def _check_prompts(planned: Plan, store: Store) -> None:
-    """Refuse to mix trials of a scenario with those of its earlier version."""
-    now = {scenario.id: scenario.prompt_hash for scenario in planned.scenarios}
-    for trial in store.trials():
-        name = trial.key.scenario
-        if trial.prompt_hash and now.get(name, trial.prompt_hash) != trial.prompt_hash:
-            raise ConfigError(
-                f"scenario {name!r} has changed since {store.directory.name} began; "
-                "start over with --fresh"
-            )
+def _check_prompt(trial: Trial, now: Mapping[str, str], store: Store) -> None:
+    """Refuse to go on with a scenario that is another one than a trial was made with."""
+    name = trial.key.scenario
+    if trial.prompt_hash and now.get(name, trial.prompt_hash) != trial.prompt_hash:
+        raise ConfigError(
+            f"scenario {name!r} has changed since {store.directory.name} began; "
+            "start over with --fresh"
+        )
 
 
 def code_hash() -> str:

@@ -13,6 +13,7 @@ from typing import Final
 from surecall.cli.axis import Axis
 from surecall.cli.columns import Columns, remarked, rows_of, shortened, shorter, without
 from surecall.cli.listing import count, rate_text
+from surecall.eval.analysis.figures import Times
 from surecall.eval.analysis.stats import (
     CHOSEN,
     NOTHING,
@@ -20,7 +21,6 @@ from surecall.eval.analysis.stats import (
     Rate,
     Stopping,
     interval,
-    percentile,
 )
 from surecall.eval.storage.trial import Cell, Trial
 
@@ -42,7 +42,7 @@ class CellCounts:
         self.statuses: Counter[str] = Counter()
         self.spoiled_beside = 0
         self.categories: Counter[str] = Counter()
-        self.times: list[int] = []
+        self.times = Times()
         self.false_finals = 0
 
     def add(self, trial: Trial) -> None:
@@ -60,7 +60,7 @@ class CellCounts:
             case "no_tools":
                 self.no_tools += rate
             case "tool":
-                self.times.append(trial.elapsed_ms)
+                self.times.add(trial.elapsed_ms)
                 scenario = trial.key.scenario
                 self.rates[scenario] = self.rates.get(scenario, NOTHING) + rate
 
@@ -140,7 +140,8 @@ class CellTable:
 
 
 def _p95(counts: CellCounts) -> str:
-    return f"{percentile(counts.times, _MOST) / 1000:.1f} s" if counts.times else ""
+    (most,) = counts.times.percentiles((_MOST,))
+    return f"{most / 1000:.1f} s" if counts.times else ""
 
 
 def _count(rate: Rate) -> str:

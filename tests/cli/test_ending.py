@@ -12,6 +12,7 @@ from typing import ClassVar
 import pytest
 
 from surecall.cli.ending import ended, in_vain
+from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.running.harness_events import Report
 from surecall.eval.settings.fields import Settings
@@ -149,7 +150,7 @@ def test_programs_get_their_document_from_a_dead_endpoint_too(run: Run, nowhere:
 def test_an_interrupt_says_how_much_is_done(capsys: pytest.CaptureFixture[str]) -> None:
     report = Report(ending="interrupted", wanted=810, recorded=40, ran=58)
 
-    assert ended(Settings(), "", report, NOTHING, [], None) == 130
+    assert ended(Settings(), "", report, NOTHING, Comparisons()) == 130
     said = "interrupted: 98 of 810 done, the same command continues\n"
     assert capsys.readouterr().err == said
 
@@ -164,7 +165,7 @@ def test_what_was_measured_is_shown_even_if_the_endpoint_has_died(
 
     assert not in_vain(report, summarise(trials))
     assert in_vain(report, NOTHING)
-    assert ended(Settings(), "http://there/v1", report, summarise(trials), trials, None) == 3
+    assert ended(Settings(), "http://there/v1", report, summarise(trials), Comparisons()) == 3
     assert capsys.readouterr().err == "surecall: http://there/v1: gone.\n"
 
 
@@ -172,7 +173,7 @@ def test_a_budget_that_cannot_count_everything_is_told(capsys: pytest.CaptureFix
     report = Report(ending="complete", wanted=2, recorded=0, ran=2, unpriced=1)
     trials = series("..")
 
-    assert ended(Settings(max_cost=1.0), "", report, summarise(trials), trials, None) == 0
+    assert ended(Settings(max_cost=1.0), "", report, summarise(trials), Comparisons()) == 0
     assert "1 trials came without a price" in capsys.readouterr().err
 
 

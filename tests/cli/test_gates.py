@@ -3,6 +3,7 @@
 import pytest
 
 from surecall.cli.gates import exit_code
+from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.summary import summarise
 from surecall.eval.running.harness_events import Ending, Report
 from surecall.eval.settings.fields import Settings
@@ -18,7 +19,7 @@ def judged(
     trials: list[Trial], settings: Settings = GATED, ending: Ending = "complete", missing: int = 0
 ) -> tuple[int, list[str]]:
     report = Report(ending=ending, wanted=len(trials) + missing, recorded=0, ran=len(trials))
-    return exit_code(settings, summarise(trials), report, trials, None)
+    return exit_code(settings, summarise(trials), report, Comparisons())
 
 
 @pytest.mark.parametrize(

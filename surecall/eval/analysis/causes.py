@@ -5,17 +5,22 @@ their place. What such a run lacks besides follows from it; what it did wrong do
 """
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from operator import itemgetter
 from typing import Final
 
 import msgspec
 
 from surecall.eval.analysis.category import ASSERTION_FAILED, meaning, shortened
+from surecall.eval.storage.done import Place
+from surecall.eval.storage.ranges import Ranges
 from surecall.eval.storage.trial import Key, Miss, Trial
 from surecall.values.errors import ErrorCode
 
 MOST_TEXTS: Final = 5
+MOST_RUNS: Final = 20
+_TEXTS: Final = ("expected", "got", "code")
 _MAX_GOT: Final = 160
 
 
@@ -38,6 +43,7 @@ class Cause(msgspec.Struct, frozen=True):
 class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
     """How often one cause was met: in so many runs, by scenario and by model.
 
+    `times` says in how many runs, and `runs` which: the first of them, in the order of their keys.
     `expected` and `got` are the most frequent ones, each with the number of runs; of further ones
     it is only known how many there are. `code` is the most frequent.
     """
@@ -49,14 +55,10 @@ class CauseCount(msgspec.Struct, frozen=True, kw_only=True):
     got: dict[str, int]
     scenarios: dict[str, int]
     models: dict[str, int]
+    times: int
     runs: tuple[Key, ...]
     further_expected: int = 0
     further_got: int = 0
-
-    @property
-    def times(self) -> int:
-        """How many runs it was met in."""
-        return len(self.runs)
 
     @property
     def heading(self) -> str:
@@ -95,18 +97,18 @@ def _ending(trial: Trial) -> Cause:
     return Cause(sentence, "", told, trial.turn, trial.call_id, trial.category, infra)
 
 
-def count_causes(found: Iterable[tuple[Key, Iterable[Cause]]]) -> tuple[CauseCount, ...]:
+def count_causes(found: Iterable["CauseTally"]) -> tuple[CauseCount, ...]:
     """Count causes by their words, the most frequent first; those of the infrastructure last.
 
     A cause counts once in a run. Of causes that were met as often as each other, what a call did
     comes before what an answer lacks.
     """
-    tallies: dict[tuple[bool, str], _Tally] = {}
-    for key, causes in found:
-        for cause in causes:
-            tallies.setdefault((cause.infra, cause.check), _Tally()).add(key, cause)
+    pooled: dict[tuple[bool, str], _Pooled] = {}
+    for tally in found:
+        for (infra, check, _), seen in tally.seen.items():
+            pooled.setdefault((infra, check), _Pooled()).add(seen)
     counts = [
-        (tally.called, tally.count(check, infra=infra)) for (infra, check), tally in tallies.items()
+        (pool.called, pool.count(check, infra=infra)) for (infra, check), pool in pooled.items()
     ]
     ranked = sorted(counts, key=lambda one: (one[1].infra, -one[1].times, not one[0], one[1].check))
     return tuple(count for _, count in ranked)
@@ -138,39 +140,85 @@ def most_frequent(counts: Mapping[str, int]) -> tuple[str, int]:
     return max(sorted(counts.items()), key=itemgetter(1), default=("", 0))
 
 
-class _Tally:
-    """What is known of one cause; everything is counted once in a run."""
+class CauseTally:
+    """Why trials failed: by the words of a cause, and by cell and scenario."""
+
+    def __init__(self, found: Iterable[tuple[Key, Iterable[Cause]]] = ()) -> None:
+        self.seen: dict[tuple[bool, str, Place], _Seen] = {}
+        for key, causes in found:
+            self.add(key, causes)
+
+    def add(self, key: Key, causes: Iterable[Cause]) -> None:
+        """Add the causes of one trial; everything is counted once in a trial."""
+        met: dict[tuple[bool, str], list[Cause]] = {}
+        for cause in causes:
+            met.setdefault((cause.infra, cause.check), []).append(cause)
+        place = (key.cell, key.scenario)
+        for (infra, check), same in met.items():
+            self.seen.setdefault((infra, check, place), _Seen(place)).add(key.trial, same)
+
+
+class _Seen:
+    """In which trials of one cell and scenario a cause was met, and with which texts."""
+
+    def __init__(self, place: Place) -> None:
+        self.cell, self.scenario = place
+        self.trials = Ranges()
+        self.texts: dict[str, Counter[str]] = {field: Counter() for field in _TEXTS}
+        self.called = False
+
+    def add(self, trial: int, causes: Sequence[Cause]) -> None:
+        self.trials.add(trial)
+        self.called |= any(cause.call_id for cause in causes)
+        for field, counts in self.texts.items():
+            counts.update({text for cause in causes if (text := getattr(cause, field))})
+
+    def runs(self) -> Iterator[Key]:
+        return (Key(self.cell, self.scenario, trial) for trial in self.trials)
+
+
+class _Pooled:
+    """A cause in all the cells and scenarios in which it was met."""
 
     def __init__(self) -> None:
-        self._seen: dict[Key, list[Cause]] = {}
+        self._seen: list[_Seen] = []
 
-    def add(self, key: Key, cause: Cause) -> None:
-        self._seen.setdefault(key, []).append(cause)
+    def add(self, seen: _Seen) -> None:
+        self._seen.append(seen)
 
     @property
     def called(self) -> bool:
         """Whether a call decided, in any run."""
-        return any(cause.call_id for causes in self._seen.values() for cause in causes)
+        return any(seen.called for seen in self._seen)
 
     def count(self, check: str, *, infra: bool) -> CauseCount:
-        runs = tuple(sorted(self._seen))
-        expected, got = self._by("expected"), self._by("got")
+        expected, got = self._texts("expected"), self._texts("got")
+        ordered = sorted(self._seen, key=lambda seen: (seen.cell, seen.scenario))
         return CauseCount(
             check=check,
             expected=_first(expected),
-            code=next(iter(self._by("code")), ""),
+            code=next(iter(self._texts("code")), ""),
             infra=infra,
             got=_first(got),
-            scenarios=_ranked(Counter(key.scenario for key in runs)),
-            models=_ranked(Counter(key.cell.model for key in runs)),
-            runs=runs,
+            scenarios=_ranked(self._by(lambda seen: seen.scenario)),
+            models=_ranked(self._by(lambda seen: seen.cell.model)),
+            times=sum(len(seen.trials) for seen in self._seen),
+            runs=tuple(islice((key for seen in ordered for key in seen.runs()), MOST_RUNS)),
             further_expected=len(expected) - len(_first(expected)),
             further_got=len(got) - len(_first(got)),
         )
 
-    def _by(self, field: str) -> dict[str, int]:
-        texts = [{getattr(cause, field) for cause in causes} for causes in self._seen.values()]
-        return _ranked(Counter(text for found in texts for text in found if text))
+    def _texts(self, field: str) -> dict[str, int]:
+        counts: Counter[str] = Counter()
+        for seen in self._seen:
+            counts.update(seen.texts[field])
+        return _ranked(counts)
+
+    def _by(self, name: Callable[[_Seen], str]) -> Counter[str]:
+        counts: Counter[str] = Counter()
+        for seen in self._seen:
+            counts[name(seen)] += len(seen.trials)
+        return counts
 
 
 def _first(counts: dict[str, int]) -> dict[str, int]:

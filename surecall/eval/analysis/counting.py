@@ -1,11 +1,13 @@
 """What the trials of one scenario in one cell add up to, whatever their order."""
 
+from array import array
 from collections import Counter
 from typing import Final
 
-from surecall.eval.analysis.causes import Cause, causes_of
+from surecall.eval.analysis.causes import CauseTally, causes_of
+from surecall.eval.analysis.figures import Times
 from surecall.eval.analysis.stats import Rate
-from surecall.eval.storage.trial import Conduct, FalseFinals, Key, Kind, Status, Trial
+from surecall.eval.storage.trial import Conduct, FalseFinals, Kind, Status, Trial
 from surecall.values.types import Usage
 
 PARTS: Final = ("state", "process", "final")
@@ -20,10 +22,10 @@ class Count:
         self.first_ok = 0
         self.parts: Counter[tuple[str, bool]] = Counter()
         self.facts: Counter[tuple[str, bool]] = Counter()
-        self.judged_ms: list[int] = []
-        self.request_ms: list[int] = []
+        self.judged_ms = Times()
+        self.request_ms = Times()
         self.usage = Usage()
-        self.costs: list[float] = []
+        self.costs = array("d")
         self.retries = 0
         self.warned = 0
         self.failures: Counter[tuple[str, str, bool]] = Counter()
@@ -32,7 +34,7 @@ class Count:
         self.false_finals = FalseFinals()
         self.conduct = Conduct()
         self.builds: Counter[str] = Counter()
-        self.causes: list[tuple[Key, tuple[Cause, ...]]] = []
+        self.causes = CauseTally()
 
     def add(self, trial: Trial) -> None:
         """Count one more trial."""
@@ -50,10 +52,10 @@ class Count:
         else:
             provider = trial.requests[-1].provider if trial.requests else ""
             self.failures[trial.category, provider, trial.status == "infra"] += 1
-            self.causes.append((trial.key, causes_of(trial)))
+            self.causes.add(trial.key, causes_of(trial))
 
     def _add_effort(self, trial: Trial) -> None:
-        self.request_ms += [request.latency_ms for request in trial.requests]
+        self.request_ms.add(*(request.latency_ms for request in trial.requests))
         self.usage += trial.usage
         if trial.usage.cost is not None:
             self.costs.append(trial.usage.cost)
@@ -62,7 +64,7 @@ class Count:
         self.builds.update(trial.builds)
 
     def _add_score(self, trial: Trial) -> None:
-        self.judged_ms.append(trial.elapsed_ms)
+        self.judged_ms.add(trial.elapsed_ms)
         self.first_ok += trial.first_ok
         self.conduct += Conduct.of(trial)
         self.warned += bool(trial.score.warnings)

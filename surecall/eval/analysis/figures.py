@@ -1,10 +1,13 @@
 """The two kinds of figures in every report: rates with their intervals, and times."""
 
-from collections.abc import Iterable
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 import msgspec
 
-from surecall.eval.analysis.stats import CHOSEN, NOTHING, Rate, Stopping, interval, percentile
+from surecall.eval.analysis.stats import CHOSEN, NOTHING, Rate, Stopping, interval, place_of
 
 
 class Figure(msgspec.Struct, frozen=True):
@@ -50,7 +53,37 @@ def figure(parts: Iterable[Rate], stopping: Stopping = CHOSEN) -> Figure:
     return Figure(total.k, total.n, total.rate, *bounds)
 
 
-def timing(values: Iterable[int]) -> Timing:
-    """Measure some times."""
-    ordered = sorted(values)
-    return Timing(len(ordered), percentile(ordered, 50), percentile(ordered, 95))
+class Times:
+    """Milliseconds, each with how often it was measured: memory for the different ones alone."""
+
+    def __init__(self, values: Iterable[int] = ()) -> None:
+        self.counts = Counter(values)
+
+    def add(self, *values: int) -> None:
+        """Add what was measured."""
+        self.counts.update(values)
+
+    @classmethod
+    def of(cls, parts: Iterable["Times"]) -> "Times":
+        """Put several together."""
+        found = cls()
+        for part in parts:
+            found.counts.update(part.counts)
+        return found
+
+    def __len__(self) -> int:
+        return self.counts.total()
+
+    def percentiles(self, percents: Sequence[int]) -> tuple[int, ...]:
+        """Return the values at some places, in ascending order; as `percentile` counts them."""
+        values = sorted(self.counts)
+        ends = list(accumulate(self.counts[value] for value in values))
+        if not values:
+            return tuple(0 for _ in percents)
+        places = (place_of(percent, ends[-1]) for percent in percents)
+        return tuple(values[bisect_right(ends, place)] for place in places)
+
+    @property
+    def timing(self) -> Timing:
+        """What reports show of it."""
+        return Timing(len(self), *self.percentiles((50, 95)))

@@ -2,7 +2,7 @@
 
 A pair is one scenario and trial of one model and profile, seen from both sides. Pairs that
 infrastructure spoiled on either side say nothing about the difference: they are dropped and
-counted. Only tool scenarios are compared; `outcomes` leaves out the others.
+counted. Only tool scenarios are compared; `Outcomes` leaves out the others.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,12 +11,13 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from surecall.eval.analysis.outcomes import Ends, Outcomes, paired
 from surecall.eval.analysis.stats import Rate, holm, mcnemar, paired_interval
-from surecall.eval.storage.trial import Cell, Key, Status, Trial
+from surecall.eval.storage.trial import Cell, Status
 from surecall.settings.presets import Strategy
 
-Outcomes: TypeAlias = Mapping[Key, Status]
 Names: TypeAlias = tuple[str, str]
+_Side: TypeAlias = Mapping[Cell, Mapping[str, Ends]]
 
 STRATEGIES: Final[tuple[str, ...]] = get_args(Strategy)
 # Up to production, all is known to help or to do no harm; the strategies beyond must prove it.
@@ -94,17 +95,11 @@ class Comparisons(msgspec.Struct, frozen=True):
         )
 
 
-def outcomes(trials: Iterable[Trial]) -> dict[Key, Status]:
-    """Reduce trials to what a comparison needs: those of tool scenarios, and how they ended."""
-    return {trial.key: trial.status for trial in trials if trial.kind == "tool"}
-
-
 def compare_strategies(found: Outcomes, cells: Iterable[Cell] = ()) -> Comparisons:
     """Compare every two strategies, model by model and profile by profile."""
-    sides: dict[str, dict[Key, Status]] = {}
-    for key, status in found.items():
-        side = sides.setdefault(key.cell.strategy, {})
-        side[msgspec.structs.replace(key, cell=_any_strategy(key.cell))] = status
+    sides: dict[str, dict[Cell, Mapping[str, Ends]]] = {}
+    for cell in found.cells:
+        sides.setdefault(cell.strategy, {})[_any_strategy(cell)] = found.of(cell)
     order = tuple(map(_any_strategy, cells))
     rows: list[Comparison] = []
     overall: list[Comparison] = []
@@ -123,10 +118,11 @@ def compare_runs(
     What is over everything is over all cells of one strategy: another strategy is another way to
     ask, and its rates are not added to these.
     """
-    rows = _by_cell(first, second, names, tuple(cells))
-    strategies = {key.cell.strategy for key in (*first, *second)}
+    before, after = ({cell: side.of(cell) for cell in side.cells} for side in (first, second))
+    rows = _by_cell(before, after, names, tuple(cells))
+    strategies = {cell.strategy for cell in (*before, *after)}
     overall = [
-        _compared(_asked(first, each), _asked(second, each), names, Cell("", "", each))
+        _compared(_asked(before, each), _asked(after, each), names, Cell("", "", each))
         for each in in_order(strategies, by_strategy(strategies))
     ]
     return Comparisons(_corrected(rows), _corrected(overall))
@@ -147,8 +143,8 @@ def in_order(found: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
     return (*listed, *sorted(present.difference(listed)))
 
 
-def _asked(found: Outcomes, strategy: str) -> Outcomes:
-    return {key: status for key, status in found.items() if key.cell.strategy == strategy}
+def _asked(side: _Side, strategy: str) -> _Side:
+    return {cell: found for cell, found in side.items() if cell.strategy == strategy}
 
 
 def _any_strategy(cell: Cell) -> Cell:
@@ -156,23 +152,28 @@ def _any_strategy(cell: Cell) -> Cell:
 
 
 def _by_cell(
-    first: Outcomes, second: Outcomes, names: Names, order: tuple[Cell, ...]
+    first: _Side, second: _Side, names: Names, order: tuple[Cell, ...]
 ) -> list[Comparison]:
-    sides: dict[Cell, tuple[dict[Key, Status], dict[Key, Status]]] = {}
-    for side, found in enumerate((first, second)):
-        for key, status in found.items():
-            sides.setdefault(key.cell, ({}, {}))[side][key] = status
-    listed = [cell for cell in dict.fromkeys(order) if cell in sides]
-    cells = (*listed, *sorted(sides.keys() - set(listed)))
-    return [_compared(*sides[cell], names, cell) for cell in cells]
+    found = first.keys() | second.keys()
+    listed = [cell for cell in dict.fromkeys(order) if cell in found]
+    cells = (*listed, *sorted(found - set(listed)))
+    return [
+        _compared({cell: first.get(cell, {})}, {cell: second.get(cell, {})}, names, cell)
+        for cell in cells
+    ]
 
 
-def _compared(first: Outcomes, second: Outcomes, names: Names, cell: Cell) -> Comparison:
+def _compared(first: _Side, second: _Side, names: Names, cell: Cell) -> Comparison:
+    """Compare all cells of two sides as one."""
     counts = dict.fromkeys(
         ("both", "fixed", "broken", "neither", "infra", "skipped", "unpaired"), 0
     )
-    for key in first.keys() | second.keys():
-        counts[_kind(first.get(key), second.get(key))] += 1
+    for each in first.keys() | second.keys():
+        mine, theirs = first.get(each, {}), second.get(each, {})
+        for scenario in mine.keys() | theirs.keys():
+            ends = paired(mine.get(scenario, {}), theirs.get(scenario, {}))
+            for pair, number in ends.items():
+                counts[_kind(*pair)] += number
     plain = Comparison(
         model=cell.model,
         profile=cell.profile,

@@ -314,7 +314,10 @@ def percentile(values: Iterable[int], percent: int) -> int:
     fewer it is simply the largest.
     """
     ordered = sorted(values)
-    if not ordered:
-        return 0
+    return ordered[place_of(percent, len(ordered))] if ordered else 0
+
+
+def place_of(percent: int, n: int) -> int:
+    """Return the place of a percentile among n values, counted from zero."""
     # In whole numbers: in floating point, 0.29 · 100 falls short of 29.
-    return ordered[min(len(ordered) * percent // 100, len(ordered) - 1)]
+    return min(n * percent // 100, n - 1)

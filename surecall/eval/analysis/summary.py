@@ -18,7 +18,8 @@ import msgspec
 
 from surecall.eval.analysis.causes import CauseCount, count_causes
 from surecall.eval.analysis.counting import PARTS, Count
-from surecall.eval.analysis.figures import Figure, Latency, figure, timing
+from surecall.eval.analysis.figures import Figure, Latency, Times, figure
+from surecall.eval.analysis.outcomes import Outcomes
 from surecall.eval.analysis.paired import (
     Comparisons,
     by_strategy,
@@ -26,7 +27,7 @@ from surecall.eval.analysis.paired import (
     in_order,
 )
 from surecall.eval.analysis.stats import CHOSEN, NOTHING, Rate, Stopping, pass_hat
-from surecall.eval.storage.trial import Cell, Conduct, FalseFinals, Key, Kind, Status, Trial
+from surecall.eval.storage.trial import Cell, Conduct, FalseFinals, Kind, Status, Trial
 from surecall.values.types import Usage
 
 MOST_IN_A_ROW: Final = 10
@@ -136,12 +137,12 @@ def summarise(
     were at the rates over tool scenarios, and so how wide their intervals must be.
     """
     counts: _Counts = {}
-    found: dict[Key, Status] = {}
+    found = Outcomes()
     for trial in trials:
         place = (trial.key.cell, trial.key.scenario)
         counts.setdefault(place, Count()).add(trial)
         if trial.kind == "tool":
-            found[trial.key] = trial.status
+            found.add(trial.key, trial.status)
     planned = tuple(dict.fromkeys(cells))
     extra = {cell for cell, _ in counts}.difference(planned)
     names = in_order({scenario for _, scenario in counts}, scenarios)
@@ -215,7 +216,7 @@ def _totals(counts: _Counts, names: Iterable[str], stopping: Stopping) -> Totals
         false_finals=sum((count.false_finals for count in every), FalseFinals()),
         builds=_builds(every),
         conduct=sum((count.conduct for count in every), Conduct()),
-        causes=count_causes(found for count in every for found in count.causes),
+        causes=count_causes(count.causes for count in every),
     )
 
 
@@ -269,13 +270,13 @@ def _scenario(name: str, counts: list[Count]) -> ScenarioSummary:
 
 
 def _latency(counts: Sequence[Count]) -> Latency:
-    def judged(kind: Kind) -> Iterable[int]:
-        return (ms for count in counts if count.kind == kind for ms in count.judged_ms)
+    def judged(kind: Kind) -> Times:
+        return Times.of(count.judged_ms for count in counts if count.kind == kind)
 
     return Latency(
-        tool=timing(judged("tool")),
-        control=timing(judged("control")),
-        requests=timing(ms for count in counts for ms in count.request_ms),
+        tool=judged("tool").timing,
+        control=judged("control").timing,
+        requests=Times.of(count.request_ms for count in counts).timing,
     )
 
 

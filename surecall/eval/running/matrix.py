@@ -142,6 +142,19 @@ class Plan(msgspec.Struct, frozen=True):
                 if (each.cell, scenario.id) not in skipped:
                     yield each.cell, scenario.id
 
+    @property
+    def wants(self) -> Callable[[Key], bool]:
+        """Whether a key is one of those to run or to skip; of open numbers of trials, any."""
+        cells = {each.cell for each in self.cells}
+        names = {scenario.id for scenario in self.scenarios}
+
+        def wanted(key: Key) -> bool:
+            counts = self.automatic or key.trial <= self.trials
+            fits = key.cell in cells and key.scenario in names
+            return counts and fits and in_shard(key, self.settings.shard)
+
+        return wanted
+
     def skipped_keys(self) -> Iterator[tuple[Key, str]]:
         """Return the keys that cannot apply, each with the reason."""
         for trial in range(1, self.trials + 1):

@@ -8,9 +8,11 @@ import pytest
 
 from surecall.eval.analysis.category import MEANINGS
 from surecall.eval.analysis.causes import (
+    MOST_RUNS,
     MOST_TEXTS,
     Cause,
     CauseCount,
+    CauseTally,
     causes_of,
     checks_in,
     count_causes,
@@ -102,7 +104,7 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
         (key(4), []),
         (key(5), [Cause("c", code="DOWN", infra=True)]),
     ]
-    first, second, spoiled = count_causes(found)
+    first, second, spoiled = count_causes([CauseTally(found)])
 
     assert first == CauseCount(
         check="c",
@@ -112,6 +114,7 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
         got={"b": 3, "a": 1},
         scenarios={"two": 2, "one": 1},
         models={"m1": 2, "m2": 1},
+        times=3,
         runs=(key(1), key(2, "two"), key(3, "two", "m2")),
     )
     assert (first.times, second.check, second.times) == (3, "d", 1)
@@ -119,29 +122,29 @@ def test_causes_are_counted_by_their_words_once_in_a_run() -> None:
     assert (spoiled.infra, spoiled.code, spoiled.expected, spoiled.got) == (True, "DOWN", {}, {})
 
 
-def test_only_the_most_frequent_texts_are_kept() -> None:
-    (found,) = count_causes((key(at), [cause(got=f"g{at}")]) for at in range(20))
-    assert (found.times, len(found.got)) == (20, MOST_TEXTS)
-    assert (found.further_got, found.further_expected) == (20 - MOST_TEXTS, 0)
+def test_only_the_most_frequent_texts_are_kept_and_the_first_runs() -> None:
+    (found,) = count_causes([CauseTally((key(at), [cause(got=f"g{at}")]) for at in range(30))])
+    assert (found.times, len(found.got)) == (30, MOST_TEXTS)
+    assert found.runs == tuple(map(key, range(MOST_RUNS)))
+    assert (found.further_got, found.further_expected) == (30 - MOST_TEXTS, 0)
 
 
 def test_the_counts_do_not_depend_on_the_order_of_the_runs() -> None:
     chance = random.Random(5)  # noqa: S311 - any order will do
     found = [(key(at), [cause(chance.choice("ab"), chance.choice("xyz"))]) for at in range(50)]
-    counted = count_causes(found)
+    counted = count_causes([CauseTally(found)])
     chance.shuffle(found)
-    assert count_causes(found) == counted
+    assert count_causes([CauseTally(found)]) == counted
     assert msgspec.json.decode(msgspec.json.encode(counted), type=tuple[CauseCount, ...]) == counted
 
 
 def test_checks_are_expectations_in_runs_of_some_scenarios() -> None:
-    counted = count_causes(
-        [
-            (key(1), [cause()]),
-            (key(2, CONTROL), [cause(), cause("chat")]),
-            (key(3), [cause("a sentence", expected="")]),
-        ]
-    )
+    found = [
+        (key(1), [cause()]),
+        (key(2, CONTROL), [cause(), cause("chat")]),
+        (key(3), [cause("a sentence", expected="")]),
+    ]
+    counted = count_causes(CauseTally([each]) for each in found)
     assert checks_in(counted, {key(1).scenario}) == {"c": 1, "chat": 0}
 
 
@@ -173,6 +176,6 @@ def test_what_a_call_did_comes_before_what_an_answer_lacks() -> None:
     lacks = Miss('the answer contains "a"', '"a"', '"b"', turn=2)
     runs = [(failed().key, causes_of(failed(lacks, BAR)))]
 
-    assert [one.check for one in count_causes(runs)] == [BAR.check, lacks.check]
-    checks = checks_in(count_causes(runs), [failed().key.scenario])
+    assert [one.check for one in count_causes([CauseTally(runs)])] == [BAR.check, lacks.check]
+    checks = checks_in(count_causes([CauseTally(runs)]), [failed().key.scenario])
     assert list(main_cause(checks, {}, 1)) == [f"Most often not met: {BAR.check} (1 of 1)."]

@@ -1,5 +1,6 @@
 """What the trials of one scenario in one cell add up to; `test_summary` tests the rest."""
 
+from surecall.eval.analysis.causes import count_causes
 from surecall.eval.analysis.counting import Count
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.storage.trial import Miss, Score
@@ -12,8 +13,8 @@ def test_causes_are_kept_with_the_run_that_they_are_of() -> None:
     for one in (trial(), missed, trial("skipped", 3)):
         count.add(one)
 
-    ((key, (cause,)),) = count.causes
-    assert (key, cause.check) == (missed.key, "the state is 1")
+    (cause,) = count_causes([count.causes])
+    assert (cause.runs, cause.times, cause.check) == ((missed.key,), 1, "the state is 1")
 
 
 def test_what_was_spoiled_is_in_the_end_to_end_rate_alone() -> None:

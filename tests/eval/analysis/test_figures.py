@@ -1,7 +1,10 @@
 """Figures: a rate with its interval, and times."""
 
-from surecall.eval.analysis.figures import Figure, Timing, figure, timing
-from surecall.eval.analysis.stats import Rate, Stopping, interval
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall.eval.analysis.figures import Figure, Times, Timing, figure
+from surecall.eval.analysis.stats import Rate, Stopping, interval, percentile
 
 
 def test_a_figure_pools_rates_and_has_their_interval() -> None:
@@ -20,5 +23,20 @@ def test_after_many_looks_the_interval_is_wider() -> None:
 
 
 def test_times_are_counted_and_never_interpolated() -> None:
-    assert timing([3, 1, 2]) == Timing(3, 2, 3)
-    assert timing([]) == Timing()
+    assert Times([3, 1, 2]).timing == Timing(3, 2, 3)
+    assert Times().timing == Timing()
+    assert Times().percentiles((0, 100)) == (0, 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=30)))
+def test_times_are_those_that_were_added_in_whatever_parts(parts: list[list[int]]) -> None:
+    percents = range(101)
+    found = Times.of(map(Times, parts))
+    every = [value for part in parts for value in part]
+
+    assert len(found) == len(every)
+    assert found.percentiles(percents) == tuple(percentile(every, each) for each in percents)
+    one_by_one = Times()
+    for value in every:
+        one_by_one.add(value)
+    assert one_by_one.percentiles(percents) == found.percentiles(percents)

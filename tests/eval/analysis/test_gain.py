@@ -1,7 +1,8 @@
 """What changed between two columns of the same conversations."""
 
 from surecall.eval.analysis.gain import change_sentence, gains_of, points
-from surecall.eval.analysis.paired import Comparisons, compare_runs, compare_strategies, outcomes
+from surecall.eval.analysis.outcomes import Outcomes
+from surecall.eval.analysis.paired import Comparisons, compare_runs, compare_strategies
 from surecall.eval.storage.trial import Cell, Trial
 from tests.support.trials import series
 
@@ -9,7 +10,7 @@ RAW, PRODUCTION, GUIDED = (Cell("m", "default", each) for each in ("raw", "produ
 
 
 def compared(*trials: list[Trial]) -> Comparisons:
-    return compare_strategies(outcomes(each for some in trials for each in some))
+    return compare_strategies(Outcomes(each for some in trials for each in some))
 
 
 def test_the_first_is_compared_with_the_last() -> None:
@@ -48,7 +49,7 @@ def test_one_strategy_gains_nothing() -> None:
 
 def test_two_runs_are_named_with_the_strategy() -> None:
     (row,) = compare_runs(
-        outcomes(series("." * 8, cell=RAW)), outcomes(series("x" * 8, cell=RAW)), ("A", "B")
+        Outcomes(series("." * 8, cell=RAW)), Outcomes(series("x" * 8, cell=RAW)), ("A", "B")
     ).overall
 
     assert points(row) == "-100 points"

@@ -5,10 +5,11 @@ from collections import Counter
 
 import pytest
 
-from surecall.eval.analysis.paired import compare_runs, compare_strategies, in_order, outcomes
+from surecall.eval.analysis.outcomes import Outcomes
+from surecall.eval.analysis.paired import compare_runs, compare_strategies, in_order
 from surecall.eval.analysis.stats import Rate, holm, mcnemar, newcombe
 from surecall.eval.analysis.summary import summarise
-from surecall.eval.storage.trial import CONTROL, Cell, Key, Trial
+from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from tests.support.trials import rich_trials, series, trial
 
 
@@ -59,7 +60,7 @@ def test_three_strategies_make_three_comparisons() -> None:
         for each in series("..", cell=Cell("m", strategy=name))
     ]
 
-    found = compare_strategies(outcomes(trials))
+    found = compare_strategies(Outcomes(trials))
 
     assert [(row.first, row.second) for row in found.overall] == [
         ("raw", "baseline"),
@@ -78,7 +79,7 @@ def test_one_strategy_alone_is_compared_with_nothing() -> None:
 def test_what_has_no_tools_is_no_part_of_a_comparison() -> None:
     chats = [trial(number=number, scenario="mine", tools=False) for number in (1, 2)]
 
-    assert outcomes([*series("..", CONTROL), *chats]) == {}
+    assert Outcomes([*series("..", CONTROL), *chats]).cells == ()
     assert summarise([*chats, *strategies("m", "..", "xx")]).comparisons.overall[0].unpaired == 0
 
 
@@ -86,7 +87,7 @@ def test_two_runs_are_compared_on_what_both_have() -> None:
     before = [*series("......", cell=Cell("a")), *series(".", cell=Cell("gone"))]
     after = [*series("xxxxxx.", cell=Cell("a")), *series(".", cell=Cell("a", strategy="raw"))]
 
-    found = compare_runs(outcomes(before), outcomes(after), ("old", "new"))
+    found = compare_runs(Outcomes(before), Outcomes(after), ("old", "new"))
 
     assert [(row.model, row.strategy, row.unpaired) for row in found.rows] == [
         ("a", "production", 1),
@@ -106,13 +107,13 @@ def test_two_runs_are_compared_on_what_both_have() -> None:
 
 def test_the_cells_of_two_runs_keep_the_order_asked_for() -> None:
     trials = [*series(".", cell=Cell("a")), *series(".", cell=Cell("b"))]
-    found = compare_runs(outcomes(trials), outcomes(trials), cells=[Cell("b"), Cell("c")])
+    found = compare_runs(Outcomes(trials), Outcomes(trials), cells=[Cell("b"), Cell("c")])
 
     assert [row.model for row in found.rows] == ["b", "a"]
 
 
 def test_comparing_a_run_with_itself_finds_nothing() -> None:
-    found = outcomes(rich_trials())
+    found = Outcomes(rich_trials())
 
     overall = compare_runs(found, found).overall
 
@@ -128,7 +129,7 @@ def test_names_follow_a_known_order_then_the_alphabet() -> None:
 
 
 def test_a_p_exactly_at_the_level_is_no_evidence() -> None:
-    (row,) = compare_runs(outcomes(series(".....")), outcomes(series("xxxxx"))).rows
+    (row,) = compare_runs(Outcomes(series(".....")), Outcomes(series("xxxxx"))).rows
 
     assert row.p_adjusted == 0.0625
     assert row.verdict(alpha=0.0625) == "no evidence"
@@ -140,15 +141,14 @@ def test_verdict_and_interval_of_every_row_agree_also_after_the_correction() -> 
     seen: Counter[str] = Counter()
     for _ in range(60):
         size = draw.randrange(3, 25)
-        found = {
-            Key(Cell(model, "default", strategy), "one", number): draw.choices(
-                ("passed", "failed"), (chance, 1 - chance)
-            )[0]
+        found = Outcomes(
+            trial("passed" if draw.random() < chance else "failed", number=number, cell=cell)
             for model in ("m1", "m2")
             for strategy, chance in (("raw", 0.1), ("baseline", 0.5), ("production", 0.9))
+            for cell in [Cell(model, "default", strategy)]
             for number in range(size)
-        }
-        compared = compare_strategies(found)  # type: ignore[arg-type]  # statuses, by draw
+        )
+        compared = compare_strategies(found)
         for row in (*compared.rows, *compared.overall):
             seen[row.verdict()] += 1
             assert (row.low > 0 or row.high < 0) == (row.verdict() != "no evidence")

@@ -50,7 +50,7 @@ def test_trials_in_order_are_one_range_however_many() -> None:
     done = Done(Key(Cell("a"), "x", trial) for trial in range(1, 10_001))
 
     (ranges,) = done._ranges.values()
-    assert (list(ranges._firsts), list(ranges._lasts)) == ([1], [10_000])
+    assert (list(ranges.firsts), list(ranges.lasts)) == ([1], [10_000])
 
 
 def test_very_large_numbers_are_numbers_like_others() -> None:

@@ -15,7 +15,8 @@ import msgspec
 from jinja2.filters import do_mark_safe
 
 from surecall.eval.analysis.figures import Figure
-from surecall.eval.analysis.paired import Comparison, Comparisons, outcomes
+from surecall.eval.analysis.outcomes import Outcomes
+from surecall.eval.analysis.paired import Comparison, Comparisons
 from surecall.eval.analysis.stats import Rate
 from surecall.eval.report.page import words
 from surecall.eval.report.page.html import environment, source_hash, style_sheet
@@ -131,11 +132,11 @@ def verdict_of(row: Comparison) -> str:
 
 
 def _only(letter: Literal["A", "B"], side: Side, other: Side) -> Iterator[Lonely]:
-    mine, theirs = outcomes(side.trials), outcomes(other.trials)
-    shared = {*other.cells, *(key.cell for key in theirs)}
+    mine, theirs = Outcomes(side.trials), Outcomes(other.trials)
+    shared = {*other.cells, *theirs.cells}
     counts = Counter({(cell, ""): 0 for cell in side.cells if cell not in shared})
-    for key in mine.keys() - theirs.keys():
-        counts[key.cell, key.scenario if key.cell in shared else ""] += 1
+    for (cell, scenario), number in mine.lacking_in(theirs).items():
+        counts[cell, scenario if cell in shared else ""] += number
     for (cell, scenario), number in sorted(counts.items()):
         yield Lonely(letter, cell, scenario, number)
 

@@ -4,7 +4,8 @@ import re
 
 import pytest
 
-from surecall.eval.analysis.paired import Comparisons, compare_runs, outcomes
+from surecall.eval.analysis.outcomes import Outcomes
+from surecall.eval.analysis.paired import Comparisons, compare_runs
 from surecall.eval.report.page.compare import Lonely, Side, changes_of, lonely_of, render_comparison
 from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from tests.eval.report.page.test_html import Page, hashed
@@ -22,7 +23,7 @@ def side(trials: list[Trial], name: str = "run", *, simulated: bool = False) -> 
 
 
 def compared(before: Side, after: Side) -> Comparisons:
-    return compare_runs(outcomes(before.trials), outcomes(after.trials))
+    return compare_runs(Outcomes(before.trials), Outcomes(after.trials))
 
 
 def page_of(before: list[Trial], after: list[Trial], **texts: tuple[str, ...]) -> Page:
