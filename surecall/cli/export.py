@@ -13,9 +13,10 @@ from surecall.cli.options import settled
 from surecall.cli.stored import advice_of, opened, write_stored
 from surecall.eval.analysis.recommend import original_row, plain_row
 from surecall.eval.report.common import Results
-from surecall.eval.report.files import pretty, results_in, write_trials
+from surecall.eval.report.files import results_in, write_trials
 from surecall.eval.report.junit import junit
 from surecall.eval.report.markdown import report
+from surecall.eval.report.pretty import pretty
 from surecall.eval.report.summary_json import TRIALS_FOLDER, document
 from surecall.eval.storage.run_directories import LATEST, typed_errors, write_file
 from surecall.eval.storage.store import Store
@@ -82,7 +83,7 @@ def _deliver(form: str, text: str, output: str) -> None:
 def _json(store: Store, results: Results) -> str:
     run = {"directory": str(store.directory), "created": store.meta.created}
     advice = [plain_row(each) for each in advice_of(store, results.sheet)]
-    return pretty(document(results, run=run, recommendations=advice)).decode()
+    return b"".join(pretty(document(results, run=run, recommendations=advice))).decode()
 
 
 def _jsonl(store: Store, results: Results) -> str:
@@ -98,7 +99,7 @@ def _markdown(store: Store, results: Results) -> str:
 
 
 def _junit(_: Store, results: Results) -> str:
-    return junit(results)
+    return "".join(junit(results))
 
 
 _DOCUMENTS: Final[Mapping[str, Write]] = {

@@ -10,8 +10,8 @@ alone, at any time.
 import hashlib
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from typing import Any, Final
+from collections.abc import Hashable, Iterable, Mapping
+from typing import Any, Final, TypeVar, cast
 
 import msgspec
 
@@ -25,6 +25,8 @@ from surecall.settings.connection import shown_url
 from surecall.settings.presets import FAILED_GENERATION, TAG_FALLBACK
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
+
+H = TypeVar("H", bound=Hashable)
 
 SHEET: Final = "sheet"
 # What a command asks for. Commands of one run may differ in it; the other settings of a run that
@@ -176,8 +178,8 @@ def _read_sheet(plain: Any) -> Sheet:
         raise ConfigError(f"the description of a run cannot be read: {error}") from None
 
 
-class Entry(msgspec.Struct, frozen=True):
-    """One trial in brief: what every report needs of it."""
+class Entry(msgspec.Struct, frozen=True, gc=False):
+    """One trial in brief: what every report needs of it. There may be a hundred thousand."""
 
     key: Key
     status: Status
@@ -233,8 +235,10 @@ class Results(msgspec.Struct, frozen=True):
 def results_of(sheet: Sheet, trials: Iterable[Trial]) -> Results:
     """Sort trials, which may come in any order, one at a time. Only the brief form is kept."""
     found: dict[Cell, list[Entry]] = {}
+    once = _Once()
     for trial in trials:
-        found.setdefault(trial.key.cell, []).append(_brief(trial))
+        entry = _brief(trial, once)
+        found.setdefault(entry.key.cell, []).append(entry)
     planned = {column.cell: column for column in sheet.columns}
     cells = [cell for cell in planned if cell in found]
     cells += sorted(cell for cell in found if cell not in planned)
@@ -257,23 +261,33 @@ def results_of(sheet: Sheet, trials: Iterable[Trial]) -> Results:
     )
 
 
-def _brief(trial: Trial) -> Entry:
+class _Once:
+    """Keeps one of all values that are equal: most trials differ in a few numbers alone."""
+
+    def __init__(self) -> None:
+        self._known: dict[object, object] = {}
+
+    def __call__(self, value: H) -> H:
+        return cast("H", self._known.setdefault(value, value))
+
+
+def _brief(trial: Trial, once: _Once) -> Entry:
     return Entry(
-        trial.key,
-        trial.status,
-        trial.category,
-        trial.error,
-        trial.hint,
+        Key(once(trial.key.cell), once(trial.key.scenario), trial.key.trial),
+        once(trial.status),
+        once(trial.category),
+        once(trial.error),
+        once(trial.hint),
         trial.http_status,
         trial.elapsed_ms,
         trial.attempts,
         trial.first_ok,
         trial.false_finals,
-        trial.builds,
-        Conduct.of(trial),
-        trial.score.misses,
+        once(trial.builds),
+        once(Conduct.of(trial)),
+        once(trial.score.misses),
         trial.turn,
-        trial.call_id,
+        once(trial.call_id),
         trial.kind,
     )
 

@@ -3,13 +3,12 @@
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from typing import Any, Final
-
-import msgspec
+from typing import Final
 
 from surecall.eval.report.common import Results, Sheet, results_of, sheet_in
 from surecall.eval.report.junit import junit
 from surecall.eval.report.markdown import report
+from surecall.eval.report.pretty import pretty
 from surecall.eval.report.summary_json import (
     TRIALS_FOLDER,
     summary,
@@ -18,10 +17,9 @@ from surecall.eval.report.summary_json import (
 )
 from surecall.eval.report.trial_json import trial_document
 from surecall.eval.report.unfinished import WHY, unfinished
-from surecall.eval.storage.run_directories import make_folder, typed_errors, write_file
+from surecall.eval.storage.run_directories import make_folder, typed_errors, write_pieces
 from surecall.eval.storage.store import Meta, Store
 from surecall.eval.storage.trial import Key, Trial
-from surecall.wire.messages import encode
 
 MARKDOWN: Final = "report.md"
 JUNIT: Final = "junit.xml"
@@ -35,11 +33,6 @@ def results_in(store: Store) -> Results:
 def sheet_of(store: Store) -> Sheet:
     """Read what was planned for a run, by all commands that made it."""
     return sheet_in([invocation.config for invocation in store.meta.invocations])
-
-
-def pretty(value: Any) -> bytes:
-    """Write JSON for programs and for people."""
-    return msgspec.json.format(encode(value)) + b"\n"
 
 
 def write_reports(
@@ -56,18 +49,17 @@ def write_reports(
     """
     by_strategy = summary_by_scenario_and_strategy(results)
     whole = summary(results, ts=meta.created, output_dir=str(directory), filed=filed)
-    files = {
+    text = report(results, recommendations, _notice(results, meta))
+    files: dict[str, Iterable[bytes]] = {
         "summary.json": pretty(whole),
         "summary_by_scenario.json": pretty(summary_by_scenario(results)),
         "summary_by_scenario_and_strategy.json": pretty(by_strategy),
-        MARKDOWN: report(results, recommendations, _notice(results, meta)).encode(
-            "utf-8", "replace"
-        ),
-        JUNIT: junit(results).encode(),
+        MARKDOWN: [text.encode("utf-8", "replace")],
+        JUNIT: (piece.encode() for piece in junit(results)),
     }
     with typed_errors(directory):
-        for name, data in files.items():
-            write_file(directory / name, data)
+        for name, pieces in files.items():
+            write_pieces(directory / name, pieces)
     return [directory / name for name in files]
 
 
@@ -96,6 +88,6 @@ def write_trials(
         make_folder(folder)
         for trial in trials:
             found = trial_document(results, trial, trace(trial.key))
-            write_file(folder / results.file_name(trial.key), pretty(found))
+            write_pieces(folder / results.file_name(trial.key), pretty(found))
             count += 1
     return count

@@ -16,6 +16,8 @@ and said, null where their side effects were not judged. Rates of several strate
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any, Final, get_args
 
 import msgspec
@@ -25,6 +27,7 @@ from surecall.eval.analysis.stats import Rate, Stopping, interval, percentile
 from surecall.eval.analysis.summary import Summary, Totals, summarise
 from surecall.eval.report.common import ASKED, Column, Entry, Results, Sheet
 from surecall.eval.report.conduct import conduct_json, conduct_of
+from surecall.eval.report.pretty import Rows
 from surecall.eval.settings.parse import AUTO
 from surecall.eval.storage.trial import Cell, FalseFinals, Key, Kind, Score, Trial
 from surecall.values.types import JSON
@@ -33,7 +36,6 @@ from surecall.values.version import __version__
 SCHEMA_VERSION: Final = 1
 TRIALS_FOLDER: Final = "trials"
 _SAMPLES: Final = 3
-_MOST_RUNS: Final = 20
 # Keys of summary.json that are settings, and what we call them.
 _SETTINGS: Final = {
     "base_url": "base_url",
@@ -191,10 +193,11 @@ def _interval(entries: Sequence[Entry], stopping: Stopping) -> list[float] | Non
 
 def _details(results: Results, cell: Cell, *, filed: bool) -> JSON:
     ran = [entry for entry in results.entries[cell] if entry.status != "skipped"]
-    lines = [run_result(results, entry, filed=filed) for entry in ran]
+    made = partial(run_result, results, filed=filed)
+    failed = (entry for entry in ran if not entry.ok)
     return {
-        "run_results": lines,
-        "failure_samples": [line for line in lines if not line["ok"]][:_SAMPLES],
+        "run_results": Rows(ran, made),
+        "failure_samples": [made(entry) for entry in islice(failed, _SAMPLES)],
     }
 
 
@@ -297,8 +300,7 @@ def figures(results: Results) -> Summary:
 def _causes(found: Summary) -> list[JSON]:
     """Return why runs failed, and which runs: the first of them."""
     return [
-        msgspec.structs.asdict(cause)
-        | {"times": cause.times, "runs": [_named(key) for key in cause.runs[:_MOST_RUNS]]}
+        msgspec.structs.asdict(cause) | {"runs": [_named(key) for key in cause.runs]}
         for cause in found.totals.causes
     ]
 

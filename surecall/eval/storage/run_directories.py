@@ -14,7 +14,7 @@ import errno
 import os
 import secrets
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -186,10 +186,15 @@ def claim(path: Path) -> None:
 
 def write_file(path: Path, data: bytes) -> None:
     """Write a whole file or nothing; readers see the old content or the new. Owner only."""
+    write_pieces(path, (data,))
+
+
+def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
+    """Do the same with what is made piece by piece."""
     fresh = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:
         with open(fresh, "xb", opener=_private) as file:  # Path.open takes no opener
-            file.write(data)
+            file.writelines(pieces)
         fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)

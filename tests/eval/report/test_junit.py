@@ -17,7 +17,7 @@ def test_junit_tells_failures_from_errors_and_survives_any_text() -> None:
         trial(cell, HOSTILE, 4, "skipped", error="tools are off"),
     ]
     results = results_of(Sheet((Column(cell, simulated=True),)), made)
-    root = ET.fromstring(junit(results).encode())  # noqa: S314 - our own text
+    root = ET.fromstring("".join(junit(results)).encode())  # noqa: S314 - our own text
 
     (suite,) = root
     counts = {"tests": "4", "failures": "1", "errors": "1", "skipped": "1", "time": "1.500"}
@@ -33,3 +33,22 @@ def test_junit_tells_failures_from_errors_and_survives_any_text() -> None:
     assert "<script>\n[a](b)]]>" in str(failure.get("message"))
     assert (error.get("type"), error.get("message")) == ("TIMEOUT", "TIMEOUT")
     assert suite.find("properties/property[@name='simulated']") is not None
+
+
+def test_the_lines_are_indented_as_a_whole_document_is() -> None:
+    cells = (Cell("a"), Cell("b"))
+    made = [
+        trial(cell, "one", at, "failed" if at == 2 else "passed") for cell in cells for at in (1, 2)
+    ]
+    results = results_of(Sheet((Column(cells[0], simulated=True), Column(cells[1]))), made)
+    text = "".join(junit(results))
+
+    root = ET.fromstring(text)  # noqa: S314 - our own text
+    ET.indent(root)
+    assert text == ET.tostring(root, encoding="unicode") + "\n"
+
+
+def test_a_run_without_trials_is_a_document_without_suites() -> None:
+    root = ET.fromstring("".join(junit(results_of(Sheet(), []))))  # noqa: S314 - our own text
+
+    assert (root.tag, list(root), root.get("tests")) == ("testsuites", [], "0")

@@ -237,7 +237,7 @@ def test_a_cell_in_which_nothing_could_run_has_no_rates() -> None:
     results = results_of(sheet(cell), [trial(cell, status="skipped")])
     (item,) = summary(results, ts="", output_dir="")["models"]
 
-    assert (item["runs"], item["skipped"], item["run_results"]) == (0, 1, [])
+    assert (item["runs"], item["skipped"], list(item["run_results"])) == (0, 1, [])
     assert (item["ok_rate"], item["tool_ok_rate"], item["tool_ok_interval"]) == (None, None, None)
     assert "| `minimax/minimax-m2-her` | `default` | - | - | - | - | - |" in matrix(results)
     assert "- Skipped, because they cannot apply: 1" in report(results)

@@ -14,11 +14,11 @@ import msgspec
 
 from surecall.eval.analysis.candidate import BAR, Candidate, decide
 from surecall.eval.analysis.causes import CauseCount
-from surecall.eval.analysis.figures import Figure, figure
+from surecall.eval.analysis.figures import Figure, Times, figure
 from surecall.eval.analysis.headline import headline, headline_strategy
 from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.recommend import Recommendation, candidates, recommend
-from surecall.eval.analysis.stats import CHOSEN, Stopping, percentile
+from surecall.eval.analysis.stats import CHOSEN, Stopping
 from surecall.eval.analysis.summary import Repair, Summary, Totals, summarise
 from surecall.eval.analysis.verdicts import Decision
 from surecall.eval.report.common import Column, Sheet
@@ -217,7 +217,7 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
     summary = summarise(
         gathered.watch(trials), cells=planned, scenarios=sheet.scenarios, stopping=sheet.stopping
     )
-    found = candidates(summary.cells)
+    found, runs = candidates(summary.cells), gathered.runs
     strategy, totals = headline_strategy(summary), headline(summary)
     tools = [each for each in totals.scenarios if each.kind == "tool"]
     return Report(
@@ -240,12 +240,12 @@ def report_of(trials: Iterable[Trial], context: Context) -> Report:
         cells=_cells(summary, context),
         failures=_failures(summary),
         causes=summary.totals.causes,
-        providers=_providers(gathered.runs),
+        providers=_providers(runs),
         comparisons=summary.comparisons,
         reliability=_reliability(summary, gathered),
         early=_early(summary),
         builds=tuple(summary.totals.builds),
-        runs=gathered.runs,
+        runs=runs,
     )
 
 
@@ -356,7 +356,5 @@ def _reliability(summary: Summary, gathered: Gatherer) -> Reliability:
     )
 
 
-def _curve(name: str, values: Sequence[int]) -> Curve:
-    ordered = sorted(values)
-    points = (percentile(ordered, percent) for percent in range(_PERCENT + 1))
-    return Curve(name, len(ordered), tuple(points))
+def _curve(name: str, times: Times) -> Curve:
+    return Curve(name, len(times), times.percentiles(range(_PERCENT + 1)))

@@ -9,20 +9,28 @@ A page is written even if the store is damaged; it says what is missing and why.
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from itertools import chain
 from pathlib import Path
-from typing import Final, TypeVar
+from tempfile import TemporaryFile
+from typing import IO, Final, TypeVar
 
 import msgspec
 
 from surecall.eval.report.common import Sheet, sheet_in
 from surecall.eval.report.page.data import Context, Origin, Report, report_of
-from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.html import page_pieces
 from surecall.eval.report.page.runs import STATUSES, Runs
 from surecall.eval.report.page.traces import Block, Packed, Source, blocks, file_name, script
 from surecall.eval.report.unfinished import WHY, unfinished
 from surecall.eval.settings.endpoint import endpoint_of
 from surecall.eval.settings.fields import Settings
-from surecall.eval.storage.run_directories import make_folder, refuse_link, typed_errors, write_file
+from surecall.eval.storage.run_directories import (
+    make_folder,
+    refuse_link,
+    typed_errors,
+    write_file,
+    write_pieces,
+)
 from surecall.eval.storage.store import Invocation, Meta, Store, StoreError, open_for_reading
 from surecall.eval.storage.trial import Cell
 from surecall.values.errors import ConfigError
@@ -48,7 +56,7 @@ def write_report_at(directory: Path, *, target: Path | None = None) -> Path:
         store = open_for_reading(directory)
     except StoreError as error:
         report = Report(origin=Origin(name=directory.name), notices=(f"{error}.",))
-        return _written(render_page(report), path)
+        return _written(page_pieces(report), path)
     with store:
         return _write(store, path, MOST_INLINE_BYTES)
 
@@ -147,10 +155,13 @@ def _write(store: Store, path: Path, most_bytes: int) -> Path:
     report = report_in(store)
     salvage = _Salvage()
     found = blocks(_aligned(salvage.read(store.packed(salvage=True)), report.runs))
-    with typed_errors(path.parent):
-        source = _placed(found, path.with_name(f"{path.stem}_data"), most_bytes)
-    note = f"Part of the records is missing: {salvage.problem}." if salvage.problem else ""
-    return _written(render_page(report, msgspec.structs.replace(source, note=note)), path)
+    with TemporaryFile() as file:
+        with typed_errors(path.parent):
+            folder = path.with_name(f"{path.stem}_data")
+            source = _placed(found, _Spool(file), folder, most_bytes)
+        note = f"Part of the records is missing: {salvage.problem}." if salvage.problem else ""
+        source = msgspec.structs.replace(source, note=note)
+        return _written(page_pieces(report, source), path)
 
 
 def _aligned(packed: Packed, runs: Runs) -> Packed:
@@ -162,28 +173,43 @@ def _aligned(packed: Packed, runs: Runs) -> Packed:
             yield trial, lines
 
 
-def _placed(found: Iterator[Block], folder: Path, most_bytes: int) -> Source:
+class _Spool:
+    """Blocks that wait in a file of their own until it is known where they belong."""
+
+    def __init__(self, file: IO[bytes]) -> None:
+        self._file = file
+        self.starts: list[int] = []
+        self.size = 0
+
+    def add(self, block: Block) -> None:
+        self.starts.append(block.start)
+        self.size += len(block.text)
+        self._file.write(block.text.encode() + b"\n")
+
+    def __iter__(self) -> Iterator[str]:
+        self._file.seek(0)
+        return (line.decode().rstrip() for line in self._file)
+
+
+def _placed(found: Iterator[Block], kept: _Spool, folder: Path, most_bytes: int) -> Source:
     """Keep blocks for the page while they fit, or else write all of them to files."""
-    kept: list[Block] = []
-    size = 0
     for block in found:
-        kept.append(block)
-        size += len(block.text)
-        if size > most_bytes:
-            return Source("bundle", _bundled(kept, found, folder), folder=folder.name)
+        kept.add(block)
+        if kept.size > most_bytes:
+            first = map(Block, kept.starts, kept)
+            starts = _bundled(chain(first, found), folder)
+            return Source("bundle", starts, folder=folder.name)
     _clear(folder, frozenset())
-    starts = tuple(block.start for block in kept)
-    return Source("inline" if kept else "none", starts, tuple(block.text for block in kept))
+    return Source("inline" if kept.starts else "none", tuple(kept.starts), kept)
 
 
-def _bundled(kept: list[Block], rest: Iterator[Block], folder: Path) -> tuple[int, ...]:
+def _bundled(every: Iterable[Block], folder: Path) -> tuple[int, ...]:
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     make_folder(folder)
     starts: list[int] = []
-    for part in (kept, rest):
-        for block in part:
-            write_file(folder / file_name(block.start), script(block).encode())
-            starts.append(block.start)
+    for block in every:
+        write_file(folder / file_name(block.start), script(block).encode())
+        starts.append(block.start)
     _clear(folder, frozenset(map(file_name, starts)))
     return tuple(starts)
 
@@ -196,8 +222,8 @@ def _clear(folder: Path, keep: frozenset[str]) -> None:
             path.unlink()
 
 
-def _written(page: str, path: Path) -> Path:
+def _written(page: Iterable[str], path: Path) -> Path:
     with typed_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_file(path, page.encode())
+        write_pieces(path, (piece.encode() for piece in page))
     return path

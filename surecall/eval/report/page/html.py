@@ -11,6 +11,7 @@ text, names and errors are hostile: they are escaped here, and set as text over 
 import base64
 import hashlib
 import json
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from typing import Final
@@ -61,19 +62,24 @@ _ESCAPES: Final = str.maketrans({"<": "\\u003c", ">": "\\u003e", "&": "\\u0026"}
 
 def render_page(report: Report, traces: Source = NO_TRACES, *, live: bool = False) -> str:
     """Return the page. Its policy lets it reach a server only when it is `live`."""
+    return "".join(page_pieces(report, traces, live=live))
+
+
+def page_pieces(report: Report, traces: Source = NO_TRACES, *, live: bool = False) -> Iterator[str]:
+    """Return the page piece by piece: its traces may be large."""
     script = _script(live=live)
     style = style_sheet()
     return (
         environment()
         .get_template("page.html")
-        .render(
+        .generate(
             **_context(report),
             live=live,
             policy=_policy(script, style, live=live, bundled=traces.bundled),
             style=do_mark_safe(style),  # noqa: S704 - a file of this package
             script=do_mark_safe(script),  # noqa: S704 - files of this package
             data=do_mark_safe(runs_json(report, traces, live=live)),  # noqa: S704 - escaped there
-            blocks=[do_mark_safe(block) for block in traces.inline],  # noqa: S704 - base64
+            blocks=map(do_mark_safe, traces.inline),  # base64
         )
     )
 

@@ -11,6 +11,7 @@ import msgspec
 
 from surecall.eval.analysis.category import shortened
 from surecall.eval.analysis.causes import causes_of
+from surecall.eval.analysis.figures import Times
 from surecall.eval.storage.trial import Cell, Key, Kind, Status, Trial
 
 STATUSES: Final[tuple[Status, ...]] = ("passed", "failed", "infra", "skipped")
@@ -64,6 +65,9 @@ class Runs(msgspec.Struct, frozen=True):
         return Key(cell, self.scenarios[self.scenario[place]], self.trial[place])
 
 
+_COLUMNS: Final = Runs.__struct_fields__[Runs.__struct_fields__.index("cell") :]
+
+
 class _Table:
     """Texts in the order in which they first came, and the place of each."""
 
@@ -95,9 +99,9 @@ class Gatherer:
         self._unmet: set[int] = set()
         self._sets: dict[tuple[int, ...], int] = {}
         self._cells: dict[Cell, int] = {}
-        self._rows: list[tuple[int, ...]] = []
-        self.run_ms: dict[Kind, list[int]] = {kind: [] for kind in get_args(Kind)}
-        self.request_ms: list[int] = []
+        self._columns: tuple[list[int], ...] = tuple([] for _ in _COLUMNS)
+        self.run_ms: dict[Kind, Times] = {kind: Times() for kind in get_args(Kind)}
+        self.request_ms = Times()
 
     def watch(self, trials: Iterable[Trial]) -> Iterator[Trial]:
         """Hand on each trial, and take down what the page needs of it."""
@@ -108,27 +112,27 @@ class Gatherer:
     def add(self, trial: Trial) -> None:
         """Take down one trial."""
         cost = trial.usage.cost
-        self._rows.append(
-            (
-                self._cells.setdefault(trial.key.cell, len(self._cells)),
-                self._scenarios.place(trial.key.scenario),
-                trial.key.trial,
-                STATUSES.index(trial.status),
-                self._codes.place(trial.category),
-                self._errors.place(shortened(trial.error, _ERROR_CHARS)),
-                trial.elapsed_ms,
-                len(trial.requests),
-                trial.usage.total_tokens,
-                -1 if cost is None else round(cost * _MICRO),
-                self._providers.place(served_by(trial)),
-                int(bool(trial.fired)),
-                self._sets.setdefault(self._missed(trial), len(self._sets)),
-            )
+        row = (
+            self._cells.setdefault(trial.key.cell, len(self._cells)),
+            self._scenarios.place(trial.key.scenario),
+            trial.key.trial,
+            STATUSES.index(trial.status),
+            self._codes.place(trial.category),
+            self._errors.place(shortened(trial.error, _ERROR_CHARS)),
+            trial.elapsed_ms,
+            len(trial.requests),
+            trial.usage.total_tokens,
+            -1 if cost is None else round(cost * _MICRO),
+            self._providers.place(served_by(trial)),
+            int(bool(trial.fired)),
+            self._sets.setdefault(self._missed(trial), len(self._sets)),
         )
+        for column, value in zip(self._columns, row, strict=True):
+            column.append(value)
         if trial.status in {"passed", "failed"}:
-            self.run_ms[trial.kind].append(trial.elapsed_ms)
+            self.run_ms[trial.kind].add(trial.elapsed_ms)
         if trial.status != "skipped":
-            self.request_ms += [request.latency_ms for request in trial.requests]
+            self.request_ms.add(*(request.latency_ms for request in trial.requests))
 
     def _missed(self, trial: Trial) -> tuple[int, ...]:
         causes = causes_of(trial)
@@ -157,15 +161,15 @@ class Gatherer:
             self._errors,
             self._causes,
         )
-        # The fields of `Runs` in their order; without a row, the columns keep their defaults.
+        # The fields of `Runs` in their order.
         values: list[Any] = [
             *(table.texts for table in texts),
             tuple(sorted(self._unmet)),
             tuple(self._sets),
             cells,
-            *zip(*self._rows, strict=True),
+            *map(tuple, self._columns),
         ]
-        return Runs(**dict(zip(Runs.__struct_fields__, values, strict=False)))
+        return Runs(*values)
 
 
 def served_by(trial: Trial) -> str:

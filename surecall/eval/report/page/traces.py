@@ -39,7 +39,7 @@ class Source(msgspec.Struct, frozen=True):
 
     kind: Kind = "none"
     starts: tuple[int, ...] = ()
-    inline: tuple[str, ...] = ()
+    inline: Iterable[str] = ()
     note: str = ""
     folder: str = ""
 
