@@ -77,6 +77,9 @@ async def serve_connection(reader: asyncio.StreamReader, writer: asyncio.StreamW
     try:
         while True:
             head = (await reader.readuntil(b"\r\n\r\n")).lower()
+            if not head.startswith(b"post "):
+                writer.write(b"HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\n\r\n")
+                continue
             length = int(head.split(b"content-length:", 1)[1].split(b"\r\n", 1)[0])
             body = await reader.readexactly(length)
             message, finish = reply(body)
