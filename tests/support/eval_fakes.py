@@ -48,6 +48,12 @@ class Memory:
     def trials(self) -> Iterator[Trial]:
         return iter(list(self.found.values()))
 
+    def find(self, key: Key) -> tuple[Trial, bytes | None] | None:
+        return (self.found[key], None) if key in self.found else None
+
+    def trace(self, key: Key) -> bytes | None:
+        return self.traces.get(key)
+
     def add(self, trial: Trial, trace: bytes | None = None) -> None:
         assert trial.key not in self.found or self.found[trial.key].status == "infra"
         self.found[trial.key] = trial

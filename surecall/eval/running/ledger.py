@@ -27,7 +27,7 @@ from surecall.eval.running.harness_events import (
 from surecall.eval.running.limiter import Budget
 from surecall.eval.running.matrix import Plan
 from surecall.eval.running.outlook import Outlook
-from surecall.eval.running.refusals import Refusals
+from surecall.eval.running.refusals import Refusals, settled
 from surecall.eval.storage.done import Done
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.values.errors import ErrorCode
@@ -42,6 +42,14 @@ class Results(Protocol):
 
     def add(self, trial: Trial, trace: bytes | None = None) -> None:
         """Record a trial; it may replace one that the infrastructure spoiled."""
+        ...
+
+    def find(self, key: Key) -> tuple[Trial, bytes | None] | None:
+        """Return a recorded trial, with its trace in some packed form."""
+        ...
+
+    def trace(self, key: Key) -> bytes | None:
+        """Return the trace of a recorded trial as JSON lines."""
         ...
 
 
@@ -130,7 +138,7 @@ class Ledger:
         """Record a trial that ended, and draw the conclusions."""
         trial, simulated = ended.trial, ended.trial.key.cell in self._simulated
         if not simulated:
-            trial = self._refusals.judged(trial, ended.lines)
+            trial = self._refusals.judged(trial)
         self._store.add(trial, ended.lines)
         self._ran += 1
         self._counts[trial.status] += 1
@@ -202,12 +210,18 @@ class Ledger:
 
     def _count(self, trial: Trial) -> None:
         self._tally.add(trial)
-        for refused, lines in self._refusals.settled_by(trial):
-            self._store.add(refused, lines)
-            self._counts.update(failed=1, infra=-1)
-            self._tally.add(refused)
+        for key in self._refusals.settled_by(trial):
+            self._settle(key)
         cost = trial.usage.cost
         if cost is None and trial.key.cell in self._simulated:
             cost = 0.0
         if trial.requests or cost is not None:
             self._budget = self._budget.paid(cost, trial.key.cell.model)
+
+    def _settle(self, key: Key) -> None:
+        """Let a trial that was held to be spoiled count as failed."""
+        if (found := self._store.find(key)) is not None:
+            failed = settled(found[0])
+            self._store.add(failed, self._store.trace(key))
+            self._counts.update(failed=1, infra=-1)
+            self._tally.add(failed)

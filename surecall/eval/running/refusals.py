@@ -7,37 +7,47 @@ model's first reply settles it: then the requests as such are served, and what w
 was refused for what was in it.
 """
 
-from typing import Final, TypeAlias
+from typing import Final
 
 import msgspec
 
-from surecall.eval.storage.trial import Trial
+from surecall.eval.storage.trial import Key, Trial
 from surecall.values.errors import ErrorCode
 
 REFUSED: Final = frozenset(
     {ErrorCode.BAD_REQUEST, ErrorCode.REQUEST_TOO_LARGE, ErrorCode.UNPROCESSABLE}
 )
-Recorded: TypeAlias = tuple[Trial, bytes | None]
 
 
 class Refusals:
-    """Remembers which models were heard, and the refused trials of those that were not."""
+    """Remembers which models were heard, and which trials of the others were refused.
+
+    The trials themselves are in the store.
+    """
 
     def __init__(self) -> None:
         self._heard: set[str] = set()
-        self._refused: dict[str, list[Recorded]] = {}
+        self._refused: dict[str, list[Key]] = {}
 
-    def judged(self, trial: Trial, trace: bytes | None) -> Trial:
+    def judged(self, trial: Trial) -> Trial:
         """Return a trial as it counts for now: spoiled, if nothing of its model was ever heard."""
         model = trial.key.cell.model
         if trial.requests or trial.category not in REFUSED or model in self._heard:
             return trial
-        self._refused.setdefault(model, []).append((trial, trace))
+        self._refused.setdefault(model, []).append(trial.key)
         return msgspec.structs.replace(trial, status="infra", truth="")
 
-    def settled_by(self, trial: Trial) -> list[Recorded]:
+    def settled_by(self, trial: Trial) -> list[Key]:
         """Return the earlier trials that count as failed, now that the model was heard."""
         if not trial.requests:
             return []
         self._heard.add(trial.key.cell.model)
         return self._refused.pop(trial.key.cell.model, [])
+
+
+def settled(trial: Trial) -> Trial:
+    """Return a trial that was `judged` to be spoiled as the failure that it was after all.
+
+    An error told of it, so it was an open one.
+    """
+    return msgspec.structs.replace(trial, status="failed", truth="open")
