@@ -5,18 +5,14 @@ key goes to this address alone: redirects are answers here, not instructions.
 """
 
 import copy
-import io
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
-import aiohttp
 import msgspec
 
-from surecall.runtime.network_faults import fault_of_error
 from surecall.runtime.transport import Incoming, OpenAICompatible
 from surecall.settings.connection import checked_headers
-from surecall.values.errors import ProviderError
 from surecall.values.types import JSON, Answer, Secret
 
 # What a client may say to the upstream, beside its key.
@@ -44,7 +40,6 @@ RETURNED: Final = (
 _RETURNED_BEGINS: Final = ("x-ratelimit-",)
 _HEAD: Final = ("id", "created", "model", "system_fingerprint", "service_tier", "provider")
 _OK: Final = range(200, 300)
-_LARGE_BODY: Final = 1024 * 1024
 # Looked at in a stream before its first event is complete.
 _MOST_BEFORE: Final = 64 * 1024
 
@@ -114,27 +109,12 @@ class Upstream(OpenAICompatible):
     ) -> AsyncIterator[Incoming]:
         """Send a request that is none of ours, and hand over the answer as it arrives."""
         async with self:
-            line = self._line()
-            headers = self._signed() | ({"Content-Type": kind} if kind else {})
+            response = await self._begun(method, self._with_query(path), body, kind)
             try:
-                response = await line.session.request(
-                    method,
-                    self._with_query(path),
-                    data=body if len(body) < _LARGE_BODY else io.BytesIO(body),
-                    headers=headers,
-                    proxy=line.proxy,
-                    allow_redirects=False,
-                )
-            except (aiohttp.ClientError, OSError, UnicodeError) as error:
-                fault = fault_of_error(error, self._place, self.limits)
-            else:
-                try:
-                    said = {name.lower(): value for name, value in response.headers.items()}
-                    yield Incoming(response.status, said, self._chunks(response.content))
-                finally:
-                    response.close()
-                return
-        raise ProviderError(fault)
+                said = {name.lower(): value for name, value in response.headers.items()}
+                yield Incoming(response.status, said, self._chunks(response.content))
+            finally:
+                response.close()
 
     def _with_query(self, path: str) -> str:
         """Return the address of a path; a query of ours comes before the client's."""

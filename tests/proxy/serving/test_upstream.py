@@ -9,6 +9,7 @@ from surecall.testing import ScriptedProvider, raw, says, streams
 from surecall.values.errors import ProviderError
 from surecall.values.types import JSON, Secret
 from tests.support.proxy import RawUpstream
+from tests.support.raw_server import KEY, fault_of
 
 
 @pytest.mark.parametrize(
@@ -88,3 +89,15 @@ def test_a_request_that_is_none_of_ours_is_forwarded() -> None:
     assert (headers["content-type"], headers["authorization"]) == ("text/x", "Bearer mine-123")
     with pytest.raises(ProviderError):
         asyncio.run(work("http://127.0.0.1:9", b""))
+
+
+def test_a_request_handed_on_in_vain_shows_neither_the_key_nor_the_proxys_password(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", f"http://me:{KEY}@127.0.0.1:1")
+
+    async def work() -> None:
+        async with Upstream("http://far.invalid", KEY).forwarded("GET", "/models", b"", None):
+            pass
+
+    assert "proxy for far.invalid:80" in fault_of(work()).message
