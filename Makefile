@@ -64,6 +64,7 @@ eval: $(RUN_READY)  ## what breaks, and what each strategy gains, on simulated m
 
 bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks with hostile input
 	$(BIN)/python bench/run.py
+	$(BIN)/python bench/transport.py
 	$(BIN)/python bench/linear.py
 	$(BIN)/python bench/blocks.py
 	$(BIN)/python bench/memory.py
