@@ -1,6 +1,6 @@
 """JSON for programs and for people, written piece by piece: a long list is never held as text."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Generic, TypeVar, overload
 
 import msgspec
@@ -40,24 +40,30 @@ def pretty(value: Any) -> Iterator[bytes]:
 
 def _written(value: Any, line: bytes) -> Iterator[bytes]:
     """Write a value that begins in the middle of a line; `line` begins the next one."""
-    if isinstance(value, dict) and value:
-        begun = ((encode(key) + b": ", item) for key, item in value.items())
-        yield from _enclosed(b"{", begun, b"}", line)
-    elif isinstance(value, list | Rows) and value:
-        yield from _enclosed(b"[", ((b"", item) for item in value), b"]", line)
-    else:
-        yield b"[]" if isinstance(value, Rows) else _plain(value, line)
+    inner = line + _INDENT
+    match value:
+        case dict():
+            named = ((encode(key) + b": ", _written(item, inner)) for key, item in value.items())
+            yield from _enclosed(b"{", named, b"}", line)
+        case list():
+            listed = ((b"", _written(item, inner)) for item in value)
+            yield from _enclosed(b"[", listed, b"]", line)
+        case Rows():
+            rows = ((b"", (_plain(item, inner),)) for item in value)
+            yield from _enclosed(b"[", rows, b"]", line)
+        case _:
+            yield _plain(value, line)
 
 
 def _enclosed(
-    opening: bytes, items: Iterator[tuple[bytes, Any]], closing: bytes, line: bytes
+    opening: bytes, items: Iterable[tuple[bytes, Iterable[bytes]]], closing: bytes, line: bytes
 ) -> Iterator[bytes]:
     inner, before = line + _INDENT, opening
-    for begun, item in items:
+    for begun, pieces in items:
         yield before + inner + begun
-        yield from _written(item, inner)
+        yield from pieces
         before = b","
-    yield line + closing
+    yield opening + closing if before == opening else line + closing
 
 
 def _plain(value: Any, line: bytes) -> bytes:
