@@ -392,5 +392,5 @@ def check_surface(toolbox: Toolbox, max_count: int, max_bytes: int) -> None:
     size = len(msgspec.json.encode(specs))
     if size > max_bytes:
         raise ConfigError(f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}")
-    for definition in toolbox.definitions:
-        definition.validate({})  # compiles the schema; else a run would be the first to do it
+    # Compiled here, once for each definition: else a run would be the first to do it.
+    _ = [definition.validate for definition in toolbox.definitions]
