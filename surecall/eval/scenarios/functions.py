@@ -170,18 +170,17 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
 
     def define(function: ScenarioFunction) -> Scenario:
         scenario_id = _checked_id(function, name)
-        given = tools if callable(tools) else ToolRegistry(tools)
-        first = FunctionWorld(function, given, state)
+        begin = _worlds(function, tools, state)
+        first = begin("-")
         offered = [tool.name for tool in first.registry.definitions]
         check_contract(scenario_id, contract, offered)
-        chat: JSON = {} if offered else {"tool_use_mode": "disabled"}
         return Scenario(
             id=scenario_id,
             summary=(inspect.getdoc(function) or "").partition("\n")[0],
-            begin=lambda _: FunctionWorld(function, given, state),
+            begin=begin,
             tags=tuple(tags),
             system=system,
-            config=chat | (config or {}),
+            config=({} if offered else {"tool_use_mode": "disabled"}) | (config or {}),
             options=options or {},
             contract=contract,
             uses_tools=bool(offered),
@@ -189,6 +188,12 @@ def scenario(  # noqa: PLR0913  # what a scenario is made of, all by keyword
         )
 
     return define
+
+
+def _worlds(function: ScenarioFunction, tools: Tools, state: Any) -> Callable[[str], FunctionWorld]:
+    """Return what begins an attempt; tools that are not made for each are the same in all."""
+    given = tools if callable(tools) else ToolRegistry(tools)
+    return lambda _: FunctionWorld(function, given, state)
 
 
 def _checked_id(function: ScenarioFunction, name: str) -> str:
