@@ -14,7 +14,7 @@ PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser quick test test-loaded check prove demo eval bench peers-proxy docs fmt clean
+.PHONY: help browser quick test test-loaded check prove demo eval bench bench-long peers-proxy docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -62,13 +62,18 @@ demo: $(RUN_READY)  ## bent replies for a plain loop and for surecall, side by s
 eval: $(RUN_READY)  ## what breaks, and what each strategy gains, on simulated models; no key, no network
 	$(RUN)/bin/surecall eval -m all --strategy raw,production,guided_contract
 
-bench: $(READY)  ## cost against a hand-written loop; growth, memory and blocks with hostile input
+bench: $(READY)  ## cost against a hand-written loop and of a trial; growth, memory and blocks with hostile input
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/transport.py
 	$(BIN)/python bench/linear.py
 	$(BIN)/python bench/blocks.py
 	$(BIN)/python bench/memory.py
 	$(BIN)/python -m bench.proxy
+	$(BIN)/python bench/trials.py
+
+bench-long: $(READY)  ## an evaluation of 100,000 trials, and one of a million that is continued: some minutes, 4 GB of disk
+	$(BIN)/python bench/trials.py --memory
+	$(BIN)/python bench/trials.py --resume
 
 $(PEERS_READY): pyproject.toml bench/peers.txt
 	$(PYTHON) -m venv $(PEERS)
