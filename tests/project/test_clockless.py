@@ -30,6 +30,7 @@ ALLOWED = {
     "tests/support/engine/xllamacpp.py: __init__": "native code that ends with its parent only",
     "tests/project/test_clocks.py: test_a_shifted_clock_is_that_of_new_event_loops_too": "a shift",
     "tests/project/test_clocks.py: test_the_clock_reads_what_the_option_says": "a shift",
+    "tests/runtime/test_deadline.py: after": "virtual time",
     "tests/support/limited_providers.py: send": "virtual time",
     "tests/support/limited_providers.py: _asked": "virtual time",
     "tests/support/patience.py: until": "nothing announces what it waits for",

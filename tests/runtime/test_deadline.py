@@ -16,18 +16,22 @@ def in_a_loop(test: Callable[[], Coroutine[Any, Any, None]]) -> Callable[[], Non
     return lambda: asyncio.run(test())
 
 
+async def after(seconds: float, value: str = "") -> str:
+    return await asyncio.sleep(seconds, value)
+
+
 @in_a_loop
 async def test_what_ends_in_time_is_returned() -> None:
     with Deadline(5) as deadline:
-        assert await deadline.within(asyncio.sleep(1, "done")) == "done"
-        assert await deadline.within(asyncio.sleep(1, "again")) == "again"
+        assert await deadline.within(after(1, "done")) == "done"
+        assert await deadline.within(after(1, "again")) == "again"
         assert 0 < deadline.left_s <= 3
 
 
 @in_a_loop
 async def test_what_takes_longer_is_interrupted() -> None:
     with Deadline(5) as deadline:
-        await deadline.within(asyncio.sleep(3))
+        await deadline.within(after(3))
         with pytest.raises(DeadlinePassed):
             await deadline.within(never())
         assert deadline.left_s <= 0
@@ -39,9 +43,9 @@ async def test_what_takes_longer_is_interrupted() -> None:
 @in_a_loop
 async def test_what_is_not_within_it_goes_on() -> None:
     with Deadline(5) as deadline:
-        assert await asyncio.sleep(9, "done") == "done"
+        assert await after(9, "done") == "done"
         # It is the caller's to see that there is no time left.
-        assert await deadline.within(asyncio.sleep(1, "late")) == "late"
+        assert await deadline.within(after(1, "late")) == "late"
 
 
 @in_a_loop
@@ -51,7 +55,7 @@ async def test_a_task_that_is_cancelled_stays_so() -> None:
             await deadline.within(never())
 
     task = asyncio.create_task(waits())
-    await asyncio.sleep(1)
+    await after(1)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
         await task
@@ -83,4 +87,4 @@ async def test_what_the_work_raises_is_its_own() -> None:
 async def test_a_block_that_is_left_leaves_no_timer() -> None:
     with Deadline(5) as deadline:
         pass
-    assert await deadline.within(asyncio.sleep(9, "done")) == "done"
+    assert await deadline.within(after(9, "done")) == "done"
