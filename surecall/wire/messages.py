@@ -370,7 +370,7 @@ def parse_usage(usage: Any) -> Usage | None:
 
 def _count(mapping: Any, key: str) -> int:
     value = mapping.get(key) if isinstance(mapping, dict) else None
-    return value if isinstance(value, int) and not isinstance(value, bool) else 0
+    return value if type(value) is int else 0  # true and false are no counts
 
 
 def _money(value: Any) -> float | None:
