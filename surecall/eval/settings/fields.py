@@ -242,7 +242,7 @@ _RUN_OWN = _fields(
     ("max_cost", "--max-cost", "DOLLARS", read.positive, "Stop before more than this is spent."),
     ("timeout", "--timeout", "SECONDS", read.seconds, "Limit of one trial; 0 means none."),
     ("seed", "--seed", "N", read.whole(0, 2**63 - 1), "Makes a run repeatable.", "shapes"),
-    ("shard", "--shard", "I/N", read.shard, "Run one of several parts."),
+    ("shard", "--shard", "I/N", read.shard, "Run one of several parts; auto/N asks the scheduler."),
     router=False,
 )
 _ENDPOINT = _fields(

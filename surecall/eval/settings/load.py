@@ -16,6 +16,7 @@ from surecall.eval.settings.endpoint import address_of
 from surecall.eval.settings.fields import FIELDS, OWN, ROUTER, Field, Settings
 from surecall.eval.settings.keys import Address, Key, Place, key_for, keys_in
 from surecall.eval.settings.parse import parse_dotenv
+from surecall.eval.settings.schedulers import shard_from
 from surecall.settings.connection import shown_url
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical, unknown
@@ -103,6 +104,7 @@ def load(
     for rank, layer in reversed(tuple(enumerate(layers))):
         found |= {name: _Found(value, source, place, rank) for name, value, source, place in layer}
     warnings += _settle_key(found, keys, trusted)
+    _settle_shard(found, environ)
     values = {name: _parsed(FIELDS[name], each) for name, each in found.items()}
     sources = dict.fromkeys(FIELDS, DEFAULT) | {name: each.source for name, each in found.items()}
     places = {name: each.place for name, each in found.items()}
@@ -202,6 +204,17 @@ def _parsed(field: Field, found: _Found) -> Any:
     except ConfigError as problem:
         # Not chained: the first error may hold the value, and that may be a key.
         raise ConfigError(f"{found.source}: {problem}") from None
+
+
+def _settle_shard(found: dict[str, _Found], environ: Mapping[str, str]) -> None:
+    """Ask the scheduler which part is meant, where that is left to it."""
+    if "shard" in found:
+        asked = found["shard"]
+        try:
+            part = shard_from(asked.value, environ)
+        except ConfigError as problem:
+            raise ConfigError(f"{asked.source}: {problem}") from None
+        found["shard"] = msgspec.structs.replace(asked, value=f"{part.index}/{part.count}")
 
 
 def _settle_sampling(values: JSON, sources: dict[str, str], ranks: dict[str, int]) -> None:
