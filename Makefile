@@ -70,6 +70,7 @@ bench: $(READY)  ## cost against a hand-written loop and of a trial; growth, mem
 	$(BIN)/python bench/memory.py
 	$(BIN)/python -m bench.proxy
 	$(BIN)/python bench/trials.py
+	$(BIN)/python bench/lanes.py
 
 bench-long: $(READY)  ## an evaluation of 100,000 trials, and one of a million that is continued: some minutes, 4 GB of disk
 	$(BIN)/python bench/trials.py --memory
