@@ -171,7 +171,7 @@ class Conversation:
             self._announce(plan, request, turn, attempt)
             started = time.perf_counter()
             reply, received = await self._attempt(plan, sent, request)
-            elapsed_ms = round((time.perf_counter() - started) * 1000)
+            elapsed_ms = round((time.perf_counter() - started - received.waited_s) * 1000)
             if not isinstance(reply, Fault):
                 body, size = received.body, received.size
                 return Exchange(

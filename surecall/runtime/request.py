@@ -41,11 +41,15 @@ R = TypeVar("R")
 
 
 class Received(NamedTuple):
-    """A decoded answer, how many bytes it took, and whether it came as a stream."""
+    """A decoded answer, how many bytes it took, and whether it came as a stream.
+
+    `waited_s` is how long the request was held back before it was sent.
+    """
 
     body: Any | Fault
     size: int
     in_stream: bool = False
+    waited_s: float = 0.0
 
 
 class RequestSender:
@@ -102,7 +106,8 @@ class RequestSender:
                 answer = await self.client.send(request.body)
                 await turn()
                 size = len(answer.body)
-                return Received(await aside(size, self.read, answer), size)
+                body = await aside(size, self.read, answer)
+                return Received(body, size, waited_s=answer.waited_s)
             names = [tool.name for tool in plan.tools]
             most = self._limits.max_response_bytes
             assembler = Assembler(names, max_tool_args_bytes, _judged, most)

@@ -259,11 +259,15 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What came back over HTTP, untouched. Header names are in lower case."""
+    """What came back over HTTP, untouched. Header names are in lower case.
+
+    `waited_s` is how long a client held the request back before it was sent.
+    """
 
     status: int
     headers: dict[str, str]
     body: bytes
+    waited_s: float = 0.0
 
 
 def is_blank(text: str) -> bool:

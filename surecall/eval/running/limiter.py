@@ -158,6 +158,7 @@ class Watched:
 
     async def send(self, body: bytes) -> Answer:
         """Send one request when the lane has room; tell when the provider refuses it."""
+        asked = self._limiter.clock()
         started = await self._limiter.admitted(self._lane)
         try:
             answer = await self._client.send(body)
@@ -166,7 +167,8 @@ class Watched:
             self._limiter.left(self._lane)
         if wait_s is not None:
             self._refused(self._lane, wait_s)
-        return answer
+        waited_s = started - asked
+        return msgspec.structs.replace(answer, waited_s=waited_s) if waited_s else answer
 
 
 class Budget(msgspec.Struct, frozen=True):

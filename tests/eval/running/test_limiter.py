@@ -2,12 +2,17 @@
 
 import asyncio
 import time
-from contextlib import AbstractAsyncContextManager, nullcontext
+from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
 import pytest
 
+from surecall.core.outcome import RunFailed
 from surecall.eval.running.lane import LONGEST_PAUSE_S, Lane
 from surecall.eval.running.limiter import Budget, Limiter, Watched
+from surecall.runtime.runner import ToolLoopRunner
+from surecall.settings.connection import RetryPolicy
+from surecall.testing import ScriptedModel, failure, says
+from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import Answer
 from surecall.wire.messages import parse_usage
 from tests.support.clock import virtual_time
@@ -230,6 +235,20 @@ def test_waiting_requests_go_on_when_a_closed_lane_opens() -> None:
 
     with virtual_time():
         assert 30 <= asyncio.run(answered()) < 40
+
+
+def test_the_time_in_front_of_a_lane_is_none_of_the_latency_of_the_model() -> None:
+    async def latencies() -> list[int]:
+        model = ScriptedModel(failure(429, headers={"retry-after": "30"}), says("a"), says("b"))
+        watched = Watched(model, "a", Limiter(1, time.monotonic, time.time), lambda *_: None)
+        runner = ToolLoopRunner(client=watched, model="m", retry=RetryPolicy(attempts=1))
+        with suppress(RunFailed):
+            await runner.run("Hi.")
+        result = await runner.run("Hi again.")
+        return [event.elapsed_ms for event in result.trace if isinstance(event, LlmRequestEndEvent)]
+
+    with virtual_time():
+        assert asyncio.run(latencies()) == [0]
 
 
 def test_room_for_a_conversation_is_told_when_an_answer_makes_some() -> None:
