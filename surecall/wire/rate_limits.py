@@ -22,6 +22,7 @@ import msgspec
 LONGEST_RESET_S: Final = 86_400.0
 _LARGEST: Final = 1e15
 _LONGEST_TEXT: Final = 400
+_LONGEST_REFUSAL: Final = 65_536
 # A number as large as this is no period but a moment: in seconds since 1970, or in milliseconds.
 _SECONDS_OF_A_MOMENT: Final = 1e9
 _MILLISECONDS_OF_A_MOMENT: Final = 1e11
@@ -50,6 +51,27 @@ class Quota(msgspec.Struct, frozen=True):
     remaining: int
     reset_s: float
     limit: int | None = None
+
+
+class _Metadata(msgspec.Struct):
+    headers: dict[str, str | int]
+
+
+class _Error(msgspec.Struct):
+    metadata: _Metadata
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+def headers_in(body: bytes) -> dict[str, str]:
+    """Return the headers that OpenRouter hands on inside of a refusal, names in lower case."""
+    try:
+        error = msgspec.json.decode(body[:_LONGEST_REFUSAL], type=_Refusal).error
+    except (ValueError, RecursionError):
+        return {}
+    return {name.lower(): f"{value}" for name, value in error.metadata.headers.items()}
 
 
 def quota_in(headers: Mapping[str, str], now: float) -> Quota | None:

@@ -1,5 +1,6 @@
 """What is left of a quota, and until when, is read in every form; nonsense is not."""
 
+import json
 from datetime import UTC, datetime
 from typing import Final
 
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.wire.rate_limits import LONGEST_RESET_S, Quota, quota_in
+from surecall.wire.rate_limits import LONGEST_RESET_S, Quota, headers_in, quota_in
 
 NOW: Final = 1_700_000_000.0
 NAMES: Final = [
@@ -141,6 +142,34 @@ def test_what_cannot_be_true_counts_as_not_said(headers: dict[str, str]) -> None
 def test_a_limit_that_cannot_be_true_is_unknown() -> None:
     assert quota_in(openai("4", "1s", "-3"), NOW) == Quota(4, 1.0, None)
     assert quota_in(openai("4", "1s", "0"), NOW) == Quota(4, 1.0, None)
+
+
+def test_the_headers_inside_of_a_refusal_of_openrouter_are_read() -> None:
+    headers = {"X-RateLimit-Limit": "50", "X-RateLimit-Remaining": "0"}
+    headers |= {"X-RateLimit-Reset": "1700000030000"}
+    metadata = {"headers": headers, "provider_name": None}
+    body = {"error": {"message": "Rate limit exceeded", "code": 429, "metadata": metadata}}
+
+    assert quota_in(headers_in(json.dumps(body).encode()), NOW) == Quota(0, 30.0, 50)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        *(b"", b"null", b"[]", b"no", b"\xff", b"{}", b'{"error": "slow down"}'),
+        *(b'{"error": {"metadata": {}}}', b'{"error": {"metadata": {"headers": [1]}}}'),
+        *(b'{"error": {"metadata": {"headers": {"a": {}}}}}', b'{"error": ' + b"[" * 50_000),
+        b'{"error": {"metadata": {"headers": {"a": "' + b"x" * 70_000 + b'"}}}}',
+    ],
+    ids=range(12),
+)
+def test_any_other_refusal_has_none_inside(body: bytes) -> None:
+    assert headers_in(body) == {}
+
+
+@given(st.binary())
+def test_no_refusal_makes_the_reader_raise(body: bytes) -> None:
+    assert headers_in(body) == {}
 
 
 ODD = st.one_of(

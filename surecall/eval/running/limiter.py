@@ -15,7 +15,7 @@ from surecall.eval.running.lane import LONGEST_PAUSE_S, Lane
 from surecall.runtime.transport import Client
 from surecall.values.types import Answer
 from surecall.wire.messages import MOST_COST
-from surecall.wire.rate_limits import quota_in
+from surecall.wire.rate_limits import headers_in, quota_in
 from surecall.wire.response import retry_after
 
 TOO_MANY: Final = 429
@@ -101,11 +101,14 @@ class Limiter:
         """
         now, wall, traffic = self.clock(), self._wall(), self._at(name)
         lane = traffic.lane
-        advice = retry_after(answer.headers, wall) if answer.status == TOO_MANY else None
-        quota = quota_in(answer.headers, wall) if advice is None else None
+        refused, headers = answer.status == TOO_MANY, answer.headers
+        if refused:
+            headers = headers_in(answer.body) | headers
+        advice = retry_after(headers, wall) if refused else None
+        quota = quota_in(headers, wall) if advice is None else None
         if quota is not None:
             traffic.lane = lane.told(quota, started, now, traffic.requests - 1)
-        if answer.status != TOO_MANY:
+        if not refused:
             if answer.status < _FAILURES:
                 traffic.lane = traffic.lane.answered(started, now)
             return None

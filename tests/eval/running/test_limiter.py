@@ -1,6 +1,7 @@
 """How much goes on at once: requests wait for their lane, quotas end, money runs out."""
 
 import asyncio
+import json
 import time
 from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 
@@ -124,6 +125,14 @@ def test_a_refusal_for_a_spent_quota_lasts_until_it_is_renewed_if_nothing_else_i
     )
 
     assert [Limiter(8, Clock()).heard("a", 99.0, answer) for answer in answers] == [30.0, 0.0, 2.0]
+
+
+def test_a_router_may_say_it_inside_of_its_refusal() -> None:
+    body = {"error": {"metadata": {"headers": {"Retry-After": "7"}}}}
+    inside = Answer(429, {}, json.dumps(body).encode())
+    outside = Answer(429, {"retry-after": "3"}, inside.body)
+
+    assert [Limiter(8, Clock()).heard("a", 99.0, each) for each in (inside, outside)] == [7.0, 3.0]
 
 
 @pytest.mark.parametrize("now", [0.1, 2048.3, 4096.7, 100_000.1, 1e6 + 0.7, 1e7 + 0.3])
