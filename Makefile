@@ -72,9 +72,11 @@ bench: $(READY)  ## cost against a hand-written loop and of a trial; growth, mem
 	$(BIN)/python bench/trials.py
 	$(BIN)/python bench/lanes.py
 
-bench-long: $(READY)  ## an evaluation of 100,000 trials, and one of a million that is continued: some minutes, 4 GB of disk
+bench-long: $(READY)  ## an evaluation of 100,000 trials, one of a million that is continued, and worker processes: some minutes, 4 GB of disk
 	$(BIN)/python bench/trials.py --memory
 	$(BIN)/python bench/trials.py --resume
+	$(BIN)/python bench/engine.py --rounds 3
+	$(BIN)/python bench/engine.py --kill
 
 $(PEERS_READY): pyproject.toml bench/peers.txt
 	$(PYTHON) -m venv $(PEERS)

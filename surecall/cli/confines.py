@@ -13,15 +13,17 @@ from surecall.eval.scenarios.plugins import file_in, is_file
 from surecall.eval.settings.fields import FIELDS, Settings
 from surecall.eval.settings.keys import Place
 from surecall.eval.settings.load import DEFAULT, Effective
+from surecall.eval.settings.parse import DASK, LOCAL
 from surecall.values.errors import ConfigError
 
-_SCENARIOS, _OUTPUT = "scenarios", "output_dir"
+_SCENARIOS, _OUTPUT, _ENGINE = "scenarios", "output_dir", "engine"
 _DATA: Final = ".jsonl"
 
 
 def confined(effective: Effective, here: Path) -> Effective:
     """Leave out scenario files that may not be loaded; refuse to write outside the directory."""
     _check_output(effective, here)
+    _check_engine(effective)
     place = effective.place(_SCENARIOS)
     if place in {Place.COMMAND_LINE, Place.NOWHERE}:
         return effective
@@ -68,6 +70,16 @@ def _check_output(effective: Effective, here: Path) -> None:
         raise ConfigError(f"{named}: must be a folder in this directory; {_HOW}")
     if (here / given).resolve() != here.resolve() / path.relative_to(here):
         raise ConfigError(f"{named}: is a symbolic link, or behind one; {_HOW}")
+
+
+def _check_engine(effective: Effective) -> None:
+    """Refuse a cluster that a file names: it would be sent code and keys."""
+    engine = effective.settings.engine
+    if effective.place(_ENGINE).in_directory and engine not in {LOCAL, DASK}:
+        raise ConfigError(
+            f"{effective.sources[_ENGINE]} names a cluster, which only the command line or the "
+            f"environment may do: pass {FIELDS[_ENGINE].flags[-1]} {engine}"
+        )
 
 
 _HOW: Final = f"to write elsewhere, name the place with {FIELDS[_OUTPUT].flags[-1]}"

@@ -12,6 +12,7 @@ import msgspec
 from surecall.cli.common import note, say, say_exactly
 from surecall.cli.conclusion import headline, print_conclusion
 from surecall.cli.ending import ended, in_vain
+from surecall.cli.engine import check_engine, engine_for
 from surecall.cli.listing import json_line
 from surecall.cli.opening import Choice, Recorded, done_before, opened_run, viewing, with_choice
 from surecall.cli.options import GroupedCommand, settled, with_settings
@@ -30,11 +31,9 @@ from surecall.eval.report.page.files import PAGE
 from surecall.eval.report.summary_json import document
 from surecall.eval.report.unfinished import partial
 from surecall.eval.report_server import LiveReport
-from surecall.eval.running.harness import Stop, evaluate
+from surecall.eval.running.harness import Engine, Stop, evaluate
 from surecall.eval.running.harness_events import Finished, Notice, Report
-from surecall.eval.running.local_engine import LocalEngine
 from surecall.eval.running.matrix import Plan, chosen, plan
-from surecall.eval.running.trial_run import run_trial
 from surecall.eval.scenarios.plugins import choose, installed
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.load import Effective
@@ -72,6 +71,7 @@ def command(  # the options of the command, by keyword
     settings = msgspec.structs.replace(
         effective.settings, verbose=0 if quiet else effective.settings.verbose + louder
     )
+    check_engine(settings)
     with open_target(settings) as target:
         scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
         planned = plan(settings, scenarios, target.library, target.endpoint)
@@ -81,10 +81,11 @@ def command(  # the options of the command, by keyword
         earlier = _earlier(settings)
         if dry_run:
             return _dry_run(planned, target, done_before(planned, choice), as_json=as_json)
+        engine = engine_for(settings, target)
         kept, recorded = opened_run(planned, target, effective.secrets, choice)
         with kept as store, _watched(store, opens=opens):
             announce(planned, target, recorded.done)
-            report = asyncio.run(_evaluated(planned, target, store, recorded))
+            report = asyncio.run(_evaluated(planned, engine, store, recorded))
             summary = _concluded(planned, target, store, report, as_json=as_json)
             # A local server has an address, but nobody chose it.
             where = "" if target.endpoint.local else target.client.base_url
@@ -150,7 +151,7 @@ def _dry_run(planned: Plan, target: Target, done: Done, *, as_json: bool) -> int
     return 0
 
 
-async def _evaluated(planned: Plan, target: Target, store: Store, recorded: Recorded) -> Report:
+async def _evaluated(planned: Plan, engine: Engine, store: Store, recorded: Recorded) -> Report:
     stop = Stop()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, stop.request)
@@ -158,7 +159,6 @@ async def _evaluated(planned: Plan, target: Target, store: Store, recorded: Reco
     progress = Progress(planned, recorded.table, recorded.done)
     with shown(progress, planned.settings.verbose) as take:
         told = _discreet(take, store)
-        engine = LocalEngine(run_trial, lambda _: target.client)
         report = await evaluate(planned, store, engine, told, stop)
     return msgspec.structs.replace(report, error=store.cleaned_text(report.error))
 

@@ -68,6 +68,11 @@ def _left_open(summary: Summary, report: Report) -> Iterator[str]:
             f"{report.error}; {report.missing} trials were not run; the same command without it "
             "continues"
         )
+    elif report.ending == "lost":
+        yield (
+            f"{report.error}; {report.missing} trials were not run; the same command continues, "
+            "with any --engine"
+        )
     elif report.missing > 0:
         yield f"{report.missing} trials were not run; the same command continues"
     totals = summary.totals

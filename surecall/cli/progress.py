@@ -35,6 +35,7 @@ _WHY: Final = {
     "budget": "stopping: the budget is used up",
     "unpriced": "stopping: the endpoint tells no prices, so the budget cannot be kept",
     "unusable": "stopping: the endpoint cannot be used",
+    "lost": "stopping: the cluster is gone",
 }
 
 

@@ -18,7 +18,8 @@ GATED = Settings(fail_under=Gate(10.0))
 def judged(
     trials: list[Trial], settings: Settings = GATED, ending: Ending = "complete", missing: int = 0
 ) -> tuple[int, list[str]]:
-    report = Report(ending=ending, wanted=len(trials) + missing, recorded=0, ran=len(trials))
+    wanted, error = len(trials) + missing, "" if ending == "complete" else "why"
+    report = Report(ending=ending, wanted=wanted, recorded=0, ran=len(trials), error=error)
     return exit_code(settings, summarise(trials), report, Comparisons())
 
 
@@ -60,6 +61,10 @@ def test_trials_that_were_not_run_leave_the_verdict_open() -> None:
     assert judged(trials, ending="budget", missing=2) == (
         3,
         ["the budget is used up; 2 trials were not run"],
+    )
+    assert judged(trials, ending="lost", missing=2) == (
+        3,
+        ["why; 2 trials were not run; the same command continues, with any --engine"],
     )
 
 

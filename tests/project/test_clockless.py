@@ -27,6 +27,11 @@ ALLOWED = {
     "test_the_first_wish_to_stop_lets_trials_under_way_end": "virtual time",
     "tests/eval/running/test_harness_ends.py: "
     "test_after_one_wish_a_trial_has_all_the_time_that_a_trial_may_take": "virtual time",
+    "tests/eval/running/cluster/test_members.py: run": "virtual time",
+    "tests/eval/running/cluster/test_workshop.py: "
+    "test_no_more_are_under_way_than_its_shares_allow": "virtual time",
+    "tests/eval/running/cluster/test_workshop.py: "
+    "test_a_lane_that_was_closed_elsewhere_waits_and_opens_by_itself": "virtual time",
     "tests/support/engine/xllamacpp.py: __init__": "native code that ends with its parent only",
     "tests/project/test_clocks.py: test_a_shifted_clock_is_that_of_new_event_loops_too": "a shift",
     "tests/project/test_clocks.py: test_the_clock_reads_what_the_option_says": "a shift",

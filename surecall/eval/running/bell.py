@@ -1,4 +1,4 @@
-"""A bell that wakes one of those who wait, each time it rings."""
+"""A bell wakes one of those who wait, each time it rings; a gong wakes all of them."""
 
 import asyncio
 from collections import deque
@@ -34,3 +34,21 @@ class Bell:
         except asyncio.CancelledError:
             self.ring()  # it may have rung for this one, who does not come
             raise
+
+
+class Gong:
+    """Wakes everybody who waits, each time it sounds."""
+
+    def __init__(self) -> None:
+        self._event = asyncio.Event()
+
+    def sound(self) -> None:
+        """Wake everybody who waits now."""
+        sounded, self._event = self._event, asyncio.Event()
+        sounded.set()
+
+    async def heard(self, timeout_s: float | None) -> None:
+        """Wait until it sounds, or until the time is up."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(timeout_s):
+                await self._event.wait()

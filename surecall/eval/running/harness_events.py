@@ -8,7 +8,7 @@ import msgspec
 from surecall.eval.analysis.stats import NOTHING, Rate, interval, leaves
 from surecall.eval.storage.trial import Cell, Key, Trial
 
-Ending: TypeAlias = Literal["complete", "interrupted", "budget", "unpriced", "unusable"]
+Ending: TypeAlias = Literal["complete", "interrupted", "budget", "unpriced", "unusable", "lost"]
 
 
 class Planned(msgspec.Struct, frozen=True):

@@ -88,7 +88,12 @@ class Ledger:
     @property
     def is_open(self) -> bool:
         """Whether there is a trial left, and it may begin."""
-        return bool(self._left) and self._ending == "complete"
+        return bool(self._left) and not self.is_closed
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether no trial may begin any more, even one that was taken."""
+        return self._ending != "complete"
 
     @property
     def lanes(self) -> Iterable[str]:
@@ -110,7 +115,7 @@ class Ledger:
 
         Those are undecided, and their trials are not merely spoiled one after another.
         """
-        if self._ending != "complete":
+        if self.is_closed:
             return []
         return [
             cell
@@ -153,7 +158,7 @@ class Ledger:
 
     def close(self, reason: Ending, error: str = "") -> None:
         """Begin no new trial."""
-        if self._ending == "complete":
+        if not self.is_closed:
             self._ending, self._error = reason, error
             self._tell(Stopped(reason, self._under_way))
             self.bell.ring()

@@ -54,6 +54,8 @@ from surecall.wire.messages import RESERVED_OPTIONS
 
 FITS: Final = "every call fits the schema of its tool"
 GROUP: Final = "surecall.scenarios"
+# The names of modules that are made from scenario files begin so.
+MODULES: Final = "surecall_scenarios_"
 _PYTHON, _LINES, _PART = ".py", ".jsonl", "::"
 _SHOWN = 120
 # A file that ends the program would end it silently, and with success.
@@ -140,7 +142,7 @@ def _load_file(path: Path) -> Sequence[Scenario]:
 
 def _module(path: Path) -> ModuleType:
     """Run a Python file as a module of its own; errors name the file and line."""
-    name = f"surecall_scenarios_{path.stem}_{digest(str(path.resolve()))}"
+    name = f"{MODULES}{path.stem}_{digest(str(path.resolve()))}"
     spec = importlib.util.spec_from_file_location(name, path)
     if spec is None or spec.loader is None:
         raise ConfigError(f"{path}: not a Python file")

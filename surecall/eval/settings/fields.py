@@ -48,6 +48,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # How to run it
     trials: int | str = 10
     jobs: int | str = read.AUTO
+    engine: str = read.LOCAL
     max_cost: float | None = None
     timeout: float | None = 600.0
     seed: int = 0
@@ -239,6 +240,7 @@ _RUN = _fields(
 )
 _RUN_OWN = _fields(
     "run",
+    ("engine", "--engine", "ENGINE", read.engine, "Who runs it: local, dask, tls://host:8786."),
     ("max_cost", "--max-cost", "DOLLARS", read.positive, "Stop before more than this is spent."),
     ("timeout", "--timeout", "SECONDS", read.seconds, "Limit of one trial; 0 means none."),
     ("seed", "--seed", "N", read.whole(0, 2**63 - 1), "Makes a run repeatable.", "shapes"),

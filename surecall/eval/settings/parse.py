@@ -7,6 +7,7 @@ What it cannot take it refuses with a `ConfigError` that says what it wants; the
 import math
 from collections.abc import Callable, Iterable
 from typing import Any, Final
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -22,10 +23,12 @@ Reader = Callable[[Any], Any]
 AUTO: Final = "auto"
 SIMULATOR: Final = "sim"
 LOCAL: Final = "local"
+DASK: Final = "dask"
 _ON: Final = frozenset({"1", "true", "yes", "on"})
 _OFF: Final = frozenset({"0", "false", "no", "off"})
 _NOTHING: Final = frozenset({"none", "off", "0", "false"})
 _EVERYTHING: Final = frozenset({"all", "full", "*"})
+_CLUSTERS: Final = frozenset({"tcp", "tls"})
 _MAX_QUOTE: Final = 40
 _HUNDRED: Final = 100
 _MOST_WORDS: Final = 2
@@ -219,6 +222,27 @@ def address(value: Any) -> str:
         return SIMULATOR
     checked_url(given)
     return given
+
+
+def engine(value: Any) -> str:
+    """Read who runs the trials: this process, Dask, or a cluster of Dask's at an address."""
+    given = text(value)
+    if canonical(given) in {LOCAL, DASK}:
+        return canonical(given)
+    wanted = f"{LOCAL}, {DASK}, or an address like tls://host:8786"
+    if not _is_cluster(given):
+        raise wrong(wanted, value)
+    return given.lower()
+
+
+def _is_cluster(given: str) -> bool:
+    """Whether this is the address of a scheduler: scheme, host and port, and nothing else."""
+    try:
+        parts = urlsplit(given)
+        whole = parts.scheme in _CLUSTERS and parts.hostname and parts.port
+    except ValueError:
+        return False
+    return bool(whole) and "@" not in given and not parts.path + parts.query + parts.fragment
 
 
 def prefix(value: Any) -> str:

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from surecall.eval.running.bell import Bell
+from surecall.eval.running.bell import Bell, Gong
 
 
 def test_each_ring_wakes_who_has_waited_longest() -> None:
@@ -43,3 +43,25 @@ def test_a_ring_for_somebody_who_is_gone_goes_to_the_next() -> None:
 
 def test_nobody_waits_longer_than_they_want() -> None:
     assert asyncio.run(Bell().heard(0.0)) is None
+
+
+def test_a_gong_wakes_everybody_as_often_as_it_sounds(virtual: object) -> None:
+    del virtual
+    gong, woken = Gong(), []
+
+    async def waits(name: str) -> None:
+        for _ in range(2):
+            await gong.heard(None)
+            woken.append(name)
+
+    async def work() -> None:
+        tasks = [asyncio.create_task(waits(name)) for name in ("a", "b")]
+        for _ in range(2):
+            await asyncio.sleep(0)
+            gong.sound()
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        await gong.heard(0.5)
+
+    asyncio.run(work())
+    assert woken == ["a", "b", "a", "b"]

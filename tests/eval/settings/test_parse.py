@@ -57,6 +57,9 @@ def refusal(reader: Reader, value: Any) -> str:
         pytest.param(read.shard, "2/4", Shard(2, 4), id="shard"),
         pytest.param(read.address, "http://localhost:1/v1", "http://localhost:1/v1", id="url"),
         pytest.param(read.address, "Simulator", "sim", id="simulator"),
+        pytest.param(read.engine, "Dask", "dask", id="engine"),
+        pytest.param(read.engine, "tls://Host:8786", "tls://host:8786", id="cluster"),
+        pytest.param(read.engine, "tcp://[::1]:8786", "tcp://[::1]:8786", id="cluster on IPv6"),
         pytest.param(read.prefix, "v1/", "/v1", id="prefix"),
         pytest.param(read.prefix, "", "", id="no-prefix"),
     ],
@@ -92,6 +95,11 @@ def test_a_value_is_read_as_it_is_meant(reader: Reader, written: object, meant: 
         pytest.param(read.shard, "5/4", "such as 1/4", id="shard-high"),
         pytest.param(read.shard, "4", "such as 1/4", id="shard-one"),
         pytest.param(read.address, "localhost", "http://", id="address"),
+        pytest.param(read.engine, "ray", "local, dask, or an address", id="engine"),
+        pytest.param(read.engine, "tcp://[::1:8786", "tls://host:8786", id="broken host"),
+        pytest.param(read.engine, "tcp://host:99999", "tls://host:8786", id="broken port"),
+        pytest.param(read.engine, "tcp://user@host:1", "tls://host:8786", id="user in it"),
+        pytest.param(read.engine, "tcp://host:1/x", "tls://host:8786", id="path in it"),
     ],
 )
 def test_a_value_that_cannot_be_meant_is_refused(

@@ -1,0 +1,85 @@
+"""A cluster of our own is for nobody else; workers of another version are refused."""
+
+import asyncio
+import os
+import socket
+from functools import partial
+
+import pytest
+
+from surecall.eval.running.cluster import opening
+from surecall.eval.running.cluster.engine import DaskEngine
+from surecall.eval.running.cluster.opening import difference, existing_cluster, own_cluster
+from surecall.eval.running.harness import Stop, evaluate
+from surecall.eval.running.harness_events import Report
+from surecall.values.errors import ConfigError
+from tests.support.cluster import no_client, quick
+from tests.support.eval_fakes import Memory, planned
+
+OURS = {"surecall": "1.2.0", "python": "3.12.3.final.0"}
+
+
+@pytest.mark.parametrize(
+    ("theirs", "said"),
+    [
+        (OURS, ""),
+        (OURS | {"python": "3.12.9.final.0"}, ""),
+        (OURS | {"python": "3.13.0.final.0"}, "Python 3.13, and here it is 3.12"),
+        (OURS | {"surecall": "1.1.0"}, "surecall 1.1.0, and here it is 1.2.0"),
+        (OURS | {"surecall": None}, "no surecall: install surecall[dask]==1.2.0 there"),
+        ({}, "no surecall: install surecall[dask]==1.2.0 there"),
+    ],
+)
+def test_a_worker_must_have_the_same_surecall_and_python(
+    theirs: dict[str, str | None], said: str
+) -> None:
+    assert difference(OURS, theirs) == said
+
+
+@pytest.mark.processes
+def test_workers_of_another_version_are_refused_in_a_sentence(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(opening, "__version__", "99.0")
+    engine = DaskEngine(partial(own_cluster, 1), quick, no_client)
+
+    async def work() -> Report:
+        return await evaluate(planned(), Memory(), engine, lambda _: None, Stop())
+
+    with pytest.raises(ConfigError, match=r"the worker tls://.* has surecall .* here it is 99.0"):
+        asyncio.run(work())
+
+
+@pytest.mark.processes
+def test_a_cluster_of_our_own_speaks_only_to_those_who_have_its_certificate() -> None:
+    before = dict(os.environ)
+
+    async def work() -> tuple[str, str]:
+        async with own_cluster(1) as client:
+            address = client.scheduler.address
+            assert os.environ["PYTHONSAFEPATH"] == "1"
+            try:
+                async with existing_cluster(address):
+                    return address, "let in"
+            except ConfigError as error:
+                return address, str(error)
+
+    address, said = asyncio.run(work())
+
+    assert address.startswith("tls://127.0.0.1:")
+    assert said.startswith(f"{address}: no Dask scheduler answers there")
+    assert os.environ.get("PYTHONSAFEPATH") == before.get("PYTHONSAFEPATH")
+
+
+def test_an_address_where_nobody_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(opening, "_CONNECT_S", 0.01)
+    with socket.socket() as held:
+        held.bind(("127.0.0.1", 0))
+        address = f"tcp://127.0.0.1:{held.getsockname()[1]}"
+
+        async def work() -> None:
+            async with existing_cluster(address):
+                pass
+
+        with pytest.raises(ConfigError, match=f"{address}: no Dask scheduler answers there"):
+            asyncio.run(work())

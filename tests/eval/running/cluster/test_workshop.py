@@ -1,0 +1,191 @@
+"""A workshop: it begins what its shares allow, and tells when there is something to tell."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any
+
+import pytest
+
+from surecall.eval.running.cluster.messages import News, Order, Orders
+from surecall.eval.running.cluster.workshop import AT_LAST_S, SOON_S, Workshop, opened_workshop
+from surecall.eval.storage.trial import Key, Trial
+from surecall.values.errors import ConfigError
+from surecall.values.types import Answer
+from tests.support.clock import virtual_time
+from tests.support.cluster import no_client, refusing_client
+from tests.support.eval_fakes import Trials, a_trial, planned
+from tests.support.patience import never
+
+PLAN = planned(trials=4)
+ORDERS = [
+    Order(number, key.cell.model.partition("/")[0], key)
+    for number, key in enumerate(PLAN.keys(), start=1)
+]
+LANES = sorted({order.lane for order in ORDERS})
+OPEN = dict.fromkeys(LANES, 99)
+
+
+@asynccontextmanager
+async def workshop(trials: Trials, client: Any = no_client) -> AsyncIterator[Workshop]:
+    async with opened_workshop(PLAN, trials, client) as found:
+        yield found
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    async def go() -> None:
+        await work()
+
+    with virtual_time():
+        asyncio.run(go())
+
+
+async def all_news(shop: Workshop, orders: Orders, count: int) -> News:
+    """Ask until so many trials have ended; put all news together."""
+    news = await shop.exchange(orders)
+    while len(news.ended) < count:
+        more = await shop.exchange(Orders([], orders.most, orders.shares))
+        news = News(
+            [*news.begun, *more.begun], [*news.ended, *more.ended], [*news.heard, *more.heard]
+        )
+    return news
+
+
+def test_every_trial_is_run_once_and_told_once() -> None:
+    trials = Trials(a_trial)
+
+    async def work() -> None:
+        async with workshop(trials) as shop:
+            news = await all_news(shop, Orders(ORDERS, 99, OPEN), len(ORDERS))
+
+        assert sorted(news.begun) == [order.number for order in ORDERS]
+        assert [
+            each.ended.trial.key for each in sorted(news.ended, key=lambda one: one.number)
+        ] == [order.key for order in ORDERS]
+        assert len(news.heard) == len(ORDERS)
+
+    run(work)
+    assert sorted(trials.begun) == sorted(PLAN.keys())
+
+
+@pytest.mark.parametrize(("most", "share"), [(3, 99), (99, 1)])
+def test_no_more_are_under_way_than_its_shares_allow(most: int, share: int) -> None:
+    trials = Trials(a_trial, lambda _: asyncio.sleep(0.001))
+
+    async def work() -> None:
+        async with workshop(trials) as shop:
+            await all_news(shop, Orders(ORDERS, most, dict.fromkeys(LANES, share)), len(ORDERS))
+
+    run(work)
+    assert trials.most == (3 if most == 3 else len(LANES))
+
+
+def test_a_lane_without_a_share_begins_nothing_until_it_gets_one() -> None:
+    trials = Trials(a_trial)
+    one, other = LANES
+
+    async def work() -> None:
+        async with workshop(trials) as shop:
+            own = [order for order in ORDERS if order.lane == one]
+            await all_news(shop, Orders(ORDERS, 99, {one: 99}), len(own))
+            assert {key.cell.model.partition("/")[0] for key in trials.begun} == {one}
+            await all_news(shop, Orders([], 99, {other: 99}), len(ORDERS) - len(own))
+
+    run(work)
+    assert len(trials.begun) == len(ORDERS)
+
+
+def test_a_lane_that_was_closed_elsewhere_waits_and_opens_by_itself() -> None:
+    begun_at: list[float] = []
+
+    async def pause(_: Key) -> None:
+        begun_at.append(asyncio.get_running_loop().time())
+
+    async def work() -> None:
+        start = asyncio.get_running_loop().time()
+        async with workshop(Trials(a_trial, pause)) as shop:
+            await all_news(shop, Orders(ORDERS, 99, OPEN, dict.fromkeys(LANES, 7.0)), len(ORDERS))
+        assert min(begun_at) >= start + 7.0
+
+    run(work)
+
+
+def test_a_refusal_is_told_at_once_and_closes_the_lane_here() -> None:
+    async def work() -> None:
+        async with workshop(Trials(a_trial, lambda _: never()), refusing_client) as shop:
+            news = await shop.exchange(Orders(ORDERS[:1], 1, OPEN))
+        (heard,) = news.heard
+        assert heard.answer == Answer(429, {"retry-after": "0.05"}, b"")
+        assert heard.lane == ORDERS[0].lane
+
+    run(work)
+
+
+def test_news_wait_a_moment_for_more_and_nothing_is_told_at_last() -> None:
+    async def work() -> None:
+        clock = asyncio.get_running_loop().time
+        async with workshop(Trials(a_trial, lambda _: never())) as shop:
+            began = clock()
+            assert (await shop.exchange(Orders(ORDERS[:2], 2, OPEN))).begun == [1, 2]
+            assert clock() - began == pytest.approx(SOON_S)
+            assert (await shop.exchange(Orders([], 2, OPEN))) == News()
+            assert clock() - began == pytest.approx(SOON_S + AT_LAST_S)
+
+    run(work)
+
+
+def test_a_halted_workshop_drops_what_waits_and_finishes_what_is_under_way() -> None:
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        async with workshop(Trials(a_trial, lambda _: gate.wait())) as shop:
+            begun = (await shop.exchange(Orders(ORDERS, 2, OPEN))).begun
+            await shop.halted()
+            dropped = (await shop.exchange(Orders([], 2, OPEN))).dropped
+            assert len(begun) == 2
+            assert sorted([*begun, *dropped]) == [order.number for order in ORDERS]
+            late = await shop.exchange(Orders(ORDERS[-1:], 2, OPEN))
+            assert late.dropped == [ORDERS[-1].number]
+            gate.set()
+            ended = (await all_news(shop, Orders([], 2, OPEN), 2)).ended
+            assert sorted(each.number for each in ended) == begun
+
+    run(work)
+
+
+def wrong(error: Exception, _: Key) -> Trial:
+    raise error
+
+
+def test_a_mistake_of_the_user_is_told_in_place_of_a_result() -> None:
+    async def work() -> None:
+        async with workshop(Trials(partial(wrong, ConfigError("no such thing")))) as shop:
+            news = await shop.exchange(Orders(ORDERS[:1], 1, OPEN))
+        assert (news.mistake, news.ended) == ("no such thing", [])
+
+    run(work)
+
+
+def test_a_result_that_cannot_be_written_down_is_told_too() -> None:
+    def outcome(key: Key) -> Trial:
+        return Trial(key=key, status="passed", draft={"object": object()})
+
+    async def work() -> None:
+        async with workshop(Trials(outcome)) as shop:
+            news = await shop.exchange(Orders(ORDERS[:1], 1, OPEN))
+        assert news.mistake.startswith(f"{ORDERS[0].key.scenario}: TypeError")
+
+    run(work)
+
+
+def test_closing_ends_what_is_under_way() -> None:
+    trials = Trials(a_trial, lambda _: never())
+
+    async def work() -> None:
+        async with workshop(trials) as shop:
+            await shop.exchange(Orders(ORDERS, 99, OPEN))
+
+    run(work)
+    assert trials.begun
+    assert trials.under_way == 0
