@@ -7,6 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import msgspec
+
 from surecall.eval.running.trial_run import Case
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.trial import Key, Trial
@@ -28,6 +30,13 @@ def no_client(_: Settings) -> Iterator[Client]:
 @contextmanager
 def refusing_client(_: Settings) -> Iterator[Client]:
     yield NoClient(Answer(429, {"retry-after": "0.05"}, b""))
+
+
+@contextmanager
+def refusing_router(_: Settings) -> Iterator[Client]:
+    headers = {"X-RateLimit-Limit": "20", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "0"}
+    body = {"error": {"code": 429, "metadata": {"headers": headers}}}
+    yield NoClient(Answer(429, {"date": "now"}, msgspec.json.encode(body)))
 
 
 @contextmanager

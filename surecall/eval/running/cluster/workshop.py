@@ -22,6 +22,7 @@ from surecall.eval.settings.fields import Settings
 from surecall.runtime.transport import Client
 from surecall.values.errors import ConfigError
 from surecall.values.types import Answer
+from surecall.wire.rate_limits import headers_in
 
 # Something to tell waits this long for more of it, and nothing to tell that long.
 SOON_S: Final = 0.25
@@ -35,25 +36,26 @@ class Listener(Limiter):
 
     def __init__(self, most: int) -> None:
         super().__init__(most, time.monotonic, time.time)
-        self._noted: list[tuple[str, float, Answer]] = []
+        self._noted: list[tuple[str, float, int, dict[str, str]]] = []
 
     def heard(self, name: str, started: float, answer: Answer) -> float | None:
         """Learn from an answer, and note it."""
-        self._noted.append((name, started, answer))
+        refused = answer.status == TOO_MANY
+        headers = headers_in(answer.body) | answer.headers if refused else answer.headers
+        self._noted.append((name, started, answer.status, _about_rates(headers)))
         return super().heard(name, started, answer)
 
     @property
     def was_refused(self) -> bool:
         """Whether a provider said that it was too much, since it was told last."""
-        return any(answer.status == TOO_MANY for _, _, answer in self._noted)
+        return any(status == TOO_MANY for _, _, status, _ in self._noted)
 
     def told(self) -> list[Heard]:
         """Return what was heard since the last time."""
         noted, self._noted = self._noted, []
         now = self.clock()
         return [
-            Heard(lane, now - started, answer.status, _about_rates(answer.headers))
-            for lane, started, answer in noted
+            Heard(lane, now - started, status, headers) for lane, started, status, headers in noted
         ]
 
 

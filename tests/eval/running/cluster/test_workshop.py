@@ -14,7 +14,7 @@ from surecall.eval.storage.trial import Key, Trial
 from surecall.values.errors import ConfigError
 from surecall.values.types import Answer
 from tests.support.clock import virtual_time
-from tests.support.cluster import no_client, refusing_client
+from tests.support.cluster import no_client, refusing_client, refusing_router
 from tests.support.eval_fakes import Trials, a_trial, planned
 from tests.support.patience import never
 
@@ -118,6 +118,20 @@ def test_a_refusal_is_told_at_once_and_closes_the_lane_here() -> None:
         (heard,) = news.heard
         assert heard.answer == Answer(429, {"retry-after": "0.05"}, b"")
         assert heard.lane == ORDERS[0].lane
+
+    run(work)
+
+
+def test_what_a_router_hands_on_inside_of_its_refusal_is_told_too() -> None:
+    async def work() -> None:
+        async with workshop(Trials(a_trial, lambda _: never()), refusing_router) as shop:
+            news = await shop.exchange(Orders(ORDERS[:1], 1, OPEN))
+        (heard,) = news.heard
+        assert sorted(heard.headers) == [
+            "x-ratelimit-limit",
+            "x-ratelimit-remaining",
+            "x-ratelimit-reset",
+        ]
 
     run(work)
 
