@@ -6,9 +6,11 @@ machine with several users, nobody else can send it code or read what it sends. 
 
 import logging
 import os
+import signal
 import tempfile
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
+from multiprocessing import resource_tracker
 from typing import TYPE_CHECKING, Any, Final
 
 from surecall.values.errors import ConfigError
@@ -57,6 +59,8 @@ async def own_cluster(workers: int | None = None) -> AsyncIterator["Client"]:
             silence_logs=_QUIET,
             asynchronous=True,
         )
+        with _interrupts_blocked():
+            await cluster
         async with cluster, Client(cluster, **_OURS) as client:
             yield client
 
@@ -107,6 +111,21 @@ _OURS: Final[dict[str, Any]] = {"asynchronous": True, "set_as_default": False}
 def _silence() -> None:
     """Keep Dask's log out of the terminal: what matters is told in a sentence."""
     logging.getLogger("distributed").setLevel(_QUIET)
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Start processes that Ctrl-C does not reach, not even before their first line of Python.
+
+    They keep what is blocked here. One that comes now waits for the end of the block.
+    """
+    # Once in the life of a process it is started, and unblocks interrupts when it is.
+    resource_tracker.ensure_running()
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 @contextmanager

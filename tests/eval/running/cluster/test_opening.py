@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import signal
 import socket
 from functools import partial
 
@@ -69,6 +70,17 @@ def test_a_cluster_of_our_own_speaks_only_to_those_who_have_its_certificate() ->
     assert address.startswith("tls://127.0.0.1:")
     assert said.startswith(f"{address}: no Dask scheduler answers there")
     assert os.environ.get("PYTHONSAFEPATH") == before.get("PYTHONSAFEPATH")
+
+
+@pytest.mark.processes
+def test_an_interrupt_reaches_no_worker_process_while_it_starts() -> None:
+    async def work() -> set[int]:
+        async with own_cluster(1) as client:
+            (blocked,) = (await client.run(signal.pthread_sigmask, signal.SIG_BLOCK, [])).values()
+            assert signal.SIGINT not in signal.pthread_sigmask(signal.SIG_BLOCK, [])
+            return set(blocked)
+
+    assert signal.SIGINT in asyncio.run(work())
 
 
 def test_an_address_where_nobody_answers_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
