@@ -42,7 +42,7 @@ async def own_cluster(workers: int | None = None) -> AsyncIterator["Client"]:
 
     with (
         tempfile.TemporaryDirectory(prefix="surecall-") as folder,
-        dask.config.set(_CONFIG),
+        dask.config.set(_CONFIG | {"temporary-directory": folder}),
         _environment(_SAFE_PATH, "1"),
     ):
         cluster = LocalCluster(
@@ -54,7 +54,6 @@ async def own_cluster(workers: int | None = None) -> AsyncIterator["Client"]:
             dashboard_address=None,
             scheduler_kwargs={"dashboard": False, "dashboard_address": f"{LOOPBACK}:0"},
             memory_limit=0,
-            local_directory=folder,
             preload=_PRELOAD,
             silence_logs=_QUIET,
             asynchronous=True,

@@ -4,7 +4,9 @@ import asyncio
 import os
 import signal
 import socket
+import tempfile
 from functools import partial
+from pathlib import Path
 
 import pytest
 
@@ -70,6 +72,21 @@ def test_a_cluster_of_our_own_speaks_only_to_those_who_have_its_certificate() ->
     assert address.startswith("tls://127.0.0.1:")
     assert said.startswith(f"{address}: no Dask scheduler answers there")
     assert os.environ.get("PYTHONSAFEPATH") == before.get("PYTHONSAFEPATH")
+
+
+@pytest.mark.processes
+def test_a_cluster_of_our_own_leaves_no_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+
+    async def work() -> None:
+        async with own_cluster(1):
+            pass
+
+    asyncio.run(work())
+
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.processes
