@@ -117,9 +117,9 @@ class Limiter:
         traffic.lane = traffic.lane.refused(started, now, wait_s)
         if traffic.lane.cut_at == lane.cut_at:
             return None
-        # Not `closed_until - now`: adding a small wait to a large clock and taking it off again
-        # does not give the same number.
-        return max(wait_s, lane.closed_until - now)
+        until = traffic.lane.closed_until
+        # A small wait, added to a large clock and taken off again, is not the same number.
+        return wait_s if until == now + wait_s else until - now
 
     def opens_in(self, names: Iterable[str]) -> float | None:
         """Say when the first of some closed lanes opens again; None when none is closed."""

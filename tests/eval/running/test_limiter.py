@@ -91,6 +91,19 @@ def test_a_refusal_without_advice_closes_nothing() -> None:
     assert limiter.takes("a")
 
 
+def test_refusals_one_after_another_tell_how_long_the_lane_rests() -> None:
+    clock = Clock()
+    limiter = Limiter(8, clock)
+    told = []
+    for _ in range(6):
+        told.append(limiter.heard("a", clock.now, Answer(429, {}, b"")))
+        clock.now += told[-1] or 0.0
+        assert limiter.takes("a")
+        clock.now += 1.0
+
+    assert told == [0.0, 0.25, 1.0, 4.0, 16.0, 60.0]
+
+
 def test_of_many_refusals_together_the_first_is_news() -> None:
     limiter = Limiter(8, Clock())
     longer = Answer(429, {"retry-after": "9"}, b"")
