@@ -69,7 +69,7 @@ class Progress:
                 self._retries += trial.retries
                 self._spent = spent
             case RateLimited(provider, wait_s, _):
-                self._remark = f"429 ({provider}, waiting {wait_s:.0f} s)"
+                self._remark = f"rate limit ({provider}, waiting {wait_s:.0f} s)"
             case Stopped("interrupted", under_way):
                 self._remark = f"stopping: {self._finishing(under_way)}; Ctrl-C again stops now"
             case Stopped(reason, _):

@@ -37,7 +37,7 @@ def test_what_to_do_after_ctrl_c_has_a_line_of_its_own_in_the_display() -> None:
     progress = Progress(Plan(Settings(), (), ()), CellTable((), 0.9), Done())
     assert "in flight 0" in progress.lines(80)[-1]
     progress.take(RateLimited("maker", 3.0, 1))
-    assert progress.lines(80)[-1] == "429 (maker, waiting 3 s)"
+    assert progress.lines(80)[-1] == "rate limit (maker, waiting 3 s)"
     progress.take(Stopped("interrupted", 2))
     *_, far, hint = progress.lines(80)
 

@@ -32,7 +32,7 @@ class Finished(msgspec.Struct, frozen=True):
 
 
 class RateLimited(msgspec.Struct, frozen=True):
-    """A provider refused a request as one too many; it gets no new trial for a while."""
+    """A provider gets no new trial for a while: it refused a request, or its quota is used up."""
 
     provider: str
     wait_s: float

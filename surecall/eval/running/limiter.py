@@ -19,6 +19,7 @@ from surecall.wire.rate_limits import headers_in, quota_in
 from surecall.wire.response import retry_after
 
 TOO_MANY: Final = 429
+_WORTH_TELLING_S: Final = 1.0
 _FAILURES: Final = 500
 # A trial may end without a price by accident; so many of a model, and not one with a price, do not.
 UNTOLD_AT_MOST: Final = 3
@@ -111,7 +112,7 @@ class Limiter:
         if not refused:
             if answer.status < _FAILURES:
                 traffic.lane = traffic.lane.answered(started, now)
-            return None
+            return _closed_s(lane, traffic.lane, now)
         spent_s = quota.reset_s if quota is not None and not quota.remaining else 0.0
         wait_s = min(spent_s if advice is None else advice, LONGEST_PAUSE_S)
         traffic.lane = traffic.lane.refused(started, now, wait_s)
@@ -126,6 +127,12 @@ class Limiter:
         now = self.clock()
         waits = [self.lane(name).opens_at - now for name in names]
         return min((wait for wait in waits if wait > 0), default=None)
+
+
+def _closed_s(before: Lane, after: Lane, now: float) -> float | None:
+    """Say for how long a quota that is used up closes a lane; a moment is no news."""
+    closed_s = after.opens_at - now
+    return closed_s if before.opens_at <= now and closed_s >= _WORTH_TELLING_S else None
 
 
 class Watched:

@@ -123,10 +123,13 @@ def test_a_quota_that_is_spent_closes_the_lane_and_is_no_refusal() -> None:
     limiter = Limiter(32, Clock())
     asyncio.run(limiter.admitted("a"))
 
-    assert limiter.heard("a", 99.0, Answer(200, quota(0, "6m0s"), b"{}")) is None
+    assert limiter.heard("a", 99.0, Answer(200, quota(0, "6m0s"), b"{}")) == LONGEST_PAUSE_S
     assert limiter.lane("a").limit == 9
     assert not limiter.takes("a")
     assert limiter.opens_in("ab") == LONGEST_PAUSE_S
+    # It is news once, and only if it takes a while.
+    assert limiter.heard("a", 99.0, Answer(200, quota(0, "6m0s"), b"{}")) is None
+    assert limiter.heard("b", 99.0, Answer(200, quota(0, "20ms"), b"{}")) is None
 
 
 def test_a_refusal_for_a_spent_quota_lasts_until_it_is_renewed_if_nothing_else_is_advised() -> None:
