@@ -155,7 +155,7 @@ def _loop(run: Run) -> Fail | None:
     if run.turn < run.config.repeat_stop_at:
         return None
     # A turn with more calls than may run in all is not meant; comparing them all takes too long.
-    for call in _newest_calls(run)[: run.config.max_total_tool_calls]:
+    for call in run.said[-1].calls[: run.config.max_total_tool_calls]:
         if _goes_on_and_on(run, call):
             message = f"{call.name} was called with the same arguments again and again"
             return Fail(ErrorCode.LOOP_DETECTED, message, {"tool_name": call.name})
@@ -190,13 +190,6 @@ def _out_of_reach(run: Run) -> Fail | None:
         return None
     message = f"the contract needs tools that are not available: {in_words(missing)}"
     return Fail(ErrorCode.CONTRACT_UNMET, message, {"missing": names_of(missing)})
-
-
-def _newest_calls(run: Run) -> tuple[ToolCall, ...]:
-    for message in reversed(run.own):
-        if isinstance(message, Assistant):
-            return message.calls
-    return ()
 
 
 def _may_ask_without_tools(run: Run, refusal: Refusal) -> bool:

@@ -9,8 +9,8 @@ import asyncio
 import threading
 from collections import deque
 
-# Each of them works for a millisecond or so.
-AT_ONCE = 4
+# Each of them works for a part of a millisecond.
+AT_ONCE = 8
 
 
 class _Rounds:
