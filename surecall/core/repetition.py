@@ -10,7 +10,7 @@ none either.
 """
 
 from collections.abc import Sequence
-from typing import Final, NamedTuple, TypeAlias
+from typing import NamedTuple, TypeAlias
 
 import msgspec
 
@@ -18,8 +18,6 @@ from surecall.core.obligations import same_call
 from surecall.core.state import Run, once_per_run
 from surecall.values.types import Assistant, ToolCall
 
-# In turns: a circle of two has gone round once, and half again.
-_SHORTEST_CIRCLE: Final = 3
 _Made: TypeAlias = tuple[str, bytes, int]
 _Turn: TypeAlias = frozenset[_Made] | None
 
@@ -64,9 +62,15 @@ def recurrence(run: Run, call: ToolCall) -> Recurrence:
         return Recurrence()
     if row := streak(run, call):
         return Recurrence(row + 1, row + 1)
-    if run.turn < _SHORTEST_CIRCLE:
+    if not _was_made(run, call):
         return Recurrence()
     return _circle(_turns(run), _made(call))
+
+
+def _was_made(run: Run, call: ToolCall) -> bool:
+    """Whether a call was ever made before; most were not, and then there is nothing to compare."""
+    earlier = (one for said in run.said for one in said.calls)
+    return any(one.name == call.name and one.arguments == call.arguments for one in earlier)
 
 
 def streak(run: Run, call: ToolCall) -> int:
