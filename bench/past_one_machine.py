@@ -102,7 +102,7 @@ def main() -> int:
     """Print the table. A sample is simulated, and the rest goes on like it."""
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--trials", type=int, default=1_000_000)
-    parser.add_argument("--cpu-ms", type=float, default=2.0)
+    parser.add_argument("--cpu-ms", type=float, default=5.0)
     parser.add_argument("--record-ms", type=float, default=0.5)
     parser.add_argument("--sample", type=int, default=200_000)
     given = parser.parse_args()
