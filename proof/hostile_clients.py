@@ -196,8 +196,12 @@ class Stage:
         got = b""
         for byte in itertools.islice(itertools.cycle(slowly), int(HEAD_S + GRACE_S)):
             writer.write(bytes([byte]))
-            with suppress(TimeoutError, ConnectionError):
+            try:
                 got = await asyncio.wait_for(reader.read(MIB), 1.0)
+                break
+            except TimeoutError:
+                continue
+            except ConnectionError:  # closed while a byte was on its way
                 break
         else:
             return Said((0,), is_closed=False, data=b"")
