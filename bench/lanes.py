@@ -18,11 +18,14 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
+from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.request import urlopen
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from bench.server import served_by
 from surecall import OpenAICompatible
 from surecall.eval.running.limiter import Limiter, Watched
 from surecall.settings.connection import Limits, RetryPolicy
@@ -153,18 +156,9 @@ async def serve(latency_s: float, limit: Limit) -> None:
     await server.serve_forever()
 
 
-@contextmanager
-def served(latency_s: float, limit: Limit) -> Iterator[str]:
+def served(latency_s: float, limit: Limit) -> AbstractContextManager[str]:
     """Run the endpoint in another process; return its address."""
-    words = [sys.executable, __file__, "--serve", f"{latency_s}", json.dumps(limit)]
-    process = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)  # noqa: S603  # ourselves
-    assert process.stdout is not None  # noqa: S101  # a pipe was asked for
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    return served_by(Path(__file__), "--serve", f"{latency_s}", json.dumps(limit))
 
 
 def counted(base: str) -> tuple[list[int], int]:

@@ -14,13 +14,16 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from bench.server import served_by
 from surecall import OpenAICompatible, RunResult, ToolLoopRunner, ToolRegistry, presets, tool
 
 ROUNDS = 31
@@ -237,20 +240,9 @@ def import_cost(base: str) -> list[tuple[float, ...]]:
     return rows[1:]
 
 
-@contextmanager
-def server() -> Iterator[str]:
+def server() -> AbstractContextManager[str]:
     """Run the endpoint in another process."""
-    path = Path(__file__).with_name("server.py")
-    process = subprocess.Popen(  # noqa: S603  # our own interpreter and script
-        [sys.executable, str(path)], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None  # noqa: S101  # a pipe was asked for
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    return served_by(Path(__file__).with_name("server.py"))
 
 
 def show(name: str, values: Sequence[float], bar: float, unit: str = " x") -> bool:

@@ -7,7 +7,10 @@ in the request itself, so the server keeps no state. A word after the command is
 import asyncio
 import contextlib
 import json
+import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 CALL = {"name": "get_weather", "arguments": '{"city": "Paris", "days": 3}'}
 WEATHER = "It will be clear in Paris for three days, with a light wind from the west. " * 4
@@ -100,6 +103,21 @@ async def main() -> None:
     print(server.sockets[0].getsockname()[1], flush=True)
     async with server:
         await server.serve_forever()
+
+
+@contextlib.contextmanager
+def served_by(script: Path, *words: str) -> Iterator[str]:
+    """Run a script that prints its port, in a process of its own; return its address."""
+    process = subprocess.Popen(  # noqa: S603  # our own interpreter and script
+        [sys.executable, str(script), *words], stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None  # noqa: S101  # a pipe was asked for
+    try:
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+    finally:
+        process.terminate()
+        process.wait()
+        process.stdout.close()
 
 
 if __name__ == "__main__":

@@ -24,12 +24,15 @@ import tempfile
 import time
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
+sys.path.append(str(Path(__file__).resolve().parents[1]))
+
+from bench.server import served_by
 from surecall import tool
 from surecall.eval import expect, scenario
 from surecall.eval.scenarios.functions import Running
@@ -80,20 +83,9 @@ class Sample(NamedTuple):
     rss_mb: float
 
 
-@contextmanager
-def server() -> Iterator[str]:
+def server() -> AbstractContextManager[str]:
     """Run the endpoint in another process; it answers with the one word that is asked for."""
-    path = Path(__file__).with_name("server.py")
-    process = subprocess.Popen(  # noqa: S603  # our own interpreter and script
-        [sys.executable, str(path), "Done."], stdout=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None  # noqa: S101  # a pipe was asked for
-    try:
-        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
-    finally:
-        process.terminate()
-        process.wait()
-        process.stdout.close()
+    return served_by(Path(__file__).with_name("server.py"), "Done.")
 
 
 @contextmanager
