@@ -6,7 +6,7 @@ config, every transform of bodies and of messages returns such an answer as it i
 says and what the arguments hold is another matter; both are read as in any other answer.
 """
 
-from surecall.wire.text_edges import says_nothing
+from surecall.wire.text_edges import speaks_at_once
 
 # What a transform looks for in a name: tags of arguments, and calls inside a call.
 _IN_BENT_NAMES = ("<arg_key>", "multi_tool_use")
@@ -23,7 +23,7 @@ def is_canonical(body: object) -> bool:
     if not isinstance(message, dict) or "function_call" in message:
         return False
     content, calls = message.get("content"), message.get("tool_calls")
-    if content not in (None, "") and not (isinstance(content, str) and not says_nothing(content)):
+    if content not in (None, "") and not (isinstance(content, str) and speaks_at_once(content)):
         return False
     if calls in (None, []):
         return bool(content)

@@ -67,6 +67,11 @@ def says_nothing(text: str) -> bool:
     return True
 
 
+def speaks_at_once(text: str) -> bool:
+    """Whether the first character of a text says something already, so that no other matters."""
+    return bool(text) and text[0] not in _OPENS and not _is_void(text[0])
+
+
 def may_begin(text: str) -> bool:
     """Whether nothing has been said yet, but perhaps the beginning of an end token."""
     place = max(map(text.rfind, _OPENS))

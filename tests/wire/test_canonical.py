@@ -125,6 +125,7 @@ def test_what_good_servers_send_is_canonical(body: JSON) -> None:
         answer(),
         answer(content=""),
         answer(content="</s>"),
+        answer(content=" Clear."),
         answer(content=["Clear."]),
         answer(content="Clear.", function_call=None),
         answer(content="Clear.", tool_calls={}),

@@ -4,7 +4,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.wire.text_edges import END_TOKENS, INVISIBLE, TRIMMED, says_nothing, trimmed
+from surecall.wire.text_edges import (
+    END_TOKENS,
+    INVISIBLE,
+    TRIMMED,
+    says_nothing,
+    speaks_at_once,
+    trimmed,
+)
 from tests.support.steps import LINEAR, growth
 
 JUNK = st.sampled_from([*END_TOKENS, *INVISIBLE, " ", "\n"])
@@ -73,3 +80,10 @@ def test_trimming_takes_from_the_edges_only(text: str) -> None:
 @pytest.mark.parametrize("token", [*TRIMMED, "\u200b", " </s>", "<s></s>"])
 def test_trimming_is_linear(token: str) -> None:
     assert growth(lambda size: trimmed("x" + token * size), 200) < LINEAR
+
+
+@given(st.text() | st.lists(JUNK | st.text(max_size=2)).map("".join))
+def test_what_speaks_at_once_says_something(text: str) -> None:
+    assert not (speaks_at_once(text) and says_nothing(text))
+    assert speaks_at_once(f"A{text}")
+    assert not speaks_at_once("")
