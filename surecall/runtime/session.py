@@ -1,30 +1,22 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
-import asyncio
 from collections.abc import Sequence
 
 import msgspec
 
-from surecall.core.effects import (
-    UNRECORDED,
-    first_like,
-    known_answer,
-    unfinished,
-    unless_begun,
-)
-from surecall.core.loop import heard, next_move, objected, ran, refused
+from surecall.core.loop import heard, next_move, objected, refused
 from surecall.core.obligations import unmet
 from surecall.core.offer import offers_tools
 from surecall.core.outcome import HANDED_OVER, RunResult, failure, last_text, usage_of
 from surecall.core.promised_calls import missing_call
-from surecall.core.repetition import may_repeat
 from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.core.ways_out import false_finals
 from surecall.runtime.accepting import objection_to
+from surecall.runtime.answering import Answering
 from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.deadline import Deadline, DeadlinePassed
-from surecall.runtime.dispatch import PolicyBroken, Ready, ToolDispatcher
+from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
 from surecall.runtime.execution import Raised
 from surecall.runtime.hooks import AcceptFinal
 from surecall.runtime.trace import Recorder, plain_words
@@ -42,10 +34,8 @@ from surecall.values.events import (
     RunFailedEvent,
     RunStartEvent,
     TextCallAskedEvent,
-    ToolCallEndEvent,
-    ToolCallStartEvent,
 )
-from surecall.values.types import Assistant, Plan, Problem, ToolCall, ToolResult, Usage, User
+from surecall.values.types import Assistant, Plan, ToolCall, Usage, User
 from surecall.values.version import __version__
 from surecall.wire.assembler import TextDelta
 
@@ -69,8 +59,7 @@ class Session:
     ) -> None:
         self._run = run
         self._hands_over = hands_over
-        self._fresh: list[ToolResult] = []
-        self._started: list[ToolCall] = []
+        self._answering: Answering | None = None
         self._conversation = conversation
         self._dispatcher = dispatcher
         self._recorder = recorder
@@ -80,8 +69,7 @@ class Session:
     @property
     def run(self) -> Run:
         """How far the run has come; what has begun by now has begun, also in mid-turn."""
-        run = ran(self._run, self._fresh) if self._fresh else self._run
-        return unfinished(run, self._started) if self._started else run
+        return self._run if self._answering is None else self._answering.run
 
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
@@ -99,7 +87,7 @@ class Session:
                         return self._end(self._run, Done(last_text(self._run), HANDED_OVER))
                     case Call(calls):
                         self._run = await self._call(self._run, calls)
-                        self._fresh, self._started = [], []
+                        self._answering = None
         return self._end(self._run, move)
 
     async def _next_move(self) -> Move:
@@ -243,83 +231,13 @@ class Session:
         )
 
     async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
-        results = self._fresh = []
+        self._answering = Answering(run, self._dispatcher, self._recorder, self._deadline)
         try:
-            await self._answer_all(run, calls, results)
+            await self._answering.answer(calls)
         except PolicyBroken as broken:
-            return self._refuse(ran(run, results), _policy_fault(broken.__cause__ or broken))
-        return ran(run, results)
-
-    async def _answer_all(
-        self, run: Run, calls: Sequence[ToolCall], results: list[ToolResult]
-    ) -> None:
-        """Answer calls: lanes run concurrently; calls within a lane run in order."""
-        lanes = self._lanes(run, calls) if run.concurrency > 1 else [calls]
-        gate = asyncio.Semaphore(run.concurrency)
-
-        async def work(lane: Sequence[ToolCall]) -> None:
-            before = _cancellations()
-            for call in lane:
-                async with gate:
-                    await self._answer(run, call, results)
-                # The run may have been cancelled, even if the tool took that for something else.
-                if _cancellations() > before:
-                    raise asyncio.CancelledError
-
-        if len(lanes) == 1:
-            await work(lanes[0])
-            return
-        # Every lane runs to its end, whatever happens in the others.
-        outcomes = await asyncio.gather(*map(work, lanes), return_exceptions=True)
-        for error in filter(None, outcomes):
-            raise error
-
-    def _lanes(self, run: Run, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
-        """Give every call a lane of its own; those that must not run concurrently share one.
-
-        So do equal calls: what comes second may be answered from the record.
-        """
-        lanes: dict[str, list[ToolCall]] = {}
-        for call in calls:
-            key = "" if self._dispatcher.is_serial(call) else first_like(run, call)
-            lanes.setdefault(key, []).append(call)
-        return list(lanes.values())
-
-    async def _answer(self, run: Run, call: ToolCall, results: list[ToolResult]) -> None:
-        turn = run.turn - 1
-        left = self._deadline.left_s
-        call = unless_begun(run, call, in_time=left > 0)
-        known = known_answer(run, call, results) or await self._dispatcher.admit(call, left)
-        if isinstance(known, Problem):
-            call = msgspec.structs.replace(call, problem=known)
-        self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
-        result = await self._result(run, call, known)
-        results.append(result)
-        self._recorder.emit(
-            ToolCallEndEvent,
-            turn,
-            result=result,
-            ok=result.ok,
-            elapsed_ms=result.elapsed_ms,
-            output_bytes=len(result.content.encode()),
-            output_replaced=result.replaced,
-            error_codes=result.error_codes,
-        )
-
-    async def _result(
-        self, run: Run, call: ToolCall, known: ToolResult | Problem | Ready
-    ) -> ToolResult:
-        """Run a tool, unless nobody would know of it after a crash, or its answer is known."""
-        match known:
-            case ToolResult():
-                return known
-            case Problem():
-                return self._dispatcher.refuse(call, known)
-            case Ready() if not self._recorder.has_journal and not may_repeat(run, call):
-                return self._dispatcher.refuse(call, UNRECORDED)
-            case Ready():
-                self._started.append(call)
-                return await self._dispatcher.run(known)
+            fault = _policy_fault(broken.__cause__ or broken)
+            return self._refuse(self._answering.answered, fault)
+        return self._answering.answered
 
     def _refuse(self, run: Run, fault: Fault) -> Run:
         self._recorder.emit(RequestRefusedEvent, run.turn, fault=fault)
@@ -391,9 +309,3 @@ def _policy_fault(error: BaseException) -> Fault:
 def _hook_fault(error: BaseException) -> Fault:
     message = f"accept_final raised {type(error).__name__}: {plain_words(error)}"[:200]
     return Fault(ErrorCode.POLICY_ERROR, message)
-
-
-def _cancellations() -> int:
-    """Count how often this task was asked to end; it may have begun in one that was."""
-    task = asyncio.current_task()
-    return 0 if task is None else task.cancelling()

@@ -14,7 +14,7 @@ from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.events import ToolCallStartEvent
 from surecall.values.types import JSON
 from surecall.wire.history import legal_history
-from tests.runtime.test_session_parallel import SLEEP, numbered, runner_of
+from tests.runtime.test_answering import SLEEP, numbered, runner_of
 from tests.support.clock import virtual_time
 
 
