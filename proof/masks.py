@@ -18,10 +18,10 @@ from proof.spellings import SPELLINGS
 from surecall import RetryPolicy, RunFailed, ToolCallingConfig, ToolLoopRunner, presets
 from surecall.core.inbound import inbound
 from surecall.runtime.dispatch import ToolDispatcher
-from surecall.runtime.hooks import Decision
 from surecall.simulator.stream_events import events_of, frames_of
 from surecall.testing import ScriptedModel, raw, says
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolDefinition, ToolRegistry
+from surecall.values.decisions import Decision
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec, User
 from tests.support.reading import body_of
 from tests.support.streams import assembled

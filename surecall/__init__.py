@@ -15,7 +15,8 @@
 
 running     ToolLoopRunner (run, stream, resume; run_sync, stream_sync, resume_sync), RunResult, Run
 endpoint    OpenAICompatible, Limits, RetryPolicy, Secret
-tools       tool, ToolDefinition, ToolRegistry, Context, Grounded, ToolError; ToolPolicy, Decision
+tools       tool, ToolDefinition, ToolRegistry, Context, Grounded, ToolError; ToolPolicy,
+            AskFirst, Decision
 settings    presets (resolve, raw, small_model, …), ToolCallingConfig, ToolUseMode,
             ToolFailurePolicy, Contract, Need, From, ModelCatalog
 errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded),
@@ -38,7 +39,7 @@ if TYPE_CHECKING:
     from surecall.core.state import Run
     from surecall.runtime.conversation import PromptRunner as PromptRunner
     from surecall.runtime.dispatch import ToolDispatcher as ToolDispatcher
-    from surecall.runtime.hooks import Decision, ToolPolicy
+    from surecall.runtime.hooks import AskFirst, ToolPolicy
     from surecall.runtime.replay import replay, run_of
     from surecall.runtime.runner import ToolLoopRunner
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
@@ -55,6 +56,8 @@ if TYPE_CHECKING:
     from surecall.tools.grounded import Grounded
     from surecall.tools.registry import FilteredToolRegistry as FilteredToolRegistry
     from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
+    from surecall.values.decisions import Decision
+    from surecall.values.decisions import WaitingCall as WaitingCall
     from surecall.values.errors import (
         ConfigError,
         ErrorCode,
@@ -76,7 +79,8 @@ _HOMES: Final = {
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
     "settings.contract": ("Contract", "From", "Need"),
     "runtime.dispatch": ("ToolDispatcher",),
-    "runtime.hooks": ("Decision", "ToolPolicy"),
+    "runtime.hooks": ("AskFirst", "ToolPolicy"),
+    "values.decisions": ("Decision", "WaitingCall"),
     "settings.connection": ("Limits", "RetryPolicy"),
     "values.errors": (
         "ConfigError",
@@ -116,10 +120,12 @@ _UNLISTED: Final = (
     "RequestFailed",
     "SamplingCatalog",
     "ToolDispatcher",
+    "WaitingCall",
     "capabilities_for",
 )
 
 __all__ = [
+    "AskFirst",
     "ConfigError",
     "Context",
     "Contract",

@@ -3,6 +3,7 @@
     next_move(run) ─► Ask  ─ the driver asks the model ─► heard(run, reply) ─┐
         ▲                                       └ in vain ─► refused(run, fault) ─┤
         │          ─► Call ─ the driver runs the tools ─► ran(run, results) ─┤
+        │          ─► Wait ─ a person decides ─► decided(run, decisions) ────┤
         │          ─► Done ─ the application objects ─► objected(run, reason) ─┤
         │          ─► Fail                                                   │
         └────────────────────────────────────────────────────────────────────┘
@@ -16,7 +17,7 @@ from collections.abc import Sequence
 from surecall.core.early_answers import follow_up, objection
 from surecall.core.offer import plan
 from surecall.core.policy import admit, halted, verdict
-from surecall.core.state import Ask, Call, Move, Run
+from surecall.core.state import Ask, Call, Move, Run, Wait
 from surecall.values.errors import Fault
 from surecall.values.types import Assistant, Refusal, Reply, ToolResult
 
@@ -25,7 +26,9 @@ def next_move(run: Run) -> Move:
     """Say what must happen next, judging by the transcript alone."""
     match run.due or run.last:
         case tuple() as calls:
-            return Call(calls)
+            # Calls are answered in order: those after one that waits wait with it.
+            waiting = run.waiting if run.decisions else ()
+            return Wait(waiting) if waiting and waiting[0].id == calls[0].id else Call(calls)
         case Assistant() as said:
             return verdict(run, said)
         case _:

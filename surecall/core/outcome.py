@@ -7,6 +7,7 @@ import msgspec
 
 from surecall.core.state import Fail, Run
 from surecall.core.ways_out import false_finals
+from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.values.events import CallsInOrderEvent, LlmRequestEndEvent
 from surecall.values.trace import Trace
@@ -23,6 +24,8 @@ _LIMITS = frozenset(
 )
 # How a run ends whose calls are made elsewhere.
 HANDED_OVER: Final = "tool_calls"
+# How a run stops that a person must say something to.
+WAITING: Final = "waiting"
 # Told as a fault, but the endpoint has nothing to do with it.
 _IN_ORDER = "calls_in_order"
 _SHOWN_TEXT, _SHOWN_REASON = 90, 32
@@ -55,6 +58,14 @@ class RunResult(msgspec.Struct, frozen=True):
     def history(self) -> list[Message]:
         """The conversation, fit to be handed to the next run. The system text is not in it."""
         return list(self.run.messages)
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that a person must decide about; `ToolLoopRunner.resume` takes the decisions.
+
+        If there are any, this is no answer yet.
+        """
+        return self.run.waiting
 
     @property
     def fired(self) -> tuple[str, ...]:

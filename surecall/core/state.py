@@ -11,6 +11,7 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 import msgspec
 
 from surecall.settings.config import ToolCallingConfig
+from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
     JSON,
@@ -37,6 +38,12 @@ class Call(msgspec.Struct, frozen=True):
     calls: tuple[ToolCall, ...]
 
 
+class Wait(msgspec.Struct, frozen=True):
+    """Stop here: a person must decide about these calls first."""
+
+    calls: tuple[WaitingCall, ...]
+
+
 class Done(msgspec.Struct, frozen=True):
     """The run has its answer."""
 
@@ -53,7 +60,7 @@ class Fail(msgspec.Struct, frozen=True):
     fault: Fault | None = None
 
 
-Move: TypeAlias = Ask | Call | Done | Fail
+Move: TypeAlias = Ask | Call | Wait | Done | Fail
 
 # The step of the ladder that an application's objection takes.
 OBJECTION: Final = "object"
@@ -91,6 +98,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
 
     `begun` are the ids of calls that had begun when the run was interrupted: whether they took
     effect is not known. `endpoint` stands for the address; it says only whether it is the same.
+    `decisions` are about calls that are due, by id; one that says `confirm` is still to be made.
     """
 
     run_id: str
@@ -103,6 +111,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     options: JSON = {}
     begun: tuple[str, ...] = ()
     endpoint: str = ""
+    decisions: dict[str, Decision] = {}
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""
@@ -125,6 +134,8 @@ class Run(msgspec.Struct, frozen=True, dict=True):
             self,
             messages=(*self.messages[:said], *answers),
             begun=tuple(call_id for call_id in self.begun if call_id not in ended),
+            decisions=self.decisions
+            and {key: made for key, made in self.decisions.items() if key not in ended},
         )
 
     @property
@@ -158,6 +169,16 @@ class Run(msgspec.Struct, frozen=True, dict=True):
             return ()
         answered = {item.call_id for item in tail if isinstance(item, ToolResult)}
         return tuple(call for call in self._last_calls if call.id not in answered)
+
+    @property
+    def waiting(self) -> tuple[WaitingCall, ...]:
+        """The calls that a person must decide about before the run can go on."""
+        asked = {key: made for key, made in self.decisions.items() if made.outcome == "confirm"}
+        return tuple(
+            WaitingCall(call.id, call.name, call.arguments, asked[call.id].reason)
+            for call in self.due
+            if call.id in asked
+        )
 
     @property
     def _last_calls(self) -> tuple[ToolCall, ...]:

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from surecall.core.approvals import changed, held, with_arguments
 from surecall.core.effects import UNRECORDED, first_like, known_answer, unfinished, unless_begun
 from surecall.core.loop import ran
 from surecall.core.repetition import may_repeat
@@ -16,7 +17,8 @@ from surecall.core.state import Run
 from surecall.runtime.deadline import Deadline
 from surecall.runtime.dispatch import Ready, ToolDispatcher
 from surecall.runtime.trace import Recorder
-from surecall.values.events import ToolCallEndEvent, ToolCallStartEvent
+from surecall.values.decisions import Decision
+from surecall.values.events import CallChangedEvent, ToolCallEndEvent, ToolCallStartEvent
 from surecall.values.types import Problem, ToolCall, ToolResult
 
 
@@ -27,16 +29,19 @@ class Answering:
         self, run: Run, dispatcher: ToolDispatcher, recorder: Recorder, deadline: Deadline
     ) -> None:
         self._before = run
+        self._turn = run.turn - 1
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._deadline = deadline
         self._results: list[ToolResult] = []
         self._started: list[ToolCall] = []
+        self._held: dict[str, Decision] = {}
 
     @property
     def answered(self) -> Run:
-        """The run with the answers that there are."""
-        return ran(self._before, self._results) if self._results else self._before
+        """The run with the answers that there are, and the calls that wait for a person."""
+        run = held(self._before, self._held)
+        return ran(run, self._results) if self._results else run
 
     @property
     def run(self) -> Run:
@@ -51,9 +56,10 @@ class Answering:
 
         async def work(lane: Sequence[ToolCall]) -> None:
             before = _cancellations()
+            waits = False
             for call in lane:
                 async with gate:
-                    await self._answer(call)
+                    waits = await self._answer(call, waits=waits)
                 # The run may have been cancelled, even if the tool took that for something else.
                 if _cancellations() > before:
                     raise asyncio.CancelledError
@@ -77,20 +83,51 @@ class Answering:
             lanes.setdefault(key, []).append(call)
         return list(lanes.values())
 
-    async def _answer(self, call: ToolCall) -> None:
-        run = self._before
-        turn = run.turn - 1
-        left = self._deadline.left_s
-        call = unless_begun(run, call, in_time=left > 0)
-        known = known_answer(run, call, self._results) or await self._dispatcher.admit(call, left)
+    async def _answer(self, call: ToolCall, *, waits: bool) -> bool:
+        """Answer a call, or hold it; return whether those after it wait.
+
+        If one before it `waits`, it does not begin; but whether it must be asked about is found
+        out, so that a person is asked about all of them at once.
+        """
+        settled = self._before.decisions.get(call.id)
+        if settled is not None and settled.outcome == "confirm":
+            return True
+        call = unless_begun(self._before, call, in_time=self._deadline.left_s > 0)
+        known = await self._known(call, settled)
+        if isinstance(known, Decision) and known.outcome == "replace" and not waits:
+            call = self._changed(call, known)
+            known = await self._known(call, known)
+        if isinstance(known, Decision):
+            if known.outcome == "confirm":
+                self._held[call.id] = known
+                return True
+        elif not waits:
+            await self._give(call, known)
+        return waits
+
+    async def _known(
+        self, call: ToolCall, settled: Decision | None
+    ) -> ToolResult | Problem | Decision | Ready:
+        """Return what is known of a call, and else whether it may run."""
+        known = known_answer(self._before, call, self._results)
+        return known or await self._dispatcher.admit(call, self._deadline.left_s, settled)
+
+    def _changed(self, call: ToolCall, decision: Decision) -> ToolCall:
+        call = with_arguments(call, decision.arguments)
+        self._recorder.emit(CallChangedEvent, self._turn, call=call.private())
+        self._before = changed(self._before, call)
+        return call
+
+    async def _give(self, call: ToolCall, known: ToolResult | Problem | Ready) -> None:
+        """Give a call its answer, and record it."""
         if isinstance(known, Problem):
             call = msgspec.structs.replace(call, problem=known)
-        self._recorder.emit(ToolCallStartEvent, turn, call=call.private())
+        self._recorder.emit(ToolCallStartEvent, self._turn, call=call.private())
         result = await self._result(call, known)
         self._results.append(result)
         self._recorder.emit(
             ToolCallEndEvent,
-            turn,
+            self._turn,
             result=result,
             ok=result.ok,
             elapsed_ms=result.elapsed_ms,

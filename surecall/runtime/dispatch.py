@@ -16,6 +16,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from surecall.core.approvals import refitted, with_arguments
 from surecall.core.inbound import judge_call
 from surecall.core.tool_results import failed, refusal, seal, success, unserialisable
 from surecall.runtime.execution import Execution, LeftRunning, Raised, asked
@@ -24,12 +25,14 @@ from surecall.runtime.hooks import (
     ToolPolicy,
     accepts_call_id,
     executor_context,
+    wants_tool,
 )
 from surecall.runtime.thread_pool import Threads
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition
 from surecall.tools.signatures import is_async_callable
+from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult
 from surecall.wire.messages import scrub
@@ -114,14 +117,28 @@ class ToolDispatcher:
         return await self.answer(msgspec.structs.replace(call, id=tool_call_id))
 
     async def answer(self, call: ToolCall, longest_s: float | None = None) -> ToolResult:
-        """Answer a judged call, within its timeout and within `longest_s`."""
-        admitted = await self.admit(call, math.inf if longest_s is None else longest_s)
-        if isinstance(admitted, Problem):
-            return self.refuse(call, admitted)
-        return await self.run(admitted)
+        """Answer a judged call, within its timeout and within `longest_s`; nobody can be asked."""
+        left = math.inf if longest_s is None else longest_s
+        admitted = await self.admit(call, left)
+        if isinstance(admitted, Decision) and admitted.outcome == "replace":
+            call = with_arguments(call, admitted.arguments)
+            admitted = await self.admit(call, left, settled=admitted)
+        match admitted:
+            case Ready():
+                return await self.run(admitted)
+            case Decision():
+                return self.refuse(call, _unconfirmed(admitted))
+            case Problem():
+                return self.refuse(call, admitted)
 
-    async def admit(self, call: ToolCall, longest_s: float) -> Ready | Problem:
-        """Decide whether a call may begin: return it ready to run, or why it may not."""
+    async def admit(
+        self, call: ToolCall, longest_s: float, settled: Decision | None = None
+    ) -> Ready | Problem | Decision:
+        """Decide whether a call may begin: return it ready to run, or why it may not.
+
+        A decision comes back if the policy leaves the call to a person, or changes its arguments.
+        What was `settled` before counts for both, but a policy can still deny the call.
+        """
         if call.problem is not None:
             return call.problem
         tool = self._toolbox.resolve(call.name)
@@ -132,10 +149,10 @@ class ToolDispatcher:
         except ToolError as error:
             return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
         began = time.perf_counter()
-        if self._policy is not None:
-            objection = await self._objection(self._policy, call, longest_s)
-            if objection is not None:
-                return objection
+        if self._policy is not None or settled is not None:
+            decision = await self._decision(tool, call, longest_s, settled)
+            if not isinstance(decision, Decision) or decision.outcome != "allow":
+                return decision
             longest_s -= time.perf_counter() - began
         limit_s = min(tool.timeout_s or self._config.tool_timeout_s, longest_s)
         is_async = tool.is_async if tool.handler is not None else self._is_async
@@ -204,36 +221,77 @@ class ToolDispatcher:
         """Return the run's context under the name that wants it."""
         return {} if parameter is None else {parameter: self._context}
 
-    async def _objection(
-        self, policy: ToolPolicy, call: ToolCall, longest_s: float
-    ) -> Problem | None:
-        """Ask the application's policy about a call; return what it has against it."""
+    async def _decision(
+        self, tool: ToolDefinition, call: ToolCall, longest_s: float, settled: Decision | None
+    ) -> Decision | Problem:
+        """Return what is decided about a call, or why it may not run."""
+        if settled is not None and settled.outcome == "deny":
+            return _denied(settled)
+        if self._policy is None:
+            return Decision.approve()
+        decision = await self._asked(self._policy, tool, call, longest_s)
+        if isinstance(decision, Problem):
+            return decision
+        if decision.outcome == "deny":
+            return _denied(decision)
+        return decision if settled is None else Decision.approve()
+
+    async def _asked(
+        self, policy: ToolPolicy, tool: ToolDefinition, call: ToolCall, longest_s: float
+    ) -> Decision | Problem:
+        """Ask the application's policy about a call; what it says is foreign, and made ours."""
+        authorize: Callable[..., Any] = policy.authorize
+        if self._policy_wants_tool:
+            authorize = functools.partial(authorize, tool=tool.spec)
         try:
-            decided = await asked(longest_s, policy.authorize, call.private(), self._context)
-            outcome, reason = decided.outcome, str(decided.reason)
+            said = await asked(longest_s, authorize, call.private(), self._context)
+            return self._understood(call, said)
         except Raised as raised:
             return self._policy_broke(raised.error, call)
         except Exception as error:  # noqa: BLE001  # a decision is foreign, too; or it took too long
             return self._policy_broke(error, call)
-        data = {"policy": {"outcome": outcome, "reason": reason}}
-        if outcome == "allow":
-            return None
-        if outcome == "confirm":
-            message = f"A person must confirm this call first. {reason}".strip()
-            return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, data)
-        return Problem(
-            ErrorCode.TOOL_POLICY_DENIED, f"This call is not permitted. {reason}".strip(), data
-        )
 
-    def _policy_broke(self, error: BaseException, call: ToolCall) -> Problem | None:
+    def _understood(self, call: ToolCall, said: Any) -> Decision:
+        """Make a decision ours; arguments that the tool does not take are the policy's error."""
+        reason = str(said.reason)
+        match said.outcome:
+            case "allow" | "confirm" as outcome:
+                return Decision(outcome, reason)
+            case "replace":
+                judged = refitted(call.name, said.arguments, self._config, self._toolbox)
+                if judged.problem is not None:
+                    raise ValueError(judged.problem.message)
+                return Decision("replace", reason, judged.arguments)
+            case _:
+                return Decision("deny", reason)
+
+    @functools.cached_property
+    def _policy_wants_tool(self) -> bool:
+        return self._policy is not None and wants_tool(self._policy)
+
+    def _policy_broke(self, error: BaseException, call: ToolCall) -> Decision | Problem:
         self._on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
-                return None
+                return Decision.approve()
             case "deny":
                 return Problem(ErrorCode.TOOL_POLICY_ERROR, "This call could not be checked.")
             case "raise":
                 raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
+
+
+def _denied(decision: Decision) -> Problem:
+    message = f"This call is not permitted. {decision.reason}".strip()
+    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _told(decision))
+
+
+def _unconfirmed(decision: Decision) -> Problem:
+    message = f"A person must confirm this call first. {decision.reason}".strip()
+    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _told(decision))
+
+
+def _told(decision: Decision) -> JSON:
+    return {"policy": {"outcome": decision.outcome, "reason": decision.reason}}
 
 
 def _took_too_long(ready: Ready, execution: Execution) -> JSON:

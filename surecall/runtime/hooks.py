@@ -7,10 +7,9 @@ import inspect
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Literal, Protocol, TypeAlias
 
-import msgspec
-
 from surecall.core.outcome import RunResult
 from surecall.tools.signatures import context_parameter
+from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError
 from surecall.values.events import Event
 from surecall.values.types import ToolCall, ToolSpec
@@ -22,15 +21,12 @@ Executor: TypeAlias = Callable[..., Any]
 AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
 
 
-class Decision(msgspec.Struct, frozen=True):
-    """What a tool policy says about one call."""
-
-    outcome: Literal["allow", "deny", "confirm"]
-    reason: str = ""
-
-
 class ToolPolicy(Protocol):
-    """An application's say over tools: which are shown, and which calls may run."""
+    """An application's say over tools: which are shown, and which calls may run.
+
+    An `authorize` that has a third parameter named `tool` is given the tool as well, with its
+    hints. A call that it answers with `Decision.confirm()` waits for a person.
+    """
 
     def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
         """Whether the model may see a tool at all in this run."""
@@ -39,6 +35,45 @@ class ToolPolicy(Protocol):
         self, call: ToolCall, context: Mapping[str, Any]
     ) -> Decision | Awaitable[Decision]:
         """Whether one call may run."""
+
+
+class AskFirst:
+    """A tool policy by hints: a person decides before anything of some weight is done.
+
+    `"destructive"` asks about tools that are marked so, `"writes"` about every tool that is not
+    marked read-only, `"everything"` about all of them.
+    """
+
+    def __init__(
+        self, about: Literal["destructive", "writes", "everything"] = "destructive"
+    ) -> None:
+        if about not in (known := ("destructive", "writes", "everything")):
+            raise ConfigError(f"AskFirst: {about!r} is none of {', '.join(map(repr, known))}")
+        self._about = about
+
+    def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:  # noqa: ARG002
+        """Show every tool."""
+        return True
+
+    def authorize(self, call: ToolCall, context: Mapping[str, Any], tool: ToolSpec) -> Decision:  # noqa: ARG002
+        """Let a call wait for a person if its tool may do what this policy is about."""
+        match self._about:
+            case "destructive" if tool.destructive:
+                return Decision.confirm(f"{call.name} is marked destructive.")
+            case "writes" if not tool.read_only:
+                return Decision.confirm(f"{call.name} is not marked read-only.")
+            case "everything":
+                return Decision.confirm("Every call is asked about.")
+            case _:
+                return Decision.approve()
+
+
+def wants_tool(policy: ToolPolicy) -> bool:
+    """Whether a policy wants to be given the tool beside the call."""
+    try:
+        return "tool" in inspect.signature(policy.authorize).parameters
+    except (TypeError, ValueError):
+        return False
 
 
 def accepts_call_id(executor: Executor) -> bool:

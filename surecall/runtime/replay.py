@@ -14,17 +14,20 @@ from typing import TypeVar
 
 import msgspec
 
+from surecall.core.approvals import changed, held_again
 from surecall.core.effects import unfinished
 from surecall.core.endpoint_lessons import applied, with_stream
 from surecall.core.inbound import inbound
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.outbound import Composer, Request
-from surecall.core.outcome import RunResult, last_text, usage_of
-from surecall.core.state import Ask, Call, Done, Fail, Move, Run
+from surecall.core.outcome import WAITING, RunResult, last_text, usage_of
+from surecall.core.state import Ask, Call, Done, Fail, Move, Run, Wait
 from surecall.settings.config import ToolCallingConfig, union
 from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ReplayDiverged, SurecallError
 from surecall.values.events import (
+    CallChangedEvent,
     FinalEvent,
     FinalObjectedEvent,
     LlmRequestEndEvent,
@@ -32,6 +35,7 @@ from surecall.values.events import (
     LlmRequestStartEvent,
     RequestRefusedEvent,
     RunFailedEvent,
+    RunPausedEvent,
     RunStartEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
@@ -42,18 +46,22 @@ from surecall.wire.messages import encode
 
 _Recorded = (
     LlmRequestEndEvent
+    | CallChangedEvent
     | ToolCallEndEvent
     | FinalObjectedEvent
     | RequestRefusedEvent
+    | RunPausedEvent
     | FinalEvent
     | RunFailedEvent
 )
 T = TypeVar(
     "T",
     LlmRequestEndEvent,
+    CallChangedEvent,
     ToolCallEndEvent,
     FinalObjectedEvent,
     RequestRefusedEvent,
+    RunPausedEvent,
     FinalEvent,
     RunFailedEvent,
 )
@@ -112,6 +120,7 @@ class _Replay:
             options=start.options,
             begun=start.begun,
             endpoint=start.endpoint,
+            decisions=start.decisions,
         )
 
     def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
@@ -149,6 +158,10 @@ class _Replay:
                 return refused(run, self._take(run, RequestRefusedEvent).fault)
             case _, Ask(plan):
                 return self._ask(run, plan)
+            case CallChangedEvent(), Call():
+                return changed(run, self._take(run, CallChangedEvent).call)
+            case RunPausedEvent(waiting=waiting), Call():
+                return self._held(run, waiting)
             case _, Call(calls):
                 return self._call(run, calls)
             case _:
@@ -178,9 +191,19 @@ class _Replay:
             raise ReplayDiverged(run.turn, f"call {due} is due, recorded is {result.call_id!r}")
         return ran(run, [result])
 
-    def _end(self, run: Run, move: Done | Fail) -> RunResult:
+    def _held(self, run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
+        """Let calls wait for a person, as the policy said then."""
+        if not waiting or waiting[0].id not in {call.id for call in run.due}:
+            raise ReplayDiverged(run.turn, "the run stops for a call that is not due")
+        return held_again(run, waiting)
+
+    def _end(self, run: Run, move: Wait | Done | Fail) -> RunResult:
         usage = usage_of(self._trace)
         match move:
+            case Wait(calls):
+                if calls != self._take(run, RunPausedEvent).waiting:
+                    raise ReplayDiverged(run.turn, "the run stops for other calls")
+                return RunResult(last_text(run), WAITING, usage, self._trace, run)
             case Done(text, stop_reason):
                 recorded = self._take(run, FinalEvent)
                 if (text, stop_reason) != (recorded.text, recorded.stop_reason):

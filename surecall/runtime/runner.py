@@ -44,6 +44,7 @@ from surecall.tools.registry import (
     Tools,
     check_surface,
 )
+from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 from surecall.wire.history import legal_history
@@ -191,6 +192,7 @@ class ToolLoopRunner:
         self,
         run: Run,
         *,
+        decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
@@ -198,18 +200,22 @@ class ToolLoopRunner:
 
         A call that had begun, and whose result was not recorded, does not run again unless its
         tool is read-only or idempotent: the model is told that nobody knows what came of it.
+
+        `decisions` are about the calls in `run.waiting`, by their id. As long as there is none
+        about the first of them, the run stays where it is.
         """
-        return await self._sessions.resume(run, on_event, context)
+        return await self._sessions.resume(run, decisions, on_event, context)
 
     def stream_resumed(
         self,
         run: Run,
         *,
+        decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> "RunStream":
         """Do the same as `resume`, watched."""
-        return self._sessions.watch_resumed(run, on_event, context)
+        return self._sessions.watch_resumed(run, decisions, on_event, context)
 
     def run_sync(
         self,
@@ -237,12 +243,14 @@ class ToolLoopRunner:
         self,
         run: Run,
         *,
+        decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult:
         """Do the same as `resume`, blocking."""
         thread = self._sessions.thread()
-        return thread.call(self.resume(run, on_event=on_event, context=context))
+        work = self.resume(run, decisions=decisions, on_event=on_event, context=context)
+        return thread.call(work)
 
     def stream_sync(
         self,

@@ -7,9 +7,9 @@ import msgspec
 from surecall.core.loop import heard, next_move, objected, refused
 from surecall.core.obligations import unmet
 from surecall.core.offer import offers_tools
-from surecall.core.outcome import HANDED_OVER, RunResult, failure, last_text, usage_of
+from surecall.core.outcome import HANDED_OVER, WAITING, RunResult, failure, last_text, usage_of
 from surecall.core.promised_calls import missing_call
-from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run
+from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run, Wait
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.core.ways_out import false_finals
 from surecall.runtime.accepting import objection_to
@@ -32,6 +32,7 @@ from surecall.values.events import (
     PolicyErrorEvent,
     RequestRefusedEvent,
     RunFailedEvent,
+    RunPausedEvent,
     RunStartEvent,
     TextCallAskedEvent,
 )
@@ -142,6 +143,7 @@ class Session:
             start=run.start,
             begun=run.begun,
             endpoint=run.endpoint,
+            decisions=run.decisions,
             version=__version__,
         )
         if self._policy_error is None:
@@ -252,11 +254,16 @@ class Session:
             )
         return after
 
-    def _end(self, run: Run, move: Done | Fail) -> RunResult:
+    def _end(self, run: Run, move: Wait | Done | Fail) -> RunResult:
         usage = self._usage()
         early = false_finals(run)
         turn = max(run.turn - 1, 0)
         match move:
+            case Wait(calls):
+                self._recorder.emit(
+                    RunPausedEvent, turn, waiting=calls, usage=usage, false_finals=early
+                )
+                return RunResult(last_text(run), WAITING, usage, self._recorder.trace, run)
             case Done(text, stop_reason):
                 self._recorder.emit(
                     FinalEvent,

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from surecall.core.approvals import decided
 from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
 from surecall.core.state import Fail, Run
@@ -16,7 +17,12 @@ from surecall.runtime.event_loop_thread import EventLoopThread
 from surecall.runtime.execution import FOREIGN, LeftRunning
 from surecall.runtime.hooks import AcceptFinal, Executor, Observer, ToolPolicy
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
-from surecall.runtime.runner_checks import checked_context, checked_observer, endpoint_of
+from surecall.runtime.runner_checks import (
+    checked_context,
+    checked_decisions,
+    checked_observer,
+    endpoint_of,
+)
 from surecall.runtime.session import Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Recorder, allowed_context
@@ -26,6 +32,7 @@ from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry
+from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
 from surecall.values.types import Refusal, ToolSpec
 
@@ -72,10 +79,14 @@ class Sessions:
         return await self._session(begin(), on_event, context).drive()
 
     async def resume(
-        self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
+        self,
+        run: Run,
+        decisions: Mapping[str, Decision] | None,
+        on_event: Observer | None,
+        context: Mapping[str, Any] | None,
     ) -> RunResult:
         """Wait for a turn, and drive a run on from where it was written down."""
-        return await self.drive(lambda: _reopened(run), on_event, context)
+        return await self.drive(lambda: self._reopened(run, decisions), on_event, context)
 
     def watch(
         self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
@@ -84,10 +95,19 @@ class Sessions:
         return RunStream(lambda watch: self._session(run, on_event, context, watch))
 
     def watch_resumed(
-        self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
+        self,
+        run: Run,
+        decisions: Mapping[str, Decision] | None,
+        on_event: Observer | None,
+        context: Mapping[str, Any] | None,
     ) -> RunStream:
         """Drive a run on while somebody watches it."""
-        return self.watch(_reopened(run), on_event, context)
+        return self.watch(self._reopened(run, decisions), on_event, context)
+
+    def _reopened(self, run: Run, decisions: Mapping[str, Decision] | None) -> Run:
+        """Return a run with what was decided, and without the fault that ended it."""
+        made = checked_decisions(decisions, run, self._toolbox)
+        return _without_fault(decided(run, made))
 
     def watch_blocking(self, stream: RunStream) -> BlockingRunStream:
         """Watch a run from code that blocks."""
@@ -155,7 +175,7 @@ class Sessions:
         return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
 
 
-def _reopened(run: Run) -> Run:
+def _without_fault(run: Run) -> Run:
     """Take back the fault that ended a run, unless it was the application's policy."""
     match run.last, next_move(run):
         case Refusal(fault), Fail() if fault.code is not ErrorCode.POLICY_ERROR:

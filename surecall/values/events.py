@@ -2,9 +2,9 @@
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
-        [calls_in_order] (tool_call_start  tool_call_end)* | text_call_asked | fix_empty_final
-        | forced_continuation | final_objected)*
-    final | run_failed
+        [calls_in_order] ([call_changed] tool_call_start  tool_call_end)* | text_call_asked
+        | fix_empty_final | forced_continuation | final_objected)*
+    run_paused | final | run_failed
 
 A `Trace` (in `values.trace`) is their list: all that replay needs, and all that a report reads.
 """
@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 
 import msgspec
 
+from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import Fault
 from surecall.values.types import (
     JSON,
@@ -50,7 +51,8 @@ class RunStartEvent(
     """A run began: everything that is needed to begin it again.
 
     Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
-    `endpoint` stands for the address, without telling it.
+    `endpoint` stands for the address, without telling it. `decisions` are what was decided about
+    calls that waited for a person.
     """
 
     model: str
@@ -64,6 +66,7 @@ class RunStartEvent(
     schema_version: int = SCHEMA_VERSION
     begun: tuple[str, ...] = ()
     endpoint: str = ""
+    decisions: dict[str, Decision] = {}
 
 
 class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
@@ -119,6 +122,12 @@ class CallsInOrderEvent(Stamped, frozen=True, gc=False, tag="calls_in_order", kw
     """One call was asked for, several came and are taken at their word: one after the other."""
 
     calls: int
+
+
+class CallChangedEvent(Stamped, frozen=True, gc=False, tag="call_changed", kw_only=True):
+    """The tool policy gave a call other arguments; it is answered with them."""
+
+    call: ToolCall
 
 
 class ToolCallStartEvent(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
@@ -198,6 +207,14 @@ class RequestRefusedEvent(Stamped, frozen=True, gc=False, tag="run_refused", kw_
     fault: Fault
 
 
+class RunPausedEvent(Stamped, frozen=True, gc=False, tag="run_paused", kw_only=True):
+    """A run stopped, because a person must decide about calls before it can go on."""
+
+    waiting: tuple[WaitingCall, ...]
+    usage: Usage
+    false_finals: int = 0
+
+
 class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     """A run ended with an answer."""
 
@@ -226,6 +243,7 @@ Event: TypeAlias = (
     | LlmRequestRetryEvent
     | LlmRequestEndEvent
     | CallsInOrderEvent
+    | CallChangedEvent
     | ToolCallStartEvent
     | ToolCallEndEvent
     | FixEmptyFinalEvent
@@ -235,6 +253,7 @@ Event: TypeAlias = (
     | PolicyErrorEvent
     | ObserverErrorEvent
     | RequestRefusedEvent
+    | RunPausedEvent
     | FinalEvent
     | RunFailedEvent
 )

@@ -5,8 +5,10 @@ from typing import Any
 
 import msgspec
 
+from surecall.values.decisions import WaitingCall
 from surecall.values.digests import sha256
 from surecall.values.events import (
+    CallChangedEvent,
     CallsInOrderEvent,
     Event,
     FinalEvent,
@@ -21,6 +23,7 @@ from surecall.values.events import (
     PolicyErrorEvent,
     RequestRefusedEvent,
     RunFailedEvent,
+    RunPausedEvent,
     RunStartEvent,
     TextCallAskedEvent,
     ToolCallEndEvent,
@@ -169,6 +172,8 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ← {_said(event.reply)} ({event.elapsed_ms} ms)"
         case CallsInOrderEvent():
             return f"[{event.turn}]   {_count(event.calls, 'call')}, one after the other"
+        case CallChangedEvent():
+            return f"[{event.turn}]   arguments changed: {_called(event.call)}"
         case ToolCallStartEvent():
             return ""
         case ToolCallEndEvent():
@@ -187,6 +192,9 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ! {event.message}"
         case RequestRefusedEvent():
             return ""
+        case RunPausedEvent():
+            waiting = ", ".join(_called(call) for call in event.waiting)
+            return f"waiting for a person: {waiting}"
         case FinalEvent():
             return f"done: {event.stop_reason}, {event.usage.total_tokens} tokens"
         case RunFailedEvent():  # pragma: no branch  # a closed union: mypy knows of no other
@@ -218,12 +226,13 @@ def _timeless(value: Any) -> Any:
 
 
 def _said(reply: Reply) -> str:
-    calls = ", ".join(
-        f"{_short(call.name)}({_short(msgspec.json.encode(call.arguments).decode())})"
-        for call in reply.calls
-    )
+    calls = ", ".join(map(_called, reply.calls))
     healed = f" [{', '.join(reply.fired)}]" if reply.fired else ""
     return (calls or repr(_short(reply.text))) + healed
+
+
+def _called(call: ToolCall | WaitingCall) -> str:
+    return f"{_short(call.name)}({_short(msgspec.json.encode(call.arguments).decode())})"
 
 
 def _came_to(result: ToolResult) -> str:

@@ -7,8 +7,8 @@ import pytest
 
 from surecall import ToolLoopRunner, tool
 from surecall.core.outcome import ToolUseError
-from surecall.runtime.hooks import Decision
 from surecall.testing import ScriptedModel, calls, calls_many, says
+from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
 
 

@@ -12,9 +12,9 @@ from surecall.core.outcome import (
     last_text,
 )
 from surecall.core.state import Run
-from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.testing import Item, calls, failure, says
+from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode, ProviderError, SurecallError
 from surecall.values.types import Assistant, Usage, User
 from tests.support.looking import failed, ran

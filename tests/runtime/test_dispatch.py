@@ -10,11 +10,11 @@ import pytest
 
 from surecall.core.outcome import RunResult, ToolUseError
 from surecall.runtime.dispatch import ToolDispatcher
-from surecall.runtime.hooks import Decision
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, calls, says
 from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry
+from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError, ErrorCode, ToolError
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
 from tests.support.patience import never
@@ -355,7 +355,6 @@ async def later() -> Decision:
         (Decision("allow"), None, ""),
         (Decision("deny", "not today"), "TOOL_POLICY_DENIED", "not today"),
         (later, "TOOL_POLICY_DENIED", "not today"),
-        (Decision("confirm"), "TOOL_CONFIRMATION_REQUIRED", "A person must confirm"),
         (Decision("perhaps"), "TOOL_POLICY_DENIED", "not permitted"),  # type: ignore[arg-type]
         (Decision("deny", object()), "TOOL_POLICY_DENIED", "not permitted"),  # type: ignore[arg-type]
         (None, "TOOL_POLICY_ERROR", "could not be checked"),

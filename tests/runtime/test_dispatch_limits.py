@@ -8,9 +8,9 @@ import pytest
 
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.execution import LeftRunning
-from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
 from tests.support.clock import VirtualClock

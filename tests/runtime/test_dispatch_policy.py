@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from surecall.core.outcome import RunResult, ToolUseError
-from surecall.runtime.hooks import Decision
+from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.tools.registry import ToolRegistry
+from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
 from surecall.values.events import PolicyErrorEvent
 from surecall.values.types import ToolCall, ToolResult, ToolSpec
@@ -103,19 +104,46 @@ def test_a_call_that_is_allowed_runs() -> None:
 
 
 @proves("C116")
-@pytest.mark.parametrize(
-    ("outcome", "code"),
-    [("deny", "TOOL_POLICY_DENIED"), ("confirm", "TOOL_CONFIRMATION_REQUIRED")],
-)
-def test_a_call_that_is_denied_or_not_confirmed_does_not_run(outcome: Any, code: str) -> None:
+def test_a_call_that_is_denied_does_not_run() -> None:
     market = Market()
-    result, _ = market.run(Warden(Decision(outcome, "too dear")))
+    result, _ = market.run(Warden(Decision("deny", "too dear")))
     answer = answer_of(result)
     assert market.bought == []
-    assert (answer.ok, answer.executed, answer.error_codes) == (False, False, (code,))
-    assert answer.envelope["data"] == {"policy": {"outcome": outcome, "reason": "too dear"}}
+    assert (answer.ok, answer.executed) == (False, False)
+    assert answer.error_codes == ("TOOL_POLICY_DENIED",)
+    assert answer.envelope["data"] == {"policy": {"outcome": "deny", "reason": "too dear"}}
     assert "too dear" in answer.envelope["errors"][0]["message"]
     assert result.assistant_text == "ok"
+
+
+@proves("C116")
+def test_a_call_that_is_not_confirmed_does_not_run() -> None:
+    market = Market()
+    result, _ = market.run(Warden(Decision.confirm("too dear")))
+    (waiting,) = result.waiting
+    assert market.bought == []
+    assert (waiting.name, waiting.arguments, waiting.reason) == ("buy", {"item": "tea"}, "too dear")
+    assert result.stop_reason == "waiting"
+
+
+@proves("C116")
+def test_where_no_run_can_wait_a_call_that_needs_a_person_is_refused() -> None:
+    market = Market()
+    warden = Warden(Decision.confirm("too dear"))
+    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), ToolCallingConfig(), policy=warden)
+    answer = asyncio.run(dispatcher.execute("buy", {"item": "tea"}))
+    assert market.bought == []
+    assert answer.error_codes == ("TOOL_CONFIRMATION_REQUIRED",)
+    assert "too dear" in answer.content
+
+
+def test_a_policy_may_change_the_arguments_also_where_there_is_no_run() -> None:
+    market = Market()
+    warden = Warden(Decision.replace({"item": "milk"}))
+    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), ToolCallingConfig(), policy=warden)
+    answer = asyncio.run(dispatcher.execute("buy", {"item": "tea"}))
+    assert market.bought == ["milk"]
+    assert "were changed" in answer.content
 
 
 @proves("C116")

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from surecall import ConfigError, ErrorCode, ToolCallingConfig, ToolLoopRunner, replay, tool
 from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
-from surecall.runtime.hooks import Decision
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.contract import Contract, Need, holds, in_words
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
+from surecall.values.decisions import Decision
 from surecall.values.types import JSON, ToolCall, ToolSpec
 from tests.support.strategies import JSON_VALUES
 

@@ -2,8 +2,10 @@
 
 from typing import Any
 
+from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.events import (
+    CallChangedEvent,
     CallsInOrderEvent,
     Event,
     FinalEvent,
@@ -18,6 +20,7 @@ from surecall.values.events import (
     PolicyErrorEvent,
     RequestRefusedEvent,
     RunFailedEvent,
+    RunPausedEvent,
     RunStartEvent,
     TextCallAskedEvent,
     ToolCallEndEvent,
@@ -75,6 +78,7 @@ def every_event(text: str) -> list[Event]:
     return [
         stamped(RunStartEvent, **run, model=text, messages=(User(text),)),
         *requests(text),
+        stamped(CallChangedEvent, call=ToolCall(text, text)),
         stamped(ToolCallStartEvent, call=ToolCall(text, text)),
         stamped(ToolCallEndEvent, **sizes, result=result, ok=False),
         stamped(FixEmptyFinalEvent, disable_tools=True, user_text_bytes=1),
@@ -87,6 +91,7 @@ def every_event(text: str) -> list[Event]:
         stamped(PolicyErrorEvent, stage="call", message=text),
         stamped(ObserverErrorEvent, observer=text, message=text),
         stamped(RequestRefusedEvent, fault=fault(text)),
+        stamped(RunPausedEvent, waiting=(WaitingCall(text, text, {}, text),), usage=USAGE),
         stamped(FinalEvent, **seen, text=text, stop_reason=text, usage=USAGE),
         stamped(RunFailedEvent, code="TOOL_ERROR", message=text, usage=USAGE),
     ]

@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 from surecall import presets
 from surecall.parsing.names import fold
 from surecall.runtime.dispatch import ToolDispatcher
-from surecall.runtime.hooks import Decision
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, raw, says
 from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
+from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
 from tests.support.spec import proves

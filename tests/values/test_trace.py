@@ -5,9 +5,9 @@ from typing import get_args
 import msgspec
 import pytest
 
-from surecall.runtime.hooks import Decision
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import calls, calls_many, failure, says
+from surecall.values.decisions import Decision
 from surecall.values.events import (
     Event,
     ToolCallEndEvent,
