@@ -3,6 +3,7 @@
     ScriptedModel       in this process, no network: give it to a runner in place of a client
     ScriptedProvider    a real HTTP server on 127.0.0.1, for what happens on the wire
     RecordingObserver   keeps every event of a run
+    ScriptedPerson      decides about the calls that wait for a person
 
 A script is a list of answers, one per request. Plain answers are chat completion bodies, built
 with `says`, `calls` and `calls_many`; everything else is a `Scripted`, built with `streams`,
@@ -22,11 +23,13 @@ from typing import TYPE_CHECKING, Any, Self, TypeAlias
 
 import msgspec
 
+from surecall.core.outcome import RunResult
 from surecall.runtime.event_loop_thread import in_background
 from surecall.runtime.loopback import LOOPBACK
 from surecall.runtime.transport import Incoming
 from surecall.simulator.scripted_replies import calls, calls_many, continuing, says
 from surecall.simulator.stream_events import events_of, frames_of
+from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.types import JSON, Answer
 
@@ -40,6 +43,7 @@ __all__ = [
     "RecordingObserver",
     "Scripted",
     "ScriptedModel",
+    "ScriptedPerson",
     "ScriptedProvider",
     "calls",
     "calls_many",
@@ -302,6 +306,33 @@ class RecordingObserver:
     def types(self) -> list[str]:
         """The events' class names, in order."""
         return [type(event).__name__ for event in self.events]
+
+
+class ScriptedPerson:
+    """Decides about the calls that wait for a person, from a script.
+
+        person = ScriptedPerson(Decision.approve(), Decision.deny("Not today."))
+        while result.waiting:
+            result = runner.resume_sync(result.run, decisions=person.decide(result))
+
+    `asked` holds the calls that it was asked about, in order. A call beyond the end of the script
+    is an AssertionError.
+    """
+
+    def __init__(self, *script: Decision) -> None:
+        self.asked: list[WaitingCall] = []
+        self._script = script
+
+    def decide(self, result: RunResult) -> dict[str, Decision]:
+        """Decide about all calls that wait, in their order."""
+        made: dict[str, Decision] = {}
+        for call in result.waiting:
+            self.asked.append(call)
+            if len(self.asked) > len(self._script):
+                count = len(self._script)
+                raise AssertionError(f"The script has {count} decisions; {call.name} waits, too.")
+            made[call.id] = self._script[len(self.asked) - 1]
+        return made
 
 
 def _next_answer(script: tuple[Item, ...], requests: list[JSON], *, repeat: bool) -> Scripted:

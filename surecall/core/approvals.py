@@ -4,7 +4,8 @@
     a person decides ─► decided: it runs, runs with other arguments, or is refused
 
 A run that paused comes to the same as one whose policy had said the same at once. Calls are
-answered in order, so those after a call that waits wait with it.
+answered in order, so those after a call that waits wait with it. Where calls run at the same time,
+all wait with it.
 """
 
 from collections.abc import Mapping
@@ -12,18 +13,20 @@ from typing import Final
 
 import msgspec
 
-from surecall.core.inbound import judge_call
 from surecall.core.state import Run
-from surecall.settings.config import ToolCallingConfig
-from surecall.tools.registry import Toolbox
 from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.types import JSON, ToolCall
-from surecall.wire.messages import encode
 
 _CHANGED: Final = (
     "The arguments of this call were changed before it ran, by someone who may do so. Your call "
     "shows them as they are now."
 )
+
+
+def is_stopped(run: Run) -> bool:
+    """Whether none of the calls that are due can be answered before a person has decided."""
+    waiting = {call.id for call in run.waiting}
+    return bool(waiting) and (run.concurrency > 1 or run.due[0].id in waiting)
 
 
 def held(run: Run, asked: Mapping[str, Decision]) -> Run:
@@ -43,15 +46,6 @@ def decided(run: Run, decisions: Mapping[str, Decision]) -> Run:
         if decision is not None and decision.outcome == "replace":
             run = changed(run, with_arguments(call, decision.arguments))
     return held(run, decisions)
-
-
-def refitted(name: str, arguments: JSON, config: ToolCallingConfig, toolbox: Toolbox) -> ToolCall:
-    """Judge a call with arguments that someone else gave it; nothing in them is mended."""
-    strict = config.but(
-        coerce_arguments=False, decode_html_entities=False, stringify_containers=False
-    )
-    own = msgspec.json.decode(encode(arguments))
-    return judge_call(name, own, strict, toolbox)
 
 
 def with_arguments(call: ToolCall, arguments: JSON) -> ToolCall:

@@ -35,7 +35,7 @@ from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import MAX_REASON, Ending, ending_of
 from surecall.wire.finish_reasons import finish_reason as finish_reason_of
 from surecall.wire.history import Ids, ids_of
-from surecall.wire.messages import call_parts, id_of, parse_usage, raw_calls
+from surecall.wire.messages import call_parts, encode, id_of, parse_usage, raw_calls
 from surecall.wire.opaque_state import call_extra, message_extra
 from surecall.wire.protocols import hear
 from surecall.wire.response import HINTS, read_choice
@@ -269,6 +269,17 @@ def judge_call(
         asked=name if name != resolved else None,
         arguments_bytes=read.size,
     )
+
+
+def judge_given(
+    name: str, arguments: JSON, config: ToolCallingConfig, toolbox: Toolbox
+) -> ToolCall:
+    """Judge a call whose arguments somebody else has set; nothing in them is mended."""
+    strict = config.but(
+        coerce_arguments=False, decode_html_entities=False, stringify_containers=False
+    )
+    own = msgspec.json.decode(encode(arguments))
+    return judge_call(name, own, strict, toolbox)
 
 
 def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig) -> Coerced:

@@ -14,6 +14,7 @@ all run these same lines. What the words mean (when to stop, what counts) is in 
 
 from collections.abc import Sequence
 
+from surecall.core.approvals import is_stopped
 from surecall.core.early_answers import follow_up, objection
 from surecall.core.offer import plan
 from surecall.core.policy import admit, halted, verdict
@@ -26,9 +27,7 @@ def next_move(run: Run) -> Move:
     """Say what must happen next, judging by the transcript alone."""
     match run.due or run.last:
         case tuple() as calls:
-            # Calls are answered in order: those after one that waits wait with it.
-            waiting = run.waiting if run.decisions else ()
-            return Wait(waiting) if waiting and waiting[0].id == calls[0].id else Call(calls)
+            return Wait(run.waiting) if run.decisions and is_stopped(run) else Call(calls)
         case Assistant() as said:
             return verdict(run, said)
         case _:

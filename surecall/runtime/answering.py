@@ -2,10 +2,15 @@
 
 A call that was answered before gets that answer again; one that may have begun before a crash does
 not begin again. The dispatcher says whether a call may run. Its start is recorded before it does.
+
+A call may have to wait for a person. Then those after it wait, too: calls are answered in order.
+Calls that would run at the same time are all decided before the first begins, and wait together.
 """
 
 import asyncio
-from collections.abc import Sequence
+import time
+from collections.abc import Coroutine, Iterable, Sequence
+from contextlib import nullcontext
 
 import msgspec
 
@@ -35,6 +40,8 @@ class Answering:
         self._deadline = deadline
         self._results: list[ToolResult] = []
         self._started: list[ToolCall] = []
+        self._is_asked = dispatcher.has_policy or bool(run.decisions)
+        self._made: dict[str, Decision | Problem] = {}
         self._held: dict[str, Decision] = {}
 
     @property
@@ -51,26 +58,24 @@ class Answering:
     async def answer(self, calls: Sequence[ToolCall]) -> None:
         """Answer calls: lanes run concurrently; calls within a lane run in order."""
         concurrency = self._before.concurrency
-        lanes = self._lanes(calls) if concurrency > 1 else [calls]
-        gate = asyncio.Semaphore(concurrency)
-
-        async def work(lane: Sequence[ToolCall]) -> None:
-            before = _cancellations()
-            waits = False
-            for call in lane:
-                async with gate:
-                    waits = await self._answer(call, waits=waits)
-                # The run may have been cancelled, even if the tool took that for something else.
-                if _cancellations() > before:
-                    raise asyncio.CancelledError
-
-        if len(lanes) == 1:
-            await work(lanes[0])
+        if concurrency == 1:
+            await self._in_order(calls)
             return
-        # Every lane runs to its end, whatever happens in the others.
-        outcomes = await asyncio.gather(*map(work, lanes), return_exceptions=True)
-        for error in filter(None, outcomes):
-            raise error
+        if self._is_asked:
+            calls = await self._decided(calls)
+        gate = asyncio.Semaphore(concurrency)
+        await _to_the_end([self._in_order(lane, gate) for lane in self._lanes(calls)])
+
+    async def _in_order(
+        self, calls: Sequence[ToolCall], gate: asyncio.Semaphore | None = None
+    ) -> None:
+        before = _cancellations()
+        for call in calls:
+            async with gate or nullcontext():
+                await self._answer(call)
+            # The run may have been cancelled, even if the tool took that for something else.
+            if _cancellations() > before:
+                raise asyncio.CancelledError
 
     def _lanes(self, calls: Sequence[ToolCall]) -> list[list[ToolCall]]:
         """Give every call a lane of its own; those that must not run concurrently share one.
@@ -83,40 +88,60 @@ class Answering:
             lanes.setdefault(key, []).append(call)
         return list(lanes.values())
 
-    async def _answer(self, call: ToolCall, *, waits: bool) -> bool:
-        """Answer a call, or hold it; return whether those after it wait.
+    async def _answer(self, call: ToolCall) -> None:
+        began = time.perf_counter()
+        if self._is_asked and call.id not in self._made:
+            decided = await self._decided([call])
+            if not decided:
+                return
+            (call,) = decided
+        await self._give(call, self._known(call) or self._ready(call, began))
 
-        If one before it `waits`, it does not begin; but whether it must be asked about is found
-        out, so that a person is asked about all of them at once.
-        """
-        settled = self._before.decisions.get(call.id)
-        if settled is not None and settled.outcome == "confirm":
-            return True
+    def _known(self, call: ToolCall) -> ToolResult | Problem | None:
+        """Return what is known of a call without asking anybody."""
         call = unless_begun(self._before, call, in_time=self._deadline.left_s > 0)
-        known = await self._known(call, settled)
-        if isinstance(known, Decision) and known.outcome == "replace" and not waits:
-            call = self._changed(call, known)
-            known = await self._known(call, known)
-        if isinstance(known, Decision):
-            if known.outcome == "confirm":
-                self._held[call.id] = known
-                return True
-        elif not waits:
-            await self._give(call, known)
-        return waits
+        return known_answer(self._before, call, self._results) or call.problem
 
-    async def _known(
-        self, call: ToolCall, settled: Decision | None
-    ) -> ToolResult | Problem | Decision | Ready:
-        """Return what is known of a call, and else whether it may run."""
-        known = known_answer(self._before, call, self._results)
-        return known or await self._dispatcher.admit(call, self._deadline.left_s, settled)
+    def _ready(self, call: ToolCall, began: float) -> Ready | Problem:
+        match self._made.get(call.id):
+            case Problem() as problem:
+                return problem
+            case _:
+                return self._dispatcher.ready(call, self._deadline.left_s, began)
 
-    def _changed(self, call: ToolCall, decision: Decision) -> ToolCall:
-        call = with_arguments(call, decision.arguments)
+    async def _decided(self, calls: Sequence[ToolCall]) -> list[ToolCall]:
+        """Return calls as they may be answered; none of them if one must wait for a person.
+
+        A call behind one that waits is decided as well, so that a person can be asked about all of
+        them at once. Its arguments are not changed yet.
+        """
+        asked = [call for call in calls if self._known(call) is None]
+        made: dict[str, Decision | Problem] = {}
+
+        async def decide(call: ToolCall) -> None:
+            made[call.id] = await self._decide(call, self._before.decisions.get(call.id))
+
+        await _to_the_end([decide(call) for call in asked])
+        for call_id, decision in made.items():
+            if isinstance(decision, Decision) and decision.outcome == "confirm":
+                self._held[call_id] = decision
+        if self._held:
+            return []
+        self._made |= made
+        return [await self._changed(call, self._made.get(call.id)) for call in calls]
+
+    async def _changed(self, call: ToolCall, made: Decision | Problem | None) -> ToolCall:
+        """Return a call with the arguments that the policy gave it, if it did."""
+        if not isinstance(made, Decision) or made.outcome != "replace":
+            return call
+        call = with_arguments(call, made.arguments)
         self._recorder.emit(CallChangedEvent, self._turn, call=call.private())
         self._before = changed(self._before, call)
+        self._made[call.id] = await self._decide(call, made)
         return call
+
+    async def _decide(self, call: ToolCall, settled: Decision | None) -> Decision | Problem:
+        return await self._dispatcher.decide(call, self._deadline.left_s, settled)
 
     async def _give(self, call: ToolCall, known: ToolResult | Problem | Ready) -> None:
         """Give a call its answer, and record it."""
@@ -148,6 +173,17 @@ class Answering:
             case Ready():
                 self._started.append(call)
                 return await self._dispatcher.run(known)
+
+
+async def _to_the_end(works: Iterable[Coroutine[None, None, None]]) -> None:
+    """Do all at the same time; each goes on to its end, whatever happens in the others."""
+    match list(works):
+        case [work]:
+            await work
+        case many:
+            outcomes = await asyncio.gather(*many, return_exceptions=True)
+            for error in filter(None, outcomes):
+                raise error
 
 
 def _cancellations() -> int:

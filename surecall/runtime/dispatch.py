@@ -12,17 +12,17 @@ import json
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
 
-from surecall.core.approvals import refitted, with_arguments
-from surecall.core.inbound import judge_call
+from surecall.core.approvals import with_arguments
+from surecall.core.inbound import judge_call, judge_given
 from surecall.core.tool_results import failed, refusal, seal, success, unserialisable
 from surecall.runtime.execution import Execution, LeftRunning, Raised, asked
 from surecall.runtime.hooks import (
+    AnyToolPolicy,
     Executor,
-    ToolPolicy,
     accepts_call_id,
     executor_context,
     wants_tool,
@@ -79,6 +79,13 @@ class Ready(msgspec.Struct, frozen=True):
     is_blocking: bool
 
 
+class _Bound(NamedTuple):
+    """A tool, and what is to be called."""
+
+    tool: ToolDefinition
+    work: Work
+
+
 class ToolDispatcher:
     """Runs tools for one registry and one config."""
 
@@ -88,7 +95,7 @@ class ToolDispatcher:
         config: ToolCallingConfig,
         *,
         executor: Executor | None = None,
-        policy: ToolPolicy | None = None,
+        policy: AnyToolPolicy | None = None,
         context: Mapping[str, Any] | None = None,
         threads: Threads | None = None,
         left_running: LeftRunning | None = None,
@@ -117,47 +124,64 @@ class ToolDispatcher:
         return await self.answer(msgspec.structs.replace(call, id=tool_call_id))
 
     async def answer(self, call: ToolCall, longest_s: float | None = None) -> ToolResult:
-        """Answer a judged call, within its timeout and within `longest_s`; nobody can be asked."""
-        left = math.inf if longest_s is None else longest_s
-        admitted = await self.admit(call, left)
-        if isinstance(admitted, Decision) and admitted.outcome == "replace":
-            call = with_arguments(call, admitted.arguments)
-            admitted = await self.admit(call, left, settled=admitted)
-        match admitted:
-            case Ready():
-                return await self.run(admitted)
-            case Decision():
-                return self.refuse(call, _unconfirmed(admitted))
-            case Problem():
-                return self.refuse(call, admitted)
-
-    async def admit(
-        self, call: ToolCall, longest_s: float, settled: Decision | None = None
-    ) -> Ready | Problem | Decision:
-        """Decide whether a call may begin: return it ready to run, or why it may not.
-
-        A decision comes back if the policy leaves the call to a person, or changes its arguments.
-        What was `settled` before counts for both, but a policy can still deny the call.
-        """
-        if call.problem is not None:
-            return call.problem
-        tool = self._toolbox.resolve(call.name)
-        if tool is None:  # a call judged by another registry, or under another mask
-            return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
-        try:
-            work = self._work(tool, call)
-        except ToolError as error:
-            return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
+        """Answer a judged call, within its timeout and within `longest_s`; no person is asked."""
         began = time.perf_counter()
-        if self._policy is not None or settled is not None:
-            decision = await self._decision(tool, call, longest_s, settled)
-            if not isinstance(decision, Decision) or decision.outcome != "allow":
-                return decision
-            longest_s -= time.perf_counter() - began
+        left = math.inf if longest_s is None else longest_s
+        decision = call.problem or await self.decide(call, left)
+        if isinstance(decision, Decision) and decision.outcome == "replace":
+            call = with_arguments(call, decision.arguments)
+            decision = await self.decide(call, left, decision)
+        if isinstance(decision, Decision) and decision.outcome == "confirm":
+            decision = _unconfirmed(decision)
+        left -= time.perf_counter() - began if self.has_policy else 0.0
+        ready = decision if isinstance(decision, Problem) else self.ready(call, left, began)
+        return await self.run(ready) if isinstance(ready, Ready) else self.refuse(call, ready)
+
+    @property
+    def has_policy(self) -> bool:
+        """Whether the application has a say over calls."""
+        return self._policy is not None
+
+    async def decide(
+        self, call: ToolCall, longest_s: float, settled: Decision | None = None
+    ) -> Decision | Problem:
+        """Return what is decided about a call, or why it may not run.
+
+        What was `settled` before, by a person or by arguments that were given to the call, stands
+        for the policy's wish to ask or to change; but the policy can still deny the call.
+        """
+        if settled is not None and settled.outcome in {"deny", "confirm"}:
+            return settled if settled.outcome == "confirm" else _denied(settled)
+        if self._policy is None:
+            return Decision.approve()
+        work = self._bound(call)
+        if isinstance(work, Problem):
+            return work
+        decision = await self._asked(self._policy, work.tool, call, longest_s)
+        if isinstance(decision, Decision) and decision.outcome == "deny":
+            return _denied(decision)
+        is_open = isinstance(decision, Problem) or settled is None
+        return decision if is_open else Decision.approve()
+
+    def ready(self, call: ToolCall, longest_s: float, began: float) -> Ready | Problem:
+        """Return a call that may begin ready to run, or why it may not; it was made at `began`."""
+        bound = self._bound(call)
+        if isinstance(bound, Problem):
+            return bound
+        tool, work = bound
         limit_s = min(tool.timeout_s or self._config.tool_timeout_s, longest_s)
         is_async = tool.is_async if tool.handler is not None else self._is_async
         ready = Ready(call, work, limit_s, began, is_blocking=not is_async)
         return _NO_TIME if longest_s <= 0 else self._too_much(tool, ready) or ready
+
+    def _bound(self, call: ToolCall) -> "_Bound | Problem":
+        tool = self._toolbox.resolve(call.name)
+        if tool is None:  # a call judged by another registry, or under another mask
+            return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
+        try:
+            return _Bound(tool, self._work(tool, call))
+        except ToolError as error:
+            return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
 
     def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:
         """Say whether what was left running stands in the way of a call."""
@@ -221,23 +245,8 @@ class ToolDispatcher:
         """Return the run's context under the name that wants it."""
         return {} if parameter is None else {parameter: self._context}
 
-    async def _decision(
-        self, tool: ToolDefinition, call: ToolCall, longest_s: float, settled: Decision | None
-    ) -> Decision | Problem:
-        """Return what is decided about a call, or why it may not run."""
-        if settled is not None and settled.outcome == "deny":
-            return _denied(settled)
-        if self._policy is None:
-            return Decision.approve()
-        decision = await self._asked(self._policy, tool, call, longest_s)
-        if isinstance(decision, Problem):
-            return decision
-        if decision.outcome == "deny":
-            return _denied(decision)
-        return decision if settled is None else Decision.approve()
-
     async def _asked(
-        self, policy: ToolPolicy, tool: ToolDefinition, call: ToolCall, longest_s: float
+        self, policy: AnyToolPolicy, tool: ToolDefinition, call: ToolCall, longest_s: float
     ) -> Decision | Problem:
         """Ask the application's policy about a call; what it says is foreign, and made ours."""
         authorize: Callable[..., Any] = policy.authorize
@@ -258,7 +267,7 @@ class ToolDispatcher:
             case "allow" | "confirm" as outcome:
                 return Decision(outcome, reason)
             case "replace":
-                judged = refitted(call.name, said.arguments, self._config, self._toolbox)
+                judged = judge_given(call.name, said.arguments, self._config, self._toolbox)
                 if judged.problem is not None:
                     raise ValueError(judged.problem.message)
                 return Decision("replace", reason, judged.arguments)

@@ -24,8 +24,7 @@ AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | Non
 class ToolPolicy(Protocol):
     """An application's say over tools: which are shown, and which calls may run.
 
-    An `authorize` that has a third parameter named `tool` is given the tool as well, with its
-    hints. A call that it answers with `Decision.confirm()` waits for a person.
+    A call that `authorize` answers with `Decision.confirm()` waits for a person.
     """
 
     def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
@@ -35,6 +34,21 @@ class ToolPolicy(Protocol):
         self, call: ToolCall, context: Mapping[str, Any]
     ) -> Decision | Awaitable[Decision]:
         """Whether one call may run."""
+
+
+class HintedToolPolicy(Protocol):
+    """The same, for a policy that decides by the hints of a tool: it is given the tool, too."""
+
+    def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
+        """Whether the model may see a tool at all in this run."""
+
+    def authorize(
+        self, call: ToolCall, context: Mapping[str, Any], tool: ToolSpec
+    ) -> Decision | Awaitable[Decision]:
+        """Whether one call may run."""
+
+
+AnyToolPolicy: TypeAlias = ToolPolicy | HintedToolPolicy
 
 
 class AskFirst:
@@ -68,8 +82,8 @@ class AskFirst:
                 return Decision.approve()
 
 
-def wants_tool(policy: ToolPolicy) -> bool:
-    """Whether a policy wants to be given the tool beside the call."""
+def wants_tool(policy: AnyToolPolicy) -> bool:
+    """Whether a policy wants to be given the tool beside the call: a parameter named `tool`."""
     try:
         return "tool" in inspect.signature(policy.authorize).parameters
     except (TypeError, ValueError):

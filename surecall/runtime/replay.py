@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from surecall.core.approvals import changed, held_again
+from surecall.core.approvals import changed, held_again, is_stopped
 from surecall.core.effects import unfinished
 from surecall.core.endpoint_lessons import applied, with_stream
 from surecall.core.inbound import inbound
@@ -193,9 +193,10 @@ class _Replay:
 
     def _held(self, run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
         """Let calls wait for a person, as the policy said then."""
-        if not waiting or waiting[0].id not in {call.id for call in run.due}:
+        stopped = held_again(run, waiting)
+        if not is_stopped(stopped):
             raise ReplayDiverged(run.turn, "the run stops for a call that is not due")
-        return held_again(run, waiting)
+        return stopped
 
     def _end(self, run: Run, move: Wait | Done | Fail) -> RunResult:
         usage = usage_of(self._trace)

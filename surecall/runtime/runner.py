@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
-from surecall.runtime.hooks import AcceptFinal, Executor, Observer, ToolPolicy
+from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
 from surecall.runtime.runner_checks import (
     check_contract,
     checked_client,
@@ -75,7 +75,7 @@ class ToolLoopRunner:
         executor: Executor | None = None,
         llm_options_defaults: Mapping[str, Any] | None = None,
         observers: Sequence[Observer] = (),
-        tool_policy: ToolPolicy | None = None,
+        tool_policy: AnyToolPolicy | None = None,
         retry: RetryPolicy | None = None,
         capabilities: Capabilities | None = None,
         accept_final: AcceptFinal | None = None,

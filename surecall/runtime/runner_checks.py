@@ -8,14 +8,12 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, cast
 
-from surecall.core.approvals import refitted
 from surecall.core.outcome import RunResult
-from surecall.core.state import Run
 from surecall.runtime.hooks import (
     AcceptFinal,
+    AnyToolPolicy,
     Executor,
     Observer,
-    ToolPolicy,
     executor_context,
 )
 from surecall.runtime.transport import Client, OpenAICompatible
@@ -25,9 +23,8 @@ from surecall.settings.contract import Contract, Need
 from surecall.settings.presets import resolve
 from surecall.tools.context import Context
 from surecall.tools.grounded import check_reach, waits_of
-from surecall.tools.registry import Toolbox, ToolRegistry
+from surecall.tools.registry import ToolRegistry
 from surecall.tools.signatures import is_async_callable
-from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.digests import sha256
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
@@ -135,7 +132,7 @@ def checked_hook(hook: Any) -> AcceptFinal | None:
     return cast("AcceptFinal | None", hook)
 
 
-def checked_policy(policy: Any) -> ToolPolicy | None:
+def checked_policy(policy: Any) -> AnyToolPolicy | None:
     """Return the tool policy. Half a policy would hide every tool, or fail at the first call."""
     if policy is None:
         return None
@@ -146,7 +143,7 @@ def checked_policy(policy: Any) -> ToolPolicy | None:
             raise ConfigError(f"tool_policy has no method {name}: write `{signature}`")
     if is_async_callable(policy.visible):
         raise ConfigError("tool_policy: visible is not awaited; make it a plain method")
-    return cast("ToolPolicy", policy)
+    return cast("AnyToolPolicy", policy)
 
 
 def checked_executor(executor: Any) -> Executor | None:
@@ -164,40 +161,6 @@ def checked_context(context: Any) -> Context:
     if context is not None and not isinstance(context, Mapping):
         raise ConfigError(f'context must be a mapping such as {{"user": 7}}, not {_kind(context)}')
     return Context(context)
-
-
-def checked_decisions(decisions: Any, run: Run, toolbox: Toolbox) -> dict[str, Decision]:
-    """Return what a person decided: about calls that wait, and so that it can be carried out."""
-    if decisions is not None and not isinstance(decisions, Mapping):
-        raise ConfigError("decisions must be a mapping such as {call.id: Decision.approve()}")
-    waiting = {call.id: call for call in run.waiting}
-    made: dict[str, Decision] = {}
-    for key, decision in (decisions or {}).items():
-        if key not in waiting:
-            raise ConfigError(f"decisions: no call with the id {key!r} waits for one")
-        made[key] = _checked_decision(decision, waiting[key], run.config, toolbox)
-    return made
-
-
-def _checked_decision(
-    decision: Any, call: WaitingCall, config: ToolCallingConfig, toolbox: Toolbox
-) -> Decision:
-    match decision:
-        case Decision("allow"):
-            return decision
-        case Decision("deny", reason):
-            return Decision.deny(encodable(str(reason)))
-        case Decision("replace", _, dict() as arguments):
-            judged = refitted(call.name, encodable(arguments), config, toolbox)
-            if judged.problem is not None:
-                message = f"decisions: {call.name} does not take the new arguments"
-                raise ConfigError(f"{message}: {judged.problem.message}")
-            return Decision.replace(judged.arguments)
-        case _:
-            raise ConfigError(
-                f"decisions: about {call.name} ({call.id}) say Decision.approve(), "
-                "Decision.deny(reason) or Decision.replace(arguments)"
-            )
 
 
 def checked_history(history: Any) -> list[Message]:

@@ -12,17 +12,13 @@ from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
 from surecall.core.state import Fail, Run
 from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.decision_checks import checked_decisions
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.event_loop_thread import EventLoopThread
 from surecall.runtime.execution import FOREIGN, LeftRunning
-from surecall.runtime.hooks import AcceptFinal, Executor, Observer, ToolPolicy
+from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
-from surecall.runtime.runner_checks import (
-    checked_context,
-    checked_decisions,
-    checked_observer,
-    endpoint_of,
-)
+from surecall.runtime.runner_checks import checked_context, checked_observer, endpoint_of
 from surecall.runtime.session import Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Recorder, allowed_context
@@ -50,7 +46,7 @@ class Sessions:
         toolbox: Toolbox,
         executor: Executor | None,
         observers: Sequence[Observer],
-        tool_policy: ToolPolicy | None,
+        tool_policy: AnyToolPolicy | None,
         accept_final: AcceptFinal | None,
     ) -> None:
         self.left_running = LeftRunning()

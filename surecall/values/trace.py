@@ -192,9 +192,16 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ! {event.message}"
         case RequestRefusedEvent():
             return ""
+        case (
+            RunPausedEvent() | FinalEvent() | RunFailedEvent()
+        ):  # pragma: no branch
+            return _ended(event)
+
+
+def _ended(event: RunPausedEvent | FinalEvent | RunFailedEvent) -> str:
+    match event:
         case RunPausedEvent():
-            waiting = ", ".join(_called(call) for call in event.waiting)
-            return f"waiting for a person: {waiting}"
+            return f"waiting for a person: {', '.join(map(_called, event.waiting))}"
         case FinalEvent():
             return f"done: {event.stop_reason}, {event.usage.total_tokens} tokens"
         case RunFailedEvent():  # pragma: no branch  # a closed union: mypy knows of no other

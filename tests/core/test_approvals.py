@@ -5,7 +5,8 @@ from typing import Any
 import pytest
 
 from surecall import Decision, Run, ToolCallingConfig, ToolRegistry, tool
-from surecall.core.approvals import changed, decided, held, held_again, refitted, with_arguments
+from surecall.core.approvals import changed, decided, held, held_again, with_arguments
+from surecall.core.inbound import judge_given
 from surecall.core.loop import next_move, ran
 from surecall.core.state import Ask, Call, Wait
 from surecall.values.decisions import WaitingCall
@@ -79,7 +80,7 @@ def test_given_arguments_are_judged_as_they_are(arguments: Any, *, fits: bool) -
         """Pay."""
 
     config = ToolCallingConfig(coerce_arguments=True)
-    call = refitted("pay", arguments, config, ToolRegistry([pay]))
+    call = judge_given("pay", arguments, config, ToolRegistry([pay]))
 
     assert call.may_run is fits
     assert call.arguments == arguments

@@ -160,7 +160,11 @@ def test_the_ten_lines_of_help_run(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     ran = subprocess.run(
-        [sys.executable, "-W", "error", str(path)], capture_output=True, text=True, check=False
+        [sys.executable, "-W", "error", str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        input="y\n",  # for the one that asks
     )
 
     assert (ran.returncode, ran.stderr) == (0, "")

@@ -25,7 +25,7 @@ from tests.support.patience import never
 
 
 @pytest.mark.usefixtures("virtual")
-def test_a_policy_that_breaks_ends_the_run_after_the_others_have_finished() -> None:
+def test_a_policy_that_breaks_ends_the_run_before_any_of_its_calls_begins() -> None:
     class Policy:
         def visible(self, *_: object) -> bool:
             return True
@@ -55,8 +55,8 @@ def test_a_policy_that_breaks_ends_the_run_after_the_others_have_finished() -> N
         runner.run_sync("Go.")
 
     assert failed.value.code is ErrorCode.POLICY_ERROR
-    assert sorted(finished) == [1, 2]
-    assert numbered(failed.value.result) == ["call_2", "call_3"]
+    assert finished == []
+    assert numbered(failed.value.result) == []
     assert replay(failed.value.result.trace).run == failed.value.result.run
 
 
