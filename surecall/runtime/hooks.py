@@ -14,6 +14,10 @@ from surecall.values.errors import ConfigError
 from surecall.values.events import Event
 from surecall.values.types import ToolCall, ToolSpec
 
+# Its class may also have the methods `run_entered(run_id, clients)` and `run_left(run_id, error)`.
+# They are called where a run begins and where it is left, also if it was cancelled. `clients` has
+# those that the run may ask, each by what events call its `endpoint`; `error` is the class of what
+# it was left with, or None.
 Observer: TypeAlias = Callable[[Event], object]
 # Runs the tools that have no handler.
 Executor: TypeAlias = Callable[..., Any]

@@ -74,7 +74,7 @@ class Session:
 
     async def drive(self) -> RunResult:
         """Run the loop to its end; return the result, or raise the error that carries it."""
-        with Deadline(self._run.config.run_deadline_s) as self._deadline:
+        with self._recorder, Deadline(self._run.config.run_deadline_s) as self._deadline:
             return await self._driven()
 
     async def _driven(self) -> RunResult:

@@ -52,6 +52,7 @@ class Sessions:
         self.left_running = LeftRunning()
         self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
         self._endpoint = endpoint_of(client)
+        self._clients = {self._endpoint: client}
         self._registry = registry
         self._toolbox = toolbox
         # The same ones in every run, so that they are written down once.
@@ -139,7 +140,7 @@ class Sessions:
         extra = () if on_event is None else (checked_observer(on_event),)
         observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
         allowed = allowed_context(given, run.config.event_context_keys)
-        recorder = Recorder(run.run_id, observers, allowed)
+        recorder = Recorder(run.run_id, observers, allowed, self._clients)
         dispatcher = ToolDispatcher(
             toolbox,
             run.config,

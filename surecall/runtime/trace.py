@@ -11,7 +11,7 @@ import traceback
 import zlib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, BinaryIO, Literal, TypeVar
+from typing import Any, BinaryIO, Literal, Self, TypeVar
 
 import msgspec
 
@@ -43,16 +43,42 @@ class Recorder:
 
     An observer that says `is_journal` is what a run would be resumed from. If it can no longer
     write, nobody would know of a call that begins now.
+
+    The run happens inside `with`, so that observers hear of its end, also if it is cancelled.
     """
 
     def __init__(
-        self, run_id: str, observers: Iterable[Observer], context: Mapping[str, str] | None = None
+        self,
+        run_id: str,
+        observers: Iterable[Observer],
+        context: Mapping[str, str] | None = None,
+        clients: Mapping[str, object] | None = None,
     ) -> None:
         self._run_id = run_id
+        self._clients = clients or {}
         self._observers = list(observers)
+        self._introduced = tuple(self._observers)
         self._context = dict(context or {})
         self.events: list[Event] = []
         self.has_journal = True
+
+    def __enter__(self) -> Self:
+        self._announce("run_entered", self._clients)
+        return self
+
+    def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
+        self._announce("run_left", error)
+
+    def _announce(self, method: str, about: object) -> None:
+        for observer in self._introduced:
+            # As Python looks for `__enter__`: what an instance makes of unknown names is its own.
+            hook = getattr(type(observer), method, None)
+            try:
+                if hook is not None:
+                    hook(observer, self._run_id, about)
+            except FOREIGN as error:
+                words = f"observer {type(observer).__qualname__} raised {type(error).__name__}"
+                _log.warning("%s in %s", safe_text(words), method)
 
     def emit(self, kind: type[E_], turn: int, **fields: Any) -> None:
         """Record one event."""

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from surecall import presets
-from surecall.core.outcome import RunFailed, RunResult
+from surecall.core.outcome import RequestFailed, RunFailed, RunResult
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import (
@@ -194,6 +194,46 @@ def test_observers_that_raise_at_once_are_all_let_go(caplog: pytest.LogCaptureFi
     assert "RunStartEvent" not in caplog.text  # their words may hold a secret
     assert "\x1b" not in caplog.text
     assert all(len(event.message) <= 200 for event in good.events[1:4])
+
+
+class Introduced:
+    """An observer that hears where runs begin and where they are left."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def __call__(self, event: Event) -> None:
+        self.heard.append(type(event).__name__)
+
+    def run_entered(self, run_id: str, clients: dict[str, object]) -> None:
+        self.heard.append((run_id, {at: type(client) for at, client in clients.items()}))
+
+    def run_left(self, run_id: str, error: type[BaseException] | None) -> None:
+        self.heard.append((run_id, error))
+
+
+def test_an_observer_may_hear_where_a_run_begins_and_how_it_is_left() -> None:
+    ended, failed = Introduced(), Introduced()
+    run_id = ran(says("hi"), observers=[ended]).run.run_id
+    assert ended.heard[:2] == [(run_id, {"": ScriptedModel}), "RunStartEvent"]
+    assert ended.heard[-2:] == ["FinalEvent", (run_id, None)]
+
+    run_id = ran(failure(401), observers=[failed]).run.run_id
+    assert failed.heard[-2:] == ["RunFailedEvent", (run_id, RequestFailed)]
+
+
+def test_a_run_goes_on_when_an_observer_cannot_hear_of_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Deaf(Introduced):
+        def run_entered(self, run_id: str, clients: dict[str, object]) -> None:
+            raise Unspeakable(run_id, clients)
+
+    deaf = Deaf()
+    result = ran(says("hi"), observers=[deaf])
+    assert result.assistant_text == "hi"
+    assert deaf.heard[-1] == (result.run.run_id, None)
+    assert "Deaf raised Unspeakable in run_entered" in caplog.text
 
 
 class Unspeakable(Exception):
