@@ -62,7 +62,7 @@ demo: $(RUN_READY)  ## bent replies for a plain loop and for surecall, side by s
 eval: $(RUN_READY)  ## what breaks, and what each strategy gains, on simulated models; no key, no network
 	$(RUN)/bin/surecall eval -m all --strategy raw,production,guided_contract
 
-bench: $(READY)  ## cost against a hand-written loop and of a trial; growth, memory and blocks with hostile input
+bench: $(READY)  ## cost against a hand-written loop and of a trial; growth, memory and blocks with hostile input; of OpenTelemetry
 	$(BIN)/python bench/run.py
 	$(BIN)/python bench/transport.py
 	$(BIN)/python bench/linear.py
@@ -71,6 +71,7 @@ bench: $(READY)  ## cost against a hand-written loop and of a trial; growth, mem
 	$(BIN)/python -m bench.proxy
 	$(BIN)/python bench/trials.py
 	$(BIN)/python bench/lanes.py
+	$(BIN)/python bench/otel.py
 
 bench-long: $(READY)  ## an evaluation of 100,000 trials, one of a million that is continued, and worker processes: some minutes, 4 GB of disk
 	$(BIN)/python bench/trials.py --memory

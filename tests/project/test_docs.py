@@ -59,6 +59,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     ),
     "effects.md": (),
     "evaluation.md": (),
+    "opentelemetry.md": (*WEATHER, *WEATHER),
     "proxy.md": (apply_fault("arguments_fenced", calls("get_weather", city="Paris")),),
     "text-calls.md": (),
 }
@@ -72,6 +73,7 @@ PRINTED = {
     ),
     "effects.md": ("('CALL_OUTCOME_UNKNOWN',)",),
     "evaluation.md": (),
+    "opentelemetry.md": ("Clear for 3 days.",),
     "proxy.md": ("""arguments='{"city":"Paris"}', name='get_weather'""",),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),
 }

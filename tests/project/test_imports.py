@@ -20,6 +20,7 @@ LATE: Final = {
     "importlib.resources",
     "jsonschema_rs",
     "logging",
+    "opentelemetry",
     "pathlib",
     "queue",
     "random",

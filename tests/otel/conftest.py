@@ -1,0 +1,10 @@
+"""What the tests of spans share."""
+
+import pytest
+
+from tests.support.spans import Kept
+
+
+@pytest.fixture(name="kept")
+def kept_fixture() -> Kept:
+    return Kept()
