@@ -5,28 +5,22 @@ What is sent to the model and what may run are the same object. The package itse
 
 import functools
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import fields, is_dataclass
-from typing import Any, Protocol, Required, TypeAlias, TypedDict, is_typeddict, overload
+from typing import Any, Protocol, Required, TypeAlias, TypedDict, overload
 
 import msgspec
 
 from surecall.parsing.coercion import Coerced, coercer
 from surecall.parsing.names import bare_spellings, fold, is_legal, spellings
+from surecall.tools.binding import Handler, binding, context_of
+from surecall.tools.context import Context
 from surecall.tools.grounded import Declared, Grounds, check_grounds, checked_grounds, grounds_of
-from surecall.tools.schema import (
-    bind_function,
-    describe_function,
-    portable,
-    schema_of,
-)
-from surecall.tools.signatures import context_parameter, converter, is_async_callable
+from surecall.tools.schema import portable, schema_of
+from surecall.tools.signatures import is_async_callable
+from surecall.tools.sources import ForeignTool, is_foreign, source_of
 from surecall.tools.validation import Validation, compile_schema
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.family import unknown
 from surecall.values.types import JSON, ToolSpec
-
-Handler: TypeAlias = Callable[..., Any]
-Bind: TypeAlias = Callable[[JSON], dict[str, Any]]
 
 
 class ToolDefinition:
@@ -81,8 +75,8 @@ class ToolDefinition:
         )
         self.handler = handler
         # Prepared here, so that a handler that no model could call is the caller's error.
-        self.context = _context_of(handler, schema, f"tool {name!r}")
-        self.bind = dict if handler is None else _binding(parameters, handler, self.context)
+        self.context = context_of(handler, schema, f"tool {name!r}")
+        self.bind = dict if handler is None else binding(parameters, handler, self.context)
         self.is_async = handler is not None and is_async_callable(handler)
         self.exposed_to_model = exposed_to_model
         self.timeout_s = timeout_s
@@ -106,6 +100,29 @@ class ToolDefinition:
         """Fit arguments to the schema, without loss; prepared once."""
         return coercer(self.spec.parameters)
 
+    def openai_schema(self) -> JSON:
+        """Return the tool as OpenAI's API is told of it."""
+        spec = self.spec
+        about = {"name": spec.name, "description": spec.description, "parameters": spec.parameters}
+        return {"type": "function", "function": about}
+
+    def as_function(
+        self,
+        *,
+        context: Mapping[str, Any] | None = None,
+        raises: Callable[[str], Exception] = ToolError,
+    ) -> Handler:
+        """Return a plain function for other frameworks, with a signature and a docstring.
+
+        It takes what a model would give, checks it as a run does, and calls the handler. What is
+        wrong with the arguments, and what the tool says went wrong, is raised as `raises`: the
+        exception whose words the other framework tells its model. `context` is what a parameter
+        annotated `Context` gets.
+        """
+        from surecall.tools.plain_functions import plain_function  # noqa: PLC0415 - few need it
+
+        return plain_function(self, Context(context), raises)
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the handler itself."""
         if self.handler is None:
@@ -116,59 +133,8 @@ class ToolDefinition:
         return f"<ToolDefinition {self.name}>"
 
 
-def _context_of(handler: Handler | None, schema: JSON, where: str) -> str | None:
-    """Return the name under which a handler takes the run's context, if it does."""
-    if handler is None:
-        return None
-    properties = schema.get("properties")
-    return context_parameter(handler, properties if isinstance(properties, dict) else {}, where)
-
-
-def _binding(parameters: Any, handler: Handler, context: str | None) -> Bind:
-    """Return what turns checked arguments into the handler's keyword arguments."""
-    own = isinstance(parameters, type) and _reads_itself(parameters)
-    bind = _bind_fields(parameters) if own else bind_function(handler)
-    if context is None:
-        return bind
-
-    def bind_without_context(arguments: JSON) -> dict[str, Any]:
-        # The schema may allow further arguments, but never this one.
-        if context in arguments:
-            raise ToolError(f"{context}: the tool has no such parameter")
-        return bind(arguments)
-
-    return bind_without_context
-
-
-def _bind_fields(parameters: type[Any]) -> Bind:
-    read = converter(parameters) or dict
-
-    def bind(arguments: JSON) -> dict[str, Any]:
-        try:
-            return _fields(read(arguments))
-        except BaseException as problem:  # a class of the application's is foreign code
-            # Only errors about values are meant for the model; others may tell of our insides.
-            told = isinstance(problem, ValueError)
-            raise ToolError(str(problem) if told else "not acceptable") from problem
-
-    return bind
-
-
-def _reads_itself(kind: type[Any]) -> bool:
-    known = is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct)
-    return known or callable(getattr(kind, "model_validate", None))
-
-
-def _fields(value: Any) -> dict[str, Any]:
-    if is_dataclass(value):
-        return {field.name: getattr(value, field.name) for field in fields(value)}
-    if isinstance(value, msgspec.Struct):
-        return msgspec.structs.asdict(value)
-    return dict(value)  # a TypedDict, or a pydantic model, which iterates over its fields
-
-
 @overload
-def tool(function: Handler, /) -> ToolDefinition: ...
+def tool(function: Handler | ForeignTool, /) -> ToolDefinition: ...
 @overload
 def tool(
     *,
@@ -182,9 +148,9 @@ def tool(
     destructive: bool = False,
     serial: bool = False,
     grounded: Declared = (),
-) -> Callable[[Handler], ToolDefinition]: ...
+) -> Callable[[Handler | ForeignTool], ToolDefinition]: ...
 def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
-    function: Handler | None = None,
+    function: Handler | ForeignTool | None = None,
     /,
     *,
     name: str | None = None,
@@ -197,23 +163,27 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
     destructive: bool = False,
     serial: bool = False,
     grounded: Declared = (),
-) -> ToolDefinition | Callable[[Handler], ToolDefinition]:
-    """Make a tool of a plain function: its signature, annotations and docstring say it all."""
+) -> ToolDefinition | Callable[[Handler | ForeignTool], ToolDefinition]:
+    """Make a tool of a plain function: its signature, annotations and docstring say it all.
 
-    def define(handler: Handler) -> ToolDefinition:
-        described = describe_function(handler)
+    A tool of LangChain or pydantic-ai may stand in its place, as in `tool(read_only=True)(search)`.
+    """
+
+    def define(given: Handler | ForeignTool) -> ToolDefinition:
+        source = source_of(given)
+        described = source.described
         return ToolDefinition(
             name or described.name,
             described.description if description is None else description,
             parameters=described.parameters,
-            handler=handler,
+            handler=source.handler,
             exposed_to_model=exposed_to_model,
-            timeout_s=timeout_s,
+            timeout_s=source.timeout_s if timeout_s is None else timeout_s,
             repeatable=repeatable,
             read_only=read_only,
             idempotent=idempotent,
             destructive=destructive,
-            serial=serial,
+            serial=serial or source.serial,
             grounded=described.grounded | grounds_of(grounded),
         )
 
@@ -221,13 +191,13 @@ def tool(  # noqa: PLR0913  # the settings of a tool, all by keyword
 
 
 def definition_of(item: Any) -> ToolDefinition:
-    """Accept a definition, a mapping with its fields, OpenAI's form of it, or a function."""
+    """Accept a definition, a mapping with its fields, OpenAI's form of it, or what `tool` takes."""
     match item:
         case ToolDefinition():
             return item
         case Mapping():
             return _from_mapping(dict(item))
-        case _ if callable(item):
+        case _ if callable(item) or is_foreign(item):
             return tool(item)
         case _:
             raise ConfigError(f"a tool must be a definition, mapping or function, not {item!r:.80}")
@@ -337,7 +307,7 @@ Tools: TypeAlias = ToolRegistry | Iterable[Any] | Handler
 
 def _listed(tools: Any) -> Iterable[Any]:
     """Return the tools as a list; what is a tool by itself is a list of one."""
-    if callable(tools) or isinstance(tools, Mapping):
+    if callable(tools) or isinstance(tools, Mapping) or is_foreign(tools):
         return (tools,)
     if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
         raise ConfigError(

@@ -42,6 +42,12 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         streams(calls("get_weather", city="Rome", days=2)),
         streams(says("Clear in Rome, too.")),
     ),
+    "bridges.md": (
+        calls("find_city", country="Norway"),
+        calls("get_weather", city="Oslo", days=30),
+        calls("get_weather", city="Oslo", days="3"),
+        says("Clear in Oslo."),
+    ),
     "contracts.md": (
         calls("refund", order_id="12345", item_id="i-1"),  # too early, and made up
         calls("find_order", customer="Ada"),
@@ -66,6 +72,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
 PRINTED = {
     "README.md": ("Clear for 3 days.",),
     "guide.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
+    "bridges.md": ("Ask for at most seven days.", '"city":"Oslo","days":3', "68.0"),
     "contracts.md": (
         "The lamp is refunded.",
         "GAVE_UP ['refund: The gateway for furniture is offline.']",
