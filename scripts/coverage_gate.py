@@ -12,6 +12,7 @@ EDGE = (
     "surecall/eval/running/*",
     "surecall/eval/storage/*",
     "surecall/proxy/serving/*",
+    "surecall/pytest_plugin.py",  # starts servers
     "surecall/runtime/*",
     "surecall/testing.py",  # starts a server
 )

@@ -8,7 +8,7 @@
 A script is a list of answers, one per request. Plain answers are chat completion bodies, built
 with `says`, `calls` and `calls_many`; everything else is a `Scripted`, built with `streams`,
 `failure`, `raw`, `hangs`, `hangs_up` and `cuts`. An item may also be a function that is given the
-decoded request and returns the answer.
+decoded request and returns the answer. `replies_of(trace)` is the script of a recorded run.
 
     model = ScriptedModel(calls("add", a=1, b=2), says("3"))
 
@@ -31,6 +31,8 @@ from surecall.simulator.scripted_replies import calls, calls_many, continuing, s
 from surecall.simulator.stream_events import events_of, frames_of
 from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.events import LlmRequestEndEvent
+from surecall.values.trace import Trace
 from surecall.values.types import JSON, Answer
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ __all__ = [
     "hangs",
     "hangs_up",
     "raw",
+    "replies_of",
     "says",
     "streams",
 ]
@@ -134,6 +137,15 @@ def hangs_up() -> Scripted:
 def cuts(body: JSON | bytes, after: int) -> Scripted:
     """Announce the whole body, send its first `after` bytes, then close the connection."""
     return Scripted(body=_encoded(body), headers={"content-type": _JSON_TYPE}, sent=after)
+
+
+def replies_of(trace: Trace) -> tuple[Scripted, ...]:
+    """Return the answers of a recorded run as a script: what the model said, request by request.
+
+    A model that answers from it says the same to a prompt or to tools that have changed.
+    """
+    ends = (event for event in trace if isinstance(event, LlmRequestEndEvent))
+    return tuple(raw(msgspec.json.encode(event.body)) for event in ends)
 
 
 class ScriptedModel:

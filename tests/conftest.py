@@ -18,6 +18,8 @@ from hypothesis import HealthCheck, settings
 from tests.support.clock import VirtualClock, shifted, virtual_time
 from tests.support.law_cases import SEED, TIMES
 
+pytest_plugins = ("pytester", "surecall.pytest_plugin")
+
 # A machine that is busy makes examples slowly; that says nothing about the code.
 PATIENT = settings(
     derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow], max_examples=100

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 import surecall
-from surecall import ToolLoopRunner, tool
+from surecall import RetryPolicy, RunResult, ToolLoopRunner, tool
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.testing import (
     Item,
@@ -29,6 +29,7 @@ from surecall.testing import (
     hangs,
     hangs_up,
     raw,
+    replies_of,
     says,
     streams,
 )
@@ -271,6 +272,40 @@ def test_a_scripted_provider_works_inside_a_running_loop() -> None:
             return (await OpenAICompatible(provider.url).send(b"{}")).status
 
     assert asyncio.run(main()) == 200
+
+
+@pytest.mark.parametrize("streamed", [True, False])
+def test_a_recorded_run_is_a_script_that_says_the_same_again(streamed: bool) -> None:  # noqa: FBT001
+    def added(a: int, b: int) -> int:
+        """Add."""
+        return a + b
+
+    def run_of(*script: Item) -> RunResult:
+        runner = ToolLoopRunner(
+            client=ScriptedModel(*script),
+            model="m",
+            tools=[added],
+            retry=RetryPolicy(first_wait_s=0),
+        )
+        if not streamed:
+            return asyncio.run(runner.run("1 + 2?"))
+        stream = runner.stream_sync("1 + 2?")
+        assert list(stream)
+        runner.close()
+        return stream.result
+
+    fenced = calls("add")
+    function = fenced["choices"][0]["message"]["tool_calls"][0]["function"]
+    function["arguments"] = '```json\n{"a": 1, "b": 2}\n```'
+    shape = streams if streamed else dict
+    first = run_of(shape(fenced), failure(503), shape(says("3")))
+    again = run_of(*replies_of(first.trace))
+
+    assert again.assistant_text == "3"
+    assert [item.content for item in again.run.results] == [
+        item.content for item in first.run.results
+    ]
+    assert again.fired == first.fired != ()
 
 
 def test_a_recording_observer_keeps_events_and_names_their_types() -> None:

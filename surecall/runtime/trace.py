@@ -38,6 +38,10 @@ _SEAL_CHARS = 8 + len(_SEAL_END)
 E_ = TypeVar("E_", bound=Event)
 
 
+# Observers of every run of the process. surecall's pytest plugin is one, while a test uses it.
+WATCHING: list[Observer] = []
+
+
 class Recorder:
     """Stamps and keeps the events of one run, and tells the observers. None can break the run.
 
@@ -56,7 +60,7 @@ class Recorder:
     ) -> None:
         self._run_id = run_id
         self._clients = clients or {}
-        self._observers = list(observers)
+        self._observers = [*observers, *WATCHING]
         self._introduced = tuple(self._observers)
         self._context = dict(context or {})
         self.events: list[Event] = []

@@ -42,6 +42,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         streams(calls("get_weather", city="Rome", days=2)),
         streams(says("Clear in Rome, too.")),
     ),
+    "approval.md": (calls("delete_file", path="old.txt"), says("It is gone.")),
     "bridges.md": (
         calls("find_city", country="Norway"),
         calls("get_weather", city="Oslo", days=30),
@@ -67,11 +68,13 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     "evaluation.md": (),
     "opentelemetry.md": (*WEATHER, *WEATHER),
     "proxy.md": (apply_fault("arguments_fenced", calls("get_weather", city="Paris")),),
+    "testing.md": (),
     "text-calls.md": (),
 }
 PRINTED = {
     "README.md": ("Clear for 3 days.",),
     "guide.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
+    "approval.md": ("waiting\n", "delete_file is marked destructive.", "It is gone."),
     "bridges.md": ("Ask for at most seven days.", '"city":"Oslo","days":3', "68.0"),
     "contracts.md": (
         "The lamp is refunded.",
@@ -82,6 +85,7 @@ PRINTED = {
     "evaluation.md": (),
     "opentelemetry.md": ("Clear for 3 days.",),
     "proxy.md": ("""arguments='{"city":"Paris"}', name='get_weather'""",),
+    "testing.md": (),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),
 }
 
@@ -168,8 +172,11 @@ def test_the_ten_lines_of_help_run(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
+    pytest_plugin = ("-m", "pytest", "-p", "surecall.pytest_plugin")
+    program = pytest_plugin if path.name.startswith("test_") else ()
     ran = subprocess.run(
-        [sys.executable, "-W", "error", str(path)],
+        [sys.executable, "-W", "error", *program, str(path)],
+        cwd=ROOT,
         capture_output=True,
         text=True,
         check=False,

@@ -16,6 +16,7 @@ from surecall.core.outcome import RequestFailed, RunFailed, RunResult
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import (
+    WATCHING,
     JsonlSink,
     Recorder,
     allowed_context,
@@ -284,3 +285,13 @@ def test_a_flipped_bit_of_a_file_is_refused_with_its_line(tmp_path: Path) -> Non
             refused.append(str(error))
     assert len(refused) > 250
     assert [told for told in refused if ", line " not in told] == []
+
+
+def test_whoever_watches_the_process_sees_every_run_that_begins_meanwhile() -> None:
+    watcher = RecordingObserver()
+    WATCHING.append(watcher)
+    results = [ran(says("one")), ran(says("two"))]
+    WATCHING.remove(watcher)
+    ran(says("three"))
+
+    assert watcher.events == [event for result in results for event in result.trace]
