@@ -17,6 +17,7 @@ from surecall.runtime.hooks import (
     executor_context,
 )
 from surecall.runtime.transport import Client, OpenAICompatible
+from surecall.runtime.user_parts import check_parts
 from surecall.settings.capabilities import provider_of
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
@@ -174,6 +175,8 @@ def checked_words(user_text: Any) -> tuple[User, ...]:
     """Return what the user says as messages: one, or none if it is blank."""
     if not isinstance(user_text, str | list):
         raise ConfigError(f"the user's words must be text, not {_kind(user_text)}")
+    if isinstance(user_text, list):
+        check_parts(user_text)
     words = user_text.strip() if isinstance(user_text, str) else user_text
     return (User(encodable(user_text)),) if words else ()
 

@@ -167,7 +167,11 @@ def test_a_run_with_any_history_is_the_same_after_it_was_written(message: Any) -
             registry=REGISTRY,
             llm_options_defaults={"stop": ("a", "b"), "seed": 10**40},
         )
-        assert_kept(asyncio.run(runner.run([{"type": "text", "score": math.nan}], history=history)))
+        assert_kept(
+            asyncio.run(
+                runner.run([{"type": "text", "text": "hi", "score": math.nan}], history=history)
+            )
+        )
 
 
 def test_what_is_no_json_at_all_is_refused_before_anything_is_sent() -> None:

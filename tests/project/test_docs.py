@@ -37,6 +37,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     "guide.md": (
         *WEATHER,
         *WEATHER,
+        *WEATHER,
         calls("cancel_order", order=1017),
         says("Cancelled."),
         streams(calls("get_weather", city="Rome", days=2)),
