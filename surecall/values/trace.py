@@ -192,9 +192,7 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ! {event.message}"
         case RequestRefusedEvent():
             return ""
-        case (
-            RunPausedEvent() | FinalEvent() | RunFailedEvent()
-        ):  # pragma: no branch
+        case RunPausedEvent() | FinalEvent() | RunFailedEvent():  # pragma: no branch
             return _ended(event)
 
 

@@ -43,7 +43,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         streams(calls("get_weather", city="Rome", days=2)),
         streams(says("Clear in Rome, too.")),
     ),
-    "approval.md": (calls("delete_file", path="old.txt"), says("It is gone.")),
+    "approval.md": (),
     "bridges.md": (
         calls("find_city", country="Norway"),
         calls("get_weather", city="Oslo", days=30),
@@ -75,7 +75,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
 PRINTED = {
     "README.md": ("Clear for 3 days.",),
     "guide.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
-    "approval.md": ("waiting\n", "delete_file is marked destructive.", "It is gone."),
+    "approval.md": ("waiting\n", "delete_file is marked destructive.", "old.txt is gone"),
     "bridges.md": ("Ask for at most seven days.", '"city":"Oslo","days":3', "68.0"),
     "contracts.md": (
         "The lamp is refunded.",
