@@ -42,7 +42,7 @@ MODULES: dict[str, tuple[str, ...]] = {
     "core/inbound": ("wire/protocols", "laws/test_at_most_once.py"),
     "parsing/arguments": ("laws/test_corpus.py",),
     "parsing/sse": ("wire/test_assembler.py",),
-    "settings/connection": ("runtime/test_transport.py", "runtime/test_conversation.py"),
+    "settings/connection": ("runtime/test_transport.py", "runtime/test_requests.py"),
     "tools/registry": ("tools/test_context.py", "runtime/test_runner.py"),
     "runtime/dispatch": ("tools/test_context.py", "laws/test_at_most_once.py"),
     "eval/storage/store": ("eval/storage/test_database.py", "eval/storage/test_records.py"),

@@ -17,7 +17,7 @@ from unittest import mock
 from proof.claims import Claim, Outcome, gathered
 from proof.retry_tables import BACKOFF, Row, rows
 from surecall import OpenAICompatible, RetryPolicy, RunFailed, ToolLoopRunner
-from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.requests import PromptRunner
 from surecall.runtime.transport import Incoming
 from surecall.settings.presets import RAW
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, failure, says
@@ -74,7 +74,7 @@ def asked(
 
     with mock.patch("time.time", date):
         try:
-            asyncio.run(runner.conversation(show=show).ask(_PLAN, longest_s=longest_s))
+            asyncio.run(runner.requests(show=show).ask(_PLAN, longest_s=longest_s))
         except ProviderError as error:
             code = error.fault.code
     return Ended(model.waits, code, clock.now - began)

@@ -37,10 +37,10 @@ if TYPE_CHECKING:
     from surecall.core.outcome import LimitExceeded, RunFailed, RunResult, ToolUseError
     from surecall.core.outcome import RequestFailed as RequestFailed
     from surecall.core.state import Run
-    from surecall.runtime.conversation import PromptRunner as PromptRunner
     from surecall.runtime.dispatch import ToolDispatcher as ToolDispatcher
     from surecall.runtime.hooks import AskFirst, ToolPolicy
     from surecall.runtime.replay import replay, run_of
+    from surecall.runtime.requests import PromptRunner as PromptRunner
     from surecall.runtime.runner import ToolLoopRunner
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
     from surecall.runtime.transport import OpenAICompatible
@@ -94,7 +94,7 @@ _HOMES: Final = {
     "values.events": ("Event",),
     "values.trace": ("Trace",),
     "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
-    "runtime.conversation": ("PromptRunner",),
+    "runtime.requests": ("PromptRunner",),
     "tools.context": ("Context",),
     "tools.grounded": ("Grounded",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),

@@ -14,11 +14,11 @@ from surecall.core.streaming.display import TextWithdrawn
 from surecall.core.ways_out import false_finals
 from surecall.runtime.accepting import objection_to
 from surecall.runtime.answering import Answering
-from surecall.runtime.conversation import Conversation, Exchange
 from surecall.runtime.deadline import Deadline, DeadlinePassed
 from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
 from surecall.runtime.execution import Raised
 from surecall.runtime.hooks import AcceptFinal
+from surecall.runtime.requests import Exchange, Requests
 from surecall.runtime.trace import Recorder, plain_words
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
@@ -50,7 +50,7 @@ class Session:
     def __init__(  # noqa: PLR0913  # collaborators
         self,
         run: Run,
-        conversation: Conversation,
+        requests: Requests,
         dispatcher: ToolDispatcher,
         recorder: Recorder,
         policy_error: BaseException | None = None,
@@ -61,7 +61,7 @@ class Session:
         self._run = run
         self._hands_over = hands_over
         self._answering: Answering | None = None
-        self._conversation = conversation
+        self._requests = requests
         self._dispatcher = dispatcher
         self._recorder = recorder
         self._policy_error = policy_error
@@ -79,7 +79,7 @@ class Session:
 
     async def _driven(self) -> RunResult:
         self._run = self._begin(self._run)
-        async with self._conversation.opened():
+        async with self._requests.opened():
             while isinstance(move := await self._next_move(), Ask | Call):
                 match move:
                     case Ask(plan):
@@ -124,8 +124,8 @@ class Session:
 
     def _withdraw(self, text: str) -> None:
         """Take back an answer that was shown and does not count."""
-        if self._conversation.show is not None and text:
-            self._conversation.show(TextWithdrawn(text))
+        if self._requests.show is not None and text:
+            self._requests.show(TextWithdrawn(text))
 
     def _usage(self) -> Usage:
         return usage_of(self._recorder.trace)
@@ -158,7 +158,7 @@ class Session:
         if left <= 0:
             return self._refuse(run, _too_late(run))
         try:
-            asking = self._conversation.ask(plan, run.turn, left)
+            asking = self._requests.ask(plan, run.turn, left)
             exchange = await self._deadline.within(asking)
         except ProviderError as error:
             return self._refuse(run, error.fault)
@@ -192,7 +192,7 @@ class Session:
         if words is not None and words.rung == TEXT_CALL:
             self._asked(turn, said, words)
             return
-        show = self._conversation.show
+        show = self._requests.show
         if said.claims and show is not None and not missing_call(after, said):
             # What was in doubt until now is what the model says.
             show(TextDelta(said.text))

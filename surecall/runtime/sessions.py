@@ -11,12 +11,12 @@ from surecall.core.approvals import decided
 from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
 from surecall.core.state import Fail, Run
-from surecall.runtime.conversation import PromptRunner
 from surecall.runtime.decision_checks import checked_decisions
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.event_loop_thread import EventLoopThread
 from surecall.runtime.execution import FOREIGN, LeftRunning
 from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
+from surecall.runtime.requests import PromptRunner
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.runner_checks import checked_context, checked_observer, endpoint_of
 from surecall.runtime.session import Session, record_policy_error
@@ -152,8 +152,8 @@ class Sessions:
             run_id=run.run_id,
             on_policy_error=functools.partial(record_policy_error, recorder),
         )
-        conversation = self._prompt.conversation(run.config, toolbox, recorder.emit, watch)
-        return Session(run, conversation, dispatcher, recorder, policy_error, self._accept_final)
+        requests = self._prompt.requests(run.config, toolbox, recorder.emit, watch)
+        return Session(run, requests, dispatcher, recorder, policy_error, self._accept_final)
 
     def _visible(
         self, run: Run, context: Mapping[str, Any]

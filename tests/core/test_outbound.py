@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from surecall.core.inbound import inbound
 from surecall.core.outbound import Composer
-from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.requests import PromptRunner
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig
 from surecall.testing import ScriptedModel, says

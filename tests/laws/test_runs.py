@@ -22,7 +22,7 @@ from surecall.core.loop import heard, next_move, ran, refused
 from surecall.core.offer import plan
 from surecall.core.state import Ask, Call
 from surecall.parsing.names import is_legal
-from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.requests import PromptRunner
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.events import (
     LlmRequestEndEvent,
@@ -115,9 +115,9 @@ def test_a_run_can_be_written_down_after_any_move(
 @proves("G3")
 def test_a_run_is_continued_in_another_process_from_what_was_written_down() -> None:
     first = ScriptedModel(calls("add", a=1, b=2))
-    conversation = PromptRunner(first).conversation(toolbox=REGISTRY)
+    requests = PromptRunner(first).requests(toolbox=REGISTRY)
     run = Run("r", "m", ToolCallingConfig(), (User("1 + 2?"),), tools=(add.spec,))
-    run = heard(run, asyncio.run(conversation.ask(plan(run))).reply)
+    run = heard(run, asyncio.run(requests.ask(plan(run))).reply)
 
     runner = ToolLoopRunner(client=ScriptedModel(says("3")), model="m", registry=REGISTRY)
     result = asyncio.run(runner.resume(Run.from_json(run.to_json())))

@@ -8,7 +8,7 @@ import pytest
 from proof import retries
 from proof.retries import Script
 from proof.retry_tables import rows
-from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.requests import PromptRunner
 from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import Fault
 from surecall.wire import response

@@ -17,7 +17,7 @@ from surecall.core.endpoint_lessons import REFUSALS, RESPONSE_FORMAT, TOOL_CHOIC
 from surecall.core.inbound import inbound
 from surecall.core.outbound import Composer
 from surecall.eval.running.cells import PlannedCell
-from surecall.runtime.conversation import PromptRunner
+from surecall.runtime.requests import PromptRunner
 from surecall.runtime.transport import Client
 from surecall.settings.config import deep_merge
 from surecall.settings.presets import content_tag_tool_call_fallback

@@ -26,9 +26,9 @@ from surecall.proxy.healing.outbound import OWNED, Outbound
 from surecall.proxy.healing.settings import ProxySettings
 from surecall.proxy.healing.tools import Offer, offer_of
 from surecall.proxy.serving.upstream import Upstream
-from surecall.runtime.conversation import Composes, PromptRunner
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.hooks import Observer
+from surecall.runtime.requests import Composes, PromptRunner
 from surecall.runtime.runner_checks import endpoint_of
 from surecall.runtime.session import Session
 from surecall.runtime.trace import Recorder
@@ -125,11 +125,9 @@ class Exchange:
         recorder = Recorder(self.run_id, self.observers)
         composer = _composer(self._asked, self._entries, self.offer, run.config)
         prompt = PromptRunner(upstream, retry=retry)
-        conversation = prompt.conversation(
-            run.config, self.offer.toolbox, recorder.emit, show, composer
-        )
+        requests = prompt.requests(run.config, self.offer.toolbox, recorder.emit, show, composer)
         dispatcher = ToolDispatcher(self.offer.toolbox, run.config, run_id=self.run_id)
-        session = Session(run, conversation, dispatcher, recorder, hands_over=True)
+        session = Session(run, requests, dispatcher, recorder, hands_over=True)
         try:
             result = await session.drive()
         except RunFailed as failed:

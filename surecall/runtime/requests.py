@@ -3,8 +3,8 @@
     plan ─ compose ─► request ─ RequestSender.send ─► body ─ inbound ─► reply
                          └──── a fault ─ RetryPolicy.wait ─► again, or ProviderError
 
-A conversation remembers what it has written and what the endpoint refused. It knows nothing of
-loops, or of tools that run. Every attempt, fault and wait is told to `emit`; what may be shown of
+What was written and what the endpoint refused is remembered. Nothing here knows of loops,
+or of tools that run. Every attempt, fault and wait is told to `emit`; what may be shown of
 an answer that is still arriving goes to `show`. A reply is read the same way, streamed or not.
 """
 
@@ -50,7 +50,7 @@ class Emit(Protocol):
 
 
 class Composes(Protocol):
-    """What writes the requests of a conversation."""
+    """What writes the requests of a run."""
 
     @property
     def speak(self) -> Callable[[Plan], Plan]:
@@ -108,29 +108,29 @@ class PromptRunner:
         """What requests are sent through."""
         return self.sender.client
 
-    def conversation(
+    def requests(
         self,
         config: ToolCallingConfig | None = None,
         toolbox: Toolbox | None = None,
         emit: Emit = silent,
         show: Show | None = None,
         composer: Composes | None = None,
-    ) -> "Conversation":
+    ) -> "Requests":
         """Open a series of requests that share settings and grow one transcript."""
         config = config or ToolCallingConfig()
         box = toolbox or ToolRegistry()
         composer = composer or Composer(config, self._surfaces)
-        return Conversation(self, config, box, emit, show, composer)
+        return Requests(self, config, box, emit, show, composer)
 
     async def ask(
         self, plan: Plan, config: ToolCallingConfig | None = None, show: Show | None = None
     ) -> Exchange:
         """Send one plan on its own; with `show`, the answer is streamed."""
-        return await self.conversation(config, show=show).ask(plan)
+        return await self.requests(config, show=show).ask(plan)
 
 
-class Conversation:
-    """The requests of one run. It remembers what it has written, so a turn costs a turn.
+class Requests:
+    """The requests of one run. They remember what was written, so a turn costs a turn.
 
     Where `show` is given, answers are streamed and what may be shown of them goes there.
     """

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from surecall.core.outcome import RequestFailed
-from surecall.runtime.conversation import Exchange, PromptRunner, silent
 from surecall.runtime.request import read_body
+from surecall.runtime.requests import Exchange, PromptRunner, silent
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import Recorder
 from surecall.runtime.transport import Client, OpenAICompatible
@@ -64,8 +64,8 @@ class Asked:
         self.error: ProviderError | None = None
         runner = PromptRunner(client, sleep=self._sleep, jitter=lambda: 1.0, **settings)
         try:
-            conversation = runner.conversation(emit=self.recorder.emit)
-            self.exchange: Exchange = asyncio.run(conversation.ask(plan, 4))
+            requests = runner.requests(emit=self.recorder.emit)
+            self.exchange: Exchange = asyncio.run(requests.ask(plan, 4))
         except ProviderError as error:
             self.error = error
 
