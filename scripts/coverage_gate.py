@@ -11,6 +11,7 @@ EDGE = (
     "surecall/eval/report_server.py",  # serves the report, which is pure
     "surecall/eval/running/*",
     "surecall/eval/storage/*",
+    "surecall/mcp/*",
     "surecall/proxy/serving/*",
     "surecall/pytest_plugin.py",  # starts servers
     "surecall/runtime/*",

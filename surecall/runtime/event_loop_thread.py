@@ -1,6 +1,7 @@
 """An event loop in a thread of its own: for callers that block, and for servers in the background.
 
     EventLoopThread(around).call(coroutine)     run a coroutine there and wait for its result
+    EventLoopThread(around).submit(coroutine)   the same, without waiting
     in_background(start, stop)                  keep a server running there until it is closed
 
 This works inside a running event loop and in notebooks, where a second loop in the same thread is
@@ -85,6 +86,10 @@ class EventLoopThread:
             with suppress(RuntimeError):  # the loop has ended, and everything in it
                 self._loop.call_soon_threadsafe(submission.drop)
             raise
+
+    def submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
+        """Run a coroutine, and do not wait for it. Cancelling the future cancels it there."""
+        return self._submitted(_Submission(work))
 
     def _submitted(self, submission: "_Submission[T]") -> "Future[T]":
         with self._gate.lock:

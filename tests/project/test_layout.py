@@ -27,6 +27,7 @@ REASONS: Final = {
 DOORS: Final = {
     "surecall",
     "surecall.eval",
+    "surecall.mcp",
     "surecall.otel",
     "surecall.simulator",
     "surecall.streaming",

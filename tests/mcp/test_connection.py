@@ -1,0 +1,122 @@
+"""One session: odd servers, endless lists, and what is said of what the SDK raises."""
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import httpx2
+import pytest
+from mcp.server.lowlevel import Server
+from mcp.shared.exceptions import MCPError
+from mcp_types import (
+    INTERNAL_ERROR,
+    INVALID_PARAMS,
+    CallToolResult,
+    InputRequiredResult,
+    ListToolsResult,
+    TextContent,
+    Tool,
+)
+
+from surecall.mcp import MCPServerError, mcp_tools
+from surecall.mcp.connection import reason_of
+from surecall.values.errors import ErrorCode, ToolError
+from tests.support.mcp_servers import called
+
+Lister = Callable[[str | None], ListToolsResult]
+Answer = Callable[[], CallToolResult | InputRequiredResult]
+ONE = Tool(name="one", input_schema={"type": "object"})
+
+
+def odd(lister: Lister | None = None, answer: Answer | None = None) -> Server[Any]:
+    """Return a server that lists and answers as it is told."""
+
+    async def on_list(_: Any, params: Any) -> ListToolsResult:
+        return lister(params and params.cursor) if lister else ListToolsResult(tools=[ONE])
+
+    async def on_call(_: Any, __: Any) -> CallToolResult | InputRequiredResult:
+        return answer() if answer else CallToolResult(content=[])
+
+    return Server("odd", on_list_tools=on_list, on_call_tool=on_call)
+
+
+def told(answer: Answer) -> ToolError:
+    with mcp_tools(odd(answer=answer)) as tools, pytest.raises(ToolError) as raised:
+        asyncio.run(called(tools, "one"))
+    return raised.value
+
+
+def raising(error: Exception) -> Answer:
+    def answer() -> CallToolResult:
+        raise error
+
+    return answer
+
+
+def test_the_list_is_read_to_its_last_page_and_no_further_than_a_limit() -> None:
+    def paged(cursor: str | None) -> ListToolsResult:
+        number = int(cursor or 0)
+        tool = Tool(name=f"t{number}", input_schema={"type": "object"})
+        return ListToolsResult(tools=[tool], next_cursor=str(number + 1) if number < 4 else None)
+
+    def endless(_: str | None) -> ListToolsResult:
+        return ListToolsResult(tools=[ONE], next_cursor="1")
+
+    with mcp_tools(odd(paged)) as tools:
+        assert [tool.name for tool in tools] == ["t0", "t1", "t2", "t3", "t4"]
+    with pytest.raises(MCPServerError, match="lists more than 1000 tools"), mcp_tools(odd(endless)):
+        pass
+
+
+def test_a_server_without_tools_has_none() -> None:
+    with mcp_tools(odd(lambda _: ListToolsResult(tools=[]))) as tools:
+        assert list(tools) == []
+
+
+@pytest.mark.parametrize(
+    ("error", "words", "code"),
+    [
+        (MCPError(INVALID_PARAMS, "b is missing"), "b is missing", ErrorCode.ARGUMENT_ERROR),
+        (MCPError(INTERNAL_ERROR, "no disk"), "no disk", "TOOL_FAILED"),
+        (MCPError(-32000, "an error of its own"), "an error of its own", "TOOL_FAILED"),
+        (MCPError(INTERNAL_ERROR, " "), "The server refused the call.", "TOOL_FAILED"),
+        (MCPError(INTERNAL_ERROR, "x" * 9_999), f"{'x' * 498} …", "TOOL_FAILED"),
+    ],
+)
+def test_a_refusal_is_told_in_the_words_of_the_server(
+    error: MCPError, words: str, code: str
+) -> None:
+    problem = told(raising(error))
+
+    assert (str(problem), problem.code) == (words, code)
+
+
+def test_a_server_that_wants_to_know_more_is_told_that_nobody_answers() -> None:
+    problem = told(lambda: InputRequiredResult(request_state="state"))
+
+    assert str(problem).startswith("The server asks for more input")
+    assert not problem.retry
+
+
+def test_a_result_that_does_not_fit_the_schema_of_the_server_is_not_withheld() -> None:
+    tool = Tool(name="one", input_schema={"type": "object"}, output_schema={"type": "object"})
+    text = TextContent(type="text", text="done")
+    server = odd(lambda _: ListToolsResult(tools=[tool]), lambda: CallToolResult(content=[text]))
+    with mcp_tools(server) as tools:
+        assert asyncio.run(called(tools, "one")) == "done"
+
+
+@pytest.mark.parametrize(
+    ("failure", "reason"),
+    [
+        (PermissionError(13, "Permission denied"), "Permission denied"),
+        (MCPError(0, "no\nsuch version"), "no such version"),
+        (httpx2.ConnectError("nobody there"), "nobody there"),
+        (httpx2.ConnectError(""), "ConnectError"),
+        (RuntimeError("https://host/?key=hunter2"), "RuntimeError"),
+    ],
+)
+def test_of_the_words_of_others_only_harmless_ones_are_shown(
+    failure: Exception, reason: str
+) -> None:
+    assert reason_of(failure) == reason
