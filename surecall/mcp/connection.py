@@ -26,14 +26,19 @@ if TYPE_CHECKING:
     from mcp.shared.exceptions import MCPError
 
 MAX_PAGES: Final = 100
-MAX_TOOLS: Final = 1_000
+MAX_LIST: Final = 4 * 1024 * 1024
 _CONNECTING_S: Final = 30.0
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 60.0
+# A server that tells of changes without end is asked ten times a second.
+_PAUSE_S: Final = 0.1
 _BAD_REQUEST: Final = 400
 _NOT_FOUND: Final = 404
 _SESSION_HEADER: Final = "mcp-session-id"
 # The SDK's own words for a session that is over. A server may send the same code with others.
 _LOST: Final = ("Connection closed", "SSE stream")
+# And for an HTTP error that says nothing of its own.
+_NO_WORDS: Final = "Server returned an error response"
+_FORGOTTEN = "The server does not know this session any more. Make the call again in a new one."
 _MORE_INPUT = "The server asks for more input before it runs this tool, which is not supported."
 _NO_RESULT = "The server answered with something that is not the result of a call."
 
@@ -55,7 +60,8 @@ class Connection:
         self._target = target
         self._on_news = on_news
         self._process = ServerProcess(self.lose)
-        self._refused = ""
+        self._status = 0
+        self._is_forgotten = False
         self._client: Client | None = None
 
     def lose(self) -> None:
@@ -66,14 +72,14 @@ class Connection:
     @property
     def last_words(self) -> str:
         """What a server that was started wrote last to its log, or the last HTTP error."""
-        return self._process.last_words or self._refused
+        refused = f"HTTP {self._status}" if self._status >= _BAD_REQUEST else ""
+        return self._process.last_words or refused
 
     def _answered(self, status: int, *, in_session: bool) -> None:
         """Take note of the status of an HTTP response."""
-        if status >= _BAD_REQUEST:
-            self._refused = f"HTTP {status}"
-        if status == _NOT_FOUND and in_session:
-            self.lose()  # by the protocol: the server does not know this session any more
+        self._status = status
+        # By the protocol: the server does not know this session any more.
+        self._is_forgotten = self._is_forgotten or (status == _NOT_FOUND and in_session)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -115,17 +121,17 @@ class Connection:
         """Ask for all tools, page by page."""
         tools: list[ServerTool] = []
         cursor: str | None = None
+        size = 0
         for _ in range(MAX_PAGES):
             page = await self._open.list_tools(cursor=cursor)
+            size += len(page.model_dump_json())
+            if size > MAX_LIST:
+                raise MCPServerError(f"its list of tools is larger than {MAX_LIST} bytes")
             tools += [read_tool(tool.model_dump(mode="json", by_alias=True)) for tool in page.tools]
             cursor = page.next_cursor
-            if len(tools) > MAX_TOOLS:
-                break
             if cursor is None:
                 return tuple(tools)
-        raise MCPServerError(
-            f"it lists more than {MAX_TOOLS} tools, or more than {MAX_PAGES} pages"
-        )
+        raise MCPServerError(f"its list of tools has more than {MAX_PAGES} pages")
 
     async def follow(self, on_change: Callable[[], Any]) -> None:
         """Await `on_change` whenever the list of tools changes."""
@@ -137,6 +143,7 @@ class Connection:
                 await self.changed.wait()
                 self.changed.clear()
                 await on_change()
+                await asyncio.sleep(_PAUSE_S)
         elif tools is not None and tools.list_changed:
             await self._listen(on_change)
 
@@ -153,6 +160,7 @@ class Connection:
                     async for _ in events:
                         wait_s = _FIRST_WAIT_S
                         await on_change()
+                        await asyncio.sleep(_PAUSE_S)
             except SubscriptionLost:
                 pass
             except MCPError:
@@ -191,6 +199,12 @@ class Connection:
 
         if error.code == CONNECTION_CLOSED and error.message.startswith(_LOST):
             self.lose()
+            return SessionLost()
+        # Some servers answer 400 where the protocol wants 404.
+        bare = self._status == _BAD_REQUEST and error.message == _NO_WORDS
+        if self._is_forgotten or bare:
+            self.lose()
+            return ToolError(_FORGOTTEN, code=FAILED)
         if self.is_lost:
             return SessionLost()
         code = ErrorCode.ARGUMENT_ERROR if error.code == INVALID_PARAMS else FAILED

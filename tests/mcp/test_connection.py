@@ -64,7 +64,14 @@ def test_the_list_is_read_to_its_last_page_and_no_further_than_a_limit() -> None
 
     with mcp_tools(odd(paged)) as tools:
         assert [tool.name for tool in tools] == ["t0", "t1", "t2", "t3", "t4"]
-    with pytest.raises(MCPServerError, match="lists more than 1000 tools"), mcp_tools(odd(endless)):
+    with pytest.raises(MCPServerError, match="more than 100 pages"), mcp_tools(odd(endless)):
+        pass
+
+
+def test_a_list_that_is_too_large_is_refused() -> None:
+    tools = [Tool(name="t", description="x" * 9_999, input_schema={"type": "object"})] * 500
+    server = odd(lambda _: ListToolsResult(tools=tools))
+    with pytest.raises(MCPServerError, match="larger than 4194304 bytes"), mcp_tools(server):
         pass
 
 

@@ -4,6 +4,7 @@ import asyncio
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -55,6 +56,10 @@ def printed(code: str, *arguments: str) -> list[str]:
         check=True,
     )
     return ran.stdout.splitlines()
+
+
+def port_of(url: str) -> int:
+    return urlsplit(url).port or 0
 
 
 # Runs
@@ -178,8 +183,23 @@ def test_a_server_that_comes_back_is_reached_by_the_next_call() -> None:
             await add(a=1, b=1)
         with pytest.raises(ToolError, match="cannot be reached again"):
             await add(a=1, b=1)
-        with over_http(official(), port=int(url.rpartition(":")[2].partition("/")[0])):
+        with over_http(official(), port_of(url)):
             assert await add(a=1, b=1) == {"result": 2}
+            await tools.__aexit__()
+
+    asyncio.run(run())
+
+
+@pytest.mark.parametrize("status", [404, 400])
+def test_a_server_that_has_forgotten_the_session_gets_a_new_one(status: int) -> None:
+    async def run() -> None:
+        with over_http(official(), forgets=status) as url:
+            tools = await mcp_tools(url).__aenter__()
+            assert await called(tools, "add", a=1, b=1) == {"result": 2}
+        with over_http(official(), port_of(url), forgets=status):
+            with pytest.raises(ToolError, match="does not know this session any more"):
+                await called(tools, "add", a=1, b=1)
+            assert await called(tools, "add", a=1, b=1) == {"result": 2}
             await tools.__aexit__()
 
     asyncio.run(run())

@@ -6,6 +6,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
@@ -52,12 +53,41 @@ def official() -> MCPServer[Any]:
     return server
 
 
+class Legacy:
+    """An ASGI application that knows no protocol but that of 2025, with sessions.
+
+    It answers with `forgets` where a session is unknown; the protocol wants 404.
+    """
+
+    def __init__(self, application: Any, forgets: int) -> None:
+        self._application = application
+        self._forgets = forgets
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Refuse what is newer, and pass the rest on."""
+        headers = dict(scope.get("headers", ()))
+
+        async def sent(message: Any) -> None:
+            if message.get("status") == HTTPStatus.NOT_FOUND:
+                message = message | {"status": self._forgets, "headers": []}
+            await send(message)
+
+        if headers.get(b"mcp-method") == b"server/discover":
+            await send({"type": "http.response.start", "status": 400, "headers": []})
+            await send({"type": "http.response.body", "body": b""})
+        else:
+            await self._application(scope, receive, sent)
+
+
 @contextmanager
-def over_http(server: MCPServer[Any], port: int = 0) -> Iterator[str]:
+def over_http(server: MCPServer[Any], port: int = 0, forgets: int = 0) -> Iterator[str]:
     """Serve over streamable HTTP in a thread of its own; return the address."""
     with socket.create_server(("127.0.0.1", port)) as listening:
+        application = server.streamable_http_app()
         config = uvicorn.Config(
-            server.streamable_http_app(), log_level="critical", timeout_graceful_shutdown=1
+            Legacy(application, forgets) if forgets else application,
+            log_level="critical",
+            timeout_graceful_shutdown=1,
         )
         http = uvicorn.Server(config)
         thread = threading.Thread(target=http.run, kwargs={"sockets": [listening]})

@@ -23,6 +23,7 @@ from surecall import (
     replay,
     tool,
 )
+from surecall.mcp import MCPTools, mcp_tools
 from surecall.runtime.run_stream import LiveEvent
 from surecall.values.types import Message, ToolCall, ToolSpec, Usage
 
@@ -107,3 +108,11 @@ async def main() -> None:
         assert_type(replay(result.trace), RunResult)
         assert_type(Run.from_json(result.run.to_json()), Run)
         assert_type(runner.run_sync("And now?", history=result.history), RunResult)
+    async with mcp_tools(
+        "npx some-server", allow=["read"], hints={"read": {"read_only": True}}
+    ) as tools:
+        assert_type(tools, MCPTools)
+        assert_type(tools[0], ToolDefinition)
+        await ToolLoopRunner(client=client, model="m", tools=[*tools, poll]).run("Read.")
+    with mcp_tools("http://127.0.0.1:9000/mcp", headers={"X-Key": "k"}, timeout_s=5) as tools:
+        ToolLoopRunner(client=client, model="m", tools=tools).run_sync("Read.")
