@@ -5,6 +5,7 @@ two things: `SessionLost`, after which nobody knows what came of a call, or word
 """
 
 import asyncio
+import functools
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, Protocol
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mcp.client import IncomingMessage
     from mcp.client._transport import TransportStreams
     from mcp.shared.exceptions import MCPError
+    from pydantic import TypeAdapter
 
 MAX_PAGES: Final = 100
 MAX_LIST: Final = 4 * 1024 * 1024
@@ -40,6 +42,7 @@ _LOST: Final = ("Connection closed", "SSE stream")
 _NO_WORDS: Final = "Server returned an error response"
 _FORGOTTEN = "The server does not know this session any more. Make the call again in a new one."
 _MORE_INPUT = "The server asks for more input before it runs this tool, which is not supported."
+_ENDED = "The tool itself failed: it tried to end the program."
 _NO_RESULT = "The server answered with something that is not the result of a call."
 
 
@@ -170,31 +173,40 @@ class Connection:
 
     async def call(self, name: str, arguments: JSON) -> JSON:
         """Call a tool, once. Raises `SessionLost`, or a `ToolError` with the server's words."""
-        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - see above
         from mcp_types import (  # noqa: PLC0415 - see above
             CallToolRequest,
             CallToolRequestParams,
-            CallToolResult,
             InputRequiredResult,
         )
-        from pydantic import TypeAdapter, ValidationError  # noqa: PLC0415 - it comes with mcp
 
         request = CallToolRequest(params=CallToolRequestParams(name=name, arguments=arguments))
-        kinds: TypeAdapter[Any] = TypeAdapter(CallToolResult | InputRequiredResult)
         try:
             # Not `call_tool`, which runs the server's own regular expressions over its answer, and
             # withholds one that does not fit.
-            result = await self._open.session.send_request(request, kinds)
-        except MCPError as error:
-            raise self._failure(error) from None
-        except ValidationError:
-            raise ToolError(_NO_RESULT, code=FAILED) from None
+            result = await self._open.session.send_request(request, _results())
+        except (Exception, SystemExit, KeyboardInterrupt) as error:
+            raise self._failure(error) from error
         if isinstance(result, InputRequiredResult):
             raise ToolError(_MORE_INPUT, retry=False)
         answer: JSON = result.model_dump(mode="json", by_alias=True)
         return answer
 
-    def _failure(self, error: "MCPError") -> Exception:
+    def _failure(self, error: BaseException) -> Exception:
+        from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - see above
+        from pydantic import ValidationError  # noqa: PLC0415 - it comes with mcp
+
+        match error:
+            case MCPError():
+                return self._refusal(error)
+            case ValidationError():
+                return ToolError(_NO_RESULT, code=FAILED)
+            case SystemExit() | KeyboardInterrupt():  # these would end the owner
+                return ToolError(_ENDED, code=FAILED)
+            case _:
+                self.lose()
+                return SessionLost()
+
+    def _refusal(self, error: "MCPError") -> Exception:
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS  # noqa: PLC0415 - see above
 
         if error.code == CONNECTION_CLOSED and error.message.startswith(_LOST):
@@ -205,10 +217,16 @@ class Connection:
         if self._is_forgotten or bare:
             self.lose()
             return ToolError(_FORGOTTEN, code=FAILED)
-        if self.is_lost:
-            return SessionLost()
         code = ErrorCode.ARGUMENT_ERROR if error.code == INVALID_PARAMS else FAILED
         return ToolError(bounded(error.message) or "The server refused the call.", code=code)
+
+
+@functools.cache
+def _results() -> "TypeAdapter[Any]":
+    from mcp_types import CallToolResult, InputRequiredResult  # noqa: PLC0415 - see above
+    from pydantic import TypeAdapter  # noqa: PLC0415 - it comes with mcp
+
+    return TypeAdapter(CallToolResult | InputRequiredResult)
 
 
 def _checked_server(server: Any) -> Any:
@@ -236,7 +254,8 @@ async def _over_http(address: Address, answered: Answered) -> "AsyncIterator[Tra
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - see above
 
     async def heard(response: "httpx2.Response") -> None:
-        in_session = _SESSION_HEADER in response.request.headers
+        request = response.request  # of others than POST a server may know nothing
+        in_session = request.method == "POST" and _SESSION_HEADER in request.headers
         answered(response.status_code, in_session=in_session)
 
     async with (

@@ -46,7 +46,7 @@ def told(answer: Answer) -> ToolError:
     return raised.value
 
 
-def raising(error: Exception) -> Answer:
+def raising(error: BaseException) -> Answer:
     def answer() -> CallToolResult:
         raise error
 
@@ -96,6 +96,13 @@ def test_a_refusal_is_told_in_the_words_of_the_server(
     problem = told(raising(error))
 
     assert (str(problem), problem.code) == (words, code)
+
+
+def test_a_tool_that_tries_to_end_the_program_ends_nothing() -> None:
+    with mcp_tools(odd(answer=raising(SystemExit(3)))) as tools:
+        for _ in range(2):
+            with pytest.raises(ToolError, match="tried to end the program"):
+                asyncio.run(called(tools, "one"))
 
 
 def test_a_server_that_wants_to_know_more_is_told_that_nobody_answers() -> None:

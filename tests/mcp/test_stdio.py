@@ -21,7 +21,9 @@ pytestmark = pytest.mark.processes
 
 INTERRUPTED = """
 import asyncio, sys
-from surecall.mcp import mcp_tools
+from surecall.mcp import mcp_tools, stdio
+
+stdio.LEAVING_S = 0.1
 
 async def main():
     async with mcp_tools(sys.argv[1]) as tools:
@@ -32,8 +34,9 @@ asyncio.run(main())
 """
 LEFT_OPEN = """
 import sys
-from surecall.mcp import mcp_tools
+from surecall.mcp import mcp_tools, stdio
 
+stdio.LEAVING_S = 0.1
 tools = mcp_tools(sys.argv[1]).__enter__()
 sys.exit(3)
 """
