@@ -139,7 +139,7 @@ def run_problem(clock: VirtualClock, script: Script) -> str:
     )
     began = clock.now
     answered = True
-    with mock.patch.object(runner._sessions._prompt, "jitter", return_value=1.0):  # noqa: SLF001  # no other door
+    with mock.patch.object(runner._sessions._prompts[0], "jitter", return_value=1.0):  # noqa: SLF001  # no other door
         try:
             asyncio.run(runner.run("hi"))
         except RunFailed:

@@ -18,7 +18,7 @@ endpoint    OpenAICompatible, Limits, RetryPolicy, Secret
 tools       tool, ToolDefinition, ToolRegistry, Context, Grounded, ToolError; ToolPolicy,
             AskFirst, Decision
 settings    presets (resolve, raw, small_model, …), ToolCallingConfig, ToolUseMode,
-            ToolFailurePolicy, Contract, Need, From, ModelCatalog
+            ToolFailurePolicy, Contract, Need, From, Fallback
 errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded),
             ReplayDiverged; ErrorCode
 record      Trace, Event, JsonlSink, save_trace, load_trace, replay, run_of
@@ -47,10 +47,11 @@ if TYPE_CHECKING:
     from surecall.settings import presets
     from surecall.settings.capabilities import Capabilities as Capabilities
     from surecall.settings.capabilities import capabilities_for as capabilities_for
-    from surecall.settings.catalog import ModelCatalog
+    from surecall.settings.catalog import ModelCatalog as ModelCatalog
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
     from surecall.settings.connection import Limits, RetryPolicy
     from surecall.settings.contract import Contract, From, Need
+    from surecall.settings.fallback import Fallback
     from surecall.settings.sampling import SamplingCatalog as SamplingCatalog
     from surecall.tools.context import Context
     from surecall.tools.grounded import Grounded
@@ -78,6 +79,7 @@ _HOMES: Final = {
     "settings.catalog": ("ModelCatalog",),
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
     "settings.contract": ("Contract", "From", "Need"),
+    "settings.fallback": ("Fallback",),
     "runtime.dispatch": ("ToolDispatcher",),
     "runtime.hooks": ("AskFirst", "ToolPolicy"),
     "values.decisions": ("Decision", "WaitingCall"),
@@ -115,6 +117,7 @@ _UNLISTED: Final = (
     "Capabilities",
     "Fault",
     "FilteredToolRegistry",
+    "ModelCatalog",
     "Plan",
     "PromptRunner",
     "RequestFailed",
@@ -132,12 +135,12 @@ __all__ = [
     "Decision",
     "ErrorCode",
     "Event",
+    "Fallback",
     "From",
     "Grounded",
     "JsonlSink",
     "LimitExceeded",
     "Limits",
-    "ModelCatalog",
     "Need",
     "OpenAICompatible",
     "ProviderError",

@@ -122,7 +122,9 @@ class _Judge:
 
     @cached_property
     def _calls_natively(self) -> bool:
-        said = (message for message in self._plan.messages if isinstance(message, Assistant))
+        start, end = self._plan.foreign
+        own = (*self._plan.messages[:start], *self._plan.messages[end:])
+        said = (message for message in own if isinstance(message, Assistant))
         made = (call for message in said for call in (*message.calls, *message.dropped))
         return any(not call.from_text for call in made)
 

@@ -44,6 +44,7 @@ def plan(run: Run) -> Plan:
     elif run.config.choice_temperature is not None and _chooses(run, tools):
         options = options | {"temperature": run.config.choice_temperature}
     messages = run.messages if run.system is None else (run.system, *run.messages)
+    ahead = len(messages) - len(run.messages)
     known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else _described(run)
     return Plan(
         run.model,
@@ -56,6 +57,7 @@ def plan(run: Run) -> Plan:
         way_out=way_out(run),
         reminder=closing_words(run) or "\n".join(_reminders(run, need, tools)),
         origin=run.origin,
+        foreign=(run.start + ahead, run.since + ahead) if run.since else (0, 0),
     )
 
 

@@ -9,7 +9,12 @@ from surecall.core.state import Fail, Run
 from surecall.core.ways_out import false_finals
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
-from surecall.values.events import CallsInOrderEvent, LlmRequestEndEvent
+from surecall.values.events import (
+    CallsInOrderEvent,
+    LlmRequestEndEvent,
+    ModelChangedEvent,
+    RunStartEvent,
+)
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, Usage
 
@@ -71,6 +76,11 @@ class RunResult(msgspec.Struct, frozen=True):
     def fired(self) -> tuple[str, ...]:
         """The names of the repairs that were needed, in order, with repetitions."""
         return tuple(fired_in(self.trace))
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that answered, in order; of a chain it may be several."""
+        return tuple(name for name, replies in replies_by_model(self.trace) if replies)
 
     @property
     def false_finals(self) -> int:
@@ -146,6 +156,33 @@ def fired_in(trace: Trace) -> Iterator[str]:
                 yield _IN_ORDER
             case _:
                 pass
+
+
+def replies_by_model(trace: Trace) -> list[tuple[str, list[LlmRequestEndEvent]]]:
+    """Return the models of a run in the order of their turn, each with its replies."""
+    found: list[tuple[str, list[LlmRequestEndEvent]]] = []
+    for event in trace:
+        match event:
+            case RunStartEvent(model=model) | ModelChangedEvent(model=model):
+                found.append((model, []))
+            case LlmRequestEndEvent() if found:
+                found[-1][1].append(event)
+            case _:
+                pass
+    return found
+
+
+def after_changes(fail: Fail, trace: Trace) -> Fail:
+    """Say in the details of a failure which models were tried before; none without a chain."""
+    changes = [event for event in trace if isinstance(event, ModelChangedEvent)]
+    if not changes:
+        return fail
+    tried = [
+        {"model": event.before, "code": event.fault.code, "message": event.fault.message}
+        for event in changes
+    ]
+    last = {"model": changes[-1].model, "code": fail.code, "message": fail.message}
+    return msgspec.structs.replace(fail, details=fail.details | {"tried": [*tried, last]})
 
 
 def _shortened(text: str, most: int) -> str:

@@ -99,6 +99,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     `begun` are the ids of calls that had begun when the run was interrupted: whether they took
     effect is not known. `endpoint` stands for the address; it says only whether it is the same.
     `decisions` are about calls that are due, by id; one that says `confirm` is still to be made.
+    `since` is where the model took over from another one, in a chain of models.
     """
 
     run_id: str
@@ -112,6 +113,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     begun: tuple[str, ...] = ()
     endpoint: str = ""
     decisions: dict[str, Decision] = {}
+    since: int = 0
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""

@@ -17,6 +17,7 @@ import msgspec
 from surecall.core.approvals import changed, held_again, is_stopped
 from surecall.core.effects import unfinished
 from surecall.core.endpoint_lessons import applied, with_stream
+from surecall.core.fallback import taken_over
 from surecall.core.inbound import inbound
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.outbound import Composer, Request
@@ -33,6 +34,7 @@ from surecall.values.events import (
     LlmRequestEndEvent,
     LlmRequestRetryEvent,
     LlmRequestStartEvent,
+    ModelChangedEvent,
     RequestRefusedEvent,
     RunFailedEvent,
     RunPausedEvent,
@@ -51,6 +53,7 @@ _Recorded = (
     | FinalObjectedEvent
     | RequestRefusedEvent
     | RunPausedEvent
+    | ModelChangedEvent
     | FinalEvent
     | RunFailedEvent
 )
@@ -62,6 +65,7 @@ T = TypeVar(
     FinalObjectedEvent,
     RequestRefusedEvent,
     RunPausedEvent,
+    ModelChangedEvent,
     FinalEvent,
     RunFailedEvent,
 )
@@ -146,16 +150,24 @@ class _Replay:
         return unfinished(run, (event.call for event in started))
 
     def _goes_on(self, move: Move) -> bool:
-        """Whether an answer was not the end: the application objected, or could not judge it."""
-        objects = bool(self._events) and isinstance(
-            self._events[0], FinalObjectedEvent | RequestRefusedEvent
-        )
-        return isinstance(move, Done) and objects
+        """Whether this was not the end: another model went on, or the application objected.
+
+        It may also have been unable to judge an answer.
+        """
+        match move, self._events[0] if self._events else None:
+            case Done(), FinalObjectedEvent() | RequestRefusedEvent():
+                return True
+            case Fail(), ModelChangedEvent():
+                return True
+            case _:
+                return False
 
     def _step(self, run: Run, move: Move) -> Run:
         match self._next(run), move:
             case RequestRefusedEvent(), _:
                 return refused(run, self._take(run, RequestRefusedEvent).fault)
+            case ModelChangedEvent(), _:
+                return self._change(run, self._take(run, ModelChangedEvent))
             case _, Ask(plan):
                 return self._ask(run, plan)
             case CallChangedEvent(), Call():
@@ -166,6 +178,14 @@ class _Replay:
                 return self._call(run, calls)
             case _:
                 return objected(run, self._take(run, FinalObjectedEvent).reason)
+
+    def _change(self, run: Run, to: ModelChangedEvent) -> Run:
+        self._config = ToolCallingConfig.from_mapping(to.config)
+        self._composer = Composer(self._config)
+        after = taken_over(run, to.model, self._config, to.options, to.endpoint)
+        if after is None or after.config != self._config:
+            raise ReplayDiverged(run.turn, f"{to.model} cannot go on with the run as it was")
+        return after
 
     def _ask(self, run: Run, plan: Plan) -> Run:
         recorded = self._take(run, LlmRequestEndEvent)
@@ -239,22 +259,32 @@ class _Retold(_Replay):
     def __init__(self, trace: Trace, found: list[SentRequest]) -> None:
         super().__init__(trace)
         self._found = found
-        self._hashes: dict[int, set[str]] = {}
-        self._dropped: dict[int, tuple[str, ...]] = {}
+        # By model and turn: another model of a chain takes the same turn again.
+        self._hashes: dict[tuple[int, int], set[str]] = {}
+        self._dropped: dict[tuple[int, int], tuple[str, ...]] = {}
+        model = 0
         for event in trace:
             if isinstance(event, LlmRequestStartEvent):
-                self._hashes.setdefault(event.turn, set()).add(event.request_hash)
+                self._hashes.setdefault((model, event.turn), set()).add(event.request_hash)
             elif isinstance(event, LlmRequestRetryEvent) and event.dropped:
-                known = self._dropped.get(event.turn, ())
-                self._dropped[event.turn] = (*known, event.dropped)
+                known = self._dropped.get((model, event.turn), ())
+                self._dropped[model, event.turn] = (*known, event.dropped)
+            elif isinstance(event, ModelChangedEvent):
+                model += 1
         self._lessons: tuple[str, ...] = ()
+        self._model = 0
+
+    def _change(self, run: Run, to: ModelChangedEvent) -> Run:
+        self._lessons = ()
+        self._model += 1
+        return super()._change(run, to)
 
     def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
         """Return the same, read once for all runs that were told it: none of them gets it."""
         return _read_again(encode(msgspec.to_builtins(_Told(start.config, start.tools))))
 
     def _step(self, run: Run, move: Move) -> Run:
-        if isinstance(move, Ask) and run.turn in self._hashes:
+        if isinstance(move, Ask) and (self._model, run.turn) in self._hashes:
             self._tell(run, move.plan)
         return super()._step(run, move)
 
@@ -264,9 +294,9 @@ class _Retold(_Replay):
         if isinstance(event, LlmRequestEndEvent):
             self._lessons, streamed = event.lessons, event.streamed
         else:  # refused for good; what was learned until then is told by its retries
-            self._lessons = union(self._lessons, self._dropped.get(run.turn, ()))
+            self._lessons = union(self._lessons, self._dropped.get((self._model, run.turn), ()))
         request = self._composed(plan, self._lessons, streamed=streamed)
-        exact = request.hash in self._hashes[run.turn]
+        exact = request.hash in self._hashes[self._model, run.turn]
         self._found.append(SentRequest(run.turn, request.body, exact))
 
     def _ask(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - it was composed before

@@ -17,24 +17,21 @@ from typing import TYPE_CHECKING, Any
 
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
+from surecall.runtime.candidates import Clients, Given, Models, candidates_of
 from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
 from surecall.runtime.runner_checks import (
     check_contract,
-    checked_client,
-    checked_config,
     checked_executor,
     checked_history,
     checked_hook,
-    checked_model,
     checked_observer,
     checked_policy,
     checked_system,
     checked_tools,
     checked_words,
 )
-from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
-from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
+from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.contract import in_words
 from surecall.tools.registry import (
@@ -46,9 +43,7 @@ from surecall.tools.registry import (
 )
 from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError
-from surecall.values.types import JSON
 from surecall.wire.history import legal_history
-from surecall.wire.messages import encodable
 
 if TYPE_CHECKING:
     from surecall.runtime.run_stream import BlockingRunStream, RunStream
@@ -61,13 +56,17 @@ class ToolLoopRunner:
     which is the same) are functions or tool definitions, one or many. Without a `config` it uses
     what `presets.resolve` recommends for the client's address and the model; `presets.raw()` is the
     bare one. `runner.config` shows which is in force.
+
+    A list of models, or of clients, is a chain: where one fails, the next goes on with the run. An
+    item may be a `Fallback`, with settings of its own. `runner.client`, `runner.model` and
+    `runner.config` are those of the first, `runner.models` names all.
     """
 
     def __init__(  # noqa: PLR0913  # collaborators and settings, all by keyword
         self,
         *,
-        client: Client | str,
-        model: str,
+        client: Clients,
+        model: Models,
         tools: Tools | None = None,
         registry: Tools | None = None,
         config: ToolCallingConfig | Mapping[str, Any] | None = None,
@@ -82,18 +81,18 @@ class ToolLoopRunner:
     ) -> None:
         from surecall.runtime.sessions import Sessions  # noqa: PLC0415 - see the first lines
 
-        self.client = checked_client(client)
-        self.model = checked_model(model)
-        self._config = checked_config(config, self.client, self.model)
+        given = Given(config, llm_options_defaults or {}, capabilities)
+        self._candidates = candidates_of(client, model, given)
+        first = self._candidates[0]
+        self.client, self.model = first.client, first.model
+        self._config, self._options = first.config, first.options
         self._system = checked_system(system)
         self._executor = checked_executor(executor)
         self._registry = checked_tools(tools, registry)
         self._toolbox = _masked(self._registry, self._config)
-        self._options = encodable(_options(llm_options_defaults or {}, self._config))
         self._sessions = Sessions(
-            client=self.client,
+            candidates=self._candidates,
             retry=retry,
-            capabilities=capabilities,
             registry=self._registry,
             toolbox=self._toolbox,
             executor=self._executor,
@@ -107,6 +106,11 @@ class ToolLoopRunner:
     def config(self) -> ToolCallingConfig:
         """The config in force: the one that was given, or what is recommended."""
         return self._config
+
+    @property
+    def models(self) -> tuple[str, ...]:
+        """The models that may be asked, in order; mostly one."""
+        return tuple(each.model for each in self._candidates)
 
     def _check_tools(self) -> None:
         if self._config.tool_use_mode is ToolUseMode.DISABLED:
@@ -276,16 +280,6 @@ class ToolLoopRunner:
     def close(self) -> None:
         """Close what `run_sync` keeps open. Happens by itself when the program ends."""
         self._sessions.close()
-
-
-def _options(defaults: Mapping[str, Any], config: ToolCallingConfig) -> JSON:
-    """Return the options of every request; unless they limit the length of replies, it is set."""
-    check_options(defaults, "llm_options_defaults")
-    options = deep_merge(defaults, config.request_overrides)
-    is_limited = not {"max_tokens", "max_completion_tokens"}.isdisjoint(options)
-    if config.default_max_tokens is not None and not is_limited:
-        options = options | {"max_tokens": config.default_max_tokens}
-    return options
 
 
 def _masked(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:

@@ -58,10 +58,13 @@ def checked_model(model: Any) -> str:
     return model
 
 
-def checked_config(config: Any, client: Client, model: str) -> ToolCallingConfig:
+def checked_config(
+    config: Any, client: Client, model: str, provider: str = ""
+) -> ToolCallingConfig:
     """Return the config; none means what is recommended for the client's address and the model."""
     if config is None:
-        return _recommended(provider_of(_address(client)), model).but()  # a copy: it has a mapping
+        known = provider_at(client) or provider
+        return _recommended(known, model).but()  # a copy: it has a mapping
     return (
         config if isinstance(config, ToolCallingConfig) else ToolCallingConfig.from_mapping(config)
     )
@@ -71,6 +74,11 @@ def endpoint_of(client: Client) -> str:
     """Return what stands for a client's address: it can be compared, and tells nobody anything."""
     address = _address(client)
     return sha256(address.encode("utf-8", "replace")).hex()[:12] if address else ""
+
+
+def provider_at(client: Client) -> str:
+    """Return whose endpoint a client speaks to; blank if its address does not tell."""
+    return provider_of(_address(client))
 
 
 def _address(client: Client) -> str:

@@ -7,13 +7,22 @@ import msgspec
 from surecall.core.loop import heard, next_move, objected, refused
 from surecall.core.obligations import unmet
 from surecall.core.offer import offers_tools
-from surecall.core.outcome import HANDED_OVER, WAITING, RunResult, failure, last_text, usage_of
+from surecall.core.outcome import (
+    HANDED_OVER,
+    WAITING,
+    RunResult,
+    after_changes,
+    failure,
+    last_text,
+    usage_of,
+)
 from surecall.core.promised_calls import missing_call
 from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run, Wait
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.core.ways_out import false_finals
 from surecall.runtime.accepting import objection_to
 from surecall.runtime.answering import Answering
+from surecall.runtime.chain import Chain, Change
 from surecall.runtime.deadline import Deadline, DeadlinePassed
 from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
 from surecall.runtime.execution import Raised
@@ -29,6 +38,7 @@ from surecall.values.events import (
     ForcedContinuationEvent,
     LlmRequestEndEvent,
     LlmRequestRetryEvent,
+    ModelChangedEvent,
     PolicyErrorEvent,
     RequestRefusedEvent,
     RunFailedEvent,
@@ -44,7 +54,8 @@ from surecall.wire.assembler import TextDelta
 class Session:
     """The asynchronous driver of one run.
 
-    One that `hands_over` makes no calls: it ends as soon as there is one that may run.
+    One that `hands_over` makes no calls: it ends as soon as there is one that may run. Of a `chain`
+    of models, another goes on where one has failed.
     """
 
     def __init__(  # noqa: PLR0913  # collaborators
@@ -57,8 +68,10 @@ class Session:
         accept_final: AcceptFinal | None = None,
         *,
         hands_over: bool = False,
+        chain: Chain | None = None,
     ) -> None:
         self._run = run
+        self._chain = chain
         self._hands_over = hands_over
         self._answering: Answering | None = None
         self._requests = requests
@@ -79,17 +92,49 @@ class Session:
 
     async def _driven(self) -> RunResult:
         self._run = self._begin(self._run)
+        chain = self._chain
+        if chain is not None:
+            self._change(chain.begun(self._run))
+        move = await self._moved()
+        while chain is not None and self._change(chain.after(self._run, move)):
+            move = await self._moved()
+        return self._end(self._run, move)
+
+    async def _moved(self) -> Wait | Done | Fail:
+        """Make move after move, with one model, until there is none left to make."""
         async with self._requests.opened():
             while isinstance(move := await self._next_move(), Ask | Call):
                 match move:
                     case Ask(plan):
                         self._run = await self._ask(self._run, plan)
                     case Call(calls) if self._hands_over and any(each.may_run for each in calls):
-                        return self._end(self._run, Done(last_text(self._run), HANDED_OVER))
+                        return Done(last_text(self._run), HANDED_OVER)
                     case Call(calls):
                         self._run = await self._call(self._run, calls)
                         self._answering = None
-        return self._end(self._run, move)
+        return move
+
+    def _change(self, change: Change | None) -> bool:
+        """Let another model go on with the run; an answer of the last one does not count."""
+        if change is None:
+            return False
+        said = self._run.last
+        if isinstance(said, Assistant) and not (said.claims and missing_call(self._run, said)):
+            self._withdraw(said.text)
+        self._run = change.run
+        self._requests, self._dispatcher = change.parts
+        self._recorder.emit(
+            ModelChangedEvent,
+            change.run.turn,
+            before=change.before,
+            model=change.run.model,
+            config=change.run.config.to_mapping(),
+            options=change.run.options,
+            fault=change.fault,
+            endpoint=change.run.endpoint,
+            rests=change.rests,
+        )
+        return True
 
     async def _next_move(self) -> Move:
         """Say what must happen next; an answer that the application refuses is not the end."""
@@ -276,17 +321,18 @@ class Session:
                     false_finals=early,
                 )
                 return RunResult(text, stop_reason, usage, self._recorder.trace, run)
-            case Fail(code, message, details):
+            case Fail():
+                move = after_changes(move, self._recorder.trace)
                 self._recorder.emit(
                     RunFailedEvent,
                     turn,
-                    code=code,
-                    message=message,
+                    code=move.code,
+                    message=move.message,
                     usage=usage,
-                    details=details,
+                    details=move.details,
                     false_finals=early,
                 )
-                result = RunResult(last_text(run), code, usage, self._recorder.trace, run)
+                result = RunResult(last_text(run), move.code, usage, self._recorder.trace, run)
                 raise failure(move, result)
 
 

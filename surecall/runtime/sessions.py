@@ -2,7 +2,8 @@
 
 import functools
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Any
 
 import msgspec
@@ -11,6 +12,8 @@ from surecall.core.approvals import decided
 from surecall.core.loop import next_move
 from surecall.core.outcome import RunResult
 from surecall.core.state import Fail, Run
+from surecall.runtime.candidates import Candidate
+from surecall.runtime.chain import Chain, Parts, Resting
 from surecall.runtime.decision_checks import checked_decisions
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.event_loop_thread import EventLoopThread
@@ -18,13 +21,12 @@ from surecall.runtime.execution import FOREIGN, LeftRunning
 from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
 from surecall.runtime.requests import PromptRunner
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
-from surecall.runtime.runner_checks import checked_context, checked_observer, endpoint_of
+from surecall.runtime.runner_checks import checked_context, checked_observer
 from surecall.runtime.session import Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Recorder, allowed_context
 from surecall.runtime.transport import Client
 from surecall.runtime.turns import turn
-from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry
@@ -39,9 +41,8 @@ class Sessions:
     def __init__(  # noqa: PLR0913  # collaborators, all by keyword
         self,
         *,
-        client: Client,
+        candidates: Sequence[Candidate],
         retry: RetryPolicy | None,
-        capabilities: Capabilities | None,
         registry: ToolRegistry,
         toolbox: Toolbox,
         executor: Executor | None,
@@ -50,9 +51,13 @@ class Sessions:
         accept_final: AcceptFinal | None,
     ) -> None:
         self.left_running = LeftRunning()
-        self._prompt = PromptRunner(client, retry=retry, capabilities=capabilities)
-        self._endpoint = endpoint_of(client)
-        self._clients = {self._endpoint: client}
+        self._candidates = candidates
+        self._prompts = [
+            PromptRunner(each.client, retry=retry, capabilities=each.capabilities)
+            for each in candidates
+        ]
+        self._resting = Resting()
+        self._clients = {each.endpoint: each.client for each in candidates}
         self._registry = registry
         self._toolbox = toolbox
         # The same ones in every run, so that they are written down once.
@@ -114,7 +119,9 @@ class Sessions:
         """Return the event loop for callers that block; it is opened once, and kept."""
         with self._opening:
             if self._thread is None or not self._thread.alive:
-                self._thread = EventLoopThread(self._prompt.client.opened)
+                # Not a method of ours: the thread must not keep what it serves alive.
+                clients = [each.client for each in self._candidates]
+                self._thread = EventLoopThread(functools.partial(_opened, clients))
             return self._thread
 
     def close(self) -> None:
@@ -132,28 +139,56 @@ class Sessions:
     ) -> Session:
         given = checked_context(context)
         toolbox, policy_error = self._visible(run, given)
+        at = self._place(run)
         run = msgspec.structs.replace(
             run,
             tools=self._specs if toolbox is self._toolbox else _specs_of(toolbox),
-            endpoint=self._endpoint,
+            endpoint=self._candidates[at].endpoint,
         )
         extra = () if on_event is None else (checked_observer(on_event),)
         observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
         allowed = allowed_context(given, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed, self._clients)
+        talk = functools.partial(self._parts, toolbox, given, recorder, watch)
+        chain = None
+        if len(self._candidates) > 1:
+            chain = Chain(self._candidates, self._resting, talk, at)
+        hook = self._accept_final
+        return Session(run, *talk(at, run), recorder, policy_error, hook, chain=chain)
+
+    def _parts(
+        self,
+        toolbox: Toolbox,
+        context: Mapping[str, Any],
+        recorder: Recorder,
+        watch: Watch | None,
+        at: int,
+        run: Run,
+    ) -> Parts:
+        """Return what a session talks to a model with."""
         dispatcher = ToolDispatcher(
             toolbox,
             run.config,
             executor=self._executor,
             policy=self._tool_policy,
-            context=given,
+            context=context,
             threads=self._threads,
             left_running=self.left_running,
             run_id=run.run_id,
             on_policy_error=functools.partial(record_policy_error, recorder),
         )
-        requests = self._prompt.requests(run.config, toolbox, recorder.emit, watch)
-        return Session(run, requests, dispatcher, recorder, policy_error, self._accept_final)
+        prompt = self._prompts[at]
+        return Parts(prompt.requests(run.config, toolbox, recorder.emit, watch), dispatcher)
+
+    def _place(self, run: Run) -> int:
+        """Say which model a run is at; it may have been written down by another runner."""
+        if len(self._candidates) == 1:
+            return 0
+        known = [(each.model, each.endpoint) for each in self._candidates]
+        if (run.model, run.endpoint) in known:
+            return known.index((run.model, run.endpoint))
+        names = [name for name, _ in known]
+        return names.index(run.model) if run.model in names else 0
 
     def _visible(
         self, run: Run, context: Mapping[str, Any]
@@ -170,6 +205,15 @@ class Sessions:
             shown = list(tools) if run.config.policy_error_mode == "allow" else []
             return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), error
         return FilteredToolRegistry(self._registry, [tool.name for tool in shown]), None
+
+
+@asynccontextmanager
+async def _opened(clients: Sequence[Client]) -> AsyncIterator[None]:
+    """Keep the connections of all clients open while the block lasts."""
+    async with AsyncExitStack() as stack:
+        for client in clients:
+            await stack.enter_async_context(client.opened())
+        yield
 
 
 def _without_fault(run: Run) -> Run:

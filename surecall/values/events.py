@@ -3,7 +3,7 @@
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
         [calls_in_order] ([call_changed] tool_call_start  tool_call_end)* | text_call_asked
-        | fix_empty_final | forced_continuation | final_objected)*
+        | fix_empty_final | forced_continuation | final_objected | model_changed)*
     run_paused | final | run_failed
 
 A `Trace` (in `values.trace`) is their list: all that replay needs, and all that a report reads.
@@ -215,6 +215,21 @@ class RunPausedEvent(Stamped, frozen=True, gc=False, tag="run_paused", kw_only=T
     false_finals: int = 0
 
 
+class ModelChangedEvent(Stamped, frozen=True, gc=False, tag="model_changed", kw_only=True):
+    """Another model of the chain goes on with the run, with all that it is told; `before` failed.
+
+    `fault` says how. If `before` `rests`, it was not asked: it had failed a short while ago.
+    """
+
+    before: str
+    model: str
+    config: JSON
+    options: JSON
+    fault: Fault
+    endpoint: str = ""
+    rests: bool = False
+
+
 class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     """A run ended with an answer."""
 
@@ -254,6 +269,7 @@ Event: TypeAlias = (
     | ObserverErrorEvent
     | RequestRefusedEvent
     | RunPausedEvent
+    | ModelChangedEvent
     | FinalEvent
     | RunFailedEvent
 )

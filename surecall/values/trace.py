@@ -19,6 +19,7 @@ from surecall.values.events import (
     LlmRequestErrorEvent,
     LlmRequestRetryEvent,
     LlmRequestStartEvent,
+    ModelChangedEvent,
     ObserverErrorEvent,
     PolicyErrorEvent,
     RequestRefusedEvent,
@@ -192,8 +193,14 @@ def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat 
             return f"[{event.turn}] ! {event.message}"
         case RequestRefusedEvent():
             return ""
-        case RunPausedEvent() | FinalEvent() | RunFailedEvent():  # pragma: no branch
+        case ModelChangedEvent():
+            return f"[{event.turn}] ⇢ on to {_short(event.model)} ({_why(event)})"
+        case RunPausedEvent() | FinalEvent() | RunFailedEvent():  # pragma: no branch  # closed
             return _ended(event)
+
+
+def _why(event: ModelChangedEvent) -> str:
+    return f"{_short(event.before)} {'rests' if event.rests else 'failed'}: {event.fault.code}"
 
 
 def _ended(event: RunPausedEvent | FinalEvent | RunFailedEvent) -> str:

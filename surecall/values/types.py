@@ -203,7 +203,8 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     in words. `may_answer` is off while a final answer would be refused; `reminder` says why, where
     the model seems not to know. `way_out` is what tools said when a call failed for good: one of it
     may be the reason why the model gives up. `origin` names model and endpoint, and `lessons` what
-    of an earlier turn this endpoint does not take.
+    of an earlier turn this endpoint does not take. `foreign` is the range of messages in which
+    another model of the chain spoke.
     """
 
     model: str
@@ -218,6 +219,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     reminder: str = ""
     origin: str = ""
     lessons: tuple[str, ...] = ()
+    foreign: tuple[int, int] = (0, 0)
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

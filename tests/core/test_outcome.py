@@ -1,5 +1,6 @@
 """How a run ends: each failure has its error, and keeps the last words."""
 
+import msgspec
 import pytest
 
 from surecall.core.outcome import (
@@ -8,13 +9,21 @@ from surecall.core.outcome import (
     RunFailed,
     RunResult,
     ToolUseError,
+    after_changes,
     failure,
     last_text,
+    replies_by_model,
     usage_of,
 )
 from surecall.core.state import Fail, Run
 from surecall.settings.config import ToolCallingConfig
-from surecall.values.errors import ErrorCode
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import (
+    LlmRequestEndEvent,
+    LlmRequestErrorEvent,
+    ModelChangedEvent,
+    RunStartEvent,
+)
 from surecall.values.trace import Trace
 from surecall.values.types import (
     Assistant,
@@ -22,6 +31,7 @@ from surecall.values.types import (
     Usage,
     User,
 )
+from tests.support.events import every_event
 from tests.support.hand_driven import (
     DOWN,
     begun,
@@ -50,3 +60,24 @@ def test_the_last_words_are_those_of_this_run() -> None:
     assert last_text(run) == ""
     assert last_text(run.plus(Assistant("a"), Assistant("b"), Refusal(DOWN))) == "b"
     assert usage_of(Trace(())) == Usage()
+
+
+def test_a_result_names_the_models_that_answered_and_a_failure_all_that_were_tried() -> None:
+    fault = Fault(ErrorCode.AUTH, "no")
+    start, failed, heard, changed = (
+        next(event for event in every_event("m") if isinstance(event, kind))
+        for kind in (RunStartEvent, LlmRequestErrorEvent, LlmRequestEndEvent, ModelChangedEvent)
+    )
+    to_b = msgspec.structs.replace(changed, before="m", model="b", fault=fault)
+    fail = Fail(ErrorCode.RATE_LIMIT, "slow down")
+    trace = Trace((start, failed, to_b, heard))
+
+    assert [name for name, replies in replies_by_model(trace) if replies] == ["b"]
+    assert replies_by_model(Trace((heard,))) == []
+    assert after_changes(fail, Trace((start, failed))) is fail
+    assert after_changes(fail, trace).details == {
+        "tried": [
+            {"model": "m", "code": "AUTH", "message": "no"},
+            {"model": "b", "code": "RATE_LIMIT", "message": "slow down"},
+        ]
+    }

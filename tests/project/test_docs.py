@@ -15,7 +15,7 @@ from surecall.cli import cli
 from surecall.simulator.faults import apply_fault
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.simulator.without_key import SAID
-from surecall.testing import Item, ScriptedProvider, calls, says, streams
+from surecall.testing import Item, ScriptedProvider, calls, failure, says, streams
 from tests.support.paths import ROOT
 
 DOCUMENTS = {path.name: path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
@@ -69,6 +69,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     "evaluation.md": (),
     "mcp.md": (calls("clock_get_time", city="Rome"), says("Noon.")),
     "opentelemetry.md": (*WEATHER, *WEATHER),
+    "fallback.md": (failure(404), says("Hello.")),
     "proxy.md": (apply_fault("arguments_fenced", calls("get_weather", city="Paris")),),
     "testing.md": (),
     "text-calls.md": (),
@@ -87,6 +88,7 @@ PRINTED = {
     "evaluation.md": (),
     "mcp.md": ("Noon.",),
     "opentelemetry.md": ("Clear for 3 days.",),
+    "fallback.md": ("('anthropic/claude-opus-4.6',)",),
     "proxy.md": ("""arguments='{"city":"Paris"}', name='get_weather'""",),
     "testing.md": (),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),

@@ -16,6 +16,7 @@ from surecall.values.events import (
     LlmRequestErrorEvent,
     LlmRequestRetryEvent,
     LlmRequestStartEvent,
+    ModelChangedEvent,
     ObserverErrorEvent,
     PolicyErrorEvent,
     RequestRefusedEvent,
@@ -92,6 +93,9 @@ def every_event(text: str) -> list[Event]:
         stamped(ObserverErrorEvent, observer=text, message=text),
         stamped(RequestRefusedEvent, fault=fault(text)),
         stamped(RunPausedEvent, waiting=(WaitingCall(text, text, {}, text),), usage=USAGE),
+        stamped(
+            ModelChangedEvent, before=text, model=text, config={}, options={}, fault=fault(text)
+        ),
         stamped(FinalEvent, **seen, text=text, stop_reason=text, usage=USAGE),
         stamped(RunFailedEvent, code="TOOL_ERROR", message=text, usage=USAGE),
     ]
