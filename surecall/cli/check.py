@@ -194,7 +194,7 @@ async def _tried(planned: PlannedCell, client: Client, longest_s: float) -> Find
         config = config.but(tool_use_mode=ToolUseMode.RELAXED)
     runner = ToolLoopRunner(
         client=client,
-        model=planned.model.id,
+        model=planned.model.asked,
         registry=[echo],
         config=config,
         llm_options_defaults=planned.options,

@@ -29,7 +29,7 @@ _CENT: Final = 0.01
 def guessed(planned: Plan, target: Target, done: Done) -> Estimate:
     """Guess what the rest of a plan takes; one short request asks an endpoint for its prices."""
     missing = planned.left(done)
-    ids = {each.model.id for each in planned.cells}
+    ids = {each.model.asked for each in planned.cells}
     if target.endpoint.simulated or target.endpoint.local:
         return estimate(planned, missing, dict.fromkeys(ids, Price(0.0, 0.0)))
     listed = asyncio.run(_listed(target)) if missing.total() else {}

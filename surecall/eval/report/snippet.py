@@ -6,6 +6,7 @@ from typing import Final
 
 from surecall.eval.analysis.paired import BEYOND
 from surecall.eval.running.cells import split_strategy
+from surecall.eval.running.chains import links_in
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.presets import CONTRACTED, FURTHER, Strategy
 from surecall.values.types import JSON
@@ -35,24 +36,35 @@ def snippet(
     model: str, label: str, provider: str, options: JSON, workarounds: Sequence[str]
 ) -> str:
     """Write the configuration of a cell. Its `label` is the strategy, with its fallback if any."""
+    comment = f"  # with {', '.join(workarounds)}" if workarounds else ""
+    contracted = split_strategy(label)[0] in CONTRACTED
+    links = links_in(model)
+    names = [*(["Contract"] if contracted else ()), *(["Fallback"] if links else ()), "presets"]
+    lines = [f"from surecall import {', '.join(names)}", ""]
+    if links:
+        lines.append("model = []")
+        for link in links:
+            lines += _config_lines(link, label, provider, "")
+            lines.append(f"model.append(Fallback({_quoted(link)}, config=config))")
+    else:
+        lines += _config_lines(model, label, provider, comment)
+    if options:
+        inside = ", ".join(f"{_quoted(key)}: {value!r}" for key, value in options.items())
+        lines.append(f"llm_options_defaults = {{{inside}}}")
+    return "\n".join(lines) + "\n"
+
+
+def _config_lines(model: str, label: str, provider: str, comment: str) -> list[str]:
     strategy, fallback = split_strategy(label)
     named = {"provider": provider, "model": model}
     if strategy != DEFAULT:
         named["strategy"] = strategy
     arguments = ", ".join(f"{name}={_quoted(value)}" for name, value in named.items())
-    comment = f"  # with {', '.join(workarounds)}" if workarounds else ""
-    contracted = strategy in CONTRACTED
-    lines = [
-        f"from surecall import {'Contract, ' if contracted else ''}presets",
-        "",
+    return [
         f"config = presets.resolve({arguments}){comment}",
         *_FALLBACK_LINES.get(fallback, ()),
-        *(_CONTRACT_LINES if contracted else ()),
+        *(_CONTRACT_LINES if strategy in CONTRACTED else ()),
     ]
-    if options:
-        inside = ", ".join(f"{_quoted(key)}: {value!r}" for key, value in options.items())
-        lines.append(f"llm_options_defaults = {{{inside}}}")
-    return "\n".join(lines) + "\n"
 
 
 def _quoted(text: str) -> str:

@@ -30,6 +30,7 @@ def trial_document(results: Results, trial: Trial, trace: bytes | None) -> JSON:
         "turn": trial.turn,
         "call_id": trial.call_id or None,
         "score": msgspec.structs.asdict(trial.score) | {"reasons": trial.score.reasons},
+        "models": trial.models,
         "requests": trial.requests,
         "usage": trial.usage,
         "fired": trial.fired,

@@ -37,7 +37,8 @@ class Model(msgspec.Struct, frozen=True):
 
     `provider` says whose presets fit. A simulated model may imitate one of the catalog and then
     gets its workarounds and profiles. One that is not `listed` must be selected by name. `tags` are
-    names of groups that it belongs to beside those of the catalog.
+    names of groups that it belongs to beside those of the catalog. A chain has `links`: the models
+    that are asked, one after the other.
     """
 
     id: str
@@ -47,6 +48,12 @@ class Model(msgspec.Struct, frozen=True):
     simulated: bool = False
     listed: bool = True
     tags: tuple[str, ...] = ()
+    links: tuple["Model", ...] = ()
+
+    @property
+    def asked(self) -> str:
+        """The id that is sent; of a chain, that of the first."""
+        return self.links[0].id if self.links else self.id
 
     @property
     def name(self) -> str:
@@ -61,7 +68,7 @@ class Model(msgspec.Struct, frozen=True):
     @property
     def subject(self) -> str:
         """The id that workarounds and profiles are looked up by."""
-        return self.imitates or self.id
+        return self.imitates or self.asked
 
     @property
     def lane(self) -> str:
@@ -72,12 +79,16 @@ class Model(msgspec.Struct, frozen=True):
 
 
 class PlannedCell(msgspec.Struct, frozen=True):
-    """One cell: what its trials are filed under, and everything that they need."""
+    """One cell: what its trials are filed under, and everything that they need.
+
+    Of a chain, `fallbacks` are the ids and configs of all models but the first.
+    """
 
     cell: Cell
     model: Model
     config: ToolCallingConfig
     options: JSON
+    fallbacks: tuple[tuple[str, ToolCallingConfig], ...] = ()
 
     @property
     def without_tools(self) -> bool:
@@ -114,18 +125,20 @@ def split_strategy(label: str) -> tuple[str, str]:
 
 def planned_cell(column: Column, settings: Settings, catalog: ModelCatalog) -> PlannedCell:
     """Work out what a cell means under some settings."""
-    model = column.model
     options = column.profile.options | llm_options(settings)
-    config = resolve(
-        provider=model.provider,
-        model=model.subject,
-        strategy=column.strategy,
-        catalog=catalog,
-        config=_base(settings, _requires_parameters(settings, model, options)),
-    )
-    if column.strategy != "raw":
-        config = _with_fallback(config, column.fallback, settings)
-    return PlannedCell(column.cell, model, config, options)
+
+    def config_of(model: Model) -> ToolCallingConfig:
+        config = resolve(
+            provider=model.provider,
+            model=model.subject,
+            strategy=column.strategy,
+            catalog=catalog,
+            config=_base(settings, _requires_parameters(settings, model, options)),
+        )
+        return config if column.strategy == "raw" else _with_fallback(config, column, settings)
+
+    others = tuple((link.id, config_of(link)) for link in column.model.links[1:])
+    return PlannedCell(column.cell, column.model, config_of(column.model), options, others)
 
 
 def _base(settings: Settings, require_parameters: bool) -> ToolCallingConfig:  # noqa: FBT001
@@ -158,11 +171,11 @@ def _requires_parameters(settings: Settings, model: Model, options: JSON) -> boo
 
 
 def _with_fallback(
-    config: ToolCallingConfig, fallback: Fallback, settings: Settings
+    config: ToolCallingConfig, column: Column, settings: Settings
 ) -> ToolCallingConfig:
-    if fallback == "fallback_on":
+    if column.fallback == "fallback_on":
         return content_tag_tool_call_fallback(config)
-    if fallback == "fallback_off":
+    if column.fallback == "fallback_off":
         return without_text_calls(config)
     forced = settings.enable_content_tag_tool_call_fallback
     return content_tag_tool_call_fallback(config) if forced else config

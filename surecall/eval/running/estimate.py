@@ -85,7 +85,7 @@ def estimate(
 ) -> Estimate:
     """Guess what running some trials will take, with the prices of models by their ids."""
     loads = {scenario.id: load_of(scenario) for scenario in planned.scenarios}
-    known = {each.cell: (prices or {}).get(each.model.id) for each in planned.cells}
+    known = {each.cell: (prices or {}).get(each.model.asked) for each in planned.cells}
     guess = Estimate()
     for (cell, scenario), trials in left.items():
         if trials:

@@ -109,8 +109,9 @@ def setup_of(planned: PlannedCell, plan: Plan) -> Setup:
     """Return what a cell means to its trials."""
     model = planned.model
     return Setup(
-        model=model.id,
+        model=model.asked,
         config=planned.config,
+        fallbacks=planned.fallbacks,
         provider=model.provider,
         options=planned.options,
         contracted=planned.contracted,

@@ -25,6 +25,7 @@ from surecall.eval.running.cells import (
     PlannedCell,
     planned_cell,
 )
+from surecall.eval.running.chains import chain_of, is_chain, spelt
 from surecall.eval.scenarios.scenario import Scenario, check_contract
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import Settings
@@ -208,19 +209,25 @@ def select_models(expression: str, library: Library, endpoint: Endpoint) -> tupl
 
     An endpoint whose address was given may serve models that no catalog lists, so there an id
     that matches nothing is taken literally. A simulator serves its personas and nothing else.
+    Chains of models are written as `a>b`.
     """
+    expression = spelt(expression)
     tokens = [token.strip() for token in expression.split(",") if token.strip()]
     wanted = [token for token in tokens if token[0] != "!" and token.casefold() not in EVERYTHING]
 
     def names(model: Model) -> tuple[str, ...]:
         return names_of(model, library.catalog)
 
+    def pick(name: str) -> tuple[Model, ...]:
+        return select_models(name, library, endpoint)
+
     called = [
         model
         for model in library.models
         if model.listed or any(matches(token, names(model)[:1]) for token in wanted)
     ]
-    strangers = _strangers(wanted, library, endpoint)
+    strangers = [chain_of(each, pick) for each in dict.fromkeys(wanted) if is_chain(each)]
+    strangers += _strangers(wanted, library, endpoint)
     if not called and not strangers:
         raise ConfigError("models: none is known at this endpoint; name one by its id, with -m")
     _check_known(wanted, [names(model) for model in (*library.models, *strangers)])
@@ -249,7 +256,7 @@ def _strangers(wanted: Iterable[str], library: Library, endpoint: Endpoint) -> l
     return [
         Model(token, endpoint.provider, simulated=token.startswith(SIMULATED))
         for token in dict.fromkeys(wanted)
-        if "*" not in token and not matches(token, known)
+        if "*" not in token and not is_chain(token) and not matches(token, known)
     ]
 
 

@@ -95,7 +95,7 @@ async def _probe(protocol: CallProtocol, planned: PlannedCell, client: Client) -
     registry = ToolRegistry([echo])
     tools = tuple(definition.spec for definition in registry.definitions)
     plan = Plan(
-        planned.model.id,
+        planned.model.asked,
         (User(ASKED),),
         tools,
         "required",

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.core.outcome import RunFailed, RunResult, fired_in, usage_of
+from surecall.core.outcome import RunFailed, RunResult, fired_in, replies_by_model, usage_of
 from surecall.eval.analysis.category import (
     TOOLS_DISABLED,
     Verdict,
@@ -35,6 +35,7 @@ from surecall.runtime.transport import Client
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode, deep_merge
 from surecall.settings.connection import RetryPolicy
+from surecall.settings.fallback import Fallback
 from surecall.settings.presets import Strategy, resolve
 from surecall.values.errors import ConfigError
 from surecall.values.events import (
@@ -57,7 +58,8 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     """What one cell of the matrix means. `contracted` puts the contracts of scenarios in force.
 
     `model` is the id that is sent; `options` are the sampling profile and whatever else goes into
-    every request. `extra_attempts` follow a blank reply or a line that broke.
+    every request. `extra_attempts` follow a blank reply or a line that broke. `fallbacks` are the
+    other models of a chain, each with its config.
     """
 
     model: str
@@ -69,6 +71,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
     seed: int = 0
     extra_attempts: int = 1
     retry: RetryPolicy = RetryPolicy()
+    fallbacks: tuple[tuple[str, ToolCallingConfig], ...] = ()
 
     @property
     def tools_off(self) -> bool:
@@ -122,6 +125,14 @@ class Case:
         self.setup = setup
         self.config = scenario.adapted(setup.config, contracted=setup.contracted)
         self.options = deep_merge(setup.options, scenario.options)
+        contracted = setup.contracted
+        self.models: list[str | Fallback] = [
+            setup.model,
+            *(
+                Fallback(name, config=scenario.adapted(config, contracted=contracted))
+                for name, config in setup.fallbacks
+            ),
+        ]
         self.prompt_hash = scenario.prompt_hash
 
     @property
@@ -139,7 +150,7 @@ class Case:
         """Return a runner for one attempt: what it learns and what it leaves running is its own."""
         return ToolLoopRunner(
             client=client,
-            model=self.setup.model,
+            model=self.models if self.setup.fallbacks else self.setup.model,
             registry=world.registry,
             executor=world.executor,
             config=self.config,
@@ -193,7 +204,15 @@ async def run_trial(key: Key, case: Case, client: Client) -> tuple[Trial, Trace]
     elapsed_ms = round((time.perf_counter() - started) * 1000)
     trial = _record(key, attempts, elapsed_ms, started_at)
     known = {"prompt_hash": case.prompt_hash, "tools": case.scenario.uses_tools}
+    if case.setup.fallbacks:
+        known["models"] = _answered_by(attempts)
     return msgspec.structs.replace(trial, **known), attempts[-1].trace
+
+
+def _answered_by(attempts: Iterable[Attempt]) -> tuple[str, ...]:
+    """Name the models of a chain that answered, each once."""
+    found = (pair for attempt in attempts for pair in replies_by_model(attempt.trace))
+    return tuple(dict.fromkeys(name for name, replies in found if replies))
 
 
 async def _attempt(key: Key, case: Case, client: Client, number: int) -> Attempt:

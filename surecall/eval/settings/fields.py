@@ -190,7 +190,7 @@ def _fields(group: str, *rows: tuple[Any, ...], **common: bool) -> tuple[Field, 
 
 _SELECT = _fields(
     "select",
-    ("model_filter", "-m --model", "FILTER", read.expression, "Models: ids, globs, tags, !x."),
+    ("model_filter", "-m --model", "FILTER", read.expression, "Models: ids, globs, tags, !x; a>b."),
     ("sampling_profile_filter", "-p --profile", "FILTER", read.expression, "Sampling profiles."),
     ("scenarios", "-s --scenario", "FILTER", read.expression, "Scenarios or groups of them."),
     (

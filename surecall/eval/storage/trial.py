@@ -143,6 +143,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     requests after the first answer that says no. Older records say nothing about the `truth`, nor
     whether the scenario has `tools`: then it is taken to have them, unless it is the control.
     `turn` and `call_id` are where it was decided if that was no expectation: misses have their own.
+    `models` are those of a chain that answered.
     """
 
     key: Key
@@ -170,6 +171,7 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     turn: int | None = None
     call_id: str = ""
     tools: bool = True
+    models: tuple[str, ...] = ()
 
     @property
     def ok(self) -> bool:

@@ -30,6 +30,18 @@ def test_a_snippet_builds_the_configuration_that_was_judged(advice: Recommendati
     assert "strategy" not in advice.snippet
 
 
+def test_a_snippet_of_a_chain_builds_every_model_of_it() -> None:
+    advice = advise(candidate(model="a/b>deepseek/deepseek-v3.2", strategy="guided_contract"))
+    built = run(advice.snippet.replace("your_tool", "pay"))["model"]
+
+    assert [link.model for link in built] == ["a/b", "deepseek/deepseek-v3.2"]
+    for link in built:
+        wanted = presets.resolve(
+            provider="openrouter", model=link.model, strategy="guided_contract"
+        )
+        assert link.config.but(contract=None) == wanted
+
+
 def test_a_snippet_names_another_strategy_and_provider() -> None:
     model = 'a"b\\\n"); raise SystemExit  #'
     advice = advise(candidate(model=model, strategy="baseline"), provider="groq")

@@ -32,6 +32,7 @@ function factsOf(run, trial) {
     counted(runs.tokens[run], "token"),
     ...cost,
     ...(trial?.false_finals ? [counted(trial.false_finals, "early answer")] : []),
+    ...(trial?.models?.length ? [`answered by ${trial.models.join(", then ")}`] : []),
     ...(trial?.attempts > 1 ? [`attempt ${trial.attempts}, after one that came to nothing`] : []),
   ].join(" · ");
 }
@@ -81,7 +82,8 @@ function drawTurn(turn, chosen, open, nudge) {
   const tone = state === "culprit" ? "bad" : "warn";
   const parts = [el("button", { type: "button", class: "turn", click: () => open(turn.number) }, `turn ${turn.number + 1}${{ culprit: ": this decided it", recovered: ": trouble, then it went on", fine: "" }[state]}`)];
   for (const event of turn.troubles) {
-    if (event.fault) parts.push(said("error", el("div", { class: `text ${tone}` }, oneLine(`${event.fault.code}: ${event.fault.message}`))));
+    if (event.type === "model_changed") parts.push(said("error", el("div", { class: `text ${tone}` }, oneLine(changeOf(event)))));
+    else if (event.fault) parts.push(said("error", el("div", { class: `text ${tone}` }, oneLine(`${event.fault.code}: ${event.fault.message}`))));
   }
   if (reply?.text) parts.push(said("assistant", contentOf(reply)));
   const answers = new Map(turn.results.map((event) => [event.result.call_id, event]));

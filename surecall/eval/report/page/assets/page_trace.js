@@ -2,6 +2,8 @@
 
 // What the loop says to a reply that does not count.
 const OBJECTIONS = new Set(["forced_continuation", "final_objected", "text_call_asked"]);
+// What went wrong with a request, and what was done about it.
+const TROUBLES = new Set(["llm_request_error", "llm_request_retry", "model_changed"]);
 const shownRun = { run: -1, turn: null, trace: null, turns: [], decided: 0 };
 
 function turnsOf(trace) {
@@ -13,7 +15,7 @@ function turnsOf(trace) {
   for (const event of trace.events) {
     if (event.type === "llm_request_start") at(event.turn).start = event;
     else if (event.type === "llm_request_end") at(event.turn).end = event;
-    else if (event.type === "llm_request_error" || event.type === "llm_request_retry") at(event.turn).troubles.push(event);
+    else if (TROUBLES.has(event.type)) at(event.turn).troubles.push(event);
     else if (event.type === "tool_call_end") at(event.turn).results.push(event);
     else if (event.type === "fix_empty_final") at(event.turn).nudged = true;
     else if (OBJECTIONS.has(event.type)) at(event.turn).objections.push(event);

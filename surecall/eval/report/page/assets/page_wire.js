@@ -33,6 +33,7 @@ function troubles(turn) {
       const how = event.dropped ? `without ${event.dropped}` : `after ${asNumber(event.wait_s)} s`;
       return el("li", {}, `↻ sent again ${oneLine(how)}`);
     }
+    if (event.type === "model_changed") return el("li", {}, oneLine(changeOf(event)));
     const fault = event.fault ?? {};
     const status = fault.status ? ` HTTP ${fault.status}` : "";
     const from = fault.provider ? ` [${fault.provider}]` : "";
@@ -41,6 +42,11 @@ function troubles(turn) {
     return el("li", { class: "bad" }, oneLine(line), ...body);
   });
   return told.length ? [el("h3", {}, "Errors and retries"), el("ul", {}, ...told)] : [];
+}
+
+// Of a chain of models: who went on, and why.
+function changeOf(event) {
+  return `⇢ on to ${event.model}: ${event.before} ${event.rests ? "rests" : "failed"} (${event.fault?.code})`;
 }
 
 function facts(turn) {
