@@ -56,6 +56,7 @@ from surecall.values.events import (
     LlmRequestErrorEvent,
     LlmRequestRetryEvent,
     LlmRequestStartEvent,
+    ModelChangedEvent,
     PolicyErrorEvent,
     RequestRefusedEvent,
     RunFailedEvent,
@@ -99,11 +100,9 @@ class RunSpans:
 
     def __init__(self, manner: Manner, start: RunStartEvent, *, live: bool) -> None:
         self._tracer = manner.tracer
+        self._served_by = manner.served_by
         self._outside = get_current()
-        about: Attributes = {
-            "gen_ai.request.model": text(start.model),
-            **manner.served_by(start.endpoint),
-        }
+        about = self._asks(start)
         self._agent = self._tracer.start_span(
             f"invoke_agent {manner.agent}".rstrip(),
             self._outside,
@@ -114,8 +113,6 @@ class RunSpans:
         # Without an SDK there is no span, and nobody to tell.
         self.is_real = self._agent.get_span_context().is_valid
         self._live = live and self.is_real
-        self._name = f"chat {about['gen_ai.request.model']}"
-        self._request = {"gen_ai.operation.name": "chat", **about, **of_options(start.options)}
         self._known = {tool.name for tool in start.tools}
         self._chat: Span | None = None
         self._calls: dict[str, Span] = {}
@@ -125,6 +122,16 @@ class RunSpans:
             self._quote(start)
         if self._live:
             attach(self._inside)
+
+    def _asks(self, event: RunStartEvent | ModelChangedEvent) -> Attributes:
+        """Tell from now on that this model is asked; return who it is, and where."""
+        about: Attributes = {
+            "gen_ai.request.model": text(event.model),
+            **self._served_by(event.endpoint),
+        }
+        self._name = f"chat {about['gen_ai.request.model']}"
+        self._request = {"gen_ai.operation.name": "chat", **about, **of_options(event.options)}
+        return about
 
     def hear(self, event: Event) -> bool:
         """Tell an event; say whether the run is over."""
@@ -190,6 +197,16 @@ class RunSpans:
         fault = event.fault
         told = plain({"http.response.status_code": fault.status})
         self._end_chat(nanoseconds(event.at), told, text(fault.code) or OTHER, fault.message)
+
+    def _model_changed(self, event: ModelChangedEvent) -> None:
+        facts = {
+            "surecall.before": event.before,
+            "gen_ai.request.model": event.model,
+            "error.type": event.fault.code,
+            "surecall.rests": event.rests,
+        }
+        self._agent.add_event("surecall.model_changed", plain(facts), nanoseconds(event.at))
+        self._asks(event)
 
     def _call_started(self, event: ToolCallStartEvent) -> None:
         call = event.call
@@ -285,6 +302,7 @@ class RunSpans:
         LlmRequestRetryEvent: _request_retried,
         LlmRequestEndEvent: _request_ended,
         RequestRefusedEvent: _request_refused,
+        ModelChangedEvent: _model_changed,
         ToolCallStartEvent: _call_started,
         ToolCallEndEvent: _call_ended,
         FinalEvent: _ended,

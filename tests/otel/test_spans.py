@@ -8,6 +8,7 @@ from opentelemetry.trace import StatusCode
 from surecall import (
     AskFirst,
     Decision,
+    Fallback,
     RetryPolicy,
     Run,
     RunFailed,
@@ -15,6 +16,7 @@ from surecall import (
     ToolLoopRunner,
 )
 from surecall.testing import (
+    ScriptedModel,
     calls,
     failure,
     hangs,
@@ -60,6 +62,24 @@ def test_a_refused_request_fails_its_span_and_that_of_the_run(kept: Kept) -> Non
     assert told(chat)["http.response.status_code"] == 401
     assert chat.status.status_code is agent.status.status_code is StatusCode.ERROR
     assert chat.status.description is agent.status.description is None
+
+
+def test_each_model_of_a_chain_has_its_own_spans_and_the_change_is_told(kept: Kept) -> None:
+    link = Fallback("b", client=ScriptedModel(says("hi")), options={"temperature": 0.5})
+    asyncio.run(runner_of(kept, failure(401), model=["a", link]).run("hello"))
+
+    assert kept.drawn == ["invoke_agent", "  chat a", "  chat b"]
+    assert told(kept["chat b"])["gen_ai.request.model"] == "b"
+    assert told(kept["chat b"])["gen_ai.request.temperature"] == 0.5
+    assert told(kept["invoke_agent"])["gen_ai.request.model"] == "a"
+    assert kept["invoke_agent"].status.status_code is StatusCode.UNSET
+    change = {
+        "surecall.before": "a",
+        "gen_ai.request.model": "b",
+        "error.type": "AUTH",
+        "surecall.rests": False,
+    }
+    assert noted(kept["invoke_agent"]) == [("surecall.model_changed", change)]
 
 
 def test_a_request_without_tools_after_a_refusal_is_a_span_of_its_own(kept: Kept) -> None:
