@@ -245,11 +245,12 @@ def _whole(value: Any) -> Any:
 
 
 def _decoded(kind: type[Any], value: Any) -> Any:
-    """Let a class of pydantic's shape read its own value."""
+    """Let a class of pydantic's shape read its own value: as JSON, in which a date is a text."""
     if not callable(validate := getattr(kind, "model_validate", None)):
         return value
+    from_json = getattr(kind, "model_validate_json", None)
     try:
-        return validate(value)
+        return from_json(msgspec.json.encode(value)) if callable(from_json) else validate(value)
     except ValueError as problem:
         if not callable(errors := getattr(problem, "errors", None)):
             raise

@@ -64,6 +64,14 @@ class Booking(pydantic.BaseModel):
         return value
 
 
+class StrictVisit(pydantic.BaseModel):
+    """A model that takes a text for a date only from JSON."""
+
+    model_config = pydantic.ConfigDict(strict=True)
+    city: str
+    start: date
+
+
 @dataclass
 class Stay:
     city: str
@@ -104,6 +112,12 @@ def test_objects_that_offer_a_json_schema_are_accepted_as_parameters(parameters:
 
     assert schema["type"] == "object"
     assert {"city", "firstCity"} & schema["properties"].keys()
+
+
+def test_a_strict_pydantic_model_reads_its_arguments_as_json() -> None:
+    given = received(StrictVisit, city="Rome", start="2030-01-02")
+
+    assert given == {"city": "Rome", "start": date(2030, 1, 2)}
 
 
 @proves("C39")
