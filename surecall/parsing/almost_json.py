@@ -7,6 +7,8 @@ name in `fired`. What is missing, ambiguous or cut off stays so, and is refused 
 from surecall.values.types import JSON
 
 MAX_DEPTH = 64
+# An object, or a string that may have one inside.
+OBJECTS = frozenset('{"')
 
 _CLOSERS = {"{": "}", "[": "]"}
 _BLANK = frozenset(" \t\n\r")
@@ -34,8 +36,12 @@ class Unusable(Exception):
         *,
         advice: str = "Send the arguments again as one JSON object.",
         key: str | None = None,
+        near: str = "",
     ) -> None:
         super().__init__(reason)
+        self.reason = reason
+        self.key = key
+        self.near = near
         self.message = f"{message} {advice}"
         self.data: JSON = {"reason": reason} if key is None else {"reason": reason, "key": key}
 
@@ -48,7 +54,7 @@ def quoted(text: str) -> str:
 def unreadable(text: str, at: int) -> Unusable:
     """Say where reading stopped."""
     near = text[max(0, at - _SNIPPET // 2) : at + _SNIPPET].strip()
-    return Unusable("unreadable", f"The arguments are not valid JSON near `{near}`.")
+    return Unusable("unreadable", f"The arguments are not valid JSON near `{near}`.", near=near)
 
 
 def too_deep() -> Unusable:
@@ -60,9 +66,14 @@ def too_deep() -> Unusable:
     )
 
 
-def normalised(text: str, fired: dict[str, None]) -> tuple[str, ...]:
-    """Rewrite `text` as JSON: one document, or several if it held several unlike ones."""
-    return _Rewriter(text, fired).documents()
+def normalised(
+    text: str, fired: dict[str, None], begins: frozenset[str] = OBJECTS
+) -> tuple[str, ...]:
+    """Rewrite `text` as JSON: one document, or several if it held several unlike ones.
+
+    `begins` are the marks that the first of them may begin with.
+    """
+    return _Rewriter(text, fired, begins).documents()
 
 
 def beginning(text: str, fired: dict[str, None]) -> tuple[tuple[str, ...], str]:
@@ -74,8 +85,9 @@ def beginning(text: str, fired: dict[str, None]) -> tuple[tuple[str, ...], str]:
 class _Rewriter:
     """The place in the text, the brackets that are open, and the tokens written so far."""
 
-    def __init__(self, text: str, fired: dict[str, None]) -> None:
+    def __init__(self, text: str, fired: dict[str, None], begins: frozenset[str] = OBJECTS) -> None:
         self._text = text
+        self._begins = begins
         self._at = 0
         self._fired = fired
         self._open: list[str] = []
@@ -117,9 +129,9 @@ class _Rewriter:
         return False
 
     def _start(self, *, again: bool) -> None:
-        """Read the first token: an object, or a string that may have one inside."""
+        """Read the first token of a document. After the first one, there may be objects only."""
         mark = self._text[self._at]
-        if mark != "{" and (again or mark != '"'):
+        if mark != "{" and (again or mark not in self._begins):
             raise unreadable(self._text, self._at)
         if again:
             self._fired["repeated_object"] = None

@@ -16,6 +16,7 @@ import msgspec
 
 from surecall.parsing.almost_json import (
     MAX_DEPTH,
+    OBJECTS,
     Unusable,
     normalised,
     quoted,
@@ -62,7 +63,7 @@ def truncated(arguments: Arguments) -> Arguments:
 
 def _read_text(raw: str, max_bytes: int) -> Arguments:
     fired: dict[str, None] = {}
-    text = bare(_whole(raw, fired), fired)
+    text = bare(whole(raw, fired), fired)
     size = len(text) if text.isascii() else len(text.encode())
     if size > max_bytes:
         return _too_large(size, max_bytes)
@@ -115,7 +116,7 @@ def bare(text: str, fired: dict[str, None]) -> str:
 
 
 def _object(text: str, fired: dict[str, None]) -> JSON:
-    value = _value(text, fired)
+    value = json_value(text, fired)
     if value is None:
         fired["null_arguments"] = None
         return {}
@@ -124,7 +125,7 @@ def _object(text: str, fired: dict[str, None]) -> JSON:
         inner = bare(value, fired)
         # A second layer is an encoder's slip only around an object; null or blank is not one.
         if inner.startswith("{"):
-            value = _value(inner, fired)
+            value = json_value(inner, fired)
     return _only_object(value)
 
 
@@ -135,8 +136,11 @@ def _only_object(value: object) -> JSON:
     raise Unusable("not_an_object", f"The arguments are {kind}, not a JSON object.")
 
 
-def _value(text: str, fired: dict[str, None]) -> object:
-    """Decode strict JSON; where that fails, what the lossless repairs make of it."""
+def json_value(text: str, fired: dict[str, None], begins: frozenset[str] = OBJECTS) -> object:
+    """Decode strict JSON; where that fails, what the lossless repairs make of it.
+
+    Raises `Unusable`. `begins` are the marks that a text to be repaired may begin with.
+    """
     try:
         value, end = _STRICT.raw_decode(text)
         if end == len(text):
@@ -145,7 +149,7 @@ def _value(text: str, fired: dict[str, None]) -> object:
         pass
     except RecursionError:
         raise too_deep() from None
-    return _sole([decoded(document, fired) for document in normalised(text, fired)])
+    return _sole([decoded(document, fired) for document in normalised(text, fired, begins)])
 
 
 def decoded(document: str, fired: dict[str, None]) -> object:
@@ -180,7 +184,7 @@ def tidy(value: object, fired: dict[str, None], depth: int = 1) -> Any:
         raise too_deep()
     match value:
         case str():
-            return _whole(value, fired)
+            return whole(value, fired)
         case dict():
             return _unique(
                 [(_key(key, fired), tidy(item, fired, depth + 1)) for key, item in value.items()]
@@ -194,7 +198,7 @@ def tidy(value: object, fired: dict[str, None], depth: int = 1) -> Any:
 def _key(key: object, fired: dict[str, None]) -> str:
     if not isinstance(key, str):
         raise Unusable("not_json", "The arguments have a key that is not a string.")
-    return _whole(key, fired)
+    return whole(key, fired)
 
 
 def _scalar(value: object) -> object:
@@ -207,7 +211,7 @@ def _scalar(value: object) -> object:
     raise Unusable("not_json", "The arguments are not JSON.")
 
 
-def _whole(text: str, fired: dict[str, None]) -> str:
+def whole(text: str, fired: dict[str, None]) -> str:
     """Join surrogate pairs and replace halves with U+FFFD: no request could carry them."""
     if text.isascii():
         return text

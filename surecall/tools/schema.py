@@ -83,22 +83,43 @@ def schema_of(source: object) -> JSON:
     """Return the schema that `source` is, or provides."""
     if isinstance(source, Mapping):
         return dict(source)
-    for method in _PROVIDER_METHODS:
-        if callable(ask := getattr(source, method, None)):
-            return _asked(ask, f"The schema provider {clipped(repr(source))}")
+    if (provided := provided_schema(source)) is not None:
+        return provided
     if isinstance(source, type) and (
         is_dataclass(source) or is_typeddict(source) or issubclass(source, msgspec.Struct)
     ):
-        schema, definitions = _written(source, "#/$defs", f"The schema provider {source!r}")
-        return {**schema, "$defs": definitions}
+        return written(source, f"The schema provider {source!r}")
     known = "a mapping, a dataclass, TypedDict, Struct or model class, or an object that has one of"
     methods = ", ".join(_PROVIDER_METHODS)
     raise ConfigError(f"{clipped(repr(source))} is no schema provider: pass {known} {methods}.")
 
 
+def provided_schema(source: object) -> JSON | None:
+    """Return the schema that an object, or a class of pydantic's shape, has a method for."""
+    for method in _PROVIDER_METHODS:
+        if callable(ask := getattr(source, method, None)):
+            return _asked(ask, f"The schema provider {clipped(repr(source))}")
+    return None
+
+
 def portable(schema: JSON) -> JSON:
     """Return a copy that picky providers accept: an object, references inlined, no clutter."""
+    root = inlined(schema)
+    kind = root.pop("type", "object")
+    if "object" not in (kind if isinstance(kind, list) else [kind]):
+        raise ConfigError(f"The parameters of a tool are an object, not {kind!r}.")
+    return {"type": "object", "properties": {}, **root}
+
+
+def inlined(schema: JSON) -> JSON:
+    """Return a copy with references inlined, as far as they can be, and without clutter."""
     return _Portable(schema).document()
+
+
+def written(hint: Any, where: str) -> JSON:
+    """Write the schema of a type hint; `where` begins the sentence that says that it has none."""
+    schema, definitions = _written(hint, "#/$defs", where)
+    return {**schema, "$defs": definitions}
 
 
 def _written(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
@@ -161,13 +182,9 @@ class _Portable:
         self._trace(self._root, frozenset({"#"}), 0)
         self._spent = 0
         root = _as_mapping(self._write(self._root, 0, inline=True))
-        kind = root.pop("type", "object")
-        if "object" not in (kind if isinstance(kind, list) else [kind]):
-            raise ConfigError(f"The parameters of a tool are an object, not {kind!r}.")
         loops = [(pointer, name) for pointer, name in self._loops.items() if pointer != "#"]
         definitions = {name: self._write(self._resolve(pointer), 1) for pointer, name in loops}
-        kept = {"$defs": definitions} if definitions else {}
-        return {"type": "object", "properties": {}, **root, **kept}
+        return {**root, "$defs": definitions} if definitions else root
 
     def _trace(self, node: Any, ancestors: frozenset[str], depth: int) -> None:
         """Note every reference that leads back to itself."""

@@ -107,6 +107,11 @@ def converter(hint: Any) -> Callable[[Any], Any] | None:
     if _is_plain(hint):
         kinds = _alternatives(hint)
         return _whole if int in kinds and float not in kinds else None
+    return reader(hint)
+
+
+def reader(hint: Any) -> Callable[[Any], Any]:
+    """Return what turns decoded JSON into the annotated type, or raises `ValueError`."""
     return partial(msgspec.convert, type=hint, str_keys=True, dec_hook=_decoded)
 
 

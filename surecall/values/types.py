@@ -196,6 +196,16 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
         return self.read_only or self.idempotent
 
 
+class AnswerForm(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """What a final answer must be: JSON that fits a schema.
+
+    Where the endpoint is known to bind a reply to a schema it is `bound`; else it is asked for.
+    """
+
+    schema: JSON
+    bound: bool = False
+
+
 class Plan(msgspec.Struct, frozen=True, gc=False):
     """Everything one request is made of, before it becomes bytes.
 
@@ -204,7 +214,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     the model seems not to know. `way_out` is what tools said when a call failed for good: one of it
     may be the reason why the model gives up. `origin` names model and endpoint, and `lessons` what
     of an earlier turn this endpoint does not take. `foreign` is the range of messages in which
-    another model of the chain spoke.
+    another model of the chain spoke. `output` is the schema of the final answer.
     """
 
     model: str
@@ -220,6 +230,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     origin: str = ""
     lessons: tuple[str, ...] = ()
     foreign: tuple[int, int] = (0, 0)
+    output: JSON | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
