@@ -38,13 +38,16 @@ And a call in the text that did not run?  The model is asked about it first, bef
 And an objection of the application?  It is told to the model in its own words, at most
     `len(final_ladder)` times in a run; then the run fails with CONTRACT_UNMET. After an objection
     the tools are offered again.
+And an answer that is to have a type?  Where no need is unmet, one that does not have it is told
+    what is wrong: see `typed_answers`.
 """
 
 from surecall.core.doubtful_calls import question
 from surecall.core.obligations import Obligation, is_repetition, unmet
 from surecall.core.offer import offers_tools
 from surecall.core.promised_calls import missing_call
-from surecall.core.state import CALL_MISSING, OBJECTION, Run
+from surecall.core.state import CALL_MISSING, OBJECTION, OUTPUT, Run
+from surecall.core.typed_answers import correction, form_problem, in_form, may_correct, misfit
 from surecall.core.ways_out import is_settled
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import Assistant, Message, Refusal, ToolResult, User, is_blank
@@ -65,7 +68,7 @@ def follow_up(run: Run, said: Assistant) -> tuple[Message, ...]:
     need = unmet(run)
     if need is not None and not is_settled(run) and (step := _next_step(run, need)):
         return (User(_still_missing(need), nudge=True, rung=step),)
-    return _once_more(run, said, need)
+    return _once_more(run, said, need) or _corrected(run, said, need)
 
 
 def _once_more(run: Run, said: Assistant, need: Obligation | None) -> tuple[Message, ...]:
@@ -75,13 +78,25 @@ def _once_more(run: Run, said: Assistant, need: Obligation | None) -> tuple[Mess
     if run.nudged or said.claims or not config.fix_empty_final:
         return ()
     if missing_call(run, said):
-        return (User(_NO_CALL_CAME, nudge=True, rung=CALL_MISSING),)
+        return (User(in_form(run, _NO_CALL_CAME), nudge=True, rung=CALL_MISSING),)
     # Where the ladder was climbed in vain, an answer without tools would not count either.
     in_vain = need is not None and config.final_ladder and config.fix_empty_final_disable_tools
     if in_vain or not is_blank(said.text):
         return ()
     may_call = not run.called and offers_tools(run)
-    return (User(_NOTHING_CAME if may_call else config.fix_empty_final_user_text, nudge=True),)
+    words = _NOTHING_CAME if may_call else config.fix_empty_final_user_text
+    return (User(in_form(run, words), nudge=True),)
+
+
+def _corrected(run: Run, said: Assistant, need: Obligation | None) -> tuple[Message, ...]:
+    """Tell what is wrong with an answer that is to have a type, if it may still be corrected."""
+    if run.output is None or need is not None or missing_call(run, said) or not may_correct(run):
+        return ()
+    # A reply with nothing in it has been asked for once more.
+    if is_blank(said.text) and run.config.fix_empty_final:
+        return ()
+    reason = form_problem(run)
+    return (correction(reason),) if reason else ()
 
 
 def _next_step(run: Run, need: Obligation) -> str | None:
@@ -108,8 +123,14 @@ def _still_missing(need: Obligation) -> str:
     )
 
 
-def objection(run: Run, reason: str) -> Message:
-    """Return what an application's objection to an answer becomes: a step, or the end."""
+def objection(run: Run, reason: str, rung: str = OBJECTION) -> Message:
+    """Return what an objection to an answer becomes: a step, or the end.
+
+    It is the application's, unless the step is `OUTPUT`: then it is that of the answer's type.
+    """
+    if rung == OUTPUT:
+        fault = Fault(ErrorCode.OUTPUT_INVALID, misfit(reason))
+        return correction(reason) if may_correct(run) else Refusal(fault)
     made = sum(isinstance(item, User) and item.rung == OBJECTION for item in run.own)
     if made >= len(run.config.final_ladder):
         return Refusal(Fault(ErrorCode.CONTRACT_UNMET, f"the answer was not accepted: {reason}"))

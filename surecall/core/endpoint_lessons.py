@@ -8,9 +8,10 @@ from collections.abc import Iterable
 
 import msgspec
 
+from surecall.core.typed_answers import asking
 from surecall.settings.config import union
 from surecall.values.errors import Fault
-from surecall.values.types import JSON, Assistant, Plan
+from surecall.values.types import JSON, Assistant, Message, Plan, System
 from surecall.wire.history_codec import SYSTEM_IN_USER, is_about_history, with_system_in_user
 
 STREAM = "stream"
@@ -35,7 +36,7 @@ def lesson_of(fault: Fault, plan: Plan) -> str | None:
             return option
     if STREAM in plan.options and names_streaming(fault.message):
         return STREAM
-    if _is_guided(plan) and names_format(fault.message):
+    if _is_guided(plan) and _names_form(fault.message, plan):
         return RESPONSE_FORMAT
     if _hides_tools(plan) and TOOLS in fault.message.lower():
         return TOOLS
@@ -46,7 +47,13 @@ def lesson_of(fault: Fault, plan: Plan) -> str | None:
 
 def _is_guided(plan: Plan) -> bool:
     # A form that the caller wants is not ours to leave out: the answer would be another one.
-    return plan.response_format is not None and bool(plan.known_tools)
+    ours = bool(plan.known_tools) or plan.output is not None
+    return plan.response_format is not None and ours
+
+
+def _names_form(message: str, plan: Plan) -> bool:
+    """Whether an error is about the form; the schema of an answer may be any that one can write."""
+    return names_format(message) or (plan.output is not None and "schema" in message.lower())
 
 
 def _hides_tools(plan: Plan) -> bool:
@@ -88,15 +95,28 @@ def _taught(plan: Plan, lesson: str) -> Plan:
     if lesson == TOOL_CHOICE and plan.tools and plan.tool_choice not in SOFT_CHOICES:
         return msgspec.structs.replace(plan, tool_choice="auto")
     if lesson == TOOLS and _hides_tools(plan):
-        return msgspec.structs.replace(plan, tools=plan.known_tools, tool_choice="none")
+        # A reply with tools on offer is not bound to a form.
+        return msgspec.structs.replace(
+            plan, tools=plan.known_tools, tool_choice="none", response_format=None
+        )
     if lesson == RESPONSE_FORMAT and _is_guided(plan):
-        return msgspec.structs.replace(plan, response_format=None)
+        return msgspec.structs.replace(plan, messages=_told_form(plan), response_format=None)
     if lesson not in plan.options:
         return plan
     # Its options are refused without `stream` itself.
     left_out = STREAMED.keys() if lesson == STREAM else {lesson}
     options = {key: value for key, value in plan.options.items() if key not in left_out}
     return msgspec.structs.replace(plan, options=options)
+
+
+def _told_form(plan: Plan) -> tuple[Message, ...]:
+    """Return what is said in a plan; the form of the answer is told if only a field did so."""
+    if plan.output is None or plan.known_tools:
+        return plan.messages
+    first = plan.messages[0]
+    system = first if isinstance(first, System) else None
+    rest = plan.messages if system is None else plan.messages[1:]
+    return (asking(system, plan.output), *rest)
 
 
 def with_stream(plan: Plan) -> Plan:

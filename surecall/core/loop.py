@@ -18,7 +18,7 @@ from surecall.core.approvals import is_stopped
 from surecall.core.early_answers import follow_up, objection
 from surecall.core.offer import plan
 from surecall.core.policy import admit, halted, verdict
-from surecall.core.state import Ask, Call, Move, Run, Wait
+from surecall.core.state import OBJECTION, Ask, Call, Move, Run, Wait
 from surecall.values.errors import Fault
 from surecall.values.types import Assistant, Refusal, Reply, ToolResult
 
@@ -51,6 +51,6 @@ def refused(run: Run, fault: Fault) -> Run:
     return run.plus(Refusal(fault))
 
 
-def objected(run: Run, reason: str) -> Run:
-    """Record that the application does not accept the answer."""
-    return run.plus(objection(run, reason))
+def objected(run: Run, reason: str, rung: str = OBJECTION) -> Run:
+    """Record that the application, or the type of the answer, does not accept it."""
+    return run.plus(objection(run, reason, rung))

@@ -18,6 +18,7 @@ from surecall.core.obligations import Obligation, is_repetition, progress, unmet
 from surecall.core.repetition import may_repeat
 from surecall.core.seen import returned, seen
 from surecall.core.state import OBJECTION, Run, once_per_run
+from surecall.core.typed_answers import binding, instructions
 from surecall.core.ways_out import is_hopeless, way_out
 from surecall.settings.config import REQUIRE, ToolUseMode
 from surecall.values.types import JSON, Message, Plan, Refusal, ToolCall, ToolResult, ToolSpec, User
@@ -43,14 +44,16 @@ def plan(run: Run) -> Plan:
         options = {key: options[key] for key in options if key != "parallel_tool_calls"}
     elif run.config.choice_temperature is not None and _chooses(run, tools):
         options = options | {"temperature": run.config.choice_temperature}
-    messages = run.messages if run.system is None else (run.system, *run.messages)
-    ahead = len(messages) - len(run.messages)
     known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else _described(run)
+    system = instructions(run, known)
+    messages = run.messages if system is None else (system, *run.messages)
+    ahead = len(messages) - len(run.messages)
     return Plan(
         run.model,
         messages,
         tools,
         choice,
+        binding(run, known, tools),
         options=options,
         known_tools=known,
         may_answer=_may_answer(run, need) and not _demands(choice),
@@ -58,6 +61,7 @@ def plan(run: Run) -> Plan:
         reminder=closing_words(run) or "\n".join(_reminders(run, need, tools)),
         origin=run.origin,
         foreign=(run.start + ahead, run.since + ahead) if run.since else (0, 0),
+        output=None if run.output is None else run.output.schema,
     )
 
 

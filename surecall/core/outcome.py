@@ -1,7 +1,7 @@
 """How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final, Generic
 
 import msgspec
 
@@ -11,12 +11,23 @@ from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.values.events import (
     CallsInOrderEvent,
+    FinalEvent,
     LlmRequestEndEvent,
     ModelChangedEvent,
     RunStartEvent,
 )
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, Usage
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar
+
+    # What is not said to have a type may have any.
+    T_co = TypeVar("T_co", covariant=True, default=Any)
+else:  # which knows of no defaults before 3.13
+    from typing import TypeVar
+
+    T_co = TypeVar("T_co", covariant=True)
 
 _LIMITS = frozenset(
     {
@@ -37,14 +48,19 @@ _SHOWN_TEXT, _SHOWN_REASON = 90, 32
 _OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
 
 
-class RunResult(msgspec.Struct, frozen=True):
-    """The outcome of a run, finished or not. `ToolLoopRunner.resume` can continue its `run`."""
+class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
+    """The outcome of a run, finished or not. `ToolLoopRunner.resume` can continue its `run`.
+
+    `output` is the answer as a value of the runner's `output` type; None without one. In a replay,
+    which does not know the type, it is plain JSON.
+    """
 
     assistant_text: str
     stop_reason: str
     usage: Usage
     trace: Trace
     run: Run
+    output: T_co = None  # type: ignore[assignment]  # of a run that has none
 
     def __repr__(self) -> str:
         fields = (f"{name}={value!r}" for name, value in self.__rich_repr__())
@@ -135,6 +151,8 @@ def failure(fail: Fail, result: RunResult) -> RunFailed:
     """Return the error for a failed run."""
     if fail.code in _LIMITS:
         return LimitExceeded(fail, result)
+    if fail.code is ErrorCode.OUTPUT_INVALID:
+        return RunFailed(fail, result)
     if fail.fault is not None and fail.code not in _OF_THE_APPLICATION:
         return RequestFailed(fail, fail.fault, result)
     return ToolUseError(fail, result)
@@ -147,13 +165,15 @@ def usage_of(trace: Trace) -> Usage:
 
 
 def fired_in(trace: Trace) -> Iterator[str]:
-    """Name the repairs of every reply, and of turns with more calls than were asked for."""
+    """Name the repairs of every reply, of turns with too many calls, and of a typed answer."""
     for event in trace:
         match event:
             case LlmRequestEndEvent(reply=reply):
                 yield from reply.fired
             case CallsInOrderEvent():
                 yield _IN_ORDER
+            case FinalEvent(repairs=repairs):
+                yield from repairs
             case _:
                 pass
 

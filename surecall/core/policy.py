@@ -9,6 +9,7 @@ from surecall.core.promised_calls import missing_call
 from surecall.core.repetition import before_newest, is_repeatable, may_repeat, recurrence
 from surecall.core.seen import returned
 from surecall.core.state import Done, Fail, Run
+from surecall.core.typed_answers import form_problem, misfit
 from surecall.core.ways_out import in_vain, way_out
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import in_words
@@ -215,8 +216,14 @@ def verdict(run: Run, said: Assistant) -> Done | Fail:
         return Fail(ErrorCode.CALL_MISSING, why)
     ending = ending_of(said.finish_reason)
     if not is_blank(said.text):
-        return Done(said.text, _STOP_REASONS.get(ending, "final"))
+        return _form_failure(run) or Done(said.text, _STOP_REASONS.get(ending, "final"))
     if not run.config.fix_empty_final:
-        return Done(said.text, "empty_final")
+        return _form_failure(run) or Done(said.text, "empty_final")
     why = " (it was cut off by the token limit)" if ending is Ending.CUT_OFF else ""
     return Fail(ErrorCode.EMPTY_FINAL, f"the final answer is empty{why}")
+
+
+def _form_failure(run: Run) -> Fail | None:
+    """Say that an answer does not have the type that it is to have."""
+    reason = form_problem(run)
+    return Fail(ErrorCode.OUTPUT_INVALID, misfit(reason)) if reason else None

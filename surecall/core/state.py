@@ -15,6 +15,7 @@ from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
     JSON,
+    AnswerForm,
     Assistant,
     Message,
     Plan,
@@ -64,6 +65,8 @@ Move: TypeAlias = Ask | Call | Wait | Done | Fail
 
 # The step of the ladder that an application's objection takes.
 OBJECTION: Final = "object"
+# The step that tells what is wrong with an answer that is to have a type.
+OUTPUT: Final = "output"
 # The step that asks about a call in text.
 TEXT_CALL: Final = "text_call"
 # The step that asks for a call that a reply promises and does not have.
@@ -100,6 +103,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     effect is not known. `endpoint` stands for the address; it says only whether it is the same.
     `decisions` are about calls that are due, by id; one that says `confirm` is still to be made.
     `since` is where the model took over from another one, in a chain of models.
+    `output` is what the final answer must be, if that is said.
     """
 
     run_id: str
@@ -114,6 +118,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     endpoint: str = ""
     decisions: dict[str, Decision] = {}
     since: int = 0
+    output: AnswerForm | None = None
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""

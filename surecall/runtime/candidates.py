@@ -17,7 +17,7 @@ from surecall.runtime.runner_checks import (
     provider_at,
 )
 from surecall.runtime.transport import Client
-from surecall.settings.capabilities import Capabilities
+from surecall.settings.capabilities import Capabilities, capabilities_for
 from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON
@@ -25,6 +25,7 @@ from surecall.wire.messages import encodable
 
 if TYPE_CHECKING:
     from surecall.settings.fallback import Fallback
+    from surecall.tools.output import TypedOutput
 
 # One model, or a chain of them; one client, or several that serve the same model.
 Models: TypeAlias = "str | Sequence[str | Fallback]"
@@ -144,3 +145,18 @@ def options_of(defaults: Mapping[str, Any], config: ToolCallingConfig) -> JSON:
         options = options | {"max_tokens": config.default_max_tokens}
     checked: JSON = encodable(options)
     return checked
+
+
+def output_of(output: Any, candidates: Sequence[Candidate]) -> "TypedOutput | None":
+    """Return the type of the final answer, and whether all endpoints bind a reply to it."""
+    if output is None:
+        return None
+    from surecall.tools.output import typed_output  # noqa: PLC0415 - for those who use it
+
+    return typed_output(output, binds=all(map(_binds, candidates)))
+
+
+def _binds(candidate: Candidate) -> bool:
+    provider = provider_at(candidate.client)
+    can = candidate.capabilities or capabilities_for(provider, candidate.model)
+    return can.json_schema or candidate.config.call_protocol == "guided"

@@ -22,7 +22,8 @@ from surecall.core.inbound import inbound
 from surecall.core.loop import heard, next_move, objected, ran, refused
 from surecall.core.outbound import Composer, Request
 from surecall.core.outcome import WAITING, RunResult, last_text, usage_of
-from surecall.core.state import Ask, Call, Done, Fail, Move, Run, Wait
+from surecall.core.state import OBJECTION, OUTPUT, Ask, Call, Done, Fail, Move, Run, Wait
+from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig, union
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.decisions import WaitingCall
@@ -112,7 +113,9 @@ class _Replay:
         self._trace = trace
         self._config, self._registry = self._told(start)
         self._composer = Composer(self._config)
-        self._events = deque(event for event in trace if isinstance(event, _Recorded))
+        self._events = deque(
+            event for event in trace if isinstance(event, _Recorded) and not _is_derived(event)
+        )
         self._run = Run(
             run_id=start.run_id,
             model=start.model,
@@ -125,6 +128,7 @@ class _Replay:
             begun=start.begun,
             endpoint=start.endpoint,
             decisions=start.decisions,
+            output=start.output,
         )
 
     def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
@@ -177,7 +181,10 @@ class _Replay:
             case _, Call(calls):
                 return self._call(run, calls)
             case _:
-                return objected(run, self._take(run, FinalObjectedEvent).reason)
+                objection = self._take(run, FinalObjectedEvent)
+                return objected(
+                    run, objection.reason, OUTPUT if objection.by == "type" else OBJECTION
+                )
 
     def _change(self, run: Run, to: ModelChangedEvent) -> Run:
         self._config = ToolCallingConfig.from_mapping(to.config)
@@ -229,7 +236,9 @@ class _Replay:
                 recorded = self._take(run, FinalEvent)
                 if (text, stop_reason) != (recorded.text, recorded.stop_reason):
                     raise ReplayDiverged(run.turn, "the run ends with another answer")
-                return RunResult(text, stop_reason, usage, self._trace, run)
+                answer = typed_answer(run)
+                output = None if answer is None else answer.value
+                return RunResult(text, stop_reason, usage, self._trace, run, output)
             case Fail(code, message):
                 stopped = self._take(run, RunFailedEvent)
                 if code != stopped.code:
@@ -251,6 +260,11 @@ class _Replay:
             )
         self._events.popleft()
         return event
+
+
+def _is_derived(event: _Recorded) -> bool:
+    """Whether the loop comes to an event by itself: what a schema objects to, it always does."""
+    return isinstance(event, FinalObjectedEvent) and event.by == "schema"
 
 
 class _Retold(_Replay):

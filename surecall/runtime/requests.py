@@ -24,7 +24,7 @@ from surecall.core.inbound import EDGES, inbound, text_calls_of
 from surecall.core.outbound import Composer, Request, Surfaces
 from surecall.core.streaming.display import Display, Show
 from surecall.core.streaming.edges import Edges
-from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback
+from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback, Silent
 from surecall.runtime.request import Received, RequestSender, aside
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
@@ -252,7 +252,7 @@ class Requests:
         mode = text_calls_of(config)
         holdback: Filter = Holdback(mode, names, strip_thinking=config.strip_thinking)
         if config.call_protocol == "guided" and plan.known_tools:
-            holdback = AnswerOnly()
+            holdback = AnswerOnly() if plan.output is None else Silent()
         if EDGES in config.response_transforms:
             holdback = Edges(holdback)
         return Display(show, holdback, frozenset(names))

@@ -11,9 +11,9 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import Self, TypeAlias
+from typing import Any, Generic, Self, TypeAlias
 
-from surecall.core.outcome import RunResult
+from surecall.core.outcome import RunResult, T_co
 from surecall.core.state import Run
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.runtime.event_loop_thread import EventLoopClosed, EventLoopThread
@@ -27,7 +27,7 @@ LiveEvent: TypeAlias = TextDelta | ReasoningDelta | TextWithdrawn | CallAnnounce
 Watch: TypeAlias = Callable[[LiveEvent], None]
 
 
-class RunStream:
+class RunStream(Generic[T_co]):
     """One run, watched. It begins when its first event is asked for, and can be watched once.
 
     Leaving the loop asks the run to end; `async with`, or `await stream.aclose()`, also waits until
@@ -38,7 +38,7 @@ class RunStream:
         self._ready: list[LiveEvent] = []
         self._news = asyncio.Event()
         self._session = session(self._put)
-        self._task: asyncio.Task[RunResult] | None = None
+        self._task: asyncio.Task[RunResult[T_co]] | None = None
         self._is_closed = False
 
     @property
@@ -47,7 +47,7 @@ class RunStream:
         return self._session.run
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[T_co]:
         """What the run came to, once it has ended; of a run that failed, its error is raised."""
         if self._task is None or not self._task.done() or self._task.cancelled():
             raise SurecallError("this run has no result: it was not watched to its end")
@@ -75,7 +75,7 @@ class RunStream:
         ready, self._ready = self._ready, []
         return ready or self._ended(self._task)
 
-    async def _driven(self) -> RunResult:
+    async def _driven(self) -> RunResult[T_co]:
         await turn()
         return await self._session.drive()
 
@@ -98,7 +98,7 @@ class RunStream:
         self._ready.append(event)
         self._news.set()
 
-    def _ended(self, task: asyncio.Task[RunResult]) -> list[LiveEvent]:
+    def _ended(self, task: asyncio.Task[RunResult[Any]]) -> list[LiveEvent]:
         if not task.cancelled():
             task.result()
         elif not self._is_closed:
@@ -140,10 +140,10 @@ class _EventIterator:
                 self._loop.call_soon_threadsafe(self._stream.leave)
 
 
-class BlockingRunStream:
+class BlockingRunStream(Generic[T_co]):
     """The same for code that blocks; the run itself goes on in the runner's own thread."""
 
-    def __init__(self, stream: RunStream, thread: EventLoopThread) -> None:
+    def __init__(self, stream: RunStream[T_co], thread: EventLoopThread) -> None:
         self._stream = stream
         self._thread = thread
 
@@ -153,7 +153,7 @@ class BlockingRunStream:
         return self._stream.run
 
     @property
-    def result(self) -> RunResult:
+    def result(self) -> RunResult[T_co]:
         """What the run came to, once it has ended; of a run that failed, its error is raised."""
         return self._stream.result
 

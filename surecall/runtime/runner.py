@@ -13,11 +13,11 @@ cheap for programs that may never need it: asyncio alone takes longer to load th
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Generic
 
-from surecall.core.outcome import RunResult
+from surecall.core.outcome import RunResult, T_co
 from surecall.core.state import Run
-from surecall.runtime.candidates import Clients, Given, Models, candidates_of
+from surecall.runtime.candidates import Clients, Given, Models, candidates_of, output_of
 from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
 from surecall.runtime.runner_checks import (
     check_contract,
@@ -49,13 +49,14 @@ if TYPE_CHECKING:
     from surecall.runtime.run_stream import BlockingRunStream, RunStream
 
 
-class ToolLoopRunner:
+class ToolLoopRunner(Generic[T_co]):
     """Runs conversations with tools: sends, reads, heals, runs tools, repeats, records.
 
     `client` is a client, or the address of an endpoint that needs no key. `tools` (or `registry`,
     which is the same) are functions or tool definitions, one or many. Without a `config` it uses
     what `presets.resolve` recommends for the client's address and the model; `presets.raw()` is the
-    bare one. `runner.config` shows which is in force.
+    bare one. `runner.config` shows which is in force. `output` is the type that the final answer
+    must have, or its JSON Schema; the result has it as `output`.
 
     A list of models, or of clients, is a chain: where one fails, the next goes on with the run. An
     item may be a `Fallback`, with settings of its own. `runner.client`, `runner.model` and
@@ -78,6 +79,7 @@ class ToolLoopRunner:
         retry: RetryPolicy | None = None,
         capabilities: Capabilities | None = None,
         accept_final: AcceptFinal | None = None,
+        output: type[T_co] | Mapping[str, Any] | None = None,
     ) -> None:
         from surecall.runtime.sessions import Sessions  # noqa: PLC0415 - see the first lines
 
@@ -99,6 +101,7 @@ class ToolLoopRunner:
             observers=tuple(map(checked_observer, observers)),
             tool_policy=checked_policy(tool_policy),
             accept_final=checked_hook(accept_final),
+            output=output_of(output, self._candidates),
         )
         self._check_tools()
 
@@ -145,7 +148,7 @@ class ToolLoopRunner:
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[T_co]:
         """Answer a user: loop until there is a final answer, or raise `RunFailed`.
 
         `system` takes the place of the runner's own instructions in this run; a blank text means
@@ -165,7 +168,7 @@ class ToolLoopRunner:
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> "RunStream":
+    ) -> "RunStream[T_co]":
         """Do the same as `run`, watched: iterate over what happens and the text as it comes."""
         run = self._new_run(user_text, history, max_turns, system)
         return self._sessions.watch(run, on_event, context)
@@ -199,7 +202,7 @@ class ToolLoopRunner:
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[T_co]:
         """Continue a run from where it was written down; a request that failed is made again.
 
         A call that had begun, and whose result was not recorded, does not run again unless its
@@ -217,7 +220,7 @@ class ToolLoopRunner:
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> "RunStream":
+    ) -> "RunStream[T_co]":
         """Do the same as `resume`, watched."""
         return self._sessions.watch_resumed(run, decisions, on_event, context)
 
@@ -230,7 +233,7 @@ class ToolLoopRunner:
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[T_co]:
         """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
         thread = self._sessions.thread()
         work = self.run(
@@ -250,7 +253,7 @@ class ToolLoopRunner:
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> RunResult:
+    ) -> RunResult[T_co]:
         """Do the same as `resume`, blocking."""
         thread = self._sessions.thread()
         work = self.resume(run, decisions=decisions, on_event=on_event, context=context)
@@ -265,7 +268,7 @@ class ToolLoopRunner:
         max_turns: int | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
-    ) -> "BlockingRunStream":
+    ) -> "BlockingRunStream[T_co]":
         """Do the same as `stream`, blocking."""
         stream = self.stream(
             user_text,

@@ -6,7 +6,7 @@ A mistake is a `ConfigError` that says what to write instead.
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from surecall.core.outcome import RunResult
 from surecall.runtime.hooks import (
@@ -31,6 +31,9 @@ from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
 from surecall.values.types import Message, System, User
 from surecall.wire.messages import encodable, parse_message
+
+if TYPE_CHECKING:
+    pass
 
 _POLICY_METHODS = {
     "visible": "def visible(self, tool, context) -> bool",

@@ -1,6 +1,7 @@
 """One run, driven: each move of the loop is made to happen, timed and recorded."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
@@ -17,15 +18,27 @@ from surecall.core.outcome import (
     usage_of,
 )
 from surecall.core.promised_calls import missing_call
-from surecall.core.state import CALL_MISSING, TEXT_CALL, Ask, Call, Done, Fail, Move, Run, Wait
+from surecall.core.state import (
+    CALL_MISSING,
+    OBJECTION,
+    OUTPUT,
+    TEXT_CALL,
+    Ask,
+    Call,
+    Done,
+    Fail,
+    Move,
+    Run,
+    Wait,
+)
 from surecall.core.streaming.display import TextWithdrawn
+from surecall.core.typed_answers import form_problem, typed_answer
 from surecall.core.ways_out import false_finals
-from surecall.runtime.accepting import objection_to
+from surecall.runtime.accepting import Objection, ReadOutput, heard_typed, judged
 from surecall.runtime.answering import Answering
 from surecall.runtime.chain import Chain, Change
 from surecall.runtime.deadline import Deadline, DeadlinePassed
 from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
-from surecall.runtime.execution import Raised
 from surecall.runtime.hooks import AcceptFinal
 from surecall.runtime.requests import Exchange, Requests
 from surecall.runtime.trace import Recorder, plain_words
@@ -67,6 +80,7 @@ class Session:
         policy_error: BaseException | None = None,
         accept_final: AcceptFinal | None = None,
         *,
+        read_output: ReadOutput | None = None,
         hands_over: bool = False,
         chain: Chain | None = None,
     ) -> None:
@@ -79,6 +93,8 @@ class Session:
         self._recorder = recorder
         self._policy_error = policy_error
         self._accept_final = accept_final
+        self._read_output = read_output
+        self._output: Any = None
 
     @property
     def run(self) -> Run:
@@ -137,43 +153,51 @@ class Session:
         return True
 
     async def _next_move(self) -> Move:
-        """Say what must happen next; an answer that the application refuses is not the end."""
-        hook = self._accept_final
-        while isinstance(move := next_move(self._run), Done) and hook is not None:
-            reason = await self._objection(move, hook)
-            if reason is None:
-                return move
-            if isinstance(reason, Fault):
-                self._run = self._refuse(self._run, reason)
-            else:
-                self._run = objected(self._run, reason)
-                said = self._run.last.content if isinstance(self._run.last, User) else ""
-                turn = self._run.turn - 1
-                self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=str(said))
-                self._withdraw(move.text)
+        """Say what must happen next; an answer that is not accepted is not the end."""
+        asks = self._accept_final is not None or self._run.output is not None
+        while isinstance(move := next_move(self._run), Done) and asks:
+            match await self._judged(move):
+                case RunResult(output=output):
+                    self._output = output
+                    return move
+                case Fault() as fault:
+                    self._run = self._refuse(self._run, fault)
+                case Objection() as objection:
+                    self._object(objection, move.text)
         return move
 
-    async def _objection(self, move: Done, hook: AcceptFinal) -> str | Fault | None:
-        """Return why an answer is not accepted; a fault if the application could not tell."""
-        result = RunResult(
-            move.text, move.stop_reason, self._usage(), self._recorder.trace, self._run
-        )
+    async def _judged(self, move: Done) -> RunResult | Objection | Fault:
+        """Have an answer accepted, by its type and by the application."""
+        result = self._result(self._run, move.text, move.stop_reason, self._usage())
+        limit_s = self._deadline.left_s
         try:
-            return await objection_to(result, hook, self._deadline.left_s)
-        except Raised as raised:
-            return _hook_fault(raised.error)
+            return await judged(result, self._read_output, self._accept_final, limit_s)
         except TimeoutError:
             return _too_late(self._run)
-        except TypeError as error:
-            return _hook_fault(error)
+
+    def _object(self, objection: Objection, text: str) -> None:
+        rung = OUTPUT if objection.by == "type" else OBJECTION
+        self._run = objected(self._run, objection.reason, rung)
+        said = self._run.last.content if isinstance(self._run.last, User) else ""
+        self._recorder.emit(
+            FinalObjectedEvent,
+            self._run.turn - 1,
+            reason=objection.reason,
+            text=str(said),
+            by=objection.by,
+        )
+        self._withdraw(text)
+
+    def _result(self, run: Run, text: str, stop_reason: str, usage: Usage) -> RunResult:
+        return RunResult(text, stop_reason, usage, self._recorder.trace, run, self._output)
+
+    def _usage(self) -> Usage:
+        return usage_of(self._recorder.trace)
 
     def _withdraw(self, text: str) -> None:
         """Take back an answer that was shown and does not count."""
         if self._requests.show is not None and text:
             self._requests.show(TextWithdrawn(text))
-
-    def _usage(self) -> Usage:
-        return usage_of(self._recorder.trace)
 
     def _begin(self, run: Run) -> Run:
         self._recorder.emit(
@@ -189,6 +213,7 @@ class Session:
             begun=run.begun,
             endpoint=run.endpoint,
             decisions=run.decisions,
+            output=run.output,
             version=__version__,
         )
         if self._policy_error is None:
@@ -211,7 +236,8 @@ class Session:
             return self._refuse(run, _too_late(run))
         # Observers get the reply itself; the transcript keeps a copy that they cannot reach.
         calls = tuple(call.private() for call in exchange.reply.calls)
-        after = heard(run, msgspec.structs.replace(exchange.reply, calls=calls))
+        reply = msgspec.structs.replace(exchange.reply, calls=calls)
+        after = heard(run, reply) if run.output is None else await heard_typed(run, reply)
         self._heard(run.turn, after, exchange)
         return after
 
@@ -248,6 +274,10 @@ class Session:
         """Record what the loop has said to an answer that does not count."""
         need = unmet(after)
         self._withdraw(after.said[-1].text)
+        if words.rung == OUTPUT:
+            said, reason = str(words.content), form_problem(after)
+            self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=said, by="schema")
+            return
         if words.rung in {"", CALL_MISSING} or need is None:
             self._recorder.emit(
                 FixEmptyFinalEvent,
@@ -308,7 +338,7 @@ class Session:
                 self._recorder.emit(
                     RunPausedEvent, turn, waiting=calls, usage=usage, false_finals=early
                 )
-                return RunResult(last_text(run), WAITING, usage, self._recorder.trace, run)
+                return self._result(run, last_text(run), WAITING, usage)
             case Done(text, stop_reason):
                 self._recorder.emit(
                     FinalEvent,
@@ -319,8 +349,9 @@ class Session:
                     any_tool_calls_seen=run.called,
                     any_tool_success_seen=any(result.ok for result in run.results),
                     false_finals=early,
+                    repairs=answer.repairs if (answer := typed_answer(run)) else (),
                 )
-                return RunResult(text, stop_reason, usage, self._recorder.trace, run)
+                return self._result(run, text, stop_reason, usage)
             case Fail():
                 move = after_changes(move, self._recorder.trace)
                 self._recorder.emit(
@@ -332,8 +363,7 @@ class Session:
                     details=move.details,
                     false_finals=early,
                 )
-                result = RunResult(last_text(run), move.code, usage, self._recorder.trace, run)
-                raise failure(move, result)
+                raise failure(move, self._result(run, last_text(run), move.code, usage))
 
 
 def record_policy_error(
@@ -357,8 +387,3 @@ def _too_late(run: Run) -> Fault:
 
 def _policy_fault(error: BaseException) -> Fault:
     return Fault(ErrorCode.POLICY_ERROR, f"the tool policy raised {type(error).__name__}")
-
-
-def _hook_fault(error: BaseException) -> Fault:
-    message = f"accept_final raised {type(error).__name__}: {plain_words(error)}"[:200]
-    return Fault(ErrorCode.POLICY_ERROR, message)

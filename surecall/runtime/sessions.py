@@ -10,7 +10,7 @@ import msgspec
 
 from surecall.core.approvals import decided
 from surecall.core.loop import next_move
-from surecall.core.outcome import RunResult
+from surecall.core.outcome import RunResult, T_co
 from surecall.core.state import Fail, Run
 from surecall.runtime.candidates import Candidate
 from surecall.runtime.chain import Chain, Parts, Resting
@@ -29,6 +29,7 @@ from surecall.runtime.transport import Client
 from surecall.runtime.turns import turn
 from surecall.settings.config import ToolUseMode
 from surecall.settings.connection import RetryPolicy
+from surecall.tools.output import TypedOutput
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry
 from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
@@ -49,6 +50,7 @@ class Sessions:
         observers: Sequence[Observer],
         tool_policy: AnyToolPolicy | None,
         accept_final: AcceptFinal | None,
+        output: TypedOutput | None,
     ) -> None:
         self.left_running = LeftRunning()
         self._candidates = candidates
@@ -66,6 +68,7 @@ class Sessions:
         self._observers = observers
         self._tool_policy = tool_policy
         self._accept_final = accept_final
+        self._output = output
         self._threads = Threads()
         self._thread: EventLoopThread | None = None
         self._opening = threading.Lock()
@@ -111,7 +114,7 @@ class Sessions:
         made = checked_decisions(decisions, run, self._toolbox)
         return _without_fault(decided(run, made))
 
-    def watch_blocking(self, stream: RunStream) -> BlockingRunStream:
+    def watch_blocking(self, stream: RunStream[T_co]) -> BlockingRunStream[T_co]:
         """Watch a run from code that blocks."""
         return BlockingRunStream(stream, self.thread())
 
@@ -144,6 +147,8 @@ class Sessions:
             run,
             tools=self._specs if toolbox is self._toolbox else _specs_of(toolbox),
             endpoint=self._candidates[at].endpoint,
+            # A run that was begun elsewhere keeps its own, if this runner says nothing about it.
+            output=run.output if self._output is None else self._output.form,
         )
         extra = () if on_event is None else (checked_observer(on_event),)
         observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
@@ -153,8 +158,15 @@ class Sessions:
         chain = None
         if len(self._candidates) > 1:
             chain = Chain(self._candidates, self._resting, talk, at)
-        hook = self._accept_final
-        return Session(run, *talk(at, run), recorder, policy_error, hook, chain=chain)
+        return Session(
+            run,
+            *talk(at, run),
+            recorder,
+            policy_error,
+            self._accept_final,
+            read_output=None if self._output is None else self._output.read,
+            chain=chain,
+        )
 
     def _parts(
         self,

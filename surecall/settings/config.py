@@ -157,8 +157,8 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     """Keep what is in `<think>` and its kind out of the answer; it goes to the reply's
     reasoning."""
     coerce_arguments: bool = False
-    """Fit arguments to the tool's schema before they are checked, where that loses nothing: `"2"`
-    becomes 2 for an integer, a null for an optional is dropped."""
+    """Fit arguments to the tool's schema, and a typed answer to its own, before they are checked,
+    where that loses nothing: `"2"` becomes 2 for an integer, a null for an optional is dropped."""
     decode_html_entities: bool = False
     """Read `&amp;` and its kind in arguments as the characters they stand for, before anything
     checks them. Wrong for tools that take HTML."""

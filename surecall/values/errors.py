@@ -5,7 +5,7 @@
     ├── ToolError            raised *by* a tool handler: its text is shown to the model
     ├── ProviderError        one request failed for good; carries a `Fault`
     ├── ReplayDiverged       a recording and the present code disagree
-    └── RunFailed            a run ended without a usable answer (see `outcome`)
+    └── RunFailed            a run ended without a usable answer (see `outcome`): OUTPUT_INVALID
         ├── ToolUseError       NO_TOOL_CALLS, TOOL_ERROR, CONTRACT_UNMET, EMPTY_FINAL, CALL_MISSING,
         │                      POLICY_ERROR
         ├── LimitExceeded      turns, calls, loops, unknown tools, the deadline
@@ -150,9 +150,13 @@ class ErrorCode(StrEnum):
         "The model named tools that do not exist in more turns than `max_unknown_tool_calls`.",
     )
     NO_TOOL_CALLS = ("NO_TOOL_CALLS", "Mode `enforced`, and the model never called a tool.")
+    OUTPUT_INVALID = (
+        "OUTPUT_INVALID",
+        "The final answer did not become a value of the `output` type, even when it was told why.",
+    )
     POLICY_ERROR = (
         "POLICY_ERROR",
-        "The tool policy raised, and `policy_error_mode` is `raise`; or `accept_final` raised.",
+        "The tool policy (`policy_error_mode` is `raise`), `accept_final` or `output` raised.",
     )
     TOOL_ERROR = ("TOOL_ERROR", "Mode `enforced`, and tool failures were left unrepaired.")
 

@@ -9,7 +9,7 @@
 A `Trace` (in `values.trace`) is their list: all that replay needs, and all that a report reads.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -17,6 +17,7 @@ from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import Fault
 from surecall.values.types import (
     JSON,
+    AnswerForm,
     Message,
     Reply,
     System,
@@ -27,6 +28,7 @@ from surecall.values.types import (
 )
 
 SCHEMA_VERSION = 1
+Objector: TypeAlias = Literal["application", "schema", "type"]
 
 
 class Stamped(
@@ -52,7 +54,7 @@ class RunStartEvent(
 
     Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
     `endpoint` stands for the address, without telling it. `decisions` are what was decided about
-    calls that waited for a person.
+    calls that waited for a person. `output` is what the answer must be.
     """
 
     model: str
@@ -67,6 +69,7 @@ class RunStartEvent(
     begun: tuple[str, ...] = ()
     endpoint: str = ""
     decisions: dict[str, Decision] = {}
+    output: AnswerForm | None = None
 
 
 class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
@@ -179,10 +182,14 @@ class TextCallAskedEvent(Stamped, frozen=True, gc=False, tag="text_call_asked", 
 
 
 class FinalObjectedEvent(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
-    """The application did not accept an answer. `text` was said to the model, if anything was."""
+    """An answer was not accepted. `text` was said to the model, if anything was.
+
+    `by` says who objected: the `application`, the `schema` of the output, or its `type`.
+    """
 
     reason: str
     text: str = ""
+    by: Objector = "application"
 
 
 class PolicyErrorEvent(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
@@ -231,7 +238,7 @@ class ModelChangedEvent(Stamped, frozen=True, gc=False, tag="model_changed", kw_
 
 
 class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
-    """A run ended with an answer."""
+    """A run ended with an answer. `repairs` were needed to read it, if it has a type."""
 
     text: str
     stop_reason: str
@@ -239,6 +246,7 @@ class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     any_tool_calls_seen: bool
     any_tool_success_seen: bool
     false_finals: int = 0
+    repairs: tuple[str, ...] = ()
 
 
 class RunFailedEvent(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):

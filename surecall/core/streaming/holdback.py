@@ -56,6 +56,14 @@ class AnswerOnly:
         return [TextDelta(text)] if text else []
 
 
+class Silent:
+    """Goes with one guided reply whose answer is JSON, too: all of it is shown in the end."""
+
+    def feed(self, piece: str) -> list[Free]:  # noqa: ARG002  # a filter's signature
+        """Take more of the object; give nothing."""
+        return []
+
+
 class Holdback:
     """Goes with one streamed text; the settings are those of the config."""
 

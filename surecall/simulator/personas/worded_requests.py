@@ -8,13 +8,13 @@
 it as from any other; `worded` puts into words what it has decided.
 """
 
-import json
 from collections.abc import Callable, Generator, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from surecall.simulator.personas.clues import Clues, value_for
+from surecall.simulator.personas.asked_forms import answer_form, known_to, read_json
+from surecall.simulator.personas.clues import value_for
 from surecall.simulator.personas.intent import (
     ASKED_BACK,
     COMPLAINTS,
@@ -35,19 +35,19 @@ _LISTED = "\nTools:\n"
 _SCHEMA = " Arguments: "
 # With these words the instructions begin to describe a form.
 _OPENINGS: Final = {
-    "guided": guided(0).opening(()).partition("\n")[0],
-    "prompted": PROMPTED.opening(()).partition("\n")[0],
+    "guided": guided(0).opening((), None).partition("\n")[0],
+    "prompted": PROMPTED.opening((), None).partition("\n")[0],
 }
 _CALL = ("<tool_call>\n", "\n</tool_call>")
 _RESULT = ("<tool_response>\n", "\n</tool_response>")
-_DECODER = json.JSONDecoder()
 _THOUGHT = "This is what is needed now."
 
 
 class ReadRequest(msgspec.Struct, frozen=True):
     """A request as it was sent, and with all its fields; and how it wants to be answered.
 
-    `bound` says that a grammar enforces the form, so that nothing else can be written.
+    `bound` says that a grammar enforces the form, so that nothing else can be written. `answer` is
+    the schema of the final answer, where words ask for one.
     """
 
     sent: JSON
@@ -55,6 +55,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     form: str = "native"
     bound: bool = False
     schema: JSON = {}
+    answer: JSON | None = None
 
 
 def understood(request: JSON) -> ReadRequest:
@@ -67,7 +68,8 @@ def understood(request: JSON) -> ReadRequest:
         form = "guided"
     if not form:
         bound = schema is not None and "tools" not in request
-        return ReadRequest(request, request, "schema" if bound else "native", bound, schema or {})
+        name = "schema" if bound else "native"
+        return ReadRequest(request, request, name, bound, schema or {}, answer_form(messages))
     rest = [message for message in messages if message is not own[0]] if own else messages
     fields = {key: value for key, value in request.items() if key != "response_format"}
     opening = [own[0] | {"content": own[1]}] if own and own[1] else []
@@ -75,7 +77,8 @@ def understood(request: JSON) -> ReadRequest:
     if form == "guided":
         fields["parallel_tool_calls"] = False
     fields |= _offer(listed, steps)
-    return ReadRequest(request, fields, form, steps is not None, schema or {})
+    asked = answer_form(messages)
+    return ReadRequest(request, fields, form, steps is not None, schema or {}, asked)
 
 
 def unbound(request: JSON) -> ReadRequest:
@@ -94,9 +97,9 @@ def worded(reading: ReadRequest, intent: Intent) -> str | None:
         case "prompted" if intent.calls:
             return "\n".join(map(_tagged, intent.calls))
         case "schema":
-            asked = [item for item in reading.request["messages"] if item.get("role") == "user"]
-            text = text_of(asked[-1].get("content")) if asked else ""
-            return encode(value_for(reading.schema, Clues(text))).decode()
+            return encode(value_for(reading.schema, known_to(reading.request))).decode()
+        case _ if reading.answer is not None and not intent.calls:
+            return encode(value_for(reading.answer, known_to(reading.request))).decode()
         case _:
             return None
 
@@ -118,8 +121,8 @@ def _in_json(reading: ReadRequest, intent: Intent) -> str:
         return encode(thought | {"cannot": reasons[0][0]}).decode()
     form = next((step for step in steps if "answer" in step), {})
     wanted = form.get("answer")
-    fixed = isinstance(wanted, dict) and bool({"const", "enum"} & wanted.keys())
-    answer = value_for(wanted, Clues(intent.text)) if fixed else intent.text
+    free = not isinstance(wanted, dict) or wanted == {"type": "string"}
+    answer = intent.text if free else value_for(wanted, known_to(reading.request))
     written = encode(thought | {"answer": answer}).decode()
     # What the token limit cuts off, it cuts off anywhere.
     return written.removesuffix('"}') if intent.finish == "length" else written
@@ -173,7 +176,20 @@ def _steps(schema: JSON) -> list[JSON] | None:
             case _:
                 return None
     defined = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    return [step | {"arguments": _resolved(step.get("arguments"), defined)} for step in found]
+    return [step | _inside(step, defined) for step in found]
+
+
+def _inside(step: JSON, defined: JSON) -> JSON:
+    """Return the schemas in a step, with everything that they refer to."""
+    arguments = {"arguments": _resolved(step.get("arguments"), defined)}
+    answer = step.get("answer")
+    return (
+        arguments | {"answer": _resolved(answer, defined)} if _has_reference(answer) else arguments
+    )
+
+
+def _has_reference(schema: Any) -> bool:
+    return isinstance(schema, dict) and "$ref" in schema
 
 
 def _resolved(arguments: Any, defined: JSON) -> JSON:
@@ -240,19 +256,11 @@ def _functions(text: str) -> Iterator[tuple[str, JSON]]:
 def _described(text: str) -> Iterator[tuple[int, JSON, int]]:
     """Yield where a description ends, the schema after it, and where that ends."""
     for at in _places(text, _SCHEMA):
-        match _read(text, at + len(_SCHEMA)):
+        match read_json(text, at + len(_SCHEMA)):
             case (dict(schema), int(end)) if text[end : end + 1] in {"", "\n"}:
                 yield at, schema, end
             case _:
                 continue
-
-
-def _read(text: str, at: int) -> tuple[Any, int] | None:
-    """Read a JSON value in the middle of a text; return it and where it ends."""
-    try:
-        return _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
-        return None
 
 
 # What was said so far.
@@ -304,7 +312,7 @@ def _called(ids: list[tuple[str, str]], calls: list[tuple[str, str]]) -> JSON:
 
 
 def _said(text: str, form: str) -> JSON:
-    read = _read(text, 0) if form == "guided" else None
+    read = read_json(text, 0) if form == "guided" else None
     match read:
         case ({"answer": str(answer)}, _):
             return {"content": answer}
@@ -325,7 +333,7 @@ def _results(text: str, waiting: list[tuple[str, str]], form: str) -> Generator[
 
 def _json_calls(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
-        match _read(line, 0):
+        match read_json(line, 0):
             case ({"tool": str(name), "arguments": dict(arguments)}, _):
                 yield name, encode(arguments).decode()
             case _:
@@ -335,7 +343,7 @@ def _json_calls(text: str) -> Iterator[tuple[str, str]]:
 def _tagged_calls(text: str) -> Iterator[tuple[str, str]]:
     opening, closing = _CALL
     while text.startswith(opening):
-        match _read(text, len(opening)):
+        match read_json(text, len(opening)):
             case ({"name": str(name), "arguments": dict(arguments)}, int(end)):
                 yield name, encode(arguments).decode()
                 text = text[end:].removeprefix(closing).lstrip("\n")
@@ -347,7 +355,7 @@ def _named_result(text: str, name: str) -> tuple[str | None, str]:
     opening = f"Result of {name}: "
     if not text.startswith(opening):
         return None, text
-    read = _read(text, len(opening))
+    read = read_json(text, len(opening))
     end = len(text) if read is None else read[1]
     return text[len(opening) : end], text[end:]
 

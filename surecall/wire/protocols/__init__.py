@@ -43,4 +43,5 @@ def hear(protocol: CallProtocol, message: JSON, plan: Plan) -> JSON:
     """Return a raw message with its calls where calls belong, or the same one."""
     if protocol != "guided" or not plan.known_tools:
         return message
-    return _hear_guided(message, plan.tools, plan.known_tools)
+    typed = plan.output is not None
+    return _hear_guided(message, plan.tools, plan.known_tools, typed=typed)

@@ -22,6 +22,8 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
+import msgspec
+
 from surecall.parsing.arguments import read_arguments
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, is_blank
 from surecall.wire.content_parts import text_of
@@ -55,11 +57,11 @@ _ANSWER: JSON = {
 }
 
 
-def _opening(tools: tuple[ToolSpec, ...], thought: int) -> str:
+def _opening(tools: tuple[ToolSpec, ...], output: JSON | None, thought: int) -> str:
     lines = [
         "Reply with one JSON object and nothing else.",
         f'To call a tool: {{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
-        f'To give the final answer: {{"{ANSWER}": "text"}}',
+        f'To give the final answer: {{"{ANSWER}": {_what(output)}',
         *([_HOW_TO_THINK] if thought else []),
         "",
         "Tools:",
@@ -71,6 +73,12 @@ def _opening(tools: tuple[ToolSpec, ...], thought: int) -> str:
     return "\n".join(lines)
 
 
+def _what(output: JSON | None) -> str:
+    if output is None:
+        return '"text"}'
+    return f"...}}, in which ... is JSON of this schema: {encode(output).decode()}"
+
+
 def _call(call: ToolCall) -> str:
     return encode({TOOL: call.name, ARGUMENTS: call.arguments}).decode()
 
@@ -79,8 +87,17 @@ def _result(result: ToolResult) -> str:
     return f"Result of {result.name}: {result.content}"
 
 
-def _answer(text: str) -> str:
-    return encode({ANSWER: text}).decode()
+def _answer(text: str, typed: bool) -> str:  # noqa: FBT001  # a manner's signature
+    return encode({ANSWER: _typed(text) if typed else text}).decode()
+
+
+def _typed(text: str) -> Any:
+    """Return an answer as it was written: as JSON, or as the text that it is instead."""
+    try:
+        msgspec.json.decode(text)
+    except (ValueError, RecursionError):
+        return text
+    return msgspec.Raw(text.strip().encode())
 
 
 def _form(plan: Plan, longest: int, thought: int) -> JSON:
@@ -91,13 +108,19 @@ def _form(plan: Plan, longest: int, thought: int) -> JSON:
     if plan.way_out:
         steps.append(_giving_up(plan.way_out))
     elif (plan.may_answer and plan.tool_choice != "required") or not steps:
-        steps.append(_ANSWER)
+        steps.append(_answering(plan.output, definitions))
     if thought and calls and any(isinstance(item, ToolResult) for item in plan.messages):
         steps = [_after_a_thought(step, thought) for step in steps]
     schema = steps[0] if len(steps) == 1 else {"anyOf": steps}
     if definitions:
         schema = schema | {"$defs": definitions}
     return {"type": "json_schema", "json_schema": {"name": "next_step", "schema": schema}}
+
+
+def _answering(output: JSON | None, definitions: JSON) -> JSON:
+    if output is None:
+        return _ANSWER
+    return _ANSWER | {"properties": {ANSWER: _placed(output, ANSWER, definitions)}}
 
 
 def _giving_up(reasons: Sequence[str]) -> JSON:
@@ -113,17 +136,25 @@ def _allowed(plan: Plan) -> tuple[ToolSpec, ...]:
 
 def _step(tool: ToolSpec, definitions: JSON, longest: int) -> JSON:
     arguments = bounded(tool.parameters, longest) if longest <= MOST_REPEATS else tool.parameters
-    if _has_reference(arguments):
-        # References count from the root, so the schema they belong to gets a place of its own.
-        place = f"{tool.name}_{len(definitions)}" if tool.name in definitions else tool.name
-        definitions[place] = _moved(arguments, f"#/$defs/{place}")
-        arguments = {"$ref": f"#/$defs/{place}"}
+    placed = _placed(arguments, tool.name, definitions)
     return {
         "type": "object",
-        "properties": {TOOL: {"const": tool.name}, ARGUMENTS: arguments},
+        "properties": {TOOL: {"const": tool.name}, ARGUMENTS: placed},
         "required": [TOOL, ARGUMENTS],
         "additionalProperties": False,
     }
+
+
+def _placed(schema: JSON, name: str, definitions: JSON) -> JSON:
+    """Return a schema that may stand anywhere.
+
+    References count from the root, so a schema that has some gets a place of its own there.
+    """
+    if not _has_reference(schema):
+        return schema
+    place = f"{name}_{len(definitions)}" if name in definitions else name
+    definitions[place] = _moved(schema, f"#/$defs/{place}")
+    return {"$ref": f"#/$defs/{place}"}
 
 
 def _after_a_thought(step: JSON, longest: int) -> JSON:
@@ -159,10 +190,17 @@ def _moved(schema: Any, root: str) -> Any:
             return schema
 
 
-def hear(message: JSON, tools: Sequence[ToolSpec] = (), known: Sequence[ToolSpec] = ()) -> JSON:
+def hear(
+    message: JSON,
+    tools: Sequence[ToolSpec] = (),
+    known: Sequence[ToolSpec] = (),
+    *,
+    typed: bool = False,
+) -> JSON:
     """Return a raw message with its call, or its answer, taken out of the JSON object.
 
-    What is neither stays as it is: the dialects may know it, or it is an answer in plain words.
+    What is neither stays as it is: the dialects may know it, or it is an answer in plain words. An
+    answer that is `typed` stays JSON, and only counts if it is whole and all that was said.
     """
     if raw_calls(message):
         return message
@@ -182,10 +220,12 @@ def hear(message: JSON, tools: Sequence[ToolSpec] = (), known: Sequence[ToolSpec
             # The dialects know other words for arguments. What cannot be read must not run.
             is_known = recover(text, tools, weak=True).calls
             return message if is_known else _called(message, name, [rest])
+        case {"answer": answer, **rest} if typed:
+            return message if rest else message | {"content": encode(answer).decode()}
         case {"answer": answer} | {"cannot": answer}:
             return message | {"content": _words(answer)}
         case None:
-            return _after_thoughts(message, text, tools, known)
+            return _after_thoughts(message, text, tools, known, typed=typed)
         case _:
             return message
 
@@ -215,20 +255,22 @@ def _words(answer: Any) -> str:
 
 
 def _after_thoughts(
-    message: JSON, text: str, tools: Sequence[ToolSpec], known: Sequence[ToolSpec]
+    message: JSON, text: str, tools: Sequence[ToolSpec], known: Sequence[ToolSpec], *, typed: bool
 ) -> JSON:
     """Read what comes after thoughts, which are no part of the object."""
     found = without_thoughts(text)
     if found.text == text or is_blank(found.text):
-        return _cut_off(message, text)
+        return _cut_off(message, text, typed=typed)
     bare = message | {"content": found.text}
     # Once only: thoughts inside of thoughts are not read.
     whole = read_arguments(found.text, _NO_LIMIT).value is not None
-    heard = hear(bare, tools, known) if whole else _cut_off(bare, found.text)
+    heard = (
+        hear(bare, tools, known, typed=typed) if whole else _cut_off(bare, found.text, typed=typed)
+    )
     return message if heard is bare else {"reasoning_content": found.reasoning} | heard
 
 
-def _cut_off(message: JSON, text: str) -> JSON:
+def _cut_off(message: JSON, text: str, *, typed: bool) -> JSON:
     """Read the beginning of an object whose end is missing."""
     thought = FieldReader(THOUGHT)
     if thought.feed(text) or thought.ended:
@@ -241,6 +283,8 @@ def _cut_off(message: JSON, text: str) -> JSON:
         written = text.partition(f'"{ARGUMENTS}"')[2].lstrip(" :")
         is_whole = read_arguments(written, _NO_LIMIT).problem is None
         return _called(message, name, _CUT_OFF if is_whole else written)
+    if typed:
+        return message
     readers = FieldReader(ANSWER), FieldReader(CANNOT)
     words = "".join(reader.feed(text) for reader in readers)
     if words or any(reader.is_waiting for reader in (thought, tool, *readers)):

@@ -6,7 +6,7 @@ is where it was is the same object again, so that it need not be written anew.
 
 from collections.abc import Callable, Iterable
 from itertools import groupby
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -25,15 +25,21 @@ from surecall.values.types import (
 )
 
 Joined: TypeAlias = tuple[tuple[Message, ...], User]
+# How the form of the answer is asked for; its schema follows.
+IN_FORM: Final = "give the final answer as JSON of this schema, with nothing before or after it:"
 
 
 class Manner(msgspec.Struct, frozen=True):
-    """How a protocol says things. `form` is what binds the reply, if anything does."""
+    """How a protocol says things. `form` is what binds the reply, if anything does.
 
-    opening: Callable[[tuple[ToolSpec, ...]], str]
+    The opening tells the tools, and the schema of the answer if there is one; such an answer is
+    `typed`.
+    """
+
+    opening: Callable[[tuple[ToolSpec, ...], JSON | None], str]
     call: Callable[[ToolCall], str]
     result: Callable[[ToolResult], str]
-    answer: Callable[[str], str]
+    answer: Callable[[str, bool], str]
     form: Callable[[Plan], JSON | None]
 
 
@@ -44,6 +50,7 @@ class Speaker:
         self._manner = manner
         self._said: list[tuple[Message, Message]] = []
         self._opened: tuple[System | None, tuple[ToolSpec, ...], System] | None = None
+        self._output: JSON | None = None
         # What was put together, by what it was made of; both are kept, so that ids stay theirs.
         self._joined: dict[tuple[int, ...], Joined] = {}
 
@@ -51,6 +58,8 @@ class Speaker:
         """Return the plan in words. Without tools there is nothing to put into words."""
         if not plan.known_tools:
             return plan
+        if plan.output != self._output:
+            self._said, self._opened, self._output = [], None, plan.output
         first = plan.messages[0] if plan.messages else None
         system = first if isinstance(first, System) else None
         words = self._words(plan.messages if system is None else plan.messages[1:])
@@ -71,7 +80,11 @@ class Speaker:
         known = self._opened
         if known is None or known[0] is not system or known[1] is not tools:
             text = "" if system is None else f"{system.text}\n\n"
-            self._opened = known = (system, tools, System(text + self._manner.opening(tools)))
+            self._opened = known = (
+                system,
+                tools,
+                System(text + self._manner.opening(tools, self._output)),
+            )
         return known[2]
 
     def _words(self, messages: tuple[Message, ...]) -> list[Message]:
@@ -90,7 +103,10 @@ class Speaker:
                 text = "\n".join(map(self._manner.call, message.calls))
                 return msgspec.structs.replace(message, text=text, calls=(), dropped=())
             case Assistant() if not is_blank(message.text):
-                return msgspec.structs.replace(message, text=self._manner.answer(message.text))
+                typed = self._output is not None
+                return msgspec.structs.replace(
+                    message, text=self._manner.answer(message.text, typed)
+                )
             case ToolResult():
                 return User(self._manner.result(message))
             case _:

@@ -12,19 +12,19 @@ from typing import Final
 
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec
 from surecall.wire.messages import encode
-from surecall.wire.protocols.in_words import Manner
+from surecall.wire.protocols.in_words import IN_FORM, Manner
 
 _CALL = "<tool_call>\n{}\n</tool_call>"
 _RESULT = "<tool_response>\n{}\n</tool_response>"
 
 
-def _opening(tools: tuple[ToolSpec, ...]) -> str:
+def _opening(tools: tuple[ToolSpec, ...], output: JSON | None) -> str:
     example = _CALL.format('{"name": "the tool\'s name", "arguments": {...}}')
     lines = [
         "You can call tools. To call one, write this and nothing after it:",
         example,
         "The result comes in the next message, in <tool_response>.",
-        "When everything is done, give the final answer as plain text.",
+        f"When everything is done, {_ending(output)}",
         "",
         "Tools:",
         *(
@@ -33,6 +33,12 @@ def _opening(tools: tuple[ToolSpec, ...]) -> str:
         ),
     ]
     return "\n".join(lines)
+
+
+def _ending(output: JSON | None) -> str:
+    if output is None:
+        return "give the final answer as plain text."
+    return f"{IN_FORM} {encode(output).decode()}"
 
 
 def _call(call: ToolCall) -> str:
@@ -45,7 +51,7 @@ def _result(result: ToolResult) -> str:
     return _RESULT.format(content)
 
 
-def _answer(text: str) -> str:
+def _answer(text: str, typed: bool) -> str:  # noqa: ARG001, FBT001  # a manner's signature
     return text
 
 

@@ -1,6 +1,7 @@
 """Typical user code: checked by mypy, never run. What does not type-check here is a broken API."""
 
-from typing import assert_type
+from dataclasses import dataclass
+from typing import Any, assert_type
 
 from surecall import (
     Context,
@@ -78,6 +79,31 @@ def blocking() -> None:
     assert_type(bare.run_sync([{"type": "text", "text": "Hello"}]), RunResult)
 
 
+@dataclass
+class Forecast:
+    """What an answer is to be."""
+
+    city: str
+    days: int
+
+
+def typed(schema: dict[str, Any]) -> None:
+    """Ask for answers of a type."""
+    runner = ToolLoopRunner(client="http://127.0.0.1:8000", model="m", output=Forecast)
+    assert_type(runner, ToolLoopRunner[Forecast])
+    result = runner.run_sync("Hello")
+    assert_type(result, RunResult[Forecast])
+    assert_type(result.output, Forecast)
+    assert_type(runner.resume_sync(result.run).output, Forecast)
+    assert_type(runner.stream_sync("Hello").result.output, Forecast)
+    anything: ToolLoopRunner = runner
+    assert_type(anything.run_sync("Hello"), RunResult)
+    numbers = ToolLoopRunner(client=runner.client, model="m", tools=[poll], output=list[int])
+    assert_type(numbers.run_sync("Hello").output, list[int])
+    plain = ToolLoopRunner(client=runner.client, model="m", output=schema)
+    assert_type(plain.run_sync("Hello").output, Any)
+
+
 async def main() -> None:
     """Use the API as the README does, and then some."""
     assert_type(get_weather, ToolDefinition)
@@ -102,6 +128,7 @@ async def main() -> None:
         assert_type(error.result, RunResult)
     else:
         assert_type(result.assistant_text, str)
+        assert_type(await runner.stream("Hello").batch(), list[LiveEvent])
         assert_type(result.usage, Usage)
         assert_type(result.trace, Trace)
         assert_type(result.history, list[Message])
