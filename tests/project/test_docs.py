@@ -73,6 +73,12 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     "proxy.md": (apply_fault("arguments_fenced", calls("get_weather", city="Paris")),),
     "testing.md": (),
     "text-calls.md": (),
+    "typed-answers.md": (
+        calls("get_weather", city="Paris", days=3),
+        says("Clear for three days."),
+        says('{"city": "Paris", "days": 3, "sky": "clear"}'),
+        *[says("There is no such city.")] * 4,
+    ),
 }
 PRINTED = {
     "README.md": ("Clear for 3 days.",),
@@ -92,6 +98,11 @@ PRINTED = {
     "proxy.md": ("""arguments='{"city":"Paris"}', name='get_weather'""",),
     "testing.md": (),
     "text-calls.md": ("a call in text was not run (own_words): delete_file",),
+    "typed-answers.md": (
+        "clear\n",
+        "answer not accepted: it is not one JSON value",
+        "OUTPUT_INVALID There is no such city.",
+    ),
 }
 
 
