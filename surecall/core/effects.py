@@ -44,10 +44,25 @@ def _is_harmless(run: Run, call: ToolCall) -> bool:
 
 
 def unless_begun(run: Run, call: ToolCall, *, in_time: bool = True) -> ToolCall:
-    """Return the call; with a problem on it if it had begun before and does not begin again."""
-    if call.id not in run.begun or call.problem is not None or (in_time and may_repeat(run, call)):
+    """Return the call; with a problem on it if it had begun before and does not begin again.
+
+    Nor does its like in the same reply: the model did not know of the first when it made both.
+    """
+    if call.problem is not None or (in_time and may_repeat(run, call)):
+        return call
+    if call.id not in run.begun and not _is_beside_unknown(run, call):
         return call
     return msgspec.structs.replace(call, problem=UNKNOWN)
+
+
+def _is_beside_unknown(run: Run, call: ToolCall) -> bool:
+    """Whether nobody knows what came of an equal call of the same reply."""
+    told = (item for item in run.tail if isinstance(item, ToolResult))
+    unknown = {item.call_id for item in told if ErrorCode.CALL_OUTCOME_UNKNOWN in item.error_codes}
+    unknown |= set(run.begun)
+    if not unknown or _is_harmless(run, call):
+        return False
+    return any(one.id in unknown and _what(one) == _what(call) for one in run.said[-1].calls)
 
 
 def unfinished(run: Run, started: Iterable[ToolCall]) -> Run:

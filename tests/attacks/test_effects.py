@@ -126,6 +126,32 @@ def test_a_stream_that_is_left_in_the_middle_of_a_tool_does_not_pay_twice() -> N
     assert resumed.run.results[0].error_codes == (ErrorCode.CALL_OUTCOME_UNKNOWN,)
 
 
+def test_two_equal_calls_of_a_reply_that_was_left_in_the_first_do_not_pay_twice() -> None:
+    began: list[int] = []
+
+    @tool
+    async def pay(amount: int) -> str:
+        """Pay, and then take ages."""
+        began.append(amount)
+        return str(await never())
+
+    async def scenario() -> Run:
+        both = calls_many(calls("pay", amount=5), calls("pay", amount=5))
+        async with runner_of(pay, streams(both)).stream("Pay.") as stream:
+            async for event in stream:
+                if isinstance(event, ToolCallStartEvent):
+                    await until_soon(lambda: began)
+                    break
+        return stream.run
+
+    run = Run.from_json(asyncio.run(scenario()).to_json())
+    resumed = runner_of(pay, says("I do not know.")).resume_sync(run)
+
+    assert began == [5]
+    unknown = (ErrorCode.CALL_OUTCOME_UNKNOWN,)
+    assert [result.error_codes for result in resumed.run.results] == [unknown, unknown]
+
+
 def test_a_blocking_tool_of_a_stream_that_was_left_is_not_started_beside_itself() -> None:
     gate, began = threading.Event(), list[int]()
 

@@ -69,6 +69,21 @@ def test_a_tool_that_is_gone_is_not_known_to_be_harmless() -> None:
     assert unless_begun(run(said(made), begun=("a",)), made).problem is not None
 
 
+def test_the_like_of_a_call_that_had_begun_does_not_begin_either() -> None:
+    first, like, other = call("a", n=1), call("b", n=1), call("c", n=2)
+    both = run(said(first, like, other), begun=("a",))
+    told = run(said(first, like, other), answer("a", ErrorCode.CALL_OUTCOME_UNKNOWN))
+
+    for so_far in (both, told):
+        assert unless_begun(so_far, like).problem is not None
+        assert unless_begun(so_far, other) is other
+
+
+def test_what_is_meant_to_be_repeated_is_let_through_beside_its_like() -> None:
+    made = (call("a", "poll"), call("b", "poll"))
+    assert unless_begun(run(said(*made), begun=("a",)), made[1]) is made[1]
+
+
 def test_a_problem_that_a_call_has_already_is_kept() -> None:
     problem = Problem(ErrorCode.ARGUMENT_ERROR, "no")
     made = msgspec.structs.replace(call("a"), problem=problem)
