@@ -128,6 +128,7 @@ class _Replay:
             begun=start.begun,
             endpoint=start.endpoint,
             decisions=start.decisions,
+            since=start.since,
             output=start.output,
         )
 

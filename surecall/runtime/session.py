@@ -213,6 +213,7 @@ class Session:
             begun=run.begun,
             endpoint=run.endpoint,
             decisions=run.decisions,
+            since=run.since,
             output=run.output,
             version=__version__,
         )

@@ -54,7 +54,8 @@ class RunStartEvent(
 
     Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
     `endpoint` stands for the address, without telling it. `decisions` are what was decided about
-    calls that waited for a person. `output` is what the answer must be.
+    calls that waited for a person, `since` is where the model took over from another one of a chain,
+    and `output` is what the answer must be.
     """
 
     model: str
@@ -69,6 +70,7 @@ class RunStartEvent(
     begun: tuple[str, ...] = ()
     endpoint: str = ""
     decisions: dict[str, Decision] = {}
+    since: int = 0
     output: AnswerForm | None = None
 
 
