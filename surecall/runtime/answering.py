@@ -115,11 +115,13 @@ class Answering:
         A call behind one that waits is decided as well, so that a person can be asked about all of
         them at once. Its arguments are not changed yet.
         """
-        asked = [call for call in calls if self._known(call) is None]
+        settled = self._before.decisions
+        # One that waits does so until it is decided, even if its answer is known by now.
+        asked = [call for call in calls if call.id in settled or self._known(call) is None]
         made: dict[str, Decision | Problem] = {}
 
         async def decide(call: ToolCall) -> None:
-            made[call.id] = await self._decide(call, self._before.decisions.get(call.id))
+            made[call.id] = await self._decide(call, settled.get(call.id))
 
         await _to_the_end([decide(call) for call in asked])
         for call_id, decision in made.items():
