@@ -14,6 +14,8 @@
     print(runner.run_sync("Weather in Paris for 3 days?").assistant_text)
 
 running     ToolLoopRunner (run, stream, resume; run_sync, stream_sync, resume_sync), RunResult, Run
+kept        Conversation (say, stream, resume, …), SqliteStore, ConversationBusy,
+            ConversationTaken; Store, Stored, StoreConflict for stores of your own
 endpoint    OpenAICompatible, Limits, RetryPolicy, Secret
 tools       tool, ToolDefinition, ToolRegistry, Context, Grounded, ToolError; ToolPolicy,
             AskFirst, Decision
@@ -34,14 +36,21 @@ from typing import TYPE_CHECKING, Any, Final
 from surecall.values.version import __version__
 
 if TYPE_CHECKING:
+    from surecall.core.kept import ConversationBusy as ConversationBusy
+    from surecall.core.kept import ConversationTaken as ConversationTaken
+    from surecall.core.kept import Store as Store
+    from surecall.core.kept import StoreConflict as StoreConflict
+    from surecall.core.kept import Stored as Stored
     from surecall.core.outcome import LimitExceeded, RunFailed, RunResult, ToolUseError
     from surecall.core.outcome import RequestFailed as RequestFailed
     from surecall.core.state import Run
+    from surecall.runtime.conversation import Conversation
     from surecall.runtime.dispatch import ToolDispatcher as ToolDispatcher
     from surecall.runtime.hooks import AskFirst, ToolPolicy
     from surecall.runtime.replay import replay, run_of
     from surecall.runtime.requests import PromptRunner as PromptRunner
     from surecall.runtime.runner import ToolLoopRunner
+    from surecall.runtime.sqlite_store import SqliteStore
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
     from surecall.runtime.transport import OpenAICompatible
     from surecall.settings import presets
@@ -95,13 +104,16 @@ _HOMES: Final = {
     ),
     "values.events": ("Event",),
     "values.trace": ("Trace",),
+    "core.kept": ("ConversationBusy", "ConversationTaken", "Store", "StoreConflict", "Stored"),
     "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
+    "runtime.conversation": ("Conversation",),
     "runtime.requests": ("PromptRunner",),
     "tools.context": ("Context",),
     "tools.grounded": ("Grounded",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
     "runtime.runner": ("ToolLoopRunner",),
+    "runtime.sqlite_store": ("SqliteStore",),
     "settings.sampling": ("SamplingCatalog",),
     "core.state": ("Run",),
     "runtime.trace": ("JsonlSink", "load_trace", "save_trace"),
@@ -111,10 +123,13 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
 # These can be imported, too, but are not listed: they are parts that a runner is made of or that
-# others carry, and nothing in the documentation needs them. `RequestFailed` is caught as
-# `RunFailed` or `ProviderError`; masks are `tool_allowlist` and `tool_denylist`.
+# others carry. `RequestFailed` is caught as `RunFailed` or `ProviderError`; masks are
+# `tool_allowlist` and `tool_denylist`. Who shares conversations, or stores them elsewhere, finds
+# the rest of what that takes in docs/conversations.md.
 _UNLISTED: Final = (
     "Capabilities",
+    "ConversationBusy",
+    "ConversationTaken",
     "Fault",
     "FilteredToolRegistry",
     "ModelCatalog",
@@ -122,6 +137,9 @@ _UNLISTED: Final = (
     "PromptRunner",
     "RequestFailed",
     "SamplingCatalog",
+    "Store",
+    "StoreConflict",
+    "Stored",
     "ToolDispatcher",
     "WaitingCall",
     "capabilities_for",
@@ -132,6 +150,7 @@ __all__ = [
     "ConfigError",
     "Context",
     "Contract",
+    "Conversation",
     "Decision",
     "ErrorCode",
     "Event",
@@ -150,6 +169,7 @@ __all__ = [
     "RunFailed",
     "RunResult",
     "Secret",
+    "SqliteStore",
     "SurecallError",
     "ToolCallingConfig",
     "ToolDefinition",

@@ -11,13 +11,12 @@ import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import suppress
-from typing import Any, Generic, Self, TypeAlias
+from typing import Any, Generic, Protocol, Self, TypeAlias
 
 from surecall.core.outcome import RunResult, T_co
 from surecall.core.state import Run
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.runtime.event_loop_thread import EventLoopClosed, EventLoopThread
-from surecall.runtime.session import Session
 from surecall.runtime.turns import turn
 from surecall.values.errors import SurecallError
 from surecall.values.events import Event
@@ -27,6 +26,17 @@ LiveEvent: TypeAlias = TextDelta | ReasoningDelta | TextWithdrawn | CallAnnounce
 Watch: TypeAlias = Callable[[LiveEvent], None]
 
 
+class Driven(Protocol):
+    """What a stream watches: a session, or something that drives one."""
+
+    @property
+    def run(self) -> Run:
+        """How far the run has come."""
+
+    async def drive(self) -> RunResult[Any]:
+        """Drive the run to its end."""
+
+
 class RunStream(Generic[T_co]):
     """One run, watched. It begins when its first event is asked for, and can be watched once.
 
@@ -34,7 +44,7 @@ class RunStream(Generic[T_co]):
     it has. Read `run` after that.
     """
 
-    def __init__(self, session: Callable[[Watch], Session]) -> None:
+    def __init__(self, session: Callable[[Watch], Driven]) -> None:
         self._ready: list[LiveEvent] = []
         self._news = asyncio.Event()
         self._session = session(self._put)

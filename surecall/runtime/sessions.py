@@ -81,7 +81,7 @@ class Sessions:
     ) -> RunResult:
         """Wait for a turn, begin a run, and drive it to its end."""
         await turn()
-        return await self._session(begin(), on_event, context).drive()
+        return await self.session(begin(), on_event, context).drive()
 
     async def resume(
         self,
@@ -91,13 +91,13 @@ class Sessions:
         context: Mapping[str, Any] | None,
     ) -> RunResult:
         """Wait for a turn, and drive a run on from where it was written down."""
-        return await self.drive(lambda: self._reopened(run, decisions), on_event, context)
+        return await self.drive(lambda: self.reopened(run, decisions), on_event, context)
 
     def watch(
         self, run: Run, on_event: Observer | None, context: Mapping[str, Any] | None
     ) -> RunStream:
         """Drive a run while somebody watches it."""
-        return RunStream(lambda watch: self._session(run, on_event, context, watch))
+        return RunStream(lambda watch: self.session(run, on_event, context, watch))
 
     def watch_resumed(
         self,
@@ -107,9 +107,9 @@ class Sessions:
         context: Mapping[str, Any] | None,
     ) -> RunStream:
         """Drive a run on while somebody watches it."""
-        return self.watch(self._reopened(run, decisions), on_event, context)
+        return self.watch(self.reopened(run, decisions), on_event, context)
 
-    def _reopened(self, run: Run, decisions: Mapping[str, Decision] | None) -> Run:
+    def reopened(self, run: Run, decisions: Mapping[str, Decision] | None) -> Run:
         """Return a run with what was decided, and without the fault that ended it."""
         made = checked_decisions(decisions, run, self._toolbox)
         return _without_fault(decided(run, made))
@@ -133,13 +133,15 @@ class Sessions:
             self._thread.close()
             self._thread = None
 
-    def _session(
+    def session(
         self,
         run: Run,
         on_event: Observer | None,
         context: Mapping[str, Any] | None,
         watch: Watch | None = None,
+        journal: Observer | None = None,
     ) -> Session:
+        """Open a session for one run."""
         given = checked_context(context)
         toolbox, policy_error = self._visible(run, given)
         at = self._place(run)
@@ -150,8 +152,8 @@ class Sessions:
             # A run that was begun elsewhere keeps its own, if this runner says nothing about it.
             output=run.output if self._output is None else self._output.form,
         )
-        extra = () if on_event is None else (checked_observer(on_event),)
-        observers = (*self._observers, *extra, *(() if watch is None else (watch,)))
+        extra = None if on_event is None else checked_observer(on_event)
+        observers = [each for each in (journal, *self._observers, extra, watch) if each is not None]
         allowed = allowed_context(given, run.config.event_context_keys)
         recorder = Recorder(run.run_id, observers, allowed, self._clients)
         talk = functools.partial(self._parts, toolbox, given, recorder, watch)

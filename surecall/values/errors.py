@@ -5,6 +5,9 @@
     ├── ToolError            raised *by* a tool handler: its text is shown to the model
     ├── ProviderError        one request failed for good; carries a `Fault`
     ├── ReplayDiverged       a recording and the present code disagree
+    ├── ConversationBusy     a kept conversation takes no new words now (see `kept`)
+    ├── ConversationTaken    another process has gone on with a turn (see `kept`)
+    ├── StoreConflict        raised *by* a store: it has another version (see `kept`)
     └── RunFailed            a run ended without a usable answer (see `outcome`): OUTPUT_INVALID
         ├── ToolUseError       NO_TOOL_CALLS, TOOL_ERROR, CONTRACT_UNMET, EMPTY_FINAL, CALL_MISSING,
         │                      POLICY_ERROR

@@ -65,6 +65,7 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         says("The lamp is refunded."),  # refused: it does not name the order
         says("The lamp of O-7731 is refunded."),
     ),
+    "conversations.md": (),
     "effects.md": (),
     "evaluation.md": (),
     "mcp.md": (calls("clock_get_time", city="Rome"), says("Noon.")),
@@ -89,6 +90,15 @@ PRINTED = {
         "The lamp is refunded.",
         "GAVE_UP ['refund: The gateway for furniture is offline.']",
         "The lamp of O-7731 is refunded.",
+    ),
+    "conversations.md": (
+        "A lamp.",
+        "O-7731.",
+        "6 messages",
+        "customer-8 refund {'order': 'O-7731'} refund is marked destructive.",
+        "You get your money back.",
+        "A broken lamp",
+        "2 versions",
     ),
     "effects.md": ("('CALL_OUTCOME_UNKNOWN',)",),
     "evaluation.md": (),

@@ -25,6 +25,7 @@ LATE: Final = {
     "queue",
     "random",
     "socket",
+    "sqlite3",
     "ssl",
     "subprocess",
     "surecall.core.inbound",

@@ -5,6 +5,7 @@ from typing import Any, assert_type
 
 from surecall import (
     Context,
+    Conversation,
     Decision,
     ErrorCode,
     Event,
@@ -15,6 +16,7 @@ from surecall import (
     RunFailed,
     RunResult,
     Secret,
+    SqliteStore,
     ToolCallingConfig,
     ToolDefinition,
     ToolLoopRunner,
@@ -143,3 +145,11 @@ async def main() -> None:
         await ToolLoopRunner(client=client, model="m", tools=[*tools, poll]).run("Read.")
     with mcp_tools("http://127.0.0.1:9000/mcp", headers={"X-Key": "k"}, timeout_s=5) as tools:
         ToolLoopRunner(client=client, model="m", tools=tools).run_sync("Read.")
+
+
+async def kept(runner: ToolLoopRunner) -> None:
+    """Keep a conversation."""
+    chat = Conversation(runner, SqliteStore("chats.db"), "customer-7")
+    assert_type(await chat.say("Hello"), RunResult)
+    assert_type(chat.resume_sync({call.id: Decision.approve() for call in chat.waiting}), RunResult)
+    assert_type(chat.history, list[Message])

@@ -1,0 +1,121 @@
+"""What is kept of a conversation, as values: who may begin a turn, and what is written."""
+
+import pickle
+
+import pytest
+
+from surecall import ConfigError, ConversationBusy, ConversationTaken, Decision, Run, Stored
+from surecall.core.kept import SCHEMA_VERSION, Hold, Kept, head_of, read, unchanged
+from surecall.settings.config import ToolCallingConfig
+from surecall.values.types import Assistant, Message, ToolCall, ToolSpec, User
+from surecall.wire.messages import encode
+
+HELLO, CALLS = User("Hello"), Assistant("", (ToolCall("c1", "pay", {"amount": 5}),))
+RUN = Run(
+    "r",
+    "m",
+    ToolCallingConfig(),
+    (HELLO, CALLS),
+    tools=(ToolSpec("pay", "", {}),),
+    decisions={"c1": Decision.confirm("It costs.")},
+)
+HOLD = Hold("somebody", until=100.0)
+
+
+def written(kept: Kept) -> Stored:
+    return Stored(kept.version, head_of(kept), [encode(message) for message in kept.messages])
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        Kept(),
+        Kept(3, (HELLO,), extras={"title": "Hello"}),
+        Kept(7).put_down(RUN, is_over=False),
+        Kept(7).put_down(RUN, is_over=True),
+        Kept(7, extras={"n": [1, None]}).at_work(RUN, HOLD),
+    ],
+)
+def test_what_is_written_reads_the_same(kept: Kept) -> None:
+    assert read("k", written(kept)) == kept
+
+
+def test_an_open_turn_is_the_run_without_what_its_next_runner_has() -> None:
+    kept = Kept().put_down(RUN, is_over=False)
+
+    assert kept.run is not None
+    assert kept.run.messages == RUN.messages
+    assert kept.run.tools == ()
+    assert [(call.id, call.reason) for call in kept.waiting] == [("c1", "It costs.")]
+
+
+def test_nothing_waits_while_somebody_is_at_work_or_when_the_turn_is_over() -> None:
+    assert Kept().at_work(RUN, HOLD).waiting == ()
+    assert Kept().put_down(RUN, is_over=True).waiting == ()
+
+
+def test_a_hold_keeps_others_away_until_it_has_run_out() -> None:
+    kept = Kept().at_work(RUN, HOLD)
+
+    with pytest.raises(ConversationBusy, match="under way"):
+        kept.free(now=99.0)
+    assert kept.free(now=100.0) == Kept().put_down(RUN, is_over=False)
+    assert Kept().free(now=0.0) == Kept()
+
+
+def test_words_do_not_leave_a_call_behind_that_waits() -> None:
+    with pytest.raises(ConversationBusy, match="decide first about: pay") as busy:
+        Kept().put_down(RUN, is_over=False).open_to_words()
+
+    assert [call.id for call in busy.value.waiting] == ["c1"]
+    assert Kept(1).open_to_words() == Kept(1)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "same"),
+    [
+        ((), (), 0),
+        ((HELLO,), (HELLO,), 1),
+        ((HELLO,), (HELLO, CALLS), 1),
+        ((HELLO, CALLS), (HELLO,), 1),
+        ((HELLO, CALLS), (HELLO, HELLO), 1),
+        ((CALLS,), (HELLO,), 0),
+    ],
+)
+def test_only_what_differs_is_written_again(
+    before: tuple[Message, ...], after: tuple[Message, ...], same: int
+) -> None:
+    assert unchanged(before, after) == same
+    assert unchanged(before, before) == len(before)
+
+
+def test_what_is_known_to_be_the_same_is_not_compared() -> None:
+    assert unchanged((HELLO, CALLS), (CALLS, CALLS), start=1) == 2
+
+
+def test_what_a_newer_version_wrote_is_left_alone() -> None:
+    head = head_of(Kept()).replace(
+        b'"schema_version":%d' % SCHEMA_VERSION, b'"schema_version":%d' % (SCHEMA_VERSION + 1)
+    )
+    with pytest.raises(ConfigError, match="'k' was written by a newer version; update surecall"):
+        read("k", Stored(1, head, ()))
+
+
+@pytest.mark.parametrize("head", [b"", b"{", b"[]", b"\xff", b"{}", b'{"schema_version":"x"}'])
+def test_a_head_that_is_none_is_told_in_one_sentence(head: bytes) -> None:
+    with pytest.raises(ConfigError, match="'k' cannot be read"):
+        read("k", Stored(1, head, ()))
+
+
+@pytest.mark.parametrize("message", [b"", b"7", b'{"role":"robot"}', b"[" * 100_000, b"\xff"])
+def test_a_message_that_is_none_is_told_in_one_sentence(message: bytes) -> None:
+    with pytest.raises(ConfigError, match="'k' cannot be read"):
+        read("k", Stored(1, head_of(Kept()), (encode(HELLO), message)))
+
+
+def test_the_errors_travel_between_processes() -> None:
+    busy = ConversationBusy("Wait.", Kept().put_down(RUN, is_over=False).waiting)
+    again = pickle.loads(pickle.dumps(busy))  # noqa: S301  # our own bytes
+
+    assert (str(again), again.waiting) == ("Wait.", busy.waiting)
+    assert str(pickle.loads(pickle.dumps(ConversationTaken("Gone.")))) == "Gone."  # noqa: S301  # see above
