@@ -90,6 +90,8 @@ class Answering:
 
     async def _answer(self, call: ToolCall) -> None:
         began = time.perf_counter()
+        if self._held and first_like(self._before, call) != call.id:
+            return  # what becomes of the call that it repeats may answer it
         if self._is_asked and call.id not in self._made:
             decided = await self._decided([call])
             if not decided:

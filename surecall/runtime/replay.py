@@ -157,13 +157,15 @@ class _Replay:
     def _goes_on(self, move: Move) -> bool:
         """Whether this was not the end: another model went on, or the application objected.
 
-        It may also have been unable to judge an answer.
+        It may also have been unable to judge an answer, or more calls were left to a person.
         """
         match move, self._events[0] if self._events else None:
             case Done(), FinalObjectedEvent() | RequestRefusedEvent():
                 return True
             case Fail(), ModelChangedEvent():
                 return True
+            case Wait(calls), RunPausedEvent(waiting=waiting):
+                return calls != waiting
             case _:
                 return False
 
@@ -177,7 +179,7 @@ class _Replay:
                 return self._ask(run, plan)
             case CallChangedEvent(), Call():
                 return changed(run, self._take(run, CallChangedEvent).call)
-            case RunPausedEvent(waiting=waiting), Call():
+            case RunPausedEvent(waiting=waiting), Call() | Wait():
                 return self._held(run, waiting)
             case _, Call(calls):
                 return self._call(run, calls)
@@ -222,16 +224,15 @@ class _Replay:
     def _held(self, run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
         """Let calls wait for a person, as the policy said then."""
         stopped = held_again(run, waiting)
-        if not is_stopped(stopped):
-            raise ReplayDiverged(run.turn, "the run stops for a call that is not due")
+        if not is_stopped(stopped) or stopped.waiting != waiting:
+            raise ReplayDiverged(run.turn, "the run stops for other calls")
         return stopped
 
     def _end(self, run: Run, move: Wait | Done | Fail) -> RunResult:
         usage = usage_of(self._trace)
         match move:
-            case Wait(calls):
-                if calls != self._take(run, RunPausedEvent).waiting:
-                    raise ReplayDiverged(run.turn, "the run stops for other calls")
+            case Wait():
+                self._take(run, RunPausedEvent)
                 return RunResult(last_text(run), WAITING, usage, self._trace, run)
             case Done(text, stop_reason):
                 recorded = self._take(run, FinalEvent)

@@ -86,8 +86,7 @@ class ToolLoopRunner(Generic[T_co]):
         given = Given(config, llm_options_defaults or {}, capabilities)
         self._candidates = candidates_of(client, model, given)
         first = self._candidates[0]
-        self.client, self.model = first.client, first.model
-        self._config, self._options = first.config, first.options
+        self.client, self.model, self._config = first.client, first.model, first.config
         self._system = checked_system(system)
         self._executor = checked_executor(executor)
         self._registry = checked_tools(tools, registry)
@@ -192,7 +191,7 @@ class ToolLoopRunner(Generic[T_co]):
             messages=(*earlier, *asked),
             start=len(earlier),
             system=self._system if system is None else checked_system(system),
-            options=self._options,
+            options=self._candidates[0].options,
         )
 
     async def resume(

@@ -54,7 +54,7 @@ class RunStartEvent(
 
     Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
     `endpoint` stands for the address, without telling it. `decisions` are what was decided about
-    calls that waited for a person, `since` is where the model took over from another one of a chain,
+    calls that waited for a person, `since` is where the model took over from another of its chain,
     and `output` is what the answer must be.
     """
 

@@ -14,11 +14,7 @@ from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON, Message, ToolCall, ToolResult, ToolSpec
 
 TOOLS = ("pay", "look", "note")
-DECISIONS = st.one_of(
-    st.just(Decision.approve()),
-    st.sampled_from(["", "Not today."]).map(Decision.deny),
-    st.integers(0, 3).map(lambda number: Decision.replace({"number": number})),
-)
+SAID = st.sampled_from([Decision.approve(), Decision.deny("Not today."), Decision.replace({})])
 TURNS = st.lists(
     st.lists(st.tuples(st.sampled_from(TOOLS), st.integers(0, 3)), min_size=1, max_size=4),
     min_size=1,
@@ -74,6 +70,12 @@ class World:
         )
 
 
+def own(decision: Decision, at: int) -> Decision:
+    """Return a decision that makes no call the same as another: a person is asked ahead of time."""
+    is_replaced = decision.outcome == "replace"
+    return Decision.replace({"number": 10 + at}) if is_replaced else decision
+
+
 def told(run: Run) -> list[Message]:
     return [
         msgspec.structs.replace(item, elapsed_ms=0) if isinstance(item, ToolResult) else item
@@ -114,7 +116,7 @@ def to_the_end(world: World, made: Mapping[str, Decision], data: st.DataObject) 
 
 def check(turns: list[list[tuple[str, int]]], data: st.DataObject, **config: Any) -> None:
     ids = [f"c{at}_{n}" for at, turn in enumerate(turns) for n in range(len(turn))]
-    made = {call_id: data.draw(DECISIONS) for call_id in ids}
+    made = {call_id: own(data.draw(SAID), at) for at, call_id in enumerate(ids)}
     asked = frozenset(data.draw(st.lists(st.sampled_from(ids), unique=True)))
 
     at_once = World(turns, Policy(made), **config)
