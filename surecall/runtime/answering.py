@@ -127,21 +127,28 @@ class Answering:
 
         await _to_the_end([decide(call) for call in asked])
         for call_id, decision in made.items():
-            if isinstance(decision, Decision) and decision.outcome == "confirm":
-                self._held[call_id] = decision
+            self._note(call_id, decision)
         if self._held:
             return []
-        self._made |= made
-        return [await self._changed(call, self._made.get(call.id)) for call in calls]
+        answered = [await self._changed(call, made.get(call.id)) for call in calls]
+        return [] if self._held else answered
+
+    def _note(self, call_id: str, decision: Decision | Problem) -> None:
+        self._made[call_id] = decision
+        if isinstance(decision, Decision) and decision.outcome == "confirm":
+            self._held[call_id] = decision
 
     async def _changed(self, call: ToolCall, made: Decision | Problem | None) -> ToolCall:
-        """Return a call with the arguments that the policy gave it, if it did."""
+        """Return a call with the arguments that the policy gave it, if it did.
+
+        The policy is asked about these, too: they may be some that a person must see.
+        """
         if not isinstance(made, Decision) or made.outcome != "replace":
             return call
         call = with_arguments(call, made.arguments)
         self._recorder.emit(CallChangedEvent, self._turn, call=call.private())
         self._before = changed(self._before, call)
-        self._made[call.id] = await self._decide(call, made)
+        self._note(call.id, await self._decide(call, None))
         return call
 
     async def _decide(self, call: ToolCall, settled: Decision | None) -> Decision | Problem:

@@ -130,7 +130,7 @@ class ToolDispatcher:
         decision = call.problem or await self.decide(call, left)
         if isinstance(decision, Decision) and decision.outcome == "replace":
             call = with_arguments(call, decision.arguments)
-            decision = await self.decide(call, left, decision)
+            decision = await self.decide(call, left)
         if isinstance(decision, Decision) and decision.outcome == "confirm":
             decision = _unconfirmed(decision)
         left -= time.perf_counter() - began if self.has_policy else 0.0
@@ -147,8 +147,8 @@ class ToolDispatcher:
     ) -> Decision | Problem:
         """Return what is decided about a call, or why it may not run.
 
-        What was `settled` before, by a person or by arguments that were given to the call, stands
-        for the policy's wish to ask or to change; but the policy can still deny the call.
+        What a person has `settled` stands for the policy's wish to ask or to change; but the policy
+        can still deny the call.
         """
         if settled is not None and settled.outcome in {"deny", "confirm"}:
             return settled if settled.outcome == "confirm" else _denied(settled)

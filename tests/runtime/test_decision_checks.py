@@ -223,6 +223,34 @@ def test_a_policy_may_change_the_arguments_of_a_call_itself() -> None:
     assert replay(result.trace).run == result.run
 
 
+class Careful(Strict):
+    """Takes an amount down to its limit, and wants a person to see it all the same."""
+
+    def authorize(self, call: ToolCall, _context: Mapping[str, Any]) -> Decision:
+        if call.arguments["euros"] > 3:
+            return Decision.replace({"euros": 3})
+        return Decision.confirm("Money leaves the house.")
+
+
+@pytest.mark.parametrize("options", [{}, {"request_overrides": {"parallel_tool_calls": True}}])
+def test_a_call_that_the_policy_changed_waits_if_the_policy_asks_about_it_then(
+    options: dict[str, Any],
+) -> None:
+    till = Till()
+    both = calls_many(calls("pay", euros=5), calls("pay", euros=2))
+    script = (both, says("Done."))
+    runner = till.runner(*script, policy=Careful(Decision.approve()), **options)
+    result = runner.run_sync("Go.")
+    seen = []
+    while result.waiting:
+        assert replay(result.trace).run == result.run
+        seen += [f"pay {call.arguments['euros']}" for call in result.waiting]
+        made = {call.id: Decision.approve() for call in result.waiting}
+        result = runner.resume_sync(Run.from_json(result.run.to_json()), decisions=made)
+
+    assert sorted(till.did) == sorted(seen) == ["pay 2", "pay 3"]
+
+
 @pytest.mark.parametrize("arguments", [{"euros": "3"}, {}, object(), None])
 def test_arguments_of_a_policy_that_do_not_fit_are_its_own_error(arguments: Any) -> None:
     till = Till()

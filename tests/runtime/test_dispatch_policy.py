@@ -146,6 +146,22 @@ def test_a_policy_may_change_the_arguments_also_where_there_is_no_run() -> None:
     assert "were changed" in answer.content
 
 
+def test_a_call_that_the_policy_changed_and_then_asks_about_does_not_run_either() -> None:
+    market = Market()
+    warden = Warden(Decision.replace({"item": "milk"}))
+
+    class Asking(Warden):
+        def authorize(self, call: ToolCall, context: Mapping[str, Any]) -> Any:
+            asks = call.arguments["item"] == "milk"
+            return Decision.confirm() if asks else warden.authorize(call, context)
+
+    policy = Asking(Decision.approve())
+    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), ToolCallingConfig(), policy=policy)
+    answer = asyncio.run(dispatcher.execute("buy", {"item": "tea"}))
+    assert market.bought == []
+    assert answer.error_codes == ("TOOL_CONFIRMATION_REQUIRED",)
+
+
 @proves("C116")
 @pytest.mark.parametrize(
     ("mode", "bought", "codes"),
