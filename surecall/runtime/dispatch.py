@@ -152,12 +152,12 @@ class ToolDispatcher:
         """
         if settled is not None and settled.outcome in {"deny", "confirm"}:
             return settled if settled.outcome == "confirm" else _denied(settled)
+        bound = self._bound(call) if settled is None else self._still_bound(call)
+        if isinstance(bound, Problem):
+            return bound
         if self._policy is None:
             return Decision.approve()
-        work = self._bound(call)
-        if isinstance(work, Problem):
-            return work
-        decision = await self._asked(self._policy, work.tool, call, longest_s)
+        decision = await self._asked(self._policy, bound.tool, call, longest_s)
         if isinstance(decision, Decision) and decision.outcome == "deny":
             return _denied(decision)
         is_open = isinstance(decision, Problem) or settled is None
@@ -182,6 +182,15 @@ class ToolDispatcher:
             return _Bound(tool, self._work(tool, call))
         except ToolError as error:
             return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
+
+    def _still_bound(self, call: ToolCall) -> "_Bound | Problem":
+        """Do the same for a call that has waited: its tool may have changed since it was judged."""
+        bound = self._bound(call)
+        if isinstance(bound, Problem) or not self._config.validate_arguments:
+            return bound
+        errors = bound.tool.validate(call.arguments)
+        message = f"{call.name} has changed. Fix the arguments: {'; '.join(errors)}"
+        return Problem(ErrorCode.ARGUMENT_ERROR, message) if errors else bound
 
     def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:
         """Say whether what was left running stands in the way of a call."""

@@ -162,6 +162,26 @@ def test_a_call_that_the_policy_changed_and_then_asks_about_does_not_run_either(
     assert answer.error_codes == ("TOOL_CONFIRMATION_REQUIRED",)
 
 
+@pytest.mark.parametrize("policy", [Warden(Decision.confirm()), None])
+@pytest.mark.parametrize("is_checked", [True, False])
+def test_an_approved_call_is_checked_again_for_its_tool_may_have_changed(
+    policy: Warden | None, *, is_checked: bool
+) -> None:
+    bought: list[object] = []
+
+    def buy(item: int) -> None:
+        """Buy something by its number."""
+        bought.append(item)
+
+    result, _ = Market().run(Warden(Decision.confirm()), validate_arguments=is_checked)
+    runner = ToolLoopRunner(
+        client=ScriptedModel(says("ok")), model="m", tools=[buy], tool_policy=policy
+    )
+    result = runner.resume_sync(result.run, decisions={"c1": Decision.approve()})
+    assert answer_of(result).error_codes == (("ARGUMENT_ERROR",) if is_checked else ())
+    assert bought == ([] if is_checked else ["tea"])
+
+
 @proves("C116")
 @pytest.mark.parametrize(
     ("mode", "bought", "codes"),
