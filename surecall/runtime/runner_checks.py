@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, cast
 
 from surecall.core.outcome import RunResult
+from surecall.core.state import Run
 from surecall.runtime.hooks import (
     AcceptFinal,
     AnyToolPolicy,
@@ -180,6 +181,15 @@ def checked_history(history: Any) -> list[Message]:
     if isinstance(history, str | bytes | Mapping | RunResult) or not isinstance(history, Iterable):
         raise ConfigError("history must be a list of messages, such as result.history")
     return [parse_message(item) for item in history]
+
+
+def checked_run(run: Any) -> Run:
+    """Return the run that is to go on."""
+    if isinstance(run, RunResult):
+        raise ConfigError("resume takes a run, not a result: pass result.run")
+    if not isinstance(run, Run):
+        raise ConfigError(f"resume takes a Run, not {_kind(run)}: read bytes with Run.from_json")
+    return run
 
 
 def checked_words(user_text: Any) -> tuple[User, ...]:

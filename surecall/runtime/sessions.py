@@ -21,7 +21,7 @@ from surecall.runtime.execution import FOREIGN, LeftRunning
 from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
 from surecall.runtime.requests import PromptRunner
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
-from surecall.runtime.runner_checks import checked_context, checked_observer
+from surecall.runtime.runner_checks import checked_context, checked_observer, checked_run
 from surecall.runtime.session import Session, record_policy_error
 from surecall.runtime.thread_pool import Threads
 from surecall.runtime.trace import Recorder, allowed_context
@@ -111,7 +111,7 @@ class Sessions:
 
     def reopened(self, run: Run, decisions: Mapping[str, Decision] | None) -> Run:
         """Return a run with what was decided, and without the fault that ended it."""
-        made = checked_decisions(decisions, run, self._toolbox)
+        made = checked_decisions(decisions, checked_run(run), self._toolbox)
         return _without_fault(decided(run, made))
 
     def watch_blocking(self, stream: RunStream[T_co]) -> BlockingRunStream[T_co]:

@@ -11,6 +11,7 @@ from surecall import (
     ConfigError,
     Decision,
     OpenAICompatible,
+    RunResult,
     ToolCallingConfig,
     ToolDefinition,
     ToolLoopRunner,
@@ -196,3 +197,20 @@ def test_half_a_policy_is_refused_instead_of_an_empty_run(policy: Any, sentence:
 
 def test_a_whole_policy_is_accepted() -> None:
     assert runner_of(says("ok"), tool_policy=Policy()).run_sync("Hi.").assistant_text == "ok"
+
+
+@pytest.mark.parametrize(
+    ("of", "sentence"),
+    [
+        (lambda result: result, "resume takes a run, not a result: pass result.run"),
+        (lambda result: result.run.to_json(), "not bytes: read bytes with Run.from_json"),
+        (lambda _: None, "resume takes a Run, not None"),
+    ],
+)
+def test_what_is_not_a_run_cannot_go_on(of: Callable[[RunResult], Any], sentence: str) -> None:
+    runner = runner_of(says("ok"))
+    given = of(runner.run_sync("Hi."))
+    with pytest.raises(ConfigError, match=sentence):
+        runner.resume_sync(given)
+    with pytest.raises(ConfigError, match=sentence):
+        runner.stream_resumed(given)
