@@ -280,7 +280,9 @@ class ToolDispatcher:
                 if judged.problem is not None:
                     raise ValueError(judged.problem.message)
                 return Decision("replace", reason, judged.arguments)
-            case _:
+            case outcome:
+                if outcome != "deny":  # a typing error; whatever was meant, it is not permitted
+                    self._on_policy_error(ValueError(f"{outcome!r} is no decision"), call)
                 return Decision("deny", reason)
 
     @functools.cached_property

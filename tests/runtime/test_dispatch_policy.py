@@ -162,6 +162,17 @@ def test_a_call_that_the_policy_changed_and_then_asks_about_does_not_run_either(
     assert answer.error_codes == ("TOOL_CONFIRMATION_REQUIRED",)
 
 
+@pytest.mark.parametrize("mode", ["deny", "allow"])
+def test_a_word_that_is_no_decision_denies_the_call_and_is_recorded(mode: str) -> None:
+    market = Market()
+    unknown: Any = "approve"
+    result, _ = market.run(Warden(Decision(unknown)), policy_error_mode=mode)
+    (event,) = errors(result)
+    assert market.bought == []
+    assert answer_of(result).error_codes == ("TOOL_POLICY_DENIED",)
+    assert event.message == "the tool policy raised ValueError: 'approve' is no decision"
+
+
 @pytest.mark.parametrize("policy", [Warden(Decision.confirm()), None])
 @pytest.mark.parametrize("is_checked", [True, False])
 def test_an_approved_call_is_checked_again_for_its_tool_may_have_changed(
