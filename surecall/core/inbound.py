@@ -37,6 +37,7 @@ from surecall.wire.finish_reasons import finish_reason as finish_reason_of
 from surecall.wire.history import Ids, ids_of
 from surecall.wire.messages import call_parts, encode, id_of, parse_usage, raw_calls
 from surecall.wire.opaque_state import call_extra, message_extra
+from surecall.wire.plain_json import is_finite
 from surecall.wire.protocols import hear
 from surecall.wire.response import HINTS, read_choice
 from surecall.wire.text_calls import TextReading, with_text_calls
@@ -54,6 +55,7 @@ _MALFORMED = Problem(
     ErrorCode.ARGUMENTS_JSON_PARSE_ERROR,
     "This call arrived malformed and did not run. Make the call again, with all its arguments.",
 )
+_NO_NUMBER = Problem(ErrorCode.ARGUMENT_ERROR, "NaN and the infinities are no JSON.")
 FAILED_GENERATION = failed_generation_to_message.__name__
 TAGS = assistant_content_tool_call_tags_to_tool_calls.__name__
 EDGES = assistant_content_edges_trimmed.__name__
@@ -279,7 +281,11 @@ def judge_given(
         coerce_arguments=False, decode_html_entities=False, stringify_containers=False
     )
     own = msgspec.json.decode(encode(arguments))
-    return judge_call(name, own, strict, toolbox)
+    call = judge_call(name, own, strict, toolbox)
+    # Only now, for what is nested too deeply has its problem already.
+    if call.problem is None and not is_finite(arguments):
+        return msgspec.structs.replace(call, problem=_NO_NUMBER)
+    return call
 
 
 def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig) -> Coerced:

@@ -34,7 +34,8 @@ def _checked_decision(
         case Decision("deny", reason):
             return Decision.deny(encodable(str(reason)))
         case Decision("replace", _, dict() as arguments):
-            judged = judge_given(call.name, encodable(arguments), config, toolbox)
+            encodable(arguments)  # or it is refused here
+            judged = judge_given(call.name, arguments, config, toolbox)
             if judged.problem is not None:
                 message = f"decisions: {call.name} does not take the new arguments"
                 raise ConfigError(f"{message}: {judged.problem.message}")

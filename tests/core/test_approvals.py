@@ -84,3 +84,16 @@ def test_given_arguments_are_judged_as_they_are(arguments: Any, *, fits: bool) -
 
     assert call.may_run is fits
     assert call.arguments == arguments
+
+
+@pytest.mark.parametrize("number", [float("nan"), float("-inf")])
+def test_a_number_that_no_json_holds_is_not_given_as_something_else(number: float) -> None:
+    @tool
+    def note(data: dict[str, Any]) -> None:
+        """Write down anything."""
+
+    given = {"data": {"list": [1.5, number]}}
+    call = judge_given("note", given, ToolCallingConfig(), ToolRegistry([note]))
+
+    assert call.problem is not None
+    assert "NaN" in call.problem.message

@@ -150,6 +150,8 @@ def test_without_a_decision_nothing_happens_and_nothing_is_sent() -> None:
         ({"call_1": Decision("perhaps")}, r"say Decision.approve\(\)"),  # type: ignore[arg-type]
         ({"call_1": Decision.replace({"euros": "5"})}, "pay does not take the new arguments: "),
         ({"call_1": Decision.replace({"cents": 5})}, "pay does not take the new arguments: "),
+        ({"call_1": Decision.replace({"euros": float("nan")})}, "pay does not take the new "),
+        ({"call_1": Decision.replace({"euros": object()})}, "this is not JSON"),
         ({"call_1": Decision.replace([5])}, r"say Decision.approve\(\)"),  # type: ignore[arg-type]
         ([Decision.approve()], "decisions must be a mapping"),
     ],
