@@ -257,10 +257,16 @@ async def _over_http(address: Address, answered: Answered) -> "AsyncIterator[Tra
         request = response.request  # of others than POST a server may know nothing
         in_session = request.method == "POST" and _SESSION_HEADER in request.headers
         answered(response.status_code, in_session=in_session)
+        # Nothing compressed was asked for: a few bytes of it can be many.
+        response.headers.pop("content-encoding", None)
+        if not response.headers.get("content-type", "").startswith("text/event-stream"):
+            response.stream = _bounded(response.stream)
 
+    headers = httpx2.Headers(address.headers)
+    headers["accept-encoding"] = "identity"
     async with (
         httpx2.AsyncClient(
-            headers=address.headers,
+            headers=headers,
             # How long an answer may take is for the tool's own limit to say.
             timeout=httpx2.Timeout(_CONNECTING_S, read=None),
             event_hooks={"response": [heard]},
@@ -270,6 +276,25 @@ async def _over_http(address: Address, answered: Answered) -> "AsyncIterator[Tra
         ) as streams,
     ):
         yield streams
+
+
+def _bounded(body: Any) -> "httpx2.AsyncByteStream":
+    """Return the body of a response, which is read as a whole, up to a limit."""
+    import httpx2  # noqa: PLC0415 - it comes with mcp
+
+    class Bounded(httpx2.AsyncByteStream):
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for piece in body:
+                size += len(piece)
+                if size > MAX_LINE:
+                    raise httpx2.StreamError(f"it has more than {MAX_LINE} bytes")
+                yield piece
+
+        async def aclose(self) -> None:
+            await body.aclose()
+
+    return Bounded()
 
 
 def reason_of(failure: BaseException) -> str:

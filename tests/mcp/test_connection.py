@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import pytest
 from mcp.server.lowlevel import Server
+from mcp.server.mcpserver import MCPServer
 from mcp.shared.exceptions import MCPError
 from mcp_types import (
     INTERNAL_ERROR,
@@ -17,11 +18,12 @@ from mcp_types import (
     TextContent,
     Tool,
 )
+from starlette.middleware.gzip import GZipMiddleware
 
-from surecall.mcp import MCPServerError, mcp_tools
+from surecall.mcp import MCPServerError, connection, mcp_tools
 from surecall.mcp.connection import reason_of
 from surecall.values.errors import ErrorCode, ToolError
-from tests.support.mcp_servers import called
+from tests.support.mcp_servers import called, over_http
 
 Lister = Callable[[str | None], ListToolsResult]
 Answer = Callable[[], CallToolResult | InputRequiredResult]
@@ -134,3 +136,54 @@ def test_of_the_words_of_others_only_harmless_ones_are_shown(
     failure: Exception, reason: str
 ) -> None:
     assert reason_of(failure) == reason
+
+
+class Blown:
+    """A server over HTTP whose answers are JSON, and compressed though nobody wants that."""
+
+    def __init__(self, *, packed: bool) -> None:
+        self._packed = packed
+
+    def streamable_http_app(self) -> Any:
+        """Return the application."""
+        server = MCPServer("blown", log_level="CRITICAL")
+
+        @server.tool()
+        def blow(size: int) -> str:
+            """Blow something up."""
+            return "x" * size
+
+        application = server.streamable_http_app(json_response=True)
+        return GZipped(application) if self._packed else application
+
+
+class GZipped:
+    """An ASGI application that takes every client for one that unpacks."""
+
+    def __init__(self, application: Any) -> None:
+        self._application = GZipMiddleware(application, minimum_size=1)
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Serve a request."""
+        if scope["type"] == "http":
+            scope = scope | {"headers": [(b"accept-encoding", b"gzip"), *scope["headers"]]}
+        await self._application(scope, receive, send)
+
+
+def test_an_answer_over_http_is_read_up_to_a_limit(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(connection, "MAX_LINE", 10_000)
+    server: Any = Blown(packed=False)
+    with over_http(server) as url, mcp_tools(url) as tools:
+        assert asyncio.run(called(tools, "blow", size=1_000)) == {"result": "x" * 1_000}
+        with pytest.raises(ToolError, match="it has more than 10000 bytes"):
+            asyncio.run(called(tools, "blow", size=20_000))
+        assert asyncio.run(called(tools, "blow", size=1)) == {"result": "x"}
+    assert "Error parsing JSON response" in caplog.text
+
+
+def test_what_is_compressed_though_nobody_asked_is_not_unpacked() -> None:
+    server: Any = Blown(packed=True)
+    with over_http(server) as url, pytest.raises(MCPServerError), mcp_tools(url):
+        raise AssertionError
