@@ -82,7 +82,21 @@ def _parameters(tool: Any, shown: JSON) -> _Parameters:
     known = {*shown, *_GIVEN, *config}
     hidden = [one for one in named if one.name not in known]
     missing = tuple(repr(one.name) for one in hidden if one.default is one.empty)
-    return _Parameters(config, frozenset(one.name for one in hidden), missing)
+    names = {one.name for one in hidden} | _fields(tool, known)
+    return _Parameters(config, frozenset(names), missing)
+
+
+def _fields(tool: Any, known: set[str]) -> set[str]:
+    """Return the fields of the tool's own model that the model is not shown, under all names.
+
+    A function that takes any keywords gets them all the same.
+    """
+    hidden: set[str] = set()
+    for name, field in (getattr(tool.args_schema, "model_fields", None) or {}).items():
+        other = getattr(field.validation_alias, "choices", [field.validation_alias])
+        names = {name, *(one for one in (field.alias, *other) if isinstance(one, str))}
+        hidden |= names if known.isdisjoint(names) else set()
+    return hidden
 
 
 def _function(tool: Any) -> Callable[..., Any]:

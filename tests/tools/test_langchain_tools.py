@@ -16,7 +16,7 @@ from langchain_core.tools import (
     ToolException,
     tool,
 )
-from pydantic import BaseModel, Field
+from pydantic import AliasChoices, BaseModel, Field
 
 from surecall import AskFirst, Decision, ToolLoopRunner
 from surecall.testing import ScriptedModel, calls, says
@@ -185,6 +185,35 @@ def test_what_is_injected_stays_out_of_reach_where_a_schema_allows_more() -> Non
     )
 
     assert errors_of(result) == [("ARGUMENT_ERROR", "desk: the tool has no such parameter")]
+    assert data_of(result)[1] == {"value": "tea, unset"}
+
+
+class Kept(BaseModel):
+    what: str = Field(alias="item")
+    desk: Annotated[str, InjectedToolArg] = Field("unset", validation_alias=AliasChoices("d", "e"))
+
+
+class Keep(BaseTool):
+    """Takes any keywords; its fields are those of a model."""
+
+    name: str = "keep"
+    description: str = "Keep."
+    args_schema: Any = Kept
+
+    def _run(self, **named: Any) -> str:
+        return f"{named['what']}, {named['desk']}"
+
+
+@pytest.mark.parametrize("name", ["desk", "d", "e"])
+def test_a_field_that_is_injected_stays_out_of_reach_where_arguments_are_not_checked(
+    name: str,
+) -> None:
+    script = (calls("keep", item="tea", **{name: "guessed"}), calls("keep", item="tea"), says("ok"))
+    config = {"validate_arguments": False}
+    runner = ToolLoopRunner(client=ScriptedModel(*script), model="m", tools=Keep(), config=config)
+    result = runner.run_sync("Go.")
+
+    assert errors_of(result) == [("ARGUMENT_ERROR", f"{name}: the tool has no such parameter")]
     assert data_of(result)[1] == {"value": "tea, unset"}
 
 
