@@ -216,8 +216,10 @@ class RunSpans:
             "gen_ai.operation.name": "execute_tool",
             "gen_ai.tool.name": name,
             "gen_ai.tool.type": "function",
-            "gen_ai.tool.call.id": text(call.id),
         }
+        # In a call that was read from text the model has written the id, too.
+        if self._redactor is not None or not call.from_text:
+            told["gen_ai.tool.call.id"] = text(call.id)
         if self._redactor is not None:
             told["gen_ai.tool.call.arguments"] = self._clean(written(call.arguments))
         self._calls[call.id] = self._begin(f"execute_tool {name}", told, event)

@@ -55,6 +55,18 @@ def test_nothing_that_was_said_is_told(kept: Kept) -> None:
     assert len(kept.spans) == 11
 
 
+@pytest.mark.parametrize("content", [False, True])
+def test_the_id_that_a_model_wrote_into_its_text_is_part_of_what_was_said(
+    kept: Kept, *, content: bool
+) -> None:
+    call = '<tool_call>{"id":"CANARY","name":"add","arguments":{"a":1,"b":2}}</tool_call>'
+    script = (says(call), says("3"))
+    asyncio.run(runner_of(kept, *script, tools=[add], options={"content": content}).run("Add."))
+
+    told_id = told(kept["execute_tool add"]).get("gen_ai.tool.call.id")
+    assert told_id == ("CANARY" if content else None)
+
+
 def test_what_was_said_is_told_on_request(kept: Kept) -> None:
     runner = runner_of(kept, *SCRIPT, tools=[add], system="Be brief.", options={"content": True})
     asyncio.run(runner.run("1 + 2?"))
