@@ -179,10 +179,13 @@ class Run(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
-        """The calls that a person must decide about before the run can go on."""
+        """The calls that a person must decide about before the run can go on.
+
+        Their arguments are copies: whoever shows them may shorten them.
+        """
         asked = {key: made for key, made in self.decisions.items() if made.outcome == "confirm"}
         return tuple(
-            WaitingCall(call.id, call.name, call.arguments, asked[call.id].reason)
+            WaitingCall(call.id, call.name, call.private().arguments, asked[call.id].reason)
             for call in self.due
             if call.id in asked
         )

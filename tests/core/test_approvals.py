@@ -31,6 +31,16 @@ def test_a_run_stops_for_a_call_that_waits_and_tells_what_it_is_about() -> None:
     assert next_move(run) == Wait(run.waiting)
 
 
+def test_what_is_shown_of_a_call_that_waits_can_be_changed_without_changing_the_call() -> None:
+    call = ToolCall("1", "pay", {"euros": 1, "to": {"name": "Kim"}})
+    run = held(due(call), {"1": Decision.confirm()})
+    shown = run.waiting[0].arguments
+    shown["to"]["name"] = "K."
+    del shown["euros"]
+
+    assert run.due[0].arguments == {"euros": 1, "to": {"name": "Kim"}}
+
+
 def test_calls_before_one_that_waits_are_answered_first() -> None:
     run = held(due(ONE, TWO), {"2": Decision.confirm()})
 
