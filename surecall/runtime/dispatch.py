@@ -271,7 +271,7 @@ class ToolDispatcher:
 
     def _understood(self, call: ToolCall, said: Any) -> Decision:
         """Make a decision ours; arguments that the tool does not take are the policy's error."""
-        reason = str(said.reason)
+        reason = str(scrub(str(said.reason)))  # it is written down with the run
         match said.outcome:
             case "allow" | "confirm" as outcome:
                 return Decision(outcome, reason)

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from surecall.core.outcome import RunResult, ToolUseError
+from surecall.core.state import Run
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
@@ -124,6 +125,12 @@ def test_a_call_that_is_not_confirmed_does_not_run() -> None:
     assert market.bought == []
     assert (waiting.name, waiting.arguments, waiting.reason) == ("buy", {"item": "tea"}, "too dear")
     assert result.stop_reason == "waiting"
+
+
+def test_a_reason_with_half_a_character_does_not_keep_a_run_from_being_written_down() -> None:
+    result, _ = Market().run(Warden(Decision.confirm("a\ud800b")))
+    (waiting,) = Run.from_json(result.run.to_json()).waiting
+    assert waiting.reason == "a\ufffdb"
 
 
 @proves("C116")
