@@ -11,6 +11,9 @@ from pathlib import Path
 import click
 import msgspec
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+
+from scripts.features.table import page, readme_table
 from surecall.cli import COMMANDS, cli
 from surecall.cli.demo_page import right
 from surecall.eval.report.page.html import render_page
@@ -308,12 +311,14 @@ def main() -> int:
     """Write the documents, or say which is out of date."""
     stale = 0
     readme = (ROOT / "README.md").read_text("utf-8")
+    readme = with_part(with_proof(readme), "features", readme_table())
     documents: dict[str, Iterable[str]] = {
         "reference.md": sections(),
         "drift.md": drifts(),
         "commands.md": commands(),
         "snapshot.html": [render_page(report_of_snapshot()).rstrip()],
-        "../README.md": [with_part(with_proof(readme), "demo", demo()).removesuffix("\n")],
+        "features.md": page(),
+        "../README.md": [with_part(readme, "demo", demo()).removesuffix("\n")],
     }
     for name, parts in documents.items():
         target, text = (ROOT / "docs" / name).resolve(), "\n\n".join(parts) + "\n"
