@@ -13,7 +13,7 @@
     )
     print(runner.run_sync("Weather in Paris for 3 days?").assistant_text)
 
-running     ToolLoopRunner (run, stream, resume; run_sync, stream_sync, resume_sync), RunResult, Run
+running     ToolLoopRunner (run, stream, resume, …; the same with _sync), RunResult, Run
 kept        Conversation (say, stream, resume, …), SqliteStore, ConversationBusy,
             ConversationTaken; Store, Stored, StoreConflict for stores of your own
 endpoint    OpenAICompatible, Limits, RetryPolicy, Secret

@@ -32,16 +32,16 @@ def _checked_decision(
         case Decision("allow"):
             return decision
         case Decision("deny", reason):
-            return Decision.deny(encodable(str(reason)))
+            return Decision.deny(encodable(str(reason or "")))
         case Decision("replace", _, dict() as arguments):
             encodable(arguments)  # or it is refused here
             judged = judge_given(call.name, arguments, config, toolbox)
             if judged.problem is not None:
-                message = f"decisions: {call.name} does not take the new arguments"
-                raise ConfigError(f"{message}: {judged.problem.message}")
+                where = f"decisions: the new arguments of {call.name} ({call.id})"
+                raise ConfigError(f"{where} do not fit: {judged.problem.message}")
             return Decision.replace(judged.arguments)
         case _:
             raise ConfigError(
                 f"decisions: about {call.name} ({call.id}) say Decision.approve(), "
-                "Decision.deny(reason) or Decision.replace(arguments)"
+                "Decision.deny(reason), or Decision.replace(arguments) with a mapping"
             )

@@ -258,6 +258,18 @@ class ToolLoopRunner(Generic[T_co]):
         work = self.resume(run, decisions=decisions, on_event=on_event, context=context)
         return thread.call(work)
 
+    def stream_resumed_sync(
+        self,
+        run: Run,
+        *,
+        decisions: Mapping[str, Decision] | None = None,
+        on_event: Observer | None = None,
+        context: Mapping[str, Any] | None = None,
+    ) -> "BlockingRunStream[T_co]":
+        """Do the same as `stream_resumed`, blocking."""
+        stream = self.stream_resumed(run, decisions=decisions, on_event=on_event, context=context)
+        return self._sessions.watch_blocking(stream)
+
     def stream_sync(
         self,
         user_text: str | list[Any] = "",

@@ -3,6 +3,7 @@
 A mistake is a `ConfigError` that says what to write instead.
 """
 
+import inspect
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
@@ -16,6 +17,7 @@ from surecall.runtime.hooks import (
     Executor,
     Observer,
     executor_context,
+    wants_tool,
 )
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.runtime.user_parts import check_parts
@@ -154,9 +156,26 @@ def checked_policy(policy: Any) -> AnyToolPolicy | None:
     for name, signature in _POLICY_METHODS.items():
         if not callable(getattr(policy, name, None)):
             raise ConfigError(f"tool_policy has no method {name}: write `{signature}`")
+    if not _takes_calls(policy):
+        raise ConfigError(
+            "tool_policy: authorize is given a call and the context, and the tool if it has a "
+            "parameter of that name: write `def authorize(self, call, context, tool)`"
+        )
     if is_async_callable(policy.visible):
         raise ConfigError("tool_policy: visible is not awaited; make it a plain method")
     return cast("AnyToolPolicy", policy)
+
+
+def _takes_calls(policy: Any) -> bool:
+    """Whether a policy can be asked about calls; what cannot be told is believed."""
+    named = {"tool": None} if wants_tool(policy) else {}
+    try:
+        inspect.signature(policy.authorize).bind(None, None, **named)
+    except TypeError:
+        return False
+    except ValueError:  # a function without a signature
+        pass
+    return True
 
 
 def checked_executor(executor: Any) -> Executor | None:

@@ -93,7 +93,7 @@ def resumed(world: World, run: Run, made: Mapping[str, Decision], *, streamed: b
     runner = world.runner()
     if not streamed:
         return runner.resume_sync(run, decisions=made)
-    stream = runner._sessions.watch_blocking(runner.stream_resumed(run, decisions=made))
+    stream = runner.stream_resumed_sync(run, decisions=made)
     assert list(stream)
     return stream.result
 

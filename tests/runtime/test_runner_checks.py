@@ -159,6 +159,7 @@ def test_the_blocking_methods_have_the_keywords_of_the_others() -> None:
     assert keywords(kind.run) == keywords(kind.run_sync) == keywords(kind.stream)
     assert keywords(kind.stream) == keywords(kind.stream_sync)
     assert keywords(kind.resume) == keywords(kind.resume_sync) == keywords(kind.stream_resumed)
+    assert keywords(kind.stream_resumed) == keywords(kind.stream_resumed_sync)
 
 
 class Visible:
@@ -180,9 +181,30 @@ class Awaited(Authorize):
         return False
 
 
+class Curious(Visible):
+    def authorize(self, _call: ToolCall, _context: object, _spec: ToolSpec) -> Decision:
+        return Decision("allow")
+
+
+class Forgetful(Visible):
+    def authorize(self, _call: ToolCall) -> Decision:
+        return Decision("allow")
+
+
+class Hinted(Visible):
+    def authorize(self, _call: ToolCall, _context: object, *, tool: ToolSpec) -> Decision:
+        return Decision("allow" if tool.read_only else "deny")
+
+
+class Obscure(Visible):
+    authorize = max  # has no signature that anybody could read
+
+
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
+        (Curious(), "authorize is given a call and the context"),
+        (Forgetful(), "authorize is given a call and the context"),
         (Visible(), "tool_policy has no method authorize: write `def authorize"),
         (Authorize(), "tool_policy has no method visible: write `def visible"),
         (object(), "tool_policy has no method visible"),
@@ -196,7 +218,8 @@ def test_half_a_policy_is_refused_instead_of_an_empty_run(policy: Any, sentence:
 
 
 def test_a_whole_policy_is_accepted() -> None:
-    assert runner_of(says("ok"), tool_policy=Policy()).run_sync("Hi.").assistant_text == "ok"
+    for policy in (Policy(), Hinted(), Obscure()):
+        assert runner_of(says("ok"), tool_policy=policy).run_sync("Hi.").assistant_text == "ok"
 
 
 @pytest.mark.parametrize(
