@@ -9,7 +9,7 @@ alone what is meant to be repeated: a `repeatable` tool, a need of the contract 
 and a call that the contract still asks for, because it names it twice.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -48,21 +48,26 @@ def unless_begun(run: Run, call: ToolCall, *, in_time: bool = True) -> ToolCall:
 
     Nor does its like in the same reply: the model did not know of the first when it made both.
     """
-    if call.problem is not None or (in_time and may_repeat(run, call)):
+    unknown = _unknown(run) if run.begun or run.tail else ()
+    if not unknown or call.problem is not None or (in_time and may_repeat(run, call)):
         return call
-    if call.id not in run.begun and not _is_beside_unknown(run, call):
+    if call.id not in run.begun and not _is_like_one_of(unknown, run, call):
         return call
     return msgspec.structs.replace(call, problem=UNKNOWN)
 
 
-def _is_beside_unknown(run: Run, call: ToolCall) -> bool:
-    """Whether nobody knows what came of an equal call of the same reply."""
+def _unknown(run: Run) -> tuple[str, ...]:
+    """Return the calls of the newest reply of which nobody knows what came of them."""
     told = (item for item in run.tail if isinstance(item, ToolResult))
-    unknown = {item.call_id for item in told if ErrorCode.CALL_OUTCOME_UNKNOWN in item.error_codes}
-    unknown |= set(run.begun)
-    if not unknown or _is_harmless(run, call):
+    lost = (item.call_id for item in told if ErrorCode.CALL_OUTCOME_UNKNOWN in item.error_codes)
+    return (*run.begun, *lost)
+
+
+def _is_like_one_of(ids: Collection[str], run: Run, call: ToolCall) -> bool:
+    """Whether a call that is made once is equal to one of these, which came in the same reply."""
+    if _is_harmless(run, call):
         return False
-    return any(one.id in unknown and _what(one) == _what(call) for one in run.said[-1].calls)
+    return any(one.id in ids and _what(one) == _what(call) for one in run.said[-1].calls)
 
 
 def unfinished(run: Run, started: Iterable[ToolCall]) -> Run:
