@@ -4,8 +4,8 @@
 says the same by place: which keywords refuse the value that stands there.
 """
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -23,6 +23,20 @@ _MAX_ALTERNATIVE_CHARS = 80
 # errors take more than a second. A value of this weight is told its first error only.
 _LARGE_VALUE = 5_000
 _CHARS_PER_NODE = 64
+# It also explains why no alternative fits. Where these refer to themselves, each level of the
+# value makes that several times as much work.
+_MOST_LOOKS: Final = 5_000
+_MOST_PER_PART: Final = 8
+_MOST_PLACES: Final = 50_000
+_NOT_EXPLAINED: Final = "the value does not fit, and is too large or too deep to say where"
+_MAPS: Final = frozenset({"patternProperties", "dependentSchemas"})
+_ON_THE_VALUE: Final = frozenset(
+    {"allOf", "anyOf", "dependentSchemas", "else", "if", "not", "oneOf", "then"}
+)
+_ON_PARTS: Final = frozenset(
+    {"additionalProperties", "contains", "items", "patternProperties", "prefixItems"}
+    | {"unevaluatedItems", "unevaluatedProperties"}
+)
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -34,6 +48,8 @@ class Validation(msgspec.Struct, frozen=True):
         """Return what is wrong with a value, in a line each."""
         try:
             return _messages(self.errors_in(value))
+        except _Unexplained:
+            return (line([], _NOT_EXPLAINED),)
         except Exception as problem:  # noqa: BLE001  lone surrogates, foreign types, deep nesting
             return (line([], f"the value cannot be checked ({problem})"),)
 
@@ -60,7 +76,14 @@ def compile_schema(schema: JSON) -> Validation:
     except Exception as problem:
         raise ConfigError(f"Invalid schema: {_schema_problem(problem)}") from problem
 
+    # Other references are inlined before.
+    is_recursive = "$ref" in str(schema)
+
     def errors_in(value: JSON) -> "list[ValidationError]":
+        if is_recursive:
+            if validator.is_valid(value):
+                return []
+            _Looks(schema).check(value)
         try:
             validator.validate(value)
         except jsonschema_rs.ValidationError as first:
@@ -68,6 +91,56 @@ def compile_schema(schema: JSON) -> Validation:
         return []
 
     return Validation(errors_in)
+
+
+class _Unexplained(Exception):
+    """A value does not fit, and to say why would take too long."""
+
+
+class _Looks:
+    """How often a recursive schema looks at the parts of a value to explain why it does not fit."""
+
+    def __init__(self, root: JSON) -> None:
+        self._root = root
+        self._known: dict[tuple[int, int], int] = {}
+
+    def check(self, value: JSON) -> None:
+        """Raise if they grow with the depth of the value, and not with its size."""
+        looks = self._count(self._root, value)
+        if looks > _MOST_LOOKS and looks > _MOST_PER_PART * len(self._known):
+            raise _Unexplained
+
+    def _count(self, schema: Any, value: Any) -> int:
+        place = (id(schema), id(value))
+        if place not in self._known:
+            if len(self._known) == _MOST_PLACES:
+                raise _Unexplained
+            self._known[place] = 1
+            looks = sum(self._count(*below) for below in self._below(schema, value))
+            self._known[place] = 1 + looks
+        return self._known[place]
+
+    def _below(self, schema: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+        if not isinstance(schema, dict):
+            return
+        inside = value if isinstance(value, dict) else dict(enumerate(_items(value)))
+        for keyword, below in schema.items():
+            schemas = below if isinstance(below, list) else [below]
+            if keyword in _MAPS:
+                schemas = list(below.values())
+            if keyword == "$ref":
+                name = str(below).rpartition("/")[2]
+                yield self._root.get("$defs", {}).get(name, self._root), value
+            elif keyword in _ON_THE_VALUE:
+                yield from ((each, value) for each in schemas)
+            elif keyword in _ON_PARTS:
+                yield from ((each, part) for each in schemas for part in inside.values())
+            elif keyword == "properties":
+                yield from ((below[name], inside[name]) for name in below if name in inside)
+
+
+def _items(value: Any) -> Sequence[Any]:
+    return value if isinstance(value, list) else ()
 
 
 def _refused(errors: "Sequence[ValidationError]") -> dict[Place, frozenset[str]]:
