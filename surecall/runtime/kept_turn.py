@@ -53,10 +53,12 @@ class Keeper:
 
     def look(self) -> Kept:
         """Return the newest version."""
-        stored = self._store.load(self._key, self._known.version)
+        # Other threads may look and change at the same time: what is returned is what was read.
+        known = self._known
+        stored = self._store.load(self._key, known.version)
         if stored is not None:
-            self._known = read(self._key, stored)
-        return self._known
+            known = self._known = read(self._key, stored)
+        return known
 
     def change(self, before: Kept, after: Kept, start: int = 0) -> Kept:
         """Replace a version, unless there is another by now; the first messages are the same."""
@@ -67,8 +69,8 @@ class Keeper:
         except StoreConflict:
             self._known = Kept()  # so that the next look is at all there is
             raise
-        self._known = msgspec.structs.replace(after, version=before.version + 1)
-        return self._known
+        changed = self._known = msgspec.structs.replace(after, version=before.version + 1)
+        return changed
 
     def changed(self, change: Callable[[Kept], Kept]) -> Kept:
         """Change the newest version, however many others do so at the same time."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +14,13 @@ from surecall import (
     ConversationBusy,
     ConversationTaken,
     RunFailed,
+    StoreConflict,
     Stored,
     ToolLoopRunner,
     tool,
 )
-from surecall.core.kept import read
-from surecall.runtime.kept_turn import MOST_TRIES
+from surecall.core.kept import Kept, read
+from surecall.runtime.kept_turn import MOST_TRIES, Keeper
 from surecall.streaming import TextDelta
 from surecall.testing import ScriptedModel, calls, calls_many, failure, says, streams
 from surecall.values.events import ToolCallStartEvent
@@ -347,3 +348,31 @@ def test_what_is_stored_says_nothing_to_a_store() -> None:
 
     assert isinstance(stored, Stored)
     assert msgspec.json.decode(stored.head) == {"schema_version": 1}
+
+
+class _Between(DictStore):
+    """A store in which something happens in another thread while it is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.meanwhile: Callable[[], object] | None = None
+
+    def load(self, key: str, known: int = 0) -> Stored | None:
+        stored = super().load(key, known)
+        if self.meanwhile is not None:
+            self.meanwhile()
+        return stored
+
+
+def test_a_change_that_fails_in_another_thread_does_not_make_a_conversation_look_blank() -> None:
+    store = _Between()
+    keeper = Keeper(store, "k")
+    kept = keeper.changed(lambda kept: msgspec.structs.replace(kept, extras={"stars": 5}))
+
+    def too_late() -> None:
+        with pytest.raises(StoreConflict):
+            keeper.change(Kept(), Kept())
+
+    store.meanwhile = too_late
+
+    assert keeper.look() == kept
