@@ -59,7 +59,9 @@ def checked_client(client: Any) -> Client:
 
 def checked_model(model: Any) -> str:
     """Return the model's name."""
-    if not isinstance(model, str) or not model.strip():
+    if model is not None and not isinstance(model, str):
+        raise ConfigError(f"model must be a name, or a list of names, not {_kind(model)}")
+    if model is None or not model.strip():
         raise ConfigError("model is blank: name the model to ask")
     return model
 

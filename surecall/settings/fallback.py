@@ -101,7 +101,9 @@ class Fallback(_Named, frozen=True, kw_only=True, repr_omit_defaults=True):
 
 
 def _check_names(model: Any, provider: Any) -> None:
-    if not isinstance(model, str) or not model.strip():
+    if model is not None and not isinstance(model, str):
+        raise ConfigError(f"model must be a name or a Fallback, not {type(model).__name__}")
+    if model is None or not model.strip():
         raise ConfigError("model is blank: name the model to ask")
     if not isinstance(provider, str):
         raise ConfigError('Fallback: provider must be a name such as "mistral"')

@@ -39,7 +39,7 @@ def test_what_the_run_itself_forbids_is_no_reason(code: str) -> None:
     ("given", "sentence"),
     [
         ({"model": " "}, "model is blank"),
-        ({"model": 7}, "model is blank"),
+        ({"model": 7}, "model must be a name or a Fallback, not int"),
         ({"model": "b", "provider": 7}, "provider must be a name"),
         ({"model": "b", "on": "RATE_LIMIT"}, "on must be a set of codes"),
         ({"model": "b", "on": 429}, "on must be a set of codes"),
