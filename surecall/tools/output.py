@@ -8,6 +8,7 @@ What only the type knows, such as the validators of a pydantic model, is the app
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import is_dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -19,6 +20,7 @@ from surecall.parsing.coercion import Coerced, Shapes, coercer
 from surecall.tools.schema import inlined, provided_schema, written
 from surecall.tools.signatures import reader
 from surecall.tools.validation import clipped, compile_schema
+from surecall.values.errors import ConfigError
 from surecall.values.types import JSON, AnswerForm
 
 _MOST_PROBLEMS: Final = 3
@@ -45,10 +47,21 @@ def typed_output(kind: Any, *, binds: bool = False) -> TypedOutput:
 def _described(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
     if isinstance(kind, Mapping):
         return inlined(dict(kind)), _as_it_is
+    if not isinstance(kind, type) and _is_value(kind):
+        raise ConfigError(f"The output is an object of {type(kind).__name__}: pass the class.")
     if (provided := provided_schema(kind)) is not None:
-        reads_itself = isinstance(kind, type) and hasattr(kind, "model_validate")
+        reads_itself = hasattr(kind, "model_validate")
         return inlined(provided), reader(kind) if reads_itself else _as_it_is
     return inlined(written(kind, f"The output {clipped(repr(kind))}")), reader(kind)
+
+
+def _is_value(kind: Any) -> bool:
+    """Whether a value is given in place of its class: an answer cannot be made of it."""
+    return (
+        is_dataclass(kind)
+        or isinstance(kind, msgspec.Struct)
+        or hasattr(type(kind), "model_validate")
+    )
 
 
 def _as_it_is(value: Any) -> Any:
