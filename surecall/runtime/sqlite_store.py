@@ -25,6 +25,8 @@ _APPLICATION: Final = 0x53434C43
 _SCHEMA_VERSION: Final = 1
 _BUSY_S: Final = 10.0
 _PAUSE_S: Final = 0.01
+# A statement of ours is wrong only if the tables are others.
+_DAMAGE: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_ERROR}
 # No database is smaller than this, unless it is blank.
 _LEAST_BYTES: Final = 512
 _CONVERSATIONS: Final = (
@@ -114,7 +116,7 @@ class SqliteStore:
         """Return the keys of all conversations, in the order in which they began."""
         with self._opened("DEFERRED") as connection:
             rows = connection.execute("SELECT key FROM conversations ORDER BY id").fetchall()
-        return [key.decode() for (key,) in rows]
+            return [key.decode() for (key,) in rows]
 
     def close(self) -> None:
         """Close the file, until it is used again. Happens by itself with the end of the store."""
@@ -141,9 +143,11 @@ class SqliteStore:
         except sqlite3.Error as error:
             # The low byte is the kind of error; the rest says where inside SQLite it was noticed.
             kind = getattr(error, "sqlite_errorcode", 0) & 0xFF
-            if opening or kind in {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}:
+            if opening or kind in _DAMAGE:
                 raise ConfigError(f"cannot use {self._path} for conversations: {error}") from None
             raise SurecallError(f"{self._path} cannot be read or written: {error}") from None
+        except UnicodeDecodeError:  # SQLite quotes what is wrong in the file
+            raise ConfigError(f"cannot use {self._path} for conversations: damaged") from None
 
     def _damaged(self, key: str) -> ConfigError:
         return ConfigError(

@@ -132,6 +132,30 @@ def test_every_bit_that_changes_is_noticed(path: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("place", "bit"),
+    [
+        (b"CREATE TABLE conversations", 0x80),
+        (b"version INTEGER", 0x80),
+        (b"version INTEGER", 1),
+        (b"customer", 0x80),
+    ],
+)
+def test_names_that_are_damaged_are_told_in_one_sentence(
+    path: Path, place: bytes, bit: int
+) -> None:
+    with closing(SqliteStore(path)) as store:
+        store.save("customer", 0, b"head", 0, [])
+    whole = path.read_bytes()
+    at = whole.index(place)
+    path.write_bytes(whole[:at] + bytes([whole[at] ^ bit]) + whole[at + 1 :])
+
+    with pytest.raises(ConfigError, match=r"cannot use .*chats\.db for conversations"):  # noqa: PT012
+        store = SqliteStore(path)
+        store.load("customer")
+        store.keys()
+
+
+@pytest.mark.parametrize(
     "damage",
     [
         "DELETE FROM messages WHERE place = 2",
