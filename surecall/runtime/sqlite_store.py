@@ -197,7 +197,7 @@ def _connected(path: str) -> sqlite3.Connection:
     if path != ":memory:":
         _make(path)
         # SQLite would take it for a blank one.
-        if 0 < Path(path).stat().st_size < _LEAST_BYTES:
+        if 0 < _size(path) < _LEAST_BYTES:
             raise ConfigError(f"cannot use {path} for conversations: it was cut short")
     return sqlite3.connect(path, timeout=_BUSY_S, isolation_level=None, check_same_thread=False)
 
@@ -211,6 +211,13 @@ def _make(path: str) -> None:
         return
     except OSError as error:
         raise ConfigError(f"cannot make {path}: {error.strerror}") from None
+
+
+def _size(path: str) -> int:
+    try:
+        return Path(path).stat().st_size
+    except OSError as error:  # a link to nothing
+        raise ConfigError(f"cannot use {path}: {error.strerror}") from None
 
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:

@@ -216,6 +216,9 @@ def test_a_path_that_cannot_be_used_is_told_in_one_sentence(path: Path) -> None:
         SqliteStore(path / "below" / "chats.db")
     with pytest.raises(ConfigError, match=r"cannot use .* for conversations: unable to open"):
         SqliteStore(path.parent)
+    path.symlink_to("nowhere.db")
+    with pytest.raises(ConfigError, match=r"cannot use .*chats\.db: No such file or directory"):
+        SqliteStore(path)
 
 
 def test_a_file_that_is_cut_is_never_read_as_something_else(path: Path) -> None:
