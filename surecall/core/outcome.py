@@ -140,7 +140,8 @@ class RequestFailed(RunFailed, ProviderError):
 
     def __init__(self, fail: Fail, fault: Fault, result: RunResult) -> None:
         RunFailed.__init__(self, fail, result)
-        self.args = (str(fault),)
+        before = [f"{each['model']}: {each['code']}" for each in fail.details.get("tried", ())[:-1]]
+        self.args = (f"{fault} (before: {', '.join(before)})" if before else str(fault),)
         self.fault = fault
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -173,6 +173,7 @@ def test_when_all_fail_the_error_says_what_was_tried() -> None:
 
     tried = [(each["model"], each["code"]) for each in failed.value.details["tried"]]
     assert tried == [("a", "AUTH"), ("b", "PAYMENT_REQUIRED"), ("c", "UPSTREAM_5XX")]
+    assert str(failed.value).endswith(" (before: a: AUTH, b: PAYMENT_REQUIRED)")
     assert failed.value.code is ErrorCode.UPSTREAM_5XX
     assert failed.value.result.models == ()
     assert replay(failed.value.result.trace).run == failed.value.result.run
