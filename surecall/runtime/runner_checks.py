@@ -210,6 +210,8 @@ def checked_run(run: Any) -> Run:
         raise ConfigError("resume takes a run, not a result: pass result.run")
     if not isinstance(run, Run):
         raise ConfigError(f"resume takes a Run, not {_kind(run)}: read bytes with Run.from_json")
+    if not 0 <= run.start <= len(run.messages):
+        raise ConfigError(f"this run cannot go on: it says that it starts at message {run.start}")
     return run
 
 
