@@ -194,7 +194,10 @@ def _passed(path: Path, source: str, number: int | None, tests: Sequence[str]) -
     if number is not None:
         sys.meta_path.insert(0, MutantFinder(path, mutated(source, number)))
     wanted = "not processes and not slow and not browser"
-    options = ["-x", "-q", "-p", "no:cacheprovider", "--hypothesis-profile", "quick", "-n0"]
+    # Else pytest loads the modules of every package that has a plugin, ours too, in its own way.
+    os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
+    options = ["-x", "-q", "-p", "no:cacheprovider"]
+    options += ["-p", "_hypothesis_pytestplugin", "--hypothesis-profile", "quick"]
     # The libraries were loaded before pytest could look at their assertions.
     options += ["--no-header", "--tb=no", "-W", "ignore::pytest.PytestAssertRewriteWarning"]
     return int(pytest.main([*options, "-m", wanted, *tests]))

@@ -43,6 +43,9 @@ def test_it_is_the_script_of_the_project_and_the_main_of_the_package(
     assert project["project"]["scripts"] == {"surecall": "surecall.cli:main"}
     monkeypatch.setattr(sys, "argv", ["surecall", "--version"])
     monkeypatch.setattr(sys, "path", ["", *sys.path])
+    # Finders of pytest take over the modules of a plugin's package, and cannot be run.
+    finders = [it for it in sys.meta_path if "pytest" not in type(it).__module__]
+    monkeypatch.setattr(sys, "meta_path", finders)
     with pytest.raises(SystemExit) as ended:
         runpy.run_module("surecall", run_name="__main__")
     assert (ended.value.code, capsys.readouterr().err) == (0, "")

@@ -2,10 +2,12 @@
 
 import pytest
 
+from surecall.core.approvals import decided, held
 from surecall.core.loop import heard, next_move, ran
 from surecall.core.offer import offers_tools
-from surecall.core.state import Ask, Call, Done, Fail, Run
+from surecall.core.state import Ask, Call, Done, Fail, Run, Wait
 from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
     JSON,
@@ -37,6 +39,12 @@ def test_a_run_goes_from_ask_to_call_to_ask_to_done() -> None:
     run = ran(run, [answer(CALL)])
     assert plan_of(run).messages == run.messages
     assert next_move(heard(run, Reply("2"))) == Done("2", "final")
+
+
+def test_a_run_waits_for_a_person_and_goes_on_when_they_have_decided() -> None:
+    run = held(heard(begun(), asking(CALL)), {CALL.id: Decision.confirm()})
+    assert next_move(run) == Wait(run.waiting)
+    assert next_move(decided(run, {CALL.id: Decision.approve()})) == Call((CALL,))
 
 
 def test_the_system_text_is_planned_but_is_no_part_of_the_transcript() -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from proof import histories
 from surecall.core.state import Run
-from surecall.runtime import session
+from surecall.runtime import answering
 from surecall.values.types import ToolCall
 from surecall.wire import messages
 from surecall.wire.history import Ids
@@ -35,13 +35,13 @@ def test_a_run_that_forgets_what_had_begun_breaks_the_claim(
     def forgets(_run: Run, call: ToolCall, **_: object) -> ToolCall:
         return call
 
-    monkeypatch.setattr(session, "unless_begun", forgets)
+    monkeypatch.setattr(answering, "unless_begun", forgets)
     assert "ran twice" in _found()
     assert "histories.replay(1, " in _found()
 
 
 def test_a_record_that_is_not_looked_at_breaks_the_claim(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(session, "known_answer", lambda *_: None)
+    monkeypatch.setattr(answering, "known_answer", lambda *_: None)
     assert "ran twice" in _found()
 
 
