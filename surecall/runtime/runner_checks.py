@@ -7,7 +7,7 @@ import inspect
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
@@ -34,9 +34,6 @@ from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
 from surecall.values.types import Message, System, User
 from surecall.wire.messages import encodable, parse_message
-
-if TYPE_CHECKING:
-    pass
 
 _POLICY_METHODS = {
     "visible": "def visible(self, tool, context) -> bool",
