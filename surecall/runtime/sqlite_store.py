@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final
 
 from surecall.core.kept import StoreConflict, Stored
+from surecall.runtime.transactions import transaction
 from surecall.values.errors import ConfigError, SurecallError
 
 # Says in the file itself whose it is.
@@ -132,7 +133,7 @@ class SqliteStore:
             if self._own is None:
                 self._own = _Own(self._path)
             connection = self._own.checked()
-            with _transaction(connection, kind):
+            with transaction(connection, kind):
                 yield connection
 
     @contextmanager
@@ -222,29 +223,15 @@ def _size(path: str) -> int:
 
 def _prepare(connection: sqlite3.Connection, path: str) -> None:
     """See whether a file is a store, or make it one if it is blank."""
-    with _transaction(connection, "DEFERRED"):
+    with transaction(connection, "DEFERRED"):
         is_ours = _is_ours(connection, path)
     if not is_ours:
         _log_ahead(connection)
-        with _transaction(connection, "IMMEDIATE"):
+        with transaction(connection, "IMMEDIATE"):
             if not _is_ours(connection, path):  # else another process was faster
                 for statement in (_CONVERSATIONS, _MESSAGES, *_MARKS):
                     connection.execute(statement)
     connection.execute("PRAGMA synchronous = FULL")
-
-
-@contextmanager
-def _transaction(connection: sqlite3.Connection, kind: str) -> Iterator[None]:
-    """Commit what happens inside, or leave everything as it was."""
-    connection.execute(f"BEGIN {kind}")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # On some errors, such as a full disk, SQLite has undone it by itself.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise
 
 
 def _is_ours(connection: sqlite3.Connection, path: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Final
 from surecall.eval.storage.damage import BlankStore, damaged, explained
 from surecall.eval.storage.records import SCHEMA_VERSION, SELECT_SCHEMA, Records, is_schema
 from surecall.eval.storage.run_directories import StoreError, claim, refuse_link, typed_errors
+from surecall.runtime.transactions import transaction
 
 _BUSY_S: Final = 10.0
 _WITHOUT_CHECKSUMS: Final = 1
@@ -137,17 +138,3 @@ def settle(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA journal_mode = DELETE")
     except sqlite3.Error:
         return
-
-
-@contextmanager
-def transaction(connection: sqlite3.Connection, kind: str = "IMMEDIATE") -> Iterator[None]:
-    """Commit what happens inside, or leave everything as it was. `DEFERRED` is for reading."""
-    connection.execute(f"BEGIN {kind}")
-    try:
-        yield
-        connection.execute("COMMIT")
-    except BaseException:
-        # On some errors, such as a full disk, SQLite has undone it by itself.
-        if connection.in_transaction:
-            connection.execute("ROLLBACK")
-        raise

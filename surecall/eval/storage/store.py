@@ -1,10 +1,9 @@
 """The store: the results of a run. Its SQLite file is the only source of truth.
 
 A trial is committed when it ends, so a kill loses at most the trials in flight. Commits go to the
-write-ahead log without waiting for the disk (`synchronous=NORMAL`): the death of the process loses
+write-ahead log without waiting for the disk (`synchronous=NORMAL`): a process that dies loses
 nothing, and a power cut at most the last seconds, which the next command runs again; the file
-stays sound. Waiting would stop the event loop for milliseconds in every commit, and would spoil
-the latencies that are being measured. Every record has a checksum (see `records`).
+stays sound. Waiting would stop the event loop in every commit, and spoil the latencies.
 """
 
 import sqlite3
@@ -37,6 +36,7 @@ from surecall.eval.storage.run_directories import (
 )
 from surecall.eval.storage.trial import Cell, Key, Trial, parse_trial
 from surecall.runtime.redaction import Redactor, Secrets
+from surecall.runtime.transactions import transaction
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
 
@@ -117,7 +117,7 @@ class Store:
         """
         record = self._record(trial)
         lines = None if trace is None else zlib.compress(self._cleaned_trace(trace), _COMPRESSION)
-        with explained(self._path), db.transaction(self._connection):
+        with explained(self._path), transaction(self._connection):
             self._put(trial, record, lines)
 
     def cleaned(self, trial: Trial) -> Trial:
@@ -131,7 +131,7 @@ class Store:
     def absorb(self, packed: Iterable[tuple[Trial, bytes | None]]) -> int:
         """Add what `packed` of other stores gives, all or nothing; return how many are new."""
         before = len(self)
-        with explained(self._path), db.transaction(self._connection):
+        with explained(self._path), transaction(self._connection):
             for trial, lines in packed:
                 self._put(trial, self._record(trial), lines)
         return len(self) - before
@@ -148,7 +148,7 @@ class Store:
             invocation.code,
             encode(clean(invocation.command)).decode(),
         )
-        with explained(self._path), db.transaction(self._connection):
+        with explained(self._path), transaction(self._connection):
             if not db.checked_version(self._connection, self._path):
                 self._records.make_tables()
             self._records.add_command(*row)
@@ -186,7 +186,7 @@ class Store:
 
     def find(self, key: Key) -> tuple[Trial, bytes | None] | None:
         """Read one trial with its trace, compressed, if it was recorded."""
-        with explained(self._path), db.transaction(self._connection, "DEFERRED"):
+        with explained(self._path), transaction(self._connection, "DEFERRED"):
             row = self._records.search(_columns(key))
             lines = None if row is None else self._records.lines(row)
         return None if row is None else (self._decoded(row.record), lines)

@@ -27,9 +27,9 @@ from surecall.eval.report.summary_json import (
 )
 from surecall.eval.report.trial_json import trial_document
 from surecall.eval.running.trial_run import Case, run_trial, setup_for
-from surecall.eval.storage import database as db
 from surecall.eval.storage.store import StoreError, merge, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, FalseFinals, Key, Trial
+from surecall.runtime.transactions import transaction
 from surecall.settings.contract import Contract
 from surecall.settings.presets import CONTRACTED, Strategy
 from surecall.testing import ScriptedModel, calls, says
@@ -113,7 +113,7 @@ def test_runs_that_an_earlier_version_wrote_can_still_be_put_together(tmp_path: 
     with open_or_resume(tmp_path / "a", SAME) as into, open_or_resume(tmp_path / "b", SAME) as old:
         for store in (into, old):
             store.add(passed(key()))
-        with db.transaction(into._connection):
+        with transaction(into._connection):
             row = into._records.find(("sim/a", "default", "production", "happy_path", 1))
             assert row is not None
             line = json.loads(row.record)

@@ -11,13 +11,14 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from surecall.eval.storage import database, store
 from surecall.eval.storage import run_directories as rundirs
+from surecall.eval.storage import store
 from surecall.eval.storage.done import Done
 from surecall.eval.storage.identity import digest
 from surecall.eval.storage.run_directories import StoreError, runs
 from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Miss, Score, Trial
+from surecall.runtime.transactions import transaction
 from surecall.values.types import Secret
 from tests.support.eval_results import OTHER, SAME, TRACE, key, passed, spoiled
 from tests.support.paths import ROOT
@@ -110,7 +111,7 @@ def test_a_result_is_recorded_once_and_never_changed(run: Store) -> None:
 def test_a_record_of_an_earlier_version_that_lacks_a_default_is_the_same_result(run: Store) -> None:
     whole = msgspec.to_builtins(passed(key()))
     record = msgspec.json.encode({name: whole[name] for name in whole.keys() - {"retries"}})
-    with database.transaction(run._connection):
+    with transaction(run._connection):
         run._records.add_trial(store._columns(key()), ("passed", "", 5, record.decode()), None)
 
     run.add(passed(key()))
@@ -127,7 +128,7 @@ def test_the_sentences_of_an_earlier_version_are_read_as_misses_and_stay_as_they
     del plain["score"]["misses"]
     plain["score"]["reasons"] = ["not Done."]
     record = msgspec.json.encode(plain).decode()
-    with database.transaction(run._connection):
+    with transaction(run._connection):
         run._records.add_trial(store._columns(key()), ("failed", "", 0, record), None)
 
     run.add(found)
@@ -373,7 +374,7 @@ def test_a_hundred_kills_and_one_at_every_point_lose_and_repeat_nothing() -> Non
 
 
 def test_a_record_that_matches_its_checksum_and_is_no_trial_is_refused(run: Store) -> None:
-    with database.transaction(run._connection):
+    with transaction(run._connection):
         run._records.add_trial(store._columns(key()), ("passed", "", 1, "{"), b"\0")
 
     with pytest.raises(StoreError, match="is damaged"):
