@@ -15,7 +15,7 @@ from surecall.eval.storage.trial import Effects, Miss, Trial
 from surecall.settings.contract import Need
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.errors import ErrorCode, ToolError
-from tests.eval.scenarios.test_plugins import trial
+from tests.eval.scenarios.test_recorded import trial
 
 SENT = Need("send", {"to": "ada"})
 RELAXED = {"tool_use_mode": "relaxed"}

@@ -15,7 +15,7 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.tools.registry import ToolRegistry
-from tests.eval.scenarios.test_plugins import trial
+from tests.eval.scenarios.test_recorded import trial
 
 SHARED: list[str] = []
 

@@ -22,7 +22,7 @@ from surecall.settings.contract import From, Need
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.errors import ToolError
 from tests.eval.scenarios.test_builtin import DONE, GET, patch, play
-from tests.eval.scenarios.test_plugins import trial
+from tests.eval.scenarios.test_recorded import trial
 
 REFUSED = {"tool_failure_policy": "tolerated"}
 

@@ -17,7 +17,8 @@ from surecall.settings.contract import Contract
 from surecall.testing import calls, says
 from tests.eval.report.test_early_answers import book
 from tests.eval.scenarios.test_builtin import BY_ID, chosen
-from tests.eval.scenarios.test_plugins import FILE, trial
+from tests.eval.scenarios.test_plugins import FILE
+from tests.eval.scenarios.test_recorded import trial
 from tests.support.spec import proves
 
 
