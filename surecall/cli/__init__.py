@@ -30,6 +30,7 @@ COMMANDS: Final = {
     "ls": "List models, profiles, scenarios, presets, faults or runs.",
     "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
     "new-drift": "Turn a bent reply in REPLY.json (or - for standard input) into a corpus file.",
+    "pack": "Turn the cases of a public benchmark into scenario files.",
     "proxy": "Put the healing in front of an endpoint, for agents that are already written.",
     "replay": "Replay a recorded trial, offline, and say whether the result is the same.",
     "report": "Write the report of a run again, from its results.",
