@@ -14,7 +14,7 @@ PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser quick test test-loaded check prove demo eval bench bench-long peers-proxy features docs fmt clean
+.PHONY: help browser quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -86,6 +86,10 @@ $(PEERS_READY): pyproject.toml bench/peers.txt
 
 peers-proxy: $(PEERS_READY)  ## agents of others with bent answers, direct and through the proxy: some minutes
 	$(PEERS)/bin/python bench/proxy_drift.py --misses
+
+bfcl: $(READY)  ## download the Berkeley leaderboard's wheel, and hold our judge of calls against its own checker: half a minute
+	$(BIN)/python -m pip download -q --disable-pip-version-check --no-deps -d $(VENV)/bfcl bfcl-eval==2026.3.23
+	$(BIN)/python -m bench.bfcl_judge $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
 
 features: $(READY)  ## install five other libraries, and check what the table of features says of them: a quarter of an hour, 2 GB of disk
 	$(BIN)/python -m scripts.features.install
