@@ -87,9 +87,11 @@ $(PEERS_READY): pyproject.toml bench/peers.txt
 peers-proxy: $(PEERS_READY)  ## agents of others with bent answers, direct and through the proxy: some minutes
 	$(PEERS)/bin/python bench/proxy_drift.py --misses
 
-bfcl: $(READY)  ## download the Berkeley leaderboard's wheel, and hold our judge of calls against its own checker: half a minute
+bfcl: $(READY)  ## download the Berkeley leaderboard's wheel, and hold our judges against its own checkers: a minute
 	$(BIN)/python -m pip download -q --disable-pip-version-check --no-deps -d $(VENV)/bfcl bfcl-eval==2026.3.23
+	$(BIN)/python -m pip install -q --disable-pip-version-check --upgrade --target $(VENV)/bfcl/packages mpmath==1.3.0
 	$(BIN)/python -m bench.bfcl_judge $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
+	PYTHONPATH=$(VENV)/bfcl/packages $(BIN)/python -m bench.bfcl_turns $(VENV)/bfcl/bfcl_eval-2026.3.23-py3-none-any.whl
 
 features: $(READY)  ## install five other libraries, and check what the table of features says of them: a quarter of an hour, 2 GB of disk
 	$(BIN)/python -m scripts.features.install

@@ -118,7 +118,7 @@ def _change_value(made: Calls, _: Judged, dice: random.Random) -> Calls | None:
     if not arguments:
         return None
     key = dice.choice([*arguments])
-    arguments[key] = _changed(arguments[key], dice)
+    arguments[key] = changed(arguments[key], dice)
     return made
 
 
@@ -133,7 +133,8 @@ def _other_type(made: Calls, _: Judged, dice: random.Random) -> Calls | None:
     return made
 
 
-def _changed(value: Any, dice: random.Random) -> Any:
+def changed(value: Any, dice: random.Random) -> Any:
+    """Return another value, or the same one spelt otherwise."""
     match value:
         case bool():
             return dice.choice([not value, int(value), str(value)])
@@ -165,7 +166,7 @@ def _changed_list(value: list[Any], dice: random.Random) -> list[Any]:
         case 2:
             dice.shuffle(value)
         case _:
-            value[at] = _changed(value[at], dice)
+            value[at] = changed(value[at], dice)
     return value
 
 
@@ -177,7 +178,7 @@ def _changed_object(value: JSON, dice: random.Random) -> JSON:
         case 1:
             value["extra"] = 1
         case _:
-            value[key] = _changed(value[key], dice)
+            value[key] = changed(value[key], dice)
     return value
 
 

@@ -1,6 +1,7 @@
 """`surecall pack`: a benchmark becomes files that an evaluation runs, and says what it mapped."""
 
 import asyncio
+import sys
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from surecall.eval.storage.trial import Cell, Key
 from surecall.settings.presets import Strategy
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
-from tests.support.bfcl import HOPELESS, NO_TOOL, wheel
+from tests.support.bfcl import HOPELESS, NO_TOOL, data_folder, forget_code, wheel
 from tests.support.commands import Run, one_line
 
 
@@ -47,17 +48,17 @@ def rate(strategy: Strategy, path: Path, left_out: int = 0) -> tuple[int, int]:
 
 def test_every_set_becomes_a_file_of_scenarios(run: Run, tmp_path: Path) -> None:
     out = packed(run, tmp_path)
-    files = sorted(Path("bench").iterdir())
+    files = sorted(Path("bench").glob("*.jsonl"))
     assert len(files) == 11
     assert len(load("bench/")) == 13
-    assert "13 cases; surecall eval -n 1 -s bench/simple_python.jsonl" in out
+    assert "16 cases; surecall eval -n 1 -s bench/simple_python.jsonl" in out
     assert [file.stem for file in files if file.stem not in out] == []
 
 
 def test_it_says_what_was_mapped_and_what_to_know(run: Run, tmp_path: Path) -> None:
     out = " ".join(packed(run, tmp_path).split())
     assert "name with dots: underscores 12 12" in out
-    assert "type `float`: `number` 24 12" in out
+    assert "type `dict`: `object` 28 14" in out
     assert f"no tool is offered in 1 case: bfcl_{NO_TOOL}" in out
     assert f"does not fit the function, in 1 case: bfcl_{HOPELESS}" in out
     assert "left out: simple_java, simple_javascript: " in out
@@ -70,15 +71,34 @@ def test_right_answers_pass_and_one_call_too_few_does_not(
     packed(run, tmp_path)
     bench = Path("bench")
     (bench / "live_simple.jsonl").unlink()  # one of its cases cannot be met
-    for file in bench.iterdir():
+    for file in bench.glob("*.jsonl"):
         passed, of = rate(strategy, file)
         assert passed == of, file
     for name in ("parallel", "parallel_multiple", "live_parallel", "live_parallel_multiple"):
         assert rate(strategy, bench / f"{name}.jsonl", left_out=1) == (0, 1)
 
 
+def test_conversations_are_code_in_a_folder_that_runs_only_if_it_is_named(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    packed(run, tmp_path)
+    forget_code(monkeypatch)
+    load("bench/")
+    assert "bfcl_eval" not in sys.modules
+    code, out, err = run("ls", "scenarios", "-s", "bench/multi_turn/")
+    assert (code, err, out.count("bfcl_multi_turn_base_0")) == (0, "", 1)
+    assert "bfcl_eval" in sys.modules
+
+
+def test_without_their_code_there_are_no_conversations(run: Run, tmp_path: Path) -> None:
+    code, out, err = run("pack", "bfcl", str(data_folder(tmp_path / "data")), "--into", "bench")
+    assert (code, err) == (0, "")
+    assert "left out: multi_turn: the classes of their tools are not there" in out
+    assert not Path("bench", "multi_turn").exists()
+
+
 def test_a_sample_has_at_most_so_many_of_each(run: Run, tmp_path: Path) -> None:
-    assert "11 cases; " in packed(run, tmp_path, "--most", "1")
+    assert "14 cases; " in packed(run, tmp_path, "--most", "1")
     assert len(load("bench/")) == 11
 
 

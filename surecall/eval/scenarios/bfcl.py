@@ -40,7 +40,7 @@ SETS: Final = (
 )
 LEFT_OUT: Final[Mapping[str, str]] = {
     "simple_java, simple_javascript": "their values are source code in another language",
-    "multi_turn": "their tools are programs",
+    "multi_turn_miss_func": "a tool is added in the middle of the conversation",
     "memory, web_search": "they need a store, or a search engine",
     "format_sensitivity": "the same cases in other words",
 }
@@ -80,14 +80,14 @@ class Answer(msgspec.Struct, frozen=True):
 
 
 class Mapped:
-    """What had to be mapped: how often, and in how many cases."""
+    """What had to be mapped: how often, and in how many cases, or classes with tools."""
 
     def __init__(self) -> None:
         self.times: Counter[str] = Counter()
         self.cases: Counter[str] = Counter()
 
     def add(self, found: Counter[str]) -> None:
-        """Count what was mapped in one case."""
+        """Count what was mapped in one case or class."""
         self.times += found
         self.cases += Counter(found.keys())
 
@@ -109,7 +109,7 @@ def recorded_requests(
             "id": f"{PACK}_{case.id}",
             "tags": [PACK, f"{PACK}_{name}"],
             "messages": case.question[0],
-            "tools": [_tool(each, found, case.id) for each in case.function],
+            "tools": [tool_of(each, found, case.id) for each in case.function],
             "expect": expected | {"fits_schema": False},
         }
         mapped.add(found)
@@ -144,14 +144,15 @@ def _wanted(one: OneCall) -> JSON:
     return {"name": _undotted(name), "arguments": arguments}
 
 
-def _tool(function: Function, found: Counter[str], case_id: str) -> JSON:
+def tool_of(function: Function, found: Counter[str], place: str) -> JSON:
+    """Return a function as a tool of OpenAI's API; count what was mapped."""
     name = _undotted(function.name)
     if name != function.name:
         found[DOTTED] += 1
     try:
         parameters = _schema(function.parameters, found)
     except (ConfigError, RecursionError) as error:
-        raise ConfigError(f"{case_id}: {function.name}: {error}") from None
+        raise ConfigError(f"{place}: {function.name}: {error}") from None
     about = {"name": name, "description": function.description, "parameters": parameters}
     return {"type": "function", "function": about}
 

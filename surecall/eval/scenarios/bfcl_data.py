@@ -30,33 +30,44 @@ T = TypeVar("T")
 
 def data_in(source: Path) -> Traversable:
     """Return the folder with the sets in a wheel or a directory."""
+    folder = folder_with(source, _file(SETS[0]), _PLACES)
+    if folder is None:
+        raise ConfigError(f"there is no {_file(SETS[0])} in {source}: name the wheel of bfcl-eval")
+    return folder
+
+
+def folder_with(source: Path, file: str, places: Sequence[str]) -> Traversable | None:
+    """Return the first of some places in a wheel or a directory where a file is."""
+    root: Traversable = source
     if source.suffix == _WHEEL:
         try:
-            root: Traversable = zipfile.Path(source)
+            root = zipfile.Path(source)
         except (OSError, zipfile.BadZipFile) as error:
             raise ConfigError(f"cannot read {source}: {error}") from None
-    else:
-        root = source
-    for place in _PLACES:
-        folder = root.joinpath(place) if place else root
-        if folder.joinpath(_file(SETS[0])).is_file():
-            return folder
-    raise ConfigError(f"there is no {_file(SETS[0])} in {source}: name the wheel of bfcl-eval")
+    folders = (root.joinpath(place) if place else root for place in places)
+    return next((each for each in folders if each.joinpath(file).is_file()), None)
 
 
 def read_set(folder: Traversable, name: str, mapped: Mapped, most: int | None) -> list[JSON]:
     """Return a set as recorded requests: all, or at most so many, spread evenly over it."""
-    cases = list(_lines(folder, _file(name), SingleTurn))
-    if most is not None:
-        cases = spread(cases, most)
-    known = name in WITHOUT_ANSWERS
-    answers = () if known else tuple(_lines(folder, f"possible_answer/{_file(name)}", Answer))
+    cases = spread(cases_of(folder, name, SingleTurn), most)
+    answers = [] if name in WITHOUT_ANSWERS else answers_of(folder, name, Answer)
     return list(recorded_requests(name, cases, answers, mapped))
 
 
-def spread(items: Sequence[T], most: int) -> list[T]:
-    """Return at most so many items, with equal gaps between them."""
-    few = min(most, len(items))
+def cases_of(folder: Traversable, name: str, kind: type[T]) -> list[T]:
+    """Read the cases of a set."""
+    return list(lines_of(folder, _file(name), kind))
+
+
+def answers_of(folder: Traversable, name: str, kind: type[T]) -> list[T]:
+    """Read the answers of a set."""
+    return list(lines_of(folder, f"possible_answer/{_file(name)}", kind))
+
+
+def spread(items: Sequence[T], most: int | None) -> list[T]:
+    """Return all items, or at most so many, with equal gaps between them."""
+    few = len(items) if most is None else min(most, len(items))
     return [items[at * len(items) // few] for at in range(few)]
 
 
@@ -64,15 +75,19 @@ def _file(name: str) -> str:
     return f"{_PREFIX}{name}.json"
 
 
-def _lines(folder: Traversable, name: str, kind: type[T]) -> Iterator[T]:
+def lines_of(folder: Traversable, name: str, kind: type[T]) -> Iterator[T]:
     """Read a file with a JSON object on each line."""
-    try:
-        data = folder.joinpath(name).read_bytes()
-    except (OSError, KeyError, zipfile.BadZipFile) as error:
-        raise ConfigError(f"cannot read {name}: {error}") from None
-    for number, line in enumerate(data.split(b"\n"), start=1):
+    for number, line in enumerate(bytes_of(folder, name).split(b"\n"), start=1):
         if line.strip():
             try:
                 yield msgspec.json.decode(line, type=kind)
             except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
                 raise ConfigError(f"{name}:{number}: {error}") from None
+
+
+def bytes_of(folder: Traversable, name: str) -> bytes:
+    """Read a file."""
+    try:
+        return folder.joinpath(name).read_bytes()
+    except (OSError, KeyError, zipfile.BadZipFile) as error:
+        raise ConfigError(f"cannot read {name}: {error}") from None
