@@ -110,6 +110,7 @@ def recorded_requests(
             "tags": [PACK, f"{PACK}_{name}"],
             "messages": case.question[0],
             "tools": [tool_of(each, found, case.id) for each in case.function],
+            "parallel_tool_calls": True,
             "expect": expected | {"fits_schema": False},
         }
         mapped.add(found)

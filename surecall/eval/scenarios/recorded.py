@@ -42,9 +42,10 @@ from surecall.wire.content_parts import text_of
 from surecall.wire.messages import RESERVED_OPTIONS
 
 FITS: Final = "every call fits the schema of its tool"
+PARALLEL: Final = "parallel_tool_calls"
 _SHOWN = 120
 # Not options: what the runner or this module owns.
-_OWNED = RESERVED_OPTIONS | {"id", "expect", "tags"}
+_OWNED = RESERVED_OPTIONS | {"id", "expect", "tags", PARALLEL}
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -192,6 +193,9 @@ def _of_line(line: str, default_id: str) -> Scenario:
     config: JSON = {"tool_use_mode": "relaxed" if recorded.tools else "disabled", "max_turns": 1}
     if recorded.tools and recorded.tool_choice is not None:
         config["tool_choice"] = recorded.tool_choice
+    if recorded.tools and PARALLEL in body:
+        # Presets ask for one call at a time, unless they are told otherwise by a config.
+        config["request_overrides"] = {PARALLEL: body[PARALLEL]}
     return Scenario(
         id=scenario_id,
         summary="a recorded request",

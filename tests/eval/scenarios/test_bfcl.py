@@ -54,6 +54,7 @@ def test_a_case_becomes_a_request_with_the_calls_it_accepts() -> None:
     call = {"name": "shapes_area", "arguments": WANTED}
     assert one["id"] == "bfcl_parallel_0"
     assert one["tags"] == ["bfcl", "bfcl_parallel"]
+    assert one["parallel_tool_calls"] is True, "the leaderboard asks for all calls at once"
     assert one["messages"] == [{"role": "user", "content": "How large is it?"}]
     assert one["expect"] == {"calls": [call, call], "fits_schema": False}
 

@@ -118,6 +118,16 @@ def test_calls_must_fit_their_schemas_but_may_be_several(tmp_path: Path) -> None
     assert trial(one, two).ok
 
 
+@pytest.mark.parametrize("several", [True, False])
+def test_whether_calls_may_come_at_once_is_what_the_request_says(
+    tmp_path: Path, *, several: bool
+) -> None:
+    one = recorded(tmp_path, parallel_tool_calls=several)
+    assert one.config["request_overrides"] == {"parallel_tool_calls": several}
+    assert "request_overrides" not in recorded(tmp_path).config
+    assert "parallel_tool_calls" not in one.options
+
+
 def test_wanted_calls_may_come_in_any_order_but_not_without_one_of_them(tmp_path: Path) -> None:
     one = recorded(tmp_path, expect={"calls": [ONE, TWO]})
     first, second = calls("count", n=1), calls("count", n=2)
