@@ -30,7 +30,7 @@ from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
 from surecall.wire.finish_reasons import PROMISES, ending_of
 from surecall.wire.messages import MAX_DEPTH, decode, id_of
-from surecall.wire.protocols.guided import THOUGHT
+from surecall.wire.protocols.guided import BEFORE_A_STEP
 from surecall.wire.response import fault_of
 
 GUIDED = "guided_reply"
@@ -201,9 +201,9 @@ def _is_guided(content: str) -> bool:
         return False
     match value:
         case {"tool": str(), "arguments": dict(), **rest}:
-            return rest.keys() <= {THOUGHT}
+            return rest.keys() <= {*BEFORE_A_STEP}
         case {"answer": str(), **rest} | {"cannot": str(), **rest}:
-            return rest.keys() <= {THOUGHT}
+            return rest.keys() <= {*BEFORE_A_STEP}
         case _:
             return False
 

@@ -76,8 +76,12 @@ class Composer:
         self._lessons: tuple[str, ...] = ()
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
         # Puts a plan into the words of the call protocol.
-        longest, thought = config.max_tool_args_bytes, config.guided_thought
-        self.speak = speaker(config.call_protocol, longest, thought)
+        self.speak = speaker(
+            config.call_protocol,
+            config.max_tool_args_bytes,
+            config.guided_thought,
+            compares=config.guided_comparison,
+        )
 
     def compose(self, plan: Plan) -> Request:
         """Write one request, of a plan that is in the words of the protocol."""

@@ -70,6 +70,7 @@ ABOUT = {
     "guided_calls": {"call_protocol"},
     "small_model": {"call_protocol", "final_ladder"}
     | {"block_repeated_success", "default_max_tokens", "guided_thought", "closing_reminder"}
+    | {"guided_comparison"}
     | {"choice_temperature"},
     "tool_use_disabled": {"tool_use_mode"},
 }

@@ -16,8 +16,8 @@ from surecall.wire.assembler import ReasoningDelta, TextDelta
 from surecall.wire.call_styles import TextCalls
 from surecall.wire.dialects.marks import STEMS
 from surecall.wire.dialects.spelling import BARS, DSML, OPENERS, STRIPPED_LEADS, THINKING
-from surecall.wire.protocols.field_reader import SecondFieldReader
-from surecall.wire.protocols.guided import ANSWER, THOUGHT
+from surecall.wire.protocols.field_reader import FieldReader, Reader, Without
+from surecall.wire.protocols.guided import ANSWER, BEFORE_A_STEP
 
 Free: TypeAlias = TextDelta | ReasoningDelta
 _TICK = "`"
@@ -48,7 +48,9 @@ class AnswerOnly:
     """Goes with one guided reply: of its JSON object, only the answer is shown."""
 
     def __init__(self) -> None:
-        self._answer = SecondFieldReader(THOUGHT, ANSWER)
+        self._answer: Reader = FieldReader(ANSWER)
+        for name in reversed(BEFORE_A_STEP):
+            self._answer = Without(name, self._answer)
 
     def feed(self, piece: str) -> list[Free]:
         """Take more of the object; give what it adds to the answer."""

@@ -1,4 +1,4 @@
-"""Answers of a form that was asked for in words: the schema, and what there is to fill it with."""
+"""Forms that a reply must have: the schema of an answer, and what a guided reply may be."""
 
 import json
 from collections.abc import Sequence
@@ -47,3 +47,61 @@ def read_json(text: str, at: int) -> tuple[Any, int] | None:
         return _DECODER.raw_decode(text, at)
     except (ValueError, RecursionError):
         return None
+
+
+# What a guided reply may be.
+
+
+def steps_in(schema: JSON) -> list[JSON] | None:
+    """Return what a guided schema allows, by its properties; None if it is of another form."""
+    found: list[JSON] = []
+    for branch in _branches(schema):
+        match branch:
+            case {"properties": {"calls": {"items": dict(items)}} as several}:
+                inner = steps_in(items)
+                if inner is None:
+                    return None
+                thought = {key: several[key] for key in several if key != "calls"}
+                found += [thought | step for step in inner]
+            case {"properties": {"tool": {"const": str()}} as step}:
+                found.append(step)
+            case {"properties": ({"answer": _} | {"cannot": {"enum": [str(), *_]}}) as step}:
+                found.append(step)
+            case _:
+                return None
+    defined = {"$defs": schema["$defs"]} if "$defs" in schema else {}
+    return [step | _inside(step, defined) for step in found]
+
+
+def _branches(schema: JSON) -> list[Any]:
+    branches = schema.get("anyOf", [schema])
+    return branches if isinstance(branches, list) else [branches]
+
+
+def takes_several(schema: JSON) -> bool:
+    """Whether a guided reply may have several calls."""
+    return any(
+        isinstance(branch, dict) and "calls" in branch.get("properties", ())
+        for branch in _branches(schema)
+    )
+
+
+def _inside(step: JSON, defined: JSON) -> JSON:
+    """Return the schemas in a step, with everything that they refer to."""
+    inside = {"arguments": _resolved(step.get("arguments"), defined)}
+    answer = step.get("answer")
+    if isinstance(answer, dict) and "$ref" in answer:
+        inside["answer"] = _resolved(answer, defined)
+    return inside
+
+
+def _resolved(arguments: Any, defined: JSON) -> JSON:
+    """Return a tool's parameters with everything that they refer to."""
+    match arguments:
+        case {"$ref": str(pointer)}:
+            name = pointer.removeprefix("#/$defs/")
+            return dict(defined.get("$defs", {}).get(name, {})) | defined
+        case dict():
+            return arguments
+        case _:
+            return {}

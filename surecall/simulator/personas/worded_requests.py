@@ -13,7 +13,13 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.simulator.personas.asked_forms import answer_form, known_to, read_json
+from surecall.simulator.personas.asked_forms import (
+    answer_form,
+    known_to,
+    read_json,
+    steps_in,
+    takes_several,
+)
 from surecall.simulator.personas.clues import value_for
 from surecall.simulator.personas.intent import (
     ASKED_BACK,
@@ -35,11 +41,12 @@ _LISTED = "\nTools:\n"
 _SCHEMA = " Arguments: "
 # With these words the instructions begin to describe a form.
 _OPENINGS: Final = {
-    "guided": guided(0).opening((), None).partition("\n")[0],
-    "prompted": PROMPTED.opening((), None).partition("\n")[0],
+    name: manner.opening((), None, False).partition("\n")[0]  # noqa: FBT003  # a manner's signature
+    for name, manner in (("guided", guided(0)), ("prompted", PROMPTED))
 }
 _CALL = ("<tool_call>\n", "\n</tool_call>")
 _RESULT = ("<tool_response>\n", "\n</tool_response>")
+_STEPS: Final = frozenset({"tool", "arguments", "answer", "cannot"})
 _THOUGHT = "This is what is needed now."
 
 
@@ -63,7 +70,7 @@ def understood(request: JSON) -> ReadRequest:
     messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
     schema = _schema_of(request)
     form, own, listed = _opening(messages)
-    steps = _steps(schema or {})
+    steps = steps_in(schema or {})
     if steps is not None:
         form = "guided"
     if not form:
@@ -75,7 +82,7 @@ def understood(request: JSON) -> ReadRequest:
     opening = [own[0] | {"content": own[1]}] if own and own[1] else []
     fields["messages"] = [*opening, *_restored(rest, form)]
     if form == "guided":
-        fields["parallel_tool_calls"] = False
+        fields["parallel_tool_calls"] = takes_several(schema or {})
     fields |= _offer(listed, steps)
     asked = answer_form(messages)
     return ReadRequest(request, fields, form, steps is not None, schema or {}, asked)
@@ -110,22 +117,32 @@ def _tagged(call: Wanted) -> str:
 
 
 def _in_json(reading: ReadRequest, intent: Intent) -> str:
-    steps = _steps(reading.schema) or ()
-    thought = {"thought": _THOUGHT} if any("thought" in step for step in steps) else {}
+    steps = steps_in(reading.schema) or ()
     if intent.calls:
-        call = intent.calls[0]
-        arguments = _filled_in(call, steps)
-        return encode(thought | {"tool": call.tool, "arguments": arguments}).decode()
+        calls = [{"tool": call.tool, "arguments": _filled_in(call, steps)} for call in intent.calls]
+        step = {"calls": calls} if takes_several(reading.schema) else calls[0]
+        return encode(_before(steps, "tool") | step).decode()
     reasons = [step["cannot"]["enum"] for step in steps if "cannot" in step]
     if reasons:
-        return encode(thought | {"cannot": reasons[0][0]}).decode()
+        return encode(_before(steps, "cannot") | {"cannot": reasons[0][0]}).decode()
     form = next((step for step in steps if "answer" in step), {})
     wanted = form.get("answer")
     free = not isinstance(wanted, dict) or wanted == {"type": "string"}
     answer = intent.text if free else value_for(wanted, known_to(reading.request))
-    written = encode(thought | {"answer": answer}).decode()
+    written = encode(_before(steps, "answer") | {"answer": answer}).decode()
     # What the token limit cuts off, it cuts off anywhere.
     return written.removesuffix('"}') if intent.finish == "length" else written
+
+
+def _before(steps: Sequence[JSON], kind: str) -> JSON:
+    """Write what a form wants to have written before a step of a kind."""
+    step = next((each for each in steps if kind in each), {})
+    return {key: _words_for(field) for key, field in step.items() if key not in _STEPS}
+
+
+def _words_for(field: JSON) -> str:
+    """Return what may stand in a field: the only thing, the first of some, or anything."""
+    return str(field.get("const", next(iter(field.get("enum", [_THOUGHT])))))
 
 
 def _filled_in(call: Wanted, steps: Sequence[JSON]) -> JSON:
@@ -159,49 +176,6 @@ def _schema_of(request: JSON) -> JSON | None:
             return schema
         case _:
             return None
-
-
-def _steps(schema: JSON) -> list[JSON] | None:
-    """Return what a guided schema allows, by its properties; None if it is of another form."""
-    branches = schema.get("anyOf", [schema])
-    if not isinstance(branches, list):
-        return None
-    found: list[JSON] = []
-    for branch in branches:
-        match branch:
-            case {"properties": {"tool": {"const": str()}} as step}:
-                found.append(step)
-            case {"properties": ({"answer": _} | {"cannot": {"enum": [str(), *_]}}) as step}:
-                found.append(step)
-            case _:
-                return None
-    defined = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    return [step | _inside(step, defined) for step in found]
-
-
-def _inside(step: JSON, defined: JSON) -> JSON:
-    """Return the schemas in a step, with everything that they refer to."""
-    arguments = {"arguments": _resolved(step.get("arguments"), defined)}
-    answer = step.get("answer")
-    return (
-        arguments | {"answer": _resolved(answer, defined)} if _has_reference(answer) else arguments
-    )
-
-
-def _has_reference(schema: Any) -> bool:
-    return isinstance(schema, dict) and "$ref" in schema
-
-
-def _resolved(arguments: Any, defined: JSON) -> JSON:
-    """Return a tool's parameters with everything that they refer to."""
-    match arguments:
-        case {"$ref": str(pointer)}:
-            name = pointer.removeprefix("#/$defs/")
-            return dict(defined.get("$defs", {}).get(name, {})) | defined
-        case dict():
-            return arguments
-        case _:
-            return {}
 
 
 def _offer(listed: dict[str, JSON], steps: list[JSON] | None) -> JSON:
@@ -333,11 +307,15 @@ def _results(text: str, waiting: list[tuple[str, str]], form: str) -> Generator[
 
 def _json_calls(text: str) -> Iterator[tuple[str, str]]:
     for line in text.split("\n"):
-        match read_json(line, 0):
-            case ({"tool": str(name), "arguments": dict(arguments)}, _):
-                yield name, encode(arguments).decode()
-            case _:
-                return
+        read = read_json(line, 0)
+        value = read[0] if read is not None else None
+        listed = value.get("calls", [value]) if isinstance(value, dict) else []
+        for one in listed:
+            match one:
+                case {"tool": str(name), "arguments": dict(arguments)}:
+                    yield name, encode(arguments).decode()
+                case _:
+                    return
 
 
 def _tagged_calls(text: str) -> Iterator[tuple[str, str]]:

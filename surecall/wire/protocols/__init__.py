@@ -13,24 +13,27 @@ from collections.abc import Callable
 from surecall.values.types import JSON, Plan
 from surecall.wire.call_styles import CallProtocol
 from surecall.wire.protocols.guided import guided
-from surecall.wire.protocols.guided import hear as _hear_guided
+from surecall.wire.protocols.guided_reading import hear as _hear_guided
 from surecall.wire.protocols.in_words import Speaker
 from surecall.wire.protocols.prompted import PROMPTED
 
 __all__ = ["hear", "speaker"]
 
 
-def speaker(protocol: CallProtocol, longest: int, thought: int = 0) -> Callable[[Plan], Plan]:
+def speaker(
+    protocol: CallProtocol, longest: int, thought: int = 0, *, compares: bool = False
+) -> Callable[[Plan], Plan]:
     """Return what puts the plans of one conversation into the words of a protocol.
 
     Arguments of more than `longest` bytes would be refused, so that guided ones may not grow that
-    long. A guided call begins with a thought of so many characters at most, if any.
+    long. A guided call begins with a thought of so many characters at most, if any; the first one
+    with a comparison, if asked to.
     """
     match protocol:
         case "native":
             return _as_it_is
         case "guided":
-            return Speaker(guided(longest, thought))
+            return Speaker(guided(longest, thought, compares=compares))
         case "prompted":  # pragma: no branch  # a closed set: mypy knows that there is no other
             return Speaker(PROMPTED)
 

@@ -4,7 +4,7 @@
 reader has given away is never taken back: a character is given when it is complete.
 """
 
-from typing import Final
+from typing import Final, Protocol
 
 _BLANKS: Final = " \t\r\n"
 _ESCAPES: Final = {"b": "\b", "f": "\f", "n": "\n", "r": "\r", "t": "\t"}
@@ -13,11 +13,22 @@ _HIGH, _LOW = range(0xD800, 0xDC00), range(0xDC00, 0xE000)
 _REPLACEMENT: Final = "\ufffd"
 
 
-class FieldReader:
-    """Reads one text that grows; gives the field's text as it comes, nothing if it is not first."""
+class Reader(Protocol):
+    """What reads a text that grows."""
 
-    def __init__(self, name: str) -> None:
-        self._due: tuple[str, ...] = ("{", f'"{name}"', ":", '"')
+    def feed(self, piece: str) -> str:
+        """Take more of the text; give what can be given."""
+
+
+class FieldReader:
+    """Reads one text that grows; gives the field's text as it comes, nothing if it is not first.
+
+    With `within`, the object is the first of a list, which is the first field of the whole.
+    """
+
+    def __init__(self, name: str, within: str = "") -> None:
+        around = ("{", f'"{within}"', ":", "[") if within else ()
+        self._due: tuple[str, ...] = (*around, "{", f'"{name}"', ":", '"')
         self._pending = ""
         self._is_over = False
         self.ended = False
@@ -73,18 +84,18 @@ class FieldReader:
         return "".join(given)
 
 
-class SecondFieldReader:
-    """Reads a field that is the first of its object, or comes after another that may be there."""
+class Without:
+    """Lets a reader read an object without its first field, if that has this name."""
 
-    def __init__(self, before: str, name: str) -> None:
+    def __init__(self, before: str, reader: Reader) -> None:
         self._before = FieldReader(before)
-        self._field = FieldReader(name)
+        self._reader = reader
         self._held = ""
         self._has_begun = False
 
     def feed(self, piece: str) -> str:
-        """Take more of the object; give what it adds to the field."""
-        return self._field.feed(piece if self._has_begun else self._passed(piece))
+        """Take more of the object; give what the reader makes of it."""
+        return self._reader.feed(piece if self._has_begun else self._passed(piece))
 
     def _passed(self, piece: str) -> str:
         """Return the object without the field before, once it is known whether there is one."""

@@ -4,6 +4,10 @@
     {"answer": "Done."}
     {"cannot": "charge: The gateway is offline."}
 
+Where several calls at once are asked for, with `parallel_tool_calls`, they are in a list:
+
+    {"for each of": "Rome; Bern", "calls": [{"tool": "get_weather", "arguments": …}, …]}
+
 With a thought about the results, a small model chooses better; so it does if it first says what
 the thing is whose id it writes. Both are kept, and never sent again:
 
@@ -11,7 +15,11 @@ the thing is whose id it writes. Both are kept, and never sent again:
      "arguments": {"about item_id": "name 'lamp', i-1", "item_id": "i-1"}}
 
 Where there is a choice between a call and an answer, both may come after a thought: a model that
-has begun to think is not bound to call.
+has begun to think is not bound to call. Before the first call it may have to compare what a tool
+gives with what is asked for; small models call whatever there is, unless they are shown how not to:
+
+    {"for each of": "Oslo", "closest tool": "city_population: Get the number of people in a city.",
+     "asked for": "year of a foundation", "the same": "no", "answer": "…"}
 
 The schema is written anew for each turn. While a final answer would be refused, there is no way to
 write one; when no tool is on offer, there is no way to write a call. After a call has failed for
@@ -20,20 +28,23 @@ good the model may say that it cannot be done, for a reason that the tools have 
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from surecall.parsing.arguments import read_arguments
-from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, is_blank
-from surecall.wire.content_parts import text_of
-from surecall.wire.dialects import recover, without_thoughts
-from surecall.wire.messages import chosen_name, encode, raw_calls
-from surecall.wire.opaque_state import GUIDED_THOUGHT
+from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, User
+from surecall.wire.messages import chosen_name, encode
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
-from surecall.wire.protocols.field_reader import FieldReader
-from surecall.wire.protocols.in_words import Manner
+from surecall.wire.protocols.comparison import (
+    COMPARED,
+    COUNTED,
+    EACH,
+    HOW_TO_COMPARE,
+    compared_steps,
+)
+from surecall.wire.protocols.in_words import Manner, may_have_several
 
+CALLS: Final = "calls"
 TOOL: Final = "tool"
 ARGUMENTS: Final = "arguments"
 ANSWER: Final = "answer"
@@ -41,14 +52,18 @@ THOUGHT: Final = "thought"
 CANNOT: Final = "cannot"
 # The name of a field that tells the values of a parameter apart. It is no argument.
 ABOUT: Final = "about "
-# A call that was cut off must not run, however well its beginning reads.
-_CUT_OFF = "{"
+# A small model that may go on for ever, does.
+MOST_AT_ONCE: Final = 16
 _HOW_TO_THINK = (
     f'Once there are results, begin with "{THOUGHT}": what was asked for, and what of it is found, '
     "in one short sentence."
 )
-_NO_LIMIT = 1 << 62
-_STEPS = frozenset({TOOL, ANSWER, CANNOT})
+BEFORE_A_STEP: Final = (THOUGHT, *COMPARED)
+_A_CALL = f'{{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}'
+_HOW_TO_CALL_SEVERAL = (
+    f'To call tools: {{"{EACH}": "Rome; Bern; Graz", "{CALLS}": [{_A_CALL}, ...]}}, in which there '
+    "is a call for each thing that is asked for."
+)
 _ANSWER: JSON = {
     "type": "object",
     "properties": {ANSWER: {"type": "string"}},
@@ -57,12 +72,26 @@ _ANSWER: JSON = {
 }
 
 
-def _opening(tools: tuple[ToolSpec, ...], output: JSON | None, thought: int) -> str:
+class Ways(NamedTuple):
+    """How a model is led: the longest arguments, the longest thought, and whether it compares."""
+
+    longest: int
+    thought: int = 0
+    compares: bool = False
+
+
+def _opening(
+    tools: tuple[ToolSpec, ...],
+    output: JSON | None,
+    several: bool,  # noqa: FBT001  # a manner's signature
+    ways: Ways,
+) -> str:
     lines = [
         "Reply with one JSON object and nothing else.",
-        f'To call a tool: {{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}',
+        _HOW_TO_CALL_SEVERAL if several else f"To call a tool: {_A_CALL}",
         f'To give the final answer: {{"{ANSWER}": {_what(output)}',
-        *([_HOW_TO_THINK] if thought else []),
+        *([_HOW_TO_THINK] if ways.thought else []),
+        *([HOW_TO_COMPARE] if ways.compares else []),
         "",
         "Tools:",
         *(
@@ -79,8 +108,9 @@ def _what(output: JSON | None) -> str:
     return f"...}}, in which ... is JSON of this schema: {encode(output).decode()}"
 
 
-def _call(call: ToolCall) -> str:
-    return encode({TOOL: call.name, ARGUMENTS: call.arguments}).decode()
+def _calls(calls: tuple[ToolCall, ...], several: bool) -> str:  # noqa: FBT001  # a manner's signature
+    each: list[JSON] = [{TOOL: call.name, ARGUMENTS: call.arguments} for call in calls]
+    return "\n".join(encode(one).decode() for one in ([{CALLS: each}] if several else each))
 
 
 def _result(result: ToolResult) -> str:
@@ -100,21 +130,34 @@ def _typed(text: str) -> Any:
     return msgspec.Raw(text.strip().encode())
 
 
-def _form(plan: Plan, longest: int, thought: int) -> JSON:
+def _form(plan: Plan, ways: Ways) -> JSON:
     """Bind the reply to what the loop would accept now."""
     definitions: JSON = {}
-    steps = [_step(tool, definitions, longest) for tool in _allowed(plan)]
-    calls = len(steps)
+    tools = _allowed(plan)
+    calls = [_step(tool, definitions, ways.longest) for tool in tools]
+    steps = [_several(calls)] if calls and may_have_several(plan) else [*calls]
     if plan.way_out:
         steps.append(_giving_up(plan.way_out))
     elif (plan.may_answer and plan.tool_choice != "required") or not steps:
         steps.append(_answering(plan.output, definitions))
-    if thought and calls and any(isinstance(item, ToolResult) for item in plan.messages):
-        steps = [_after_a_thought(step, thought) for step in steps]
-    schema = steps[0] if len(steps) == 1 else {"anyOf": steps}
+        if ways.compares and calls and isinstance(plan.messages[-1], User):
+            steps = compared_steps(steps, tools, several=may_have_several(plan))
+    if ways.thought and calls and any(isinstance(item, ToolResult) for item in plan.messages):
+        steps = [_after_a_thought(step, ways.thought) for step in steps]
+    schema = _one_of(steps)
     if definitions:
         schema = schema | {"$defs": definitions}
     return {"type": "json_schema", "json_schema": {"name": "next_step", "schema": schema}}
+
+
+def _one_of(steps: Sequence[JSON]) -> JSON:
+    return steps[0] if len(steps) == 1 else {"anyOf": list(steps)}
+
+
+def _several(calls: Sequence[JSON]) -> JSON:
+    """Return a step with one call or more."""
+    listed = {"type": "array", "minItems": 1, "maxItems": MOST_AT_ONCE, "items": _one_of(calls)}
+    return _ANSWER | {"properties": {EACH: COUNTED, CALLS: listed}, "required": [EACH, CALLS]}
 
 
 def _answering(output: JSON | None, definitions: JSON) -> JSON:
@@ -190,115 +233,8 @@ def _moved(schema: Any, root: str) -> Any:
             return schema
 
 
-def hear(
-    message: JSON,
-    tools: Sequence[ToolSpec] = (),
-    known: Sequence[ToolSpec] = (),
-    *,
-    typed: bool = False,
-) -> JSON:
-    """Return a raw message with its call, or its answer, taken out of the JSON object.
-
-    What is neither stays as it is: the dialects may know it, or it is an answer in plain words. An
-    answer that is `typed` stays JSON, and only counts if it is whole and all that was said.
-    """
-    if raw_calls(message):
-        return message
-    text = text_of(message.get("content"))
-    value = read_arguments(text, _NO_LIMIT).value
-    if (
-        value is not None
-        and isinstance(thought := value.get(THOUGHT), str)
-        and _STEPS & value.keys()
-    ):
-        value = {key: item for key, item in value.items() if key != THOUGHT}
-        message = message | {GUIDED_THOUGHT: thought}
-    match value:
-        case {"tool": str(name), **rest} if name:
-            if ARGUMENTS in rest or not rest:
-                return _called(message, name, _without_words(rest.get(ARGUMENTS), name, known))
-            # The dialects know other words for arguments. What cannot be read must not run.
-            is_known = recover(text, tools, weak=True).calls
-            return message if is_known else _called(message, name, [rest])
-        case {"answer": answer, **rest} if typed:
-            return message if rest else message | {"content": encode(answer).decode()}
-        case {"answer": answer} | {"cannot": answer}:
-            return message | {"content": _words(answer)}
-        case None:
-            return _after_thoughts(message, text, tools, known, typed=typed)
-        case _:
-            return message
-
-
-def _without_words(arguments: Any, name: str, known: Sequence[ToolSpec]) -> Any:
-    """Leave out what was written about a value before the value itself."""
-    own = {
-        key for tool in known if tool.name == name for key in tool.parameters.get("properties", {})
-    }
-    if not isinstance(arguments, dict):
-        return arguments
-    return {
-        key: item
-        for key, item in arguments.items()
-        if key in own or not (key.startswith(ABOUT) and key.removeprefix(ABOUT) in own)
-    }
-
-
-def _words(answer: Any) -> str:
-    match answer:
-        case None:
-            return ""
-        case str():
-            return answer
-        case _:
-            return encode(answer).decode()
-
-
-def _after_thoughts(
-    message: JSON, text: str, tools: Sequence[ToolSpec], known: Sequence[ToolSpec], *, typed: bool
-) -> JSON:
-    """Read what comes after thoughts, which are no part of the object."""
-    found = without_thoughts(text)
-    if found.text == text or is_blank(found.text):
-        return _cut_off(message, text, typed=typed)
-    bare = message | {"content": found.text}
-    # Once only: thoughts inside of thoughts are not read.
-    whole = read_arguments(found.text, _NO_LIMIT).value is not None
-    heard = (
-        hear(bare, tools, known, typed=typed) if whole else _cut_off(bare, found.text, typed=typed)
-    )
-    return message if heard is bare else {"reasoning_content": found.reasoning} | heard
-
-
-def _cut_off(message: JSON, text: str, *, typed: bool) -> JSON:
-    """Read the beginning of an object whose end is missing."""
-    thought = FieldReader(THOUGHT)
-    if thought.feed(text) or thought.ended:
-        if not thought.ended:
-            return message | {"content": ""}
-        text = "{" + thought.rest.lstrip().removeprefix(",")
-    tool = FieldReader(TOOL)
-    name = tool.feed(text)
-    if tool.ended and name:
-        written = text.partition(f'"{ARGUMENTS}"')[2].lstrip(" :")
-        is_whole = read_arguments(written, _NO_LIMIT).problem is None
-        return _called(message, name, _CUT_OFF if is_whole else written)
-    if typed:
-        return message
-    readers = FieldReader(ANSWER), FieldReader(CANNOT)
-    words = "".join(reader.feed(text) for reader in readers)
-    if words or any(reader.is_waiting for reader in (thought, tool, *readers)):
-        return message | {"content": words}
-    return message
-
-
-def _called(message: JSON, name: str, arguments: Any) -> JSON:
-    raw = {"type": "function", "function": {"name": name, "arguments": arguments}}
-    return message | {"content": "", "tool_calls": [raw]}
-
-
-def guided(longest: int, thought: int = 0) -> Manner:
+def guided(longest: int, thought: int = 0, *, compares: bool = False) -> Manner:
     """Return the manner of guided calls: arguments of so many bytes at most, and a thought."""
-    opening = partial(_opening, thought=thought)
-    form = partial(_form, longest=longest, thought=thought)
-    return Manner(opening, _call, _result, _answer, form)
+    ways = Ways(longest, thought, compares)
+    opening, form = partial(_opening, ways=ways), partial(_form, ways=ways)
+    return Manner(opening, _calls, _result, _answer, form)

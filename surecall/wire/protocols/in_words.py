@@ -25,19 +25,25 @@ from surecall.values.types import (
 )
 
 Joined: TypeAlias = tuple[tuple[Message, ...], User]
+PARALLEL: Final = "parallel_tool_calls"
 # How the form of the answer is asked for; its schema follows.
 IN_FORM: Final = "give the final answer as JSON of this schema, with nothing before or after it:"
+
+
+def may_have_several(plan: Plan) -> bool:
+    """Whether a reply may have several calls: only where that was asked for."""
+    return plan.options.get(PARALLEL) is True
 
 
 class Manner(msgspec.Struct, frozen=True):
     """How a protocol says things. `form` is what binds the reply, if anything does.
 
-    The opening tells the tools, and the schema of the answer if there is one; such an answer is
-    `typed`.
+    The opening tells the tools, the schema of the answer if there is one, and whether a reply may
+    have several calls. An answer with a schema is `typed`.
     """
 
-    opening: Callable[[tuple[ToolSpec, ...], JSON | None], str]
-    call: Callable[[ToolCall], str]
+    opening: Callable[[tuple[ToolSpec, ...], JSON | None, bool], str]
+    calls: Callable[[tuple[ToolCall, ...], bool], str]
     result: Callable[[ToolResult], str]
     answer: Callable[[str, bool], str]
     form: Callable[[Plan], JSON | None]
@@ -51,6 +57,7 @@ class Speaker:
         self._said: list[tuple[Message, Message]] = []
         self._opened: tuple[System | None, tuple[ToolSpec, ...], System] | None = None
         self._output: JSON | None = None
+        self._several = False
         # What was put together, by what it was made of; both are kept, so that ids stay theirs.
         self._joined: dict[tuple[int, ...], Joined] = {}
 
@@ -58,14 +65,16 @@ class Speaker:
         """Return the plan in words. Without tools there is nothing to put into words."""
         if not plan.known_tools:
             return plan
-        if plan.output != self._output:
-            self._said, self._opened, self._output = [], None, plan.output
+        several = may_have_several(plan)
+        if (plan.output, several) != (self._output, self._several):
+            self._said, self._opened = [], None
+            self._output, self._several = plan.output, several
         first = plan.messages[0] if plan.messages else None
         system = first if isinstance(first, System) else None
         words = self._words(plan.messages if system is None else plan.messages[1:])
         if plan.reminder:
             words.append(User(plan.reminder))
-        options = {key: item for key, item in plan.options.items() if key != "parallel_tool_calls"}
+        options = {key: item for key, item in plan.options.items() if key != PARALLEL}
         return msgspec.structs.replace(
             plan,
             messages=(self._opening(system, plan.known_tools), *self._merged(words)),
@@ -83,7 +92,7 @@ class Speaker:
             self._opened = known = (
                 system,
                 tools,
-                System(text + self._manner.opening(tools, self._output)),
+                System(text + self._manner.opening(tools, self._output, self._several)),
             )
         return known[2]
 
@@ -100,7 +109,7 @@ class Speaker:
     def _in_words(self, message: Message) -> Message:
         match message:
             case Assistant(calls=(_, *_)):
-                text = "\n".join(map(self._manner.call, message.calls))
+                text = self._manner.calls(message.calls, self._several)
                 return msgspec.structs.replace(message, text=text, calls=(), dropped=())
             case Assistant() if not is_blank(message.text):
                 typed = self._output is not None

@@ -15,14 +15,16 @@ from surecall.wire.messages import encode
 from surecall.wire.protocols.in_words import IN_FORM, Manner
 
 _CALL = "<tool_call>\n{}\n</tool_call>"
+_SEVERAL = "To call several at once, write one after the other."
 _RESULT = "<tool_response>\n{}\n</tool_response>"
 
 
-def _opening(tools: tuple[ToolSpec, ...], output: JSON | None) -> str:
+def _opening(tools: tuple[ToolSpec, ...], output: JSON | None, several: bool) -> str:  # noqa: FBT001  # a manner's signature
     example = _CALL.format('{"name": "the tool\'s name", "arguments": {...}}')
     lines = [
         "You can call tools. To call one, write this and nothing after it:",
         example,
+        *([_SEVERAL] if several else []),
         "The result comes in the next message, in <tool_response>.",
         f"When everything is done, {_ending(output)}",
         "",
@@ -39,6 +41,10 @@ def _ending(output: JSON | None) -> str:
     if output is None:
         return "give the final answer as plain text."
     return f"{IN_FORM} {encode(output).decode()}"
+
+
+def _calls(calls: tuple[ToolCall, ...], several: bool) -> str:  # noqa: ARG001, FBT001  # a manner's signature
+    return "\n".join(map(_call, calls))
 
 
 def _call(call: ToolCall) -> str:
@@ -59,4 +65,4 @@ def _form(plan: Plan) -> JSON | None:  # noqa: ARG001  # a manner's signature
     return None
 
 
-PROMPTED: Final = Manner(_opening, _call, _result, _answer, _form)
+PROMPTED: Final = Manner(_opening, _calls, _result, _answer, _form)

@@ -46,7 +46,8 @@ def result(call: ToolCall, content: str = '{"ok":true}') -> ToolResult:
 def written(protocol: Any, *messages: Message, **changes: Any) -> JSON:
     """Return the request that a client sends in a protocol."""
     given: JSON = {"tools": TOOLS, "known_tools": TOOLS, "tool_choice": "auto"} | changes
-    composer = Composer(ToolCallingConfig(call_protocol=protocol))
+    config = {"call_protocol": protocol, **given.pop("config", {})}
+    composer = Composer(ToolCallingConfig(**config))
     plan = Plan("m", messages, **given)
     body: JSON = json.loads(composer.compose(composer.speak(plan)).body)
     return body
@@ -123,6 +124,39 @@ def test_a_schema_tells_which_tools_are_on_offer_and_whether_one_must_be_called(
     assert said.get("tool") == (offered[0] if offered else None)
     schema = body["response_format"]["json_schema"]["schema"]
     assert jsonschema_rs.is_valid(schema, said)
+
+
+LED: JSON = {"guided_comparison": True, "guided_thought": 80}
+AT_ONCE: JSON = {"options": {"parallel_tool_calls": True}}
+
+
+@pytest.mark.parametrize("changes", [{}, {"may_answer": False}, {"tool_choice": "none"}])
+@pytest.mark.parametrize("config", [{}, LED])
+@pytest.mark.parametrize("options", [{}, AT_ONCE])
+@pytest.mark.parametrize("history", HISTORIES)
+def test_what_is_written_is_what_the_schema_allows_in_every_way_of_being_led(
+    history: tuple[Message, ...], options: JSON, config: JSON, changes: JSON
+) -> None:
+    body = written("guided", *history, config=config, **options, **changes)
+    said = json.loads(answer(body)["content"])
+
+    assert jsonschema_rs.is_valid(body["response_format"]["json_schema"]["schema"], said)
+
+
+def test_several_calls_are_understood_and_made_where_they_are_asked_for() -> None:
+    body = written("guided", ASKED, **AT_ONCE)
+    reading = understood(body)
+
+    assert reading.request["parallel_tool_calls"] is True
+    assert [each["tool"] for each in json.loads(answer(body)["content"])["calls"]]
+    both = Assistant("", (GET, PATCH))
+    told = written("guided", ASKED, both, result(GET), result(PATCH), **AT_ONCE)
+    again = understood(told).request["messages"]
+    assert [call["function"]["name"] for call in again[1]["tool_calls"]] == [
+        "state_get",
+        "state_patch",
+    ]
+    assert [message["role"] for message in again[2:]] == ["tool", "tool"]
 
 
 def test_a_schema_that_refers_to_others_is_filled_in() -> None:

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.wire.messages import scrub
-from surecall.wire.protocols.field_reader import FieldReader, SecondFieldReader
+from surecall.wire.protocols.field_reader import FieldReader, Without
 from tests.support.steps import LINEAR, growth
 from tests.support.strategies import JSON_VALUES
 
@@ -163,6 +163,6 @@ def test_anything_is_read_in_steps_in_proportion_to_it(kind: str, size: int) -> 
     ],
 )
 def test_a_field_may_come_after_another(text: str, shown: str, step: int) -> None:
-    reader = SecondFieldReader("thought", "answer")
+    reader = Without("thought", FieldReader("answer"))
     pieces = [text[at : at + step] for at in range(0, len(text), step)]
     assert "".join(map(reader.feed, pieces)) == shown

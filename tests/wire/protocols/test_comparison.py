@@ -1,0 +1,158 @@
+"""Before the first guided call a small model compares: does the tool give what is asked for."""
+
+import json
+import re
+from typing import Any
+
+import pytest
+
+from surecall import ToolCallingConfig, replay
+from surecall.testing import ScriptedModel, says, streams
+from surecall.values.types import JSON, Plan, System, ToolResult, ToolSpec, User
+from surecall.wire.assembler import TextDelta
+from surecall.wire.opaque_state import GUIDED_THOUGHT
+from surecall.wire.protocols import hear, speaker
+from surecall.wire.protocols.comparison import COMPARED, HOW_TO_COMPARE
+from tests.support.protocols import LONGEST, SPECS, add, planned
+from tests.support.watching import runner_of, shown, watched
+
+ADDS = "add: Add two numbers."
+LIKE: JSON = {"for each of": "1 and 2", "closest tool": ADDS, "asked for": "sum", "the same": "yes"}
+UNLIKE: JSON = LIKE | {"asked for": "joke", "the same": "no"}
+CALL: JSON = {"tool": "add", "arguments": {"a": 1, "b": 2}}
+CONFIG = ToolCallingConfig(call_protocol="guided", guided_comparison=True)
+
+
+def steps(*messages: Any, **changes: Any) -> list[JSON]:
+    plan = speaker("guided", LONGEST, compares=True)(planned(*messages, **changes))
+    assert plan.response_format is not None
+    schema = plan.response_format["json_schema"]["schema"]
+    return list(schema.get("anyOf", [schema]))
+
+
+def heard(value: JSON | str) -> JSON:
+    text = value if isinstance(value, str) else json.dumps(value)
+    return hear("guided", {"role": "assistant", "content": text}, planned(User("hi")))
+
+
+def named(message: JSON) -> list[Any]:
+    calls = message.get("tool_calls", [])
+    return [(each["function"]["name"], each["function"]["arguments"]) for each in calls]
+
+
+def test_a_call_may_only_follow_a_match_and_an_answer_only_the_lack_of_one() -> None:
+    *calls, answer = steps(User("hi"))
+
+    assert len(calls) == len(SPECS)
+    for step in calls:
+        assert list(step["properties"]) == [*COMPARED, "tool", "arguments"]
+        assert step["required"] == [*COMPARED, "tool", "arguments"]
+        assert step["properties"]["the same"] == {"const": "yes"}
+    assert list(answer["properties"]) == [*COMPARED, "answer"]
+    assert answer["properties"]["the same"] == {"const": "no"}
+
+
+def test_what_a_tool_gives_is_told_by_its_description_and_not_by_the_model() -> None:
+    long = ToolSpec("long", "Say it  all.\nThen say more. " + "x" * 999, {})
+    endless = ToolSpec("endless", "x" * 999, {})
+    step, *_ = steps(User("hi"), tools=(add.spec, long, endless, add.spec))
+
+    told = step["properties"]["closest tool"]["enum"]
+    assert told[:2] == ["add: Add two numbers.", "long: Say it all."]
+    assert [len(each) for each in told[2:]] == [120]
+
+
+def test_where_several_calls_may_be_made_only_one_thing_is_compared() -> None:
+    one, answer, several = steps(User("hi"), options={"parallel_tool_calls": True})
+
+    assert list(one["properties"]) == [*COMPARED, "calls"]
+    assert one["required"] == [*COMPARED, "calls"]
+    assert list(answer["properties"]) == [*COMPARED, "answer"]
+    assert list(several["properties"]) == ["for each of", "calls"]
+    patterns = [step["properties"]["for each of"]["pattern"] for step in (one, answer, several)]
+    for things, fitting in (("Rome", [True, True, False]), ("Rome; Bern", [False, False, True])):
+        assert [bool(re.search(pattern, things)) for pattern in patterns] == fitting
+
+
+@pytest.mark.parametrize(
+    "changes", [{"may_answer": False}, {"tool_choice": "required"}, {"tool_choice": "none"}]
+)
+def test_where_there_is_no_choice_there_is_nothing_to_compare(changes: JSON) -> None:
+    assert all("the same" not in step["properties"] for step in steps(User("hi"), **changes))
+
+
+def test_once_there_are_results_nothing_is_compared() -> None:
+    done = ToolResult("1", "add", ok=True, content="3")
+
+    assert all("the same" not in step["properties"] for step in steps(User("hi"), done))
+    assert all("the same" in step["properties"] for step in steps(User("hi"), done, User("and?")))
+
+
+def test_how_to_compare_is_shown_by_examples_with_both_ends() -> None:
+    opening = speaker("guided", LONGEST, compares=True)(planned(User("hi"))).messages[0]
+    assert isinstance(opening, System)
+    assert HOW_TO_COMPARE in opening.text
+    silent = speaker("guided", LONGEST)(planned(User("hi"))).messages[0]
+    assert isinstance(silent, System)
+    assert "closest tool" not in silent.text
+    lines = [line.partition(" -> ")[2] for line in HOW_TO_COMPARE.splitlines()[1:]]
+    examples = [json.loads(line.replace(", ...", "")) for line in lines]
+    assert {each["the same"] for each in examples} == {"yes", "no"}
+    assert all(tuple(each) == COMPARED for each in examples)
+
+
+def test_a_comparison_is_heard_apart_from_the_call_and_kept() -> None:
+    message = heard(LIKE | CALL)
+
+    assert named(message) == [("add", {"a": 1, "b": 2})]
+    told = f"for each of: 1 and 2; closest tool: {ADDS}; asked for: sum; the same: yes"
+    assert message[GUIDED_THOUGHT] == told
+
+
+def test_an_answer_after_a_comparison_is_the_answer() -> None:
+    message = heard(UNLIKE | {"answer": "I know none."})
+
+    assert (message["content"], named(message)) == ("I know none.", [])
+
+
+@pytest.mark.parametrize("call", [CALL, {"calls": [CALL]}])
+def test_a_call_that_the_model_itself_says_does_not_fit_is_not_run(call: JSON) -> None:
+    ((name, arguments),) = named(heard(UNLIKE | call))
+
+    assert (name, arguments) == ("add", [CALL])
+
+
+@pytest.mark.parametrize("value", [LIKE, LIKE | {"more": 1}])
+def test_a_comparison_without_a_step_stays_as_it_is(value: JSON) -> None:
+    assert heard(value) == {"role": "assistant", "content": json.dumps(value)}
+
+
+@pytest.mark.parametrize("at", range(1, len(json.dumps(UNLIKE | {"answer": "None."})) - 2))
+def test_a_comparison_that_was_cut_off_is_nothing_but_the_answer_so_far(at: int) -> None:
+    text = json.dumps(UNLIKE | {"answer": "None."})
+    message = heard(text[:at])
+
+    assert "None.".startswith(message["content"])
+    assert not named(message)
+
+
+def test_of_a_streamed_reply_only_the_answer_is_shown_and_early() -> None:
+    text = json.dumps(UNLIKE | {"answer": "I have no tool that knows any jokes."})
+    events = watched(ScriptedModel(streams(says(text), 7)), config=CONFIG)
+
+    assert shown(events) == "I have no tool that knows any jokes."
+    assert sum(isinstance(event, TextDelta) for event in events) > 1
+
+
+def test_a_call_after_a_match_runs_and_what_was_compared_is_not_sent_again() -> None:
+    model = ScriptedModel(says(json.dumps(LIKE | CALL)), says('{"answer": "3"}'))
+    result = runner_of(model, config=CONFIG).run_sync("1 + 2?")
+
+    assert result.assistant_text == "3"
+    assert "1 and 2" not in json.dumps(model.requests[1])
+    assert replay(result.trace).run == result.run
+
+
+def test_a_plan_without_tools_is_not_compared() -> None:
+    plan: Plan = speaker("guided", LONGEST, compares=True)(planned(User("hi"), known_tools=()))
+    assert plan.response_format is None
