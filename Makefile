@@ -8,13 +8,15 @@ RUN := $(VENV)/run
 RUN_READY := $(RUN)/.ready
 PEERS := $(VENV)/peers
 PEERS_READY := $(PEERS)/.ready
+FOREIGN := $(VENV)/foreign
+FOREIGN_READY := $(FOREIGN)/.ready
 TIER ?= ci
 SEED ?= 1
 PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs fmt clean
+.PHONY: help browser foreign quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -35,10 +37,19 @@ $(RUN_READY): pyproject.toml constraints.txt
 browser:  ## install chromium and its driver for the tests of the report; asks apt-get, as root
 	bash scripts/install_browser.sh
 
+$(FOREIGN_READY): tests/foreign/servers.txt tests/foreign/package.json
+	$(PYTHON) -m venv $(FOREIGN)
+	$(FOREIGN)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps -r tests/foreign/servers.txt
+	cp tests/foreign/package.json $(FOREIGN)
+	npm install --prefix $(FOREIGN) --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error
+	@touch $(FOREIGN_READY)
+
+foreign: $(FOREIGN_READY)  ## install servers that others wrote, for the tests that drive them; asks pip, and npm for node
+
 quick: $(READY)  ## run the tests without browser, processes and slow laws, with few examples, in about a minute
 	$(BIN)/pytest -q -n $(JOBS) -m "not browser and not processes and not slow" --hypothesis-profile quick
 
-test: $(READY)  ## run all tests, with the coverage gates; those of the report need `make browser`
+test: $(READY)  ## run all tests, with the coverage gates; those of the report need `make browser`, those with servers of others `make foreign`
 	$(BIN)/pytest -n $(JOBS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 
