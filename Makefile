@@ -10,13 +10,15 @@ PEERS := $(VENV)/peers
 PEERS_READY := $(PEERS)/.ready
 FOREIGN := $(VENV)/foreign
 FOREIGN_READY := $(FOREIGN)/.ready
+SITE := $(VENV)/site
+SITE_READY := $(SITE)/.ready
 TIER ?= ci
 SEED ?= 1
 PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
 .DEFAULT_GOAL := help
-.PHONY: help browser foreign quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs fmt clean
+.PHONY: help browser foreign quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs site fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -34,7 +36,7 @@ $(RUN_READY): pyproject.toml constraints.txt
 	@$(RUN)/bin/python -m pip uninstall -qq -y setuptools pip  # half of its size, and nobody needs them there
 	@touch $(RUN_READY)
 
-browser:  ## install chromium and its driver for the tests of the report; asks apt-get, as root
+browser:  ## install chromium and its driver for the tests that need one; asks apt-get, as root
 	bash scripts/install_browser.sh
 
 $(FOREIGN_READY): tests/foreign/servers.txt tests/foreign/package.json
@@ -111,9 +113,18 @@ features: $(READY)  ## install five other libraries, and check what the table of
 docs: $(READY)  ## write the generated parts of the documentation
 	$(BIN)/python scripts/generate_docs.py
 
+$(SITE_READY): pyproject.toml constraints.txt | $(READY)
+	@echo "Installing what builds the site in $(SITE), once."
+	@$(PYTHON) -m venv --without-pip $(SITE)
+	@$(BIN)/python -m pip --python $(SITE)/bin/python install -q --disable-pip-version-check --no-compile -c constraints.txt --group site
+	@touch $(SITE_READY)
+
+site: $(SITE_READY)  ## build the documentation as pages with a search, in site/; every link is checked
+	@$(SITE)/bin/python -m scripts.site
+
 fmt: $(READY)  ## format the code and sort the imports
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 clean:  ## remove everything that was built
-	rm -rf $(VENV) proof-*.md .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	rm -rf $(VENV) site proof-*.md .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage

@@ -1,6 +1,7 @@
 """The shape of the code base: small files, small functions, imports that point down."""
 
 import ast
+import itertools
 import pydoc
 import re
 import subprocess
@@ -88,7 +89,8 @@ def test_every_dependency_is_constrained_by_name_and_version_only() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
     lines = (ROOT / "constraints.txt").read_text("utf-8").split()
     pinned = {line.partition("==")[0].lower().replace("_", "-") for line in lines}
-    wanted = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    groups = project["dependency-groups"].values()
+    wanted = [*project["project"]["dependencies"], *itertools.chain(*groups)]
 
     assert all("==" in line and "/" not in line for line in lines)
     assert {name.partition(">=")[0].lower() for name in wanted} <= pinned

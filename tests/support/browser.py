@@ -35,7 +35,7 @@ DRIVERS: Final = ("chromedriver", "chromium.chromedriver")
 DEMANDED: Final = "SURECALL_TEST_BROWSER"
 NONE_FOUND: Final = "no Chrome or Chromium with its chromedriver on the PATH"
 MISFIT: Final = "the browser does not start with the chromedriver on the PATH"
-_SKIPPED: Final = "the tests of the report did not run: {}; `make browser` installs both"
+_CURE: Final = "`make browser` installs both"
 # Networking flags: without them chromium looks for updates, which no test may do.
 _FLAGS: Final = (
     "--headless",
@@ -189,11 +189,11 @@ def installed() -> tuple[str, str] | None:
     return None if browser is None or driver is None else (browser, driver)
 
 
-def missing(reason: str) -> NoReturn:
+def missing(reason: str, cure: str = _CURE) -> NoReturn:
     """Skip what needs a browser; where one is demanded, fail: what tests would say is unknown."""
     if os.environ.get(DEMANDED):
         pytest.fail(reason)
-    pytest.skip(_SKIPPED.format(reason))
+    pytest.skip(f"tests in a browser did not run: {reason}; {cure}")
 
 
 @contextmanager
