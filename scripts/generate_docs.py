@@ -39,6 +39,7 @@ from surecall.values.errors import ErrorCode
 
 ROOT = Path(__file__).parent.parent
 CORPUS = ROOT / "tests" / "corpus" / "replies"
+TRY_IT = ROOT / "scripts" / "try_it"
 
 
 def table(head: str, rows: Iterable[Iterable[object]]) -> str:
@@ -307,17 +308,23 @@ def with_proof(readme: str) -> str:
     return with_part(readme, "proof", table("claim | n | 95 % bound | result", short))
 
 
+def with_trial(name: str, parts: Iterable[str]) -> Iterable[str]:
+    """Put a block at the end of a document that its readers can try."""
+    yield from parts
+    yield (TRY_IT / name).read_text("utf-8").rstrip()
+
+
 def main() -> int:
     """Write the documents, or say which is out of date."""
     stale = 0
     readme = (ROOT / "README.md").read_text("utf-8")
     readme = with_part(with_proof(readme), "features", readme_table())
     documents: dict[str, Iterable[str]] = {
-        "reference.md": sections(),
-        "drift.md": drifts(),
-        "commands.md": commands(),
+        "reference.md": with_trial("reference.md", sections()),
+        "drift.md": with_trial("drift.md", drifts()),
+        "commands.md": with_trial("commands.md", commands()),
         "snapshot.html": [render_page(report_of_snapshot()).rstrip()],
-        "features.md": page(),
+        "features.md": with_trial("features.md", page()),
         "../README.md": [with_part(readme, "demo", demo()).removesuffix("\n")],
     }
     for name, parts in documents.items():

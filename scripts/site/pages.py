@@ -129,8 +129,9 @@ def gather(root: Path, into: Path) -> None:
             target.write_text(_LINK_OF_HTML.sub(r"\g<path>.html", text), "utf-8")
         else:
             shutil.copy(root / path, target)
-    for path in sorted(wanted.difference(documents, [DECISIONS])):
-        _write(into, place(path), source((root / path).read_text("utf-8"), path))
+    for path in sorted(wanted.difference(documents)):
+        if (root / path).is_file():  # Sphinx says which page links to what is not there
+            _write(into, place(path), source((root / path).read_text("utf-8"), path))
     names = [Path(path).name for path in _files(root, DECISIONS)]
     _write(into, place(DECISIONS), decisions(names))
 

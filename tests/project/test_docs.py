@@ -17,6 +17,7 @@ from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.simulator.without_key import SAID
 from surecall.testing import Item, ScriptedProvider, calls, failure, says, streams
 from tests.support.paths import ROOT
+from tests.support.try_it import without_trial
 
 DOCUMENTS = {path.name: path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
 FENCE = re.compile(r"^```(?:python|py)\b[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
@@ -117,8 +118,8 @@ PRINTED = {
 
 
 def python_in(path: Path) -> list[str]:
-    """Return every block of Python in a document."""
-    text = path.read_text("utf-8")
+    """Return every block of Python in a document, but for what is tried by itself."""
+    text = without_trial(path.read_text("utf-8"))
     blocks = FENCE.findall(text)
     assert len(blocks) == sum(line.strip().startswith("```py") for line in text.splitlines())
     return blocks
