@@ -1,6 +1,6 @@
 """What an evaluation will take, roughly, before anything is sent.
 
-    requests   3 of a scenario with tools (read, change, answer), 1 of one without
+    requests   3 of a scenario with tools (read, change, answer), 1 of one without, 1 if recorded
     read       system text, tools and message, a token for 4 characters, in every request; and
                150 tokens for every turn that went before it
     written    120 tokens in every request
@@ -43,17 +43,24 @@ class Estimate(msgspec.Struct, frozen=True):
     completion_tokens: int = 0
     cost: float | None = 0.0
 
+    def __add__(self, other: "Estimate") -> "Estimate":
+        known = self.cost is not None and other.cost is not None
+        return Estimate(
+            self.trials + other.trials,
+            self.requests + other.requests,
+            self.prompt_tokens + other.prompt_tokens,
+            self.completion_tokens + other.completion_tokens,
+            (self.cost or 0.0) + (other.cost or 0.0) if known else None,
+        )
+
     def plus(self, trials: int, load: "Load", price: Price | None) -> "Estimate":
         """Count some more trials of one kind."""
-        cost = None
-        if self.cost is not None and price is not None:
-            cost = self.cost + trials * load.cost(price)
-        return Estimate(
-            self.trials + trials,
-            self.requests + trials * load.requests,
-            self.prompt_tokens + trials * load.prompt_tokens,
-            self.completion_tokens + trials * load.completion_tokens,
-            cost,
+        return self + Estimate(
+            trials,
+            trials * load.requests,
+            trials * load.prompt_tokens,
+            trials * load.completion_tokens,
+            None if price is None else trials * load.cost(price),
         )
 
 
@@ -71,7 +78,9 @@ class Load(msgspec.Struct, frozen=True):
 
 
 def load_of(scenario: Scenario) -> Load:
-    """Guess what one trial of a scenario takes."""
+    """Guess what one trial of a scenario takes; a recorded request is all in its source."""
+    if scenario.config.get("max_turns") == 1 and scenario.source:
+        return Load(1, len(scenario.source) // _CHARS_PER_TOKEN, _WRITTEN_TOKENS)
     requests = _REQUESTS[scenario.uses_tools]
     tools = [tool.spec for tool in scenario.begin("-").registry.definitions]
     chars = len(scenario.system) + len(scenario.user) + (len(encode(tools)) if tools else 0)

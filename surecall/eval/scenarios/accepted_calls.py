@@ -34,7 +34,7 @@ _KINDS: Final[Mapping[str, type]] = {
     "object": dict,
 }
 _UNHEARD: Final = str.maketrans(dict.fromkeys(" ,./-_*^") | {"'": '"'})
-_UNREADABLE: Final = frozenset(
+UNREADABLE: Final = frozenset(
     {
         ErrorCode.ARGUMENTS_JSON_PARSE_ERROR,
         ErrorCode.ARGUMENTS_TOO_LARGE,
@@ -82,7 +82,7 @@ def objection(wanted: WantedCall, schema: JSON, call: ToolCall) -> str:
     """Say why a call is not the wanted one; blank if it is."""
     if call.name != wanted.name:
         return f"not {wanted.name}"
-    if call.problem is not None and call.problem.code in _UNREADABLE:
+    if call.problem is not None and call.problem.code in UNREADABLE:
         return "its arguments cannot be read"
     return _missing(schema.get("required", ()), call.arguments) or _unwelcome(
         wanted, schema.get("properties", {}), call.arguments

@@ -11,7 +11,11 @@ vendors do: the calls in the reply must fit the schemas of their tools. `expect`
     text         what the answer should contain
     fits_schema  false: a call may break the schema of its tool
 
-Whether the calls fit their schemas is recorded in any case, as the fact `schema_valid`.
+Whether the calls fit their schemas is recorded in any case, as the fact `schema_valid`, and so are
+the calls themselves (`draft`).
+
+The files of vendors' verifiers are read as they are: of a line with results the `request` is taken,
+the role `_input` means `system`, and `expected_tool_call` is `tool_call` above.
 """
 
 from collections.abc import Iterator, Sequence
@@ -22,7 +26,7 @@ import msgspec
 
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.core.state import Run
-from surecall.eval.scenarios.accepted_calls import WantedCall, unmet_calls
+from surecall.eval.scenarios.accepted_calls import UNREADABLE, WantedCall, unmet_calls
 from surecall.eval.scenarios.misses import (
     answer_missed,
     bounded,
@@ -39,13 +43,18 @@ from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.content_parts import text_of
-from surecall.wire.messages import RESERVED_OPTIONS
+from surecall.wire.messages import RESERVED_OPTIONS, encode
 
 FITS: Final = "every call fits the schema of its tool"
 PARALLEL: Final = "parallel_tool_calls"
 _SHOWN = 120
 # Not options: what the runner or this module owns.
 _OWNED = RESERVED_OPTIONS | {"id", "expect", "tags", PARALLEL}
+# What verifiers write beside a request, for themselves.
+_NOTES: Final = frozenset({"check_type", "expected_tool_call", "scenario_check"})
+_SYSTEM: Final = "system"
+# What a line with results may say about its request.
+_ABOUT: Final = ("id", "tags", "expect", "expected_tool_call")
 
 
 class Expected(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -95,6 +104,7 @@ class RecordedWorld:
         """Judge the calls by their schemas, then by what was expected."""
         expected, calls = self._recorded.expect, _calls(result.run)
         invalid = [miss for turn, call in calls if (miss := _objection(turn, call))]
+        self.draft = {"calls": [_in_brief(turn, call) for turn, call in calls]}
         unmet = [*invalid] if expected.fits_schema else []
         unmet += _unmet(expected, calls, result)
         if expected.calls is not None:
@@ -135,6 +145,13 @@ def _objection(turn: int, call: ToolCall) -> Miss | None:
     return Miss(FITS, "fits the schema of its tool", got, turn, call.id)
 
 
+def _in_brief(turn: int, call: ToolCall) -> JSON:
+    brief: JSON = {"name": call.name, "arguments": call.arguments}
+    if call.problem is not None and call.problem.code in UNREADABLE:
+        brief["unread"] = True
+    return brief | {"fits": _objection(turn, call) is None}
+
+
 def _unmet(expected: Expected, calls: _Calls, result: RunResult) -> Iterator[Miss]:
     """Hold the calls against those that are expected."""
     names = {call.name for _, call in calls}
@@ -157,7 +174,7 @@ def _lacking(result: RunResult, text: str) -> Miss:
 def _conversation(recorded: Recorded) -> list[JSON]:
     """Return the messages but the leading system text, which the runner sends by itself."""
     first = recorded.messages[0]
-    return recorded.messages[1:] if first.get("role") == "system" else recorded.messages
+    return recorded.messages[1:] if first.get("role") == _SYSTEM else recorded.messages
 
 
 def load_recorded(path: Path) -> list[Scenario]:
@@ -179,7 +196,7 @@ def load_recorded(path: Path) -> list[Scenario]:
 
 
 def _of_line(line: str, default_id: str) -> Scenario:
-    body = msgspec.json.decode(line, type=dict[str, Any])
+    body, source = _request_in(msgspec.json.decode(line, type=dict[str, Any]), line)
     recorded = msgspec.convert(body, Recorded)
     if not recorded.messages:
         raise ConfigError("messages is empty")
@@ -201,12 +218,35 @@ def _of_line(line: str, default_id: str) -> Scenario:
         summary="a recorded request",
         begin=lambda _: RecordedWorld(recorded, registry),
         tags=recorded.tags,
-        system=text_of(first.get("content")) if first.get("role") == "system" else "",
+        system=text_of(first.get("content")) if first.get("role") == _SYSTEM else "",
         config=config,
-        options={key: body[key] for key in body if key not in _OWNED},
+        options={key: body[key] for key in body if key not in _OWNED | _NOTES},
         uses_tools=bool(recorded.tools),
-        source=line,
+        source=source,
     )
+
+
+def _request_in(line: JSON, written: str) -> tuple[JSON, str]:
+    """Return the request of a line in our own form, and what makes it another one if it changes."""
+    body, source = line, written
+    if "messages" not in line and isinstance(request := line.get("request"), dict):
+        body = request | {name: line[name] for name in _ABOUT if line.get(name) is not None}
+        # What was answered then, and when, does not belong to the request.
+        source = encode(body).decode()
+    messages = body.get("messages")
+    if isinstance(messages, list):
+        body = body | {"messages": [_in_our_words(message) for message in messages]}
+    if isinstance(wanted := body.get("expected_tool_call"), bool):
+        body = body | {"expect": {"tool_call": wanted} | body.get("expect", {})}
+    return body, source
+
+
+def _in_our_words(message: Any) -> Any:
+    match message:
+        case {"role": "_input"}:
+            return message | {"role": _SYSTEM}
+        case _:
+            return message
 
 
 def _check_wanted(wanted: Sequence[WantedCall], registry: ToolRegistry) -> None:

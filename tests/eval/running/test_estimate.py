@@ -1,10 +1,13 @@
 """What an evaluation takes, roughly: by the formula that is written down, and not far off."""
 
+from pathlib import Path
+
 import pytest
 
-from surecall.eval.running.estimate import Estimate, Price, estimate, load_of
+from surecall.eval.running.estimate import Estimate, Load, Price, estimate, load_of
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.functions import scenario as written_as_a_function
+from surecall.eval.scenarios.plugins import load
 from surecall.wire.messages import encode
 from tests.support.eval_fakes import planned
 
@@ -50,3 +53,19 @@ def test_the_cost_is_known_when_every_price_is_known() -> None:
     known = estimate(found, found.left(), prices).cost
     assert known == pytest.approx((read * 5.2 + written * 25.5) / 2e6)
     assert estimate(found, {}, prices) == Estimate()
+
+
+def test_a_recorded_request_is_sent_once_and_is_all_in_its_line(tmp_path: Path) -> None:
+    line = '{"messages": [{"role": "user", "content": "' + "x" * 800 + '"}]}'
+    path = tmp_path / "log.jsonl"
+    path.write_text(line)
+    (one,) = load(str(path))
+
+    assert load_of(one) == Load(1, len(line) // 4, 120)
+
+
+def test_estimates_of_several_endpoints_add_up_unless_a_price_is_unknown() -> None:
+    one = Estimate(1, 2, 3, 4, 0.5)
+
+    assert one + one == Estimate(2, 4, 6, 8, 1.0)
+    assert (one + Estimate(cost=None)).cost is None

@@ -208,3 +208,67 @@ def test_other_failures_of_a_recorded_request_stay_failures(tmp_path: Path) -> N
     )
     with pytest.raises(RunFailed, match="EMPTY_FINAL"):
         asyncio.run(world.converse(runner.run))
+
+
+def test_the_calls_are_kept_with_whether_they_fit(tmp_path: Path) -> None:
+    one = recorded(tmp_path)
+    two = trial(one, calls_many(calls("count", n=1), calls("count", n="x")))
+    cut = calls("count", n=1)
+    cut["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = '{"n": '
+    unread = trial(one, cut)
+
+    assert two.draft["calls"] == [
+        {"name": "count", "arguments": {"n": 1}, "fits": True},
+        {"name": "count", "arguments": {"n": "x"}, "fits": False},
+    ]
+    assert unread.draft["calls"] == [
+        {"name": "count", "arguments": {}, "unread": True, "fits": False}
+    ]
+    assert trial(one, says("1")).draft == {"calls": []}
+
+
+def test_the_files_of_verifiers_are_read_as_they_are(tmp_path: Path) -> None:
+    told = {"role": "_input", "content": "Cite.", "name": "resource"}
+    body = ASKED | {"messages": [*ASKED["messages"], told], "model": "theirs", "stream": True}
+    result = {"finish_reason": "stop", "tool_calls_valid": None, "status": "success", "hash": "f"}
+    lines = [
+        body | {"check_type": ["a"], "expected_tool_call": True, "user": "u"},
+        {"data_index": 2, "request": body, "response": {"choices": []}, **result},
+        {"request": body, "id": "known", "tags": ["log"], "expect": {"calls": [ONE]}},
+        {"request": body, "expected_tool_call": False, "expect": {"text": "3"}},
+    ]
+    plain, answered, known, silent = load(written(tmp_path / "log.jsonl", *lines))
+
+    assert plain.options == {"user": "u"}
+    assert answered.options == {}
+    assert (known.id, known.tags) == ("known", ("log",))
+    for one, reply, ok in (
+        (plain, says("3"), False),
+        (plain, calls("count", n=3), True),
+        (answered, says("3"), True),
+        (known, calls("count", n=1), True),
+        (known, calls("count", n=2), False),
+        (silent, says("3"), True),
+        (silent, says("4"), False),
+        (silent, calls("count", n=1), False),
+    ):
+        assert trial(one, reply).ok is ok
+    model = ScriptedModel(says("3"))
+    setup = Setup(model="m", config=ToolCallingConfig(), extra_attempts=0)
+    asyncio.run(run_trial(Key(Cell("m"), answered.id, 1), Case(answered, setup), model))
+    assert [each["role"] for each in model.requests[0]["messages"]] == ["user", "system"]
+
+
+def test_what_was_answered_then_does_not_make_it_another_request(tmp_path: Path) -> None:
+    first, second = (
+        load(written(tmp_path / "log.jsonl", {"request": ASKED, "response": text}))[0]
+        for text in ("a", "b")
+    )
+
+    assert first.prompt_hash == second.prompt_hash
+
+
+@pytest.mark.parametrize("line", [{"request": "x"}, {"request": {}}, {"messages": "x"}])
+def test_a_line_without_a_request_is_refused_with_its_number(tmp_path: Path, line: JSON) -> None:
+    with pytest.raises(ConfigError, match=r"log\.jsonl:1: "):
+        load(written(tmp_path / "log.jsonl", line))
