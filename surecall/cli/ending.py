@@ -1,11 +1,13 @@
 """How an evaluation ends: its last words, and its exit code."""
 
+from collections.abc import Sequence
 from typing import Final
 from urllib.parse import urlsplit
 
 from surecall.cli.common import INCOMPLETE, INTERRUPTED, WRONG_USAGE, complain, note
 from surecall.cli.gates import exit_code
 from surecall.cli.listing import count
+from surecall.eval.analysis.agreement import Agreement
 from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.summary import Summary
 from surecall.eval.running.harness_events import Report
@@ -27,6 +29,7 @@ def ended(
     report: Report,
     summary: Summary,
     compared: Comparisons,
+    agreed: Sequence[Agreement] = (),
 ) -> int:
     """Say how it ended, unless everything is well, and return the exit code."""
     if report.ending == "interrupted":
@@ -41,7 +44,7 @@ def ended(
         note(
             f"warning: {report.unpriced} trials came without a price; --max-cost cannot count them"
         )
-    code, reasons = exit_code(settings, summary, report, compared)
+    code, reasons = exit_code(settings, summary, report, compared, agreed)
     for reason in reasons:
         note(f"surecall: {reason}")
     return code

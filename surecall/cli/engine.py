@@ -28,7 +28,7 @@ INSTALL = "pip install 'surecall[dask]'"
 def engine_for(settings: Settings, target: Target) -> Engine:
     """Return the engine that the settings name; refuse one that may not have the key."""
     if settings.engine == LOCAL:
-        return LocalEngine(run_trial, lambda _: target.client)
+        return LocalEngine(run_trial, lambda model: target.at(model).client)
     _check_key(settings, target)
     # Imported here: Dask is an extra, and takes a while to load.
     from surecall.eval.running.cluster.engine import DaskEngine  # noqa: PLC0415 - see above

@@ -18,15 +18,18 @@ from surecall.cli.opening import Choice, Recorded, done_before, opened_run, view
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.price import announce, guessed, in_words
 from surecall.cli.progress import Progress, shown
+from surecall.cli.reference import named_endpoints, open_reference, print_agreement
 from surecall.cli.stored import opened, write_stored
 from surecall.cli.target import Target, open_target, simulation_notes
 from surecall.cli.view import show
+from surecall.eval.analysis.agreement import Agreement
 from surecall.eval.analysis.outcomes import Outcomes
 from surecall.eval.analysis.paired import Comparisons, compare_runs
 from surecall.eval.analysis.recommend import Recommendation, candidates, plain_row, recommend
 from surecall.eval.analysis.summary import Summary, summarise
+from surecall.eval.report.agreement import agreement_document, agreements_in
 from surecall.eval.report.common import results_of, sheet_for
-from surecall.eval.report.files import results_in
+from surecall.eval.report.files import results_in, sheet_of
 from surecall.eval.report.page.files import PAGE
 from surecall.eval.report.summary_json import document
 from surecall.eval.report.unfinished import partial
@@ -35,6 +38,7 @@ from surecall.eval.running.harness import Engine, Stop, evaluate
 from surecall.eval.running.harness_events import Finished, Notice, Report
 from surecall.eval.running.matrix import Plan, chosen, plan
 from surecall.eval.scenarios.plugins import choose, installed
+from surecall.eval.settings.endpoints import NamedEndpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.settings.load import Effective
 from surecall.eval.storage.done import Done
@@ -67,14 +71,11 @@ def command(  # the options of the command, by keyword
     where it was interrupted, and with more trials it adds what is missing; other models,
     profiles, strategies, scenarios or settings begin a run of their own.
     """
-    effective = _complete(settled(flags))
-    settings = msgspec.structs.replace(
-        effective.settings, verbose=0 if quiet else effective.settings.verbose + louder
-    )
+    effective = _complete(settled(flags), quiet=quiet, louder=louder)
+    settings = effective.settings
     check_engine(settings)
-    with open_target(settings) as target:
-        scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
-        planned = plan(settings, scenarios, target.library, target.endpoint)
+    named = named_endpoints(effective)
+    with _opened(effective, named) as (planned, target):
         for told in simulation_notes(planned, target):
             note(told)
         # Before this run is opened: it becomes the latest one.
@@ -82,21 +83,38 @@ def command(  # the options of the command, by keyword
         if dry_run:
             return _dry_run(planned, target, done_before(planned, choice), as_json=as_json)
         engine = engine_for(settings, target)
-        kept, recorded = opened_run(planned, target, effective.secrets, choice)
+        keys = (*effective.secrets, *(each.key for each in named if each.key))
+        kept, recorded = opened_run(planned, target, keys, choice)
         with kept as store, _watched(store, opens=opens):
             announce(planned, target, recorded.done)
             report = asyncio.run(_evaluated(planned, engine, store, recorded))
             summary = _concluded(planned, target, store, report, as_json=as_json)
-            # A local server has an address, but nobody chose it.
-            where = "" if target.endpoint.local else target.client.base_url
-            return ended(settings, where, report, summary, _compared(earlier, planned, store))
+            # A local server has an address, but nobody chose it; of several, the report names one.
+            where = "" if target.endpoint.local or named else target.client.base_url
+            compared = _compared(earlier, planned, store)
+            return ended(settings, where, report, summary, compared, _agreed(planned, store))
 
 
-def _complete(effective: Effective) -> Effective:
-    """Refuse to measure something else than what was asked for."""
+def _complete(effective: Effective, *, quiet: bool, louder: int) -> Effective:
+    """Settle how much is told; refuse to measure something else than what was asked for."""
     if effective.unloaded:
         raise ConfigError(f"nothing was run without {', '.join(effective.unloaded)}; see above")
-    return effective
+    verbose = 0 if quiet else effective.settings.verbose + louder
+    settings = msgspec.structs.replace(effective.settings, verbose=verbose)
+    return msgspec.structs.replace(effective, settings=settings)
+
+
+@contextmanager
+def _opened(effective: Effective, named: Sequence[NamedEndpoint]) -> Iterator[tuple[Plan, Target]]:
+    """Open where it is sent, and plan what to run there."""
+    settings = effective.settings
+    scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
+    if named:
+        with open_reference(effective, named, scenarios) as found:
+            yield found
+        return
+    with open_target(settings) as target:
+        yield plan(settings, scenarios, target.library, target.endpoint), target
 
 
 @contextmanager
@@ -114,7 +132,7 @@ def _watched(store: Store, *, opens: bool) -> Iterator[None]:
 
 def _earlier(settings: Settings) -> Outcomes | None:
     """Read the run that this one is compared with, if any."""
-    if not settings.against:
+    if not settings.against or settings.reference:
         return None
     with opened(settings.output_dir, settings.against) as other:
         return Outcomes(other.trials())
@@ -124,6 +142,11 @@ def _compared(earlier: Outcomes | None, planned: Plan, store: Store) -> Comparis
     if earlier is None:
         return Comparisons()
     return compare_runs(earlier, Outcomes(_own_trials(planned, store)))
+
+
+def _agreed(planned: Plan, store: Store) -> Sequence[Agreement]:
+    """Compare the endpoints, if there are several."""
+    return agreements_in(sheet_of(store), _own_trials(planned, store))
 
 
 def _own_trials(planned: Plan, store: Store) -> Iterator[Trial]:
@@ -198,9 +221,16 @@ def _concluded(
         sheet = sheet_for(planned, target.endpoint)
         sheet = msgspec.structs.replace(sheet, asked=stored.sheet.asked)
         results = results_of(sheet, _own_trials(planned, store))
-        say_exactly(json_line(document(results, run=run, recommendations=rows)))
+        found = document(results, run=run, recommendations=rows)
+        if agreed := _agreed(planned, store):
+            found |= {"agreement": agreement_document(agreed, planned.endpoints)}
+        say_exactly(json_line(found))
     elif not in_vain(report, summary):
-        print_conclusion(advice, summary, planned.bar, partial(report.missing, report.wanted))
+        notice = partial(report.missing, report.wanted)
+        if agreed := _agreed(planned, store):
+            print_agreement(agreed, notice)
+        else:
+            print_conclusion(advice, summary, planned.bar, notice)
         note(f"report  {store.directory / PAGE}      {viewing(store, planned.settings)}")
     return summary
 

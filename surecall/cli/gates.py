@@ -1,8 +1,9 @@
 """Gates: whether the results of an evaluation are good enough, and the exit code. Pure."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from surecall.cli.common import FAILED, INCOMPLETE
+from surecall.eval.analysis.agreement import Agreement, Verdict
 from surecall.eval.analysis.paired import Comparisons
 from surecall.eval.analysis.summary import CellSummary, Summary, count_by
 from surecall.eval.running.harness_events import Report
@@ -27,19 +28,30 @@ def exit_code(
     summary: Summary,
     report: Report,
     compared: Comparisons,
+    agreed: Sequence[Agreement] = (),
 ) -> tuple[int, list[str]]:
     """Return the exit code and why: a failed gate comes before a gate that could not judge.
 
-    `compared` is how it compares with the run that it is held against, if any.
+    `compared` is how it compares with the run that it is held against, if any, and `agreed` how
+    endpoints compare with the reference.
     """
-    failed = [*_below(settings.fail_under, summary), *_regressed(compared)]
+    failed = [
+        *_below(settings.fail_under, summary),
+        *_regressed(compared),
+        *(f"{each.name} is worse than {each.reference}" for each in _judged(agreed, "worse")),
+    ]
     if failed:
         return FAILED, failed
     open_ends = [
         *_left_open(summary, report),
         *_unmeasured(settings.fail_under, summary),
+        *(f"{each.name}: the verdict is open" for each in _judged(agreed, "open")),
     ]
     return (INCOMPLETE, open_ends) if open_ends else (0, [])
+
+
+def _judged(agreed: Sequence[Agreement], verdict: Verdict) -> Iterator[Agreement]:
+    return (each for each in agreed if each.verdict == verdict)
 
 
 def _below(gate: Gate | None, summary: Summary) -> Iterator[str]:

@@ -7,7 +7,7 @@ of their own, unless `--into` names one to add to.
 import functools
 import hashlib
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, TypeVar
@@ -109,7 +109,7 @@ def opened_run(
 ) -> tuple[Store, Recorded]:
     """Open the run that a plan belongs to, or begin one, and say which it is."""
     base = Path(planned.settings.output_dir)
-    secrets, told = (*target.client.secrets, *keys), _invocation(planned, target)
+    secrets, told = (*target.secrets, *keys), _invocation(planned, target)
     named = choice.named(base)
     if named is None:
         store = open_or_resume(base, planned.identity, told, fresh=choice.fresh, secrets=secrets)
@@ -161,15 +161,16 @@ def _tell_of_earlier(planned: Plan) -> None:
 
 def _invocation(planned: Plan, target: Target) -> Invocation:
     sheet = msgspec.to_builtins(sheet_for(planned, target.endpoint))
-    words = ("surecall", *_words(planned.settings))
+    words = ("surecall", *_words(each.endpoint.base_url for each in target.every))
     return Invocation(command=words, code=code_hash(), config={SHEET: sheet})
 
 
-def _words(settings: Settings) -> list[str]:
+def _words(addresses: Iterable[str]) -> list[str]:
     """Return the words of the command, without what an address may hold of a secret."""
-    given = settings.base_url
     words = sys.argv[1:]
-    return [word.replace(given, shown_url(given)) for word in words] if given else words
+    for given in addresses:
+        words = [word.replace(given, shown_url(given)) for word in words]
+    return words
 
 
 def _check_prompt(trial: Trial, now: Mapping[str, str], store: Store) -> None:

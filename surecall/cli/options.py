@@ -15,12 +15,13 @@ from surecall.cli.confines import confined
 from surecall.cli.consents import trusted_in
 from surecall.eval.settings.fields import FIELDS, Field
 from surecall.eval.settings.load import Effective, load
+from surecall.eval.settings.parse import parse_dotenv
 from surecall.values.errors import ConfigError
 
 F = TypeVar("F", bound=Callable[..., Any])
 _FILES = ("surecall.toml", "pyproject.toml", ".env")
 # Lists with commas: who gives such an option twice means both.
-_JOINED = ("FILTER", "NAMES")
+_JOINED = ("FILTER", "NAMES", "RUN")
 _TITLES = {
     "select": "What to run (a comma, or the option once more, joins filters)",
     "run": "How to run it",
@@ -100,6 +101,11 @@ def settled(flags: dict[str, Any], folder: Path | None = None) -> Effective:
 def from_files(here: Path) -> Effective:
     """Return what the files of a directory alone say."""
     return load({}, {}, *_texts(here))
+
+
+def dotenv_in(here: Path) -> dict[str, str]:
+    """Return the variables in the `.env` of a directory."""
+    return parse_dotenv(_texts(here)[2])
 
 
 def _texts(here: Path) -> tuple[str | None, str | None, str]:

@@ -28,6 +28,14 @@ _CENT: Final = 0.01
 
 def guessed(planned: Plan, target: Target, done: Done) -> Estimate:
     """Guess what the rest of a plan takes; one short request asks an endpoint for its prices."""
+    guess = Estimate()
+    for there in target.every:
+        cells = tuple(each for each in planned.cells if target.at(each.model) is there)
+        guess += _guessed_at(there, msgspec.structs.replace(planned, cells=cells), done)
+    return guess
+
+
+def _guessed_at(target: Target, planned: Plan, done: Done) -> Estimate:
     missing = planned.left(done)
     ids = {each.model.asked for each in planned.cells}
     if target.endpoint.simulated or target.endpoint.local:
@@ -38,7 +46,7 @@ def guessed(planned: Plan, target: Target, done: Done) -> Estimate:
 
 def announce(planned: Plan, target: Target, done: Done) -> None:
     """Say what a plan will take of a real model, unless all of it is there or it is to be quiet."""
-    if target.endpoint.simulated or planned.settings.verbose <= 0:
+    if target.simulated or planned.settings.verbose <= 0:
         return
     guess = guessed(planned, target, done)
     if guess.trials:

@@ -8,6 +8,7 @@ import msgspec
 from surecall.cli.target import library_at
 from surecall.eval.analysis.recommend import Recommendation, candidates, original_row, recommend
 from surecall.eval.analysis.summary import summarise
+from surecall.eval.report.agreement import agreements_in
 from surecall.eval.report.common import Results, Sheet
 from surecall.eval.report.files import write_reports
 from surecall.eval.report.page.files import write_report
@@ -56,7 +57,8 @@ def write_stored(
 ) -> list[Path]:
     """Write all reports of a run; return where they are. `filed`: the trials are written, too."""
     rows = map(original_row, advice_of(store, results.sheet))
-    reports = write_reports(directory, results, store.meta, rows, filed=filed)
+    agreed = agreements_in(results.sheet, store.trials())
+    reports = write_reports(directory, results, store.meta, rows, filed=filed, agreed=agreed)
     return [*reports, write_report(store, directory)]
 
 

@@ -23,6 +23,7 @@ from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.sampling import SamplingCatalog
 from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.values.types import Secret
 
 BUILT_IN: Final = frozenset(scenario.id for scenario in (*SCENARIOS, *WORK))
 LISTED: Final = frozenset({"clean", "shown"})
@@ -35,18 +36,42 @@ OF_YOUR_OWN = (
 
 
 class Target(msgspec.Struct, frozen=True):
-    """An endpoint, what can be chosen there, and the client that reaches it."""
+    """An endpoint, what can be chosen there, and the client that reaches it.
+
+    Where several are held against each other, it is the reference, and `others` has all of them, by
+    the name that models there have as their `at`.
+    """
 
     endpoint: Endpoint
     library: Library
     client: OpenAICompatible
+    others: "dict[str, Target]" = {}
+
+    @property
+    def every(self) -> "tuple[Target, ...]":
+        """Every endpoint that takes part."""
+        return tuple(self.others.values()) or (self,)
+
+    @property
+    def simulated(self) -> bool:
+        """Whether every endpoint is the simulator of this process."""
+        return all(each.endpoint.simulated for each in self.every)
+
+    @property
+    def secrets(self) -> tuple[Secret, ...]:
+        """What must not be written anywhere."""
+        return tuple(secret for each in self.every for secret in each.client.secrets)
+
+    def at(self, model: Model) -> "Target":
+        """Return where a model is asked."""
+        return self.others.get(model.at, self)
 
 
 def simulation_notes(planned: Plan, target: Target) -> Iterator[str]:
     """Say, if the models are simulated, that they are, and what they cannot do."""
     if not any(each.model.simulated for each in planned.cells):
         return
-    yield SIMULATED if target.endpoint.simulated else SERVED_SIMULATED
+    yield SIMULATED if target.simulated else SERVED_SIMULATED
     if not {scenario.id for scenario in planned.scenarios} <= BUILT_IN:
         yield OF_YOUR_OWN
 

@@ -121,6 +121,11 @@ class Sheet(msgspec.Struct, frozen=True):
         return {column.cell.model: column.imitates or column.cell.model for column in simulated}
 
     @property
+    def endpoints(self) -> dict[str, str]:
+        """The addresses of endpoints that are held against each other, by name; else none."""
+        return dict(self.settings.get("endpoints") or {})
+
+    @property
     def stopping(self) -> Stopping:
         """How the number of trials came about.
 
@@ -138,6 +143,8 @@ def sheet_for(plan: Plan, endpoint: Endpoint) -> Sheet:
     settings |= {"base_url": shown_url(endpoint.base_url), "api_prefix": endpoint.api_prefix}
     if endpoint.build:
         settings["served_by"] = endpoint.build
+    if plan.endpoints:
+        settings["endpoints"] = plan.endpoints
     columns = tuple(map(_described, plan.cells))
     scenarios = tuple(scenario.id for scenario in plan.scenarios)
     return Sheet(columns, scenarios, msgspec.to_builtins(settings))

@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Final
 
+from surecall.eval.analysis.agreement import Agreement
+from surecall.eval.report.agreement import AGREEMENT, agreement_document, section
 from surecall.eval.report.common import Results, Sheet, results_of, sheet_in
 from surecall.eval.report.junit import junit
 from surecall.eval.report.markdown import report
@@ -42,14 +44,18 @@ def write_reports(
     recommendations: Iterable[Sequence[str]] = (),
     *,
     filed: bool = False,
+    agreed: Sequence[Agreement] = (),
 ) -> list[Path]:
     """Write the summaries, the Markdown report and the JUnit file; return where they are.
 
     `filed` says that the trials are written there as well, so the summary names their files.
+    `agreed` is how endpoints compare with the reference, if there is one.
     """
     by_strategy = summary_by_scenario_and_strategy(results)
     whole = summary(results, ts=meta.created, output_dir=str(directory), filed=filed)
-    text = report(results, recommendations, _notice(results, meta))
+    # Which model to use is another question than whether it is served alike.
+    rows = () if agreed else recommendations
+    text = report(results, rows, _notice(results, meta), section(agreed))
     files: dict[str, Iterable[bytes]] = {
         "summary.json": pretty(whole),
         "summary_by_scenario.json": pretty(summary_by_scenario(results)),
@@ -57,6 +63,8 @@ def write_reports(
         MARKDOWN: [text.encode("utf-8", "replace")],
         JUNIT: (piece.encode() for piece in junit(results)),
     }
+    if agreed:
+        files[AGREEMENT] = pretty(agreement_document(agreed, results.sheet.endpoints))
     with typed_errors(directory):
         for name, pieces in files.items():
             write_pieces(directory / name, pieces)

@@ -95,11 +95,14 @@ _SPECIAL: Final = frozenset("&<>|\\`*_[]{}()#!~$@:")
 
 
 def report(
-    results: Results, recommendations: Iterable[Sequence[str]] = (), notice: str = ""
+    results: Results,
+    recommendations: Iterable[Sequence[str]] = (),
+    notice: str = "",
+    lead: str = "",
 ) -> str:
     """Return the report: the sums, the matrix, what strategies change, and what to use.
 
-    The notice says what is missing from it.
+    The notice says what is missing from it; the lead is a section that comes first.
     """
     rows = list(recommendations)
     found = figures(results)
@@ -108,6 +111,7 @@ def report(
         "# Tool calling evaluation",
         *([SIMULATED] if results.simulated else []),
         *([f"**Note.** {text(notice)}"] if notice else []),
+        *([lead] if lead else []),
         "\n".join(_sums(results, found)),
         "## Model/profile matrix (tool scenarios only)",
         matrix(results),

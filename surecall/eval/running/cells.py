@@ -38,7 +38,7 @@ class Model(msgspec.Struct, frozen=True):
     `provider` says whose presets fit. A simulated model may imitate one of the catalog and then
     gets its workarounds and profiles. One that is not `listed` must be selected by name. `tags` are
     names of groups that it belongs to beside those of the catalog. A chain has `links`: the models
-    that are asked, one after the other.
+    that are asked, one after the other. `at` names the endpoint, where there are several.
     """
 
     id: str
@@ -49,6 +49,7 @@ class Model(msgspec.Struct, frozen=True):
     listed: bool = True
     tags: tuple[str, ...] = ()
     links: tuple["Model", ...] = ()
+    at: str = ""
 
     @property
     def asked(self) -> str:
@@ -73,6 +74,8 @@ class Model(msgspec.Struct, frozen=True):
     @property
     def lane(self) -> str:
         """Whose rate limits it shares: behind a router, those of its maker."""
+        if self.at:
+            return self.at
         if self.simulated:
             return self.id
         return self.maker if self.provider == ROUTER else self.provider

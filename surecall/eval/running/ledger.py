@@ -68,10 +68,14 @@ class Ledger:
         self._budget = Budget(plan.settings.max_cost)
         self._refusals = Refusals()
         self._counts: Counter[str] = Counter()
-        self._outlook = Outlook(len({planned.model.id for planned in plan.cells}))
+        self._places = {planned.cell: planned.model.at for planned in plan.cells}
+        self._outlooks = {
+            at: Outlook(len({each.model.id for each in plan.cells if each.model.at == at}))
+            for at in dict.fromkeys(self._places.values())
+        }
         self._wanted = self._recorded = self._left = self._under_way = self._ran = 0
         self._ending: Ending = "complete"
-        self._error = ""
+        self._error = self._category = ""
         # Rings when a trial has ended, and when no other may begin.
         self.bell = Bell()
         for trial in store.trials():
@@ -150,9 +154,10 @@ class Ledger:
         self._count(trial)
         self._tell(Finished(trial, self._budget.spent))
         if not simulated:
-            self._outlook.add(trial, ended.said)
-            if self._outlook.hopeless:
-                self.close("unusable", self._outlook.error)
+            place = self._places[trial.key.cell]
+            self._outlooks[place].add(trial, ended.said)
+            if self._outlooks[place].hopeless:
+                self._give_up(place)
         self._under_way -= 1
         self.bell.ring()
 
@@ -163,12 +168,20 @@ class Ledger:
             self._tell(Stopped(reason, self._under_way))
             self.bell.ring()
 
+    def _give_up(self, place: str) -> None:
+        """Begin no new trial: an endpoint cannot be used. It is named if there are several."""
+        if not self.is_closed:
+            outlook = self._outlooks[place]
+            self._category = outlook.category
+            self.close("unusable", f"{place}: {outlook.error}" if place else outlook.error)
+
     def report(self) -> Report:
         """Say how far the evaluation came."""
-        # A few trials may end before the endpoint is given up.
-        refused = self._outlook.category == ErrorCode.AUTH
-        if self._outlook.silent and (refused or not self._recorded):
-            self.close("unusable", self._outlook.error)
+        for place, outlook in self._outlooks.items():
+            # A few trials may end before the endpoint is given up.
+            refused = outlook.category == ErrorCode.AUTH
+            if outlook.silent and (refused or not self._recorded):
+                self._give_up(place)
         return Report(
             ending=self._ending,
             wanted=self._wanted,
@@ -181,7 +194,7 @@ class Ledger:
             spent=self._budget.spent,
             unpriced=self._budget.unpriced,
             error=self._error,
-            category=self._outlook.category if self._ending == "unusable" else "",
+            category=self._category,
         )
 
     def _record_skips(self) -> None:

@@ -74,12 +74,16 @@ class Skip(msgspec.Struct, frozen=True):
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """Everything to run. `skips` are recorded, but not run."""
+    """Everything to run. `skips` are recorded, but not run.
+
+    `endpoints` has the addresses by name, where there are several, the reference first.
+    """
 
     settings: Settings
     cells: tuple[PlannedCell, ...]
     scenarios: tuple[Scenario, ...]
     skips: tuple[Skip, ...] = ()
+    endpoints: dict[str, str] = {}
 
     @property
     def automatic(self) -> bool:
@@ -100,6 +104,8 @@ class Plan(msgspec.Struct, frozen=True):
     def identity(self) -> JSON:
         """Which run its trials belong to: the same plan continues a run, another begins one."""
         settings = shaping(self.settings) | {"version": __version__}
+        if self.endpoints:
+            settings["endpoints"] = self.endpoints
         cells = (each.cell for each in self.cells)
         return with_matrix(settings, cells, (scenario.id for scenario in self.scenarios))
 

@@ -90,6 +90,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     # What counts
     bar: float = 90.0
     fail_under: Gate | None = None
+    reference: str = ""
     against: str = ""
     # Output
     output_dir: str = ".surecall"
@@ -354,7 +355,14 @@ _GATE = _fields(
     "gate",
     ("bar", "--bar", "PERCENT", read.percent, "The pass rate that makes a model fit for use."),
     ("fail_under", "--fail-under", "PERCENT", read.gate, "Exit 1 below: lower bound, or :observed"),
-    ("against", "--against", "RUN", read.text, "Exit 1 when significantly worse than this run."),
+    ("reference", "--reference", "ENDPOINT", read.text, "Endpoint to hold others against."),
+    (
+        "against",
+        "--against",
+        "RUN",
+        read.expression,
+        "Exit 1 when worse than this run; with --reference, when these endpoints are worse.",
+    ),
     router=False,
 )
 _OUTPUT_OWN = _fields(

@@ -33,6 +33,8 @@ _FULL_PRESET: Final[JSON] = {
     "scenarios": "all",
     "strategy_filter": "raw,baseline,production",
 }
+# What a comparison of endpoints is about: their replies as they come, the first ones.
+_AS_IT_COMES: Final[JSON] = {"strategy_filter": "raw", "empty_response_retry_count": 0}
 _OFF: Final = frozenset({"", "0", "off", "false", "no", "none"})
 _LANGUAGE: Final = frozenset(
     f"{ROUTER}LANGUAGE_POLICY_{what}" for what in ("FILTER", "MATRIX", "STRICT")
@@ -111,6 +113,7 @@ def load(
     ranks = {name: each.rank for name, each in found.items()}
     _settle_sampling(values, sources, ranks)
     _settle_matrix(values, sources, ranks)
+    _settle_reference(values, sources)
     warnings += _settle_preset(values, sources)
     _check_serving(values, places)
     secrets = tuple(key.value for key in keys)
@@ -249,6 +252,14 @@ def _settle_key(
     if key is not None:
         found["api_key"] = _Found(key.value.reveal(), key.source, key.place, 0)
     return [told] if told else []
+
+
+def _settle_reference(values: JSON, sources: dict[str, str]) -> None:
+    """Judge what endpoints themselves answer, and at once, unless something else is said."""
+    if values.get("reference"):
+        for name, value in _AS_IT_COMES.items():
+            if name not in values:
+                values[name], sources[name] = value, f"beside {sources['reference']}"
 
 
 def _settle_preset(values: JSON, sources: dict[str, str]) -> list[str]:

@@ -252,6 +252,17 @@ def test_the_full_preset_fills_in_what_nothing_else_sets() -> None:
     assert effective.warnings == ()
 
 
+def test_beside_a_reference_replies_are_judged_as_they_come_unless_something_else_is_said() -> None:
+    plain = load({"reference": "a", "against": "b,c"}, {})
+    asked = {"reference": "a", "strategy_filter": "production", "empty_response_retry_count": "2"}
+    said = load(asked, {}).settings
+
+    assert (plain.settings.strategy_filter, plain.settings.empty_response_retry_count) == ("raw", 0)
+    assert plain.sources["strategy_filter"] == "beside --reference"
+    assert plain.settings.against == "b,c"
+    assert (said.strategy_filter, said.empty_response_retry_count) == ("production", 2)
+
+
 def test_the_full_preset_turns_the_strategy_matrix_off_and_says_so() -> None:
     effective = load({"eval_preset": "all"}, {"OPENROUTER_STRATEGY_MATRIX": "1"})
 

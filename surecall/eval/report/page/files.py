@@ -16,6 +16,8 @@ from typing import IO, Final, TypeVar
 
 import msgspec
 
+from surecall.eval.report.agreement import agreements_in
+from surecall.eval.report.agreement import notices as agreement_notices
 from surecall.eval.report.common import Sheet, sheet_in
 from surecall.eval.report.page.data import Context, Origin, Report, report_of
 from surecall.eval.report.page.html import page_pieces
@@ -65,8 +67,10 @@ def report_in(store: Store) -> Report:
     """Read a run. What cannot be read is missing from the report, and the report says so."""
     salvage = _Salvage()
     meta = _meta(store)
-    report = report_of(salvage.read(store.trials()), _context(store.directory.name, meta))
+    context = _context(store.directory.name, meta)
+    report = report_of(salvage.read(store.trials()), context)
     notices = [
+        *agreement_notices(agreements_in(context.sheet, salvage.read(store.trials()))),
         *report.notices,
         *([f"Part of the results is missing: {salvage.problem}."] if salvage.problem else []),
         *([] if meta is None else _unfinished(meta.invocations, report.runs)),
