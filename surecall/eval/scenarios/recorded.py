@@ -236,8 +236,9 @@ def _request_in(line: JSON, written: str) -> tuple[JSON, str]:
     messages = body.get("messages")
     if isinstance(messages, list):
         body = body | {"messages": [_in_our_words(message) for message in messages]}
-    if isinstance(wanted := body.get("expected_tool_call"), bool):
-        body = body | {"expect": {"tool_call": wanted} | body.get("expect", {})}
+    wanted, more = body.get("expected_tool_call"), body.get("expect", {})
+    if isinstance(wanted, bool) and isinstance(more, dict):
+        body = body | {"expect": {"tool_call": wanted} | more}
     return body, source
 
 

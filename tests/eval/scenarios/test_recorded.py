@@ -268,7 +268,15 @@ def test_what_was_answered_then_does_not_make_it_another_request(tmp_path: Path)
     assert first.prompt_hash == second.prompt_hash
 
 
-@pytest.mark.parametrize("line", [{"request": "x"}, {"request": {}}, {"messages": "x"}])
+@pytest.mark.parametrize(
+    "line",
+    [
+        {"request": "x"},
+        {"request": {}},
+        {"messages": "x"},
+        ASKED | {"expected_tool_call": True, "expect": "x"},
+    ],
+)
 def test_a_line_without_a_request_is_refused_with_its_number(tmp_path: Path, line: JSON) -> None:
     with pytest.raises(ConfigError, match=r"log\.jsonl:1: "):
         load(written(tmp_path / "log.jsonl", line))
