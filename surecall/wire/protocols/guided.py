@@ -18,8 +18,9 @@ Where there is a choice between a call and an answer, both may come after a thou
 has begun to think is not bound to call. Before the first call it may have to compare what a tool
 gives with what is asked for; small models call whatever there is, unless they are shown how not to:
 
-    {"for each of": "Oslo", "closest tool": "city_population: Get the number of people in a city.",
-     "asked for": "year of a foundation", "the same": "no", "answer": "…"}
+    {"things asked for": "one",
+     "closest tool": "city_population: Get the number of people who live in a city.",
+     "asked for": "year in which a city was founded", "the same": "no", "answer": "…"}
 
 The schema is written anew for each turn. While a final answer would be refused, there is no way to
 write one; when no tool is on offer, there is no way to write a call. After a call has failed for
@@ -35,15 +36,11 @@ import msgspec
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire.messages import chosen_name, encode
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
-from surecall.wire.protocols.comparison import (
-    COMPARED,
-    COUNTED,
-    EACH,
-    HOW_TO_COMPARE,
-    compared_steps,
-)
+from surecall.wire.protocols.comparison import COMPARED, HOW_TO_COMPARE, compared_steps
 from surecall.wire.protocols.in_words import Manner, may_have_several
 
+# What the calls of a list are for, one after the other: who has counted, forgets none.
+EACH: Final = "for each of"
 CALLS: Final = "calls"
 TOOL: Final = "tool"
 ARGUMENTS: Final = "arguments"
@@ -58,7 +55,8 @@ _HOW_TO_THINK = (
     f'Once there are results, begin with "{THOUGHT}": what was asked for, and what of it is found, '
     "in one short sentence."
 )
-BEFORE_A_STEP: Final = (THOUGHT, *COMPARED)
+BEFORE_A_STEP: Final = (THOUGHT, *COMPARED, EACH)
+_COUNTED: Final[JSON] = {"type": "string", "maxLength": 240}
 _A_CALL = f'{{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}'
 _HOW_TO_CALL_SEVERAL = (
     f'To call tools: {{"{EACH}": "Rome; Bern; Graz", "{CALLS}": [{_A_CALL}, ...]}}, in which there '
@@ -157,7 +155,7 @@ def _one_of(steps: Sequence[JSON]) -> JSON:
 def _several(calls: Sequence[JSON]) -> JSON:
     """Return a step with one call or more."""
     listed = {"type": "array", "minItems": 1, "maxItems": MOST_AT_ONCE, "items": _one_of(calls)}
-    return _ANSWER | {"properties": {EACH: COUNTED, CALLS: listed}, "required": [EACH, CALLS]}
+    return _ANSWER | {"properties": {EACH: _COUNTED, CALLS: listed}, "required": [EACH, CALLS]}
 
 
 def _answering(output: JSON | None, definitions: JSON) -> JSON:
