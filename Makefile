@@ -17,6 +17,9 @@ SEED ?= 1
 PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
 
+# Tests and proofs start hundreds of processes; each would compile all modules again.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help browser foreign quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs site fmt clean
 
@@ -26,7 +29,7 @@ help:  ## show this list
 $(READY): pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt pip
-	$(BIN)/python -m pip install -q --disable-pip-version-check -c constraints.txt -e . --group dev
+	$(BIN)/python -m pip install -q --disable-pip-version-check --no-compile -c constraints.txt -e . --group dev
 	@touch $(READY)
 
 $(RUN_READY): pyproject.toml constraints.txt
@@ -128,3 +131,4 @@ fmt: $(READY)  ## format the code and sort the imports
 
 clean:  ## remove everything that was built
 	rm -rf $(VENV) site proof-*.md .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache .coverage
+	find . -name __pycache__ -prune -exec rm -rf {} +
