@@ -199,5 +199,4 @@ CLAIM = Claim(
     "Reading takes work in proportion to what is read, and no more memory than eight times that.",
     attempt,
     (16_384, 65_536, 262_144),
-    alone=True,
 )
