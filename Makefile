@@ -21,7 +21,7 @@ JOBS := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help browser foreign quick test test-loaded check prove demo eval bench bench-long peers-proxy bfcl features docs site fmt clean
+.PHONY: help browser foreign quick test test-loaded check style types prove demo eval bench bench-long peers-proxy bfcl features docs site fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -61,10 +61,14 @@ test: $(READY)  ## run all tests, with the coverage gates; those of the report n
 test-loaded: $(READY)  ## run all tests beside sixteen busy processes, on a shifted clock
 	$(BIN)/python scripts/loaded_tests.py --busy 16 -- -n $(JOBS) --clock-shift 1e7
 
-check: $(READY)  ## lint, types, import contracts, generated docs, spelling
+check: style types  ## lint, types, import contracts, generated docs, spelling
+
+types: $(READY)
+	$(BIN)/mypy
+
+style: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
-	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
 	$(BIN)/codespell
