@@ -3,6 +3,7 @@
 pytest --clock-shift 1e7    read ten million seconds more on the monotonic clock
 """
 
+import gc
 import ipaddress
 import os
 import signal
@@ -12,6 +13,7 @@ from collections.abc import Callable, Generator, Iterator
 from contextlib import ExitStack
 from typing import Any
 
+import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
@@ -38,6 +40,10 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for name in ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
+# Tests of no module in particular.
+FROM_AFAR = tuple(
+    f"tests/{folder}/" for folder in ("attacks", "foreign", "journeys", "project", "proof")
+)
 BROWSER = "browser"
 STARTING = (BROWSER, "processes")
 CLOCK_SHIFT = "--clock-shift"
@@ -66,6 +72,17 @@ def pytest_configure(config: pytest.Config) -> None:
     config.add_cleanup(cleanup.close)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Iterator[None]:
+    """Keep what is collected out of the garbage collector: all of it lives to the end."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
+
+
 @pytest.fixture(name="virtual")
 def virtual_fixture() -> Iterator[VirtualClock]:
     """Run event loops in virtual time: nothing waits, and what is due earlier comes earlier."""
@@ -90,10 +107,32 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         return (yield)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
+    """Put what counts as coverage first; see `pytest_runtest_setup`."""
     for item in items:
         if "window" in getattr(item, "fixturenames", ()):
             item.add_marker(BROWSER)
+    yield
+    items.sort(key=is_counted, reverse=True)
+
+
+def is_counted(item: pytest.Item) -> bool:
+    """Whether a branch that only this test reaches is covered: not by chance, nor from afar."""
+    is_generated = getattr(getattr(item, "obj", None), "is_hypothesis_test", False)
+    is_long = any(map(item.get_closest_marker, (BROWSER, "slow")))
+    return not (is_generated or is_long or item.nodeid.startswith(FROM_AFAR))
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """End the measuring of coverage with the last test that counts: others run three times faster.
+
+    It ends for good, because threads that are alive then would not be measured again.
+    """
+    measuring = coverage.Coverage.current()
+    if measuring is not None and not is_counted(item):
+        measuring.stop()
 
 
 @pytest.hookimpl(wrapper=True)
