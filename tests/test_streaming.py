@@ -3,6 +3,7 @@
 import asyncio
 from typing import Any
 
+import surecall
 import surecall.streaming
 from surecall import RetryPolicy, ToolLoopRunner
 from surecall.streaming import (
@@ -33,6 +34,10 @@ def script() -> list[Any]:
     answer = says("It is three, and that was all.")
     half = len(streams(answer).body) // 2
     return [streams(thinking, 40), streams(answer, 40, after=half), streams(answer, 40)]
+
+
+def test_the_main_door_lists_what_has_not_been_loaded_yet() -> None:
+    assert dir(surecall) == surecall.__all__
 
 
 def test_the_door_has_what_it_promises_and_nothing_else() -> None:

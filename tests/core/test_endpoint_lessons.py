@@ -22,7 +22,7 @@ from surecall.core.endpoint_lessons import applied, lesson_of
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.errors import ErrorCode
 from surecall.values.events import LlmRequestRetryEvent
-from surecall.values.types import Plan, ToolSpec
+from surecall.values.types import Assistant, Plan, ToolCall, ToolSpec, User
 from tests.support.spec import proves
 
 
@@ -121,6 +121,14 @@ def test_a_lesson_is_drawn_from_what_the_refusal_names(
     status: int | None, message: str, lesson: str | None
 ) -> None:
     assert lesson_of(Fault(ErrorCode.BAD_REQUEST, message, status), PLAN) == lesson
+
+
+def test_tools_that_the_conversation_needs_are_sent_again() -> None:
+    called = (User("Go."), Assistant("", (ToolCall("1", "t"),)))
+    plan = Plan("m", called, known_tools=PLAN.tools)
+
+    assert lesson_of(Fault(ErrorCode.BAD_REQUEST, "`tools` must be set", 400), plan) == "tools"
+    assert applied(plan, ["tools"]).tools == PLAN.tools
 
 
 def test_nothing_is_learned_about_what_was_not_sent() -> None:

@@ -1,5 +1,6 @@
 """How whole runs end: what a result holds, and which error a failure is."""
 
+import pickle
 from typing import Any
 
 import pytest
@@ -53,6 +54,15 @@ def test_how_a_run_failed_is_a_kind_of_error(
     assert code in str(error)
     assert error.result.trace.turns
     assert error.details == {}
+
+
+@pytest.mark.parametrize("script", [[says("no")], [failure(401)]])
+def test_how_a_run_failed_travels_between_processes(script: list[Item]) -> None:
+    error = failed(*script, config=ToolCallingConfig(tool_use_mode=ToolUseMode.ENFORCED))
+    again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
+
+    assert (type(again), str(again), again.code) == (type(error), str(error), error.code)
+    assert again.result.trace == error.result.trace
 
 
 def test_an_endpoint_that_fails_in_mid_run_is_both_kinds_of_error() -> None:

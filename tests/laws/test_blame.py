@@ -70,6 +70,7 @@ def repaired(cause: Cause, trace: Trace) -> bool:
     return not ends[at].ok and any(one.ok and one.name == ends[at].name for one in later)
 
 
+@pytest.mark.slow
 def test_every_scenario_is_failed_by_some_bad_model(failed: list[tuple[Trial, Trace]]) -> None:
     assert {trial.key.scenario for trial, _ in failed} == {scenario.id for scenario in EVERY}
     judged = {trial.key.scenario for trial, _ in failed if trial.category == ASSERTION_FAILED}
@@ -106,6 +107,7 @@ def test_every_miss_says_what_was_expected_and_what_came(
             assert miss.got, trial
 
 
+@pytest.mark.slow
 def test_every_cause_lies_in_a_turn_of_the_trace(failed: list[tuple[Trial, Trace]]) -> None:
     for trial, trace in failed:
         turns = {event.turn for event in trace if isinstance(event, LlmRequestStartEvent)}
@@ -113,6 +115,7 @@ def test_every_cause_lies_in_a_turn_of_the_trace(failed: list[tuple[Trial, Trace
         assert {cause.turn for cause in causes_of(trial)} <= turns, trial
 
 
+@pytest.mark.slow
 def test_no_repaired_call_is_to_blame(failed: list[tuple[Trial, Trace]]) -> None:
     blamed = [(cause, trace) for trial, trace in failed for cause in causes_of(trial)]
     by_call = [(cause, trace) for cause, trace in blamed if cause.call_id]

@@ -22,6 +22,7 @@ def run_of(case: Naive) -> list[ToolCall]:
     return runnable(reply_to(body_of({"content": case.text}), config, TOOLS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", WRITERS)
 def test_a_value_without_escapes_is_read_exactly_or_the_call_does_not_run(row: str) -> None:
     broken = []

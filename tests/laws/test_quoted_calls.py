@@ -19,6 +19,7 @@ def run_of(case: Case) -> list[ToolCall]:
     return runnable(reply_to(body, PRESETS[case.preset], TOOLS, history(case)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 def test_a_call_that_is_only_shown_does_not_run(way: str) -> None:
     rng = dice("quoted", way)

@@ -15,6 +15,7 @@ from surecall import (
     ToolCallingConfig,
     ToolLoopRunner,
 )
+from surecall.otel.spans import Manner, RunSpans
 from surecall.testing import (
     ScriptedModel,
     calls,
@@ -23,6 +24,8 @@ from surecall.testing import (
     says,
     streams,
 )
+from surecall.values.events import FinalEvent, RunFailedEvent, RunPausedEvent, RunStartEvent
+from tests.support.events import every_event
 from tests.support.patience import never
 from tests.support.spans import SCRIPT, TREE, Kept, left_in, noted, runner_of, told
 from tests.support.tools import add
@@ -51,6 +54,18 @@ def test_all_attempts_at_a_request_are_one_span(kept: Kept) -> None:
         ("surecall.request.retried", {"surecall.wait_s": 0.0}),
     ]
     assert kept["chat m"].status.status_code is StatusCode.UNSET
+
+
+def test_each_event_is_told_even_if_what_belongs_before_it_is_missing(kept: Kept) -> None:
+    start, *others = every_event("x")
+    assert isinstance(start, RunStartEvent)
+    for event in others:
+        spans = RunSpans(Manner(kept.tracer, "", lambda _: {}, None), start, live=False)
+        over = spans.hear(event)
+        spans.close("")
+
+        assert over is isinstance(event, FinalEvent | RunFailedEvent | RunPausedEvent)
+    assert kept.names.count("invoke_agent") == len(others)
 
 
 def test_a_refused_request_fails_its_span_and_that_of_the_run(kept: Kept) -> None:

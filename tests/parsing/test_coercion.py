@@ -51,6 +51,19 @@ def test_arguments_that_fit_come_back_as_the_very_same_object() -> None:
     assert_stays({"city": "Paris", "limit": 3, "tags": ["a"]}, SEARCH)
 
 
+@pytest.mark.parametrize(("number", "kind"), [(1.5, INTEGER), (2.0, STRING)])
+def test_a_number_inside_decides_between_alternatives(number: float, kind: JSON) -> None:
+    other = {"type": "object", "properties": {"a": kind, "b": INTEGER}}
+    fits = {"type": "object", "properties": {"a": NUMBER, "b": INTEGER}}
+
+    assert_becomes(
+        {"x": {"a": number, "b": "3"}},
+        tool(any_of(other, fits)),
+        {"x": {"a": number, "b": 3}},
+        "number_from_text",
+    )
+
+
 def test_every_step_is_named_once_and_in_order() -> None:
     before = {"city": "Paris", "limit": "3", "tags": '["a", "b"]', "on": "true", "max": "4"}
     more = {"on": BOOLEAN, "max": INTEGER}

@@ -285,6 +285,12 @@ def test_parallel_tool_calls_is_a_truth_value_too(value: Any) -> None:
     assert refusal({"request_overrides": {"parallel_tool_calls": value}}) == sentence
 
 
+def test_an_option_that_is_no_number_in_json_is_refused() -> None:
+    sentence = "request_overrides cannot be written as JSON: NaN and infinity are no numbers"
+
+    assert refusal({"request_overrides": {"top_p": float("nan")}}).endswith(sentence)
+
+
 @pytest.mark.parametrize("field", LIMITS)
 @pytest.mark.parametrize("value", [0, -1])
 def test_a_limit_must_be_positive(field: str, value: int) -> None:

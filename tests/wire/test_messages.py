@@ -341,3 +341,19 @@ def test_json_of_too_many_values_is_not_decoded_wherever_it_hides() -> None:
     assert len(decode(data, 22)) == 11
     with pytest.raises(ValueError, match="too many values"):
         decode(data, 21)
+
+
+@pytest.mark.parametrize(
+    ("ours", "kept"),
+    [
+        (User("cut\ud83d"), User("cut\ufffd")),
+        (
+            Assistant("", (ToolCall("1", "f", {"a": (1, 2)}),)),
+            Assistant("", (ToolCall("1", "f", {"a": [1, 2]}),)),
+        ),
+    ],
+)
+def test_a_message_of_ours_is_kept_as_it_is_after_it_was_written(
+    ours: Message, kept: Message
+) -> None:
+    assert parse_message(ours) == kept

@@ -286,6 +286,10 @@ def test_a_request_that_is_wrong_itself_is_not_sent_again(kind: str) -> None:
     assert not judged(wrapped(metadata={"error_type": kind})).retryable
 
 
+def test_a_gateway_that_blames_its_upstream_is_asked_again() -> None:
+    assert judge(400, [], "Upstream request failed")[:2] == (ErrorCode.UPSTREAM_5XX, True)
+
+
 def test_what_one_can_do_about_it_is_said_however_it_was_found() -> None:
     assert judge(429, ["insufficient_quota"], "")[2] == "Add credit to the account."
     assert judge(400, [], "context window")[2] == HINTS[ErrorCode.CONTEXT_TOO_LONG]

@@ -46,3 +46,14 @@ def test_a_message_that_repeats_a_part_does_not_double_it() -> None:
 
 def test_what_a_delta_adds_is_told() -> None:
     assert StreamedMessage((), None, Budget()).add({"content": "a"}) == [TextDelta("a")]
+
+
+def test_a_whole_message_mends_a_call_that_did_not_come_through() -> None:
+    begun = {"index": 0, "id": "c1", "function": {"name": "get", "arguments": '{"city": '}}
+    meant = {"name": "get", "arguments": '{"city": "Oslo"}'}
+    message = streamed(
+        {"tool_calls": [begun]}, whole={"tool_calls": [{"id": "c1", "function": meant}]}
+    )
+
+    assert not message.is_open
+    assert [call["function"] for call in message.render()["tool_calls"]] == [meant]

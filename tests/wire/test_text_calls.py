@@ -17,7 +17,8 @@ from surecall import (
 )
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.values.events import TextCallAskedEvent
-from surecall.wire.text_calls import is_nameless_call
+from surecall.values.types import ToolSpec
+from surecall.wire.text_calls import ECHO, is_nameless_call, with_text_calls
 
 RAW = ToolCallingConfig(strip_thinking=False)
 DEFAULT = presets.default_tool_calling()
@@ -283,3 +284,22 @@ def test_a_marked_call_with_a_sentence_for_a_name_is_no_answer(
     text: str, *, nameless: bool
 ) -> None:
     assert is_nameless_call(text) is nameless
+
+
+WEATHER = ToolSpec("get_weather", "", {"type": "object", "properties": {"city": {}, "days": {}}})
+
+
+def test_a_call_that_is_said_once_more_in_the_text_is_made_once() -> None:
+    native = {"id": "1", "function": {"name": "get_weather", "arguments": OBJECT}}
+    reading = with_text_calls({"content": KIMI, "tool_calls": [native]}, [WEATHER], "marked")
+
+    assert reading.fired == (ECHO,)
+    assert reading.message == {"content": None, "tool_calls": [native]}
+
+
+def test_a_text_that_is_nothing_but_a_broken_call_claims_to_be_one() -> None:
+    text = '{"name": "get_weather", "arguments": {"city": Paris "days"}}'
+    reading = with_text_calls({"content": text}, [WEATHER], "marked")
+
+    assert [claim.name for claim in reading.claims] == ["get_weather"]
+    assert reading.apparent == text

@@ -33,6 +33,7 @@ def chance_of_deciding(
     return decided
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("bar", [0.5, 0.8, 0.9, 0.95, 0.99])
 @pytest.mark.parametrize("scenarios", [1, 2, 5])
 def test_at_the_bar_ten_looks_decide_less_than_one_time_in_twenty(

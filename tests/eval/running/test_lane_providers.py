@@ -30,6 +30,8 @@ from tests.support.limited_providers import (
     Window,
 )
 
+pytestmark = pytest.mark.slow
+
 ROUND_S = LATENCY_S
 AT_ONCE = 0.005
 

@@ -9,6 +9,7 @@ from surecall.eval.settings.endpoint import (
     headers_of,
     jobs_of,
     limits_of,
+    serving_of,
 )
 from surecall.eval.settings.fields import Settings
 from surecall.settings.connection import Limits
@@ -76,3 +77,9 @@ def test_headers_are_sent_as_asked_and_openrouter_is_asked_who_served() -> None:
 def test_the_number_of_jobs_is_chosen_unless_it_is_given() -> None:
     assert jobs_of(Settings()) == JOBS
     assert jobs_of(settings(OPENROUTER_JOBS="3")) == 3
+
+
+def test_a_file_is_served_with_the_threads_and_the_context_that_are_set() -> None:
+    serving = serving_of(Settings(threads=3, context=4096))
+
+    assert (serving.threads, serving.context) == (3, 4096)

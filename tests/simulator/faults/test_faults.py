@@ -112,6 +112,16 @@ def test_a_fault_neither_mutates_nor_raises_on_what_is_faulty_already(fault_id: 
             assert repr(faulty) == before
 
 
+@pytest.mark.parametrize("fault_id", SHAPE_FAULTS)
+def test_nor_does_any_on_the_first_reply_that_a_fault_has_bent(fault_id: str) -> None:
+    _, faulty = applied(fault_id)[0]
+    if isinstance(faulty, dict):
+        before = repr(faulty)
+        for other in SHAPE_FAULTS:
+            with_fault(other, faulty)
+        assert repr(faulty) == before
+
+
 @pytest.mark.parametrize("body", [{}, {"choices": [{}]}, {"choices": [{"message": None}]}])
 @pytest.mark.parametrize(
     "fault_id", [name for name in SHAPE_FAULTS if SHAPE_FAULTS[name].family != "envelope"]

@@ -29,6 +29,7 @@ def test_a_call_is_found_in_plain_text_and_in_data(content: str) -> None:
     "content",
     [
         "",
+        '{"rows": [1, "none"], "more": {}}',
         "a <tool_call> is a mark",
         f"<tool_call>{BODY}",
         "<tool_call>wipe</tool_call>",

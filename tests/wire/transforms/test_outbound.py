@@ -94,9 +94,13 @@ def test_stripped_descriptions_are_not_sent() -> None:
 
 @pytest.mark.parametrize(
     "item",
-    [{"type": "custom", "function": {"description": "x"}}, {"type": "function", "function": 1}],
+    [
+        {"type": "custom", "function": {"description": "x"}},
+        {"type": "function", "function": 1},
+        {"type": "function", "function": {"name": "x"}},
+    ],
 )
-def test_a_tool_of_another_kind_is_left_alone(item: JSON) -> None:
+def test_a_tool_of_another_kind_or_without_a_description_is_left_alone(item: JSON) -> None:
     assert heal("tool_transforms", STRIP, item) is item
 
 
@@ -116,6 +120,12 @@ def test_the_compact_envelope_keeps_what_only_looks_empty() -> None:
     healed = heal("tool_result_transforms", COMPACT, envelope)
 
     assert healed == {"ok": True, "data": 0, "warnings": [""]}
+
+
+def test_an_envelope_in_which_nothing_is_empty_is_left_alone() -> None:
+    envelope: JSON = {"ok": True, "data": 0}
+
+    assert heal("tool_result_transforms", COMPACT, envelope) is envelope
 
 
 @proves("C98")
