@@ -114,7 +114,7 @@ def test_on_request_every_reply_is_met(
     monkeypatch.setattr(demo, "contest", meet)
     run("demo", "--all")
 
-    assert met == every_shape()
+    assert tuple(met) == every_shape()
 
 
 @pytest.mark.parametrize("flag", [(), ("--json",)])

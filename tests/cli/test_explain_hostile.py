@@ -82,6 +82,7 @@ HOSTILE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("flags", [[], ["--json"]], ids=["for people", "for programs"])
 @pytest.mark.parametrize("name", HOSTILE)
 def test_whatever_is_explained_it_ends_as_documented_and_people_are_shown_little(

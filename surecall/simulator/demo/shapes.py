@@ -5,6 +5,7 @@ Left out beforehand is what no loop could end well, because the endpoint or the 
 good; what is cured only on request; and what makes a client wait for longer than a demo lasts.
 """
 
+import functools
 import hashlib
 import zlib
 from collections.abc import Iterator, Sequence
@@ -120,10 +121,11 @@ def drawn() -> list[Shape]:
     return [_CONTROL, *(shape for family in _families().values() for shape in _some(family))]
 
 
-def every_shape() -> list[Shape]:
+@functools.cache
+def every_shape() -> tuple[Shape, ...]:
     """Return the control and all that can be drawn."""
     shapes = (_showing(shape) for family in _families().values() for shape in family)
-    return [_CONTROL, *(shape for shape in shapes if shape is not None)]
+    return (_CONTROL, *(shape for shape in shapes if shape is not None))
 
 
 def _families() -> dict[str, list[Shape]]:

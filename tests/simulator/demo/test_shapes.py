@@ -22,18 +22,20 @@ MOST_CHARACTERS = 36
 
 
 @pytest.fixture(scope="module", name="all_shapes")
-def all_shapes_fixture() -> list[Shape]:
+def all_shapes_fixture() -> tuple[Shape, ...]:
     return every_shape()
 
 
-def test_each_family_has_as_many_as_any_other_or_all_that_it_has(all_shapes: list[Shape]) -> None:
+def test_each_family_has_as_many_as_any_other_or_all_that_it_has(
+    all_shapes: tuple[Shape, ...],
+) -> None:
     shown, known = (Counter(shape.family for shape in each) for each in (drawn(), all_shapes))
 
     assert shown.keys() == TITLES.keys()
     assert {family: min(EACH, known[family]) for family in known} == shown
 
 
-def test_those_are_drawn_whose_names_have_the_lowest_hashes(all_shapes: list[Shape]) -> None:
+def test_those_are_drawn_whose_names_have_the_lowest_hashes(all_shapes: tuple[Shape, ...]) -> None:
     for family in TITLES:
         members = [shape.id for shape in all_shapes if shape.family == family]
         by_hash = sorted(members, key=lambda name: hashlib.sha256(name.encode()).digest())
@@ -41,7 +43,7 @@ def test_those_are_drawn_whose_names_have_the_lowest_hashes(all_shapes: list[Sha
 
 
 def test_the_control_comes_first_and_the_rest_in_the_order_of_the_catalogue(
-    all_shapes: list[Shape],
+    all_shapes: tuple[Shape, ...],
 ) -> None:
     order = [shape.id for shape in all_shapes]
     shown = [shape.id for shape in drawn()]
@@ -58,7 +60,7 @@ def test_what_is_shown_is_told_in_a_few_words() -> None:
         assert words.isascii(), words
 
 
-def test_what_is_not_shown_is_told_by_its_summary(all_shapes: list[Shape]) -> None:
+def test_what_is_not_shown_is_told_by_its_summary(all_shapes: tuple[Shape, ...]) -> None:
     words = {shape.id: shape.words for shape in all_shapes}
 
     assert words["arguments_fenced"] == "A code fence around the JSON"
@@ -66,7 +68,7 @@ def test_what_is_not_shown_is_told_by_its_summary(all_shapes: list[Shape]) -> No
 
 
 def test_nothing_is_drawn_that_no_loop_could_end_well_or_that_only_waits(
-    all_shapes: list[Shape],
+    all_shapes: tuple[Shape, ...],
 ) -> None:
     names = {shape.id for shape in all_shapes}
 
@@ -82,12 +84,14 @@ def test_who_has_no_fault_of_shape_has_no_family(name: str) -> None:
     assert family_of(PERSONAS[f"sim/{name}"]) == ""
 
 
-def test_streams_are_asked_for_as_streams_and_nothing_else_is(all_shapes: list[Shape]) -> None:
+def test_streams_are_asked_for_as_streams_and_nothing_else_is(
+    all_shapes: tuple[Shape, ...],
+) -> None:
     for shape in all_shapes:
         assert shape.streamed == (shape.persona.kind == "stream")
 
 
-def test_a_shape_has_the_task_in_which_it_shows(all_shapes: list[Shape]) -> None:
+def test_a_shape_has_the_task_in_which_it_shows(all_shapes: tuple[Shape, ...]) -> None:
     tasks = {shape.id: shape.task for shape in all_shapes}
 
     assert tasks["numbers_as_text"].calls[0][0] == "book_room"
