@@ -1,8 +1,9 @@
-"""The clients of `proxy_drift.py`: agents as their documentation writes them, plain and streamed.
+"""Agents of others as their documentation writes them, plain and streamed.
 
 Each is told an address and a model, has two tools, and returns its final answer. None of them is
-taught anything about faults. They are imported when they are used: none is needed for anything
-else, and some have no types.
+taught anything about faults; who is asked to be careful has every switch on that its documentation
+has for answers that fail and calls that cannot run. They are imported when they are used: none is
+needed for anything else, and some have no types.
 """
 
 import json
@@ -15,7 +16,9 @@ from surecall.values.types import JSON
 
 KEY: Final = "none"
 TIMEOUT_S: Final = 8.0
+RETRIES: Final = 2
 _MOST_TURNS: Final = 8
+_PASSING: Final = (408, 409, 429, 500, 502, 503, 504)
 
 
 class Endpoint(NamedTuple):
@@ -23,12 +26,14 @@ class Endpoint(NamedTuple):
 
     url: str
     openai: Any
+    timeout_s: float = TIMEOUT_S
 
     @classmethod
-    def at(cls, url: str) -> "Endpoint":
+    def at(cls, url: str, timeout_s: float = TIMEOUT_S) -> "Endpoint":
         """Return the endpoint at an address."""
         sdk = import_module("openai")
-        return cls(url, sdk.AsyncOpenAI(base_url=url, api_key=KEY, timeout=TIMEOUT_S))
+        client = sdk.AsyncOpenAI(base_url=url, api_key=KEY, timeout=timeout_s)
+        return cls(url, client, timeout_s)
 
 
 class Asked(NamedTuple):
@@ -38,6 +43,7 @@ class Asked(NamedTuple):
     system: str
     prompt: str
     tools: Tools
+    careful: bool = False
 
 
 class Client(NamedTuple):
@@ -138,7 +144,8 @@ def _pydantic_agent(endpoint: Endpoint, asked: Asked) -> Any:
     chat = import_module("pydantic_ai.models.openai").OpenAIChatModel
     model = chat(asked.model, provider=provider(openai_client=endpoint.openai))
     agent = import_module("pydantic_ai").Agent
-    return agent(model, instructions=asked.system, tools=list(asked.tools))
+    retries = RETRIES if asked.careful else None
+    return agent(model, instructions=asked.system, tools=list(asked.tools), retries=retries)
 
 
 async def pydantic_ai(endpoint: Endpoint, asked: Asked) -> str:
@@ -168,7 +175,18 @@ def _openai_agent(endpoint: Endpoint, asked: Asked, kind: str) -> Any:
     model = getattr(agents, kind)(model=asked.model, openai_client=endpoint.openai)
     # Strict mode would make every parameter a required one.
     tools = [agents.function_tool(function, strict_mode=False) for function in asked.tools]
-    return agents.Agent(name="notes", instructions=asked.system, model=model, tools=tools)
+    policies = agents.retry_policies
+    policy = policies.any(policies.network_error(), policies.http_status(_PASSING))
+    retry = agents.ModelRetrySettings(max_retries=RETRIES, policy=policy)
+    settings = agents.ModelSettings(retry=retry if asked.careful else None)
+    return agents.Agent(
+        name="notes", instructions=asked.system, model=model, tools=tools, model_settings=settings
+    )
+
+
+def _settings_of_a_run(asked: Asked) -> Any:
+    behaviour = "return_error_to_model" if asked.careful else "raise_error"
+    return import_module("agents").RunConfig(tool_not_found_behavior=behaviour)
 
 
 def _agents(kind: str) -> tuple[Agent, Agent]:
@@ -176,12 +194,14 @@ def _agents(kind: str) -> tuple[Agent, Agent]:
 
     async def plain(endpoint: Endpoint, asked: Asked) -> str:
         runner = import_module("agents").Runner
-        result = await runner.run(_openai_agent(endpoint, asked, kind), asked.prompt)
+        agent, config = _openai_agent(endpoint, asked, kind), _settings_of_a_run(asked)
+        result = await runner.run(agent, asked.prompt, run_config=config)
         return str(result.final_output)
 
     async def streamed(endpoint: Endpoint, asked: Asked) -> str:
         runner = import_module("agents").Runner
-        result = runner.run_streamed(_openai_agent(endpoint, asked, kind), asked.prompt)
+        agent, config = _openai_agent(endpoint, asked, kind), _settings_of_a_run(asked)
+        result = runner.run_streamed(agent, asked.prompt, run_config=config)
         async for _event in result.stream_events():
             pass
         return str(result.final_output)
@@ -194,9 +214,15 @@ def _agents(kind: str) -> tuple[Agent, Agent]:
 
 def _langchain_agent(endpoint: Endpoint, asked: Asked) -> Any:
     chat = import_module("langchain_openai").ChatOpenAI
-    model = chat(model=asked.model, base_url=endpoint.url, api_key=KEY, timeout=TIMEOUT_S)
+    model = chat(model=asked.model, base_url=endpoint.url, api_key=KEY, timeout=endpoint.timeout_s)
+    given = import_module("langchain.agents.middleware")
+    middleware = [
+        given.ModelRetryMiddleware(max_retries=RETRIES, initial_delay=0.1, on_failure="error"),
+        given.ToolErrorMiddleware(on_error=lambda error, _: f"Error: {error}"),
+    ]
     create = import_module("langchain.agents").create_agent
-    return create(model, list(asked.tools), system_prompt=asked.system)
+    on = middleware if asked.careful else []
+    return create(model, list(asked.tools), system_prompt=asked.system, middleware=on)
 
 
 async def langchain(endpoint: Endpoint, asked: Asked) -> str:

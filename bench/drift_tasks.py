@@ -1,4 +1,4 @@
-"""What `proxy_drift.py` keeps of a run: whose it was, what it came to, and which rules it broke."""
+"""What is kept of a run: whose it was, what it came to, and which rules its requests broke."""
 
 from typing import Final, NamedTuple
 

@@ -132,7 +132,7 @@ def _families() -> dict[str, list[Shape]]:
     found: dict[str, list[Shape]] = {family: [] for family in TITLES}
     for persona in PERSONAS.values():
         family = family_of(persona)
-        if family and persona.outcome in _CLAIMED and not _is_slow(persona):
+        if family and persona.outcome in _CLAIMED and not is_slow(persona):
             found[family].append(Shape(persona, family, BOOK))
     return found
 
@@ -144,7 +144,7 @@ def family_of(persona: Persona) -> str:
     return _KINDS.get(persona.kind, "")
 
 
-def _is_slow(persona: Persona) -> bool:
+def is_slow(persona: Persona) -> bool:
     """Whether a client can do nothing but wait until its patience ends."""
     fault = TRANSPORT_FAULTS.get(persona.faults[0][0], PLAIN)
     return fault.ending == "hang" or fault.pause_s > 0
@@ -161,7 +161,12 @@ def _some(family: Sequence[Shape]) -> list[Shape]:
 def _showing(shape: Shape) -> Shape | None:
     """Give a shape the first task in which its fault shows; None if there is none."""
     shapes = (shape._replace(task=task) for task in _TASKS.get(shape.family, _ANY))
-    return next((each for each in shapes if any(_faults(each))), None)
+    return next((each for each in shapes if shows(each)), None)
+
+
+def shows(shape: Shape) -> bool:
+    """Whether the fault of a shape shows in its task: in the first reply, or in the answer."""
+    return any(_faults(shape))
 
 
 def _faults(shape: Shape) -> Iterator[bool]:
