@@ -7,7 +7,6 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/run
 RUN_READY := $(RUN)/.ready
 PEERS := $(VENV)/peers
-PEERS_READY := $(PEERS)/.ready
 FOREIGN := $(VENV)/foreign
 FOREIGN_READY := $(FOREIGN)/.ready
 SITE := $(VENV)/site
@@ -21,7 +20,7 @@ JOBS := $(shell getconf _NPROCESSORS_ONLN)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help browser foreign quick test test-loaded check style types prove demo eval bench bench-long peers-proxy bfcl features docs site fmt clean
+.PHONY: help browser foreign quick test test-loaded check style types prove demo eval bench bench-long peers peers-proxy bfcl features docs site fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -99,13 +98,13 @@ bench-long: $(READY)  ## an evaluation of 100,000 trials, one of a million that 
 	$(BIN)/python bench/engine.py --rounds 3
 	$(BIN)/python bench/engine.py --kill
 
-$(PEERS_READY): pyproject.toml bench/peers.txt
-	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install -q --disable-pip-version-check -e . -r bench/peers.txt
-	@touch $(PEERS_READY)
+peers: $(RUN_READY)  ## the drift of the catalogue through agents of others and surecall, which it installs: a table
+	$(RUN)/bin/python -m bench.peers.install
+	$(RUN)/bin/python -m bench.peers $(PEERS_OPTIONS)
 
-peers-proxy: $(PEERS_READY)  ## agents of others with bent answers, direct and through the proxy: some minutes
-	$(PEERS)/bin/python bench/proxy_drift.py --misses
+peers-proxy: $(RUN_READY)  ## agents of others with bent answers, direct and through the proxy: some minutes
+	$(RUN)/bin/python -m bench.peers.install agents
+	$(PEERS)/agents/bin/python bench/proxy_drift.py --misses
 
 bfcl: $(READY)  ## download the Berkeley leaderboard's wheel, and hold our judges against its own checkers: a minute
 	$(BIN)/python -m pip download -q --disable-pip-version-check --no-deps -d $(VENV)/bfcl bfcl-eval==2026.3.23

@@ -266,7 +266,7 @@ def main() -> int:
     options = parser.parse_args()
     clients, missing = chosen(options.clients)
     for client in missing:
-        print(f"missing: {client.name} is not installed ({client.package}; see bench/peers.txt)")
+        print(f"missing: {client.name} is not installed: {client.package}")
     good = bool(clients)
     for outcome in (CURED, RETRIED, QUOTED):
         with quiet():

@@ -13,7 +13,11 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from bench.peers.page import PAGE, with_results
+from bench.peers.page import readme_table as peers_table
+from bench.peers.results import load
 from scripts.features.table import page, readme_table
+from scripts.marked import with_part
 from surecall.cli import COMMANDS, cli
 from surecall.cli.demo_page import right
 from surecall.eval.report.page.html import render_page
@@ -262,13 +266,6 @@ def commands() -> Iterable[str]:
     yield table("setting | flags | variables | default | what it does", documentation())
 
 
-def with_part(readme: str, name: str, text: str) -> str:
-    """Put a text between the two marks of its name."""
-    before, begin, rest = readme.partition(f"<!-- {name} -->\n")
-    _, end, after = rest.partition(f"<!-- /{name} -->\n")
-    return f"{before}{begin}{text}\n{end}{after}"
-
-
 def demo() -> str:
     """Write what `surecall demo --all` counts, by family, and what `surecall demo` counts of it."""
     rows = contest(every_shape())
@@ -319,12 +316,14 @@ def main() -> int:
     stale = 0
     readme = (ROOT / "README.md").read_text("utf-8")
     readme = with_part(with_proof(readme), "features", readme_table())
+    readme = with_part(readme, "peers", peers_table(load()))
     documents: dict[str, Iterable[str]] = {
         "reference.md": with_trial("reference.md", sections()),
         "drift.md": with_trial("drift.md", drifts()),
         "commands.md": with_trial("commands.md", commands()),
         "snapshot.html": [render_page(report_of_snapshot()).rstrip()],
         "features.md": with_trial("features.md", page()),
+        "peers.md": [with_results(PAGE.read_text("utf-8"), load()).removesuffix("\n")],
         "../README.md": [with_part(readme, "demo", demo()).removesuffix("\n")],
     }
     for name, parts in documents.items():

@@ -1,0 +1,8 @@
+"""Puts a generated text between the two marks of its name: `<!-- demo -->` and `<!-- /demo -->`."""
+
+
+def with_part(document: str, name: str, text: str) -> str:
+    """Return a document with another text between the marks."""
+    before, begin, rest = document.partition(f"<!-- {name} -->\n")
+    _, end, after = rest.partition(f"<!-- /{name} -->\n")
+    return f"{before}{begin}{text}\n{end}{after}"
