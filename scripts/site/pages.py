@@ -44,6 +44,7 @@ NAVIGATION: Final[Mapping[str, Mapping[str, str]]] = {
     },
     "Evidence": {
         "docs/study.md": "A study on small models",
+        "docs/peers.md": "Bent replies, beside others",
         "docs/features.md": "Features, beside others",
         "docs/proof.md": "Proof",
     },
