@@ -28,6 +28,9 @@ from tests.wire.dialects.test_engine import CALL, SHELL, TOOLS, read, tool
         ),
         pytest.param('[TOOL_CALLS]--[ARGS]{"name": "shell", "line": "ls"}', id="a name of marks"),
         pytest.param("[TOOL_CALLS]shell so", id="words in the place of arguments"),
+        pytest.param("[TOOL_CALLS]shell, or so", id="a name that a sentence goes on after"),
+        pytest.param("[TOOL_CALLS]shell; then more", id="a name before a semicolon"),
+        pytest.param("[TOOL_CALLS]shell, shell", id="names in a row"),
         pytest.param(
             '<tool_call>{"name": "shell", "arguments": {"line": "ls"}, "line": "rm"}</tool_call>',
             id="arguments in two places",
