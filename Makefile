@@ -15,6 +15,8 @@ TIER ?= ci
 SEED ?= 1
 PROOF ?= proof-$(TIER).md
 JOBS := $(shell getconf _NPROCESSORS_ONLN)
+# Some tests wait for processes and browsers: one more of them than there are processors.
+TESTERS := $(shell expr $(JOBS) + 1)
 
 # Tests and proofs start hundreds of processes; each would compile all modules again.
 unexport PYTHONDONTWRITEBYTECODE
@@ -54,7 +56,7 @@ quick: $(READY)  ## run the tests without browser, processes and slow laws, with
 	$(BIN)/pytest -q -n $(JOBS) -m "not browser and not processes and not slow" --hypothesis-profile quick
 
 test: $(READY)  ## run all tests, with the coverage gates; those of the report need `make browser`, those with servers of others `make foreign`
-	$(BIN)/pytest -n $(JOBS) --cov=surecall --cov-branch --cov-report=
+	$(BIN)/pytest -n $(TESTERS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 
 test-loaded: $(READY)  ## run all tests beside sixteen busy processes, on a shifted clock
