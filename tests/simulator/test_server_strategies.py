@@ -29,7 +29,10 @@ UNMET, UNFINISHED = "CONTRACT_UNMET", "ASSERTION_FAILED"
 
 
 # What the further strategies change about what happens in production.
-_STOPS_AFTER_ONE = everywhere(UNFINISHED, but=(CHAT, QUOTE, "tool_output_truncation"))
+# After one reply, that is: it may have had both calls.
+_STOPS_AFTER_ONE = everywhere(UNFINISHED, but=(CHAT, QUOTE, "tool_output_truncation", *AT_ONCE))
+# Who is not told by a schema that there may be several calls makes one in a reply.
+_ONE_CALL = only(UNFINISHED, *AT_ONCE)
 CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
     "contract": {
         "circling": {},
@@ -53,8 +56,10 @@ CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
         "unwilling": _STOPS_AFTER_ONE,
         "premature": _STOPS_AFTER_ONE,
         "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
+        "formless": _ONE_CALL,
     },
     "guided_contract": {
+        "formless": _ONE_CALL,
         "lazy": {},
         "no-tools": {},
         "circling": {},
@@ -77,9 +82,6 @@ def foreseen(persona: Persona, scenario: str, strategy: Strategy) -> tuple[str, 
     if changed is not None and scenario != CHAT:
         category = changed.get(scenario, "")
         status = "failed" if category else "passed"
-    # A guided reply is one call, and these two demand a turn with two.
-    if strategy.startswith("guided") and scenario in AT_ONCE and not category:
-        return "failed", UNFINISHED
     return status, category
 
 

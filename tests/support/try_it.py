@@ -38,6 +38,11 @@ def without_trial(text: str) -> str:
     return _SECTION.sub("", text)
 
 
+def _is_ours(name: str) -> bool:
+    """Whether a variable is a key, or for surecall: a reader has none of them."""
+    return name.endswith("_API_KEY") or name.startswith("SURECALL_")
+
+
 def tried(trial: Trial, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run it as a reader would, in an empty folder, without a key."""
     (folder / "try_it.py").write_text(trial.code, "utf-8")
@@ -45,7 +50,7 @@ def tried(trial: Trial, folder: Path) -> subprocess.CompletedProcess[str]:
         "python": [sys.executable, "-W", "error", "try_it.py"],
         "sh": ["/bin/sh", "-ec", trial.code],
     }
-    bare = {key: value for key, value in os.environ.items() if not key.endswith("_API_KEY")}
+    bare = {key: value for key, value in os.environ.items() if not _is_ours(key)}
     tools = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     return subprocess.run(
         by_language[trial.language],

@@ -28,7 +28,6 @@ from surecall.values.trace import Trace
 from surecall.values.types import JSON, Usage
 from surecall.wire.assembler import TextDelta
 from tests.eval.running.test_trial_run import (
-    AT_ONCE,
     BY_ID,
     QUICK,
     setup_of,
@@ -303,10 +302,7 @@ def test_the_call_protocols_give_equal_runs(simulator: Simulator, scenario: Scen
         for protocol in PROTOCOLS
     }
 
-    assert runs["prompted"] == runs["native"]
-    calls, text, turns = runs["native"]
-    # One guided reply is one call: what others do at once takes it a turn more.
-    assert runs["guided"] == (calls, text, turns + (scenario.id in AT_ONCE))
+    assert runs["guided"] == runs["prompted"] == runs["native"]
 
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
