@@ -1,7 +1,7 @@
 """Forms that a reply must have: the schema of an answer, and what a guided reply may be."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from surecall.simulator.personas.clues import Clues
@@ -54,23 +54,26 @@ def read_json(text: str, at: int) -> tuple[Any, int] | None:
 
 def steps_in(schema: JSON) -> list[JSON] | None:
     """Return what a guided schema allows, by its properties; None if it is of another form."""
-    found: list[JSON] = []
-    for branch in _branches(schema):
-        match branch:
-            case {"properties": {"calls": {"items": dict(items)}} as several}:
-                inner = steps_in(items)
-                if inner is None:
-                    return None
-                thought = {key: several[key] for key in several if key != "calls"}
-                found += [thought | step for step in inner]
-            case {"properties": {"tool": {"const": str()}} as step}:
-                found.append(step)
-            case {"properties": ({"answer": _} | {"cannot": {"enum": [str(), *_]}}) as step}:
-                found.append(step)
-            case _:
-                return None
+    found = [step for branch in _branches(schema) for step in _steps_of(branch)]
+    if None in found:
+        return None
     defined = {"$defs": schema["$defs"]} if "$defs" in schema else {}
-    return [step | _inside(step, defined) for step in found]
+    return [step | _inside(step, defined) for step in found if step is not None]
+
+
+def _steps_of(branch: Any) -> Iterator[JSON | None]:
+    """Yield the steps of one branch: of a list of calls, each of them."""
+    match branch:
+        case {"properties": {"calls": {"items": dict(items)}} as several}:
+            before = {key: several[key] for key in several if key != "calls"}
+            for each in _branches(items):
+                yield from (step and before | step for step in _steps_of(each))
+        case {"properties": {"tool": {"const": str()}} as step}:
+            yield step
+        case {"properties": ({"answer": _} | {"cannot": {"enum": [str(), *_]}}) as step}:
+            yield step
+        case _:
+            yield None
 
 
 def _branches(schema: JSON) -> list[Any]:

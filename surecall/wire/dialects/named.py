@@ -13,8 +13,6 @@ from surecall.wire.dialects.source import Source, is_name, is_numbered, plain_na
 from surecall.wire.dialects.values import Value, read_value, retyped
 
 _PRINT = "print("
-# As far back as a line break after a name is looked for.
-_NEAR = 16
 
 
 def after_fence(source: Source, at: int, *, labelled: bool = True) -> int:
@@ -108,18 +106,16 @@ def _arguments(source: Source, header: Header, row: str) -> Value:
     elif at >= len(text) or source.at(spelling.CLOSERS, at):
         # Mistral leaves out an empty object, but then also the mark that announces it.
         return Value({}, at, cut=at >= len(text) and (row != "A7" or announced))
-    elif row == "A7" and not announced and _is_alone(source, header, at):
+    elif row == "A7" and not announced and _is_alone(source, header):
         return Value({}, at)
     elif not messaged and not announced:
         raise NotACall("neither arguments nor a closing tag follow the name", at)
     return Value(text[at:stop].strip(), stop)
 
 
-def _is_alone(source: Source, header: Header, at: int) -> bool:
-    """Whether a tool's name without arguments ends with its line, or before another mark."""
-    before = source.text[max(at - _NEAR, 0) : at]
-    ends = source.at(("[", "<"), at) or "\n" in before[len(before.rstrip()) :]
-    return ends and source.tools.find(header.asked) is not None
+def _is_alone(source: Source, header: Header) -> bool:
+    """Whether a tool's name without arguments ends before another mark, not in a sentence."""
+    return source.at(("[", "<"), header.end) and source.tools.find(header.asked) is not None
 
 
 def _in_brackets(value: Value) -> Value:

@@ -9,7 +9,7 @@ import pytest
 from surecall import OpenAICompatible, ToolLoopRunner, presets
 from surecall.settings.capabilities import Capabilities
 from surecall.simulator import Simulator
-from surecall.simulator.personas.asked_forms import answer_form, known_to
+from surecall.simulator.personas.asked_forms import answer_form, known_to, steps_in, takes_several
 from surecall.values.types import JSON
 from surecall.wire.protocols.in_words import IN_FORM
 
@@ -83,3 +83,40 @@ def test_what_tools_returned_is_known_by_name() -> None:
     ]
 
     assert known_to({"messages": messages}).named("sky") == "clear"
+
+
+CALL: JSON = {"properties": {"tool": {"const": "add"}, "arguments": {"$ref": "#/$defs/add"}}}
+ANSWER: JSON = {"properties": {"answer": {"$ref": "#/$defs/answer"}}}
+DEFINED: JSON = {"$defs": {"add": {"title": "sum"}, "answer": {"type": "integer"}}}
+
+
+@pytest.mark.parametrize(
+    "branches",
+    [
+        [CALL, ANSWER],
+        [{"properties": {"calls": {"items": CALL}}}, ANSWER],
+        [{"properties": {"calls": {"items": {"anyOf": [CALL]}}}}, ANSWER],
+    ],
+)
+def test_the_steps_of_a_guided_schema_have_what_they_refer_to(branches: list[JSON]) -> None:
+    steps = steps_in({"anyOf": branches} | DEFINED)
+
+    assert steps is not None
+    call, answer = steps
+    assert (call["tool"], call["arguments"]["title"]) == ({"const": "add"}, "sum")
+    assert answer["answer"]["type"] == "integer"
+    assert takes_several({"anyOf": branches}) == ("calls" in branches[0]["properties"])
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "string"},
+        {"anyOf": {"type": "string"}},
+        {"anyOf": [CALL, {"properties": {"other": {}}}]},
+        {"properties": {"calls": {"items": {"type": "string"}}}},
+        {"properties": {"calls": {"items": {"anyOf": [CALL, 3]}}}},
+    ],
+)
+def test_a_schema_of_another_form_has_no_steps(schema: JSON) -> None:
+    assert steps_in(schema) is None

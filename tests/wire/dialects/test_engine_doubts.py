@@ -44,6 +44,11 @@ def test_what_is_not_clearly_a_call_is_none(text: str) -> None:
     assert read(text, weak=True) == []
 
 
+@pytest.mark.parametrize("text", ["[TOOL_CALLS]shell", "[TOOL_CALLS]shell\n[note]"])
+def test_a_name_alone_is_a_call_where_the_text_or_another_mark_ends_it(text: str) -> None:
+    assert [call.name for call in recover(text, TOOLS, weak=False).calls] == ["shell"]
+
+
 def test_an_answer_that_is_marked_after_its_beginning_is_text() -> None:
     found = recover("So: <|START_RESPONSE|>it is done<|END_RESPONSE|>", TOOLS, weak=False)
 
