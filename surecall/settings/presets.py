@@ -210,7 +210,6 @@ def small_model(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     return config.but(
         block_repeated_success=True,
         guided_thought=config.guided_thought or MOST_THOUGHT,
-        guided_comparison=True,
         choice_temperature=0.0,
         closing_reminder=True,
         default_max_tokens=config.default_max_tokens or MOST_TOKENS,
