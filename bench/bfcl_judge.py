@@ -114,6 +114,11 @@ def compared(
             differences.append(
                 f"  {kind}: {case.id}: theirs {verdicts[0]}, ours {verdicts[1]}: {made}"
             )
+    return told(pairs, differences)
+
+
+def told(pairs: Counter[tuple[str, str, str]], differences: Sequence[str]) -> float:
+    """Print how often both came to which verdict, and where they differ; the share that agrees."""
     for (kind, theirs_said, ours_said), times in sorted(pairs.items()):
         print(f"  {kind:16} theirs {theirs_said:18} ours {ours_said:8} {times:6}")
     total = pairs.total()

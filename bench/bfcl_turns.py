@@ -25,6 +25,7 @@ from typing import Any
 import msgspec
 
 from bench.bfcl_changes import changed
+from bench.bfcl_judge import told
 from surecall.cli import main as surecall
 from surecall.eval.running.trial_run import Case, run_trial, setup_for
 from surecall.eval.scenarios.bfcl_turns import PACKAGE, MultiTurn, read_call
@@ -35,7 +36,6 @@ from surecall.eval.storage.trial import Cell, Key
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 
-MOST_LISTED = 40
 FLOOR = 0.995
 Turns = list[list[tuple[str, JSON]]]
 Pair = tuple[Scenario, MultiTurn]
@@ -151,14 +151,7 @@ def compared(
         pairs[kind, *said] += 1
         if said[0] != said[1]:
             differences.append(f"  {kind}: {case.id}: theirs {said[0]}, ours {said[1]}: {made}")
-    for (kind, theirs_said, ours_said), times in sorted(pairs.items()):
-        print(f"  {kind:13} theirs {theirs_said:10} ours {ours_said:10} {times:5}")
-    total = pairs.total()
-    same = total - len(differences)
-    print(f"  the same verdict on {same} of {total} ({100 * same / total:.2f} %)")
-    for each in differences[:MOST_LISTED]:
-        print(each[:400])
-    return same / total
+    return told(pairs, differences)
 
 
 def changes(pairs: Sequence[Pair], number: int, seed: int) -> Iterator[tuple[str, Pair, Turns]]:
