@@ -80,7 +80,7 @@ class Composer:
             config.call_protocol,
             config.max_tool_args_bytes,
             config.guided_thought,
-            compares=config.guided_comparison,
+            checks_fit=config.guided_fit_check,
         )
 
     def compose(self, plan: Plan) -> Request:

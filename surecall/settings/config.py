@@ -69,9 +69,9 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     guided_thought: int = 0
     """How many characters a guided reply may think before its next step, once there are results; it
     is kept in the trace, and never sent again. Zero asks for no thought."""
-    guided_comparison: bool = False
-    """Where a guided reply may call a tool or answer at once: let it compare first what the closest
-    tool gives with what is asked for. It may call only if that is the same."""
+    guided_fit_check: bool = False
+    """Where a guided reply may call a tool or answer immediately: let it say first what is asked
+    for, and whether the closest tool gives that. It may call only if it does."""
     choice_temperature: float | None = None
     """The `temperature` of guided replies in which a value is chosen among several that were seen,
     whatever the options say: such a choice is no matter of chance. None leaves it as it is."""

@@ -209,6 +209,7 @@ def small_model(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
     config = guided_calls(forced_continuation(config))
     return config.but(
         block_repeated_success=True,
+        guided_fit_check=True,
         guided_thought=config.guided_thought or MOST_THOUGHT,
         choice_temperature=0.0,
         closing_reminder=True,

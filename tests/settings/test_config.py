@@ -150,7 +150,7 @@ DEFAULTS: JSON = {
     "repeat_stop_at": 6,
     "block_repeated_success": False,
     "guided_thought": 0,
-    "guided_comparison": False,
+    "guided_fit_check": False,
     "choice_temperature": None,
     "closing_reminder": False,
     "tool_timeout_s": 60.0,

@@ -70,7 +70,7 @@ ABOUT = {
     "guided_calls": {"call_protocol"},
     "small_model": {"call_protocol", "final_ladder"}
     | {"block_repeated_success", "default_max_tokens", "guided_thought", "closing_reminder"}
-    | {"choice_temperature"},
+    | {"choice_temperature", "guided_fit_check"},
     "tool_use_disabled": {"tool_use_mode"},
 }
 PROVIDER_FIELDS = ABOUT["default_tool_calling"] | ABOUT["mistral_compat"]

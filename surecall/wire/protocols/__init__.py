@@ -21,19 +21,19 @@ __all__ = ["hear", "speaker"]
 
 
 def speaker(
-    protocol: CallProtocol, longest: int, thought: int = 0, *, compares: bool = False
+    protocol: CallProtocol, longest: int, thought: int = 0, *, checks_fit: bool = False
 ) -> Callable[[Plan], Plan]:
     """Return what puts the plans of one conversation into the words of a protocol.
 
     Arguments of more than `longest` bytes would be refused, so that guided ones may not grow that
     long. A guided call begins with a thought of so many characters at most, if any; the first one
-    with a comparison, if asked to.
+    with a check of whether the closest tool fits, if asked to.
     """
     match protocol:
         case "native":
             return _as_it_is
         case "guided":
-            return Speaker(guided(longest, thought, compares=compares))
+            return Speaker(guided(longest, thought, checks_fit=checks_fit))
         case "prompted":  # pragma: no branch  # a closed set: mypy knows that there is no other
             return Speaker(PROMPTED)
 

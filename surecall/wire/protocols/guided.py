@@ -15,12 +15,12 @@ the thing is whose id it writes. Both are kept, and never sent again:
      "arguments": {"about item_id": "name 'lamp', i-1", "item_id": "i-1"}}
 
 Where there is a choice between a call and an answer, both may come after a thought: a model that
-has begun to think is not bound to call. Before the first call it may have to compare what a tool
-gives with what is asked for; small models call whatever there is, unless they are shown how not to:
+has begun to think is not bound to call. Before its first step it may have to say whether the
+closest tool gives what is asked for; a small model decides badly with the first word it writes:
 
-    {"things asked for": "one",
+    {"asked for": "year in which a city was founded",
      "closest tool": "city_population: Get the number of people who live in a city.",
-     "asked for": "year in which a city was founded", "the same": "no", "answer": "…"}
+     "gives exactly that": "no", "answer": "…"}
 
 The schema is written anew for each turn. While a final answer would be refused, there is no way to
 write one; when no tool is on offer, there is no way to write a call. After a call has failed for
@@ -36,7 +36,7 @@ import msgspec
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire.messages import chosen_name, encode
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
-from surecall.wire.protocols.comparison import COMPARED, HOW_TO_COMPARE, compared_steps
+from surecall.wire.protocols.fit_check import CHECKED, HOW_TO_CHECK, checked_steps
 from surecall.wire.protocols.in_words import Manner, may_have_several
 
 # What the calls of a list are for, one after the other: who has counted, forgets none.
@@ -55,7 +55,7 @@ _HOW_TO_THINK = (
     f'Once there are results, begin with "{THOUGHT}": what was asked for, and what of it is found, '
     "in one short sentence."
 )
-BEFORE_A_STEP: Final = (THOUGHT, *COMPARED, EACH)
+BEFORE_A_STEP: Final = (THOUGHT, *CHECKED, EACH)
 _COUNTED: Final[JSON] = {"type": "string", "maxLength": 240}
 _A_CALL = f'{{"{TOOL}": "name", "{ARGUMENTS}": {{...}}}}'
 _HOW_TO_CALL_SEVERAL = (
@@ -71,11 +71,11 @@ _ANSWER: JSON = {
 
 
 class Ways(NamedTuple):
-    """How a model is led: the longest arguments, the longest thought, and whether it compares."""
+    """How a model is led: the longest arguments and thought, and whether it checks the fit."""
 
     longest: int
     thought: int = 0
-    compares: bool = False
+    checks_fit: bool = False
 
 
 def _opening(
@@ -89,7 +89,7 @@ def _opening(
         _HOW_TO_CALL_SEVERAL if several else f"To call a tool: {_A_CALL}",
         f'To give the final answer: {{"{ANSWER}": {_what(output)}',
         *([_HOW_TO_THINK] if ways.thought else []),
-        *([HOW_TO_COMPARE] if ways.compares else []),
+        *([HOW_TO_CHECK] if ways.checks_fit else []),
         "",
         "Tools:",
         *(
@@ -138,8 +138,8 @@ def _form(plan: Plan, ways: Ways) -> JSON:
         steps.append(_giving_up(plan.way_out))
     elif (plan.may_answer and plan.tool_choice != "required") or not steps:
         steps.append(_answering(plan.output, definitions))
-        if ways.compares and calls and isinstance(plan.messages[-1], User):
-            steps = compared_steps(steps, tools, several=may_have_several(plan))
+        if ways.checks_fit and calls and isinstance(plan.messages[-1], User):
+            steps = checked_steps(steps, tools)
     if ways.thought and calls and any(isinstance(item, ToolResult) for item in plan.messages):
         steps = [_after_a_thought(step, ways.thought) for step in steps]
     schema = _one_of(steps)
@@ -231,8 +231,8 @@ def _moved(schema: Any, root: str) -> Any:
             return schema
 
 
-def guided(longest: int, thought: int = 0, *, compares: bool = False) -> Manner:
+def guided(longest: int, thought: int = 0, *, checks_fit: bool = False) -> Manner:
     """Return the manner of guided calls: arguments of so many bytes at most, and a thought."""
-    ways = Ways(longest, thought, compares)
+    ways = Ways(longest, thought, checks_fit)
     opening, form = partial(_opening, ways=ways), partial(_form, ways=ways)
     return Manner(opening, _calls, _result, _answer, form)

@@ -17,8 +17,8 @@ from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover, without_thoughts
 from surecall.wire.messages import encode, raw_calls
 from surecall.wire.opaque_state import GUIDED_THOUGHT
-from surecall.wire.protocols.comparison import NO, SAME
 from surecall.wire.protocols.field_reader import FieldReader
+from surecall.wire.protocols.fit_check import GIVES, NO
 from surecall.wire.protocols.guided import (
     ABOUT,
     ANSWER,
@@ -57,7 +57,7 @@ def hear(
     if before := _before_the_step(value):
         message = message | {GUIDED_THOUGHT: _as_one(before)}
         value = {key: item for key, item in value.items() if key not in before}
-    if heard := _heard_calls(value, text, tools, known, fits=before.get(SAME) != NO):
+    if heard := _heard_calls(value, text, tools, known, fits=before.get(GIVES) != NO):
         return message | heard
     match value:
         case {"answer": answer, **rest} if typed:

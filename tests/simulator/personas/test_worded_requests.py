@@ -126,7 +126,7 @@ def test_a_schema_tells_which_tools_are_on_offer_and_whether_one_must_be_called(
     assert jsonschema_rs.is_valid(schema, said)
 
 
-LED: JSON = {"guided_comparison": True, "guided_thought": 80}
+LED: JSON = {"guided_fit_check": True, "guided_thought": 80}
 AT_ONCE: JSON = {"options": {"parallel_tool_calls": True}}
 
 

@@ -1,4 +1,4 @@
-"""Before the first guided call a small model compares: does the tool give what is asked for."""
+"""Before its first guided step a small model says whether the closest tool fits."""
 
 import json
 from typing import Any
@@ -11,20 +11,19 @@ from surecall.values.types import JSON, Plan, System, ToolResult, ToolSpec, User
 from surecall.wire.assembler import TextDelta
 from surecall.wire.opaque_state import GUIDED_THOUGHT
 from surecall.wire.protocols import hear, speaker
-from surecall.wire.protocols.comparison import COMPARED, HOW_TO_COMPARE
+from surecall.wire.protocols.fit_check import CHECKED, HOW_TO_CHECK
 from tests.support.protocols import LONGEST, SPECS, add, planned
 from tests.support.watching import runner_of, shown, watched
 
 ADDS = "add: Add two numbers."
-ONE: JSON = {"things asked for": "one", "closest tool": ADDS}
-LIKE: JSON = ONE | {"asked for": "a sum", "the same": "yes"}
-UNLIKE: JSON = ONE | {"asked for": "a joke", "the same": "no"}
+LIKE: JSON = {"asked for": "a sum", "closest tool": ADDS, "gives exactly that": "yes"}
+UNLIKE: JSON = {"asked for": "a joke", "closest tool": ADDS, "gives exactly that": "no"}
 CALL: JSON = {"tool": "add", "arguments": {"a": 1, "b": 2}}
-CONFIG = ToolCallingConfig(call_protocol="guided", guided_comparison=True)
+CONFIG = ToolCallingConfig(call_protocol="guided", guided_fit_check=True)
 
 
 def steps(*messages: Any, **changes: Any) -> list[JSON]:
-    plan = speaker("guided", LONGEST, compares=True)(planned(*messages, **changes))
+    plan = speaker("guided", LONGEST, checks_fit=True)(planned(*messages, **changes))
     assert plan.response_format is not None
     schema = plan.response_format["json_schema"]["schema"]
     return list(schema.get("anyOf", [schema]))
@@ -45,11 +44,11 @@ def test_a_call_may_only_follow_a_match_and_an_answer_only_the_lack_of_one() -> 
 
     assert len(calls) == len(SPECS)
     for step in calls:
-        assert list(step["properties"]) == [*COMPARED, "tool", "arguments"]
-        assert step["required"] == [*COMPARED, "tool", "arguments"]
-        assert step["properties"]["the same"] == {"const": "yes"}
-    assert list(answer["properties"]) == [*COMPARED, "answer"]
-    assert answer["properties"]["the same"] == {"const": "no"}
+        assert list(step["properties"]) == [*CHECKED, "tool", "arguments"]
+        assert step["required"] == [*CHECKED, "tool", "arguments"]
+        assert step["properties"]["gives exactly that"] == {"const": "yes"}
+    assert list(answer["properties"]) == [*CHECKED, "answer"]
+    assert answer["properties"]["gives exactly that"] == {"const": "no"}
 
 
 def test_what_a_tool_gives_is_told_by_its_description_and_not_by_the_model() -> None:
@@ -62,53 +61,55 @@ def test_what_a_tool_gives_is_told_by_its_description_and_not_by_the_model() -> 
     assert [len(each) for each in told[2:]] == [120]
 
 
-def test_where_several_calls_may_be_made_only_one_thing_is_compared() -> None:
-    one, answer, several = steps(User("hi"), options={"parallel_tool_calls": True})
+def test_where_several_calls_may_be_made_they_follow_one_check() -> None:
+    several, answer = steps(User("hi"), options={"parallel_tool_calls": True})
 
-    assert list(one["properties"]) == [*COMPARED, "for each of", "calls"]
-    assert one["required"] == [*COMPARED, "for each of", "calls"]
-    assert list(answer["properties"]) == [*COMPARED, "answer"]
-    assert list(several["properties"]) == ["things asked for", "for each of", "calls"]
-    counts = [step["properties"]["things asked for"]["const"] for step in (one, answer, several)]
-    assert counts == ["one", "one", "several"]
+    assert list(several["properties"]) == [*CHECKED, "for each of", "calls"]
+    assert several["required"] == [*CHECKED, "for each of", "calls"]
+    assert list(answer["properties"]) == [*CHECKED, "answer"]
 
 
 @pytest.mark.parametrize(
     "changes", [{"may_answer": False}, {"tool_choice": "required"}, {"tool_choice": "none"}]
 )
-def test_where_there_is_no_choice_there_is_nothing_to_compare(changes: JSON) -> None:
-    assert all("the same" not in step["properties"] for step in steps(User("hi"), **changes))
+def test_where_there_is_no_choice_nothing_is_checked(changes: JSON) -> None:
+    assert all(
+        "gives exactly that" not in step["properties"] for step in steps(User("hi"), **changes)
+    )
 
 
-def test_once_there_are_results_nothing_is_compared() -> None:
+def test_once_there_are_results_nothing_is_checked() -> None:
     done = ToolResult("1", "add", ok=True, content="3")
 
-    assert all("the same" not in step["properties"] for step in steps(User("hi"), done))
-    assert all("the same" in step["properties"] for step in steps(User("hi"), done, User("and?")))
+    assert all("gives exactly that" not in step["properties"] for step in steps(User("hi"), done))
+    assert all(
+        "gives exactly that" in step["properties"] for step in steps(User("hi"), done, User("and?"))
+    )
 
 
-def test_how_to_compare_is_shown_by_examples_with_both_ends() -> None:
-    opening = speaker("guided", LONGEST, compares=True)(planned(User("hi"))).messages[0]
+def test_the_check_is_shown_by_examples_with_both_ends() -> None:
+    opening = speaker("guided", LONGEST, checks_fit=True)(planned(User("hi"))).messages[0]
     assert isinstance(opening, System)
-    assert HOW_TO_COMPARE in opening.text
+    assert HOW_TO_CHECK in opening.text
     silent = speaker("guided", LONGEST)(planned(User("hi"))).messages[0]
     assert isinstance(silent, System)
     assert "closest tool" not in silent.text
-    lines = [line.partition(" -> ")[2] for line in HOW_TO_COMPARE.splitlines()[1:]]
-    examples = [json.loads(line.replace(", ...", "")) for line in lines]
-    assert {each.get("the same") for each in examples} == {"yes", "no", None}
-    assert all(tuple(each) in {COMPARED, COMPARED[:1]} for each in examples)
+    lines = [line.partition(" -> ")[2] for line in HOW_TO_CHECK.splitlines()[1:]]
+    examples = [json.loads(line.replace(", ...", "").replace("...", '""')) for line in lines]
+    answered = {each["gives exactly that"]: "answer" in each for each in examples}
+    assert answered == {"yes": False, "no": True}
+    assert all(tuple(each)[:3] == CHECKED for each in examples)
 
 
-def test_a_comparison_is_heard_apart_from_the_call_and_kept() -> None:
+def test_a_check_is_heard_apart_from_the_call_and_kept() -> None:
     message = heard(LIKE | CALL)
 
     assert named(message) == [("add", {"a": 1, "b": 2})]
-    told = f"things asked for: one; closest tool: {ADDS}; asked for: a sum; the same: yes"
+    told = f"asked for: a sum; closest tool: {ADDS}; gives exactly that: yes"
     assert message[GUIDED_THOUGHT] == told
 
 
-def test_an_answer_after_a_comparison_is_the_answer() -> None:
+def test_an_answer_after_a_check_is_the_answer() -> None:
     message = heard(UNLIKE | {"answer": "I know none."})
 
     assert (message["content"], named(message)) == ("I know none.", [])
@@ -122,12 +123,12 @@ def test_a_call_that_the_model_itself_says_does_not_fit_is_not_run(call: JSON) -
 
 
 @pytest.mark.parametrize("value", [LIKE, LIKE | {"more": 1}])
-def test_a_comparison_without_a_step_stays_as_it_is(value: JSON) -> None:
+def test_a_check_without_a_step_stays_as_it_is(value: JSON) -> None:
     assert heard(value) == {"role": "assistant", "content": json.dumps(value)}
 
 
 @pytest.mark.parametrize("at", range(1, len(json.dumps(UNLIKE | {"answer": "None."})) - 2))
-def test_a_comparison_that_was_cut_off_is_nothing_but_the_answer_so_far(at: int) -> None:
+def test_a_check_that_was_cut_off_is_nothing_but_the_answer_so_far(at: int) -> None:
     text = json.dumps(UNLIKE | {"answer": "None."})
     message = heard(text[:at])
 
@@ -143,7 +144,7 @@ def test_of_a_streamed_reply_only_the_answer_is_shown_and_early() -> None:
     assert sum(isinstance(event, TextDelta) for event in events) > 1
 
 
-def test_a_call_after_a_match_runs_and_what_was_compared_is_not_sent_again() -> None:
+def test_a_call_after_a_match_runs_and_the_check_is_not_sent_again() -> None:
     model = ScriptedModel(says(json.dumps(LIKE | CALL)), says('{"answer": "3"}'))
     result = runner_of(model, config=CONFIG).run_sync("1 + 2?")
 
@@ -152,6 +153,6 @@ def test_a_call_after_a_match_runs_and_what_was_compared_is_not_sent_again() -> 
     assert replay(result.trace).run == result.run
 
 
-def test_a_plan_without_tools_is_not_compared() -> None:
-    plan: Plan = speaker("guided", LONGEST, compares=True)(planned(User("hi"), known_tools=()))
+def test_a_plan_without_tools_has_no_check() -> None:
+    plan: Plan = speaker("guided", LONGEST, checks_fit=True)(planned(User("hi"), known_tools=()))
     assert plan.response_format is None

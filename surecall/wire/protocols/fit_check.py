@@ -1,0 +1,79 @@
+"""What a guided reply says before its first step: what is asked for, and whether a tool gives that.
+
+    {"asked for": "year in which a city was founded",
+     "closest tool": "city_population: Get the number of people who live in a city.",
+     "gives exactly that": "no", "answer": "…"}
+
+A small model that may call a tool or answer decides with the first word that it writes, and decides
+badly: it calls whatever there is, or nothing at all. Here it says first what is asked for, and then
+repeats what the tool gives by its own description, before it decides. The order matters: who has
+the tool before the eyes, says that it is just what is asked for, or that nothing ever is.
+"""
+
+from collections.abc import Sequence
+from typing import Final
+
+from surecall.values.types import JSON, ToolSpec
+
+ASKED: Final = "asked for"
+CLOSEST: Final = "closest tool"
+GIVES: Final = "gives exactly that"
+YES: Final = "yes"
+NO: Final = "no"
+CHECKED: Final = (ASKED, CLOSEST, GIVES)
+_MOST_WORDS: Final = 80
+_MOST_TOLD: Final = 120
+
+
+def _shown(question: str, asked: str, tool: str, verdict: str) -> str:
+    """Show how a reply begins."""
+    words = zip(CHECKED, (asked, tool, verdict), strict=True)
+    said = ", ".join(f'"{name}": "{word}"' for name, word in words)
+    rest = "..." if verdict == YES else '"answer": ...'
+    return f"{question} -> {{{said}, {rest}}}"
+
+
+_PEOPLE = "city_population: Get the number of people who live in a city."
+_LETTER = "send_letter: Send a letter to an address."
+_YEAR = "book_year: Get the year in which a book came out."
+_RULE = (
+    "Begin with what is asked for and the closest tool, and say whether that tool gives exactly "
+    "that. If it does not, do not call it: answer. Examples, with other tools:"
+)
+HOW_TO_CHECK: Final = "\n".join(
+    (
+        _RULE,
+        _shown("How many people live in Oslo?", "number of people in a city", _PEOPLE, YES),
+        _shown("When was Oslo founded?", "year in which a city was founded", _PEOPLE, NO),
+        _shown("How do I write a good letter?", "advice on how to write", _LETTER, NO),
+        _shown("Tell Ann at 4 Mill Lane I am late.", "a letter that is sent", _LETTER, YES),
+        _shown("How fast does Oslo grow?", "growth rate of a city", _PEOPLE, NO),
+        _shown("Who wrote Emma?", "author of a book", _YEAR, NO),
+        _shown("When did Emma and Ulysses come out?", "years of two books", _YEAR, YES),
+    )
+)
+
+
+def checked_steps(steps: Sequence[JSON], tools: Sequence[ToolSpec]) -> list[JSON]:
+    """Put the check before steps, of which the last one is the answer."""
+    *calls, answer = steps
+    return [*(_checked(step, tools, YES) for step in calls), _checked(answer, tools, NO)]
+
+
+def _checked(step: JSON, tools: Sequence[ToolSpec], verdict: str) -> JSON:
+    """Put the check before a step: the order of keys is an order of decisions."""
+    before: JSON = {
+        ASKED: {"type": "string", "maxLength": _MOST_WORDS},
+        CLOSEST: {"enum": list(dict.fromkeys(map(_told, tools)))},
+        GIVES: {"const": verdict},
+    }
+    return step | {
+        "properties": before | step["properties"],
+        "required": [*before, *step["required"]],
+    }
+
+
+def _told(tool: ToolSpec) -> str:
+    """Return the name of a tool and the first sentence of its description."""
+    sentence, stop, _ = " ".join(tool.description.split()).partition(". ")
+    return f"{tool.name}: {sentence}{stop.rstrip()}"[:_MOST_TOLD]
