@@ -68,12 +68,6 @@ class Obligation(msgspec.Struct, frozen=True):
     demandable: bool = True
 
 
-def demands_nothing(run: Run) -> bool:
-    """Whether every answer would count: there is no contract, and no tool must be called."""
-    config = run.config
-    return config.contract is None and config.tool_use_mode is not ToolUseMode.ENFORCED
-
-
 @once_per_run
 def progress(run: Run) -> Progress:
     """Return how far the contract is met; without a contract nothing is missing."""
@@ -86,7 +80,7 @@ def progress(run: Run) -> Progress:
 @once_per_run
 def unmet(run: Run) -> Obligation | None:
     """Return what a run still has to do; None if a final answer would count now."""
-    if demands_nothing(run):
+    if run.config.demands_nothing:
         return None
     if missing := progress(run).missing:
         words = in_words(missing)

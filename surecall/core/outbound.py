@@ -80,7 +80,7 @@ class Composer:
             config.call_protocol,
             config.max_tool_args_bytes,
             config.guided_thought,
-            checks_fit=config.guided_fit_check,
+            checks_fit=config.guided_fit_check and config.demands_nothing,
         )
 
     def compose(self, plan: Plan) -> Request:

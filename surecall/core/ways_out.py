@@ -21,7 +21,6 @@ from typing import Final, TypeAlias
 
 from surecall.core.obligations import (
     HOPELESS,
-    demands_nothing,
     failures,
     is_repetition,
     same_call,
@@ -165,7 +164,7 @@ def false_finals(run: Run) -> int:
 
     A text with a doubtful call in it is no answer yet, and giving up for a reason is not early.
     """
-    if demands_nothing(run):
+    if run.config.demands_nothing:
         return 0
     return sum(
         isinstance(said, Assistant)

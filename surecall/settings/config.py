@@ -71,7 +71,8 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
     is kept in the trace, and never sent again. Zero asks for no thought."""
     guided_fit_check: bool = False
     """Where a guided reply may call a tool or answer immediately: let it say first what is asked
-    for, and whether the closest tool gives that. It may call only if it does."""
+    for, and whether the closest tool gives that. It may call only if it does. Not under a
+    contract, nor where a tool must be called."""
     choice_temperature: float | None = None
     """The `temperature` of guided replies in which a value is chosen among several that were seen,
     whatever the options say: such a choice is no matter of chance. None leaves it as it is."""
@@ -226,6 +227,11 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         if isinstance(self.tool_choice, str) and not self.tool_choice.strip():
             raise ConfigError("tool_choice is blank")
         check_options(self.request_overrides, "request_overrides")
+
+    @property
+    def demands_nothing(self) -> bool:
+        """Whether every answer counts: there is no contract, and no tool must be called."""
+        return self.contract is None and self.tool_use_mode is not ToolUseMode.ENFORCED
 
     @property
     def wire_style(self) -> WireStyle:

@@ -5,7 +5,8 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig, replay
+from surecall import Contract, ToolCallingConfig, replay
+from surecall.settings.config import ToolUseMode
 from surecall.testing import ScriptedModel, says, streams
 from surecall.values.types import JSON, Plan, System, ToolResult, ToolSpec, User
 from surecall.wire.assembler import TextDelta
@@ -151,6 +152,17 @@ def test_a_call_after_a_match_runs_and_the_check_is_not_sent_again() -> None:
     assert result.assistant_text == "3"
     assert "a sum" not in json.dumps(model.requests[1])
     assert replay(result.trace).run == result.run
+
+
+@pytest.mark.parametrize(
+    "demand", [{"contract": Contract(all_of=["add"])}, {"tool_use_mode": ToolUseMode.ENFORCED}]
+)
+def test_where_a_call_is_demanded_nothing_is_said_about_a_check(demand: JSON) -> None:
+    model = ScriptedModel(says(json.dumps(CALL)), says('{"answer": "3"}'))
+    result = runner_of(model, config=CONFIG.but(**demand)).run_sync("1 + 2?")
+
+    assert result.assistant_text == "3"
+    assert not any("closest tool" in json.dumps(request) for request in model.requests)
 
 
 def test_a_plan_without_tools_has_no_check() -> None:
