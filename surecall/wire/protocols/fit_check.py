@@ -25,12 +25,16 @@ _MOST_WORDS: Final = 80
 _MOST_TOLD: Final = 120
 
 
-def _shown(question: str, asked: str, tool: str, verdict: str) -> str:
-    """Show how a reply begins."""
-    words = zip(CHECKED, (asked, tool, verdict), strict=True)
-    said = ", ".join(f'"{name}": "{word}"' for name, word in words)
-    rest = "..." if verdict == YES else '"answer": ...'
-    return f"{question} -> {{{said}, {rest}}}"
+def how_to_check(each: str = "") -> str:
+    """Tell how a reply begins, by examples; `each` is what a list of calls begins with, if any."""
+    return "\n".join((_RULE, *(_shown(*example, each) for example in _EXAMPLES)))
+
+
+def _shown(question: str, asked: str, tool: str, things: str, each: str) -> str:
+    words = zip(CHECKED, (asked, tool, YES if things else NO), strict=True)
+    said = "".join(f'"{name}": "{word}", ' for name, word in words)
+    step = f'"{each}": "{things}", ' if each and things else "" if things else '"answer": '
+    return f"{question} -> {{{said}{step}...}}"
 
 
 _PEOPLE = "city_population: Get the number of people who live in a city."
@@ -40,17 +44,15 @@ _RULE = (
     "Begin with what is asked for and the closest tool, and say whether that tool gives exactly "
     "that. If it does not, do not call it: answer. Examples, with other tools:"
 )
-HOW_TO_CHECK: Final = "\n".join(
-    (
-        _RULE,
-        _shown("How many people live in Oslo?", "number of people in a city", _PEOPLE, YES),
-        _shown("When was Oslo founded?", "year in which a city was founded", _PEOPLE, NO),
-        _shown("How do I write a good letter?", "advice on how to write", _LETTER, NO),
-        _shown("Tell Ann at 4 Mill Lane I am late.", "a letter that is sent", _LETTER, YES),
-        _shown("How fast does Oslo grow?", "growth rate of a city", _PEOPLE, NO),
-        _shown("Who wrote Emma?", "author of a book", _YEAR, NO),
-        _shown("When did Emma and Ulysses come out?", "years of two books", _YEAR, YES),
-    )
+# A question, what it asks for, the closest tool, and the things to call it for, if it fits.
+_EXAMPLES: Final = (
+    ("How many live in Oslo and in Bern?", "number of people in two cities", _PEOPLE, "Oslo; Bern"),
+    ("When was Oslo founded?", "year in which a city was founded", _PEOPLE, ""),
+    ("How do I write a good letter?", "advice on how to write", _LETTER, ""),
+    ("Tell Ann at 4 Mill Lane I am late.", "a letter that is sent", _LETTER, "Ann"),
+    ("How fast does Oslo grow?", "growth rate of a city", _PEOPLE, ""),
+    ("Who wrote Emma?", "author of a book", _YEAR, ""),
+    ("When did Emma and Ulysses come out?", "years of two books", _YEAR, "Emma; Ulysses"),
 )
 
 

@@ -36,7 +36,7 @@ import msgspec
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire.messages import chosen_name, encode
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
-from surecall.wire.protocols.fit_check import CHECKED, HOW_TO_CHECK, checked_steps
+from surecall.wire.protocols.fit_check import CHECKED, checked_steps, how_to_check
 from surecall.wire.protocols.in_words import Manner, may_have_several
 
 # What the calls of a list are for, one after the other: who has counted, forgets none.
@@ -89,7 +89,7 @@ def _opening(
         _HOW_TO_CALL_SEVERAL if several else f"To call a tool: {_A_CALL}",
         f'To give the final answer: {{"{ANSWER}": {_what(output)}',
         *([_HOW_TO_THINK] if ways.thought else []),
-        *([HOW_TO_CHECK] if ways.checks_fit else []),
+        *([how_to_check(EACH if several else "")] if ways.checks_fit else []),
         "",
         "Tools:",
         *(

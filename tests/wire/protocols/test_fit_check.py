@@ -12,7 +12,7 @@ from surecall.values.types import JSON, Plan, System, ToolResult, ToolSpec, User
 from surecall.wire.assembler import TextDelta
 from surecall.wire.opaque_state import GUIDED_THOUGHT
 from surecall.wire.protocols import hear, speaker
-from surecall.wire.protocols.fit_check import CHECKED, HOW_TO_CHECK
+from surecall.wire.protocols.fit_check import CHECKED, how_to_check
 from tests.support.protocols import LONGEST, SPECS, add, planned
 from tests.support.watching import runner_of, shown, watched
 
@@ -91,15 +91,21 @@ def test_once_there_are_results_nothing_is_checked() -> None:
 def test_the_check_is_shown_by_examples_with_both_ends() -> None:
     opening = speaker("guided", LONGEST, checks_fit=True)(planned(User("hi"))).messages[0]
     assert isinstance(opening, System)
-    assert HOW_TO_CHECK in opening.text
+    assert how_to_check() in opening.text
     silent = speaker("guided", LONGEST)(planned(User("hi"))).messages[0]
     assert isinstance(silent, System)
     assert "closest tool" not in silent.text
-    lines = [line.partition(" -> ")[2] for line in HOW_TO_CHECK.splitlines()[1:]]
+
+
+@pytest.mark.parametrize("each", ["", "for each of"])
+def test_an_example_goes_on_with_the_step_that_it_is_for(each: str) -> None:
+    lines = [line.partition(" -> ")[2] for line in how_to_check(each).splitlines()[1:]]
     examples = [json.loads(line.replace(", ...", "").replace("...", '""')) for line in lines]
-    answered = {each["gives exactly that"]: "answer" in each for each in examples}
-    assert answered == {"yes": False, "no": True}
-    assert all(tuple(each)[:3] == CHECKED for each in examples)
+    steps = {
+        (example["gives exactly that"], tuple(example)[len(CHECKED) :]) for example in examples
+    }
+    assert steps == {("yes", (each,) if each else ()), ("no", ("answer",))}
+    assert all(tuple(example)[: len(CHECKED)] == CHECKED for example in examples)
 
 
 def test_a_check_is_heard_apart_from_the_call_and_kept() -> None:
