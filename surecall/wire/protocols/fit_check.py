@@ -6,8 +6,8 @@
 
 A small model that may call a tool or answer decides with the first word that it writes, and decides
 badly: it calls whatever there is, or nothing at all. Here it says first what is asked for, and then
-repeats what the tool gives by its own description, before it decides. The order matters: who has
-the tool before the eyes, says that it is just what is asked for, or that nothing ever is.
+repeats what the tool gives by its own description, before it decides. The order matters: a model
+that began with the tool found that it did not fit in a quarter of the cases in which it did.
 """
 
 from collections.abc import Sequence
@@ -33,8 +33,11 @@ def how_to_check(each: str = "") -> str:
 def _shown(question: str, asked: str, tool: str, things: str, each: str) -> str:
     words = zip(CHECKED, (asked, tool, YES if things else NO), strict=True)
     said = "".join(f'"{name}": "{word}", ' for name, word in words)
-    step = f'"{each}": "{things}", ' if each and things else "" if things else '"answer": '
-    return f"{question} -> {{{said}{step}...}}"
+    if not things:
+        said += '"answer": '
+    elif each:
+        said += f'"{each}": "{things}", '
+    return f"{question} -> {{{said}...}}"
 
 
 _PEOPLE = "city_population: Get the number of people who live in a city."
