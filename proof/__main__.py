@@ -3,7 +3,8 @@
     python -m proof --tier ci --seed 1 --write docs/proof.md
     python -m proof D3 D6 --tier hour
 
-Each claim is tried in a process of its own, as many simultaneously as there are processors.
+Each claim is tried in a process of its own. Some wait for processes and sockets, so there is one
+more of them at a time than there are processors.
 """
 
 import argparse
@@ -47,7 +48,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("ids", nargs="*", metavar="CLAIM", help="D1, D2 …; all if none is named")
     parser.add_argument("--tier", choices=TIERS, default="ci", help="how much is tried")
     parser.add_argument("--seed", type=int, default=1, help="which cases are made")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="claims at a time")
+    parser.add_argument(
+        "--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="claims at a time"
+    )
     parser.add_argument("--write", type=Path, help="also write the table to this file")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
