@@ -53,7 +53,7 @@ def numbers_in(text: str) -> Iterator[float]:
     for word in text.split():
         bare = word.strip(_EDGES + _SIGNS)
         if bare[:1] in set("+-.0123456789") and bare[-1:].isdecimal():
-            for written in {bare, bare.replace(",", "")}:
+            for written in dict.fromkeys((bare, bare.replace(",", ""))):
                 try:
                     yield float(written)
                 except ValueError:
