@@ -102,19 +102,28 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
         raise ProcessForbidden(f"mark {item.nodeid} with pytest.mark.processes")
 
     with pytest.MonkeyPatch.context() as patch:
-        if not any(map(item.get_closest_marker, STARTING)):
+        if not starts_processes(item):
             patch.setattr(subprocess.Popen, "__init__", refuse)
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> Iterator[None]:
-    """Put what counts as coverage first; see `pytest_runtest_setup`."""
+    """Put what counts as coverage first; see `pytest_runtest_setup`.
+
+    In both parts, what starts processes comes first: it takes long and mostly waits, and at the end
+    everybody else would wait for it.
+    """
     for item in items:
         if "window" in getattr(item, "fixturenames", ()):
             item.add_marker(BROWSER)
     yield
-    items.sort(key=is_counted, reverse=True)
+    items.sort(key=lambda item: (is_counted(item), starts_processes(item)), reverse=True)
+
+
+def starts_processes(item: pytest.Item) -> bool:
+    """Whether a test may start processes, browsers among them."""
+    return any(map(item.get_closest_marker, STARTING))
 
 
 def is_counted(item: pytest.Item) -> bool:

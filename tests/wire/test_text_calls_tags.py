@@ -246,6 +246,7 @@ def growth_of(unit: str, end: str = CALL) -> float:
 
 
 @proves("G8")
+@pytest.mark.slow
 @pytest.mark.parametrize("end", ["", CALL], ids=["bare", "with-a-call"])
 @pytest.mark.parametrize("unit", [OPEN, "`", f'{OPEN}{{"a":"'])
 def test_twice_the_same_is_read_in_twice_the_steps(unit: str, end: str) -> None:
