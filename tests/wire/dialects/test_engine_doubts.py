@@ -112,3 +112,11 @@ def test_values_inside_values_are_written_so_that_they_are_read(row: str) -> Non
 
     (call,) = recover(text, tool(NESTED), weak=True).calls
     assert (call.name, call.arguments) == ("t", meant)
+
+
+def test_of_a_long_row_of_openers_eight_belong_to_the_call_and_the_others_are_text() -> None:
+    call = '{"name": "shell", "arguments": {"line": "ls"}}</tool_call>'
+    found = recover("<tool_call>" * 10 + call, TOOLS)
+
+    assert [one.name for one in found.calls] == ["shell"]
+    assert found.text == "<tool_call>" * 2
