@@ -111,6 +111,7 @@ def test_any_bytes_however_often_are_explained_in_few_words(piece: bytes, times:
     assert len(shown) <= MOST_SHOWN
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "sentence"),
     [
@@ -145,6 +146,7 @@ def test_a_text_of_another_age_is_still_a_text() -> None:
     assert explain(b"\xef\xbb\xbf" + EVENT).kind == "stream"
 
 
+@pytest.mark.slow
 def test_what_is_cut_says_by_how_much() -> None:
     long = render(explain(b"x" * (SHOWN + 1)))
     many = render(explain(HOSTILE["1,000 calls"]))

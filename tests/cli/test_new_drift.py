@@ -79,6 +79,7 @@ def test_the_file_passes_the_corpus_tests_as_it_is(run: Run) -> None:
     assert out.startswith(f"wrote {Path.cwd() / REPLIES}/{SOURCE}-reply.json\n")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault", SHAPE_FAULTS)
 def test_whatever_a_reply_is_like_the_file_passes(run: Run, fault: str) -> None:
     bodies = [with_fault(fault, sample, seed) for sample in SAMPLES for seed in range(3)]
@@ -274,6 +275,7 @@ def test_a_reply_that_cannot_be_kept_is_one_sentence(run: Run, reply: str, words
     assert list(REPLIES.iterdir()) == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("unit", ["token", "token:", "api_key=12345678 ", "eyJ", f"{KEY} ", "xox"])
 def test_looking_for_keys_takes_steps_in_proportion_to_the_reply(run: Run, unit: str) -> None:
     ids = itertools.count()

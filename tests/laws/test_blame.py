@@ -96,6 +96,7 @@ def test_a_wrong_answer_is_blamed_on_the_last_turn(
     assert (found.status, cause.got, cause.turn) == ("failed", f'"{got}"', turn)
 
 
+@pytest.mark.slow
 def test_every_miss_says_what_was_expected_and_what_came(
     failed: list[tuple[Trial, Trace]],
 ) -> None:
@@ -123,6 +124,7 @@ def test_no_repaired_call_is_to_blame(failed: list[tuple[Trial, Trace]]) -> None
     assert not [cause for cause, trace in by_call if repaired(cause, trace)]
 
 
+@pytest.mark.slow
 def test_the_words_of_a_check_are_the_same_in_every_trial_of_a_scenario(
     failed: list[tuple[Trial, Trace]],
 ) -> None:
@@ -132,6 +134,7 @@ def test_the_words_of_a_check_are_the_same_in_every_trial_of_a_scenario(
     assert max(map(len, checks.values())) <= 6, checks
 
 
+@pytest.mark.slow
 def test_a_run_that_ended_for_another_reason_is_told_in_a_sentence(
     failed: list[tuple[Trial, Trace]],
 ) -> None:

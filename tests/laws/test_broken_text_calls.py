@@ -40,6 +40,7 @@ def test_there_are_many_of_them() -> None:
     assert len(CASES) > 70
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("config", READERS.values(), ids=READERS)
 @pytest.mark.parametrize(("row", "way", "text"), CASES, ids=lambda part: str(part)[:12])
 def test_a_broken_call_is_never_taken_for_the_answer(

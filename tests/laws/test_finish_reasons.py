@@ -89,6 +89,7 @@ def ping() -> str:
     return "pong"
 
 
+@pytest.mark.usefixtures("virtual")  # what broke off is asked for again, a while later
 @pytest.mark.parametrize("body", MESSAGES[1:])
 @pytest.mark.parametrize(("ending", "word"), ALL)
 def test_what_says_nothing_or_promises_a_call_is_never_a_success(

@@ -151,6 +151,7 @@ def changeable(value: Any) -> Iterator[Any]:
             yield one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ALL, ids=lambda one: one.id)
 def test_trials_of_one_case_end_as_each_would_alone(
     scenario: Scenario, simulator: Simulator
@@ -162,6 +163,7 @@ def test_trials_of_one_case_end_as_each_would_alone(
     assert together == outcomes(simulator.url, [Case(scenario, SETUP) for _ in range(TRIALS)])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scenario", ALL, ids=lambda one: one.id)
 def test_no_two_trials_get_hold_of_the_same_thing_that_changes(
     scenario: Scenario, simulator: Simulator

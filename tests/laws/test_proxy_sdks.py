@@ -105,6 +105,7 @@ def messages(url: str, *, stream: bool) -> list[tuple[str, str]]:
 FACES: Final = {"chat": chat, "responses": responses, "messages": messages}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("stream", [False, True], ids=["plain", "stream"])
 @pytest.mark.parametrize("face", FACES)
 @pytest.mark.parametrize("case", CALLS)

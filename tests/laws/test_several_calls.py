@@ -62,6 +62,7 @@ def turns_in_order(result: RunResult) -> list[int]:
     return [event.calls for event in result.trace if isinstance(event, CallsInOrderEvent)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CONFIGS)
 @pytest.mark.parametrize("wanted", [2, 5, 15])
 def test_many_lookups_at_once_take_at_most_three_requests(name: str, wanted: int) -> None:

@@ -61,6 +61,7 @@ async def talked(url: str, model: str, config: ToolCallingConfig) -> tuple[RunRe
     return second, ran
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("persona", STRICT, ids=lambda persona: persona.id)
 def test_a_preset_for_a_strict_provider_needs_nothing_added(

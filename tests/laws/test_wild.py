@@ -51,6 +51,7 @@ OTHERWISE = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", CASES)
 def test_a_shape_from_the_wild_comes_to_what_its_case_expects(name: str) -> None:
     result = score(CASES[name])

@@ -248,6 +248,12 @@ def test_what_stands_beside_a_call_is_kept_on_it() -> None:
     ]
 
 
+def test_what_stands_beside_a_function_is_kept_on_it() -> None:
+    function = {"name": "f", "arguments": "{}", "thought_signature": "s"}
+
+    assert calls_of({"index": 0, "id": "x", "function": function})[0]["function"] == function
+
+
 def test_streams_share_no_state() -> None:
     first = calls_of(fragment({"a": 1}, index=0, name="f"))
     first[0]["function"]["arguments"]["a"] = 2

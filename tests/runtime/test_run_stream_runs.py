@@ -81,6 +81,7 @@ def test_events_come_in_the_order_in_which_things_happen() -> None:
     assert isinstance(events[0], RunStartEvent)
 
 
+@pytest.mark.slow
 @proves("C112")
 @pytest.mark.parametrize("name", RECORDED)
 def test_a_recorded_stream_gives_one_trace_however_it_is_cut(name: str) -> None:

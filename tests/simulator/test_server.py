@@ -24,7 +24,7 @@ from surecall.settings.presets import Strategy
 from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
 from surecall.simulator.personas.mixed import REPAIRABLE
 from surecall.simulator.personas.persona import RETRIED, Persona
-from surecall.simulator.server import Seen, Simulator
+from surecall.simulator.server import Seen, Simulator, status_of
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.types import JSON
 from tests.support.giving_up import PATIENT, GivesUp
@@ -60,6 +60,19 @@ def fetch(url: str, body: Any = None, method: str = "GET") -> tuple[int, Any]:
 
 def ask(simulator: Simulator, **body: Any) -> tuple[int, Any]:
     return fetch(f"{simulator.url}/v1/chat/completions", {"messages": [ASKED]} | body)
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        ({"choices": []}, 200),
+        ({"error": {"code": "tool_use_failed"}}, 400),
+        ({"error": {"code": 404}}, 404),
+        ({"error": {"code": 503}}, 200),
+    ],
+)
+def test_an_error_has_the_status_that_its_provider_gives_it(body: JSON, status: int) -> None:
+    assert status_of(body) == status
 
 
 def test_health_and_models_answer(simulator: Simulator) -> None:
@@ -175,6 +188,7 @@ def streams_only(persona: Persona) -> bool:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persona", alone(), ids=lambda persona: persona.id)
 def test_a_persona_ends_as_documented(simulator: Simulator, persona: Persona) -> None:
     simulator.violations.clear()

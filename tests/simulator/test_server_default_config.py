@@ -3,6 +3,8 @@
 import asyncio
 from typing import NamedTuple
 
+import pytest
+
 from surecall import OpenAICompatible, RunFailed, ToolLoopRunner
 from surecall.simulator import Simulator
 from surecall.simulator.personas.catalogue import PERSONAS
@@ -76,6 +78,7 @@ async def all_of_them(url: str) -> list[Ending]:
         return await asyncio.gather(*map(one, CURED_PERSONAS))
 
 
+@pytest.mark.slow
 def test_a_runner_without_a_config_gets_the_cured_personas_right() -> None:
     with Simulator(seed=1) as simulator:
         endings = asyncio.run(all_of_them(simulator.url))

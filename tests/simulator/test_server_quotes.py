@@ -45,6 +45,7 @@ async def _watched(runner: ToolLoopRunner) -> RunResult:
     return stream.result
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("streamed", [False, True], ids=["plain", "streamed"])
 @pytest.mark.parametrize("way", WAYS)
 def test_a_quoted_call_does_not_run(simulator: Simulator, way: str, *, streamed: bool) -> None:

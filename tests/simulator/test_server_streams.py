@@ -182,6 +182,7 @@ def alone() -> list[Persona]:
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persona", alone(), ids=lambda persona: persona.id)
 def test_a_streamed_persona_ends_as_documented(simulator: Simulator, persona: Persona) -> None:
     simulator.violations.clear()

@@ -144,6 +144,45 @@ def test_a_choice_that_lacks_this_or_that_is_streamed_as_it_is(choice: JSON) -> 
     assert done == DONE
 
 
+ARGUMENTS = {"a": 1}
+TWO_PARTS = [{"type": "thinking", "thinking": "Hm."}, {"type": "image_url", "image_url": {}}]
+BEGUN = {"name": "f", "arguments": {}}
+
+
+@pytest.mark.parametrize(
+    ("message", "deltas"),
+    [
+        (
+            {"content": [{"type": "text", "text": "3"}]},
+            [{"content": [{"type": "text", "text": "3"}]}],
+        ),
+        ({"content": TWO_PARTS}, [{"content": [part]} for part in TWO_PARTS]),
+        (
+            {"tool_calls": {"function": {"name": "f", "arguments": ARGUMENTS}}},
+            [
+                {"tool_calls": {"index": 0, "function": BEGUN}},
+                {"tool_calls": {"index": 0, "function": {"arguments": ARGUMENTS}}},
+            ],
+        ),
+        (
+            {"tool_calls": ["x", {"name": "f"}]},
+            [{"tool_calls": ["x"]}, {"tool_calls": [{"index": 0, "name": "f"}]}],
+        ),
+        ({"tool_calls": "[]"}, [{"tool_calls": "[]"}]),
+        ({"function_call": "f"}, []),
+    ],
+)
+def test_a_message_of_any_form_is_cut_where_it_can_be(message: JSON, deltas: list[JSON]) -> None:
+    _, *grown, last = deltas_of(events_of({"choices": [{"message": message}]}))
+
+    assert (grown, last) == (deltas, {})
+
+
+@pytest.mark.parametrize("choices", [None, [], ["x"], {}])
+def test_choices_that_are_none_come_in_one_chunk(choices: Any) -> None:
+    assert events_of({"choices": choices}) == [{"choices": choices}, DONE]
+
+
 def test_errors_and_foreign_envelopes_are_not_streamed() -> None:
     assert not any(map(is_streamable, ({}, [], {"error": {}}, {"data": {"choices": []}}, "x")))
     assert is_streamable({"choices": None})
@@ -198,6 +237,7 @@ def test_a_streamed_request_is_otherwise_the_plain_one() -> None:
 # The law: streamed and plain forms read alike
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault_id", ["", *SHAPE_FAULTS])
 def test_a_faulty_reply_reads_the_same_when_it_is_streamed(fault_id: str) -> None:
     for clean in REPLIES:
@@ -247,6 +287,7 @@ REQUESTS: tuple[JSON, ...] = (
 )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persona", PERSONAS)
 def test_every_persona_says_the_same_in_both_forms(persona: str) -> None:
     plan = Plan("m", (User("go"),))

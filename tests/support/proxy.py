@@ -119,6 +119,7 @@ class RawUpstream:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
+            disable_nagle_algorithm = True  # head and body are two writes; one would wait 40 ms
 
             def _serve(self) -> None:
                 data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
@@ -138,7 +139,9 @@ class RawUpstream:
                 return
 
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(
+            target=self._server.serve_forever, args=(0.01,), daemon=True
+        )
 
     def __enter__(self) -> Self:
         self._thread.start()

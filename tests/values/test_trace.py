@@ -124,6 +124,12 @@ def test_a_trace_is_a_sequence_of_events_with_a_value() -> None:
     assert repr(trace) == "<Trace of 1 turns, 4 events>"
 
 
+def test_a_digest_is_of_what_happened_and_not_of_when() -> None:
+    once, again, other = (ran(calls("look", where="here"), says(text)).trace for text in "aab")
+
+    assert once.digest == again.digest != other.digest
+
+
 @pytest.mark.parametrize("content", ["It is warm.", "{", '{"ok": "maybe"}', "[1]"])
 def test_the_result_of_a_foreign_history_is_printed_as_it_is(content: str) -> None:
     result = ToolResult("c", "look", ok=True, content=content)

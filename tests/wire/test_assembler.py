@@ -58,6 +58,7 @@ def test_a_recorded_stream_comes_out_as_expected(name: str) -> None:
         assert outcome.get("usage") == expected.get("usage")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RECORDED)
 def test_it_does_not_matter_where_a_recorded_stream_is_cut(name: str) -> None:
     stream, expected = recorded(name)

@@ -297,6 +297,13 @@ def test_a_call_that_is_said_once_more_in_the_text_is_made_once() -> None:
     assert reading.message == {"content": None, "tool_calls": [native]}
 
 
+def test_a_call_in_the_text_is_not_taken_for_one_whose_arguments_cannot_be_read() -> None:
+    native = {"id": "1", "function": {"name": "get_weather", "arguments": '{"city": '}}
+    message = {"content": KIMI, "tool_calls": [native]}
+
+    assert with_text_calls(message, [WEATHER], "marked").fired == ()
+
+
 def test_a_text_that_is_nothing_but_a_broken_call_claims_to_be_one() -> None:
     text = '{"name": "get_weather", "arguments": {"city": Paris "days"}}'
     reading = with_text_calls({"content": text}, [WEATHER], "marked")

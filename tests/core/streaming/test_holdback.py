@@ -63,6 +63,7 @@ def test_a_call_in_any_dialect_is_held_back(row: str, size: int) -> None:
     assert CallAnnounced(0, "note") in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 5])
 @pytest.mark.parametrize("prose", PROSE, ids=lambda prose: str(prose)[:30])
 def test_text_that_only_talks_about_calls_is_shown_in_full(prose: Any, size: int) -> None:

@@ -42,6 +42,7 @@ def test_at_the_bar_ten_looks_decide_less_than_one_time_in_twenty(
     assert 0 < chance_of_deciding([bar] * scenarios, bar) <= 0.05
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "rates", [(1.0, 0.8), (1.0, 1.0, 1.0, 1.0, 0.5), (0.8, 0.85, 0.9, 0.95, 1.0)]
 )
@@ -52,6 +53,7 @@ def test_scenarios_that_differ_are_decided_about_no_more_often(rates: tuple[floa
     assert chance_of_deciding(rates, 0.9) <= alike
 
 
+@pytest.mark.slow
 def test_away_from_the_bar_ten_looks_decide() -> None:
     assert chance_of_deciding([0.97] * 5, 0.9) > 0.99
     assert chance_of_deciding([0.8] * 5, 0.9) > 0.99

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
 from surecall.eval.running.cells import Model
 from surecall.eval.running.harness import Stop, evaluate
@@ -86,6 +87,7 @@ def test_the_same_command_resumes_and_more_trials_top_up(tmp_path: Path) -> None
     assert [evaluated(tmp_path, what)[0].ran for what in (small, small, large)] == [12, 0, 24]
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_results_with_any_number_of_jobs(tmp_path: Path) -> None:
     runs = [
         evaluated(tmp_path / str(jobs), planned(model_filter="sim/like-*", trials=1, jobs=jobs))

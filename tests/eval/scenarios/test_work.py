@@ -67,6 +67,7 @@ def test_every_tool_says_what_it_does_to_the_world_as_far_as_it_is_known() -> No
             assert each.spec.read_only is reads, each.name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_clean_model_does_all_of_it_with_no_request_too_many(
     simulator: Simulator, strategy: Strategy

@@ -20,6 +20,7 @@ FLIPS = int(os.environ.get("SURECALL_TEST_FLIPS", "1500"))
 STEP = 1 if FLIPS > 1500 else 61
 
 
+@pytest.mark.slow
 def test_a_flipped_bit_is_never_read_as_another_result(tmp_path: Path) -> None:
     found = tortured(tmp_path, FLIPS, seed=14)
 
@@ -35,6 +36,7 @@ def test_a_file_cut_short_anywhere_is_refused(tmp_path: Path) -> None:
     assert (found.same, found.refused) == (0, found.cases)
 
 
+@pytest.mark.slow
 def test_who_resumes_a_damaged_run_adds_to_the_same_results_or_is_refused(tmp_path: Path) -> None:
     found = tortured(tmp_path, FLIPS // 5, seed=15, read=resumed)
 

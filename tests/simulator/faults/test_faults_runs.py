@@ -76,6 +76,7 @@ def run(journal: Journal, *script: Any) -> tuple[RunResult, ScriptedModel]:
     return asyncio.run(runner.run("go")), model
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault_id", ids_with("cured"))
 def test_a_cured_call_runs_once_with_its_arguments_and_costs_no_further_request(
     fault_id: str,

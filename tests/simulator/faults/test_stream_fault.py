@@ -59,6 +59,7 @@ def test_every_source_about_chunks_has_a_fault() -> None:
     assert {"D12", "D47"} <= {source for fault in SHAPE_FAULTS.values() for source in fault.sources}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fault_id", ids_with("cured"))
 def test_a_cured_fault_reads_like_the_plain_reply(fault_id: str) -> None:
     cases = applied(fault_id)

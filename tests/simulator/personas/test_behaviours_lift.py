@@ -205,6 +205,7 @@ def test_a_refused_form_is_left_out_and_paid_for_once(simulator: Simulator) -> N
     assert (one.ok, one.retries, seen.rule) == (True, 1, "option_refused")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 @pytest.mark.parametrize("strict", [persona.id for persona in CLEAN])
 def test_no_step_of_the_ladder_makes_a_request_that_a_strict_provider_refuses(
@@ -262,6 +263,7 @@ def test_a_result_counts_its_false_ends_and_an_honest_refusal_is_an_answer_where
 # What costs nothing where nothing is wrong.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persona", CLEAN, ids=lambda persona: persona.id)
 def test_a_clean_model_pays_nothing_for_the_ladder_and_no_request_for_a_contract(
     simulator: Simulator, persona: Persona

@@ -235,6 +235,7 @@ def poisoned(payload: str) -> str:
 HARMLESS = Page(poisoned("harmless")).shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(PAYLOADS), 25))
 def test_no_text_becomes_a_tag(start: int) -> None:
     for payload in PAYLOADS[start : start + 25]:

@@ -361,6 +361,7 @@ def poisoned(payload: str) -> Report:
 HARMLESS = Page(render_page(poisoned("harmless"))).shape
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("start", range(0, len(PAYLOADS), 25))
 def test_no_text_becomes_a_tag_and_every_text_is_kept(start: int) -> None:
     for payload in PAYLOADS[start : start + 25]:
