@@ -94,7 +94,7 @@ def _judged(holder: JSON) -> Fault:
 
 
 def _pieces(stream: bytes, rng: random.Random) -> list[bytes]:
-    size = rng.choice((7, 64, 512, len(stream) + 1))
+    size = rng.choice((29, 64, 512, len(stream) + 1))
     return [stream[at : at + size] for at in range(0, len(stream), size)]
 
 

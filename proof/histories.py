@@ -10,6 +10,7 @@ checked before it is answered. A machine is made of the seed and its number alon
 """
 
 import asyncio
+import functools
 import json
 import random
 from collections import Counter
@@ -92,6 +93,7 @@ _LIMITS: Final[tuple[JSON, ...]] = (
 )
 
 
+@functools.cache
 def _configs() -> list[ToolCallingConfig]:
     providers = ("openai", "openrouter", "mistral", "gemini", "deepseek", "bedrock")
     configs = [presets.resolve(provider=provider) for provider in providers]

@@ -198,5 +198,5 @@ CLAIM = Claim(
     "D2",
     "Reading takes work in proportion to what is read, and no more memory than eight times that.",
     attempt,
-    (16_384, 65_536, 262_144),
+    (8_192, 65_536, 262_144),
 )

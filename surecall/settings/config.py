@@ -217,8 +217,10 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
 
     def __post_init__(self) -> None:
         """Refuse what cannot work, while the caller still sees where it came from."""
-        for name in _TYPES:
-            msgspec.structs.force_setattr(self, name, _checked(name, getattr(self, name)))
+        for name, default in _DEFAULTS.items():
+            value = getattr(self, name)
+            if value is not default:  # which is most of the time, and takes most of it
+                msgspec.structs.force_setattr(self, name, _checked(name, value))
         _check_numbers(self)
         if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
             raise ConfigError("repeat_note_at, repeat_block_at, repeat_stop_at must not decrease")
@@ -298,6 +300,7 @@ _NOT_NEGATIVE = (
     "choice_temperature",
 )
 _TYPES = {field.name: field.type for field in msgspec.structs.fields(ToolCallingConfig)}
+_DEFAULTS = {field.name: field.default for field in msgspec.structs.fields(ToolCallingConfig)}
 _WORDS: dict[str, tuple[str, ...]] = {
     "tool_use_mode": tuple(ToolUseMode),
     "tool_failure_policy": tuple(ToolFailurePolicy),

@@ -197,6 +197,13 @@ def test_the_defaults_are_these() -> None:
     assert DEFAULT.to_mapping() == DEFAULTS
 
 
+def test_the_defaults_are_what_their_fields_take() -> None:
+    for field in msgspec.structs.fields(ToolCallingConfig):
+        if field.default is not msgspec.NODEFAULT:
+            assert msgspec.convert(field.default, field.type) == field.default
+            assert not (field.name in FAMILIES and field.default)
+
+
 def test_a_config_cannot_be_changed() -> None:
     with pytest.raises(AttributeError):
         DEFAULT.max_turns = 3  # type: ignore[misc]  # the point of the test

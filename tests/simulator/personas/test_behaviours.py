@@ -1,5 +1,6 @@
 """Behaviours: what a model does that no reader can cure, and what makes it do otherwise."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from surecall.values.types import JSON
 from surecall.wire.messages import named_choice
 from tests.simulator.personas.test_persona import (
     ASKED,
+    LONG,
     STATE,
     follow,
     message_of,
@@ -99,6 +101,30 @@ def test_what_a_behaviour_does_and_what_it_is_moved_by(
     behaviour: str, messages: list[JSON], move: list[str] | str
 ) -> None:
     assert decided(behaviour, *messages) == move
+
+
+WRITTEN = answered("state_patch", '{"ok":true}', 1)
+
+
+@pytest.mark.parametrize(
+    ("behaviour", "messages", "value"),
+    [
+        ("stubborn", [], "x" * 300),
+        ("stubborn", WRITTEN, "x" * 300),
+        ("shortcut", [], "x" * 100),
+        ("shortcut", WRITTEN, DONE),
+        ("sloppy", [], "Bar"),
+    ],
+)
+def test_what_a_behaviour_writes_where_a_long_text_is_asked_for(
+    behaviour: str, messages: list[JSON], value: str
+) -> None:
+    body = request(told(LONG), ASKED, *READ, *messages, tools=STATE)
+    message = message_of(say(PERSONAS[f"sim/{behaviour}"], body, 0))
+    calls = message.get("tool_calls", ())
+    written = [json.loads(call["function"]["arguments"])["ops"][0]["value"] for call in calls]
+
+    assert (written or [message["content"]]) == [value]
 
 
 @pytest.mark.parametrize("choice", ["required", named_choice("state_get")])
