@@ -65,7 +65,7 @@ test-loaded: $(READY)  ## run all tests beside sixteen busy processes, on a shif
 check: style types  ## lint, types, import contracts, generated docs, spelling
 
 types: $(READY)
-	$(BIN)/mypy
+	$(BIN)/mypy --num-workers $(JOBS)
 
 style: $(READY)
 	$(BIN)/ruff check .

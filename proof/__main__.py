@@ -75,8 +75,9 @@ def all_tried(claims: Sequence[Claim], chosen: argparse.Namespace) -> list[Row]:
         print(f"{mark} {row.id} {row.seconds:.0f} s", file=sys.stderr, flush=True)
         return row.id, row
 
+    together = [claim for claim in claims if not claim.alone]
     with ThreadPoolExecutor(chosen.jobs) as pool:
-        rows = dict(pool.map(one, [claim for claim in claims if not claim.alone]))
+        rows = dict(pool.map(one, sorted(together, key=lambda claim: not claim.long)))
     rows |= dict(map(one, [claim for claim in claims if claim.alone]))
     return [rows[claim.id] for claim in claims]
 

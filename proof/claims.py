@@ -45,7 +45,8 @@ class Claim(msgspec.Struct, frozen=True):
     """One sentence, and a function of size and seed that tries to break it.
 
     `sizes` are for the tiers, from the smallest on; 0 leaves the claim out of a tier. `alone` is
-    for what measures the machine: nothing else runs beside it.
+    for what measures the machine: nothing else runs beside it. What is `long` begins first, so
+    that nothing is waited for in the end.
     """
 
     id: str
@@ -53,6 +54,7 @@ class Claim(msgspec.Struct, frozen=True):
     attempt: Attempt
     sizes: tuple[int, int, int]
     alone: bool = False
+    long: bool = False
 
     def size(self, tier: Tier) -> int:
         """How much is tried at a tier."""

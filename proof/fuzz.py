@@ -292,4 +292,5 @@ CLAIM = Claim(
     "Whatever is sent, only our own errors are raised, and what is read is sound.",
     attempt,
     (150_000, 2_500_000, 20_000_000),
+    long=True,
 )

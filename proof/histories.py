@@ -321,4 +321,5 @@ CLAIM = Claim(
     "In every request each call is answered exactly once; no tool runs twice for one call.",
     attempt,
     (1_500, 20_000, 100_000),
+    long=True,
 )

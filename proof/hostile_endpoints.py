@@ -215,4 +215,5 @@ CLAIM = Claim(
     "A hostile endpoint costs bounded memory and time, and gets no key elsewhere.",
     attempt,
     (94, 213, 553),
+    long=True,
 )

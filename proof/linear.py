@@ -199,4 +199,5 @@ CLAIM = Claim(
     "Reading takes work in proportion to what is read, and no more memory than eight times that.",
     attempt,
     (8_192, 65_536, 262_144),
+    long=True,
 )

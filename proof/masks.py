@@ -254,4 +254,5 @@ CLAIM = Claim(
     "A denied tool never runs, however its name is written; an allowed one always does.",
     attempt,
     (2, 80, 1_000),
+    long=True,
 )

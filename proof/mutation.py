@@ -208,4 +208,5 @@ CLAIM = Claim(
     "Tests notice small mistakes in the modules that matter most.",
     attempt,
     (2, 25, 1000),
+    long=True,
 )

@@ -250,4 +250,5 @@ CLAIM = Claim(
     "No text of a model becomes more than text.",
     attempt,
     (327, 2000, 20_000),
+    long=True,
 )
