@@ -21,15 +21,26 @@ STREAMED: JSON = {STREAM: True, "stream_options": {"include_usage": True}}
 DROPPABLE = ("parallel_tool_calls", "stream_options", "prompt_cache_key", "safety_identifier")
 TOOL_CHOICE = "tool_choice"
 RESPONSE_FORMAT = "response_format"
+# A form that is refused as `json_schema` and may be taken as this one, with the schema beside it.
+JSON_OBJECT = "json_object"
 # Not to be left out, where the conversation has calls: they are sent, and forbidden.
 TOOLS = "tools"
 SOFT_CHOICES = ("auto", "none", None)
-REFUSALS = frozenset({400, 404, 422})
+_REFUSALS = frozenset({400, 404, 422})
+# Some servers check a request, and report what they find as a failure of their own.
+_FAILED = 500
+_CHECKED = "validation error"
+
+
+def is_refusal(fault: Fault) -> bool:
+    """Whether an endpoint says that it does not take the request, and not that it failed."""
+    checked = fault.status == _FAILED and _CHECKED in fault.message.lower()
+    return checked or fault.status in _REFUSALS
 
 
 def lesson_of(fault: Fault, plan: Plan) -> str | None:
     """Return what a refusal says should be left out of this plan, if it is something we may."""
-    if fault.status not in REFUSALS:
+    if not is_refusal(fault):
         return None
     for option in DROPPABLE:
         if option in plan.options and option in fault.message:
@@ -37,7 +48,8 @@ def lesson_of(fault: Fault, plan: Plan) -> str | None:
     if STREAM in plan.options and names_streaming(fault.message):
         return STREAM
     if _is_guided(plan) and _names_form(fault.message, plan):
-        return RESPONSE_FORMAT
+        named = _schema_of(plan) is not None and JSON_OBJECT in fault.message
+        return JSON_OBJECT if named else RESPONSE_FORMAT
     if _hides_tools(plan) and TOOLS in fault.message.lower():
         return TOOLS
     if plan.tools and plan.tool_choice not in SOFT_CHOICES and names_tool_choice(fault.message):
@@ -49,6 +61,15 @@ def _is_guided(plan: Plan) -> bool:
     # A form that the caller wants is not ours to leave out: the answer would be another one.
     ours = bool(plan.known_tools) or plan.output is not None
     return plan.response_format is not None and ours
+
+
+def _schema_of(plan: Plan) -> JSON | None:
+    """Return the schema that a reply is bound to in the form of OpenAI."""
+    match plan.response_format:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema
+        case _:
+            return None
 
 
 def _names_form(message: str, plan: Plan) -> bool:
@@ -99,14 +120,27 @@ def _taught(plan: Plan, lesson: str) -> Plan:
         return msgspec.structs.replace(
             plan, tools=plan.known_tools, tool_choice="none", response_format=None
         )
-    if lesson == RESPONSE_FORMAT and _is_guided(plan):
-        return msgspec.structs.replace(plan, messages=_told_form(plan), response_format=None)
+    if lesson in {JSON_OBJECT, RESPONSE_FORMAT} and _is_guided(plan):
+        return _otherwise_bound(plan, lesson)
     if lesson not in plan.options:
         return plan
     # Its options are refused without `stream` itself.
     left_out = STREAMED.keys() if lesson == STREAM else {lesson}
     options = {key: value for key, value in plan.options.items() if key not in left_out}
     return msgspec.structs.replace(plan, options=options)
+
+
+def _otherwise_bound(plan: Plan, lesson: str) -> Plan:
+    """Return a plan whose form is asked for in another way: with `json_object`, or in words alone.
+
+    It is told in words either way, once: whether `json_object` heeds a schema is not known.
+    """
+    schema = _schema_of(plan)
+    messages = plan.messages if schema is None else _told_form(plan)
+    form = None
+    if lesson == JSON_OBJECT:
+        form = plan.response_format if schema is None else {"type": JSON_OBJECT, "schema": schema}
+    return msgspec.structs.replace(plan, messages=messages, response_format=form)
 
 
 def _told_form(plan: Plan) -> tuple[Message, ...]:

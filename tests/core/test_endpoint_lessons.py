@@ -1,6 +1,8 @@
 """What an endpoint refuses is learned once: the request goes out again without it."""
 
 import asyncio
+from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -22,7 +24,7 @@ from surecall.core.endpoint_lessons import applied, lesson_of
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.errors import ErrorCode
 from surecall.values.events import LlmRequestRetryEvent
-from surecall.values.types import Assistant, Plan, ToolCall, ToolSpec, User
+from surecall.values.types import JSON, Assistant, Plan, ToolCall, ToolSpec, User
 from tests.support.spec import proves
 
 
@@ -30,6 +32,11 @@ from tests.support.spec import proves
 async def ping() -> str:
     """Answer."""
     return "pong"
+
+
+@dataclass
+class Place:
+    city: str
 
 
 CONFIG = presets.default_tool_calling(ToolCallingConfig(tool_choice="required"))
@@ -104,6 +111,67 @@ def test_runners_of_one_client_share_what_it_learned() -> None:
     assert len(provider.requests) == 3
 
 
+# As the server of llama-cpp-python says it.
+NO_SCHEMA = failure(
+    500,
+    {
+        "error": {
+            "message": "1 validation error:\n  {'type': 'literal_error', 'loc': ('body', "
+            "'response_format', 'type'), 'msg': \"Input should be 'text' or 'json_object'\"}",
+            "type": "internal_server_error",
+        }
+    },
+)
+NO_FORM = failure(400, {"error": {"message": "response_format is not supported"}})
+GUIDED = presets.default_tool_calling().but(call_protocol="guided")
+CALLED, ANSWERED = says('{"tool": "ping", "arguments": {}}'), says('{"answer": "Done."}')
+
+
+def asked(*script: Item, runs: int = 1, **settings: Any) -> tuple[list[Any], list[JSON]]:
+    """Return the results of runs, and the requests, which went over HTTP."""
+    with ScriptedProvider(*script) as provider:
+        client = OpenAICompatible(provider.url)
+        retry = RetryPolicy(attempts=1)
+        runner = ToolLoopRunner(client=client, model="m", retry=retry, **settings)
+        return [runner.run_sync("Go.") for _ in range(runs)], provider.requests
+
+
+def kind_of(request: JSON) -> str | None:
+    form = request.get("response_format")
+    return None if form is None else form["type"]
+
+
+def test_a_schema_that_is_refused_with_a_failure_is_sent_beside_json_object() -> None:
+    script = (NO_SCHEMA, CALLED, ANSWERED, CALLED, ANSWERED)
+    results, requests = asked(*script, runs=2, tools=[ping], config=GUIDED)
+    refused, *taken = (request["response_format"] for request in requests)
+
+    assert [result.assistant_text for result in results] == ["Done."] * 2
+    assert [len(result.trace.turns) for result in results] == [2, 2]
+    assert refused["type"] == "json_schema"
+    assert taken[0] == {"type": "json_object", "schema": refused["json_schema"]["schema"]}
+    assert {form["type"] for form in taken} == {"json_object"}
+    assert len(taken) == 4
+
+
+def test_a_form_that_is_refused_in_both_ways_is_asked_for_in_words() -> None:
+    _, requests = asked(NO_SCHEMA, NO_FORM, CALLED, ANSWERED, tools=[ping], config=GUIDED)
+
+    assert [*map(kind_of, requests)] == ["json_schema", "json_object", None, None]
+
+
+def test_the_form_of_a_typed_answer_is_told_once_however_often_it_is_refused() -> None:
+    script = (NO_SCHEMA, NO_FORM, says('{"city": "Oslo"}'))
+    (result,), requests = asked(*script, output=Place, config=GUIDED)
+
+    assert result.output == Place("Oslo")
+    assert [*map(kind_of, requests)] == ["json_schema", "json_object", None]
+    plain, told, again = (request["messages"] for request in requests)
+    assert "city" not in str(plain)
+    assert "city" in str(told)
+    assert told == again
+
+
 PLAN = Plan("m", (), (ToolSpec("t", "", {}),), "required", options={"parallel_tool_calls": False})
 
 
@@ -114,6 +182,8 @@ PLAN = Plan("m", (), (ToolSpec("t", "", {}),), "required", options={"parallel_to
         (422, "Tool choice must be auto", "tool_choice"),
         (400, "messages are malformed", None),
         (500, "parallel_tool_calls", None),
+        (500, "2 validation errors: parallel_tool_calls is not known", "parallel_tool_calls"),
+        (503, "1 validation error: parallel_tool_calls is not known", None),
         (None, "parallel_tool_calls", None),
     ],
 )

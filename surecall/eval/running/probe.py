@@ -13,7 +13,14 @@ from typing import Any, Final, get_args
 
 import msgspec
 
-from surecall.core.endpoint_lessons import REFUSALS, RESPONSE_FORMAT, TOOL_CHOICE, applied
+from surecall.core.endpoint_lessons import (
+    JSON_OBJECT,
+    RESPONSE_FORMAT,
+    TOOL_CHOICE,
+    applied,
+    is_refusal,
+    lesson_of,
+)
 from surecall.core.inbound import inbound
 from surecall.core.outbound import Composer
 from surecall.eval.running.cells import PlannedCell
@@ -111,21 +118,29 @@ async def _probe(protocol: CallProtocol, planned: PlannedCell, client: Client) -
         )
     # What is asked about here must not be left out, whatever was learned of it before.
     lessons = set(runner.lessons.get(plan.model, ())) - {TOOL_CHOICE, RESPONSE_FORMAT}
-    request = composer.compose(applied(spoken, sorted(lessons)))
-    try:
-        body = runner.sender.read(await client.send(request.body))
-    except ProviderError as error:
-        body = error.fault
+    asked = applied(spoken, sorted(lessons))
+    body = await _answer(client, runner, composer.compose(asked).body)
+    if isinstance(body, Fault) and lesson_of(body, asked) == JSON_OBJECT:
+        again = applied(asked, [JSON_OBJECT])
+        body = await _answer(client, runner, composer.compose(again).body)
     reply = body if isinstance(body, Fault) else inbound(body, plan, config, registry)
     if isinstance(reply, Fault):
         return Probe(protocol, works=False, said=_refused(protocol, runner.sender.redacted(reply)))
     return _judged(protocol, _message_in(body), reply)
 
 
+async def _answer(client: Client, runner: PromptRunner, request: bytes) -> Any:
+    """Return the body of an answer as it came, or the fault that it is."""
+    try:
+        return runner.sender.read(await client.send(request))
+    except ProviderError as error:
+        return error.fault
+
+
 def _refused(protocol: CallProtocol, fault: Fault) -> str:
     """Say what an endpoint refused; other faults say nothing about the protocol."""
     message = fault.message if len(fault.message) <= _SHOWN else f"{fault.message[:_SHOWN]}…"
-    if fault.status in REFUSALS:
+    if is_refusal(fault):
         return f"{_DEMANDS[protocol]} refused (HTTP {fault.status}: {message})"
     status = "" if fault.status is None else f" (HTTP {fault.status})"
     return f"not answered: {fault.code}{status}: {message}"

@@ -98,6 +98,17 @@ def test_whether_a_schema_binds_is_judged_by_the_reply_as_it_came(
     assert found["prompted"] == "wrote a call as text"
 
 
+def test_a_schema_that_is_taken_beside_json_object_binds_as_well(run: Run) -> None:
+    no = refused("1 validation error: response_format should be 'text' or 'json_object'", 500)
+    script = (*TRIED, NATIVE, no, GUIDED, PROMPTED)
+    with ScriptedProvider(*script) as provider:  # type: ignore[arg-type]  # as above
+        _, out, _ = run("check", *MODEL, "--base-url", provider.url)
+
+    assert protocols_in(out)["guided"] == "reply bound to the schema"
+    form = provider.requests[-2]["response_format"]
+    assert (form["type"], UNHEARD_OF in json.dumps(form["schema"])) == ("json_object", True)
+
+
 def flat_call() -> JSON:
     reply = says(None)
     reply["choices"][0]["message"]["function_call"] = {
