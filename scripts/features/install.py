@@ -6,6 +6,7 @@ python -m scripts.features.install [--environments FOLDER]
 import argparse
 import subprocess
 import sys
+import tomllib
 import venv
 from pathlib import Path
 
@@ -35,11 +36,17 @@ def install(library: Library, place: Path) -> None:
     pins.write_text("".join(f"{name}=={at}\n" for name, at in library.versions.items()), "utf-8")
     wanted = [name for name in library.versions if name not in library.alone]
     python = str(place / "bin" / "python")
-    always = ["-e", str(ROOT), "opentelemetry-sdk"]
-    _run([python, *PIP, "-c", str(pins), *always, *wanted, *library.requires])
-    if library.alone:
-        _run([python, *PIP, "-c", str(pins), "--no-deps", *library.alone])
+    needed = [each for each in _dependencies() if not each.startswith(library.without)]
+    wanted += [*library.requires, *needed, "opentelemetry-sdk"]
+    _run([python, *PIP, "-c", str(pins), *wanted])
+    _run([python, *PIP, "-c", str(pins), "--no-deps", "-e", str(ROOT), *library.alone])
     (place / "ready").touch()
+
+
+def _dependencies() -> list[str]:
+    """Return what surecall declares to need."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    return list(project["dependencies"])
 
 
 def _run(command: list[str]) -> None:
