@@ -219,7 +219,7 @@ class ToolCallingConfig(msgspec.Struct, frozen=True, kw_only=True, forbid_unknow
         """Refuse what cannot work, while the caller still sees where it came from."""
         for name, default in _DEFAULTS.items():
             value = getattr(self, name)
-            if value is not default:  # which is most of the time, and takes most of it
+            if value is not default:  # defaults are right, and most values are defaults
                 msgspec.structs.force_setattr(self, name, _checked(name, value))
         _check_numbers(self)
         if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
