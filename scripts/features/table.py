@@ -18,8 +18,8 @@ class Library(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A library that is compared: what is installed of it, and in which versions.
 
     `requires` is what else its environment needs, extras among it. What is in `alone` is installed
-    without what it requires. `without` is what surecall needs and its checks here do not, because
-    the library wants another version of it.
+    without what it requires. What is in `without` surecall needs and
+    no check here does; the library wants another version of it.
     """
 
     name: str

@@ -33,7 +33,7 @@ async def opened(host: str = "127.0.0.1", **patience: float) -> AsyncIterator[Do
 
 
 async def answer(door: Door, *headers: str, body: bytes = b"", method: str = "GET") -> bytes:
-    """Return the head of an answer: of half a body, the rest is waited for once that is sent."""
+    """Return the head of an answer; a server that got half a body goes on to wait for the rest."""
     host = "127.0.0.1" if door.host == "0.0.0.0" else door.host  # noqa: S104 - see below
     reader, writer = await asyncio.open_connection(host, door.port)
     lines = [f"{method} / HTTP/1.1", *headers, "Connection: close", "", ""]

@@ -46,7 +46,7 @@ def listening(reply: Callable[[Knock], Reply] = done) -> Iterator[Listener]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
-        disable_nagle_algorithm = True  # head and body are two writes; the second would wait 40 ms
+        disable_nagle_algorithm = True  # or a body would wait for its head, 40 ms
 
         def do_POST(self) -> None:
             body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))

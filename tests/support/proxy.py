@@ -119,7 +119,7 @@ class RawUpstream:
 
         class Handler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
-            disable_nagle_algorithm = True  # head and body are two writes; one would wait 40 ms
+            disable_nagle_algorithm = True  # or a body would wait for its head, 40 ms
 
             def _serve(self) -> None:
                 data = self.rfile.read(int(self.headers.get("Content-Length") or 0))
