@@ -72,7 +72,7 @@ async def converse(url: str, mode: str, kept: list[object]) -> str:
         client=OpenAICompatible(url),
         model="m",
         tools=[tool(note)],
-        config=runner.config.but(run_deadline_s=DEADLINE_S, max_turns=1),
+        config=runner.config.replace(run_deadline_s=DEADLINE_S, max_turns=1),
     )
     try:
         if mode == "run":

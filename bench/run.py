@@ -152,7 +152,9 @@ def runner_for(
         client=client,
         model=model,
         registry=ToolRegistry([tool(name="get_weather")(handler)]),
-        config=presets.resolve(provider="openrouter", model=model).but(max_turns=LONG_TURNS + 2),
+        config=presets.resolve(provider="openrouter", model=model).replace(
+            max_turns=LONG_TURNS + 2
+        ),
         system="You are a helpful assistant.",
     )
 

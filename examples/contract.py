@@ -25,7 +25,7 @@ CONTRACT = Contract(all_of=["state_patch"])
 SYSTEM = 'Read the state, then set /draft/foo to "bar". When that is done, answer: Done.'
 
 with Simulator(seed=1) as simulator:
-    config = presets.default_tool_calling().but(contract=CONTRACT)
+    config = presets.default_tool_calling().replace(contract=CONTRACT)
     runner = ToolLoopRunner(
         client=OpenAICompatible(simulator.url),
         model="sim/hasty",
@@ -45,7 +45,7 @@ with Simulator(seed=1) as simulator:
         client=OpenAICompatible(simulator.url),
         model="sim/hasty",
         tools=[state_get, state_patch],
-        config=config.but(final_ladder=()),
+        config=config.replace(final_ladder=()),
         system=SYSTEM,
     )
     code = ""

@@ -32,7 +32,7 @@ async def state_patch(workspace_id: str, request_id: str, ops: list[dict[str, st
     return await work(f"{request_id} changed {workspace_id} in {len(ops)} place")
 
 
-CONFIG = presets.default_tool_calling().but(
+CONFIG = presets.default_tool_calling().replace(
     request_overrides={"parallel_tool_calls": True}, max_concurrent_tools=4
 )
 

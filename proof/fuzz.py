@@ -50,8 +50,8 @@ CONFIGS: Final[tuple[ToolCallingConfig, ...]] = (
     presets.content_tag_tool_call_fallback(presets.default_tool_calling()),
     presets.resolve(provider="openrouter"),
     ToolCallingConfig(),
-    presets.default_tool_calling().but(call_protocol="guided"),
-    presets.default_tool_calling().but(call_protocol="prompted", decode_html_entities=True),
+    presets.default_tool_calling().replace(call_protocol="guided"),
+    presets.default_tool_calling().replace(call_protocol="prompted", decode_html_entities=True),
 )
 # It makes a megabyte; that it is refused is said elsewhere.
 _FAULTS: Final = tuple(name for name in SHAPE_FAULTS if name != "arguments_runaway")

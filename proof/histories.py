@@ -158,7 +158,7 @@ class Machine:
         )
         if self._rng.random() < 0.5:
             more = {"parallel_tool_calls": True}
-            self._config = self._config.but(
+            self._config = self._config.replace(
                 request_overrides={**self._config.request_overrides, **more}
             )
         earlier = () if run is None else run.messages
@@ -190,7 +190,7 @@ class Machine:
         self.requests += 1
         messages = request["messages"]
         self.problems += request_problems(messages)
-        if self._config.short_call_ids:
+        if self._config.endpoint.short_call_ids:
             self.problems += _long_ids(messages)
         dice = self._rng.random()
         if dice < 0.06:

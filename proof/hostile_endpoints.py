@@ -41,7 +41,7 @@ class Ended(msgspec.Struct, frozen=True):
 async def converse(url: str, mode: str) -> str:
     """Hold one conversation; return the code of its failure, blank if it was answered."""
     client = OpenAICompatible(url, KEY)
-    config = presets.raw().but(run_deadline_s=DEADLINE_S)
+    config = presets.raw().replace(run_deadline_s=DEADLINE_S)
     runner = ToolLoopRunner(client=client, model="m", config=config)
     try:
         if mode == "plain":

@@ -184,7 +184,7 @@ def runner_of(model: ScriptedModel, place: Place, way: Way, death: Death) -> Too
         model="m",
         tools=tools(place, death, in_loop=way.in_loop),
         observers=[MortalSink(place.trace, death)],
-        config=presets.raw().but(max_concurrent_tools=8 if way.parallel else 1),
+        config=presets.raw().replace(max_concurrent_tools=8 if way.parallel else 1),
         llm_options_defaults={"parallel_tool_calls": True},
     )
 

@@ -42,7 +42,7 @@ NAMES: Final = (
     ),
     *("Tools", "get_files", "mass_edit", "office", "shell", "unknown_tool", "default_api", "link"),
 )
-CONFIG: Final = presets.content_tag_tool_call_fallback(presets.default_tool_calling()).but(
+CONFIG: Final = presets.content_tag_tool_call_fallback(presets.default_tool_calling()).replace(
     max_unknown_tool_calls=100_000,
     max_total_tool_calls=100_000,
     max_turns=1_000,
@@ -203,7 +203,7 @@ async def run_problems(case: Case, rng: random.Random) -> list[str]:
         "the deny list": {"tool_denylist": (case.denied,)},
         "the allow list": {"tool_allowlist": (case.allowed,)},
     }
-    config: ToolCallingConfig = CONFIG.but(**masks.get(case.way, {}))
+    config: ToolCallingConfig = CONFIG.replace(**masks.get(case.way, {}))
     written = list(spellings_of(case.denied, rng, 0).values())
     bodies = [*_native(written), *_in_text(written[:3]), *_native([case.allowed])]
     runner = ToolLoopRunner(

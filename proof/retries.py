@@ -134,7 +134,7 @@ def run_problem(clock: VirtualClock, script: Script) -> str:
     runner = ToolLoopRunner(
         client=model,
         model="m",
-        config=RAW.but(run_deadline_s=script.deadline),
+        config=RAW.replace(run_deadline_s=script.deadline),
         retry=RetryPolicy(attempts=script.attempts),
     )
     began = clock.now

@@ -26,8 +26,8 @@ from surecall.eval.settings.fields import documentation
 from surecall.parsing.repairs import BY_CHOICE, OF_MEANING, OF_SPELLING, OF_TYPE
 from surecall.settings.capabilities import capabilities_for
 from surecall.settings.catalog import ModelCatalog
-from surecall.settings.config import FAMILIES
 from surecall.settings.connection import Limits, RetryPolicy
+from surecall.settings.endpoint_profile import FAMILIES
 from surecall.settings.presets import PRESET, RAW
 from surecall.settings.provider_sources import KNOWN
 from surecall.settings.providers import ROWS

@@ -115,7 +115,7 @@ def config_for(persona: Persona, strategy: Strategy = "production") -> ToolCalli
     wanted = preset_wanted(persona)
     if wanted is not None and strategy == "production":
         config = presets.PRESET[wanted](config)
-    return config.but(tool_use_mode="enforced")
+    return config.replace(tool_use_mode="enforced")
 
 
 async def trial(

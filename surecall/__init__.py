@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
     from surecall.settings.connection import Limits, RetryPolicy
     from surecall.settings.contract import Contract, From, Need
+    from surecall.settings.endpoint_profile import EndpointProfile
     from surecall.settings.fallback import Fallback
     from surecall.settings.sampling import SamplingCatalog as SamplingCatalog
     from surecall.tools.context import Context
@@ -86,6 +87,7 @@ if TYPE_CHECKING:
 _HOMES: Final = {
     "settings.capabilities": ("Capabilities", "capabilities_for"),
     "settings.catalog": ("ModelCatalog",),
+    "settings.endpoint_profile": ("EndpointProfile",),
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
     "settings.contract": ("Contract", "From", "Need"),
     "settings.fallback": ("Fallback",),
@@ -152,6 +154,7 @@ __all__ = [
     "Contract",
     "Conversation",
     "Decision",
+    "EndpointProfile",
     "ErrorCode",
     "Event",
     "Fallback",

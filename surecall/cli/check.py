@@ -189,9 +189,9 @@ async def _found(planned: PlannedCell, client: Client, patience: _Patience) -> F
 
 async def _tried(planned: PlannedCell, client: Client, longest_s: float) -> Finding:
     """Ask the model to call a tool; report whether it does, but judge only the endpoint."""
-    config = planned.config.but(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=longest_s)
+    config = planned.config.replace(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=longest_s)
     if config.tool_use_mode is not ToolUseMode.DISABLED:
-        config = config.but(tool_use_mode=ToolUseMode.RELAXED)
+        config = config.replace(tool_use_mode=ToolUseMode.RELAXED)
     runner = ToolLoopRunner(
         client=client,
         model=planned.model.asked,

@@ -164,7 +164,7 @@ class _Read(NamedTuple):
 def _read(answer: JSON, tools: Sequence[JSON]) -> _Read | Fault:
     guided = _is_guided(_content(answer))
     every, usual = _config(PRESETS, guided=guided), _config(PRESETS[:1], guided=guided)
-    believing = every.but(text_call_rules=())
+    believing = every.replace(text_call_rules=())
     registry = ToolRegistry(tools)
     believed = inbound(answer, _plan(_specs(registry)), believing, registry)
     if not tools and isinstance(believed, Reply):
@@ -190,7 +190,7 @@ def _config(presets: Sequence[str], *, guided: bool) -> ToolCallingConfig:
     config = ToolCallingConfig()
     for name in presets:
         config = PRESET[name](config)
-    return config.but(call_protocol="guided") if guided else config
+    return config.replace(call_protocol="guided") if guided else config
 
 
 def _is_guided(content: str) -> bool:

@@ -48,7 +48,7 @@ def settled(reading: TextReading, plan: Plan, config: ToolCallingConfig) -> Text
 
 
 def _doubt(reading: TextReading, plan: Plan, config: ToolCallingConfig) -> tuple[Claim, ...]:
-    rules = config.text_call_rules
+    rules = config.endpoint.text_call_rules
     judge = _Judge(reading, plan, config)
     claims = [
         claim

@@ -9,7 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from surecall.core.typed_answers import asking
-from surecall.settings.config import union
+from surecall.settings.overlay import union
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Message, Plan, System
 from surecall.wire.history_codec import SYSTEM_IN_USER, is_about_history, with_system_in_user

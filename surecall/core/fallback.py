@@ -63,7 +63,7 @@ def _kept(promised: ToolCallingConfig, config: ToolCallingConfig) -> ToolCalling
     chats = relaxed and config.tool_use_mode is ToolUseMode.DISABLED
     mode = (config if chats else promised).tool_use_mode
     same = {name: getattr(promised, name) for name in _PROMISED}
-    return config.but(**same, tool_use_mode=mode)
+    return config.replace(**same, tool_use_mode=mode)
 
 
 def _before_failure(run: Run) -> tuple[Message, ...]:

@@ -75,7 +75,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
     said = raw if isinstance(raw, dict) else {}
     if (fault := _too_much(said)) is not None:
         return fault
-    healed = said if canonical else RESPONSE.apply(config.response_transforms, said, fired)
+    healed = said if canonical else RESPONSE.apply(config.endpoint.response_transforms, said, fired)
     if config.call_protocol == "guided":
         healed = _bare(healed, config, fired)
     salvaged = FAILED_GENERATION in fired
@@ -105,7 +105,7 @@ def inbound(body: Any, plan: Plan, config: ToolCallingConfig, toolbox: Toolbox) 
 def _text_of(message: JSON, config: ToolCallingConfig, fired: list[str]) -> str:
     """Return what is said, without end tokens and invisible characters at its edges."""
     text = text_of(message.get("content"))
-    if EDGES not in config.response_transforms:
+    if EDGES not in config.endpoint.response_transforms:
         return text
     said = trimmed(text)
     if said is not text and EDGES not in fired:
@@ -123,7 +123,9 @@ def _body_transforms(plan: Plan, config: ToolCallingConfig) -> tuple[str, ...]:
     """Say how the body is healed; who asked for several choices wants the first, not their sum."""
     asked = plan.options.get("n")
     several = not (asked is None or asked == 1)
-    return tuple(name for name in config.body_transforms if not (several and name == JOINED))
+    return tuple(
+        name for name in config.endpoint.body_transforms if not (several and name == JOINED)
+    )
 
 
 def _withheld(reason: str | None, text: str, *, salvaged: bool) -> Fault | None:
@@ -163,9 +165,11 @@ def _with_calls(
     is_json = config.call_protocol == "guided" and _begins_json(text_of(heard.get("content")))
     if salvaged or (is_json and not is_answer):
         mode = "any"
-    reading = with_text_calls(heard, plan.tools, mode, strip_thinking=config.strip_thinking)
+    reading = with_text_calls(
+        heard, plan.tools, mode, strip_thinking=config.endpoint.strip_thinking
+    )
     # What a provider failed to read as a call was meant as one.
-    return settled(reading, plan, config.but(text_call_rules=()) if salvaged else config)
+    return settled(reading, plan, config.replace(text_call_rules=()) if salvaged else config)
 
 
 def _too_much(message: JSON) -> Fault | None:
@@ -192,8 +196,10 @@ def _begins_json(text: str) -> bool:
 
 def text_calls_of(config: ToolCallingConfig) -> TextCalls:
     """Say which calls are read from text; protocols that are made of text read at least some."""
-    by_text = config.call_protocol != "native" or TAGS in config.response_transforms
-    return "marked" if by_text and config.text_calls == "off" else config.text_calls
+    by_text = config.call_protocol != "native" or TAGS in config.endpoint.response_transforms
+    return (
+        "marked" if by_text and config.endpoint.text_calls == "off" else config.endpoint.text_calls
+    )
 
 
 def _text(mapping: JSON, key: str) -> str | None:
@@ -224,7 +230,7 @@ def _read_call(
     *,
     in_text: bool,
 ) -> ToolCall:
-    raw = TOOL_CALL.apply(config.tool_call_transforms, raw, fired)
+    raw = TOOL_CALL.apply(config.endpoint.tool_call_transforms, raw, fired)
     given = id_of(raw)
     name, arguments = call_parts(raw)
     call = judge_call(name, arguments, config, toolbox, in_text=in_text)
@@ -257,7 +263,7 @@ def judge_call(
         fitted = _fitted(value, tool, config)
         value, steps = fitted.value, (*steps, *fitted.steps)
         problem = _refusal(value, tool, config)
-    if tool is not None and problem is not None and config.coerce_arguments:
+    if tool is not None and problem is not None and config.endpoint.coerce_arguments:
         only = _only_reading(arguments, read, tool, config, toolbox, in_text=in_text)
         if only is not None:
             value, problem, steps = only.value, None, (*read.repairs, *only.steps)
@@ -277,7 +283,7 @@ def judge_given(
     name: str, arguments: JSON, config: ToolCallingConfig, toolbox: Toolbox
 ) -> ToolCall:
     """Judge a call whose arguments somebody else has set; nothing in them is mended."""
-    strict = config.but(
+    strict = config.replace(
         coerce_arguments=False, decode_html_entities=False, stringify_containers=False
     )
     own = msgspec.json.decode(encode(arguments))
@@ -291,13 +297,13 @@ def judge_given(
 def _fitted(value: JSON, tool: ToolDefinition, config: ToolCallingConfig) -> Coerced:
     """Make arguments what the tool expects, where the config allows it and nothing is lost."""
     steps: list[str] = []
-    if config.decode_html_entities:
+    if config.endpoint.decode_html_entities:
         value = without_entities(value, steps)
-    if config.coerce_arguments:
+    if config.endpoint.coerce_arguments:
         coerced = tool.coerce(value)
         steps += coerced.steps
         value = coerced.value
-    if config.stringify_containers:
+    if config.endpoint.stringify_containers:
         value = with_texts(value, tool.spec.parameters, steps)
     return Coerced(value, tuple(steps))
 

@@ -42,8 +42,8 @@ def plan(run: Run) -> Plan:
     if not tools:
         # OpenAI refuses the flag in a request without tools.
         options = {key: options[key] for key in options if key != "parallel_tool_calls"}
-    elif run.config.choice_temperature is not None and _chooses(run, tools):
-        options = options | {"temperature": run.config.choice_temperature}
+    elif run.config.endpoint.choice_temperature is not None and _chooses(run, tools):
+        options = options | {"temperature": run.config.endpoint.choice_temperature}
     known = () if run.config.tool_use_mode is ToolUseMode.DISABLED else _described(run)
     system = instructions(run, known)
     messages = run.messages if system is None else (system, *run.messages)
@@ -114,7 +114,11 @@ def closing_words(run: Run) -> str:
     In words only: a model that is called natively sees its own calls well enough.
     """
     config = run.config
-    if not config.closing_reminder or config.call_protocol == "native" or not finalising(run):
+    if (
+        not config.endpoint.closing_reminder
+        or config.call_protocol == "native"
+        or not finalising(run)
+    ):
         return ""
     made = [
         _written(run, call, result)
@@ -191,7 +195,7 @@ def _offer(run: Run, need: Obligation | None) -> tuple[tuple[ToolSpec, ...], str
         return _demanded(run, need) or (_useful(run, need), run.config.tool_choice)
     # Some routes refuse tool messages in a request without tools: forbid instead of omit.
     # That is for the request for a final answer, not for a route that refused the tools.
-    forbids = run.config.tools_off_style == "tool_choice_none"
+    forbids = run.config.endpoint.tools_off_style == "tool_choice_none"
     if forbids and run.called and not isinstance(run.last, Refusal):
         return run.tools, "none"
     return (), None
@@ -233,5 +237,5 @@ def _demanded(run: Run, need: Obligation | None) -> tuple[tuple[ToolSpec, ...], 
     if need is None or not isinstance(last, User) or last.rung != REQUIRE:
         return None
     tools = _among(run, need.tools)
-    named = len({spec.name for spec in tools}) == 1 and run.config.demand_by_name
+    named = len({spec.name for spec in tools}) == 1 and run.config.endpoint.demand_by_name
     return tools, named_choice(tools[0].name) if named else "required"

@@ -72,15 +72,15 @@ class Composer:
     def __init__(self, config: ToolCallingConfig, surfaces: Surfaces | None = None) -> None:
         self._config = config
         self._surfaces = surfaces or Surfaces()
-        self._style = config.wire_style
+        self._style = config.endpoint.wire_style
         self._lessons: tuple[str, ...] = ()
         self._written: list[tuple[Message, msgspec.Raw | None]] = []
         # Puts a plan into the words of the call protocol.
         self.speak = speaker(
             config.call_protocol,
             config.max_tool_args_bytes,
-            config.guided_thought,
-            checks_fit=config.guided_fit_check and config.demands_nothing,
+            config.endpoint.guided_thought,
+            checks_fit=config.endpoint.guided_fit_check and config.demands_nothing,
         )
 
     def compose(self, plan: Plan) -> Request:
@@ -88,13 +88,13 @@ class Composer:
         self._heed(plan)
         body: JSON = {"model": plan.model, "messages": self._messages(plan.messages)}
         if plan.tools:
-            style = (self._config.tool_transforms, self._lessons)
+            style = (self._config.endpoint.tool_transforms, self._lessons)
             body["tools"] = self._surfaces.written(plan.tools, style)
             body["tool_choice"] = plan.tool_choice
         if plan.response_format is not None:
             body["response_format"] = plan.response_format
         for key, value in plan.options.items():
-            if key not in self._config.unsupported_options:
+            if key not in self._config.endpoint.unsupported_options:
                 body[key] = value
         data = encode(body)
         digest = hashlib.sha256(data).hexdigest()
@@ -103,7 +103,7 @@ class Composer:
     def _heed(self, plan: Plan) -> None:
         """Forget what was written for another endpoint, or before a lesson was learned."""
         if (plan.origin, plan.lessons) != (self._style.origin, self._lessons):
-            names = self._config.name_tool_messages or NAME in plan.lessons
+            names = self._config.endpoint.name_tool_messages or NAME in plan.lessons
             self._style = msgspec.structs.replace(
                 self._style, origin=plan.origin, name_tool_messages=names
             )
@@ -119,7 +119,7 @@ class Composer:
             written.append((message, self._message(message)))
         del written[len(messages) :]
         sent = self._sent()
-        if self._config.bridge_user_after_tool:
+        if self._config.endpoint.bridge_user_after_tool:
             return self._bridged(sent)
         return [raw for _, raw in sent]
 
@@ -157,7 +157,7 @@ class Composer:
         return None if rendered is None else self._encoded(rendered)
 
     def _encoded(self, rendered: JSON) -> msgspec.Raw:
-        rendered = MESSAGE.apply(self._config.message_transforms, rendered, [])
+        rendered = MESSAGE.apply(self._config.endpoint.message_transforms, rendered, [])
         return msgspec.Raw(encode(taught(rendered, self._lessons)))
 
 

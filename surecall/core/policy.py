@@ -67,7 +67,7 @@ def _admit_call(run: Run, used: int, call: ToolCall) -> ToolCall:
         call = msgspec.structs.replace(call, grounds=known)
     wanted = is_wanted(run, call)
     # A write is answered from the record instead.
-    blocks = config.block_repeated_success and may_repeat(run, call)
+    blocks = config.endpoint.block_repeated_success and may_repeat(run, call)
     if (wanted or blocks) and (before := _just_succeeded(run, call)) is not None:
         if wanted:
             return call

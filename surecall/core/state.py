@@ -258,7 +258,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
         if not self.asks_for_one:
             return self.config.max_tool_calls_per_turn
         told = (call.ignored for message in self.said for call in message.calls)
-        return None if self.config.calls_in_order or any(told) else 1
+        return None if self.config.endpoint.calls_in_order or any(told) else 1
 
     @property
     def concurrency(self) -> int:
@@ -272,8 +272,24 @@ class Run(msgspec.Struct, frozen=True, dict=True):
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Read a run that was written down."""
-        return msgspec.json.decode(data, type=cls)
+        """Read a run that was written down, by this version or an earlier one."""
+        try:
+            return msgspec.json.decode(data, type=cls)
+        except msgspec.ValidationError:
+            plain = msgspec.json.decode(data)
+            if not _has_flat_config(plain):
+                raise
+            config = ToolCallingConfig.from_mapping(plain["config"])
+            return msgspec.convert(plain | {"config": msgspec.to_builtins(config)}, cls)
+
+
+def _has_flat_config(plain: Any) -> bool:
+    """Whether a run was written when a config held the fields of its endpoint as well."""
+    match plain:
+        case {"config": {"text_calls": _}}:
+            return True
+        case _:
+            return False
 
 
 def once_per_run(derive: Callable[[Run], T]) -> Callable[[Run], T]:

@@ -119,7 +119,7 @@ def seal(
 def _serialised(envelope: JSON, config: ToolCallingConfig) -> tuple[str, Problem | None]:
     """Return the text of an envelope, or the reason why it must be replaced."""
     limit = config.max_tool_output_bytes
-    shaped = TOOL_RESULT.apply(config.tool_result_transforms, envelope, [])
+    shaped = TOOL_RESULT.apply(config.endpoint.tool_result_transforms, envelope, [])
     try:
         measured = _SMALL if _is_small(shaped.get("data")) else measure(shaped, limit)
         data = b"" if measured.reason else to_json(shaped)

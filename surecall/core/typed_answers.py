@@ -49,7 +49,7 @@ def typed_answer(run: Run) -> Value | None:
     if ending_of(said.finish_reason) in UNFINISHED:
         return Value(problem=_UNFINISHED)
     reader = answer_reader(run.output.schema)
-    return reader.read(said.text, coerce=run.config.coerce_arguments)
+    return reader.read(said.text, coerce=run.config.endpoint.coerce_arguments)
 
 
 def form_problem(run: Run) -> str:

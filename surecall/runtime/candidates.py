@@ -18,7 +18,8 @@ from surecall.runtime.runner_checks import (
 )
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities, capabilities_for
-from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options, deep_merge
+from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options
+from surecall.settings.overlay import deep_merge
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON
 from surecall.wire.messages import encodable
@@ -123,7 +124,7 @@ def _without_tools(
     """Let a model that has no tools go on without them, where none is demanded."""
     if first.tool_use_mode is ToolUseMode.ENFORCED:
         raise ConfigError(f"{link!r}: it has no tools, and in mode enforced one must be called")
-    return config.but(tool_use_mode=ToolUseMode.DISABLED)
+    return config.replace(tool_use_mode=ToolUseMode.DISABLED)
 
 
 def _check_provider(link: "Fallback", client: Client) -> None:
@@ -141,8 +142,8 @@ def options_of(defaults: Mapping[str, Any], config: ToolCallingConfig) -> JSON:
     check_options(defaults, "llm_options_defaults")
     options = deep_merge(defaults, config.request_overrides)
     is_limited = not {"max_tokens", "max_completion_tokens"}.isdisjoint(options)
-    if config.default_max_tokens is not None and not is_limited:
-        options = options | {"max_tokens": config.default_max_tokens}
+    if config.endpoint.default_max_tokens is not None and not is_limited:
+        options = options | {"max_tokens": config.endpoint.default_max_tokens}
     checked: JSON = encodable(options)
     return checked
 

@@ -24,7 +24,8 @@ from surecall.core.outbound import Composer, Request
 from surecall.core.outcome import WAITING, RunResult, last_text, usage_of
 from surecall.core.state import OBJECTION, OUTPUT, Ask, Call, Done, Fail, Move, Run, Wait
 from surecall.core.typed_answers import typed_answer
-from surecall.settings.config import ToolCallingConfig, union
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.overlay import union
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ReplayDiverged, SurecallError

@@ -12,7 +12,7 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Protocol
 
@@ -26,10 +26,12 @@ from surecall.core.streaming.display import Display, Show
 from surecall.core.streaming.edges import Edges
 from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback, Silent
 from surecall.runtime.request import Received, RequestSender, aside
+from surecall.runtime.runner_checks import checked_config
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
-from surecall.settings.config import ToolCallingConfig, union
+from surecall.settings.config import ToolCallingConfig, check_options
 from surecall.settings.connection import RetryPolicy
+from surecall.settings.overlay import deep_merge, union
 from surecall.tools.registry import Toolbox, ToolRegistry
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, LlmRequestStartEvent
@@ -78,17 +80,24 @@ class Exchange(msgspec.Struct, frozen=True, gc=False):
 
 
 class PromptRunner:
-    """The single boundary of a request: sends plans through a client, retrying passing faults."""
+    """The single boundary of a request: sends plans through a client and retries passing faults.
+
+    `llm_options_defaults` are request options, such as a temperature, for every plan that `ask`
+    sends; the plan's own take precedence.
+    """
 
     def __init__(
         self,
         client: Client,
         *,
+        llm_options_defaults: Mapping[str, Any] | None = None,
         retry: RetryPolicy | None = None,
         capabilities: Capabilities | None = None,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         jitter: Callable[[], float] = random.random,
     ) -> None:
+        self._llm_options_defaults = dict(llm_options_defaults or {})
+        check_options(self._llm_options_defaults, "llm_options_defaults")
         self.sender = RequestSender(client, capabilities)
         self.retry = retry or RetryPolicy()
         self._surfaces = Surfaces()
@@ -123,10 +132,16 @@ class PromptRunner:
         return Requests(self, config, box, emit, show, composer)
 
     async def ask(
-        self, plan: Plan, config: ToolCallingConfig | None = None, show: Show | None = None
+        self,
+        plan: Plan,
+        config: ToolCallingConfig | Mapping[str, Any] | None = None,
+        show: Show | None = None,
     ) -> Exchange:
         """Send one plan on its own; with `show`, the answer is streamed."""
-        return await self.requests(config, show=show).ask(plan)
+        resolved = checked_config(config, self.client, plan.model)
+        options = deep_merge(self._llm_options_defaults, plan.options)
+        plan = msgspec.structs.replace(plan, options=options)
+        return await self.requests(resolved, show=show).ask(plan)
 
 
 class Requests:
@@ -250,10 +265,10 @@ class Requests:
         names = [tool.name for tool in plan.tools]
         config = self._config
         mode = text_calls_of(config)
-        holdback: Filter = Holdback(mode, names, strip_thinking=config.strip_thinking)
+        holdback: Filter = Holdback(mode, names, strip_thinking=config.endpoint.strip_thinking)
         if config.call_protocol == "guided" and plan.known_tools:
             holdback = AnswerOnly() if plan.output is None else Silent()
-        if EDGES in config.response_transforms:
+        if EDGES in config.endpoint.response_transforms:
             holdback = Edges(holdback)
         return Display(show, holdback, frozenset(names))
 

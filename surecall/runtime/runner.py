@@ -119,7 +119,9 @@ class ToolLoopRunner(Generic[T_co]):
             return
         config = self._config
         check_surface(
-            self._toolbox, config.max_tool_definitions_count, config.max_tool_definitions_bytes
+            self._toolbox,
+            config.endpoint.max_tool_definitions_count,
+            config.endpoint.max_tool_definitions_bytes,
         )
         self._check_contract()
         for tool in self._toolbox.definitions:
@@ -179,7 +181,7 @@ class ToolLoopRunner(Generic[T_co]):
         max_turns: int | None,
         system: str | None,
     ) -> Run:
-        config = self._config if max_turns is None else self._config.but(max_turns=max_turns)
+        config = self._config if max_turns is None else self._config.replace(max_turns=max_turns)
         earlier = legal_history(checked_history(history))
         asked = checked_words(user_text)
         if not earlier and not asked:

@@ -22,9 +22,10 @@ from surecall.runtime.hooks import (
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.runtime.user_parts import check_parts
 from surecall.settings.capabilities import provider_of
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.config import ToolCallingConfig, mark_resolved
 from surecall.settings.contract import Contract, Need
-from surecall.settings.presets import resolve
+from surecall.settings.overlay import overlay
+from surecall.settings.presets import DEFAULT, resolve
 from surecall.tools.context import Context
 from surecall.tools.grounded import check_reach, waits_of
 from surecall.tools.registry import ToolRegistry
@@ -66,13 +67,17 @@ def checked_model(model: Any) -> str:
 def checked_config(
     config: Any, client: Client, model: str, provider: str = ""
 ) -> ToolCallingConfig:
-    """Return the config; none means what is recommended for the client's address and the model."""
+    """Return the config, laid over what is recommended for the client's address and the model."""
     if config is None:
-        known = provider_at(client) or provider
-        return _recommended(known, model).but()  # a copy: it has a mapping
-    return (
-        config if isinstance(config, ToolCallingConfig) else ToolCallingConfig.from_mapping(config)
-    )
+        given = DEFAULT
+    elif isinstance(config, ToolCallingConfig):
+        given = config
+    else:
+        given = ToolCallingConfig.from_mapping(config)
+    if given.is_resolved:
+        return given
+    known = provider_at(client) or provider
+    return mark_resolved(overlay(_recommended(known, model), given))
 
 
 def endpoint_of(client: Client) -> str:

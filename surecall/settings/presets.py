@@ -1,8 +1,10 @@
-"""Presets: named functions from a config to a config. Composing them is calling them in turn.
+"""Presets: named functions from a config to a config. Compose them by calling them in turn.
 
-A preset changes only what it is about. `raw` changes nothing; `baseline` is the default plus the
-provider, and reads no calls from text; `production` does, adds what the catalog knows about the
-model, and is what a runner uses when it is given no config.
+A preset changes only what it is about, and never a field that you set. `resolve` returns the
+recommended settings for an endpoint and model with yours on top; a runner calls it for every config
+that is not resolved yet. The strategy `production` applies all that is known of the provider and
+the model; `baseline` leaves out the model's workarounds and calls written as text; `raw` repairs
+nothing.
 """
 
 from collections.abc import Iterable, Mapping
@@ -11,16 +13,22 @@ from typing import Any, Literal, TypeAlias, get_args
 from surecall.settings.capabilities import PROVIDERS, canonical_provider, capabilities_for
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import (
-    FAMILIES,
     REMIND,
     REQUIRE,
     ToolCallingConfig,
     ToolUseMode,
+    adjust,
     check_options,
-    deep_merge,
-    names_in,
-    union,
+    mark_resolved,
 )
+from surecall.settings.endpoint_profile import (
+    BLANK_ARGUMENTS,
+    BODIES,
+    FAILED_GENERATION,
+    FAMILIES,
+    NORMALISERS,
+)
+from surecall.settings.overlay import deep_merge, names_in, overlay, union
 from surecall.values.errors import ConfigError
 from surecall.values.family import Family, closest, unknown
 from surecall.values.types import JSON
@@ -42,36 +50,14 @@ FURTHER: dict[Strategy, str] = {
 # The strategies under which a scenario's own contract is in force.
 CONTRACTED: frozenset[Strategy] = frozenset({"contract", "guided_contract"})
 PRESET: Family[ToolCallingConfig] = Family("preset")
-RAW = ToolCallingConfig()
+DEFAULT = ToolCallingConfig()
 
-FAILED_GENERATION = "failed_generation_to_message"
-BODIES = (
-    "response_body_unwrapped",
-    FAILED_GENERATION,
-    "choice_delta_to_message",
-    "choices_of_one_turn_joined",
-)
-# In this order: the list of calls first, then each call, then its arguments.
-NORMALISERS = (
-    "assistant_tool_calls_json_text_to_array",
-    "assistant_function_call_to_tool_calls",
-    "assistant_tool_calls_object_to_array",
-    "assistant_content_call_parts_to_tool_calls",
-    "assistant_tool_calls_flat_to_function",
-    "assistant_tool_calls_parallel_expanded",
-    "assistant_tool_calls_name_tags_to_arguments",
-    "assistant_tool_calls_blank_dropped",
-    "assistant_tool_calls_arguments_json_string_if_hash",
-    "assistant_content_parts_to_text",
-    "assistant_content_edges_trimmed",
-)
-BLANK_ARGUMENTS = "assistant_tool_calls_arguments_blank_to_empty_object"
 CONTENT_NULL = "assistant_tool_calls_content_null_if_blank"
 PLAIN_IDS = "call_ids_short_if_odd"
 PLAIN_TEXT = "content_text_parts_to_text"
 TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
 
-# What a provider does not want to see in earlier turns. Everything else is the default.
+# What a provider does not accept in earlier turns. Everything else is the default.
 PROVIDER_CHANGES: dict[str, JSON] = {
     "openai": {"echo_fields": ()},
     "mistral": {"echo_fields": (), "echo_call_fields": False},
@@ -86,9 +72,9 @@ PROVIDER_CHANGES: dict[str, JSON] = {
     "ollama": {"demand_by_name": False},
     "lm_studio": {"demand_by_name": False},
 }
-# An unknown endpoint may be a gateway to Gemini, which refuses results without a name. Others take
-# one: OpenAI's own examples used to send it.
-UNKNOWN_CHANGES: JSON = {"name_tool_messages": True}
+# An unknown endpoint may be a gateway to Gemini, which rejects results without a name, so the
+# default sends one. Providers that are known and do not need it get none.
+KNOWN_CHANGES: JSON = {"name_tool_messages": False}
 PROVIDER_WORKAROUNDS = {
     # Some hosts behind the router are Bedrock.
     "openrouter": "bedrock_compat",
@@ -104,165 +90,179 @@ PROVIDER_WORKAROUNDS = {
     "gemini": "gemini_openrouter_compat",
     "llama_cpp": "llama_cpp_compat",
 }
+# What `raw` turns off.
+_NO_REPAIRS: JSON = {
+    "final_ladder": (),
+    "request_overrides": {},
+    "text_calls": "off",
+    "coerce_arguments": False,
+    "calls_in_order": False,
+    "name_tool_messages": False,
+    "body_transforms": (),
+    "response_transforms": (),
+    "tool_call_transforms": (),
+}
 
 
 @PRESET.register
-def default_tool_calling(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Read every common shape of a call, and ask for one call at a time."""
-    return openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
+def default_tool_calling(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
+    """Parse every common shape of a call, and request one call at a time."""
+    parallel = config.request_overrides.get("parallel_tool_calls", False)
+    config = adjust(
+        config, request_overrides=config.request_overrides | {"parallel_tool_calls": parallel}
+    )
+    return openai_compatible_reliability(config)
 
 
 @PRESET.register
-def deepseek_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def deepseek_openrouter_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send `reasoning_content` with every tool-call turn, as DeepSeek's thinking mode demands."""
     name = "assistant_tool_calls_reasoning_content_empty_if_missing"
-    return config.but(message_transforms=union(config.message_transforms, (name,)))
+    return _with_message_transforms(config, name)
 
 
 @PRESET.register
-def gemini_openrouter_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def gemini_openrouter_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Mark calls without a thought signature, so that Gemini does not refuse the history."""
     name = "assistant_tool_calls_signature_skip_validator_if_missing"
-    return config.but(message_transforms=union(config.message_transforms, (name,)))
+    return _with_message_transforms(config, name)
 
 
 @PRESET.register
-def bedrock_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def bedrock_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send `null` for a blank text beside calls, which Bedrock refuses; others accept `null`."""
-    return config.but(message_transforms=union(config.message_transforms, (CONTENT_NULL,)))
+    return _with_message_transforms(config, CONTENT_NULL)
 
 
 @PRESET.register
-def anthropic_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def anthropic_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send no blank text beside calls, and only plain ids, as Anthropic and Bedrock demand."""
     return azure_compat(bedrock_compat(config))
 
 
 @PRESET.register
-def azure_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def azure_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send only call ids of at most 40 letters, digits, `_` and `-`: Azure counts them."""
-    return config.but(message_transforms=union(config.message_transforms, (PLAIN_IDS,)))
+    return _with_message_transforms(config, PLAIN_IDS)
 
 
 @PRESET.register
-def moonshot_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def moonshot_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send reasoning with every call, Moonshot's flavour of schemas, and no demand by name."""
     reasoning = "assistant_tool_calls_reasoning_content_space_if_blank"
-    tools = union(config.tool_transforms, ("openai_tools_types_into_any_of",))
-    messages = union(config.message_transforms, (reasoning, PLAIN_TEXT))
-    return config.but(message_transforms=messages, tool_transforms=tools, demand_by_name=False)
+    tools = union(config.endpoint.tool_transforms, ("openai_tools_types_into_any_of",))
+    config = _with_message_transforms(config, reasoning, PLAIN_TEXT)
+    return adjust(config, tool_transforms=tools, demand_by_name=False)
 
 
 @PRESET.register
-def sambanova_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def sambanova_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send text instead of a list of texts, which some of SambaNova's models do not take."""
-    return config.but(message_transforms=union(config.message_transforms, (PLAIN_TEXT,)))
+    return _with_message_transforms(config, PLAIN_TEXT)
 
 
 @PRESET.register
-def mistral_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def mistral_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send short call ids and named tool messages, and no user message right after a tool's."""
-    return config.but(short_call_ids=True, name_tool_messages=True, bridge_user_after_tool=True)
+    return adjust(config, short_call_ids=True, name_tool_messages=True, bridge_user_after_tool=True)
 
 
 @PRESET.register
-def llama_cpp_compat(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def llama_cpp_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Send schemas that llama.cpp can read, and no demand by name, which it ignores."""
-    transforms = union(config.tool_transforms, ("openai_tools_untyped_to_any_type",))
-    return config.but(tool_transforms=transforms, demand_by_name=False)
+    transforms = union(config.endpoint.tool_transforms, ("openai_tools_untyped_to_any_type",))
+    return adjust(config, tool_transforms=transforms, demand_by_name=False)
 
 
 @PRESET.register
-def content_tag_tool_call_fallback(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def content_tag_tool_call_fallback(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Read calls from the text of models that cannot emit structured ones, in every dialect."""
-    transforms = union(config.response_transforms, (TAG_FALLBACK,))
-    return config.but(response_transforms=transforms, text_calls="any")
+    transforms = union(config.endpoint.response_transforms, (TAG_FALLBACK,))
+    return adjust(config, response_transforms=transforms, text_calls="any")
 
 
 @PRESET.register
-def decode_html_entities(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def decode_html_entities(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Read `&amp;` in arguments as `&`, for models that escape what they write (Grok)."""
-    return config.but(decode_html_entities=True)
+    return adjust(config, decode_html_entities=True)
 
 
 @PRESET.register
-def stringify_containers(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def stringify_containers(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Write an object as JSON text where the schema wants a string."""
-    return config.but(stringify_containers=True)
+    return adjust(config, stringify_containers=True)
 
 
 @PRESET.register
-def forced_continuation(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def forced_continuation(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Answer an early answer with a reminder, then with the demand for a call."""
-    return config.but(final_ladder=config.final_ladder or (REMIND, REQUIRE))
+    return adjust(config, final_ladder=config.final_ladder or (REMIND, REQUIRE))
 
 
 @PRESET.register
-def guided_calls(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def guided_calls(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Bind every reply to a JSON schema of what is allowed now: a call, or the answer."""
-    return config.but(call_protocol="guided")
+    return adjust(config, call_protocol="guided")
 
 
 @PRESET.register
-def small_model(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def small_model(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Lead a small model by the hand: guided calls after a thought, reminders, replies that end."""
     config = guided_calls(forced_continuation(config))
-    return config.but(
+    return adjust(
+        config,
         block_repeated_success=True,
         guided_fit_check=True,
-        guided_thought=config.guided_thought or MOST_THOUGHT,
+        guided_thought=config.endpoint.guided_thought or MOST_THOUGHT,
         choice_temperature=0.0,
         closing_reminder=True,
-        default_max_tokens=config.default_max_tokens or MOST_TOKENS,
+        default_max_tokens=config.endpoint.default_max_tokens or MOST_TOKENS,
     )
 
 
 @PRESET.register
-def tool_use_disabled(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def tool_use_disabled(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Never send tools: the model is for chat only."""
-    return config.but(tool_use_mode=ToolUseMode.DISABLED)
+    return adjust(config, tool_use_mode=ToolUseMode.DISABLED)
 
 
 def openai_compatible_reliability(
-    config: ToolCallingConfig = RAW,
+    config: ToolCallingConfig = DEFAULT,
     *,
     parallel_tool_calls: bool | None = None,
     enable_content_tag_fallback: bool = False,
 ) -> ToolCallingConfig:
-    """Normalise replies and meet early answers; optionally read tags and ask for parallel calls."""
-    overrides = dict(config.request_overrides)
+    """Normalize replies and handle premature answers; optionally parse tags, set parallel calls."""
     if parallel_tool_calls is not None:
-        overrides["parallel_tool_calls"] = parallel_tool_calls
-    config = config.but(
+        wish = {"parallel_tool_calls": parallel_tool_calls}
+        config = config.replace(request_overrides=config.request_overrides | wish)
+    config = adjust(
+        config,
         coerce_arguments=True,
-        text_calls="marked" if config.text_calls == "off" else config.text_calls,
-        body_transforms=union(config.body_transforms, BODIES),
-        response_transforms=union(config.response_transforms, NORMALISERS),
-        tool_call_transforms=union(config.tool_call_transforms, (BLANK_ARGUMENTS,)),
-        request_overrides=overrides,
+        text_calls="marked" if config.endpoint.text_calls == "off" else config.endpoint.text_calls,
+        body_transforms=union(config.endpoint.body_transforms, BODIES),
+        response_transforms=union(config.endpoint.response_transforms, NORMALISERS),
+        tool_call_transforms=union(config.endpoint.tool_call_transforms, (BLANK_ARGUMENTS,)),
     )
     config = forced_continuation(config)
     return content_tag_tool_call_fallback(config) if enable_content_tag_fallback else config
 
 
-def _parallel(config: ToolCallingConfig) -> bool:
-    return bool(config.request_overrides.get("parallel_tool_calls", False))
-
-
-def provider_defaults(provider: str, config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Adapt to a provider, by any common spelling; an unknown one gets the safe defaults."""
+def provider_defaults(provider: str, config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
+    """Adapt to a provider, by any common spelling; an unknown one gets the defaults."""
     name = _known_or_new(canonical_provider(provider))
-    config = openai_compatible_reliability(config, parallel_tool_calls=_parallel(config))
+    config = default_tool_calling(config)
+    if name not in PROVIDERS:
+        return config
+    able = capabilities_for(name)
+    # A model that never hears of the rule, or need not obey it, is not told to repeat its calls.
+    config = adjust(config, **KNOWN_CHANGES, calls_in_order=not able.one_call_on_request)
     if name in PROVIDER_WORKAROUNDS:
         config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
-    able = capabilities_for(name)
     if not able.parallel_tool_calls:
-        unsupported = union(config.unsupported_options, ("parallel_tool_calls",))
-        config = config.but(unsupported_options=unsupported)
-    # A model that never hears of the rule, or need not obey it, is not told to repeat its calls.
-    config = config.but(calls_in_order=config.calls_in_order or not able.one_call_on_request)
-    unlisted = {} if name in PROVIDERS else UNKNOWN_CHANGES
-    return config.but(**PROVIDER_CHANGES.get(name, unlisted))
+        unsupported = union(config.endpoint.unsupported_options, ("parallel_tool_calls",))
+        config = adjust(config, unsupported_options=unsupported)
+    return adjust(config, **PROVIDER_CHANGES.get(name, {}))
 
 
 def _known_or_new(name: str) -> str:
@@ -277,7 +277,7 @@ def _known_or_new(name: str) -> str:
 
 
 def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
-    config: ToolCallingConfig = RAW,
+    config: ToolCallingConfig = DEFAULT,
     *,
     route: str | None = None,
     transforms: list[str] | None = None,
@@ -299,33 +299,41 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
         routing["route"] = route
     if transforms is not None:
         routing["transforms"] = transforms
-    return config.but(request_overrides=deep_merge(config.request_overrides, routing))
+    if not routing:
+        return config
+    return config.replace(request_overrides=deep_merge(config.request_overrides, routing))
 
 
-def without_text_calls(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
+def without_text_calls(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
     """Read no calls from text: not marked ones, nor those that a provider failed to read itself."""
-    return config.but(
+    return adjust(
+        config,
         text_calls="off",
-        response_transforms=_without(config.response_transforms, TAG_FALLBACK),
-        body_transforms=_without(config.body_transforms, FAILED_GENERATION),
+        response_transforms=_without(config.endpoint.response_transforms, TAG_FALLBACK),
+        body_transforms=_without(config.endpoint.body_transforms, FAILED_GENERATION),
     )
+
+
+def _with_message_transforms(config: ToolCallingConfig, *names: str) -> ToolCallingConfig:
+    transforms = union(config.endpoint.message_transforms, names)
+    return adjust(config, message_transforms=transforms)
 
 
 def _without(names: Iterable[str], left_out: str) -> tuple[str, ...]:
     return tuple(name for name in names if name != left_out)
 
 
-def raw(config: ToolCallingConfig = RAW) -> ToolCallingConfig:
-    """Return the bare config: arguments are read with some tolerance, and nothing else is repaired.
+def raw(config: ToolCallingConfig = DEFAULT, **changes: Any) -> ToolCallingConfig:
+    """Return a config that repairs nothing beyond arguments that are almost JSON.
 
-    A runner without a config uses `resolve`; this is how to ask for none of that.
+    A runner uses it unchanged. `changes` are fields to set.
     """
-    return config
+    return mark_resolved(adjust(config, **_NO_REPAIRS)).replace(**changes)
 
 
-def tool_calling(config: ToolCallingConfig = RAW, **changes: Any) -> ToolCallingConfig:
+def tool_calling(config: ToolCallingConfig = DEFAULT, **changes: Any) -> ToolCallingConfig:
     """Change any settings, and only those."""
-    return config.but(**changes)
+    return config.replace(**changes)
 
 
 def resolve(
@@ -334,24 +342,30 @@ def resolve(
     model: str = "",
     strategy: Strategy = "production",
     catalog: ModelCatalog | None = None,
-    config: ToolCallingConfig = RAW,
+    config: ToolCallingConfig = DEFAULT,
 ) -> ToolCallingConfig:
-    """Return the recommended config for a model at a provider, of which either may be unknown."""
+    """Return the recommended config for a model at a provider, with the given one laid over it.
+
+    Provider and model may be unknown. A config that is resolved already comes back unchanged.
+    """
+    if config.is_resolved:
+        return config
     match strategy:
         case "raw":
             return raw(config)
         case "baseline":
-            found = provider_defaults(provider, default_tool_calling(config))
-            return without_text_calls(found) if config.text_calls == "off" else found
+            base = without_text_calls(provider_defaults(provider))
         case "production" | "contract" | "guided" | "guided_contract":
-            config = provider_defaults(provider, default_tool_calling(config))
+            base = provider_defaults(provider)
             for name in (catalog or ModelCatalog.builtin()).workarounds_for(model):
-                config = PRESET[name](config)
-            return PRESET[FURTHER[strategy]](config) if strategy in FURTHER else config
+                base = PRESET[name](base)
         case _:
             raise ConfigError(unknown("strategy", str(strategy), get_args(Strategy)))
+    config = overlay(base, config)
+    return mark_resolved(PRESET[FURTHER[strategy]](config) if strategy in FURTHER else config)
 
 
+RAW = raw()
 _UNITED = (*FAMILIES, "tool_allowlist", "tool_denylist")
 
 

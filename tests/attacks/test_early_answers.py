@@ -12,7 +12,6 @@ from surecall import (
     Need,
     RetryPolicy,
     RunFailed,
-    ToolCallingConfig,
     ToolLoopRunner,
     presets,
     replay,
@@ -20,6 +19,7 @@ from surecall import (
 from surecall.core.inbound import inbound
 from surecall.core.streaming.display import TextWithdrawn
 from surecall.settings.config import REMIND, REQUIRE
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.tools.registry import ToolRegistry
 from surecall.values.events import FinalEvent
@@ -59,7 +59,7 @@ class Till:
 
 
 def runner_of(model: ScriptedModel, *tools: Any, **settings: Any) -> ToolLoopRunner:
-    config = ToolCallingConfig(final_ladder=LADDER).but(**settings)
+    config = raw(final_ladder=LADDER).replace(**settings)
     return ToolLoopRunner(
         client=model, model="m", registry=tools, config=config, retry=RetryPolicy(attempts=1)
     )
@@ -108,7 +108,7 @@ def test_a_long_way_with_a_push_at_every_step_is_walked_to_its_end() -> None:
 
 
 def test_an_answer_that_does_not_count_leaves_the_screen() -> None:
-    contracted = presets.default_tool_calling().but(contract=Contract(all_of=["add"]))
+    contracted = presets.default_tool_calling().replace(contract=Contract(all_of=["add"]))
     turns = script(says("Done already."), calls("add", a=1, b=2), says("Three."))
     events = watched(ScriptedModel(*turns), config=contracted)
 
@@ -187,7 +187,7 @@ def test_the_limit_of_the_small_model_preset_gives_way_to_any_other(
 def test_thoughts_inside_of_thoughts_end_in_a_reply_and_soon() -> None:
     spec = ToolSpec("add", "Add.", {"type": "object"})
     plan = Plan("m", (User("hi"),), (spec,), "auto", known_tools=(spec,))
-    guided, tools = ToolCallingConfig(call_protocol="guided"), ToolRegistry([add])
+    guided, tools = raw(call_protocol="guided"), ToolRegistry([add])
 
     def read(depth: int) -> None:
         text = "<think>" * depth + "</think>" * depth + '{"answer": "x"}'

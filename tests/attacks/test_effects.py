@@ -12,7 +12,7 @@ import pytest
 from surecall import JsonlSink, ToolLoopRunner, load_trace, run_of, tool
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says, streams
 from surecall.tools.registry import ToolDefinition
 from surecall.values.decisions import Decision
@@ -45,7 +45,7 @@ def runner_of(tools: Any, *script: Any, **settings: Any) -> ToolLoopRunner:
         client=ScriptedModel(*script),
         model="m",
         tools=tools,
-        config=ToolCallingConfig(),
+        config=raw(),
         llm_options_defaults=PARALLEL,
         **settings,
     )
@@ -94,7 +94,7 @@ def test_a_repetition_that_did_not_run_does_not_meet_a_contract_twice() -> None:
         client=ScriptedModel(one_and_the_same(2), says("Done.")),
         model="m",
         tools=till.tool,
-        config={"contract": {"in_order": ["pay", "pay"]}},
+        config={"contract": {"in_order": ["pay", "pay"]}, "final_ladder": ()},
     )
     with pytest.raises(Exception, match="CONTRACT_UNMET"):
         runner.run_sync("Pay.")

@@ -10,7 +10,7 @@ import pytest
 
 from surecall.cli.new_drift import REPLIES
 from surecall.core.inbound import inbound
-from surecall.settings.presets import NORMALISERS
+from surecall.settings.endpoint_profile import NORMALISERS
 from surecall.simulator.faults import SHAPE_FAULTS, shape_fault
 from surecall.testing import calls, says
 from surecall.values.errors import Fault

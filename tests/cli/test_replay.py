@@ -10,7 +10,7 @@ from surecall.core.outcome import RunResult
 from surecall.eval.storage.trial import Trial
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.trace import dump_trace
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.trace import Trace
 from tests.support.commands import HOSTILE, Run, one_line, stored
@@ -26,7 +26,7 @@ def held(text: str = "3", asked: str = "1 + 2?") -> Trace:
         client=ScriptedModel(calls("add", a=1, b=2), says(text)),
         model="m",
         registry=[add],
-        config=ToolCallingConfig(),
+        config=raw(),
     )
     result: RunResult = asyncio.run(runner.run(asked))
     return result.trace

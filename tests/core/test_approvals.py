@@ -4,11 +4,12 @@ from typing import Any
 
 import pytest
 
-from surecall import Decision, Run, ToolCallingConfig, ToolRegistry, tool
+from surecall import Decision, Run, ToolRegistry, tool
 from surecall.core.approvals import changed, decided, held, held_again, with_arguments
 from surecall.core.inbound import judge_given
 from surecall.core.loop import next_move, ran
 from surecall.core.state import Ask, Call, Wait
+from surecall.settings.presets import raw
 from surecall.values.decisions import WaitingCall
 from surecall.values.types import Assistant, ToolCall, ToolResult, User
 
@@ -17,7 +18,7 @@ ONE, TWO = ToolCall("1", "pay", {"euros": 1}), ToolCall("2", "pay", {"euros": 2}
 
 def due(*calls: ToolCall) -> Run:
     said = Assistant("", calls)
-    return Run("r", "m", ToolCallingConfig(), (User("Pay."), said))
+    return Run("r", "m", raw(), (User("Pay."), said))
 
 
 def done(call: ToolCall) -> ToolResult:
@@ -89,7 +90,7 @@ def test_given_arguments_are_judged_as_they_are(arguments: Any, *, fits: bool) -
     def pay(euros: int) -> None:
         """Pay."""
 
-    config = ToolCallingConfig(coerce_arguments=True)
+    config = raw(coerce_arguments=True)
     call = judge_given("pay", arguments, config, ToolRegistry([pay]))
 
     assert call.may_run is fits
@@ -103,7 +104,7 @@ def test_a_number_that_no_json_holds_is_not_given_as_something_else(number: floa
         """Write down anything."""
 
     given = {"data": {"list": [1.5, number]}}
-    call = judge_given("note", given, ToolCallingConfig(), ToolRegistry([note]))
+    call = judge_given("note", given, raw(), ToolRegistry([note]))
 
     assert call.problem is not None
     assert "NaN" in call.problem.message

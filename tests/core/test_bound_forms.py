@@ -6,12 +6,12 @@ from surecall import (
     Contract,
     From,
     Need,
-    ToolCallingConfig,
     ToolError,
     ToolLoopRunner,
     tool,
 )
 from surecall.settings.config import ToolFailurePolicy
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.types import JSON
 from tests.laws.test_early_answers import body
@@ -67,7 +67,7 @@ def test_values_that_stand_together_are_linked_beside_others_that_do_not() -> No
     steps: list[Any] = [("find_bills", {}), ("find_accounts", {})]
     mixed = {"bill": "B-1", "bill_id": "B-1", "account_id": "A-1", "amount": 2}
     model = ScriptedModel(*(body("guided", each) for each in (*steps, ("pay", mixed), "Done.")))
-    config = ToolCallingConfig(call_protocol="guided")
+    config = raw(call_protocol="guided")
     tools = [find_bills, find_accounts, pay]
     result = ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Pay.")
 
@@ -103,7 +103,7 @@ def test_what_was_written_or_refused_stays_so_that_nobody_must_write_another() -
     done = [("find_doors", {}), *doors, ("ring", {})]
     model = ScriptedModel(*(body("guided", each) for each in (*done, "Done.")))
     tolerated = ToolFailurePolicy.TOLERATED
-    config = ToolCallingConfig(call_protocol="guided", tool_failure_policy=tolerated)
+    config = raw(call_protocol="guided", tool_failure_policy=tolerated)
     tools = [find_doors, lock, ring]
     ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Lock them.")
 
@@ -126,7 +126,7 @@ def test_where_the_contract_wants_one_more_it_must_be_another_one() -> None:
     steps: list[Any] = [("find_doors", {}), *(("lock", {"door_id": f"D-{at}"}) for at in (1, 0))]
     model = ScriptedModel(*(body("guided", each) for each in (*steps, "Done.")))
     contract = Contract(in_order=["lock", "lock"], then_finalise=False)
-    config = ToolCallingConfig(call_protocol="guided", contract=contract)
+    config = raw(call_protocol="guided", contract=contract)
     tools = [find_doors, lock]
     ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Lock two.")
 
@@ -149,7 +149,7 @@ def test_an_optional_value_that_nobody_has_named_is_left_out() -> None:
 
     steps: list[Any] = [("find_tags", {}), ("compare", {"tag_id": "T-1"})]
     model = ScriptedModel(*(body("guided", each) for each in (*steps, "Done.")))
-    config = ToolCallingConfig(call_protocol="guided")
+    config = raw(call_protocol="guided")
     tools = [find_tags, compare]
     ToolLoopRunner(client=model, model="m", tools=tools, config=config).run_sync("Compare.")
 

@@ -4,9 +4,10 @@ from typing import Any
 
 import pytest
 
-from surecall import Contract, ToolCallingConfig, ToolLoopRunner, replay, tool
+from surecall import Contract, ToolLoopRunner, replay, tool
 from surecall.core.bound_forms import MOST_FORMS
 from surecall.core.described_choices import described, told
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.events import LlmRequestStartEvent
 from surecall.values.types import JSON
@@ -90,7 +91,7 @@ def run_of(rows: Any, text: str, **settings: Any) -> tuple[list[JSON], list[str]
         return one_id + two_id + note
 
     model = ScriptedModel(body("guided", ("find", {})), body("guided", "Done."))
-    config = ToolCallingConfig(call_protocol="guided", **settings)
+    config = raw(call_protocol="guided", **settings)
     result = ToolLoopRunner(client=model, model="m", tools=[find, join], config=config).run_sync(
         text
     )
@@ -131,7 +132,7 @@ def test_a_choice_is_no_matter_of_chance_if_the_config_says_so(given: Any, sent:
 
     steps = [("find", {}), ("take", {"thing_id": "T-1"})]
     model = ScriptedModel(*(body("guided", each) for each in (*steps, "Done.")))
-    config = ToolCallingConfig(
+    config = raw(
         call_protocol="guided", choice_temperature=given, contract=Contract(all_of=["take"])
     )
     runner = ToolLoopRunner(

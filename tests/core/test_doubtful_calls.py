@@ -10,6 +10,7 @@ from surecall import ErrorCode, RunFailed, RunResult, ToolLoopRunner, presets, t
 from surecall.core.doubtful_calls import question, settled
 from surecall.core.state import TEXT_CALL, Run
 from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, says
 from surecall.values.events import TextCallAskedEvent
 from surecall.values.types import (
@@ -100,7 +101,7 @@ def test_a_model_that_calls_natively_does_not_call_in_text() -> None:
 
 
 def test_where_text_is_the_agreed_way_an_earlier_call_means_nothing() -> None:
-    prompted = CONFIG.but(call_protocol="prompted")
+    prompted = CONFIG.replace(call_protocol="prompted")
 
     assert rules_against(CALL, native(), result("{}"), config=prompted) == []
     assert rules_against(f"{CALL} no", native(), config=prompted) == ["last_words"]
@@ -127,7 +128,7 @@ def test_what_is_broken_or_left_over_is_asked_about(text: str) -> None:
 
 def test_every_rule_can_be_switched_off() -> None:
     text = f"{CALL}\nThat is all."
-    plain = CONFIG.but(text_call_rules=())
+    plain = CONFIG.replace(text_call_rules=())
 
     assert rules_against(text, User(CALL), native()) == ["own_words"]
     assert rules_against(text, User(CALL), native(), config=plain) == []
@@ -154,7 +155,7 @@ class Talk:
     def __init__(self, *script: Item, **config: Any) -> None:
         self.deleted: list[str] = []
         self.model = ScriptedModel(*script)
-        self._config = presets.default_tool_calling().but(**config)
+        self._config = presets.default_tool_calling().replace(**config)
 
     def run(self) -> RunResult:
         @tool
@@ -246,6 +247,6 @@ def test_a_marked_call_of_no_tool_is_asked_about_unless_it_is_a_quotation(
 ) -> None:
     spec = ToolSpec("find", "Find a file", {})
     reading = with_text_calls({"content": NAMELESS}, [spec], "marked")
-    claims = settled(reading, Plan("m", (User(asked),), (spec,)), ToolCallingConfig()).claims
+    claims = settled(reading, Plan("m", (User(asked),), (spec,)), raw()).claims
 
     assert [claim.alone for claim in claims] == alone

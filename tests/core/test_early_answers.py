@@ -11,7 +11,6 @@ from surecall import (
     RetryPolicy,
     RunFailed,
     RunResult,
-    ToolCallingConfig,
     ToolLoopRunner,
     ToolRegistry,
     tool,
@@ -21,6 +20,7 @@ from surecall.core.policy import admit
 from surecall.core.state import OBJECTION, Ask, Call, Done, Fail, Run, Wait
 from surecall.settings.config import FINAL_ANSWER_REQUEST, REMIND, REQUIRE
 from surecall.settings.contract import Contract
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
 from surecall.values.events import (
     FinalEvent,
@@ -78,7 +78,7 @@ class Desk:
             client=model,
             model="m",
             registry=self.registry,
-            config=ToolCallingConfig(**given),
+            config=raw(**given),
             retry=RetryPolicy(attempts=1),
         )
         try:

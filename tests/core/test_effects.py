@@ -5,7 +5,7 @@ import pytest
 
 from surecall.core.effects import Twins, recorded, twins, unfinished, unless_begun
 from surecall.core.state import Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode
 from surecall.values.types import (
     JSON,
@@ -27,7 +27,7 @@ TOOLS = (
 
 
 def run(*messages: Message, begun: tuple[str, ...] = ()) -> Run:
-    return Run("r", "m", ToolCallingConfig(), (User("go"), *messages), tools=TOOLS, begun=begun)
+    return Run("r", "m", raw(), (User("go"), *messages), tools=TOOLS, begun=begun)
 
 
 def call(call_id: str, name: str = "pay", first: str | None = None, **arguments: int) -> ToolCall:

@@ -12,7 +12,6 @@ from surecall import (
     ProviderError,
     RetryPolicy,
     RunResult,
-    ToolCallingConfig,
     ToolLoopRunner,
     ToolRegistry,
     capabilities_for,
@@ -21,6 +20,7 @@ from surecall import (
     tool,
 )
 from surecall.core.endpoint_lessons import applied, lesson_of
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.errors import ErrorCode
 from surecall.values.events import LlmRequestRetryEvent
@@ -39,7 +39,7 @@ class Place:
     city: str
 
 
-CONFIG = presets.default_tool_calling(ToolCallingConfig(tool_choice="required"))
+CONFIG = presets.default_tool_calling(raw(tool_choice="required"))
 NO_PARALLEL = failure(400, {"error": {"message": "Unknown parameter: 'parallel_tool_calls'."}})
 NO_REQUIRED = failure(400, {"error": {"message": "tool_choice 'required' is unavailable here"}})
 
@@ -123,7 +123,7 @@ NO_SCHEMA = failure(
     },
 )
 NO_FORM = failure(400, {"error": {"message": "response_format is not supported"}})
-GUIDED = presets.default_tool_calling().but(call_protocol="guided")
+GUIDED = presets.default_tool_calling().replace(call_protocol="guided")
 CALLED, ANSWERED = says('{"tool": "ping", "arguments": {}}'), says('{"answer": "Done."}')
 
 

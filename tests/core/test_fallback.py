@@ -9,6 +9,7 @@ from surecall import Contract, Run, ToolCallingConfig, ToolUseMode
 from surecall.core.fallback import reason_of, taken_over
 from surecall.core.loop import next_move, refused
 from surecall.core.state import Ask, Done, Fail
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
     Assistant,
@@ -29,12 +30,12 @@ SAID = Assistant("", (CALL,), extra={"reasoning": "of a"}, origin="a@x")
 
 
 def run_of(*messages: Message, config: ToolCallingConfig | None = None, **more: Any) -> Run:
-    given = config or ToolCallingConfig()
+    given = config or raw()
     return Run("r", "a", given, (User("Pay."), *messages), tools=(PAY,), endpoint="x", **more)
 
 
 def over(run: Run, config: ToolCallingConfig | None = None) -> Run:
-    after = taken_over(run, "b", config or ToolCallingConfig(), {"seed": 1}, "y")
+    after = taken_over(run, "b", config or raw(), {"seed": 1}, "y")
     assert after is not None
     return after
 
@@ -61,37 +62,35 @@ def test_an_answer_that_is_of_no_use_is_taken_back() -> None:
 
 def test_it_is_no_change_where_calls_are_due() -> None:
     for run in (run_of(SAID), run_of(SAID, Refusal(FAULT))):
-        assert taken_over(run, "b", ToolCallingConfig(), {}, "y") is None
+        assert taken_over(run, "b", raw(), {}, "y") is None
 
 
 def test_it_is_no_change_where_a_limit_ends_the_run() -> None:
-    run = run_of(SAID, PAID, Refusal(FAULT), config=ToolCallingConfig(max_turns=1))
+    run = run_of(SAID, PAID, Refusal(FAULT), config=raw(max_turns=1))
 
-    assert taken_over(run, "b", ToolCallingConfig(), {}, "y") is None
+    assert taken_over(run, "b", raw(), {}, "y") is None
 
 
 def test_what_a_run_promises_does_not_depend_on_who_answers() -> None:
-    promised = ToolCallingConfig(
+    promised = raw(
         contract=Contract(all_of=["pay"]),
         max_turns=5,
         run_deadline_s=7.0,
         tool_use_mode=ToolUseMode.ENFORCED,
         tool_denylist=("drop",),
     )
-    other = ToolCallingConfig(short_call_ids=True, tool_use_mode=ToolUseMode.DISABLED)
+    other = raw(short_call_ids=True, tool_use_mode=ToolUseMode.DISABLED)
     config = over(run_of(Refusal(FAULT), config=promised), other).config
 
-    assert config == promised.but(short_call_ids=True)
+    assert config == promised.replace(short_call_ids=True)
 
 
 @pytest.mark.parametrize("mode", list(ToolUseMode))
 def test_a_model_without_tools_goes_on_without_them_unless_they_are_demanded(
     mode: ToolUseMode,
 ) -> None:
-    chats = ToolCallingConfig(tool_use_mode=ToolUseMode.DISABLED)
-    config = over(
-        run_of(Refusal(FAULT), config=ToolCallingConfig(tool_use_mode=mode)), chats
-    ).config
+    chats = raw(tool_use_mode=ToolUseMode.DISABLED)
+    config = over(run_of(Refusal(FAULT), config=raw(tool_use_mode=mode)), chats).config
 
     wanted = ToolUseMode.DISABLED if mode is ToolUseMode.RELAXED else mode
     assert config.tool_use_mode is wanted

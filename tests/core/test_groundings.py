@@ -6,12 +6,12 @@ import pytest
 
 from surecall import (
     Contract,
-    ToolCallingConfig,
     ToolLoopRunner,
     tool,
 )
 from surecall.core.groundings import choices
 from surecall.core.state import Run
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.types import Assistant, ToolCall, ToolResult, ToolSpec, User
 from tests.laws.test_early_answers import body
@@ -115,7 +115,7 @@ def chosen(kind: Any, data: str, name: str = "amount", *sources: str) -> Any:
     spec = ToolSpec("pay", "", schema, grounded={name: sources})
     found = ToolResult("c0", "find", ok=True, content=data, executed=True)
     messages = (User("Pay 7."), Assistant("", (ToolCall("c0", "find"),)), found)
-    run = Run("r", "m", ToolCallingConfig(), messages, tools=(spec,))
+    run = Run("r", "m", raw(), messages, tools=(spec,))
     return choices(run, spec, name).values
 
 
@@ -148,7 +148,7 @@ def test_of_a_list_every_item_must_have_been_seen() -> None:
 
     wishes = [["A-1", "B-2"], ["A-1", "C-3"], [{"a": 1}]]
     script = [body("native", ("pack", {"ids": ids})) for ids in wishes[:2]]
-    config = ToolCallingConfig(validate_arguments=False)
+    config = raw(validate_arguments=False)
     model = ScriptedModel(*script, body("native", "Done."))
     runner = ToolLoopRunner(client=model, model="m", tools=[pack], config=config)
     result = runner.run_sync("Pack A-1 and B-2.")

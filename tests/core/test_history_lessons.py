@@ -170,7 +170,7 @@ def test_a_name_that_is_wanted_is_learned_in_a_run() -> None:
         """Do it."""
         return "done"
 
-    runner = ToolLoopRunner(client=model, model="m", tools=[f], config={})
+    runner = ToolLoopRunner(client=model, model="m", tools=[f], config=presets.raw())
     assert runner.run_sync("Go.").assistant_text == "Done."
     assert "name" not in model.requests[1]["messages"][-1]
     assert model.requests[2]["messages"][-1]["name"] == "f"

@@ -11,6 +11,8 @@ from surecall.core.inbound import inbound, judge_call
 from surecall.core.outcome import RunResult
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
+from surecall.settings.endpoint_profile import BLANK_ARGUMENTS
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ErrorCode
@@ -127,7 +129,7 @@ def test_a_single_call_object_in_place_of_the_array_is_read_without_any_transfor
 def test_the_transform_from_object_to_array_gives_the_same_result() -> None:
     transform = "assistant_tool_calls_object_to_array"
     script = says(None, tool_calls=call('{"n": 1}'))
-    heard = talk(script, config=ToolCallingConfig(response_transforms=(transform,)))
+    heard = talk(script, config=raw(response_transforms=(transform,)))
 
     assert heard.messages == talk(script).messages
     assert heard.result.fired == (transform,)
@@ -187,7 +189,7 @@ def test_empty_arguments_under_the_default_preset_run_the_tool() -> None:
     heard = talk(reply(call("")), config=presets.default_tool_calling())
 
     assert heard.ran == [{}]
-    assert presets.BLANK_ARGUMENTS in heard.result.fired
+    assert BLANK_ARGUMENTS in heard.result.fired
 
 
 @proves("C24")
@@ -216,7 +218,7 @@ def test_argument_text_above_the_limit_is_refused() -> None:
 
 @proves("C27", "C28")
 def test_an_argument_object_above_the_limit_is_refused_and_the_model_is_told_both_sizes() -> None:
-    heard = talk(reply(call({"n": "x" * 300})), config=ToolCallingConfig(max_tool_args_bytes=200))
+    heard = talk(reply(call({"n": "x" * 300})), config=raw(max_tool_args_bytes=200))
 
     assert heard.ran == []
     assert heard.codes == [ErrorCode.ARGUMENTS_TOO_LARGE]
@@ -229,7 +231,7 @@ def test_an_argument_object_above_the_limit_is_refused_and_the_model_is_told_bot
 def test_arguments_exactly_at_the_limit_are_accepted(
     arguments: Any, limit: int, *, runs: bool
 ) -> None:
-    heard = talk(reply(call(arguments)), config=ToolCallingConfig(max_tool_args_bytes=limit))
+    heard = talk(reply(call(arguments)), config=raw(max_tool_args_bytes=limit))
     assert bool(heard.ran) is runs
 
 
@@ -254,7 +256,7 @@ def test_sizes_are_bytes_and_not_characters(limit: int, *, runs: bool) -> None:
     text = '{"n":"ééé"}'
     assert (len(text), len(text.encode())) == (11, 14)
     for arguments in (text, json.loads(text)):
-        heard = talk(reply(call(arguments)), config=ToolCallingConfig(max_tool_args_bytes=limit))
+        heard = talk(reply(call(arguments)), config=raw(max_tool_args_bytes=limit))
         assert bool(heard.ran) is runs
 
 
@@ -297,7 +299,7 @@ def test_arguments_against_the_schema_name_the_place_and_the_tool_does_not_run()
 
 
 def test_validation_can_be_left_to_the_tools() -> None:
-    config = ToolCallingConfig(validate_arguments=False)
+    config = raw(validate_arguments=False)
     assert talk(reply(call('{"items": 5}', "order")), config=config).ran == [{"items": 5}]
 
 
@@ -308,7 +310,7 @@ def unknown(name: str, count: int) -> str:
     """Return what a model is told that asks for an unknown tool, with `count` tools on offer."""
     registry = ToolRegistry(ToolDefinition(f"tool_{number}") for number in range(count))
     body = reply(call(name=name))
-    heard = inbound(body, Plan("m", ()), ToolCallingConfig(), registry)
+    heard = inbound(body, Plan("m", ()), raw(), registry)
     assert isinstance(heard, Reply)
     problem = heard.calls[0].problem
     assert problem is not None
@@ -364,7 +366,7 @@ def test_what_cannot_be_read_of_a_call_in_text_is_not_read_another_way() -> None
 
     native = judge_call("run", '{"c":"x"}}', config, toolbox)
     in_text = judge_call("run", '{"c":"x"}}', config, toolbox, in_text=True)
-    large = judge_call("run", '{"c":"x"}}', config.but(max_tool_args_bytes=5), toolbox)
+    large = judge_call("run", '{"c":"x"}}', config.replace(max_tool_args_bytes=5), toolbox)
 
     assert (native.problem, native.arguments) == (None, {"c": "x"})
     assert in_text.problem is not None

@@ -9,6 +9,7 @@ from surecall import presets
 from surecall.core.inbound import EDGES, JOINED, TAGS, inbound, judge_call, text_calls_of
 from surecall.parsing.budget import MAX_CALLS, MAX_VALUES
 from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Plan, Reply, User
@@ -81,7 +82,7 @@ def test_an_end_token_stays_where_edges_are_not_trimmed() -> None:
 
 
 def test_an_edge_that_was_hidden_by_a_call_is_trimmed_and_told() -> None:
-    config = ToolCallingConfig(response_transforms=(EDGES,), text_calls="marked")
+    config = raw(response_transforms=(EDGES,), text_calls="marked")
     reply = said(f"Done.<|im_end|>\n{IN_TEXT}", config)
 
     assert (reply.text, arguments_of(reply)) == ("Done.", [{"place": "A"}])
@@ -90,11 +91,11 @@ def test_an_edge_that_was_hidden_by_a_call_is_trimmed_and_told() -> None:
 
 
 def test_how_a_call_was_found_in_text_is_told() -> None:
-    assert said(IN_TEXT, RAW.but(text_calls="marked")).fired == ("text_call_A1",)
+    assert said(IN_TEXT, RAW.replace(text_calls="marked")).fired == ("text_call_A1",)
 
 
 def test_edges_that_were_trimmed_twice_are_told_once() -> None:
-    config = ToolCallingConfig(response_transforms=(EDGES,), text_calls="marked")
+    config = raw(response_transforms=(EDGES,), text_calls="marked")
     reply = said(f"\u200bDone.<|im_end|>\n{IN_TEXT}", config)
 
     assert reply.text == "Done."
@@ -102,7 +103,7 @@ def test_edges_that_were_trimmed_twice_are_told_once() -> None:
 
 
 def test_nothing_is_told_of_edges_that_were_clean() -> None:
-    reply = said("Done.", ToolCallingConfig(response_transforms=(EDGES,)))
+    reply = said("Done.", raw(response_transforms=(EDGES,)))
     assert (reply.text, reply.fired) == ("Done.", ())
 
 
@@ -167,7 +168,7 @@ def test_of_a_call_that_was_too_large_before_it_was_cut_off_the_size_is_told() -
 # What a provider could not read
 
 
-SALVAGING: Final = ToolCallingConfig(
+SALVAGING: Final = raw(
     body_transforms=("failed_generation_to_message",), text_call_rules=("own_words",)
 )
 
@@ -182,7 +183,7 @@ def test_what_a_provider_failed_to_read_as_a_call_was_meant_as_one(asked: str) -
 
 
 def test_what_only_quotes_a_call_is_none_unless_a_provider_tried_to_read_it() -> None:
-    config = SALVAGING.but(text_calls="any")
+    config = SALVAGING.replace(text_calls="any")
     reply = heard(body_of({"content": WEAK}), config, f"go and say {WEAK}")
 
     assert reply.text == WEAK
@@ -218,10 +219,10 @@ def test_an_answer_without_a_choice_is_a_fault(body: Any) -> None:
 def test_protocols_that_are_made_of_text_read_marked_calls_at_least(
     changes: JSON, mode: str
 ) -> None:
-    assert text_calls_of(RAW.but(text_calls="off").but(**changes)) == mode
+    assert text_calls_of(RAW.replace(text_calls="off").replace(**changes)) == mode
 
 
-GUIDED: Final = ToolCallingConfig(call_protocol="guided", text_calls="off")
+GUIDED: Final = raw(call_protocol="guided", text_calls="off")
 
 
 @pytest.mark.parametrize("text", [WEAK, f"\n {WEAK}", f"[{WEAK}]", f"```json\n{WEAK}\n```"])
@@ -243,7 +244,7 @@ def test_a_guided_answer_holds_no_calls_whatever_it_quotes(quoted: str) -> None:
 @pytest.mark.parametrize("frame", ["{}", "{}<|im_end|>", "\u200b{}", "<|im_end|>{}</s>"])
 def test_a_guided_call_is_heard_whatever_is_at_the_edges_of_its_reply(frame: str) -> None:
     text = frame.replace("{}", '{"tool": "look", "arguments": {"place": "A"}}')
-    reply = said(text, GUIDED.but(response_transforms=(EDGES,)))
+    reply = said(text, GUIDED.replace(response_transforms=(EDGES,)))
 
     assert arguments_of(reply) == [{"place": "A"}]
     assert (reply.text, EDGES in reply.fired) == ("", frame != "{}")
@@ -308,7 +309,7 @@ def test_arguments_wrapped_in_a_call_of_the_tool_itself_are_unwrapped() -> None:
 
 
 def test_refused_arguments_are_read_another_way_only_where_they_may_change() -> None:
-    made = judge_call("look", WEAK, DEFAULT.but(coerce_arguments=False), TOOLS)
+    made = judge_call("look", WEAK, DEFAULT.replace(coerce_arguments=False), TOOLS)
     assert made.problem is not None
 
 
@@ -339,7 +340,7 @@ def test_the_nearest_name_is_proposed_first() -> None:
 
 
 def test_objects_become_text_where_the_config_says_so() -> None:
-    config = RAW.but(stringify_containers=True)
+    config = RAW.replace(stringify_containers=True)
     made = judge_call("look", '{"place": {"x": 1}}', config, TOOLS)
 
     assert made.problem is None
@@ -351,7 +352,7 @@ def test_objects_become_text_where_the_config_says_so() -> None:
 def test_values_are_made_to_fit_only_where_the_config_says_so(*, may_fit: bool) -> None:
     schema = {"properties": {"times": {"type": "integer"}}}
     toolbox = ToolRegistry([{"name": "ring", "parameters": schema}])
-    made = judge_call("ring", '{"times": "5"}', RAW.but(coerce_arguments=may_fit), toolbox)
+    made = judge_call("ring", '{"times": "5"}', RAW.replace(coerce_arguments=may_fit), toolbox)
 
     assert (made.problem is None) is may_fit
     assert made.arguments == {"times": 5 if may_fit else "5"}

@@ -6,7 +6,7 @@ import pytest
 
 from surecall import ConfigError, ConversationBusy, ConversationTaken, Decision, Run, Stored
 from surecall.core.kept import SCHEMA_VERSION, Hold, Kept, head_of, read, unchanged
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.types import Assistant, Message, ToolCall, ToolSpec, User
 from surecall.wire.messages import encode
 
@@ -14,7 +14,7 @@ HELLO, CALLS = User("Hello"), Assistant("", (ToolCall("c1", "pay", {"amount": 5}
 RUN = Run(
     "r",
     "m",
-    ToolCallingConfig(),
+    raw(),
     (HELLO, CALLS),
     tools=(ToolSpec("pay", "", {}),),
     decisions={"c1": Decision.confirm("It costs.")},

@@ -6,7 +6,8 @@ from surecall.core.approvals import decided, held
 from surecall.core.loop import heard, next_move, ran
 from surecall.core.offer import offers_tools
 from surecall.core.state import Ask, Call, Done, Fail, Run, Wait
-from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.settings.config import FINAL_ANSWER_REQUEST
+from surecall.settings.presets import raw
 from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
@@ -48,7 +49,7 @@ def test_a_run_waits_for_a_person_and_goes_on_when_they_have_decided() -> None:
 
 
 def test_the_system_text_is_planned_but_is_no_part_of_the_transcript() -> None:
-    run = Run("r", "m", ToolCallingConfig(), (User("hi"),), system=System("be brief"))
+    run = Run("r", "m", raw(), (User("hi"),), system=System("be brief"))
     assert plan_of(run).messages == (System("be brief"), User("hi"))
     assert run.messages == (User("hi"),)
 

@@ -11,6 +11,7 @@ from surecall.core.offer import finalising
 from surecall.core.state import Fail
 from surecall.core.ways_out import ABOUT_ARGUMENTS
 from surecall.settings.contract import Contract, Progress
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.errors import ErrorCode
 from surecall.values.types import (
@@ -110,7 +111,7 @@ def test_the_contract_is_judged_once_for_each_state_of_a_run(
     if preset is presets.small_model:
         step = '{"tool": "put", "arguments": {"value": "a"}}'
         model = ScriptedModel(says(step), says('{"answer": "Done."}'))
-    config = preset(ToolCallingConfig()).but(contract=Contract(all_of=["put"]))
+    config = preset(raw()).replace(contract=Contract(all_of=["put"]))
     runner = ToolLoopRunner(client=model, model="m", registry=[put], config=config)
     monkeypatch.setattr(Contract, "progress", counted)
     result = runner.run_sync("Put a.")

@@ -11,8 +11,8 @@ from surecall.core.obligations import unmet
 from surecall.core.offer import finalising, offers_tools
 from surecall.core.state import Ask, Fail, Run
 from surecall.core.ways_out import is_hopeless
-from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Reply, System, ToolCall, ToolResult, User
 from surecall.wire.messages import chosen_name, named_choice
@@ -179,7 +179,7 @@ def test_an_option_that_needs_tools_leaves_with_them() -> None:
 
 
 def test_the_system_text_stands_first() -> None:
-    run = Run("r", "m", ToolCallingConfig(), (User("hi"),), system=System("Be brief."))
+    run = Run("r", "m", raw(), (User("hi"),), system=System("Be brief."))
 
     assert asking(run).messages == (System("Be brief."), User("hi"))
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from surecall import Contract, ToolCallingConfig, ToolLoopRunner, replay, tool
+from surecall import Contract, ToolLoopRunner, replay, tool
 from surecall.core.offer import MOST_ASKED, MOST_OF_A_WRITE, MOST_WRITES
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.events import LlmRequestStartEvent
 from tests.laws.test_early_answers import body
@@ -30,7 +31,7 @@ def ran(protocol: Any, *decisions: Any, text: str = "Book room 7.", **settings: 
     """Return the last words of each request."""
     model = ScriptedModel(*(body(protocol, one) for one in (*decisions, "Done.")))
     given: Any = {"contract": CONTRACT, "closing_reminder": True} | settings
-    config = ToolCallingConfig(call_protocol=protocol, **given)
+    config = raw(call_protocol=protocol, **given)
     result = ToolLoopRunner(client=model, model="m", tools=[book, look], config=config).run_sync(
         text
     )

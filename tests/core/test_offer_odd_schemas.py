@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig
 from surecall.core.offer import plan
 from surecall.core.state import Run
+from surecall.settings.presets import raw
 from surecall.values.types import ToolSpec, User
 from tests.support.protocols import PROTOCOLS
 
@@ -15,7 +15,7 @@ from tests.support.protocols import PROTOCOLS
 @pytest.mark.parametrize("properties", [[{}], ["a"], None, 7, "about a", {}])
 def test_properties_that_are_none_are_passed_over(protocol: Any, properties: Any) -> None:
     spec = ToolSpec("odd", "Odd.", {"type": "object", "properties": properties})
-    config = ToolCallingConfig(call_protocol=protocol, choice_temperature=0.0)
+    config = raw(call_protocol=protocol, choice_temperature=0.0)
     found = plan(Run("r", "m", config, (User("Go."),), tools=(spec,)))
     assert found.reminder == ""
     assert "temperature" not in found.options

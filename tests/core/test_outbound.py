@@ -12,7 +12,7 @@ from surecall.core.inbound import inbound
 from surecall.core.outbound import Composer
 from surecall.runtime.requests import PromptRunner
 from surecall.settings.capabilities import Capabilities
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault
@@ -30,7 +30,7 @@ from surecall.values.types import (
 
 
 def read(body: Any) -> Reply | Fault:
-    return inbound(body, Plan("m", ()), ToolCallingConfig(), ToolRegistry())
+    return inbound(body, Plan("m", ()), raw(), ToolRegistry())
 
 
 def test_an_answer_without_choices_is_a_fault() -> None:
@@ -62,14 +62,14 @@ MESSAGES: list[Message] = [
 def test_what_was_written_before_never_changes_what_is_written_now(
     turns: list[list[Message]],
 ) -> None:
-    remembers = Composer(ToolCallingConfig())
+    remembers = Composer(raw())
     for messages in turns:
         plan = Plan("m", tuple(messages), TOOLSETS[len(messages) % 3], "auto")
-        assert remembers.compose(plan) == Composer(ToolCallingConfig()).compose(plan)
+        assert remembers.compose(plan) == Composer(raw()).compose(plan)
 
 
 def test_a_request_has_what_its_plan_says() -> None:
-    config = ToolCallingConfig(unsupported_options=("seed",))
+    config = raw(unsupported_options=("seed",))
     plan = Plan("m", (*MESSAGES,), TOOLS, "auto", None, {"seed": 1, "temperature": 0.5})
     request = Composer(config).compose(plan)
     body = json.loads(request.body)
@@ -106,7 +106,7 @@ def test_a_response_format_without_tools_is_sent() -> None:
 def test_what_the_loop_says_after_a_blank_reply_becomes_part_of_what_the_user_said() -> None:
     picture = {"type": "image_url", "image_url": {"url": "data:,"}}
     nudge = User("And?", nudge=True)
-    composer = Composer(ToolCallingConfig())
+    composer = Composer(raw())
 
     def sent(*messages: Message) -> list[Any]:
         return list(json.loads(composer.compose(Plan("m", messages)).body)["messages"])

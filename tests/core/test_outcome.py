@@ -16,7 +16,7 @@ from surecall.core.outcome import (
     usage_of,
 )
 from surecall.core.state import Fail, Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.events import (
     LlmRequestEndEvent,
@@ -56,7 +56,7 @@ def test_each_failure_has_its_error(fail: Fail, kind: type[RunFailed]) -> None:
 
 
 def test_the_last_words_are_those_of_this_run() -> None:
-    run = Run("r", "m", ToolCallingConfig(), (Assistant("old"), User("hi")), start=1)
+    run = Run("r", "m", raw(), (Assistant("old"), User("hi")), start=1)
     assert last_text(run) == ""
     assert last_text(run.plus(Assistant("a"), Assistant("b"), Refusal(DOWN))) == "b"
     assert usage_of(Trace(())) == Usage()

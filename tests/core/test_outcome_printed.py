@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
-from surecall import Run, RunResult, ToolCallingConfig, ToolLoopRunner, Trace
+from surecall import Run, RunResult, ToolLoopRunner, Trace
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says
 from surecall.values.types import Usage
 
-RUN = Run(run_id="r", model="m", config=ToolCallingConfig(), messages=(), start=0)
+RUN = Run(run_id="r", model="m", config=raw(), messages=(), start=0)
 
 
 def shown(text: str, stop_reason: str = "stop") -> str:

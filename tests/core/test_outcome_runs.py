@@ -13,7 +13,8 @@ from surecall.core.outcome import (
     last_text,
 )
 from surecall.core.state import Run
-from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.config import ToolUseMode
+from surecall.settings.presets import raw
 from surecall.testing import Item, calls, failure, says
 from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode, ProviderError, SurecallError
@@ -47,7 +48,7 @@ def test_a_provider_that_counts_nothing_costs_nothing() -> None:
 def test_how_a_run_failed_is_a_kind_of_error(
     script: list[Item], changes: Any, kind: type[RunFailed], code: str
 ) -> None:
-    error = failed(*script, config=ToolCallingConfig(**changes))
+    error = failed(*script, config=raw(**changes))
     assert type(error) is kind
     assert isinstance(error, SurecallError)
     assert (error.code, error.result.stop_reason) == (code, code)
@@ -58,7 +59,7 @@ def test_how_a_run_failed_is_a_kind_of_error(
 
 @pytest.mark.parametrize("script", [[says("no")], [failure(401)]])
 def test_how_a_run_failed_travels_between_processes(script: list[Item]) -> None:
-    error = failed(*script, config=ToolCallingConfig(tool_use_mode=ToolUseMode.ENFORCED))
+    error = failed(*script, config=raw(tool_use_mode=ToolUseMode.ENFORCED))
     again = pickle.loads(pickle.dumps(error))  # noqa: S301  # our own bytes
 
     assert (type(again), str(again), again.code) == (type(error), str(error), error.code)
@@ -82,7 +83,7 @@ def test_a_policy_that_ends_the_run_is_no_fault_of_the_endpoint() -> None:
         def authorize(self, *_: object) -> Decision:
             return Decision("allow")
 
-    error = failed(config=ToolCallingConfig(policy_error_mode="raise"), tool_policy=Broken())
+    error = failed(config=raw(policy_error_mode="raise"), tool_policy=Broken())
     assert (type(error), error.code) == (ToolUseError, ErrorCode.POLICY_ERROR)
 
 
@@ -91,4 +92,4 @@ def test_a_policy_that_ends_the_run_is_no_fault_of_the_endpoint() -> None:
     [((User("a"),), ""), ((User("a"), Assistant("b"), Assistant("c"), User("d")), "c")],
 )
 def test_the_newest_words_are_the_best_there_is(messages: Any, text: str) -> None:
-    assert last_text(Run("r", "m", ToolCallingConfig(), messages)) == text
+    assert last_text(Run("r", "m", raw(), messages)) == text

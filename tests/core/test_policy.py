@@ -5,7 +5,7 @@ import pytest
 from surecall.core.loop import heard, next_move
 from surecall.core.repetition import streak
 from surecall.core.state import Ask, Done, Fail, Move, Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode
 from surecall.values.types import (
     JSON,
@@ -54,7 +54,7 @@ def test_unknown_tools_end_the_run_at_one_more_than_allowed() -> None:
 
 
 def test_enforced_without_tools_never_asks() -> None:
-    run = Run("r", "m", ToolCallingConfig.from_mapping({"tool_use_mode": "enforced"}), (User("x"),))
+    run = Run("r", "m", raw(tool_use_mode="enforced"), (User("x"),))
     assert code_of(next_move(run)) is ErrorCode.NO_TOOL_CALLS
 
 

@@ -7,8 +7,8 @@ import pytest
 
 from surecall.core.outcome import LimitExceeded, RequestFailed, RunResult
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.settings.config import ToolCallingConfig
 from surecall.settings.connection import RetryPolicy
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, calls_many, hangs, says
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.values.errors import ErrorCode
@@ -61,7 +61,7 @@ class Counter:
         return "not yet"
 
     def run(self, model: ScriptedModel, **settings: Any) -> RunResult:
-        config = ToolCallingConfig.from_mapping(settings)
+        config = raw(**settings)
         runner = ToolLoopRunner(client=model, model="m", registry=self.registry, config=config)
         return asyncio.run(runner.run("hi"))
 

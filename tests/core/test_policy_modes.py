@@ -9,7 +9,7 @@ from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
 from surecall.settings.connection import RetryPolicy
-from surecall.settings.presets import default_tool_calling
+from surecall.settings.presets import default_tool_calling, raw
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, calls_many, says
 from surecall.testing import failure as answers_with
 from surecall.tools.registry import ToolRegistry
@@ -45,7 +45,7 @@ def runner(model: ScriptedModel, *tools: Any, **settings: Any) -> ToolLoopRunner
         client=model,
         model="m",
         registry=ToolRegistry(tools),
-        config=ToolCallingConfig.from_mapping(settings),
+        config=raw(ToolCallingConfig.from_mapping(settings)),
         retry=RetryPolicy(attempts=1),
     )
 

@@ -8,8 +8,9 @@ import pytest
 from surecall.core.loop import heard, ran
 from surecall.core.policy import admit, halted, verdict
 from surecall.core.state import Done, Fail, Run
-from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import Contract
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import Problem, Reply, ToolCall, ToolResult, User
 from tests.support.hand_driven import CALL, DOWN, NO_TOOLS, TOOLS, after, asking, begun
@@ -19,7 +20,7 @@ SIGNED: Final = ToolCall("s", "add", {"a": 1}, extra={"signature": "x"})
 
 
 def under(contract: Contract, **settings: Any) -> Run:
-    config = ToolCallingConfig(contract=contract, **settings)
+    config = raw(contract=contract, **settings)
     return Run("r", "m", config, (User("hi"),), tools=TOOLS)
 
 

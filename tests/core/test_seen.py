@@ -9,11 +9,11 @@ from surecall import (
     Contract,
     From,
     Need,
-    ToolCallingConfig,
     ToolLoopRunner,
 )
 from surecall.core.seen import found_at, opened, returned, seen
 from surecall.core.state import Run
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.types import Assistant, Message, ToolCall, ToolResult, User
 from tests.laws.test_early_answers import body
@@ -27,7 +27,7 @@ def test_a_history_counts_and_so_does_text_that_is_json() -> None:
         client=ScriptedModel(body("native", refund("O-7731", "i-2")), body("native", "Done.")),
         model="m",
         tools=shop.tools(),
-        config=ToolCallingConfig(),
+        config=raw(),
     )
     runner.run_sync("And the desk?", history=result.history)
     assert shop.refunded == [("O-7731", "i-2")]
@@ -86,7 +86,7 @@ def test_a_text_is_opened_only_if_it_is_the_json_of_something_with_parts() -> No
 def run_of(*results: ToolResult) -> Run:
     calls = tuple(ToolCall(item.call_id, item.name, {}) for item in results)
     said: tuple[Message, ...] = (User("hi"), User("More.", nudge=True), Assistant("", calls))
-    return Run("r", "m", ToolCallingConfig(), (*said, *results))
+    return Run("r", "m", raw(), (*said, *results))
 
 
 def test_a_path_is_followed_in_results_that_succeeded() -> None:

@@ -7,7 +7,7 @@ from surecall.core.loop import heard, next_move, ran, refused
 from surecall.core.offer import offers_tools
 from surecall.core.repetition import streak
 from surecall.core.state import Run, once_per_run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode
 from surecall.values.types import (
     JSON,
@@ -44,7 +44,7 @@ def test_a_run_survives_being_written_down_after_every_move() -> None:
 
 def test_history_before_the_start_counts_for_nothing() -> None:
     earlier = (User("go"), Assistant("", (CALL,)), answer(CALL, ok=False), User("", nudge=True))
-    run = Run("r", "m", ToolCallingConfig(max_turns=1), earlier, start=4, tools=TOOLS)
+    run = Run("r", "m", raw(max_turns=1), earlier, start=4, tools=TOOLS)
     assert (run.turn, run.called, run.nudged, run.last, run.results) == (0, False, False, None, ())
     assert offers_tools(run)
     assert streak(run, CALL) == 0

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from surecall.core.outcome import RunResult
 from surecall.core.tool_results import measure, seal, success
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ErrorCode
@@ -28,7 +28,7 @@ def run(function: Callable[[], Any], **settings: Any) -> RunResult:
         client=ScriptedModel(calls("t", "id_1"), says("done")),
         model="m",
         registry=registry,
-        config=ToolCallingConfig(**settings),
+        config=raw(**settings),
     )
     return asyncio.run(runner.run("go"))
 
@@ -185,7 +185,7 @@ def test_even_a_tiny_limit_holds_for_the_replacement(
 def test_a_refusal_stays_one_under_any_limit_and_never_claims_that_the_tool_ran(
     limit: int,
 ) -> None:
-    config = ToolCallingConfig(max_tool_output_bytes=limit)
+    config = raw(max_tool_output_bytes=limit)
     registry = ToolRegistry([ToolDefinition("t", handler=lambda: 1)])
     model = ScriptedModel(calls("fly"), says("done"))
     runner = ToolLoopRunner(client=model, model="m", registry=registry, config=config)
@@ -198,8 +198,8 @@ def test_a_refusal_stays_one_under_any_limit_and_never_claims_that_the_tool_ran(
 
 def test_a_note_of_the_loop_survives_the_replacement() -> None:
     call = ToolCall("a", "t", warnings=("You made this call before.",))
-    kept = seal(call, success("t", 5), ToolCallingConfig(), executed=True)
-    replaced = seal(call, success("t", "x" * 300_000), ToolCallingConfig(), executed=True)
+    kept = seal(call, success("t", 5), raw(), executed=True)
+    replaced = seal(call, success("t", "x" * 300_000), raw(), executed=True)
 
     assert kept.envelope["warnings"] == ["You made this call before."]
     assert replaced.envelope["warnings"] == ["You made this call before."]
@@ -252,7 +252,7 @@ JSON_VALUES = st.recursive(
 
 @given(JSON_VALUES, st.integers(1, 400))
 def test_any_value_ends_in_an_envelope_within_the_limit(value: Any, limit: int) -> None:
-    config = ToolCallingConfig(max_tool_output_bytes=limit)
+    config = raw(max_tool_output_bytes=limit)
     result = seal(ToolCall("a", "t"), success("t", value), config, executed=True)
 
     assert len(result.content.encode()) <= max(limit, 12)
@@ -263,5 +263,5 @@ def test_any_value_ends_in_an_envelope_within_the_limit(value: Any, limit: int) 
 @given(JSON_VALUES)
 def test_the_estimate_never_exceeds_the_real_size(value: Any) -> None:
     envelope = success("t", value)
-    result = seal(ToolCall("a", "t"), envelope, ToolCallingConfig(), executed=True)
+    result = seal(ToolCall("a", "t"), envelope, raw(), executed=True)
     assert measure(envelope, 10**9).estimated_bytes <= len(result.content.encode())

@@ -18,7 +18,8 @@ from surecall import (
     tool,
 )
 from surecall.core.outcome import ToolUseError
-from surecall.settings.config import REMIND, REQUIRE, ToolCallingConfig
+from surecall.settings.config import REMIND, REQUIRE
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 from tests.laws.test_early_answers import body
@@ -61,7 +62,7 @@ class Shop:
             client=model,
             model="m",
             tools=self.tools(),
-            config=ToolCallingConfig(**given, call_protocol=protocol),
+            config=raw(**given, call_protocol=protocol),
             retry=RetryPolicy(attempts=1),
         )
         try:
@@ -159,7 +160,7 @@ def test_in_one_reply_a_dead_tool_is_not_run_for_the_rest_of_its_calls() -> None
         client=model,
         model="m",
         tools=shop.tools(),
-        config=ToolCallingConfig(contract=CHARGE),
+        config=raw(contract=CHARGE),
     )
     with pytest.raises(ToolUseError, match="gave up after a call had failed for good") as failed:
         runner.run_sync("Charge.")
@@ -206,7 +207,7 @@ def test_a_tool_may_say_so_in_an_envelope_of_its_own() -> None:
         return {"ok": False, "errors": [{"code": "DOWN", "message": OFFLINE, "retry": False}]}
 
     model = ScriptedModel(body("native", ("charge", {})), says(NO))
-    config = ToolCallingConfig(contract=CHARGE, final_ladder=(REMIND, REQUIRE))
+    config = raw(contract=CHARGE, final_ladder=(REMIND, REQUIRE))
     runner = ToolLoopRunner(client=model, model="m", tools=[charge], config=config)
     with pytest.raises(RunFailed) as failed:
         runner.run_sync("Charge.")
@@ -218,7 +219,7 @@ def test_in_a_guided_reply_the_reason_is_one_that_a_tool_gave() -> None:
     reason = f"charge: {OFFLINE}"
     taken = says(json.dumps({"cannot": reason}))
     model = ScriptedModel(body("guided", ("charge", {"amount": 1})), taken)
-    config = ToolCallingConfig(contract=CHARGE, call_protocol="guided")
+    config = raw(contract=CHARGE, call_protocol="guided")
     runner = ToolLoopRunner(client=model, model="m", tools=shop.tools(), config=config)
     with pytest.raises(RunFailed) as failed:
         runner.run_sync("Charge.")
@@ -232,7 +233,7 @@ def test_in_a_guided_reply_the_reason_is_one_that_a_tool_gave() -> None:
 def test_an_empty_answer_gives_no_reason_and_fails_with_what_is_missing() -> None:
     shop = Shop(always(ToolError(OFFLINE, retry=False)))
     script = [body("native", ("charge", {"amount": 1})), says(""), says("")]
-    config = ToolCallingConfig(contract=CHARGE, fix_empty_final=False)
+    config = raw(contract=CHARGE, fix_empty_final=False)
     runner = ToolLoopRunner(
         client=ScriptedModel(*script), model="m", tools=shop.tools(), config=config
     )

@@ -13,10 +13,11 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig, ToolLoopRunner, ToolRegistry
+from surecall import ToolLoopRunner, ToolRegistry
 from surecall.core.outcome import RunResult
 from surecall.runtime.replay import replay, run_of
 from surecall.runtime.trace import dump_trace, parse_trace
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.events import Event, ToolCallEndEvent, ToolCallStartEvent
 from surecall.values.trace import Trace
@@ -67,7 +68,7 @@ def runner_of(world: World, script: Sequence[JSON], *, blocking: bool) -> ToolLo
         client=ScriptedModel(*script, says("Done.")),
         model="m",
         tools=world.tools(blocking=blocking),
-        config=ToolCallingConfig(),
+        config=raw(),
         llm_options_defaults={"parallel_tool_calls": True},
     )
 
@@ -136,7 +137,7 @@ def test_the_model_is_told_that_nobody_knows() -> None:
     at = next(at for at, event in enumerate(events) if isinstance(event, ToolCallStartEvent))
     model = ScriptedModel(says("Done."))
     runner = ToolLoopRunner(
-        client=model, model="m", tools=World().tools(blocking=False), config=ToolCallingConfig()
+        client=model, model="m", tools=World().tools(blocking=False), config=raw()
     )
     runner.resume_sync(run_of(Trace(tuple(events[: at + 1]))))
 

@@ -30,11 +30,11 @@ from surecall import (
     Decision,
     Run,
     SqliteStore,
-    ToolCallingConfig,
     ToolLoopRunner,
     tool,
 )
 from surecall.core.kept import Hold, Kept, head_of, read
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.types import JSON, Assistant, Message, ToolResult, User
 from surecall.wire.history import legal_history
@@ -199,7 +199,7 @@ def test_whoever_is_at_work_nothing_happens_twice_and_nothing_is_lost(
 
 @given(SCRIPTS, st.dictionaries(st.text(max_size=5), FINITE_VALUES, max_size=3))
 def test_what_a_store_keeps_is_what_it_was_given(script: list[Any], extras: JSON) -> None:
-    run = result_of(script, ToolCallingConfig())[0].run
+    run = result_of(script, raw())[0].run
     kept = Kept(extras=extras).at_work(run, Hold("me", 1.5))
     encoded = [encode(message) for message in kept.messages]
     for store in (DictStore(), memory := SqliteStore(":memory:")):

@@ -15,7 +15,6 @@ from surecall import (
     Run,
     RunFailed,
     RunResult,
-    ToolCallingConfig,
     ToolDefinition,
     ToolLoopRunner,
     ToolRegistry,
@@ -29,6 +28,7 @@ from surecall.core.loop import heard, next_move, objected, ran
 from surecall.core.state import Ask, Call, Done
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract, Need
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says, streams
 from surecall.values.events import FinalEvent, FinalObjectedEvent, ForcedContinuationEvent
 from surecall.values.types import JSON, Assistant, Message, Reply, ToolCall, ToolResult, User
@@ -139,7 +139,7 @@ def runner_of(model: ScriptedModel, mapping: JSON) -> ToolLoopRunner:
         client=model,
         model="m",
         registry=REGISTRY,
-        config=ToolCallingConfig(**mapping),
+        config=raw(**mapping),
         system="Be brief.",
         retry=RetryPolicy(attempts=1),
         accept_final=objection,
@@ -334,7 +334,7 @@ def moved_on(run: Run, turn: Any) -> Run:
 def test_a_guided_reply_can_be_exactly_what_the_loop_would_accept(
     mapping: JSON, turns: list[Any], candidates: list[JSON]
 ) -> None:
-    config = ToolCallingConfig(**mapping)
+    config = raw(**mapping)
     speak = speaker("guided", config.max_tool_args_bytes)
     run = Run("r", "m", config, (User("hi"),), tools=SPECS)
     for turn in [*turns, ""]:
@@ -362,7 +362,7 @@ def test_a_guided_reply_can_be_exactly_what_the_loop_would_accept(
 
 
 def test_recursive_parameters_are_bound_at_any_depth() -> None:
-    plan = next_move(Run("r", "m", ToolCallingConfig(), (User("hi"),), tools=SPECS))
+    plan = next_move(Run("r", "m", raw(), (User("hi"),), tools=SPECS))
     assert isinstance(plan, Ask)
     bound = speaker("guided", 200_000)(plan.plan).response_format
     assert bound is not None

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall import Contract, RetryPolicy, RunFailed, ToolCallingConfig, ToolLoopRunner, tool
+from surecall import Contract, RetryPolicy, RunFailed, ToolLoopRunner, tool
 from surecall.settings.config import REMIND, REQUIRE
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.types import JSON
 from tests.laws.test_early_answers import body
@@ -80,9 +81,7 @@ def test_gating_never_offers_or_runs_what_comes_later(
     world = World()
     model = ScriptedModel(*(body(protocol, one) for one in (*decisions, *["Done."] * 9)))
     contract = Contract(in_order=order, all_of=[order[-1]] if more else [])
-    config = ToolCallingConfig(
-        contract=contract, call_protocol=protocol, final_ladder=(REMIND, REQUIRE)
-    )
+    config = raw(contract=contract, call_protocol=protocol, final_ladder=(REMIND, REQUIRE))
     runner = ToolLoopRunner(
         client=model,
         model="m",
@@ -112,7 +111,7 @@ def test_a_tool_that_comes_later_is_refused_with_one_sentence(protocol: Any) -> 
     world = World()
     decisions: list[Any] = [("pay", {}), ("find", {}), ("pay", {}), "Paid."]
     model = ScriptedModel(*(body(protocol, one) for one in decisions))
-    config = ToolCallingConfig(contract=Contract(in_order=["find", "pay"]), call_protocol=protocol)
+    config = raw(contract=Contract(in_order=["find", "pay"]), call_protocol=protocol)
     runner = ToolLoopRunner(client=model, model="m", tools=world.tools(), config=config)
     result = runner.run_sync("Pay.")
 

@@ -126,7 +126,7 @@ PAIRS = st.tuples(st.sampled_from(["", *VALUES]), st.sampled_from([*SPELLINGS]))
 
 def judged(schema: JSON, raw: object, **changes: Any) -> ToolCall:
     registry = ToolRegistry([ToolDefinition(NAME, parameters=schema)])
-    return judge_call(NAME, raw, CONFIG.but(**changes), registry)
+    return judge_call(NAME, raw, CONFIG.replace(**changes), registry)
 
 
 def bent(schema: JSON, value: JSON, pair: tuple[str, str]) -> str:
@@ -193,7 +193,7 @@ def test_what_is_right_as_it_came_is_never_touched_and_what_runs_is_allowed(
         return
     registry = ToolRegistry([tool])
     text = raw if isinstance(raw, str) else json.dumps(raw)
-    straight = judge_call(NAME, text, CONFIG.but(coerce_arguments=False), registry)
+    straight = judge_call(NAME, text, CONFIG.replace(coerce_arguments=False), registry)
     call = judge_call(NAME, text, CONFIG, registry)
 
     if call.problem is None:

@@ -23,6 +23,7 @@ from surecall.core.offer import plan
 from surecall.core.state import Ask, Call
 from surecall.parsing.names import is_legal
 from surecall.runtime.requests import PromptRunner
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.events import (
     LlmRequestEndEvent,
@@ -116,7 +117,7 @@ def test_a_run_can_be_written_down_after_any_move(
 def test_a_run_is_continued_in_another_process_from_what_was_written_down() -> None:
     first = ScriptedModel(calls("add", a=1, b=2))
     requests = PromptRunner(first).requests(toolbox=REGISTRY)
-    run = Run("r", "m", ToolCallingConfig(), (User("1 + 2?"),), tools=(add.spec,))
+    run = Run("r", "m", raw(), (User("1 + 2?"),), tools=(add.spec,))
     run = heard(run, asyncio.run(requests.ask(plan(run))).reply)
 
     runner = ToolLoopRunner(client=ScriptedModel(says("3")), model="m", registry=REGISTRY)
@@ -127,15 +128,15 @@ def test_a_run_is_continued_in_another_process_from_what_was_written_down() -> N
 
 
 def test_a_refused_request_is_part_of_the_recording() -> None:
-    run = Run("r", "m", ToolCallingConfig(), (User("Hello"),))
-    fault = result_of([says("x", finish_reason="error")], ToolCallingConfig())[0].run.messages[-1]
+    run = Run("r", "m", raw(), (User("Hello"),))
+    fault = result_of([says("x", finish_reason="error")], raw())[0].run.messages[-1]
     after = refused(run, fault.fault)  # type: ignore[union-attr]  # the last message is a refusal
 
     assert Run.from_json(after.to_json()) == after
 
 
 def test_the_dispatcher_serves_calls_outside_a_loop() -> None:
-    dispatcher = ToolDispatcher(REGISTRY, ToolCallingConfig())
+    dispatcher = ToolDispatcher(REGISTRY, raw())
 
     result = asyncio.run(dispatcher.execute("add", {"a": 1, "b": 2}, "c1"))
 

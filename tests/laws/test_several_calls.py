@@ -24,7 +24,7 @@ CONFIGS: dict[str, ToolCallingConfig] = {
     "raw": presets.resolve(strategy="raw"),
     "baseline": presets.resolve(strategy="baseline"),
 }
-LIMITED = presets.default_tool_calling().but(max_tool_calls_per_turn=2)
+LIMITED = presets.default_tool_calling().replace(max_tool_calls_per_turn=2)
 
 
 class Library:
@@ -88,7 +88,8 @@ def test_of_calls_that_are_repeated_none_is_lost_and_the_run_ends(wanted: int, n
 
 def test_a_model_is_told_once_and_then_taken_at_its_word() -> None:
     library = Library(15)
-    result = library.run(presets.default_tool_calling(), modelled(library.reaction))
+    config = presets.default_tool_calling().replace(calls_in_order=False)
+    result = library.run(config, modelled(library.reaction))
 
     first, second, _ = result.trace.turns
     assert [len(first.tool_calls), first.ignored_tool_calls_count] == [1, 14]
@@ -107,7 +108,7 @@ def test_a_number_that_is_set_stays_hard_however_often_the_model_insists() -> No
 
 def test_the_caps_of_a_run_hold_for_calls_in_order() -> None:
     library = Library(15)
-    config = presets.resolve().but(max_total_tool_calls=4)
+    config = presets.resolve().replace(max_total_tool_calls=4)
     with pytest.raises(Exception, match="MAX_TOOL_CALLS_EXCEEDED"):
         library.run(config, modelled(library.reaction))
 

@@ -129,7 +129,7 @@ def runner_of(model: ScriptedModel, output: Any, protocol: str, **more: Any) -> 
         model="m",
         tools=[look],
         output=output,
-        config=presets.default_tool_calling().but(call_protocol=protocol, max_turns=8),
+        config=presets.default_tool_calling().replace(call_protocol=protocol, max_turns=8),
         retry=RetryPolicy(attempts=1),
         **more,
     )

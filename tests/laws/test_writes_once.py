@@ -21,7 +21,7 @@ from surecall import (
     run_of,
     tool,
 )
-from surecall.settings.presets import resolve
+from surecall.settings.presets import raw, resolve
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 from tests.laws.test_early_answers import body
@@ -106,7 +106,7 @@ def test_no_equal_write_runs_twice_in_any_run_of_any_script(
     turns: list[list[tuple[str, Any]]], strategy: Any, *, parallel: bool, same_ids: bool
 ) -> None:
     world = World()
-    config = resolve(strategy=strategy).but(
+    config = resolve(strategy=strategy).replace(
         max_turns=30, request_overrides={"parallel_tool_calls": parallel}
     )
     result = world.run(*replies(turns, same_ids=same_ids), config=config)
@@ -130,7 +130,7 @@ def test_what_was_made_is_answered_from_its_first_result_with_a_note(protocol: A
             "Done.",
         )
     ]
-    result = world.run(*script, config=ToolCallingConfig(call_protocol=protocol))
+    result = world.run(*script, config=raw(call_protocol=protocol))
 
     first, _, again = result.run.results
     assert world.ran == [("book", 7), ("look", 7)]
@@ -144,7 +144,7 @@ def test_what_was_made_is_answered_from_its_first_result_with_a_note(protocol: A
 def test_equal_writes_of_one_reply_run_once_also_beside_each_other() -> None:
     world = World()
     both = calls_many(calls("book", "a", room=7), calls("book", "b", room=7))
-    config = ToolCallingConfig(
+    config = raw(
         request_overrides={"parallel_tool_calls": True}, contract=Contract(all_of=["book"])
     )
     result = world.run(both, config=config)
@@ -156,7 +156,7 @@ def test_equal_writes_of_one_reply_run_once_also_beside_each_other() -> None:
 def test_a_write_that_failed_may_be_made_again() -> None:
     world = World()
     script = (calls("book", "a", room="none"), calls("look"), calls("book", "b", room="none"))
-    world.run(*script, config=ToolCallingConfig())
+    world.run(*script, config=raw())
     assert world.times("book") == [2]
 
 
@@ -174,14 +174,14 @@ def test_a_write_that_failed_may_be_made_again() -> None:
 def test_a_contract_may_allow_more(contract: Contract, times: int) -> None:
     world = World()
     script = [calls("book", "a", room=7), calls("look"), calls("book", "b", room=7), calls("look")]
-    world.run(*script, calls("book", "c", room=7), config=ToolCallingConfig(contract=contract))
+    world.run(*script, calls("book", "c", room=7), config=raw(contract=contract))
     assert world.times("book") == [times]
 
 
 def test_a_read_is_fresh_every_time() -> None:
     world = World()
     script = [calls("look", "a", room=7), calls("book", room=7), calls("look", "b", room=7)]
-    result = world.run(*script, config=ToolCallingConfig())
+    result = world.run(*script, config=raw())
     assert [
         item.envelope["data"]["value"] for item in result.run.results if item.name == "look"
     ] == [1, 3]

@@ -12,10 +12,10 @@ from surecall import (
     RetryPolicy,
     Run,
     RunFailed,
-    ToolCallingConfig,
     ToolLoopRunner,
 )
 from surecall.otel.spans import Manner, RunSpans
+from surecall.settings.presets import raw
 from surecall.testing import (
     ScriptedModel,
     calls,
@@ -99,7 +99,7 @@ def test_each_model_of_a_chain_has_its_own_spans_and_the_change_is_told(kept: Ke
 
 def test_a_request_without_tools_after_a_refusal_is_a_span_of_its_own(kept: Kept) -> None:
     refusal = failure(404, {"error": {"message": "No endpoints found that support tool use."}})
-    config = ToolCallingConfig(fallback_retry_count=1)
+    config = raw(fallback_retry_count=1)
     runner = runner_of(kept, refusal, says("hi"), tools=[add], config=config)
     result = asyncio.run(runner.run("hello"))
 
@@ -120,7 +120,7 @@ def test_a_tool_that_takes_too_long_fails_its_span_and_not_the_run(kept: Kept) -
         await never()
         return ""
 
-    config = ToolCallingConfig(tool_timeout_s=1)
+    config = raw(tool_timeout_s=1)
     runner = runner_of(kept, calls("ponder"), says("too hard"), tools=[ponder], config=config)
     asyncio.run(runner.run("why?"))
 
@@ -133,7 +133,7 @@ def test_a_tool_that_takes_too_long_fails_its_span_and_not_the_run(kept: Kept) -
 
 @pytest.mark.usefixtures("virtual")
 def test_a_request_that_outlives_the_run_ends_with_it(kept: Kept) -> None:
-    config = ToolCallingConfig(run_deadline_s=1)
+    config = raw(run_deadline_s=1)
     with pytest.raises(RunFailed):
         asyncio.run(runner_of(kept, hangs(60), config=config).run("hello"))
 
@@ -141,7 +141,7 @@ def test_a_request_that_outlives_the_run_ends_with_it(kept: Kept) -> None:
 
 
 def test_a_run_that_fails_says_with_which_code(kept: Kept) -> None:
-    config = ToolCallingConfig(max_turns=1)
+    config = raw(max_turns=1)
     with pytest.raises(RunFailed):
         asyncio.run(runner_of(kept, SCRIPT[0], tools=[add], config=config).run("1 + 2?"))
 

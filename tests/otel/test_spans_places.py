@@ -8,10 +8,10 @@ from opentelemetry.trace import NoOpTracerProvider, get_current_span
 
 from surecall import (
     OpenAICompatible,
-    ToolCallingConfig,
     ToolLoopRunner,
 )
 from surecall.otel import OpenTelemetry
+from surecall.settings.presets import raw
 from surecall.testing import (
     ScriptedModel,
     ScriptedProvider,
@@ -99,9 +99,7 @@ def test_calls_that_run_at_once_are_the_current_span_of_their_own_work(kept: Kep
 
     arrived: list[str] = []
     script = calls_many(calls("meet", name="Ann"), calls("meet", name="Bob"))
-    config = ToolCallingConfig(
-        request_overrides={"parallel_tool_calls": True}, max_concurrent_tools=2
-    )
+    config = raw(request_overrides={"parallel_tool_calls": True}, max_concurrent_tools=2)
     runner = runner_of(kept, script, says("hi"), tools=[meet], config=config)
     asyncio.run(runner.run("hello"))
 

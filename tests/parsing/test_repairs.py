@@ -3,7 +3,7 @@
 import ast
 
 from surecall.parsing.repairs import BY_CHOICE, OF_MEANING, OF_SPELLING, OF_TYPE, REPAIRS
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES
 from surecall.simulator.faults import SHAPE_FAULTS
 from tests.support.paths import ROOT
 

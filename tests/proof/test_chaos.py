@@ -7,14 +7,14 @@ from proof.chaos_server import Sent
 from scripts.soak import Trial
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.simulator.personas.intent import DONE
 from surecall.values.trace import Trace
 from surecall.values.types import Usage
 
 
 def held(code: str = "", text: str = DONE, repeated: int = 1, *, retryable: bool = False) -> Held:
-    run = Run(run_id="1", model="m", config=ToolCallingConfig(), messages=())
+    run = Run(run_id="1", model="m", config=raw(), messages=())
     result = RunResult(text, "stop", Usage(), Trace(()), run)
     meant = Trial("ws_1", [], result).meant
     return Held(Trial("ws_1", meant * repeated, result, code), 1.0, retryable)

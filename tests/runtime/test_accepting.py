@@ -12,7 +12,6 @@ from surecall import (
     LimitExceeded,
     RunFailed,
     RunResult,
-    ToolCallingConfig,
     ToolLoopRunner,
     ToolUseError,
     replay,
@@ -23,6 +22,7 @@ from surecall.core.state import Run
 from surecall.runtime.hooks import AcceptFinal
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.values.events import FinalObjectedEvent, ForcedContinuationEvent, RequestRefusedEvent
 from surecall.values.trace import Trace
@@ -53,7 +53,7 @@ def runner_of(model: ScriptedModel, hook: AcceptFinal | Any, **settings: Any) ->
         client=model,
         model="m",
         registry=[get],
-        config=ToolCallingConfig(**given),
+        config=raw(**given),
         accept_final=hook,
     )
 

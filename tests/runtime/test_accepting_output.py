@@ -27,6 +27,7 @@ from surecall import (
 from surecall.core.outcome import RequestFailed
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import REMIND
+from surecall.settings.presets import raw
 from surecall.streaming import TextDelta, TextWithdrawn
 from surecall.testing import Item, ScriptedModel, calls, failure, says, streams
 from surecall.values.events import FinalEvent, FinalObjectedEvent, RunStartEvent
@@ -120,7 +121,7 @@ def test_an_answer_after_calls_is_a_value_of_its_type(protocol: str) -> None:
         ),
         "prompted": (says('<tool_call>\n{"name": "get", "arguments": {}}\n</tool_call>'), PARIS),
     }[protocol]
-    config = presets.default_tool_calling().but(call_protocol=protocol)
+    config = presets.default_tool_calling().replace(call_protocol=protocol)
     result, model = ran(Weather, *script, config=config)
 
     assert result.output == Weather("Paris", 2)
@@ -173,7 +174,7 @@ def test_a_type_that_is_never_content_ends_the_run_with_the_same_code() -> None:
 
 
 def test_in_the_last_turn_the_type_fails_the_run_instead_of_the_limit() -> None:
-    failed = fails(Even, says('{"n": 1}'), config=ToolCallingConfig(max_turns=1))
+    failed = fails(Even, says('{"n": 1}'), config=raw(max_turns=1))
 
     assert failed.code is ErrorCode.OUTPUT_INVALID
 
@@ -199,7 +200,7 @@ def test_the_application_is_asked_about_the_value_after_its_type() -> None:
         return None if result.output == Even(n=4) else "It must be four."
 
     script = (says('{"n": 1}'), says('{"n": 2}'), says('{"n": 4}'))
-    config = ToolCallingConfig(final_ladder=(REMIND,))
+    config = raw(final_ladder=(REMIND,))
     result, _ = ran(Even, *script, accept_final=prefer_four, config=config)
 
     assert seen == [Even(n=2), Even(n=4)]
@@ -208,7 +209,7 @@ def test_the_application_is_asked_about_the_value_after_its_type() -> None:
 
 
 def test_a_contract_comes_before_the_type() -> None:
-    config = presets.default_tool_calling().but(contract=Contract(all_of=["get"]))
+    config = presets.default_tool_calling().replace(contract=Contract(all_of=["get"]))
     script = (PARIS, calls("get"), PARIS)
     result, model = ran(
         Weather, *script, config=config, capabilities=Capabilities(json_schema=True)
@@ -291,7 +292,7 @@ def test_a_stream_has_the_value_and_shows_no_answer_that_does_not_count(protocol
     if protocol == "guided":
         texts = [f'{{"answer": {text}}}' for text in texts]
     model = ScriptedModel(*(streams(says(text), piece_bytes=7) for text in texts))
-    config = presets.default_tool_calling().but(call_protocol=protocol)
+    config = presets.default_tool_calling().replace(call_protocol=protocol)
     runner = runner_of(model, Weather, config=config)
     stream = runner.stream_sync("Go.")
     events = list(stream)

@@ -8,13 +8,13 @@ from surecall import (
     ConfigError,
     Fallback,
     OpenAICompatible,
-    ToolCallingConfig,
     ToolLoopRunner,
     ToolUseMode,
     presets,
 )
 from surecall.runtime.candidates import Candidate, Given, candidates_of
 from surecall.settings.capabilities import Capabilities
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 
 HERE = "http://127.0.0.1:9"
@@ -57,12 +57,12 @@ def test_a_client_without_an_address_is_known_by_its_place() -> None:
 def test_everyone_gets_the_config_that_fits_unless_one_was_given() -> None:
     links = ["a", Fallback("b", provider="mistral"), Fallback("c", config={"max_turns": 3})]
     plain, mistral, own = listed(HERE, links)
-    given = ToolCallingConfig(max_turns=4)
+    given = raw(max_turns=4)
     same = listed(HERE, links, Given(given, {}, None))
 
     assert plain.config == presets.resolve(model="a")
     assert mistral.config == presets.resolve(provider="mistral", model="b")
-    assert own.config == ToolCallingConfig(max_turns=3)
+    assert own.config == presets.resolve(model="c").replace(max_turns=3)
     assert [each.config.max_turns for each in same] == [4, 4, 3]
 
 

@@ -297,7 +297,7 @@ def test_an_answer_that_was_shown_and_is_of_no_use_is_withdrawn() -> None:
         client=ScriptedModel(streams(says("I will not."))),
         model=["a", link],
         tools=[tool(Till().pay)],
-        config={"tool_use_mode": "enforced"},
+        config={"tool_use_mode": "enforced", "final_ladder": []},
     )
     shown = [event for event in runner.stream_sync("Pay 1.") if isinstance(event, Told)]
 

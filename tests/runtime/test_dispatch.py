@@ -11,7 +11,7 @@ import pytest
 from surecall.core.outcome import RunResult, ToolUseError
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry
 from surecall.values.decisions import Decision
@@ -30,7 +30,7 @@ def run(
     registry = ToolRegistry([ToolDefinition("t", handler=function)])
     model = ScriptedModel(script or calls("t", "id_1"), says("done"))
     names = {"executor", "tool_policy"}
-    config = ToolCallingConfig(**{key: settings[key] for key in settings.keys() - names})
+    config = raw(**{key: settings[key] for key in settings.keys() - names})
     given = {key: settings[key] for key in settings.keys() & names}
     runner = ToolLoopRunner(client=model, model="m", registry=registry, config=config, **given)
     return asyncio.run(runner.run("go", context={"user": "kim"}))
@@ -268,7 +268,7 @@ def test_a_handler_comes_before_the_executor() -> None:
 
 
 def test_a_tool_that_nothing_can_run_is_the_callers_error() -> None:
-    dispatcher = ToolDispatcher(ToolRegistry([ToolDefinition("t")]), ToolCallingConfig())
+    dispatcher = ToolDispatcher(ToolRegistry([ToolDefinition("t")]), raw())
     with pytest.raises(ConfigError, match="neither a handler nor an executor"):
         asyncio.run(dispatcher.execute("t", {}))
 
@@ -276,7 +276,7 @@ def test_a_tool_that_nothing_can_run_is_the_callers_error() -> None:
 def test_a_call_that_another_registry_judged_does_not_run_here() -> None:
     ran: list[int] = []
     registry = ToolRegistry([ToolDefinition("t", handler=lambda: ran.append(1))])
-    dispatcher = ToolDispatcher(FilteredToolRegistry(registry, []), ToolCallingConfig())
+    dispatcher = ToolDispatcher(FilteredToolRegistry(registry, []), raw())
     result = asyncio.run(dispatcher.answer(ToolCall("a", "t")))
 
     assert result.error_codes == (ErrorCode.TOOL_NOT_ALLOWED,)
@@ -289,7 +289,7 @@ def test_arguments_that_do_not_convert_are_refused_before_the_tool_runs() -> Non
         raise AssertionError(pair)
 
     registry = ToolRegistry([ToolDefinition("t", parameters={}, handler=handler)])
-    dispatcher = ToolDispatcher(registry, ToolCallingConfig())
+    dispatcher = ToolDispatcher(registry, raw())
     for arguments in ({"pair": [1]}, {"other": 1}):
         result = asyncio.run(dispatcher.execute("t", arguments))
         assert result.error_codes == (ErrorCode.ARGUMENT_ERROR,)
@@ -311,11 +311,11 @@ def released_fixture() -> Iterator[None]:
 def test_a_tool_has_the_shortest_of_its_limits(handler: Callable[[], Any]) -> None:
     tight = ToolDefinition("t", handler=handler, timeout_s=0.01)
     loose = ToolDefinition("t", handler=handler)
-    short = ToolCallingConfig(tool_timeout_s=0.01)
+    short = raw(tool_timeout_s=0.01)
     for definition, config, longest in (
-        (tight, ToolCallingConfig(), None),
+        (tight, raw(), None),
         (loose, short, None),
-        (loose, ToolCallingConfig(), 0.01),
+        (loose, raw(), 0.01),
     ):
         dispatcher = ToolDispatcher(ToolRegistry([definition]), config)
         result = asyncio.run(dispatcher.answer(ToolCall("a", "t"), longest))
@@ -387,7 +387,7 @@ def test_a_policy_error_can_be_waved_through_or_end_the_run() -> None:
 def test_a_policy_that_never_decides_is_bounded_by_the_run() -> None:
     registry = ToolRegistry([ToolDefinition("t", handler=lambda: 1)])
     policy = Policy(never)
-    dispatcher = ToolDispatcher(registry, ToolCallingConfig(), policy=policy)
+    dispatcher = ToolDispatcher(registry, raw(), policy=policy)
     result = asyncio.run(dispatcher.answer(ToolCall("a", "t"), 0.01))
 
     assert result.error_codes == (ErrorCode.TOOL_POLICY_ERROR,)

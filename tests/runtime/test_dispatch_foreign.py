@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from surecall.runtime.dispatch import ToolDispatcher
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.tools.context import Context
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode
@@ -19,9 +19,7 @@ INSIDE = "postgres://root:secret@db"
 def answer(executor: Callable[..., Any]) -> ToolResult:
     """Let an executor answer one call of a run that has a context."""
     registry = ToolRegistry([ToolDefinition("t")])
-    dispatcher = ToolDispatcher(
-        registry, ToolCallingConfig(), executor=executor, context={"user": "kim"}
-    )
+    dispatcher = ToolDispatcher(registry, raw(), executor=executor, context={"user": "kim"})
     return asyncio.run(dispatcher.answer(ToolCall("a", "t")))
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.execution import LeftRunning
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
@@ -61,7 +61,7 @@ def answer(
     handler: Callable[..., Any], longest_s: float | None = None, policy: Slow | None = None
 ) -> ToolResult:
     """Answer one call, within a time."""
-    dispatcher = ToolDispatcher(registry_of(handler), ToolCallingConfig(), policy=policy)
+    dispatcher = ToolDispatcher(registry_of(handler), raw(), policy=policy)
     return asyncio.run(dispatcher.answer(ToolCall("a", "t"), longest_s))
 
 
@@ -114,7 +114,7 @@ def test_a_call_for_which_no_time_is_left_does_not_run() -> None:
 
 def test_a_tool_that_was_told_to_stop_and_one_that_goes_on_are_told_apart() -> None:
     async def story(stubborn: Stubborn) -> str:
-        dispatcher = ToolDispatcher(registry_of(stubborn), ToolCallingConfig())
+        dispatcher = ToolDispatcher(registry_of(stubborn), raw())
         result = await dispatcher.answer(ToolCall("a", "t"), 1.0)
         stubborn.let_go.set()
         return result.content
@@ -128,7 +128,7 @@ def test_a_tool_that_was_told_to_stop_and_one_that_goes_on_are_told_apart() -> N
 
 def test_a_call_that_is_still_at_work_is_not_started_again() -> None:
     async def story(stubborn: Stubborn) -> list[ToolResult]:
-        dispatcher = ToolDispatcher(registry_of(stubborn), ToolCallingConfig())
+        dispatcher = ToolDispatcher(registry_of(stubborn), raw())
         asked: list[JSON] = [{"a": 1, "b": 2}, {"b": 2, "a": 1}, {"a": 1, "quick": True}]
         results = [await dispatcher.answer(ToolCall("x", "t", each), 1.0) for each in asked]
         assert [result.executed for result in results] == [True, False, True]
@@ -144,7 +144,7 @@ def test_a_call_that_is_still_at_work_is_not_started_again() -> None:
 def test_a_call_that_may_be_repeated_is_started_beside_itself(hint: str) -> None:
     async def story(stubborn: Stubborn) -> list[ToolResult]:
         registry = registry_of(stubborn, **{hint: True})
-        dispatcher = ToolDispatcher(registry, ToolCallingConfig())
+        dispatcher = ToolDispatcher(registry, raw())
         return [await dispatcher.answer(ToolCall("x", "t"), 1.0) for _ in range(2)]
 
     assert codes(story) == ["TOOL_TIMEOUT"] * 2
@@ -160,9 +160,9 @@ def test_what_one_dispatcher_left_running_stops_the_same_call_of_the_same_run_in
     async def story(stubborn: Stubborn) -> list[ToolResult]:
         registry, left = registry_of(stubborn), LeftRunning()
         return [
-            await ToolDispatcher(
-                registry, ToolCallingConfig(), left_running=left, run_id=run_id
-            ).answer(ToolCall("x", "t"), 1.0)
+            await ToolDispatcher(registry, raw(), left_running=left, run_id=run_id).answer(
+                ToolCall("x", "t"), 1.0
+            )
             for run_id in run_ids
         ]
 
@@ -171,7 +171,7 @@ def test_what_one_dispatcher_left_running_stops_the_same_call_of_the_same_run_in
 
 def test_so_many_may_be_left_running_and_no_more() -> None:
     async def story(stubborn: Stubborn) -> list[ToolResult]:
-        config = ToolCallingConfig(max_tools_left_running=2)
+        config = raw(max_tools_left_running=2)
         dispatcher = ToolDispatcher(registry_of(stubborn), config)
         asked = [{"n": 1}, {"n": 2}, {"n": 3}]
         results = [await dispatcher.answer(ToolCall("x", "t", each), 1.0) for each in asked]
@@ -184,7 +184,7 @@ def test_so_many_may_be_left_running_and_no_more() -> None:
 
 def test_a_tool_that_has_ended_is_not_left_running() -> None:
     async def story(stubborn: Stubborn) -> list[ToolResult]:
-        config = ToolCallingConfig(max_tools_left_running=1)
+        config = raw(max_tools_left_running=1)
         dispatcher = ToolDispatcher(registry_of(stubborn), config)
         return [await dispatcher.answer(ToolCall("x", "t", {"quick": True})) for _ in range(2)]
 
@@ -196,7 +196,7 @@ def test_a_tool_that_has_ended_is_not_left_running() -> None:
 
 def test_only_a_tool_that_says_so_must_not_run_beside_itself() -> None:
     tools = [ToolDefinition("one", handler=never, serial=True), ToolDefinition("t", handler=never)]
-    dispatcher = ToolDispatcher(ToolRegistry(tools), ToolCallingConfig())
+    dispatcher = ToolDispatcher(ToolRegistry(tools), raw())
 
     assert dispatcher.is_serial(ToolCall("a", "one")) is True
     assert dispatcher.is_serial(ToolCall("a", "t")) is False
@@ -204,7 +204,7 @@ def test_only_a_tool_that_says_so_must_not_run_beside_itself() -> None:
 
 
 def test_a_name_that_no_tool_has_is_repeated_up_to_64_characters() -> None:
-    dispatcher = ToolDispatcher(ToolRegistry(), ToolCallingConfig())
+    dispatcher = ToolDispatcher(ToolRegistry(), raw())
     result = asyncio.run(dispatcher.answer(ToolCall("a", "n" * 1000)))
 
     assert f"There is no tool '{'n' * 64}'." in result.content

@@ -12,6 +12,7 @@ from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.replay import replay
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
 from surecall.tools.registry import ToolRegistry
 from surecall.values.decisions import Decision
@@ -137,7 +138,7 @@ def test_a_reason_with_half_a_character_does_not_keep_a_run_from_being_written_d
 def test_where_no_run_can_wait_a_call_that_needs_a_person_is_refused() -> None:
     market = Market()
     warden = Warden(Decision.confirm("too dear"))
-    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), ToolCallingConfig(), policy=warden)
+    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), raw(), policy=warden)
     answer = asyncio.run(dispatcher.execute("buy", {"item": "tea"}))
     assert market.bought == []
     assert answer.error_codes == ("TOOL_CONFIRMATION_REQUIRED",)
@@ -147,7 +148,7 @@ def test_where_no_run_can_wait_a_call_that_needs_a_person_is_refused() -> None:
 def test_a_policy_may_change_the_arguments_also_where_there_is_no_run() -> None:
     market = Market()
     warden = Warden(Decision.replace({"item": "milk"}))
-    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), ToolCallingConfig(), policy=warden)
+    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), raw(), policy=warden)
     answer = asyncio.run(dispatcher.execute("buy", {"item": "tea"}))
     assert market.bought == ["milk"]
     assert "were changed" in answer.content
@@ -163,7 +164,7 @@ def test_a_call_that_the_policy_changed_and_then_asks_about_does_not_run_either(
             return Decision.confirm() if asks else warden.authorize(call, context)
 
     policy = Asking(Decision.approve())
-    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), ToolCallingConfig(), policy=policy)
+    dispatcher = ToolDispatcher(ToolRegistry([market.buy]), raw(), policy=policy)
     answer = asyncio.run(dispatcher.execute("buy", {"item": "tea"}))
     assert market.bought == []
     assert answer.error_codes == ("TOOL_CONFIRMATION_REQUIRED",)
@@ -321,7 +322,7 @@ def test_context_is_shortened_to_two_hundred_bytes() -> None:
 
 
 def test_a_resumed_run_has_its_own_context() -> None:
-    config = ToolCallingConfig(event_context_keys=("user",))
+    config = raw(event_context_keys=("user",))
     runner = ToolLoopRunner(client=ScriptedModel(says("hi")), model="m", config=config)
     run = asyncio.run(runner.run("hi", context={"user": "kim"})).run
     assert asyncio.run(runner.resume(run, context={"user": "lee"})).trace[0].context == {

@@ -324,7 +324,7 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
             client=ScriptedModel(calls("stuck"), says("gave up")),
             model="m",
             registry=ToolRegistry([stuck]),
-            config=ToolCallingConfig(tool_timeout_s=0.05),
+            config=raw(tool_timeout_s=0.05),
         )
         result = runner.run_sync("hi")
         print(result.assistant_text, *result.run.results[0].error_codes)

@@ -22,9 +22,9 @@ from surecall.core.outcome import RunFailed, RunResult
 from surecall.runtime.local_server import ENGINE, LocalServer
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import OpenAICompatible
-from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.config import ToolUseMode
 from surecall.settings.connection import Limits
-from surecall.settings.presets import resolve
+from surecall.settings.presets import raw, resolve
 from surecall.tools.registry import tool
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Answer
@@ -130,12 +130,12 @@ def get_weather(city: str) -> str:
 
 
 def runner(client: OpenAICompatible, server: LocalServer, **changes: Any) -> ToolLoopRunner:
-    own = ToolCallingConfig(tool_use_mode=ToolUseMode.RELAXED, max_turns=4, run_deadline_s=240.0)
+    own = raw(tool_use_mode=ToolUseMode.RELAXED, max_turns=4, run_deadline_s=240.0)
     return ToolLoopRunner(
         client=client,
         model=server.model,
         registry=[get_weather],
-        config=resolve(provider="llama_cpp", config=own).but(**changes),
+        config=resolve(provider="llama_cpp", config=own).replace(**changes),
         llm_options_defaults=SHORT,
     )
 

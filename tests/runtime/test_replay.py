@@ -18,6 +18,7 @@ from surecall import (
     run_of,
 )
 from surecall.runtime.replay import sent_requests
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.values.events import (
     LlmRequestEndEvent,
@@ -31,7 +32,7 @@ from tests.support.spec import proves
 
 
 def recorded() -> Trace:
-    return result_of([calls("add", a=1, b=2), says("3")], ToolCallingConfig())[0].trace
+    return result_of([calls("add", a=1, b=2), says("3")], raw())[0].trace
 
 
 def tampered(trace: Trace, index: int, **changes: Any) -> Trace:
@@ -146,7 +147,7 @@ def sent(*script: Any, **config: object) -> tuple[list[JSON], list[JSON], list[b
         client=model,
         model="m",
         registry=[add],
-        config=ToolCallingConfig().but(**config),
+        config=raw().replace(**config),
         system="Add.",
         retry=RetryPolicy(attempts=1),
     )

@@ -19,7 +19,7 @@ from surecall import (
     presets,
     tool,
 )
-from surecall.settings.presets import RAW
+from surecall.settings.presets import RAW, raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Assistant, System, ToolSpec, User
@@ -66,7 +66,7 @@ def test_request_overrides_reach_the_body() -> None:
     overrides = {"temperature": 0.2, "transforms": [], "provider": {"only": ["a"]}}
     model = ScriptedModel(says("3"))
 
-    ask(model, ToolCallingConfig(request_overrides=overrides))
+    ask(model, raw(request_overrides=overrides))
 
     assert {key: model.requests[0][key] for key in overrides} == overrides
 
@@ -75,13 +75,13 @@ def test_request_overrides_reach_the_body() -> None:
 @pytest.mark.parametrize("key", sorted(RESERVED_OPTIONS))
 def test_a_reserved_key_in_the_overrides_is_refused_when_the_config_is_built(key: str) -> None:
     with pytest.raises(ConfigError, match=f"request_overrides cannot set {key}: "):
-        ToolCallingConfig(request_overrides={"temperature": 0, key: "x"})
+        raw(request_overrides={"temperature": 0, key: "x"})
 
 
 @proves("C80")
 def test_option_defaults_reach_the_body_and_the_overrides_win_in_depth() -> None:
     defaults: JSON = {"top_p": 0.9, "seed": 1, "provider": {"only": ["a"], "sort": "price"}}
-    config = ToolCallingConfig(request_overrides={"seed": 2, "provider": {"only": ["b"]}})
+    config = raw(request_overrides={"seed": 2, "provider": {"only": ["b"]}})
     model = ScriptedModel(calls("add", a=1, b=2), says("3"))
     before = copy.deepcopy(defaults)
 
@@ -121,7 +121,7 @@ def test_options_that_no_request_can_carry_are_refused(options: Any, message: st
 def test_the_tool_choice_is_sent_as_configured(choice: str | JSON) -> None:
     model = ScriptedModel(says("3"))
 
-    ask(model, ToolCallingConfig(tool_choice=choice))
+    ask(model, raw(tool_choice=choice))
 
     assert model.requests[0]["tool_choice"] == choice
     assert [item["function"]["name"] for item in model.requests[0]["tools"]] == ["add"]
@@ -170,7 +170,7 @@ def test_under_the_default_preset_calls_come_one_at_a_time() -> None:
 
 @proves("C84")
 def test_who_wants_parallel_calls_keeps_them_under_the_default_preset() -> None:
-    wanted = ToolCallingConfig(request_overrides={"parallel_tool_calls": True})
+    wanted = raw(request_overrides={"parallel_tool_calls": True})
     model = ScriptedModel(says("3"))
 
     ask(model, presets.default_tool_calling(wanted))
@@ -296,7 +296,7 @@ def test_neither_the_callers_history_nor_options_nor_tools_are_changed() -> None
     call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": " "}}
     history = [{"role": "assistant", "content": "", "tool_calls": [call]}]
     options: JSON = {"provider": {"only": ["a"]}, "stop": ["x"]}
-    strip = ToolCallingConfig(
+    strip = raw(
         request_overrides=options, tool_transforms=("openai_tools_strip_function_descriptions",)
     )
     before = copy.deepcopy((history, options, add.spec))

@@ -135,7 +135,7 @@ def test_the_deadline_binds_while_an_answer_is_being_read(monkeypatch: pytest.Mo
     monkeypatch.setattr("surecall.runtime.request.decode", endless)
 
     async def asked() -> str:
-        brief = RAW.but(run_deadline_s=0.01)
+        brief = RAW.replace(run_deadline_s=0.01)
         try:
             await runner(ScriptedModel(says("x" * LARGE)), brief).run("1 + 2?")
         except RunFailed as error:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from surecall import presets
 from surecall.core.outcome import RequestFailed
 from surecall.runtime.request import read_body
 from surecall.runtime.requests import Exchange, PromptRunner, silent
@@ -238,7 +239,7 @@ def test_every_attempt_fault_and_wait_is_told() -> None:
 @proves("I8")
 def test_a_bad_key_or_an_empty_account_is_asked_once(answer: Item, code: str) -> None:
     model = ScriptedModel(answer)
-    config = ToolCallingConfig(fallback_retry_count=3)
+    config = presets.raw(fallback_retry_count=3)
     runner = ToolLoopRunner(client=model, model="m", registry=ToolRegistry([look]), config=config)
     with pytest.raises(RequestFailed) as caught:
         asyncio.run(runner.run("hi"))
@@ -314,7 +315,7 @@ def test_a_key_that_an_endpoint_echoes_is_in_no_error_and_no_event(echo: Item) -
 def test_a_key_that_a_model_repeats_is_in_no_event_and_no_history() -> None:
     model = KeyedModel(calls("look", note=KEY), says(f"it is {KEY}"))
     registry = ToolRegistry([look])
-    config = ToolCallingConfig(validate_arguments=False)
+    config = presets.raw(validate_arguments=False)
     runner = ToolLoopRunner(client=model, model="m", registry=registry, config=config)
     result = asyncio.run(runner.run("hi"))
     assert result.assistant_text == "it is [redacted]"

@@ -12,10 +12,10 @@ from surecall import (
     ErrorCode,
     RunFailed,
     SurecallError,
-    ToolCallingConfig,
 )
 from surecall.runtime.run_stream import LiveEvent, RunStream
 from surecall.runtime.transport import Incoming
+from surecall.settings.presets import raw
 from surecall.testing import (
     ScriptedModel,
     calls,
@@ -153,7 +153,7 @@ def test_leaving_a_blocking_stream_ends_the_run() -> None:
 @pytest.mark.usefixtures("virtual")
 def test_a_server_that_stays_silent_in_mid_stream_runs_into_the_deadline() -> None:
     client = _Stalling(ScriptedModel(*script(says("A long answer. " * 99))), longest=3000)
-    config = ToolCallingConfig(run_deadline_s=0.2)
+    config = raw(run_deadline_s=0.2)
     events = watched(client, config=config)
 
     assert isinstance(events[-1], RunFailedEvent)

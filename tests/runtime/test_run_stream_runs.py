@@ -114,7 +114,7 @@ def test_a_recorded_stream_gives_one_trace_however_it_is_cut(name: str) -> None:
 )
 def test_streamed_and_plain_forms_of_a_reply_give_equal_runs(reply: Any) -> None:
     rest = [says("3")] * 3
-    config = HEALING.but(request_overrides={"parallel_tool_calls": True})
+    config = HEALING.replace(request_overrides={"parallel_tool_calls": True})
     plain = runner_of(ScriptedModel(reply, *rest), config=config)
     streamed = runner_of(ScriptedModel(*script(reply, *rest)), config=config)
 

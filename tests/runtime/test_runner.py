@@ -13,6 +13,7 @@ from surecall.core.outcome import LimitExceeded, RequestFailed, RunFailed, RunRe
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.connection import RetryPolicy
+from surecall.settings.presets import raw
 from surecall.testing import RecordingObserver, ScriptedModel, calls, calls_many, failure, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, ProviderError
@@ -355,7 +356,7 @@ def test_what_was_answered_before_keeps_its_answer() -> None:
 def test_a_result_says_what_was_repaired() -> None:
     single = calls("look")
     single["choices"][0]["message"]["tool_calls"][0]["function"]["arguments"] = "```json\n{}\n```"
-    config = ToolCallingConfig()
+    config = raw()
     runner = Shop().runner(ScriptedModel(single, says("3")), config=config)
     result = asyncio.run(runner.run("hi"))
     heard = [event.reply.fired for event in result.trace if isinstance(event, LlmRequestEndEvent)]
@@ -371,7 +372,7 @@ def test_a_trace_begins_with_all_that_is_needed_to_begin_again() -> None:
     assert (started.model, started.system) == ("m", System("be brief"))
     assert (started.messages, started.start) == ((User("hi"), User("hi")), 1)
     assert [spec.name for spec in started.tools] == ["add", "look"]
-    assert ToolCallingConfig.from_mapping(started.config) == ToolCallingConfig()
+    assert ToolCallingConfig.from_mapping(started.config) == raw()
 
 
 def test_two_runners_run_at_once() -> None:

@@ -20,6 +20,7 @@ from surecall import (
     presets,
     tool,
 )
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, ScriptedProvider, calls, says
 from surecall.values.types import ToolCall, ToolSpec
 
@@ -49,7 +50,7 @@ def test_no_config_means_what_is_recommended_for_the_address_and_the_model() -> 
     assert config_at("https://openrouter.ai/api", glm) == router
     assert config_at("http://localhost:11434") == presets.resolve(provider="ollama")
     assert config_at("http://127.0.0.1:8000") == presets.resolve() == runner_of().config
-    assert router.text_calls == "any"
+    assert router.endpoint.text_calls == "any"
 
 
 def test_two_runners_share_nothing_that_can_be_changed() -> None:
@@ -58,10 +59,22 @@ def test_two_runners_share_nothing_that_can_be_changed() -> None:
     assert "seed" not in runner_of().config.request_overrides
 
 
-def test_a_config_means_what_it_says() -> None:
-    assert runner_of(config=ToolCallingConfig()).config == ToolCallingConfig() == presets.raw()
-    assert runner_of(config={"max_turns": 3}).config == ToolCallingConfig(max_turns=3)
-    assert runner_of(config={}).config == presets.raw()
+@pytest.mark.parametrize("url", ["http://127.0.0.1:8000", "https://openrouter.ai/api"])
+@pytest.mark.parametrize(
+    "config", [{"max_turns": 3}, ToolCallingConfig(max_turns=3)], ids=["mapping", "config"]
+)
+def test_a_partial_config_is_laid_over_what_is_recommended(url: str, config: Any) -> None:
+    client = OpenAICompatible(url)
+    runner = ToolLoopRunner(client=client, model="z-ai/glm-4.7", config=config)
+
+    assert runner.config == config_at(url, "z-ai/glm-4.7").replace(max_turns=3)
+    assert runner.config.explicit == {"max_turns"}
+
+
+def test_only_raw_is_raw() -> None:
+    assert runner_of(config=presets.raw()).config == presets.raw()
+    assert runner_of(config={}).config == runner_of(config=ToolCallingConfig()).config
+    assert runner_of(config={}).config == presets.resolve()
 
 
 @pytest.mark.parametrize("word", ["tools", "registry"])

@@ -11,15 +11,23 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ToolCallingConfig, ToolFailurePolicy, ToolUseMode
-from surecall.settings.config import FAMILIES, Step, deep_merge, names_in, union
+from surecall.settings.config import Step
+from surecall.settings.endpoint_profile import (
+    BLANK_ARGUMENTS,
+    BODIES,
+    FAMILIES,
+    NORMALISERS,
+    EndpointProfile,
+)
+from surecall.settings.overlay import deep_merge, names_in, union, unset_fields
 from surecall.values.types import JSON
 from surecall.wire.call_styles import CallProtocol, TextCallRule
 from surecall.wire.messages import RESERVED_OPTIONS, WireStyle
 from tests.support.spec import proves
 
 DEFAULT = ToolCallingConfig()
-FIELDS = DEFAULT.__struct_fields__
-BOOLEANS = [name for name in FIELDS if isinstance(getattr(DEFAULT, name), bool)]
+FIELDS = DEFAULT.to_mapping()
+BOOLEANS = [name for name, value in FIELDS.items() if isinstance(value, bool)]
 LIMITS = [
     *(name for name in FIELDS if name.startswith("max_") and name != "max_unknown_tool_calls"),
     "repeat_note_at",
@@ -32,7 +40,7 @@ WORDED: dict[str, tuple[str, ...]] = {
     LADDER: get_args(Step),
     "text_call_rules": get_args(TextCallRule),
 }
-TUPLES = [name for name in FIELDS if isinstance(getattr(DEFAULT, name), tuple)]
+TUPLES = [name for name, value in FIELDS.items() if isinstance(value, tuple)]
 LISTS = [name for name in TUPLES if name not in WORDED]
 
 FINITE = st.floats(allow_nan=False, allow_infinity=False)
@@ -91,6 +99,11 @@ def changes(draw: st.DrawFn) -> JSON:
     return chosen | {"repeat_note_at": note, "repeat_block_at": block, "repeat_stop_at": stop}
 
 
+def setting(config: ToolCallingConfig, name: str) -> Any:
+    """Return a setting, be it one of the endpoint or not."""
+    return getattr(config if name in config.__struct_fields__ else config.endpoint, name)
+
+
 def refusal(mapping: Any) -> str:
     """Return the sentence with which a mapping is refused, and see that it is one."""
     with pytest.raises(ConfigError) as failure:
@@ -114,12 +127,11 @@ def test_any_config_survives_as_plain_data_and_as_json(settings: JSON) -> None:
 def test_every_way_to_build_a_config_gives_the_same_one(settings: JSON) -> None:
     config = ToolCallingConfig.from_mapping(settings)
 
-    assert ToolCallingConfig(**settings) == config
-    assert DEFAULT.but(**settings) == config
+    assert DEFAULT.replace(**settings) == config
 
 
 def test_no_settings_are_the_defaults() -> None:
-    assert ToolCallingConfig.from_mapping({}) == DEFAULT == DEFAULT.but()
+    assert ToolCallingConfig.from_mapping({}) == DEFAULT == DEFAULT.replace()
 
 
 DEFAULTS: JSON = {
@@ -131,7 +143,7 @@ DEFAULTS: JSON = {
     "policy_error_mode": "deny",
     "call_protocol": "native",
     "contract": None,
-    "final_ladder": (),
+    "final_ladder": ("remind", "require"),
     "demand_by_name": True,
     "fix_empty_final": True,
     "fix_empty_final_user_text": "Please give your final answer now, as plain text.",
@@ -141,7 +153,7 @@ DEFAULTS: JSON = {
     "max_tool_args_bytes": 200_000,
     "max_tool_output_bytes": 200_000,
     "max_tool_calls_per_turn": None,
-    "calls_in_order": False,
+    "calls_in_order": True,
     "max_concurrent_tools": 8,
     "max_total_tool_calls": 100,
     "max_unknown_tool_calls": 3,
@@ -159,7 +171,7 @@ DEFAULTS: JSON = {
     "max_tool_definitions_count": 128,
     "max_tool_definitions_bytes": 200_000,
     "validate_arguments": True,
-    "text_calls": "off",
+    "text_calls": "marked",
     "text_call_rules": (
         "whole",
         "marked",
@@ -169,11 +181,11 @@ DEFAULTS: JSON = {
         "not_destructive",
     ),
     "strip_thinking": True,
-    "coerce_arguments": False,
+    "coerce_arguments": True,
     "decode_html_entities": False,
     "stringify_containers": False,
     "default_max_tokens": None,
-    "request_overrides": {},
+    "request_overrides": {"parallel_tool_calls": False},
     "unsupported_options": (),
     "fallback_retry_count": 0,
     "keep_text_beside_calls": False,
@@ -181,13 +193,13 @@ DEFAULTS: JSON = {
     "echo_call_fields": True,
     "withheld_fields": ("annotations", "audio", "images", "image_url"),
     "short_call_ids": False,
-    "name_tool_messages": False,
+    "name_tool_messages": True,
     "bridge_user_after_tool": False,
     "message_transforms": (),
     "tool_transforms": (),
-    "body_transforms": (),
-    "response_transforms": (),
-    "tool_call_transforms": (),
+    "body_transforms": BODIES,
+    "response_transforms": NORMALISERS,
+    "tool_call_transforms": (BLANK_ARGUMENTS,),
     "tool_result_transforms": (),
     "event_context_keys": (),
 }
@@ -198,10 +210,9 @@ def test_the_defaults_are_these() -> None:
 
 
 def test_the_defaults_are_what_their_fields_take() -> None:
-    for field in msgspec.structs.fields(ToolCallingConfig):
-        if field.default is not msgspec.NODEFAULT:
-            assert msgspec.convert(field.default, field.type) == field.default
-            assert not (field.name in FAMILIES and field.default)
+    for kind in (ToolCallingConfig, EndpointProfile):
+        for name, unset in unset_fields(kind).items():
+            assert kind.validate(name, unset.value) == unset.value
 
 
 def test_a_config_cannot_be_changed() -> None:
@@ -261,7 +272,7 @@ def test_an_unknown_word_is_refused_with_a_guess(field: str, word: Any, guess: s
 
     assert refusal({field: word}) == sentence
     with pytest.raises(ConfigError) as failure:
-        DEFAULT.but(**{field: word})
+        DEFAULT.replace(**{field: word})
     assert str(failure.value) == sentence
 
 
@@ -271,8 +282,8 @@ def test_words_are_read_in_any_case_and_end_as_their_own_type() -> None:
     )
 
     assert config.tool_use_mode is ToolUseMode.ENFORCED
-    assert config.tools_off_style == "tool_choice_none"
-    assert DEFAULT.but(tool_use_mode="disabled").tool_use_mode is ToolUseMode.DISABLED
+    assert config.endpoint.tools_off_style == "tool_choice_none"
+    assert DEFAULT.replace(tool_use_mode="disabled").tool_use_mode is ToolUseMode.DISABLED
 
 
 @proves("I24")
@@ -281,7 +292,7 @@ def test_words_are_read_in_any_case_and_end_as_their_own_type() -> None:
 def test_only_true_and_false_are_truth_values(field: str, value: Any) -> None:
     assert refusal({field: value}).startswith(f"{field}: Expected `bool`, got ")
     with pytest.raises(ConfigError, match=f"{field}: Expected `bool`"):
-        DEFAULT.but(**{field: value})
+        DEFAULT.replace(**{field: value})
 
 
 @proves("I24")
@@ -313,7 +324,7 @@ def test_a_time_must_be_a_number_that_json_can_carry(value: float) -> None:
 
 @pytest.mark.parametrize("field", ["fallback_retry_count", "max_unknown_tool_calls"])
 def test_a_budget_may_be_zero_but_not_negative(field: str) -> None:
-    assert getattr(DEFAULT.but(**{field: 0}), field) == 0
+    assert getattr(DEFAULT.replace(**{field: 0}), field) == 0
     assert field in refusal({field: -1})
     assert "cannot be negative" in refusal({field: -1})
 
@@ -345,7 +356,7 @@ def test_a_list_may_be_written_with_commas_and_blanks_do_not_count(field: str) -
     forms: tuple[Any, ...] = (" , ".join((*names, "")), [f" {name} " for name in names] + [" "])
 
     for form in forms:
-        assert getattr(ToolCallingConfig.from_mapping({field: form}), field) == names
+        assert setting(ToolCallingConfig.from_mapping({field: form}), field) == names
 
 
 def test_an_allow_list_may_be_empty_or_absent_and_that_is_not_the_same() -> None:
@@ -355,7 +366,7 @@ def test_an_allow_list_may_be_empty_or_absent_and_that_is_not_the_same() -> None
 
 def test_but_refuses_a_key_that_is_none() -> None:
     with pytest.raises(ConfigError, match='key "max_turn"; did you mean "max_turns"'):
-        DEFAULT.but(max_turn=3)
+        DEFAULT.replace(max_turn=3)
 
 
 def test_the_wire_style_is_taken_from_the_settings() -> None:
@@ -364,9 +375,10 @@ def test_the_wire_style_is_taken_from_the_settings() -> None:
         "echo_fields": ("reasoning",),
         "echo_call_fields": False,
         "withheld_fields": ("x",),
+        "name_tool_messages": False,
     }
 
-    assert DEFAULT.but(**settings).wire_style == WireStyle(**settings)
+    assert DEFAULT.replace(**settings).endpoint.wire_style == WireStyle(**settings)
 
 
 def test_names_in_a_text_are_split_at_commas() -> None:

@@ -14,6 +14,7 @@ from surecall import ConfigError, ErrorCode, ToolCallingConfig, ToolLoopRunner, 
 from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.contract import Contract, Need, holds, in_words
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
 from surecall.values.decisions import Decision
 from surecall.values.types import JSON, ToolCall, ToolSpec
@@ -144,7 +145,7 @@ CONTRACT = Contract(all_of=("a", PAY), any_of=("b",), in_order=("c", "d"), then_
 
 
 def test_a_contract_survives_in_a_config_as_plain_data_and_as_json() -> None:
-    config = ToolCallingConfig(contract=CONTRACT)
+    config = raw(contract=CONTRACT)
     plain = config.to_mapping()
 
     assert ToolCallingConfig.from_mapping(plain) == config
@@ -187,7 +188,7 @@ def runner(model: ScriptedModel, shop: Shop, **settings: Any) -> ToolLoopRunner:
         client=model,
         model="m",
         registry=[shop.book, shop.pay, shop.break_down],
-        config=ToolCallingConfig(**settings),
+        config=raw(**settings),
         retry=RetryPolicy(attempts=1),
         tool_policy=None if hidden is None else Hiding(hidden),
     )
@@ -369,7 +370,7 @@ def test_a_need_is_met_by_the_arguments_that_the_tool_got() -> None:
         return amount
 
     needed = Contract(all_of=(Need("price", {"amount": 3}),))
-    config = ToolCallingConfig(contract=needed, coerce_arguments=True)
+    config = raw(contract=needed, coerce_arguments=True)
     model = ScriptedModel(calls("price", amount="3"), says("Done."))
 
     run = ToolLoopRunner(client=model, model="m", registry=[price], config=config).run_sync("Go.")

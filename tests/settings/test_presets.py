@@ -10,19 +10,19 @@ from hypothesis import strategies as st
 from surecall import ConfigError, ModelCatalog, ToolCallingConfig, ToolUseMode, presets
 from surecall.settings.capabilities import PROVIDERS, capabilities_for
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAILED_GENERATION, FAMILIES, NORMALISERS
 from surecall.settings.presets import (
-    FAILED_GENERATION,
     PRESET,
     content_tag_tool_call_fallback,
     default_tool_calling,
+    raw,
     resolve,
     without_text_calls,
 )
 from surecall.values.types import JSON
 from tests.support.spec import proves
 
-RAW = ToolCallingConfig()
+RAW = raw()
 # A config in which nothing is as it comes out of the box.
 UNUSUAL = ToolCallingConfig.from_mapping(
     {
@@ -39,7 +39,6 @@ UNUSUAL = ToolCallingConfig.from_mapping(
     }
 )
 TAGS = "assistant_content_tool_call_tags_to_tool_calls"
-NORMALISERS = presets.NORMALISERS
 BLANK = ("assistant_tool_calls_arguments_blank_to_empty_object",)
 NULL = "assistant_tool_calls_content_null_if_blank"
 REASONING = "assistant_tool_calls_reasoning_content_empty_if_missing"
@@ -81,8 +80,8 @@ PROVIDER_FIELDS |= {"calls_in_order"}
 
 def changed(before: ToolCallingConfig, after: ToolCallingConfig) -> set[str]:
     """Name the fields in which two configs differ."""
-    fields = before.__struct_fields__
-    return {name for name in fields if getattr(before, name) != getattr(after, name)}
+    old, new = before.to_mapping(), after.to_mapping()
+    return {name for name in old if old[name] != new[name]}
 
 
 def unordered(config: ToolCallingConfig) -> JSON:
@@ -116,7 +115,7 @@ def test_a_preset_changes_nothing_but_what_it_is_about(
 
     assert changed(config, after) <= ABOUT[name]
     for field in FAMILIES:
-        assert set(getattr(config, field)) <= set(getattr(after, field))
+        assert set(getattr(config.endpoint, field)) <= set(getattr(after.endpoint, field))
 
 
 @proves("I21")
@@ -164,7 +163,10 @@ def test_the_default_preset_reads_every_common_shape_of_a_call() -> None:
     config = presets.default_tool_calling()
 
     assert set(NORMALISERS) == set(FAMILIES["response_transforms"].names) - {TAGS}
-    assert (config.response_transforms, config.tool_call_transforms) == (NORMALISERS, BLANK)
+    assert (config.endpoint.response_transforms, config.endpoint.tool_call_transforms) == (
+        NORMALISERS,
+        BLANK,
+    )
     assert (config.tool_use_mode, config.fix_empty_final) == (ToolUseMode.RELAXED, True)
     assert (config.fix_empty_final_disable_tools, config.fallback_retry_count) == (True, 0)
 
@@ -175,17 +177,17 @@ def test_openrouter_and_openai_are_asked_for_one_call_at_a_time(provider: str) -
     config = presets.provider_defaults(provider)
 
     assert config.request_overrides == {"parallel_tool_calls": False}
-    assert config.unsupported_options == ()
-    assert config.response_transforms == NORMALISERS
+    assert config.endpoint.unsupported_options == ()
+    assert config.endpoint.response_transforms == NORMALISERS
 
 
 @proves("C107")
 def test_the_tag_preset_adds_exactly_the_tag_transform() -> None:
-    config = presets.content_tag_tool_call_fallback()
+    config = presets.content_tag_tool_call_fallback(RAW)
 
     assert changed(RAW, config) == {"response_transforms", "text_calls"}
-    assert config.response_transforms == (TAGS,)
-    assert config.text_calls == "any"
+    assert config.endpoint.response_transforms == (TAGS,)
+    assert config.endpoint.text_calls == "any"
 
 
 @proves("C107")
@@ -193,9 +195,9 @@ def test_the_reliability_preset_can_add_the_tag_transform_at_the_end() -> None:
     plain = presets.openai_compatible_reliability()
     tagged = presets.openai_compatible_reliability(enable_content_tag_fallback=True)
 
-    assert plain.response_transforms == NORMALISERS
-    assert tagged.response_transforms == (*NORMALISERS, TAGS)
-    assert plain.request_overrides == {}
+    assert plain.endpoint.response_transforms == NORMALISERS
+    assert tagged.endpoint.response_transforms == (*NORMALISERS, TAGS)
+    assert presets.openai_compatible_reliability(RAW).request_overrides == {}
 
 
 @pytest.mark.parametrize("parallel", [True, False])
@@ -224,7 +226,7 @@ def test_production_adds_what_the_catalog_knows_about_a_model(
     baseline = resolve(provider="openrouter", model=model, strategy="baseline")
     production = resolve(provider="openrouter", model=model)
 
-    assert getattr(production, field) == expected
+    assert production.to_mapping()[field] == expected
     assert changed(baseline, production) == {"text_calls", "body_transforms", field}
 
 
@@ -232,17 +234,24 @@ def test_production_with_a_catalog_of_ones_own_asks_no_other() -> None:
     model = "deepseek/deepseek-v3.2"
     own = ModelCatalog((CatalogModel(model, ("tools_disabled",)),))
 
-    assert resolve(provider="x", model=model, catalog=ModelCatalog()).message_transforms == ()
+    bare = resolve(provider="x", model=model, catalog=ModelCatalog())
+    assert bare.endpoint.message_transforms == ()
     assert resolve(provider="x", model=model, catalog=own).tool_use_mode is ToolUseMode.DISABLED
 
 
 @proves("I22")
 @pytest.mark.parametrize("config", [RAW, UNUSUAL], ids=["raw", "unusual"])
 @pytest.mark.parametrize("provider", [*PROVIDERS, "acme"])
-def test_raw_is_the_config_itself(provider: str, config: ToolCallingConfig) -> None:
+def test_raw_repairs_nothing_and_keeps_what_was_set(
+    provider: str, config: ToolCallingConfig
+) -> None:
     model = "deepseek/deepseek-v3.2"
 
-    assert resolve(provider=provider, model=model, strategy="raw", config=config) is config
+    found = resolve(provider=provider, model=model, strategy="raw", config=config)
+
+    assert found == raw(config)
+    assert not changed(config, found) & config.explicit
+    assert not changed(RAW, found) - config.explicit
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -261,8 +270,7 @@ def test_a_provider_changes_only_the_shape_of_requests_and_replies(provider: str
 
     assert changed(UNUSUAL, after) <= PROVIDER_FIELDS
     assert after.request_overrides == UNUSUAL.request_overrides
-    assert after.unsupported_options[0] == "seed"
-    assert set(UNUSUAL.message_transforms) <= set(after.message_transforms)
+    assert not changed(UNUSUAL, after) & UNUSUAL.explicit
     assert resolve(provider=provider, config=after) == after
 
 
@@ -272,14 +280,13 @@ def test_only_who_takes_the_parallel_flag_is_sent_it(provider: str) -> None:
     config = resolve(provider=provider)
 
     assert config.request_overrides == {"parallel_tool_calls": False}
-    sent = "parallel_tool_calls" not in config.unsupported_options
+    sent = "parallel_tool_calls" not in config.endpoint.unsupported_options
     assert sent is capabilities_for(provider).parallel_tool_calls
 
 
 @pytest.mark.parametrize("own", ["My Own Server", ""])
-def test_an_unknown_provider_may_send_several_calls_and_gets_a_name_it_may_want(own: str) -> None:
-    changes = changed(presets.default_tool_calling(), resolve(provider=own))
-    assert changes == {"calls_in_order", "name_tool_messages"}
+def test_the_recommended_settings_for_an_unknown_provider_are_the_defaults(own: str) -> None:
+    assert resolve(provider=own) == presets.default_tool_calling() == ToolCallingConfig()
 
 
 @pytest.mark.parametrize(
@@ -291,19 +298,19 @@ def test_an_unknown_provider_may_send_several_calls_and_gets_a_name_it_may_want(
         ("fireworks", ("reasoning_content",), True, ()),
         ("cerebras", ("reasoning",), True, ()),
         ("azure", (), True, (IDS,)),
-        ("anthropic", RAW.echo_fields, True, (NULL, IDS)),
-        ("bedrock", RAW.echo_fields, True, (NULL, IDS)),
-        ("moonshot", RAW.echo_fields, True, (SPACE, TEXT)),
-        ("sambanova", RAW.echo_fields, True, (TEXT,)),
-        ("zai", RAW.echo_fields, True, (NULL,)),
-        ("minimax", RAW.echo_fields, True, (NULL,)),
-        ("xai", RAW.echo_fields, True, ()),
-        ("nebius", RAW.echo_fields, True, ()),
-        ("deepinfra", RAW.echo_fields, True, ()),
-        ("dashscope", RAW.echo_fields, True, ()),
-        ("deepseek", RAW.echo_fields, True, (REASONING,)),
-        ("gemini", RAW.echo_fields, True, (SIGNATURE,)),
-        ("openrouter", RAW.echo_fields, True, (NULL,)),
+        ("anthropic", RAW.endpoint.echo_fields, True, (NULL, IDS)),
+        ("bedrock", RAW.endpoint.echo_fields, True, (NULL, IDS)),
+        ("moonshot", RAW.endpoint.echo_fields, True, (SPACE, TEXT)),
+        ("sambanova", RAW.endpoint.echo_fields, True, (TEXT,)),
+        ("zai", RAW.endpoint.echo_fields, True, (NULL,)),
+        ("minimax", RAW.endpoint.echo_fields, True, (NULL,)),
+        ("xai", RAW.endpoint.echo_fields, True, ()),
+        ("nebius", RAW.endpoint.echo_fields, True, ()),
+        ("deepinfra", RAW.endpoint.echo_fields, True, ()),
+        ("dashscope", RAW.endpoint.echo_fields, True, ()),
+        ("deepseek", RAW.endpoint.echo_fields, True, (REASONING,)),
+        ("gemini", RAW.endpoint.echo_fields, True, (SIGNATURE,)),
+        ("openrouter", RAW.endpoint.echo_fields, True, (NULL,)),
     ],
 )
 def test_a_provider_sees_of_earlier_turns_what_it_accepts(
@@ -311,14 +318,14 @@ def test_a_provider_sees_of_earlier_turns_what_it_accepts(
 ) -> None:
     config = resolve(provider=provider)
 
-    assert config.echo_fields == echo_fields
-    assert config.echo_call_fields is echo_call_fields
-    assert config.message_transforms == message_transforms
+    assert config.endpoint.echo_fields == echo_fields
+    assert config.endpoint.echo_call_fields is echo_call_fields
+    assert config.endpoint.message_transforms == message_transforms
 
 
 @pytest.mark.parametrize("provider", ["cerebras", "deepinfra", "moonshot", "zai", "ollama"])
 def test_who_knows_no_named_tool_is_not_sent_its_name(provider: str) -> None:
-    assert not resolve(provider=provider).demand_by_name
+    assert not resolve(provider=provider).endpoint.demand_by_name
 
 
 @pytest.mark.parametrize(
@@ -337,7 +344,7 @@ def test_a_misspelt_strategy_is_one_clear_error(strategy: Any, guess: str) -> No
 
 
 def test_openrouter_routing_says_only_what_was_chosen() -> None:
-    before = RAW.but(request_overrides={"provider": {"sort": "price", "only": ["a"]}})
+    before = RAW.replace(request_overrides={"provider": {"sort": "price", "only": ["a"]}})
 
     after = presets.openrouter_routing(
         before, route="fallback", transforms=[], provider_only=["b"], provider_order=["b", "c"]
@@ -354,7 +361,7 @@ def test_openrouter_routing_says_only_what_was_chosen() -> None:
 def test_openrouter_routing_without_choices_changes_nothing() -> None:
     assert presets.openrouter_routing(UNUSUAL) == UNUSUAL
     ignoring = presets.openrouter_routing(provider_ignore=["x"])
-    assert ignoring.request_overrides == {"provider": {"ignore": ["x"]}}
+    assert ignoring.request_overrides["provider"] == {"ignore": ["x"]}
 
 
 def test_tool_calling_changes_what_it_is_told_and_nothing_else() -> None:
@@ -374,21 +381,21 @@ STEPS: list[Callable[[ToolCallingConfig], ToolCallingConfig]] = [
 
 
 @pytest.mark.parametrize("step", STEPS, ids=lambda step: step.__name__)
-def test_every_preset_starts_from_the_plain_config_by_default(step: Any) -> None:
-    assert step() == step(RAW)
+def test_every_preset_starts_from_the_recommended_config_by_default(step: Any) -> None:
+    assert step() == step(ToolCallingConfig())
 
 
 def test_baseline_reads_no_calls_from_text_unless_it_is_told_to() -> None:
     config = resolve(provider="groq", strategy="baseline")
-    told = resolve(strategy="baseline", config=ToolCallingConfig(text_calls="any"))
+    told = resolve(strategy="baseline", config=ToolCallingConfig().replace(text_calls="any"))
 
-    assert config.text_calls == "off"
+    assert config.endpoint.text_calls == "off"
     assert config == without_text_calls(config)
     assert changed(config, resolve(provider="groq", model="unknown")) == {
         "text_calls",
         "body_transforms",
     }
-    assert told.text_calls == "any"
+    assert told.endpoint.text_calls == "any"
 
 
 def test_without_text_calls_nothing_else_changes() -> None:
@@ -396,5 +403,6 @@ def test_without_text_calls_nothing_else_changes() -> None:
     off = without_text_calls(config)
 
     assert changed(config, off) == {"text_calls", "response_transforms", "body_transforms"}
-    assert set(config.response_transforms) - set(off.response_transforms) == {TAGS}
-    assert set(config.body_transforms) - set(off.body_transforms) == {FAILED_GENERATION}
+    before, after = config.to_mapping(), off.to_mapping()
+    assert set(before["response_transforms"]) - set(after["response_transforms"]) == {TAGS}
+    assert set(before["body_transforms"]) - set(after["body_transforms"]) == {FAILED_GENERATION}

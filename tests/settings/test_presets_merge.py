@@ -5,10 +5,10 @@ from typing import Any
 import pytest
 
 from surecall import ConfigError, ToolCallingConfig
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES, NORMALISERS
 from surecall.settings.presets import merge
 from surecall.values.types import JSON
-from tests.settings.test_presets import NORMALISERS, TAGS
+from tests.settings.test_presets import TAGS
 from tests.support.spec import proves
 
 
@@ -44,7 +44,7 @@ def test_what_was_merged_is_read_as_a_config() -> None:
     merged = merge({"response_transforms": NORMALISERS}, {"response_transforms": TAGS.upper()})
 
     config = ToolCallingConfig.from_mapping(merged)
-    assert config.response_transforms == (*NORMALISERS, TAGS)
+    assert config.endpoint.response_transforms == (*NORMALISERS, TAGS)
 
 
 def test_merge_leaves_its_arguments_alone() -> None:

@@ -14,6 +14,7 @@ from surecall import (
     replay,
     tool,
 )
+from surecall.settings.presets import raw
 from surecall.simulator.provider_rules import PROVIDER_RULES
 from surecall.simulator.request_checks import check
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
@@ -87,13 +88,13 @@ def test_gemini_gets_the_name_of_the_tool_with_its_result() -> None:
 def test_mistral_behind_a_router_is_known_by_its_model() -> None:
     config = presets.resolve(provider="openrouter", model="mistralai/mistral-small-3.2")
 
-    assert config.short_call_ids
+    assert config.endpoint.short_call_ids
 
 
 def test_native_ids_of_kimi_are_kept() -> None:
     config = presets.resolve(provider="openrouter", model="moonshotai/kimi-k2.5")
     two = calls_many(calls("ping", "functions.ping:0"), calls("ping", "functions.ping:1"))
-    sent = messages_sent(config.but(max_tool_calls_per_turn=2), two, says("ok"))
+    sent = messages_sent(config.replace(max_tool_calls_per_turn=2), two, says("ok"))
 
     assert [message["tool_call_id"] for message in sent[2:]] == [
         "functions.ping:0",
@@ -121,7 +122,7 @@ def test_a_slip_of_the_pen_in_a_provider_is_pointed_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", ["custom", "acme", "my-own-server", ""])
 def test_a_provider_nobody_knows_gets_the_safe_defaults(name: str) -> None:
-    assert presets.resolve(provider=name).coerce_arguments
+    assert presets.resolve(provider=name).endpoint.coerce_arguments
 
 
 def test_a_garbled_id_of_kimi_is_kept_and_does_no_harm() -> None:
@@ -161,7 +162,7 @@ def test_openrouter_gets_null_beside_calls() -> None:
 
 
 def test_a_router_can_be_held_to_the_parameters() -> None:
-    config = presets.openrouter_routing(require_parameters=True)
+    config = presets.openrouter_routing(presets.raw(), require_parameters=True)
 
     assert config.request_overrides == {"provider": {"require_parameters": True}}
 
@@ -200,7 +201,7 @@ def remember(key: str, value: Any) -> str:
 def test_a_property_without_a_type_gets_all_of_them_for_llama_cpp() -> None:
     config = presets.provider_defaults("llama_cpp")
     plain, typed = (ScriptedModel(says("ok")) for _ in range(2))
-    for model, settings in ((plain, ToolCallingConfig()), (typed, config)):
+    for model, settings in ((plain, raw()), (typed, config)):
         runner = ToolLoopRunner(client=model, model="m", registry=[remember], config=settings)
         asyncio.run(runner.run("Go."))
 

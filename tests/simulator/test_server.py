@@ -159,7 +159,7 @@ def test_it_listens_on_ipv6_and_says_so_when_a_port_is_taken() -> None:
 
 
 async def held(simulator: Simulator, persona: Persona) -> Any:
-    config = config_for(persona).but(**PROVOKED.get(persona.id, {}))
+    config = config_for(persona).replace(**PROVOKED.get(persona.id, {}))
     async with client_for(simulator, persona) as client:
         return await trial(client, persona, f"ws_{persona.id}", config)
 

@@ -160,7 +160,7 @@ async def held(client: OpenAICompatible, persona: Persona, *, name: str = "ws") 
         client=client,
         model=persona.id,
         registry=ToolRegistry([tool("state_get", GET), tool("state_patch", PATCH)]),
-        config=config_for(persona).but(**PROVOKED.get(persona.id, {})),
+        config=config_for(persona).replace(**PROVOKED.get(persona.id, {})),
         retry=QUICK,
     )
     stream = runner.stream(ASKED.format(name))

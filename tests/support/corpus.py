@@ -21,8 +21,9 @@ from typing import Any
 
 import msgspec
 
-from surecall import ToolCallingConfig, ToolRegistry, presets
+from surecall import ToolRegistry, presets
 from surecall.core.inbound import inbound
+from surecall.settings.presets import raw
 from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Assistant, Reply, ToolCall
@@ -45,7 +46,7 @@ def load(folder: Path = REPLIES) -> dict[str, JSON]:
 
 def read(case: JSON) -> Reply | Fault:
     """Read the body of a case as a run would."""
-    config = ToolCallingConfig.from_mapping(case.get("config", {}))
+    config = raw(**case.get("config", {}))
     for name in case.get("presets", ["default_tool_calling"]):
         config = presets.PRESET[name](config)
     registry = ToolRegistry(case["tools"])

@@ -7,13 +7,14 @@ from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, ToolRegistry, presets, tool
 from surecall.core.inbound import inbound
+from surecall.settings.presets import raw
 from surecall.simulator.faults import apply_fault
 from surecall.testing import calls, calls_many, says
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Plan, Reply, ToolCall, User
 from surecall.wire.messages import render_tool
 
-RAW = ToolCallingConfig()
+RAW = raw()
 DEFAULT = presets.default_tool_calling()
 
 

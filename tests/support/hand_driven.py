@@ -4,7 +4,7 @@ from typing import Any
 
 from surecall.core.loop import heard, next_move, ran, refused
 from surecall.core.state import Ask, Call, Fail, Move, Run
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
     JSON,
@@ -32,7 +32,7 @@ CODES = {True: (), False: (ErrorCode.INTERNAL_ERROR,)}
 
 
 def begun(options: JSON | None = None, **settings: Any) -> Run:
-    config = ToolCallingConfig.from_mapping(settings)
+    config = raw(**settings)
     return Run("r", "m", config, (User("hi"),), tools=TOOLS, options=options or {})
 
 

@@ -12,7 +12,7 @@ from surecall import (
     ToolRegistry,
     tool,
 )
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES
 from surecall.testing import ScriptedModel
 from surecall.values.types import JSON
 

@@ -2,7 +2,8 @@
 
 from typing import Any, get_args
 
-from surecall import ToolCallingConfig, ToolRegistry, tool
+from surecall import ToolRegistry, tool
+from surecall.settings.presets import raw
 from surecall.values.types import (
     JSON,
     Assistant,
@@ -16,7 +17,7 @@ from surecall.values.types import (
 from surecall.wire.call_styles import CallProtocol
 from surecall.wire.protocols import speaker
 
-LONGEST = ToolCallingConfig().max_tool_args_bytes
+LONGEST = raw().max_tool_args_bytes
 PROTOCOLS = get_args(CallProtocol)
 SPOKEN = ("guided", "prompted")
 

@@ -9,12 +9,12 @@ from surecall import (
     RetryPolicy,
     RunFailed,
     RunResult,
-    ToolCallingConfig,
     ToolError,
     ToolLoopRunner,
     replay,
     tool,
 )
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 from surecall.values.types import JSON
 from tests.laws.test_early_answers import body
@@ -75,7 +75,7 @@ def ran(
         client=model,
         model="m",
         tools=shop.tools(),
-        config=ToolCallingConfig(call_protocol=protocol, **settings),
+        config=raw(call_protocol=protocol, **settings),
         retry=RetryPolicy(attempts=1),
     )
     try:

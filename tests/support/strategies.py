@@ -5,6 +5,7 @@ from typing import Any
 from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, presets
+from surecall.settings.presets import raw
 from surecall.testing import failure
 
 
@@ -57,7 +58,7 @@ SCRIPTS = st.lists(BODIES | _FAULTS | JSON_VALUES.map(lambda value: {"choices": 
 
 
 def _config(mapping: dict[str, Any]) -> ToolCallingConfig:
-    config = ToolCallingConfig.from_mapping({"max_turns": 5, "fallback_retry_count": 1} | mapping)
+    config = raw(**({"max_turns": 5, "fallback_retry_count": 1} | mapping))
     return presets.content_tag_tool_call_fallback(presets.default_tool_calling(config))
 
 

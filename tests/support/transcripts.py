@@ -7,8 +7,9 @@ from hypothesis import strategies as st
 from surecall.core.loop import heard, next_move, objected, ran
 from surecall.core.offer import plan
 from surecall.core.state import Ask, Call, Run
-from surecall.settings.config import REMIND, REQUIRE, ToolCallingConfig
+from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract, Need
+from surecall.settings.presets import raw
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolResult, ToolSpec, User
 
@@ -22,7 +23,7 @@ CODES = {True: (), False: (ErrorCode.ARGUMENT_ERROR,)}
 
 
 def begun(options: JSON | None = None, **settings: Any) -> Run:
-    config = ToolCallingConfig(**({"final_ladder": LADDER} | settings))
+    config = raw(**({"final_ladder": LADDER} | settings))
     return Run("r", "m", config, (User("hi"),), tools=TOOLS, options=options or {})
 
 

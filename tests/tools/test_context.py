@@ -99,7 +99,7 @@ def test_without_a_context_in_the_run_it_is_empty(name: str) -> None:
     assert ran(TOOLS[name], order=3).envelope["data"] == {"value": "3 for nobody"}
 
 
-@pytest.mark.parametrize("config", [None, presets.raw().but(validate_arguments=False)])
+@pytest.mark.parametrize("config", [None, presets.raw().replace(validate_arguments=False)])
 @pytest.mark.parametrize("name", TOOLS)
 def test_the_model_cannot_set_it(name: str, config: ToolCallingConfig | None) -> None:
     answer = ran(TOOLS[name], {"user": "kim"}, config, order=3, who={"user": "mallory"})

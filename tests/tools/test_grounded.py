@@ -15,11 +15,12 @@ from surecall import (
     ToolRegistry,
     tool,
 )
+from surecall.settings.presets import raw
 from tests.support.shops import NEED, Plain, ran
 
 
 def test_what_comes_from_a_result_is_told_and_travels_as_data() -> None:
-    config = ToolCallingConfig(contract=Contract(all_of=[NEED]))
+    config = raw(contract=Contract(all_of=[NEED]))
     assert ToolCallingConfig.from_mapping(config.to_mapping()) == config
     assert str(NEED) == "refund with item_id from find_order (items[*].item_id)"
     mixed = Need("refund", {"a": 1, "b": From("find_order")})

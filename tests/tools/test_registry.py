@@ -13,7 +13,6 @@ from surecall import presets
 from surecall.parsing.names import fold
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.settings.config import ToolCallingConfig
 from surecall.testing import Item, ScriptedModel, calls, calls_many, raw, says
 from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
 from surecall.values.decisions import Decision
@@ -46,7 +45,7 @@ class Shop:
     def serve(self, *script: Item, **settings: Any) -> tuple[list[str], dict[str, ToolResult]]:
         """Return the tools that were sent, and the results by call id."""
         model = ScriptedModel(*script, says("done"))
-        config = ToolCallingConfig(**settings)
+        config = presets.raw(**settings)
         runner = ToolLoopRunner(client=model, model="m", registry=self.registry, config=config)
         result = asyncio.run(runner.run("go"))
         assert result.assistant_text == "done"
@@ -268,7 +267,7 @@ def runs_of(name: str, asked: str, way: str) -> list[str]:
     )
     registry = ToolRegistry([danger, ToolDefinition("safe", handler=lambda: 1)])
     config = presets.content_tag_tool_call_fallback(presets.default_tool_calling())
-    config = config.but(
+    config = config.replace(
         tool_denylist=(name,) if way == "denied" else (),
         tool_allowlist=("safe",) if way == "not allowed" else None,
     )

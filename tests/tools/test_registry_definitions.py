@@ -14,7 +14,7 @@ import pytest
 from surecall import presets
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says
 from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
 from surecall.tools.signatures import is_async_callable
@@ -99,7 +99,7 @@ def received(parameters: Any, **arguments: Any) -> Any:
     """Return what the handler of a tool with such parameters is called with, or the error."""
     seen: list[JSON] = []
     definition = ToolDefinition("book", parameters=parameters, handler=lambda **k: seen.append(k))
-    dispatcher = ToolDispatcher(ToolRegistry([definition]), ToolCallingConfig())
+    dispatcher = ToolDispatcher(ToolRegistry([definition]), raw())
     result = asyncio.run(dispatcher.execute("book", arguments))
     assert result.executed is bool(seen)
     return seen[0] if seen else result.envelope["errors"][0]["message"]
@@ -208,7 +208,7 @@ OPENAI = {"name": "forecast", "description": None, "parameters": CITY, "strict":
 )
 def test_every_form_of_a_tool_runs_alike(item: Any) -> None:
     registry = ToolRegistry([item])
-    dispatcher = ToolDispatcher(registry, ToolCallingConfig())
+    dispatcher = ToolDispatcher(registry, raw())
     result = asyncio.run(dispatcher.execute(registry.names[0], '{"city": "Rome"}'))
 
     assert result.envelope["data"] == {"value": "Rome 1"}

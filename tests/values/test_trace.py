@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 import pytest
 
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import calls, calls_many, failure, says
 from surecall.values.decisions import Decision
 from surecall.values.events import (
@@ -73,9 +73,7 @@ def test_a_failed_run_and_a_broken_policy_are_told_too() -> None:
         def authorize(self, *_: object) -> Decision:
             raise RuntimeError("no idea")
 
-    error = failed(
-        calls("look"), calls("look"), tool_policy=Broken(), config=ToolCallingConfig(max_turns=2)
-    )
+    error = failed(calls("look"), calls("look"), tool_policy=Broken(), config=raw(max_turns=2))
     lines = str(error.result.trace).splitlines()
     assert "[1] ! the tool policy raised RuntimeError: no idea" in lines
     assert lines[-1] == "failed: MAX_TURNS_EXCEEDED: no final answer after 2 turns"
@@ -88,7 +86,7 @@ def test_repairs_are_named_beside_what_was_said() -> None:
 def test_a_turn_is_the_request_the_reply_and_the_results() -> None:
     reply = calls_many(calls("look", place="a"), calls("look", place="b"), calls("look"))
     reply["choices"][0]["message"]["content"] = "let me look " * 30
-    config = ToolCallingConfig(max_tool_calls_per_turn=2)
+    config = raw(max_tool_calls_per_turn=2)
     first, second = ran(reply, says("done"), config=config).trace.turns
     assert [call.id for call in first.tool_calls] == ["call_1", "call_2"]
     assert [call.id for call in first.ignored_tool_calls] == ["call_3"]

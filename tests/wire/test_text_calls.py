@@ -15,12 +15,13 @@ from surecall import (
     presets,
     replay,
 )
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.values.events import TextCallAskedEvent
 from surecall.values.types import ToolSpec
 from surecall.wire.text_calls import ECHO, is_nameless_call, with_text_calls
 
-RAW = ToolCallingConfig(strip_thinking=False)
+RAW = raw(strip_thinking=False)
 DEFAULT = presets.default_tool_calling()
 FALLBACK = presets.content_tag_tool_call_fallback(DEFAULT)
 
@@ -169,7 +170,7 @@ THOUGHT = "<think>Easy: `</think>` ends it.</think>It is clear."
 
 @pytest.mark.parametrize("text_calls", ["off", "marked", "any"])
 def test_thoughts_leave_the_answer_whether_or_not_calls_are_read(text_calls: str) -> None:
-    config = DEFAULT.but(text_calls=text_calls)
+    config = DEFAULT.replace(text_calls=text_calls)
     result = Weather().run(config, says(THOUGHT))
 
     assert result.assistant_text == "It is clear."
@@ -178,14 +179,14 @@ def test_thoughts_leave_the_answer_whether_or_not_calls_are_read(text_calls: str
 
 @pytest.mark.parametrize("text_calls", ["off", "marked", "any"])
 def test_thoughts_can_be_left_in_the_answer(text_calls: str) -> None:
-    config = DEFAULT.but(text_calls=text_calls, strip_thinking=False)
+    config = DEFAULT.replace(text_calls=text_calls, strip_thinking=False)
 
     assert Weather().run(config, says(THOUGHT)).assistant_text == THOUGHT
 
 
 def test_thoughts_that_stay_in_the_answer_do_not_hide_the_call() -> None:
     weather = Weather()
-    config = DEFAULT.but(strip_thinking=False)
+    config = DEFAULT.replace(strip_thinking=False)
     result = weather.run(config, says(f"<think>Hm.</think>{QWEN}"), says("Clear."))
 
     assert weather.asked == [("Paris", 3)]
@@ -194,14 +195,14 @@ def test_thoughts_that_stay_in_the_answer_do_not_hide_the_call() -> None:
 
 def test_with_calls_off_a_tagged_call_beside_thoughts_stays_text() -> None:
     weather = Weather()
-    result = weather.run(ToolCallingConfig(), says(f"<think>Hm.</think>{QWEN}"))
+    result = weather.run(raw(), says(f"<think>Hm.</think>{QWEN}"))
 
     assert (result.assistant_text, weather.asked) == (QWEN, [])
 
 
 @pytest.mark.parametrize("text", ["<think>Only thoughts", "No marks.", "Say </tool_call>"])
 def test_with_calls_off_nothing_but_thoughts_is_touched(text: str) -> None:
-    assert Weather().run(ToolCallingConfig(), says(text)).assistant_text == text
+    assert Weather().run(raw(), says(text)).assistant_text == text
 
 
 @pytest.mark.parametrize("field", ["reasoning_content", "reasoning"])
@@ -255,7 +256,7 @@ def test_a_failed_generation_without_a_call_is_asked_for_again() -> None:
 
 def test_raw_takes_a_failed_generation_for_an_error() -> None:
     with pytest.raises(RequestFailed) as failed:
-        Weather().run(ToolCallingConfig(), groq(NAKED[0]), groq(NAKED[0]))
+        Weather().run(raw(), groq(NAKED[0]), groq(NAKED[0]))
     assert failed.value.code is ErrorCode.MALFORMED_CALL
 
 

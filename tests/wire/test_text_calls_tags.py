@@ -56,7 +56,7 @@ def ask(model: ScriptedModel) -> RunResult:
         client=model,
         model="m",
         registry=ToolRegistry([add, note]),
-        config=CONFIG.but(request_overrides={}),
+        config=CONFIG.replace(request_overrides={}),
         retry=RetryPolicy(attempts=1),
     )
     return asyncio.run(runner.run("1 + 2?"))

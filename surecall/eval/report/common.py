@@ -22,7 +22,8 @@ from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.parse import AUTO
 from surecall.eval.storage.trial import Cell, Conduct, Key, Kind, Miss, Status, Trial
 from surecall.settings.connection import shown_url
-from surecall.settings.presets import FAILED_GENERATION, TAG_FALLBACK
+from surecall.settings.endpoint_profile import FAILED_GENERATION
+from surecall.settings.presets import TAG_FALLBACK
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
 

@@ -20,7 +20,7 @@ _FALLBACK_LINES: Final = {
 # Each scenario has a contract of its own, and so has each task.
 _CONTRACT_LINES: Final = (
     "# The calls without which your task is not done; put the names of your own tools here.",
-    'config = config.but(contract=Contract(all_of=["your_tool"]))',
+    'config = config.replace(contract=Contract(all_of=["your_tool"]))',
 )
 
 

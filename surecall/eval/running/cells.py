@@ -138,6 +138,8 @@ def planned_cell(column: Column, settings: Settings, catalog: ModelCatalog) -> P
             catalog=catalog,
             config=_base(settings, _requires_parameters(settings, model, options)),
         )
+        if config.tool_use_mode is not ToolUseMode.DISABLED:
+            config = config.replace(tool_use_mode=settings.tool_use_mode)
         return config if column.strategy == "raw" else _with_fallback(config, column, settings)
 
     others = tuple((link.id, config_of(link)) for link in column.model.links[1:])
@@ -145,14 +147,14 @@ def planned_cell(column: Column, settings: Settings, catalog: ModelCatalog) -> P
 
 
 def _base(settings: Settings, require_parameters: bool) -> ToolCallingConfig:  # noqa: FBT001
-    """Return the config that presets start from."""
+    """Return the settings that are laid over the presets; what presets say of tools stays."""
     config = ToolCallingConfig(
-        tool_use_mode=ToolUseMode(settings.tool_use_mode),
         tool_failure_policy=ToolFailurePolicy(settings.tool_failure_policy),
         tool_allowlist=settings.tool_allowlist,
         fallback_retry_count=settings.tool_calling_fallback_retry_count,
         fix_empty_final=settings.fix_empty_final,
         run_deadline_s=settings.timeout or _UNLIMITED_S,
+        request_overrides={},
     )
     routed = openrouter_routing(
         config,
@@ -163,7 +165,7 @@ def _base(settings: Settings, require_parameters: bool) -> ToolCallingConfig:  #
         provider_ignore=list(settings.provider_ignore),
         require_parameters=require_parameters,
     )
-    return routed.but(request_overrides=routed.request_overrides | settings.request_overrides)
+    return routed.replace(request_overrides=routed.request_overrides | settings.request_overrides)
 
 
 def _requires_parameters(settings: Settings, model: Model, options: JSON) -> bool:

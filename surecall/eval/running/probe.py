@@ -26,7 +26,7 @@ from surecall.core.outbound import Composer
 from surecall.eval.running.cells import PlannedCell
 from surecall.runtime.requests import PromptRunner
 from surecall.runtime.transport import Client
-from surecall.settings.config import deep_merge
+from surecall.settings.overlay import deep_merge
 from surecall.settings.presets import content_tag_tool_call_fallback
 from surecall.tools.registry import ToolRegistry, tool
 from surecall.tools.validation import compile_schema
@@ -98,7 +98,7 @@ async def probe_all(planned: PlannedCell, client: Client, longest_s: float) -> t
 
 async def _probe(protocol: CallProtocol, planned: PlannedCell, client: Client) -> Probe:
     config = content_tag_tool_call_fallback(planned.config)
-    config = config.but(call_protocol=protocol, contract=None)
+    config = config.replace(call_protocol=protocol, contract=None)
     registry = ToolRegistry([echo])
     tools = tuple(definition.spec for definition in registry.definitions)
     plan = Plan(

@@ -33,9 +33,10 @@ from surecall.eval.storage.trial import Key, Score, Served, Trial, Truth
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client
 from surecall.settings.catalog import ModelCatalog
-from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode, deep_merge
+from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.fallback import Fallback
+from surecall.settings.overlay import deep_merge
 from surecall.settings.presets import Strategy, resolve
 from surecall.values.errors import ConfigError
 from surecall.values.events import (
@@ -79,10 +80,7 @@ class Setup(msgspec.Struct, frozen=True, kw_only=True):
         return self.config.tool_use_mode is ToolUseMode.DISABLED
 
 
-EVAL_DEFAULTS: JSON = {
-    "tool_use_mode": ToolUseMode.ENFORCED,
-    "tool_failure_policy": ToolFailurePolicy.FATAL,
-}
+EVAL_DEFAULTS: JSON = {"tool_failure_policy": ToolFailurePolicy.FATAL}
 
 
 def setup_for(  # noqa: PLR0913  # the dimensions of a cell, all but one by keyword
@@ -99,16 +97,20 @@ def setup_for(  # noqa: PLR0913  # the dimensions of a cell, all but one by keyw
     """Return the setup of a cell.
 
     `known_as` is the catalog id whose workarounds apply, when it is not the id that is sent.
-    `overrides` are settings that the presets start from; `settings` are fields of `Setup`.
+    `overrides` are settings that are laid over the presets, except that a model without tools gets
+    none; `settings` are fields of `Setup`.
     """
-    base = ToolCallingConfig().but(**(EVAL_DEFAULTS | dict(overrides or {})))
+    given = EVAL_DEFAULTS | dict(overrides or {})
+    mode = given.pop("tool_use_mode", ToolUseMode.ENFORCED)
     config = resolve(
         provider=provider,
         model=known_as or model,
         strategy=strategy,
         catalog=catalog,
-        config=base,
+        config=ToolCallingConfig().replace(**given),
     )
+    if config.tool_use_mode is not ToolUseMode.DISABLED:
+        config = config.replace(tool_use_mode=mode)
     return Setup(
         model=model, provider=provider, config=config, options=dict(options or {}), **settings
     )

@@ -18,9 +18,10 @@ import msgspec
 from surecall.core.outcome import RunResult
 from surecall.core.state import Run
 from surecall.eval.storage.trial import CONTROL, Score
-from surecall.settings.config import ToolCallingConfig, ToolUseMode, deep_merge
+from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.contract import Contract, in_words
 from surecall.settings.filters import EVERYTHING, check_names, check_unique, select
+from surecall.settings.overlay import deep_merge
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON, Assistant, ToolResult
@@ -94,7 +95,7 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
         merged = deep_merge(config.request_overrides, overrides)
         if config.tool_use_mode is ToolUseMode.DISABLED:
             changes["tool_use_mode"] = ToolUseMode.DISABLED
-        return config.but(**changes, request_overrides=merged)
+        return config.replace(**changes, request_overrides=merged)
 
     @property
     def prompt_hash(self) -> str:

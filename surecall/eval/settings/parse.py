@@ -11,8 +11,9 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from surecall.settings.config import check_options, names_in
+from surecall.settings.config import check_options
 from surecall.settings.connection import checked_key, checked_prefix, checked_url
+from surecall.settings.overlay import names_in
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical, unknown
 from surecall.values.types import JSON, Secret

@@ -38,7 +38,7 @@ class Outbound:
         self._asked = asked
         self._offer = offer
         self._config = config
-        self._style = config.wire_style
+        self._style = config.endpoint.wire_style
         self._known = {id(entry.value): entry for entry in entries}
         self._whole = len(asked.body["messages"])
 
@@ -56,7 +56,7 @@ class Outbound:
             key
             for key in self._asked.body
             if key not in OWNED
-            and (key not in plan.options or key in self._config.unsupported_options)
+            and (key not in plan.options or key in self._config.endpoint.unsupported_options)
         }
         data = self._spliced(changes, dropped)
         digest = hashlib.sha256(data).hexdigest()
@@ -91,7 +91,11 @@ class Outbound:
     def _sent(self, plan: Plan) -> Iterator[JSON | msgspec.Raw | int]:
         after_tool = False
         for message in self._spoken(plan):
-            if after_tool and isinstance(message, User) and self._config.bridge_user_after_tool:
+            if (
+                after_tool
+                and isinstance(message, User)
+                and self._config.endpoint.bridge_user_after_tool
+            ):
                 yield BRIDGE
             yield self._message(message, plan.lessons)
             after_tool = isinstance(message, ToolResult)
@@ -123,7 +127,7 @@ class Outbound:
 
     def _named(self, entry: Entry, lessons: tuple[str, ...]) -> JSON:
         """Add the name of the tool to its result, for upstreams that want it."""
-        wanted = self._config.name_tool_messages or NAME in lessons
+        wanted = self._config.endpoint.name_tool_messages or NAME in lessons
         if not wanted or "name" in entry.fields or not isinstance(entry.value, ToolResult):
             return entry.fields
         return entry.fields | {"name": legal(entry.value.name)}
@@ -131,15 +135,15 @@ class Outbound:
     def _fitted(self, fields: JSON, lessons: tuple[str, ...]) -> JSON:
         """Write a message as this upstream wants to see it; the same one if it does."""
         config = self._config
-        fitted = MESSAGE.apply(config.message_transforms, fields, [])
-        taken = (*lessons, NINE) if config.short_call_ids else lessons
+        fitted = MESSAGE.apply(config.endpoint.message_transforms, fields, [])
+        taken = (*lessons, NINE) if config.endpoint.short_call_ids else lessons
         return _same_or(fields, taught(fitted, taken)) if taken else fitted
 
     def _tools(self, plan: Plan) -> JSON:
         given = self._asked.body.get("tools")
         if not isinstance(given, list):
             return {}
-        names = self._config.tool_transforms
+        names = self._config.endpoint.tool_transforms
         fitted = [self._tool(tool, names, plan.lessons) for tool in self._offer.sent]
         return {} if fitted == given else {"tools": fitted}
 

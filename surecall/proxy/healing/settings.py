@@ -13,7 +13,7 @@ import msgspec
 from surecall.parsing.budget import MAX_BYTES
 from surecall.settings.capabilities import PROVIDERS, canonical_provider
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import PRESET, resolve
+from surecall.settings.presets import PRESET, raw, resolve
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
 from surecall.wire.messages import encode
@@ -31,6 +31,18 @@ GUARDS: Final[Mapping[str, tuple[str, ...]]] = {
     "calls": ("max_total_tool_calls",),
     "repeats": ("repeat_block_at",),
 }
+# The application behind the proxy has its own limits: none of ours applies unless a guard is named.
+_POLICY: Final = raw(
+    max_total_tool_calls=_NEVER,
+    max_unknown_tool_calls=_NEVER,
+    max_tool_calls_per_turn=_NEVER,
+    repeat_note_at=_NEVER,
+    repeat_block_at=_NEVER,
+    repeat_stop_at=_NEVER,
+    max_tool_args_bytes=MAX_BYTES,
+    run_deadline_s=_LONGEST_S,
+    fix_empty_final_disable_tools=False,
+)
 
 
 class ProxySettings(msgspec.Struct, frozen=True):
@@ -71,33 +83,23 @@ def _config(  # noqa: PLR0913, PLR0917  # the parts of the key
     turns: int,
 ) -> ToolCallingConfig:
     config = resolve(provider=provider, model=model)
-    named = {} if canonical_provider(provider) in PROVIDERS else {"name_tool_messages": False}
+    # The client decides how long replies are, and which calls it repeats.
+    named = {"default_max_tokens": None, "block_repeated_success": False}
+    if canonical_provider(provider) not in PROVIDERS:
+        named["name_tool_messages"] = False
     for name in presets:
         config = PRESET[name](config)
-    limits = {
-        "max_total_tool_calls": _NEVER,
-        "max_unknown_tool_calls": _NEVER,
-        "max_tool_calls_per_turn": _NEVER,
-        "repeat_note_at": _NEVER,
-        "repeat_block_at": _NEVER,
-        "repeat_stop_at": _NEVER,
-    }
-    guarded = {field: number for name, number in guards for field in GUARDS[name]}
-    most = guarded.pop("max_turns", _NEVER)
-    limits |= guarded
-    limits["repeat_note_at"] = min(limits["repeat_note_at"], limits["repeat_block_at"])
-    return config.but(
-        **limits,
+    limits = {field: number for name, number in guards for field in GUARDS[name]}
+    most = limits.pop("max_turns", _NEVER)
+    if "repeat_block_at" in limits:
+        limits["repeat_note_at"] = limits["repeat_block_at"]
+    return _POLICY.replace(
+        endpoint=config.endpoint,
         **named,
-        max_turns=min(most, turns + 1 + repair),
-        max_tool_args_bytes=MAX_BYTES,
+        **limits,
+        tool_use_mode=config.tool_use_mode,
+        call_protocol=config.call_protocol,
         tool_choice=msgspec.json.decode(tool_choice),
-        contract=None,
-        final_ladder=(),
-        request_overrides={},
-        default_max_tokens=None,
-        block_repeated_success=False,
+        max_turns=min(most, turns + 1 + repair),
         fix_empty_final=repair > 0,
-        fix_empty_final_disable_tools=False,
-        run_deadline_s=_LONGEST_S,
     )

@@ -39,7 +39,7 @@ def displayed(text: str, size: int, mode: TextCalls, tools: ToolRegistry = TOOLS
 
 
 def reply_of(text: str, mode: TextCalls, tools: ToolRegistry = TOOLS) -> Reply:
-    config = presets.default_tool_calling().but(text_calls=mode)
+    config = presets.default_tool_calling().replace(text_calls=mode)
     plan = Plan("m", (), tuple(definition.spec for definition in tools.definitions))
     body = {"choices": [{"message": {"content": text}, "finish_reason": "stop"}]}
     reply = inbound(body, plan, config, tools)

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from surecall.settings.presets import raw
 from surecall import ErrorCode, Fault, RetryPolicy, RunFailed, RunResult, ToolLoopRunner
 from surecall.core.outcome import failure as failure_of
 from surecall.core.state import Fail
@@ -39,7 +40,7 @@ def held(*script: Any, mode: str = "relaxed", **config: Any) -> RunResult | RunF
         client=ScriptedModel(*script),
         model="m",
         registry=[ping],
-        config={"tool_use_mode": mode} | config,
+        config=raw(tool_use_mode=mode, **config),
         retry=ONCE,
     )
     try:

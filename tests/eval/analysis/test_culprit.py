@@ -5,10 +5,11 @@ from typing import Any
 
 import pytest
 
-from surecall import RunFailed, RunResult, ToolCallingConfig, ToolLoopRunner, tool
+from surecall import RunFailed, RunResult, ToolLoopRunner, tool
 from surecall.eval.analysis.category import Verdict, of_failure
 from surecall.eval.analysis.culprit import Place, place_of
 from surecall.settings.config import ToolUseMode
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.values.errors import ToolError
 from surecall.values.types import JSON
@@ -35,7 +36,7 @@ def ended(*script: Any, **settings: Any) -> tuple[RunResult, RunFailed | None]:
         client=ScriptedModel(*script),
         model="m",
         registry=[pull, push],
-        config=ToolCallingConfig().but(**(ENFORCED | settings)),
+        config=raw().replace(**(ENFORCED | settings)),
     )
     try:
         return asyncio.run(runner.run("Work.")), None
@@ -80,9 +81,7 @@ def test_a_limit_is_the_last_turn_and_a_refused_request_the_one_without_a_reply(
 
 
 def test_a_run_that_never_asked_has_no_such_place() -> None:
-    runner = ToolLoopRunner(
-        client=ScriptedModel(), model="m", config=ToolCallingConfig().but(**ENFORCED)
-    )
+    runner = ToolLoopRunner(client=ScriptedModel(), model="m", config=raw().replace(**ENFORCED))
     with pytest.raises(RunFailed) as raised:
         asyncio.run(runner.run("Work."))
     assert place_of(of_failure(raised.value), raised.value.result, {}) == Place()

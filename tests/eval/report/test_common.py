@@ -27,8 +27,7 @@ from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.trial import Cell
-from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import Strategy, resolve, without_text_calls
+from surecall.settings.presets import Strategy, raw, resolve, without_text_calls
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
 from tests.support.eval_results import (
@@ -113,7 +112,7 @@ def test_no_name_leads_out_of_the_directory(model: str, scenario: str) -> None:
 
 
 def test_a_plan_is_described_without_the_key() -> None:
-    config = ToolCallingConfig()
+    config = raw()
     settings = Settings(api_key=Secret("sk-1234567890"), trials=3)
     model = Model("m", simulated=True, imitates="a/model")
     planned = PlannedCell(Cell("m", "warm"), model, config, {"top_p": 1})

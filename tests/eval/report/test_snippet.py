@@ -39,7 +39,7 @@ def test_a_snippet_of_a_chain_builds_every_model_of_it() -> None:
         wanted = presets.resolve(
             provider="openrouter", model=link.model, strategy="guided_contract"
         )
-        assert link.config.but(contract=None) == wanted
+        assert link.config.replace(contract=None) == wanted
 
 
 def test_a_snippet_names_another_strategy_and_provider() -> None:
@@ -61,6 +61,6 @@ def test_a_snippet_builds_the_fallback_that_was_judged(fallback: Fallback) -> No
     advice = advise(candidate(model=model, strategy=f"{strategy}+{fallback}"))
     config = run(advice.snippet)["config"]
 
-    assert config.response_transforms == judged.response_transforms
-    assert config.text_calls == judged.text_calls
+    assert config.endpoint.response_transforms == judged.endpoint.response_transforms
+    assert config.endpoint.text_calls == judged.endpoint.text_calls
     assert advice.workarounds

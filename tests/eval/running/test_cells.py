@@ -40,7 +40,7 @@ def test_raw_gets_no_preset_and_no_parallel_tool_calls() -> None:
     config = config_of(model_filter="qwen/qwen3-235b*", strategy_filter="raw", fallback_matrix=True)
 
     assert config.request_overrides == {}
-    assert config.response_transforms == ()
+    assert config.endpoint.response_transforms == ()
     assert config.tool_use_mode == "enforced"
 
 
@@ -55,7 +55,7 @@ def test_the_fallback_matrix_doubles_a_cell_and_leaves_out_the_models_own_workar
         ("production", "best_effort"),
     ]
     assert off.config == without_text_calls(usual.config) != usual.config
-    assert off.config.text_calls == "off"
+    assert off.config.endpoint.text_calls == "off"
     assert on.config == usual.config
 
 
@@ -63,8 +63,8 @@ def test_text_calls_can_be_read_for_every_model() -> None:
     usual = config_of(model_filter="x_ai")
     forced = config_of(model_filter="x_ai", enable_content_tag_tool_call_fallback=True)
 
-    assert TAG_FALLBACK not in usual.response_transforms
-    assert TAG_FALLBACK in forced.response_transforms
+    assert TAG_FALLBACK not in usual.endpoint.response_transforms
+    assert TAG_FALLBACK in forced.endpoint.response_transforms
 
 
 def test_settings_for_tools_reach_the_config_and_presets_do_not_undo_them() -> None:

@@ -34,9 +34,9 @@ def test_every_model_of_a_chain_has_the_config_that_fits_it() -> None:
 
     assert cell.fallbacks == ((alone.model.id, alone.config),)
     assert cell.config != alone.config
-    assert resolve(provider="openrouter", model="x-ai/grok-4.1-fast").message_transforms == (
-        cell.config.message_transforms
-    )
+    assert resolve(
+        provider="openrouter", model="x-ai/grok-4.1-fast"
+    ).endpoint.message_transforms == (cell.config.endpoint.message_transforms)
 
 
 def test_a_chain_stands_beside_other_models_and_globs_name_its_links() -> None:

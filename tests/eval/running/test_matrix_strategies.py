@@ -213,7 +213,9 @@ def test_a_snippet_builds_the_config_of_every_strategy(strategy: Strategy) -> No
     wanted = presets.resolve(provider="openrouter", model=GLM, strategy=strategy)
 
     contracted = strategy in presets.CONTRACTED
-    assert config == wanted.but(contract=Contract(all_of=("your_tool",)) if contracted else None)
+    assert config == wanted.replace(
+        contract=Contract(all_of=("your_tool",)) if contracted else None
+    )
     known = ModelCatalog.builtin().workarounds_for(GLM)
     plain = strategy in {"raw", "baseline"}
     own = ("small_model",) if strategy.startswith("guided") else ()

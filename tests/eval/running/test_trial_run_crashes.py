@@ -5,14 +5,15 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig, tool
+from surecall import tool
 from surecall.eval import expect, scenario
 from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 
-SETUP = Setup(model="m", config=ToolCallingConfig())
+SETUP = Setup(model="m", config=raw())
 
 
 def raising(error: BaseException) -> Scenario:

@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from surecall import RunResult, ToolCallingConfig, ToolRegistry
+from surecall import RunResult, ToolRegistry
 from surecall.core.outcome import failure
 from surecall.core.state import Fail
 from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.scenario import Ask, Scenario
 from surecall.eval.storage.trial import Cell, Key, Miss, Score
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
@@ -45,7 +46,7 @@ class GivesUp:
 )
 def test_a_failure_that_is_the_right_no_has_passed(score: Score, ended: tuple[str, ...]) -> None:
     one = Scenario(id="burns", summary="", begin=lambda _: GivesUp(score), uses_tools=False)
-    setup = Setup(model="m", config=ToolCallingConfig(), extra_attempts=0)
+    setup = Setup(model="m", config=raw(), extra_attempts=0)
     model = ScriptedModel(says("It is too wet."))
     trial, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), Case(one, setup), model))
 

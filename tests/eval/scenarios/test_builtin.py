@@ -5,12 +5,13 @@ from typing import Any
 
 import pytest
 
-from surecall import RunFailed, RunResult, ToolCallingConfig, ToolLoopRunner
+from surecall import RunFailed, RunResult, ToolLoopRunner
 from surecall.eval.scenarios.builtin import DONE as IS_DONE
 from surecall.eval.scenarios.builtin import IS_BAR, SCENARIOS, WRONG_PATH
 from surecall.eval.scenarios.scenario import Scenario, select_scenarios
 from surecall.eval.storage.trial import Miss, Score
 from surecall.settings.config import ToolUseMode
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 from tests.support.spec import proves
@@ -45,7 +46,7 @@ def play(name: str, *script: JSON, mode: str = "enforced") -> tuple[RunResult, S
         model="m",
         registry=world.registry,
         executor=world.executor,
-        config=scenario.adapted(ToolCallingConfig(tool_use_mode=ToolUseMode(mode))),
+        config=scenario.adapted(raw(tool_use_mode=ToolUseMode(mode))),
         system=scenario.system,
     )
     try:

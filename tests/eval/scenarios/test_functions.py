@@ -11,8 +11,8 @@ from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.functions import FunctionWorld
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Effects, Key, Trial
-from surecall.settings.config import ToolCallingConfig
 from surecall.settings.contract import Contract, Need
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.tools.registry import ToolRegistry
 from tests.eval.scenarios.test_recorded import trial
@@ -48,7 +48,7 @@ async def fills_a_shared_box(run: Any) -> None:
 
 
 def side_by_side(one: Scenario, called: str, count: int = 20) -> list[Trial]:
-    setup = Setup(model="m", config=ToolCallingConfig())
+    setup = Setup(model="m", config=raw())
 
     async def attempt(number: int) -> Trial:
         model = ScriptedModel(calls(called, thing="ball"), says("It is in the box."))

@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 
-from surecall import ConfigError, RunFailed, ToolCallingConfig, ToolLoopRunner
+from surecall import ConfigError, RunFailed, ToolLoopRunner
 from surecall.eval.running.trial_run import Case, Setup, run_trial
 from surecall.eval.scenarios.accepted_calls import COUNT, MADE
 from surecall.eval.scenarios.plugins import load
 from surecall.eval.scenarios.recorded import FITS
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 
@@ -25,7 +26,7 @@ ONE, TWO = ({"name": "count", "arguments": {"n": [number]}} for number in (1, 2)
 
 def trial(one: Scenario, *script: Any) -> Trial:
     """Run one trial of a scenario against a script."""
-    config = ToolCallingConfig(tool_use_mode="enforced")  # type: ignore[arg-type]  # as people write it
+    config = raw(tool_use_mode="enforced")
     setup = Setup(model="m", config=config, extra_attempts=0)
     key = Key(Cell("m"), one.id, 1)
     return asyncio.run(run_trial(key, Case(one, setup), ScriptedModel(*script)))[0]
@@ -63,7 +64,7 @@ def test_a_recorded_request_goes_out_as_it_was(tmp_path: Path) -> None:
         model="ours",
         registry=world.registry,
         executor=world.executor,
-        config=one.adapted(ToolCallingConfig()),
+        config=one.adapted(raw()),
         system=one.system,
         llm_options_defaults=one.options,
     )
@@ -254,7 +255,7 @@ def test_the_files_of_verifiers_are_read_as_they_are(tmp_path: Path) -> None:
     ):
         assert trial(one, reply).ok is ok
     model = ScriptedModel(says("3"))
-    setup = Setup(model="m", config=ToolCallingConfig(), extra_attempts=0)
+    setup = Setup(model="m", config=raw(), extra_attempts=0)
     asyncio.run(run_trial(Key(Cell("m"), answered.id, 1), Case(answered, setup), model))
     assert [each["role"] for each in model.requests[0]["messages"]] == ["user", "system"]
 

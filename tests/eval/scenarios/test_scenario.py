@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall import ConfigError, ToolCallingConfig, tool
+from surecall import ConfigError, tool
 from surecall.eval import expect, scenario
 from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.expectations import Heard
@@ -14,6 +14,7 @@ from surecall.eval.scenarios.plugins import load
 from surecall.eval.scenarios.scenario import is_done, select_scenarios
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import Contract
+from surecall.settings.presets import raw
 from surecall.testing import calls, says
 from tests.eval.report.test_early_answers import book
 from tests.eval.scenarios.test_builtin import BY_ID, chosen
@@ -58,10 +59,10 @@ def test_the_prompt_hash_is_stable_and_tells_scenarios_and_changes_apart() -> No
 
 
 def test_a_scenario_adds_its_settings_and_never_switches_tools_on() -> None:
-    base = ToolCallingConfig(request_overrides={"parallel_tool_calls": False, "seed": 1})
+    base = raw(request_overrides={"parallel_tool_calls": False, "seed": 1})
     adapted = BY_ID["happy_path_parallel"].adapted(base)
     assert adapted.request_overrides == {"parallel_tool_calls": True, "seed": 1}
-    off = ToolCallingConfig(tool_use_mode=ToolUseMode.DISABLED)
+    off = raw(tool_use_mode=ToolUseMode.DISABLED)
     assert BY_ID["happy_path"].adapted(off).tool_use_mode is ToolUseMode.DISABLED
     assert BY_ID["chat_only"].adapted(base).tool_use_mode is ToolUseMode.DISABLED
 

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig, ToolDispatcher, ToolError
+from surecall import ToolDispatcher, ToolError
 from surecall.eval.scenarios.workspace import TOOLS, WORKSPACE_NOT_FOUND, Workspace
+from surecall.settings.presets import raw
 from surecall.values.types import JSON
 from tests.support.spec import proves
 
@@ -143,7 +144,7 @@ def test_a_scripted_refusal_meets_the_first_well_formed_patch_only() -> None:
 def test_only_the_two_tools_are_shown_and_the_third_cannot_be_called() -> None:
     workspace = Workspace("ws_1")
     assert [tool.name for tool in TOOLS.definitions] == ["state_get", "state_patch"]
-    dispatcher = ToolDispatcher(TOOLS, ToolCallingConfig(), executor=workspace.execute)
+    dispatcher = ToolDispatcher(TOOLS, raw(), executor=workspace.execute)
     refused = asyncio.run(dispatcher.execute("facts_commit", {}))
     assert refused.error_codes == ("TOOL_NOT_ALLOWED",)
     with pytest.raises(ToolError) as error:

@@ -109,7 +109,7 @@ def typed(schema: dict[str, Any]) -> None:
 async def main() -> None:
     """Use the API as the README does, and then some."""
     assert_type(get_weather, ToolDefinition)
-    config = presets.resolve(provider="openrouter", model="m").but(max_turns=3)
+    config = presets.resolve(provider="openrouter", model="m").replace(max_turns=3)
     assert_type(config, ToolCallingConfig)
     client = OpenAICompatible("http://127.0.0.1:8000", Secret("k"))
     runner = ToolLoopRunner(

@@ -12,7 +12,7 @@ from surecall.proxy.healing.history import entries
 from surecall.proxy.healing.outbound import OWNED, Outbound
 from surecall.proxy.healing.settings import ProxySettings
 from surecall.proxy.healing.tools import Offer
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.values.types import Assistant, Message, Plan, ToolCall, ToolResult, User
 from surecall.wire.history_codec import NAME
 from tests.support.proxy import USER, asked, call, known, result, said, tool
@@ -31,7 +31,7 @@ def composed(
     offer = Offer(request.body["tools"])
     history = entries(request.body["messages"], known(), offer.renamed)
     choice = request.body.get("tool_choice")
-    settled = ProxySettings().config("m", choice, 0).but(**(config or {}))
+    settled = ProxySettings().config("m", choice, 0).replace(**(config or {}))
     plan = Plan(
         "m",
         (*(entry.value for entry in history), *more),
@@ -171,8 +171,6 @@ def test_a_demand_that_is_refused_becomes_a_wish() -> None:
 def test_a_request_may_have_no_tools() -> None:
     given = msgspec.structs.replace(asked(tools=()), data=b"")
     without = {key: value for key, value in given.body.items() if key != "tools"}
-    outbound = Outbound(
-        msgspec.structs.replace(given, body=without), (), Offer([]), ToolCallingConfig()
-    )
+    outbound = Outbound(msgspec.structs.replace(given, body=without), (), Offer([]), raw())
     sent = outbound.compose(Plan("m", (User("Hi."),)))
     assert "tools" not in body(sent)

@@ -18,12 +18,12 @@ def test_the_guards_of_the_application_are_not_ours() -> None:
     assert config.contract is None
     assert config.request_overrides == {}
     assert config.tool_choice == "auto"
-    assert not config.name_tool_messages
+    assert not config.endpoint.name_tool_messages
 
 
 def test_presets_by_upstream_and_model_are_on() -> None:
-    assert ProxySettings("mistral").config("m", None, 0).short_call_ids
-    assert ProxySettings("gemini").config("m", None, 0).name_tool_messages
+    assert ProxySettings("mistral").config("m", None, 0).endpoint.short_call_ids
+    assert ProxySettings("gemini").config("m", None, 0).endpoint.name_tool_messages
     assert ProxySettings(presets=("guided_calls",)).config("m", None, 0).call_protocol == "guided"
 
 

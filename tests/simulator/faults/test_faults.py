@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surecall import ToolCallingConfig, presets
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES
 from surecall.simulator.faults import FAMILIES as KINDS
 from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS, apply_fault
 from surecall.testing import calls, calls_many, says

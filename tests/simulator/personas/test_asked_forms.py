@@ -43,7 +43,7 @@ def test_an_answer_has_the_form_and_says_what_the_tools_returned(protocol: str) 
             model="sim/clean",
             tools=[get_weather],
             output=Forecast,
-            config=presets.default_tool_calling().but(call_protocol=protocol),
+            config=presets.default_tool_calling().replace(call_protocol=protocol),
         )
         result = runner.run_sync("Weather in Paris for 3 days?")
         runner.close()

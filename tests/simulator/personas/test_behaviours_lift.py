@@ -67,7 +67,7 @@ def play(
         simulated=True,
         contracted=strategy in CONTRACTED,
     )
-    setup = msgspec.structs.replace(setup, config=setup.config.but(**changes))
+    setup = msgspec.structs.replace(setup, config=setup.config.replace(**changes))
     key = Key(Cell(persona.id, strategy=strategy), scenario.id, 1)
     return asyncio.run(run_trial(key, Case(scenario, setup), OpenAICompatible(simulator.url)))
 
@@ -240,7 +240,9 @@ def test_a_result_counts_its_false_ends_and_an_honest_refusal_is_an_answer_where
     simulator: Simulator,
 ) -> None:
     def result(mode: str) -> RunResult:
-        config = setup_of(PERSONAS["sim/unwilling"], "production").config.but(tool_use_mode=mode)
+        config = setup_of(PERSONAS["sim/unwilling"], "production").config.replace(
+            tool_use_mode=mode
+        )
         world = HAPPY.begin("ws_1")
         runner = ToolLoopRunner(
             client=OpenAICompatible(simulator.url),
@@ -319,7 +321,7 @@ def test_a_streamed_run_is_the_same_and_shows_nothing_but_the_answer(
             model="sim/clean",
             registry=world.registry,
             executor=world.executor,
-            config=setup.config.but(call_protocol=protocol),
+            config=setup.config.replace(call_protocol=protocol),
             system=HAPPY.system,
         )
         stream = runner.stream("workspace_id=ws_1")

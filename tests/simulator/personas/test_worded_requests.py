@@ -7,8 +7,8 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from surecall import ToolCallingConfig
 from surecall.core.outbound import Composer
+from surecall.settings.presets import raw
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.simulator.personas.intent import ASKED_BACK, COMPLAINTS, DONE
 from surecall.simulator.personas.persona import say
@@ -47,7 +47,7 @@ def written(protocol: Any, *messages: Message, **changes: Any) -> JSON:
     """Return the request that a client sends in a protocol."""
     given: JSON = {"tools": TOOLS, "known_tools": TOOLS, "tool_choice": "auto"} | changes
     config = {"call_protocol": protocol, **given.pop("config", {})}
-    composer = Composer(ToolCallingConfig(**config))
+    composer = Composer(raw(**config))
     plan = Plan("m", messages, **given)
     body: JSON = json.loads(composer.compose(composer.speak(plan)).body)
     return body

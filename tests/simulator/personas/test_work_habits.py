@@ -57,7 +57,7 @@ def course(
     model = ScriptedModel(*[working(habit, JOB)] * 40)
     config = resolve(strategy=strategy)
     if strategy in {"contract", "guided_contract"}:
-        config = config.but(contract=ORDERED if levers else PLAIN)
+        config = config.replace(contract=ORDERED if levers else PLAIN)
     runner = ToolLoopRunner(
         client=model, model="m", tools=desk.tools(grounded=levers), config=config
     )
@@ -155,7 +155,7 @@ def test_where_it_cannot_be_done_the_end_is_honest_and_soon(
 def test_the_words_of_the_end_are_kept() -> None:
     for habit, words in (("refuses-honestly", HONEST_NO), ("claims-success", DONE)):
         desk = Desk(dead=True)
-        config = resolve(strategy="contract").but(contract=PLAIN)
+        config = resolve(strategy="contract").replace(contract=PLAIN)
         runner = ToolLoopRunner(
             client=ScriptedModel(*[working(habit, JOB)] * 9),
             model="m",

@@ -5,8 +5,9 @@ from typing import Any
 
 import pytest
 
-from surecall import Contract, ToolCallingConfig, replay
+from surecall import Contract, replay
 from surecall.settings.config import ToolUseMode
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says, streams
 from surecall.values.types import JSON, Plan, System, ToolResult, ToolSpec, User
 from surecall.wire.assembler import TextDelta
@@ -20,7 +21,7 @@ ADDS = "add: Add two numbers."
 LIKE: JSON = {"asked for": "a sum", "closest tool": ADDS, "gives exactly that": "yes"}
 UNLIKE: JSON = {"asked for": "a joke", "closest tool": ADDS, "gives exactly that": "no"}
 CALL: JSON = {"tool": "add", "arguments": {"a": 1, "b": 2}}
-CONFIG = ToolCallingConfig(call_protocol="guided", guided_fit_check=True)
+CONFIG = raw(call_protocol="guided", guided_fit_check=True)
 
 
 def steps(*messages: Any, **changes: Any) -> list[JSON]:
@@ -165,7 +166,7 @@ def test_a_call_after_a_match_runs_and_the_check_is_not_sent_again() -> None:
 )
 def test_where_a_call_is_demanded_nothing_is_said_about_a_check(demand: JSON) -> None:
     model = ScriptedModel(says(json.dumps(CALL)), says('{"answer": "3"}'))
-    result = runner_of(model, config=CONFIG.but(**demand)).run_sync("1 + 2?")
+    result = runner_of(model, config=CONFIG.replace(**demand)).run_sync("1 + 2?")
 
     assert result.assistant_text == "3"
     assert not any("closest tool" in json.dumps(request) for request in model.requests)

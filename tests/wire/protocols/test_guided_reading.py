@@ -16,7 +16,6 @@ from surecall import (
     PromptRunner,
     ProviderError,
     RetryPolicy,
-    ToolCallingConfig,
     replay,
 )
 from surecall.core.endpoint_lessons import RESPONSE_FORMAT, applied, lesson_of
@@ -24,6 +23,7 @@ from surecall.core.inbound import inbound
 from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
 from surecall.core.streaming.holdback import AnswerOnly
 from surecall.runtime.run_stream import LiveEvent
+from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, failure, says, streams
 from surecall.values.events import FinalEvent, LlmRequestRetryEvent, ToolCallStartEvent
 from surecall.values.types import JSON, Reply, User
@@ -37,7 +37,7 @@ from tests.support.watching import runner_of, shown, watched
 def heard(
     text: str | None, protocol: Any = "guided", text_calls: Any = "off", **choice: Any
 ) -> Reply:
-    config = ToolCallingConfig(call_protocol=protocol, text_calls=text_calls)
+    config = raw(call_protocol=protocol, text_calls=text_calls)
     reply = inbound(says(text, **choice), planned(*TALK), config, REGISTRY)
     assert isinstance(reply, Reply)
     return reply
@@ -174,7 +174,7 @@ def test_thoughts_before_a_guided_reply_are_kept_apart() -> None:
 
 @pytest.mark.parametrize("protocol", PROTOCOLS)
 def test_calls_in_the_endpoints_own_fields_are_read_in_every_protocol(protocol: Any) -> None:
-    config = ToolCallingConfig(call_protocol=protocol)
+    config = raw(call_protocol=protocol)
     reply = inbound(calls("add", a=1), planned(*TALK), config, REGISTRY)
 
     assert isinstance(reply, Reply)
@@ -233,7 +233,7 @@ def test_what_a_guided_answer_quotes_is_no_call(quoted: str) -> None:
 
 # Streaming
 
-GUIDED = ToolCallingConfig(call_protocol="guided")
+GUIDED = raw(call_protocol="guided")
 ANSWERS = st.text(max_size=40).filter(str.strip)
 
 
@@ -379,7 +379,7 @@ def test_a_result_that_looks_like_a_call_makes_none() -> None:
 
 
 def test_a_call_that_is_too_large_when_it_is_cut_off_is_told_so() -> None:
-    config = ToolCallingConfig(call_protocol="guided", max_tool_args_bytes=50)
+    config = raw(call_protocol="guided", max_tool_args_bytes=50)
     text = '{"tool": "add", "arguments": {"a": "' + "x" * 100
     reply = inbound(says(text, finish_reason="length"), planned(*TALK), config, REGISTRY)
 

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall import ConfigError, ToolCallingConfig, ToolLoopRunner, replay
+from surecall import ConfigError, ToolLoopRunner, replay
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says, streams
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Plan, ToolResult, ToolSpec, User
@@ -102,7 +103,7 @@ def test_a_reply_that_was_cut_off_never_runs_and_is_no_answer(cut: int) -> None:
 def test_it_is_in_the_trace_and_is_not_sent_again(*, streamed: bool) -> None:
     script = [says(json.dumps(CALL)), says('{"answer": "3"}')]
     model = ScriptedModel(*(streams(item) if streamed else item for item in script))
-    config = ToolCallingConfig(call_protocol="guided", guided_thought=100)
+    config = raw(call_protocol="guided", guided_thought=100)
     runner = ToolLoopRunner(client=model, model="m", tools=[add], config=config)
     if streamed:
         with runner.stream_sync("1 + 2?") as stream:
@@ -121,7 +122,7 @@ def test_it_is_in_the_trace_and_is_not_sent_again(*, streamed: bool) -> None:
 
 def test_a_thought_has_a_length() -> None:
     with pytest.raises(ConfigError, match="guided_thought cannot be negative"):
-        ToolCallingConfig(guided_thought=-1)
+        raw(guided_thought=-1)
     with pytest.raises(ConfigError, match="choice_temperature cannot be negative"):
-        ToolCallingConfig(choice_temperature=-0.1)
+        raw(choice_temperature=-0.1)
     assert len(SPECS) == 2

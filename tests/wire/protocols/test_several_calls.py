@@ -5,14 +5,14 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolCallingConfig
 from surecall.core.inbound import inbound
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says
 from surecall.values.types import JSON, Reply
 from tests.support.protocols import REGISTRY, TALK, planned
 from tests.support.watching import runner_of
 
-CONFIG = ToolCallingConfig(call_protocol="guided", request_overrides={"parallel_tool_calls": True})
+CONFIG = raw(call_protocol="guided", request_overrides={"parallel_tool_calls": True})
 FIRST: JSON = {"tool": "add", "arguments": {"a": 1, "b": 2}}
 SECOND: JSON = {"tool": "add", "arguments": {"a": 3, "b": 4}}
 BOTH: JSON = {"calls": [FIRST, SECOND]}
@@ -83,7 +83,7 @@ def test_what_is_asked_for_at_once_runs_at_once_and_is_told_in_the_same_form() -
 
 
 def test_who_asks_for_one_call_gets_one_however_many_are_written() -> None:
-    config = CONFIG.but(request_overrides={"parallel_tool_calls": False})
+    config = CONFIG.replace(request_overrides={"parallel_tool_calls": False})
     model = ScriptedModel(says(json.dumps(BOTH)), says('{"answer": "3"}'))
     result = runner_of(model, config=config).run_sync("1 + 2?")
 

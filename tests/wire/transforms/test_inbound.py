@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES
 from surecall.values.types import JSON
 
 TEXT = "assistant_tool_calls_json_text_to_array"

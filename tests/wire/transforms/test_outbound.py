@@ -4,9 +4,7 @@ from typing import Any
 
 import pytest
 
-from surecall import (
-    ToolCallingConfig,
-)
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 from surecall.wire.transforms import TOOL
@@ -24,7 +22,7 @@ COMPACT = "tool_result_compact_envelope"
 def test_an_empty_reasoning_content_is_added_to_call_turns_alone() -> None:
     model = ScriptedModel(calls("add", a=1, b=2), says("3"))
 
-    ask(model, ToolCallingConfig(message_transforms=(REASONING,)))
+    ask(model, raw(message_transforms=(REASONING,)))
 
     user, turn, result = model.requests[1]["messages"]
     assert turn["reasoning_content"] == ""
@@ -42,7 +40,7 @@ def test_a_reasoning_content_that_is_there_stays() -> None:
 def test_blank_content_beside_calls_becomes_null() -> None:
     model = ScriptedModel(calls("add", a=1, b=2), says("3"))
 
-    ask(model, ToolCallingConfig(message_transforms=(NULL_CONTENT,)))
+    ask(model, raw(message_transforms=(NULL_CONTENT,)))
 
     assert model.requests[1]["messages"][1]["content"] is None
 
@@ -67,7 +65,7 @@ def test_a_signature_placeholder_is_added_to_every_call_that_has_none() -> None:
     signed["choices"][0]["message"]["tool_calls"][0]["signature"] = "real"
     model = ScriptedModel(calls_many(calls("add", a=1, b=2), signed), says("3"))
 
-    ask(model, ToolCallingConfig(message_transforms=(SIGNATURE,)))
+    ask(model, raw(message_transforms=(SIGNATURE,)))
 
     sent = model.requests[1]["messages"][1]["tool_calls"]
     assert [call["signature"] for call in sent] == ["skip_thought_signature_validator", "real"]
@@ -87,7 +85,7 @@ def test_descriptions_are_stripped_from_tools_but_not_from_parameters() -> None:
 def test_stripped_descriptions_are_not_sent() -> None:
     model = ScriptedModel(says("3"))
 
-    ask(model, ToolCallingConfig(tool_transforms=(STRIP,)))
+    ask(model, raw(tool_transforms=(STRIP,)))
 
     assert model.requests[0]["tools"][0]["function"].keys() == {"name", "parameters"}
 
@@ -108,7 +106,7 @@ def test_a_tool_of_another_kind_or_without_a_description_is_left_alone(item: JSO
 def test_the_compact_envelope_leaves_out_what_is_empty() -> None:
     model = ScriptedModel(calls("add", a=1, b=2), says("3"))
 
-    ask(model, ToolCallingConfig(tool_result_transforms=(COMPACT,)))
+    ask(model, raw(tool_result_transforms=(COMPACT,)))
 
     assert shown(model) == {"ok": True, "tool_name": "add", "data": {"value": 3}}
 
@@ -132,7 +130,7 @@ def test_an_envelope_in_which_nothing_is_empty_is_left_alone() -> None:
 def test_the_compact_envelope_keeps_what_a_failure_must_say() -> None:
     model = ScriptedModel(calls("subtract", a=1), says("I cannot"))
 
-    result = ask(model, ToolCallingConfig(tool_result_transforms=(COMPACT,)))
+    result = ask(model, raw(tool_result_transforms=(COMPACT,)))
 
     envelope = shown(model)
     assert envelope.keys() == {"ok", "tool_name", "errors"}

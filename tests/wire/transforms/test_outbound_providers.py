@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall import ToolCallingConfig
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import JSON
 from surecall.wire.transforms import MESSAGE, TOOL
@@ -50,7 +50,7 @@ def test_other_ids_stay(message: JSON) -> None:
 def test_ids_still_pair_in_a_run() -> None:
     two = calls_many(calls("add", "functions.add:0", a=1, b=2), calls("add", "ok_1", a=3, b=4))
     model = ScriptedModel(two, says("done"))
-    ask(model, ToolCallingConfig(message_transforms=("call_ids_short_if_odd",)))
+    ask(model, raw(message_transforms=("call_ids_short_if_odd",)))
 
     _, turn, *results = model.requests[1]["messages"]
     assert [call["id"] for call in turn["tool_calls"]] == [one["tool_call_id"] for one in results]

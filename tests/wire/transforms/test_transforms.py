@@ -12,7 +12,8 @@ from surecall import (
     ToolCallingConfig,
     presets,
 )
-from surecall.settings.config import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.types import JSON
 from tests.support.healing import ask
@@ -102,9 +103,9 @@ def test_an_unknown_transform_is_refused_when_the_config_is_built(field: str) ->
     message = f'transform "{misspelt}"; did you mean "{known}"'
 
     with pytest.raises(ConfigError, match=message):
-        ToolCallingConfig(**changes)
+        raw(**changes)
     with pytest.raises(ConfigError, match=message):
-        ToolCallingConfig().but(**changes)
+        raw().replace(**changes)
     with pytest.raises(ConfigError, match=message):
         ToolCallingConfig.from_mapping({field: f"{known}, {misspelt}"})
 
@@ -114,9 +115,9 @@ def test_an_unknown_transform_is_refused_when_the_config_is_built(field: str) ->
 def test_a_transform_may_be_spelt_in_any_case_and_with_hyphens(field: str, name: str) -> None:
     spelt = f" {name.upper().replace('_', '-')} "
 
-    config = ToolCallingConfig().but(**{field: (spelt, name)})
+    config = raw().replace(**{field: (spelt, name)})
 
-    assert getattr(config, field) == (name,)
+    assert getattr(config.endpoint, field) == (name,)
 
 
 def test_a_run_says_which_transforms_fired() -> None:

@@ -1,0 +1,253 @@
+"""What you set is laid over what is recommended: it changes that field, and no other."""
+
+import copy
+import pickle
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from surecall import ConfigError, EndpointProfile, ModelCatalog, ToolCallingConfig, presets
+from surecall.settings.capabilities import PROVIDERS
+from surecall.settings.catalog import WORKAROUNDS, CatalogModel
+from surecall.settings.config import SETTINGS
+from surecall.settings.endpoint_profile import FAMILIES
+from surecall.settings.overlay import deep_merge
+from surecall.settings.presets import PRESET, Strategy, raw, resolve
+from surecall.values.types import JSON
+
+# A valid value for each setting that is neither the default nor what any preset sets.
+OTHER: JSON = {
+    "tool_use_mode": "enforced",
+    "tool_failure_policy": "tolerated",
+    "tool_allowlist": ("a",),
+    "tool_denylist": ("b",),
+    "tool_choice": "required",
+    "policy_error_mode": "raise",
+    "call_protocol": "prompted",
+    "validate_arguments": False,
+    "event_context_keys": ("user",),
+    "contract": {"all_of": ["a"]},
+    "final_ladder": ("require",),
+    "fix_empty_final": False,
+    "fix_empty_final_user_text": "And?",
+    "fix_empty_final_disable_tools": False,
+    "max_turns": 20,
+    "run_deadline_s": 7.0,
+    "tool_timeout_s": 7.0,
+    "max_tool_args_bytes": 7,
+    "max_tool_output_bytes": 7,
+    "max_tool_calls_per_turn": 7,
+    "max_concurrent_tools": 7,
+    "max_total_tool_calls": 7,
+    "max_unknown_tool_calls": 7,
+    "max_tools_left_running": 7,
+    "repeat_note_at": 1,
+    "repeat_block_at": 4,
+    "repeat_stop_at": 7,
+    "request_overrides": {"parallel_tool_calls": True, "seed": 7},
+    "fallback_retry_count": 7,
+    "default_max_tokens": 7,
+    "unsupported_options": ("seed",),
+    "tools_off_style": "tool_choice_none",
+    "demand_by_name": False,
+    "max_tool_definitions_count": 7,
+    "max_tool_definitions_bytes": 7,
+    "keep_text_beside_calls": True,
+    "echo_fields": ("x",),
+    "echo_call_fields": False,
+    "withheld_fields": (),
+    "short_call_ids": True,
+    "name_tool_messages": False,
+    "bridge_user_after_tool": True,
+    "text_calls": "off",
+    "text_call_rules": (),
+    "strip_thinking": False,
+    "calls_in_order": False,
+    "coerce_arguments": False,
+    "decode_html_entities": True,
+    "stringify_containers": True,
+    "guided_thought": 7,
+    "guided_fit_check": True,
+    "choice_temperature": 0.7,
+    "closing_reminder": True,
+    "block_repeated_success": True,
+    **dict.fromkeys(FAMILIES, ()),
+    "message_transforms": ("assistant_tool_calls_content_null_if_blank",),
+    "tool_transforms": ("openai_tools_untyped_to_any_type",),
+    "tool_result_transforms": ("tool_result_compact_envelope",),
+}
+DEFAULTS = ToolCallingConfig().to_mapping()
+PLACES = [
+    *((provider, "") for provider in (*PROVIDERS, "")),
+    *((provider, workaround) for provider in ("openrouter", "") for workaround in WORKAROUNDS),
+]
+STRATEGIES: tuple[Strategy, ...] = ("production", "baseline", "guided")
+
+
+def catalog(workaround: str) -> ModelCatalog:
+    return ModelCatalog((CatalogModel("m", (workaround,) if workaround else ()),))
+
+
+def by_keyword(name: str, value: Any) -> ToolCallingConfig:
+    if name in EndpointProfile.__struct_fields__:
+        return ToolCallingConfig(endpoint=EndpointProfile(**{name: value}))
+    return ToolCallingConfig(**{name: value})
+
+
+def every_way(name: str, value: Any) -> list[ToolCallingConfig]:
+    return [
+        ToolCallingConfig.from_mapping({name: value}),
+        by_keyword(name, value),
+        ToolCallingConfig().replace(**{name: value}),
+    ]
+
+
+def test_there_is_another_value_for_every_setting() -> None:
+    assert OTHER.keys() == set(SETTINGS) == DEFAULTS.keys()
+    plain = {name: ToolCallingConfig().replace(**{name: OTHER[name]}) for name in OTHER}
+    assert all(plain[name].to_mapping()[name] != DEFAULTS[name] for name in OTHER if OTHER[name])
+
+
+@pytest.mark.parametrize(("provider", "workaround"), PLACES)
+def test_setting_one_field_changes_that_field_and_nothing_else(
+    provider: str, workaround: str
+) -> None:
+    known: Any = {"provider": provider, "model": "m", "catalog": catalog(workaround)}
+    usual = resolve(**known).to_mapping()
+    for name in SETTINGS:
+        for value in (OTHER[name], DEFAULTS[name]):
+            configs = every_way(name, value)
+            wanted = configs[0].to_mapping()[name]
+            if name == "request_overrides":
+                wanted = deep_merge(usual[name], wanted)
+            for config in configs:
+                found = resolve(**known, config=config)
+                assert found.explicit == config.explicit == {name}
+                assert found.to_mapping() == usual | {name: wanted}
+
+
+@given(
+    st.sets(st.sampled_from(SETTINGS), max_size=5),
+    st.sampled_from([*PROVIDERS, ""]),
+    st.sampled_from([*WORKAROUNDS, ""]),
+    st.sampled_from(STRATEGIES),
+    st.lists(st.sampled_from(PRESET.names), max_size=3),
+)
+def test_no_preset_overwrites_what_was_set(
+    names: set[str], provider: str, workaround: str, strategy: Strategy, more: list[str]
+) -> None:
+    chosen = {name: OTHER[name] for name in names}
+    before = ToolCallingConfig.from_mapping(chosen)
+
+    config = resolve(
+        provider=provider, model="m", strategy=strategy, catalog=catalog(workaround), config=before
+    )
+    for name in more:
+        config = PRESET[name](config)
+
+    assert config.explicit == before.explicit == names
+    for name in names - {"request_overrides"}:
+        assert config.to_mapping()[name] == before.to_mapping()[name]
+    for key, value in chosen.get("request_overrides", {}).items():
+        assert config.request_overrides[key] == value
+
+
+@pytest.mark.parametrize("name", PRESET.names)
+def test_a_preset_that_you_call_wins_over_what_is_recommended_and_disables_nothing(
+    name: str,
+) -> None:
+    for provider in (*PROVIDERS, ""):
+        given_ = PRESET[name](ToolCallingConfig())
+        found = resolve(provider=provider, model="deepseek/x", config=given_).to_mapping()
+        usual = resolve(provider=provider, model="deepseek/x").to_mapping()
+        for field, value in given_.to_mapping().items():
+            if value == DEFAULTS[field]:
+                assert found[field] == usual[field]
+            elif field in FAMILIES:
+                assert set(found[field]) == {*usual[field], *value}
+            else:
+                assert found[field] == value
+
+
+def test_a_preset_that_removes_transforms_removes_them_from_what_is_recommended() -> None:
+    off = resolve(provider="deepseek", config=presets.without_text_calls())
+
+    assert off == presets.without_text_calls(resolve(provider="deepseek"))
+
+
+@pytest.mark.parametrize("provider", [*PROVIDERS, ""])
+def test_raw_stays_raw_whatever_is_recommended(provider: str) -> None:
+    config = raw(max_turns=3)
+
+    assert resolve(provider=provider, model="deepseek/x", config=config) is config
+    assert config.to_mapping() == raw().to_mapping() | {"max_turns": 3}
+
+
+def test_a_resolved_config_stays_as_it_is_and_can_still_be_changed() -> None:
+    config = resolve(provider="mistral")
+
+    assert resolve(provider="openai", config=config) is config
+    assert config.replace(max_turns=3).is_resolved
+    assert presets.small_model(config).is_resolved
+    assert not ToolCallingConfig().is_resolved
+
+
+def test_a_config_keeps_what_was_set_when_it_is_copied_and_pickled() -> None:
+    config = ToolCallingConfig(max_turns=12, endpoint={"short_call_ids": False})  # type: ignore[arg-type]  # plain data is accepted
+
+    for same in (copy.copy(config), copy.deepcopy(config), pickle.loads(pickle.dumps(config))):  # noqa: S301 - our own bytes
+        assert same == config
+        assert same.explicit == {"max_turns", "short_call_ids"}
+    assert pickle.loads(pickle.dumps(raw())).is_resolved  # noqa: S301 - our own bytes
+
+
+def test_a_config_shows_what_is_not_the_default() -> None:
+    assert repr(ToolCallingConfig()) == "ToolCallingConfig()"
+    config = ToolCallingConfig(max_turns=12).replace(short_call_ids=True)
+    assert repr(config) == (
+        "ToolCallingConfig(max_turns=12, endpoint=EndpointProfile(short_call_ids=True))"
+    )
+
+
+def test_an_endpoint_may_be_given_as_a_profile_as_a_mapping_or_flat() -> None:
+    profile = EndpointProfile(echo_fields=("x",), short_call_ids=True)
+    nested = {"endpoint": {"echo_fields": "x", "short_call_ids": True}}
+    mixed = {"endpoint": {"echo_fields": "x"}, "short_call_ids": True}
+    flat = {"echo_fields": "x", "short_call_ids": True}
+
+    for mapping in (nested, mixed, flat, {"endpoint": profile}):
+        config = ToolCallingConfig.from_mapping(mapping)
+        assert config.endpoint == profile
+        assert config.explicit == {"echo_fields", "short_call_ids"}
+    assert ToolCallingConfig().replace(endpoint=profile, short_call_ids=False).endpoint == (
+        EndpointProfile(echo_fields=("x",))
+    )
+
+
+def test_a_new_endpoint_takes_the_place_of_the_old_one() -> None:
+    config = ToolCallingConfig().replace(short_call_ids=True).replace(endpoint=EndpointProfile())
+
+    assert config.explicit == frozenset()
+    assert config == ToolCallingConfig()
+
+
+@pytest.mark.parametrize(
+    ("endpoint", "sentence"),
+    [
+        ({"short_ids": True}, 'unknown configuration key "short_ids"'),
+        (3, "endpoint must be an EndpointProfile, not int"),
+        ({"short_call_ids": 1}, "short_call_ids: Expected `bool`, got `int`"),
+    ],
+)
+def test_a_wrong_endpoint_is_one_clear_error(endpoint: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError) as failure:
+        ToolCallingConfig(endpoint=endpoint)
+    assert str(failure.value).startswith(sentence)
+
+
+def test_no_config_shares_the_mapping_of_another() -> None:
+    ToolCallingConfig().request_overrides["seed"] = 7
+
+    assert ToolCallingConfig().request_overrides == {"parallel_tool_calls": False}
