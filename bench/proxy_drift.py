@@ -131,9 +131,12 @@ async def direct(url: str) -> AsyncIterator[str]:
     yield url
 
 
-def proxied(url: str) -> Proxy:
+@asynccontextmanager
+async def proxied(url: str) -> AsyncIterator[str]:
     """Put a proxy in front of an address."""
-    return Proxy(upstream=url, limits=LIMITS, retry=RETRY, keep_alive_s=KEEP_ALIVE_S)
+    proxy = Proxy(upstream=url, limits=LIMITS, retry=RETRY, keep_alive_s=KEEP_ALIVE_S)
+    async with proxy:
+        yield proxy.url
 
 
 class Row(NamedTuple):

@@ -31,7 +31,7 @@ with tempfile.TemporaryDirectory() as folder:
 
     desk = opened(chats, says("You get 25 back."))  # hours later, in another process
     decisions = {call.id: Decision.approve() for call in desk.waiting}
-    print("answer:", desk.resume_sync(decisions).assistant_text)
+    print("answer:", desk.resume_sync(decisions).text)
 
     assert paid == [("O-7731", 25)]
     assert not shop.waiting

@@ -23,8 +23,8 @@ with Simulator(seed=1) as simulator:
         )
         result = runner.run_sync("What is the weather in Paris for 3 days?")
         runner.close()
-        answers.append(result.assistant_text)
-        print(f"{persona:22} {len(simulator.requests)} requests so far; {result.assistant_text}")
+        answers.append(result.text)
+        print(f"{persona:22} {len(simulator.requests)} requests so far; {result.text}")
 
 print("what a strict provider would have refused:", list(simulator.violations))
 assert all("Paris: clear for 3 days" in answer for answer in answers)

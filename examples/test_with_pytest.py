@@ -26,7 +26,7 @@ def test_the_tool_gets_numbers(scripted_model: type[ScriptedModel]) -> None:
 
 def test_a_model_that_bends_its_arguments(simulator: Simulator) -> None:
     runner = ToolLoopRunner(client=simulator.url, model="sim/bends-arguments", tools=[get_weather])
-    assert "Paris: clear for 3 days" in runner.run_sync(QUESTION).assistant_text
+    assert "Paris: clear for 3 days" in runner.run_sync(QUESTION).text
     runner.close()
 
 
@@ -35,4 +35,4 @@ def test_a_recorded_run_is_still_read_the_same(
 ) -> None:
     runner = ToolLoopRunner(client=scripted_model(says("Hello.")), model="any")
     save_trace(runner.run_sync("Hi").trace, tmp_path / "hello.jsonl")
-    assert replayed(tmp_path / "hello.jsonl").assistant_text == "Hello."
+    assert replayed(tmp_path / "hello.jsonl").text == "Hello."

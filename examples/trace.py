@@ -33,10 +33,10 @@ with ScriptedProvider(mistaken, fenced, busy, says(""), says("Clear for 3 days."
 
 print(result.trace)
 print()
-print(f"answer: {result.assistant_text}")
+print(f"answer: {result.text}")
 print(f"healed: {', '.join(result.fired)}")
 print(f"usage:  {result.usage.total_tokens} tokens in {len(result.trace.turns)} turns")
 
-assert result.assistant_text == "Clear for 3 days."
+assert result.text == "Clear for 3 days."
 assert replay(result.trace).run == result.run
 print("replay: the recording gives the same run again, without the provider")

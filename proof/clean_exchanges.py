@@ -301,14 +301,14 @@ async def _tried(size: int, seed: int) -> list[str]:
     address = f"http://127.0.0.1:{runner.addresses[0][1]}"
     gate = asyncio.Semaphore(_AT_ONCE)
     try:
-        async with Proxy(address) as url, ClientSession() as session:
+        async with Proxy(address) as proxy, ClientSession() as session:
 
             async def one(trial: Trial) -> list[str]:
                 async with gate:
                     return await trial.failures(session)
 
             trials = [
-                Trial(upstream, url, face, stream=stream, seed=seed * 1_000_000 + number)
+                Trial(upstream, proxy.url, face, stream=stream, seed=seed * 1_000_000 + number)
                 for face in _PATHS
                 for number in range(size)
                 for stream in (False, True)

@@ -26,8 +26,10 @@ from surecall.eval.settings.fields import documentation
 from surecall.parsing.repairs import BY_CHOICE, OF_MEANING, OF_SPELLING, OF_TYPE
 from surecall.settings.capabilities import capabilities_for
 from surecall.settings.catalog import ModelCatalog
+from surecall.settings.config import ToolCallingConfig
 from surecall.settings.connection import Limits, RetryPolicy
-from surecall.settings.endpoint_profile import FAMILIES
+from surecall.settings.endpoint_profile import FAMILIES, EndpointProfile
+from surecall.settings.overlay import Settings, unset_fields
 from surecall.settings.presets import PRESET, RAW
 from surecall.settings.provider_sources import KNOWN
 from surecall.settings.providers import ROWS
@@ -69,15 +71,33 @@ def defaults_of(kind: type[msgspec.Struct]) -> list[tuple[str, str]]:
     return [(f"`{item.name}`", code(item.default)) for item in msgspec.structs.fields(kind)]
 
 
+def settings_table(kind: type[Settings]) -> str:
+    """List the settings of a class with their defaults and what they do."""
+    docs, defaults = setting_docs(kind), unset_fields(kind)
+    rows = ((f"`{key}`", _default(defaults[key].value), docs[key]) for key in defaults)
+    return table("setting | default | what it does", rows)
+
+
+def _default(value: object) -> str:
+    return "see below" if isinstance(value, EndpointProfile) else code(value)
+
+
 def sections() -> Iterable[str]:
     """Write the reference, section by section."""
     yield "# Reference\n\nGenerated from the code by `make docs`. Do not edit."
-    settings, docs = RAW.to_mapping(), setting_docs()
     yield "## Settings of a run (`ToolCallingConfig`)"
-    yield table(
-        "setting | default | what it does",
-        ((f"`{key}`", code(settings[key]), docs[key]) for key in settings),
+    yield (
+        "A field that you leave out has the value that is recommended for the endpoint and model. "
+        "The default is that value for an endpoint nothing is known of. Only `presets.raw()` "
+        "repairs nothing."
     )
+    yield settings_table(ToolCallingConfig)
+    yield "## Endpoint and model (`EndpointProfile`, as `config.endpoint`)"
+    yield (
+        "Presets set these from the endpoint's address and the model's name. In a mapping they may "
+        "stand beside the settings of the run."
+    )
+    yield settings_table(EndpointProfile)
     yield "## Limits of a connection (`Limits`)"
     yield table("limit | default", defaults_of(Limits))
     yield "## Retry of a request (`RetryPolicy`)"

@@ -6,28 +6,29 @@
         "Weather for a city."
         return {"city": city, "days": days, "sky": "clear"}
 
-    runner = ToolLoopRunner(
-        client=OpenAICompatible("http://127.0.0.1:8000", api_key="sk-your-key"),
-        model="qwen/qwen3-next-80b-a3b-instruct",
-        tools=[get_weather],
-    )
-    print(runner.run_sync("Weather in Paris for 3 days?").assistant_text)
+    client = OpenAICompatible("http://127.0.0.1:8000", api_key="sk-your-key")
+    runner = ToolLoopRunner(client, "qwen/qwen3-next-80b-a3b-instruct", [get_weather])
+    print(runner.run_sync("Weather in Paris for 3 days?").text)
 
-running     ToolLoopRunner (run, stream, resume, …; the same with _sync), RunResult, Run
-kept        Conversation (say, stream, resume, …), SqliteStore, ConversationBusy,
-            ConversationTaken; Store, Stored, StoreConflict for stores of your own
-endpoint    OpenAICompatible, Limits, RetryPolicy, Secret
-tools       tool, ToolDefinition, ToolRegistry, Context, Grounded, ToolError; ToolPolicy,
-            AskFirst, Decision
-settings    presets (resolve, raw, small_model, …), ToolCallingConfig, ToolUseMode,
-            ToolFailurePolicy, Contract, Need, From, Fallback
-errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded),
-            ReplayDiverged; ErrorCode
+run         ToolLoopRunner (run, stream, resume, …; the same with _sync), RunOptions, TurnOptions,
+            RunResult, ToolCallRecord, Usage, Run
+stream      TextDelta, TextWithdrawn, ReasoningDelta, CallAnnounced; RunStream, BlockingRunStream
+store       Conversation (say, stream, resume, …), SqliteStore, ConversationBusy,
+            ConversationTaken; Store, Stored, StoreConflict for your own stores
+endpoint    OpenAICompatible, Limits, RetryPolicy, Secret, Capabilities, capabilities_for
+tools       tool, ToolDefinition, ToolRegistry, FilteredToolRegistry, ToolDispatcher, Context,
+            Grounded, ToolError; ToolPolicy, AskFirst, Decision, WaitingCall
+settings    presets (resolve, raw, small_model, …), ToolCallingConfig, EndpointProfile,
+            ToolUseMode, ToolFailurePolicy, Contract, Need, From, Fallback, ModelCatalog,
+            SamplingCatalog
+errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded,
+            RequestFailed), ReplayDiverged; ErrorCode, Fault
 record      Trace, Event, JsonlSink, save_trace, load_trace, replay, run_of
+requests    PromptRunner, Plan
 
-surecall.streaming has what a stream shows, surecall.testing a scripted model, surecall.simulator a
-provider that misbehaves, surecall.eval scenarios. Names are imported when they are first used, so
-`import surecall` costs next to nothing.
+surecall.testing has scripted models and servers, surecall.simulator a provider that misbehaves,
+surecall.proxy the proxy, surecall.eval scenarios.
+Names are imported when they are first used, so `import surecall` costs next to nothing.
 """
 
 from importlib import import_module
@@ -36,55 +37,69 @@ from typing import TYPE_CHECKING, Any, Final
 from surecall.values.version import __version__
 
 if TYPE_CHECKING:
-    from surecall.core.kept import ConversationBusy as ConversationBusy
-    from surecall.core.kept import ConversationTaken as ConversationTaken
-    from surecall.core.kept import Store as Store
-    from surecall.core.kept import StoreConflict as StoreConflict
-    from surecall.core.kept import Stored as Stored
-    from surecall.core.outcome import LimitExceeded, RunFailed, RunResult, ToolUseError
-    from surecall.core.outcome import RequestFailed as RequestFailed
+    from surecall.core.kept import ConversationBusy, ConversationTaken, Store, StoreConflict, Stored
+    from surecall.core.outcome import (
+        LimitExceeded,
+        RequestFailed,
+        RunFailed,
+        RunResult,
+        ToolCallRecord,
+        ToolUseError,
+    )
     from surecall.core.state import Run
     from surecall.runtime.conversation import Conversation
-    from surecall.runtime.dispatch import ToolDispatcher as ToolDispatcher
+    from surecall.runtime.dispatch import ToolDispatcher
     from surecall.runtime.hooks import AskFirst, ToolPolicy
     from surecall.runtime.replay import replay, run_of
-    from surecall.runtime.requests import PromptRunner as PromptRunner
-    from surecall.runtime.runner import ToolLoopRunner
+    from surecall.runtime.requests import PromptRunner
+    from surecall.runtime.runner import RunOptions, ToolLoopRunner, TurnOptions
     from surecall.runtime.sqlite_store import SqliteStore
     from surecall.runtime.trace import JsonlSink, load_trace, save_trace
     from surecall.runtime.transport import OpenAICompatible
     from surecall.settings import presets
-    from surecall.settings.capabilities import Capabilities as Capabilities
-    from surecall.settings.capabilities import capabilities_for as capabilities_for
-    from surecall.settings.catalog import ModelCatalog as ModelCatalog
+    from surecall.settings.capabilities import Capabilities, capabilities_for
+    from surecall.settings.catalog import ModelCatalog
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
     from surecall.settings.connection import Limits, RetryPolicy
     from surecall.settings.contract import Contract, From, Need
     from surecall.settings.endpoint_profile import EndpointProfile
     from surecall.settings.fallback import Fallback
-    from surecall.settings.sampling import SamplingCatalog as SamplingCatalog
+    from surecall.settings.sampling import SamplingCatalog
+    from surecall.streaming import (
+        BlockingRunStream,
+        CallAnnounced,
+        ReasoningDelta,
+        RunStream,
+        TextDelta,
+        TextWithdrawn,
+    )
     from surecall.tools.context import Context
     from surecall.tools.grounded import Grounded
-    from surecall.tools.registry import FilteredToolRegistry as FilteredToolRegistry
-    from surecall.tools.registry import ToolDefinition, ToolRegistry, tool
-    from surecall.values.decisions import Decision
-    from surecall.values.decisions import WaitingCall as WaitingCall
+    from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
+    from surecall.values.decisions import Decision, WaitingCall
     from surecall.values.errors import (
         ConfigError,
         ErrorCode,
+        Fault,
         ProviderError,
         ReplayDiverged,
         SurecallError,
         ToolError,
     )
-    from surecall.values.errors import Fault as Fault
     from surecall.values.events import Event
     from surecall.values.trace import Trace
-    from surecall.values.types import Plan as Plan
-    from surecall.values.types import Secret
+    from surecall.values.types import Plan, Secret, Usage
 
 # Where each public name lives; for readers that do not run the code, the imports above say it.
 _HOMES: Final = {
+    "streaming": (
+        "BlockingRunStream",
+        "CallAnnounced",
+        "ReasoningDelta",
+        "RunStream",
+        "TextDelta",
+        "TextWithdrawn",
+    ),
     "settings.capabilities": ("Capabilities", "capabilities_for"),
     "settings.catalog": ("ModelCatalog",),
     "settings.endpoint_profile": ("EndpointProfile",),
@@ -107,75 +122,81 @@ _HOMES: Final = {
     "values.events": ("Event",),
     "values.trace": ("Trace",),
     "core.kept": ("ConversationBusy", "ConversationTaken", "Store", "StoreConflict", "Stored"),
-    "core.outcome": ("LimitExceeded", "RequestFailed", "RunFailed", "RunResult", "ToolUseError"),
+    "core.outcome": (
+        "LimitExceeded",
+        "RequestFailed",
+        "RunFailed",
+        "RunResult",
+        "ToolCallRecord",
+        "ToolUseError",
+    ),
     "runtime.conversation": ("Conversation",),
     "runtime.requests": ("PromptRunner",),
     "tools.context": ("Context",),
     "tools.grounded": ("Grounded",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
-    "runtime.runner": ("ToolLoopRunner",),
+    "runtime.runner": ("RunOptions", "ToolLoopRunner", "TurnOptions"),
     "runtime.sqlite_store": ("SqliteStore",),
     "settings.sampling": ("SamplingCatalog",),
     "core.state": ("Run",),
     "runtime.trace": ("JsonlSink", "load_trace", "save_trace"),
     "runtime.transport": ("OpenAICompatible",),
-    "values.types": ("Plan", "Secret"),
+    "values.types": ("Plan", "Secret", "Usage"),
 }
 _HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
 
-# These can be imported, too, but are not listed: they are parts that a runner is made of or that
-# others carry. `RequestFailed` is caught as `RunFailed` or `ProviderError`; masks are
-# `tool_allowlist` and `tool_denylist`. Who shares conversations, or stores them elsewhere, finds
-# the rest of what that takes in docs/conversations.md.
-_UNLISTED: Final = (
-    "Capabilities",
-    "ConversationBusy",
-    "ConversationTaken",
-    "Fault",
-    "FilteredToolRegistry",
-    "ModelCatalog",
-    "Plan",
-    "PromptRunner",
-    "RequestFailed",
-    "SamplingCatalog",
-    "Store",
-    "StoreConflict",
-    "Stored",
-    "ToolDispatcher",
-    "WaitingCall",
-    "capabilities_for",
-)
-
 __all__ = [
     "AskFirst",
+    "BlockingRunStream",
+    "CallAnnounced",
+    "Capabilities",
     "ConfigError",
     "Context",
     "Contract",
     "Conversation",
+    "ConversationBusy",
+    "ConversationTaken",
     "Decision",
     "EndpointProfile",
     "ErrorCode",
     "Event",
     "Fallback",
+    "Fault",
+    "FilteredToolRegistry",
     "From",
     "Grounded",
     "JsonlSink",
     "LimitExceeded",
     "Limits",
+    "ModelCatalog",
     "Need",
     "OpenAICompatible",
+    "Plan",
+    "PromptRunner",
     "ProviderError",
+    "ReasoningDelta",
     "ReplayDiverged",
+    "RequestFailed",
     "RetryPolicy",
     "Run",
     "RunFailed",
+    "RunOptions",
     "RunResult",
+    "RunStream",
+    "SamplingCatalog",
     "Secret",
     "SqliteStore",
+    "Store",
+    "StoreConflict",
+    "Stored",
     "SurecallError",
+    "TextDelta",
+    "TextWithdrawn",
+    "ToolCallRecord",
     "ToolCallingConfig",
     "ToolDefinition",
+    "ToolDispatcher",
     "ToolError",
     "ToolFailurePolicy",
     "ToolLoopRunner",
@@ -184,7 +205,11 @@ __all__ = [
     "ToolUseError",
     "ToolUseMode",
     "Trace",
+    "TurnOptions",
+    "Usage",
+    "WaitingCall",
     "__version__",
+    "capabilities_for",
     "load_trace",
     "presets",
     "replay",

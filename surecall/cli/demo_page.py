@@ -167,7 +167,7 @@ def _next_steps(program: str) -> Iterator[str]:
     yield "       from surecall import ToolLoopRunner"
     yield '       runner = ToolLoopRunner(client="http://localhost:8000", model="MODEL",'
     yield "                               tools=[book_room])  # your functions"
-    yield '       print(runner.run_sync("A room for Kim, 3 nights").assistant_text)'
+    yield '       print(runner.run_sync("A room for Kim, 3 nights").text)'
     yield "  3. Or put a proxy before the agent that you have, and change its address:"
     yield f"       {program} proxy --upstream http://localhost:8000"
 

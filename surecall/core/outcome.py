@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic
 
 import msgspec
+from msgspec.structs import replace
 
 from surecall.core.state import Fail, Run
 from surecall.core.ways_out import false_finals
@@ -17,7 +18,8 @@ from surecall.values.events import (
     RunStartEvent,
 )
 from surecall.values.trace import Trace
-from surecall.values.types import JSON, Assistant, Message, Usage
+from surecall.values.types import JSON, Assistant, Message, ToolCall, ToolResult, Usage
+from surecall.wire.messages import FROM_TEXT, WireStyle, render_message
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
@@ -44,18 +46,35 @@ HANDED_OVER: Final = "tool_calls"
 WAITING: Final = "waiting"
 # Told as a fault, but the endpoint has nothing to do with it.
 _IN_ORDER = "calls_in_order"
+# Nothing is left out of a conversation that is handed to the application.
+_COMPLETE: Final = WireStyle(keep_text_beside_calls=True, echo_fields=None)
 _SHOWN_TEXT, _SHOWN_REASON = 90, 32
 _OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
+
+
+class ToolCallRecord(msgspec.Struct, frozen=True):
+    """One call of a run and its result: an `output`, or an `error` that says what went wrong."""
+
+    id: str
+    name: str
+    arguments: JSON
+    output: Any = None
+    error: str | None = None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the tool ran and succeeded."""
+        return self.error is None
 
 
 class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
     """The outcome of a run, finished or not. `ToolLoopRunner.resume` can continue its `run`.
 
-    `output` is the answer as a value of the runner's `output` type; None without one. In a replay,
-    which does not know the type, it is plain JSON.
+    `text` is the final answer. `output` is the answer as a value of the runner's `output` type, or
+    None without one; in a replay, which does not know the type, it is plain JSON.
     """
 
-    assistant_text: str
+    text: str
     stop_reason: str
     usage: Usage
     trace: Trace
@@ -69,15 +88,34 @@ class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
     def __rich_repr__(self) -> list[tuple[str, Any]]:
         """Say how it ended, and no more: the configuration and the transcript are in `run`."""
         return [
-            ("assistant_text", _shortened(self.assistant_text, _SHOWN_TEXT)),
+            ("text", _shortened(self.text, _SHOWN_TEXT)),
             ("stop_reason", _shortened(self.stop_reason, _SHOWN_REASON)),
             ("turns", self.run.turn),
             ("tokens", self.usage.total_tokens),
         ]
 
     @property
+    def assistant_text(self) -> str:
+        """The final answer: another name for `text`."""
+        return self.text
+
+    @property
+    def tool_calls(self) -> list[ToolCallRecord]:
+        """The calls of this run that have a result, in order."""
+        return [_recorded_call(call, result) for call, result in self.run.answered_calls]
+
+    @property
+    def messages(self) -> list[JSON]:
+        """The conversation in OpenAI's format, as plain JSON, without the system message.
+
+        `run(…, history=result.messages)` continues it.
+        """
+        rendered = (render_message(each, _COMPLETE) for each in _with_marked_ids(self.run))
+        return [fields for fields in rendered if fields is not None]
+
+    @property
     def history(self) -> list[Message]:
-        """The conversation, fit to be handed to the next run. The system text is not in it."""
+        """The conversation as surecall's own values, which `history=` takes as well."""
         return list(self.run.messages)
 
     @property
@@ -204,6 +242,39 @@ def after_changes(fail: Fail, trace: Trace) -> Fail:
     ]
     last = {"model": changes[-1].model, "code": fail.code, "message": fail.message}
     return msgspec.structs.replace(fail, details=fail.details | {"tried": [*tried, last]})
+
+
+def _with_marked_ids(run: Run) -> Iterator[Message]:
+    """Yield the messages; ids of calls that were parsed from text say so."""
+    ids = {
+        call.id: call.id if call.id.startswith(FROM_TEXT) else FROM_TEXT + call.id
+        for message in run.messages
+        if isinstance(message, Assistant)
+        for call in message.calls
+        if call.from_text
+    }
+    for message in run.messages:
+        if isinstance(message, Assistant) and any(call.id in ids for call in message.calls):
+            calls = (replace(call, id=ids.get(call.id, call.id)) for call in message.calls)
+            yield replace(message, calls=tuple(calls))
+        elif isinstance(message, ToolResult) and message.call_id in ids:
+            yield replace(message, call_id=ids[message.call_id])
+        else:
+            yield message
+
+
+def _recorded_call(call: ToolCall, result: ToolResult) -> ToolCallRecord:
+    own = call.private()
+    envelope = result.envelope
+    if result.ok:
+        data: Any = envelope.get("data")
+        is_wrapped = isinstance(data, dict) and data.keys() == {"value"}
+        return ToolCallRecord(
+            call.id, call.name, own.arguments, data["value"] if is_wrapped else data
+        )
+    errors = [f"{each['code']}: {each['message']}" for each in envelope.get("errors", ())]
+    error = "; ".join(errors) or "the tool reported failure without a reason"
+    return ToolCallRecord(call.id, call.name, own.arguments, error=error)
 
 
 def _shortened(text: str, most: int) -> str:

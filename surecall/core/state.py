@@ -103,7 +103,8 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     effect is not known. `endpoint` stands for the address; it says only whether it is the same.
     `decisions` are about calls that are due, by id; one that says `confirm` is still to be made.
     `since` is where the model took over from another one, in a chain of models.
-    `output` is what the final answer must be, if that is said.
+    `output` is what the final answer must be, if that is said. `own_options` are request options of
+    this run alone: they are part of `options` and stay when another model takes over.
     """
 
     run_id: str
@@ -119,6 +120,7 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     decisions: dict[str, Decision] = {}
     since: int = 0
     output: AnswerForm | None = None
+    own_options: JSON = {}
 
     def plus(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""

@@ -18,7 +18,7 @@ from surecall.runtime.runner_checks import (
 )
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities, capabilities_for
-from surecall.settings.config import ToolCallingConfig, ToolUseMode, check_options
+from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.overlay import deep_merge
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON
@@ -139,7 +139,6 @@ def _check_provider(link: "Fallback", client: Client) -> None:
 
 def options_of(defaults: Mapping[str, Any], config: ToolCallingConfig) -> JSON:
     """Return the options of every request; unless they limit the length of replies, it is set."""
-    check_options(defaults, "llm_options_defaults")
     options = deep_merge(defaults, config.request_overrides)
     is_limited = not {"max_tokens", "max_completion_tokens"}.isdisjoint(options)
     if config.endpoint.default_max_tokens is not None and not is_limited:

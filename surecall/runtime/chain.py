@@ -16,6 +16,7 @@ from surecall.runtime.candidates import Candidate
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.requests import Requests
 from surecall.settings.fallback import UNAVAILABLE
+from surecall.settings.overlay import deep_merge
 from surecall.values.errors import Fault
 
 # An endpoint may ask for years; nobody means that.
@@ -121,7 +122,8 @@ class Chain:
         if not places:
             return None
         to = self._candidates[places[0]]
-        after = taken_over(run, to.model, to.config, to.options, to.endpoint)
+        options = deep_merge(to.options, run.own_options)
+        after = taken_over(run, to.model, to.config, options, to.endpoint)
         if after is None:
             return None
         self._at = places[0]

@@ -11,7 +11,7 @@ time. What a call does happens at most once, whichever of them dies, and wheneve
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from typing import Any, Generic
+from typing import Any, Generic, Unpack
 
 import msgspec
 
@@ -21,7 +21,7 @@ from surecall.core.state import Run
 from surecall.runtime.hooks import Observer
 from surecall.runtime.kept_turn import Keeper, KeptTurn
 from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
-from surecall.runtime.runner import ToolLoopRunner
+from surecall.runtime.runner import ToolLoopRunner, TurnOptions, check_keywords
 from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON, Message
@@ -86,35 +86,19 @@ class Conversation(Generic[T_co]):
         return _copy(self._keeper.changed(changed).extras)
 
     async def say(
-        self,
-        user_text: str | list[Any],
-        *,
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any], **options: Unpack[TurnOptions]
     ) -> RunResult[T_co]:
-        """Say something, and keep the answer. The settings are those of `ToolLoopRunner.run`.
+        """Say something and store the answer. Keyword arguments are those of `TurnOptions`.
 
-        Raises `ConversationBusy` at once if another turn is under way, or if calls wait for a
-        person. A turn that was interrupted is left as it is: of calls without a result, the model
-        is told that nobody knows.
+        Raises `ConversationBusy` at once if another turn is under way, or if calls need human
+        approval. An interrupted turn is not resumed: for calls without a result, the model is told
+        that their outcome is unknown.
         """
-        begin = self._beginning(user_text, system, max_turns)
-        return await self._turn(begin, on_event, context).drive()
+        return await self._new_turn(user_text, options).drive()
 
-    def stream(
-        self,
-        user_text: str | list[Any],
-        *,
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
-    ) -> RunStream[T_co]:
-        """Do the same as `say`, watched."""
-        begin = self._beginning(user_text, system, max_turns)
-        return RunStream(lambda watch: self._turn(begin, on_event, context, watch))
+    def stream(self, user_text: str | list[Any], **options: Unpack[TurnOptions]) -> RunStream[T_co]:
+        """Do the same as `say`, and yield what happens."""
+        return RunStream(lambda watch: self._new_turn(user_text, options, watch))
 
     async def resume(
         self,
@@ -143,18 +127,10 @@ class Conversation(Generic[T_co]):
         return RunStream(lambda watch: self._turn(begin, on_event, context, watch))
 
     def say_sync(
-        self,
-        user_text: str | list[Any],
-        *,
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any], **options: Unpack[TurnOptions]
     ) -> RunResult[T_co]:
         """Do the same as `say`, blocking."""
-        begin = self._beginning(user_text, system, max_turns)
-        turn = self._turn(begin, on_event, context)
-        return self._sessions.thread().call(turn.drive())
+        return self._sessions.thread().call(self.say(user_text, **options))
 
     def resume_sync(
         self,
@@ -168,19 +144,10 @@ class Conversation(Generic[T_co]):
         return self._sessions.thread().call(turn.drive())
 
     def stream_sync(
-        self,
-        user_text: str | list[Any],
-        *,
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any], **options: Unpack[TurnOptions]
     ) -> BlockingRunStream[T_co]:
         """Do the same as `stream`, blocking."""
-        stream = self.stream(
-            user_text, system=system, max_turns=max_turns, on_event=on_event, context=context
-        )
-        return self._sessions.watch_blocking(stream)
+        return self._sessions.watch_blocking(self.stream(user_text, **options))
 
     def take_over(self) -> None:
         """Take the conversation from whoever is at work on it, without waiting for `lease_s`.
@@ -199,11 +166,16 @@ class Conversation(Generic[T_co]):
             return self._keeper.look().free(time.time())
         return None
 
-    def _beginning(
-        self, user_text: str | list[Any], system: str | None, max_turns: int | None
-    ) -> Callable[[Kept], Run]:
-        begin = self._runner._new_run  # noqa: SLF001  # see above
-        return lambda kept: begin(user_text, kept.open_to_words().messages, max_turns, system)
+    def _new_turn(
+        self, user_text: str | list[Any], options: TurnOptions, watch: Watch | None = None
+    ) -> KeptTurn:
+        check_keywords(options, TurnOptions)
+        new_run = self._runner._new_run  # noqa: SLF001  # see above
+
+        def begin(kept: Kept) -> Run:
+            return new_run(user_text, {**options, "history": kept.open_to_words().messages})
+
+        return self._turn(begin, options.get("on_event"), options.get("context"), watch)
 
     def _resuming(self, decisions: Mapping[str, Decision] | None) -> Callable[[Kept], Run]:
         def begin(kept: Kept) -> Run:

@@ -13,7 +13,7 @@ cheap for programs that may never need it: asyncio alone takes longer to load th
 
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Generic
+from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack
 
 from surecall.core.outcome import RunResult, T_co
 from surecall.core.state import Run
@@ -25,15 +25,18 @@ from surecall.runtime.runner_checks import (
     checked_history,
     checked_hook,
     checked_observer,
+    checked_options,
     checked_policy,
     checked_system,
     checked_tools,
     checked_words,
+    sampling_options,
 )
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.contract import in_words
+from surecall.settings.overlay import deep_merge
 from surecall.tools.registry import (
     FilteredToolRegistry,
     Toolbox,
@@ -43,48 +46,80 @@ from surecall.tools.registry import (
 )
 from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError
+from surecall.values.family import unknown
 from surecall.wire.history import legal_history
 
 if TYPE_CHECKING:
     from surecall.runtime.run_stream import BlockingRunStream, RunStream
 
 
+class TurnOptions(TypedDict, total=False):
+    """Keyword arguments of every method that sends user text.
+
+    `system` replaces the runner's instructions for this run; a blank text means none.
+    `temperature`, `max_tokens` and `options` take precedence over the runner's. `on_event` receives
+    every event. `context` is for your own code: the tool policy, and tools that have a parameter
+    annotated `Context`; the model never sees it.
+    """
+
+    system: str | None
+    max_turns: int | None
+    temperature: float | None
+    max_tokens: int | None
+    options: Mapping[str, Any] | None
+    on_event: Observer | None
+    context: Mapping[str, Any] | None
+
+
+class RunOptions(TurnOptions, total=False):
+    """Keyword arguments of `run`, `stream` and their blocking forms; `history` comes first."""
+
+    history: Iterable[Any]
+
+
 class ToolLoopRunner(Generic[T_co]):
-    """Runs conversations with tools: sends, reads, heals, runs tools, repeats, records.
+    """Runs conversations with tools: sends requests, repairs replies, runs tools, records events.
 
     `client` is a client, or the address of an endpoint that needs no key. `tools` (or `registry`,
-    which is the same) are functions or tool definitions, one or many. Without a `config` it uses
-    what `presets.resolve` recommends for the client's address and the model; `presets.raw()` is the
-    bare one. `runner.config` shows which is in force. `output` is the type that the final answer
-    must have, or its JSON Schema; the result has it as `output`.
+    its other name) are functions, tool definitions, a registry, or a mixture. `config` is laid over
+    what `presets.resolve` recommends for the endpoint and model; only `presets.raw()` repairs
+    nothing. `runner.config` shows the result. `temperature`, `max_tokens` and `options` go into
+    every request; `llm_options_defaults` is another name for `options`. `output` is the type of the
+    final answer, or its JSON Schema; `result.output` has the value.
 
-    A list of models, or of clients, is a chain: where one fails, the next goes on with the run. An
-    item may be a `Fallback`, with settings of its own. `runner.client`, `runner.model` and
+    A list of models, or of clients, is a fallback chain: where one fails, the next continues the
+    run. An item may be a `Fallback`, with its own settings. `runner.client`, `runner.model` and
     `runner.config` are those of the first, `runner.models` names all.
     """
 
-    def __init__(  # noqa: PLR0913  # collaborators and settings, all by keyword
+    def __init__(  # noqa: PLR0913  # collaborators and settings, nearly all by keyword
         self,
-        *,
         client: Clients,
         model: Models,
         tools: Tools | None = None,
+        *,
         registry: Tools | None = None,
         config: ToolCallingConfig | Mapping[str, Any] | None = None,
         system: str = "",
-        executor: Executor | None = None,
+        temperature: float | None = None,
+        max_tokens: int | None = None,
+        options: Mapping[str, Any] | None = None,
         llm_options_defaults: Mapping[str, Any] | None = None,
+        output: type[T_co] | Mapping[str, Any] | None = None,
+        executor: Executor | None = None,
         observers: Sequence[Observer] = (),
         tool_policy: AnyToolPolicy | None = None,
+        accept_final: AcceptFinal | None = None,
         retry: RetryPolicy | None = None,
         capabilities: Capabilities | None = None,
-        accept_final: AcceptFinal | None = None,
-        output: type[T_co] | Mapping[str, Any] | None = None,
     ) -> None:
         from surecall.runtime.sessions import Sessions  # noqa: PLC0415 - see the first lines
 
-        given = Given(config, llm_options_defaults or {}, capabilities)
-        self._candidates = candidates_of(client, model, given)
+        sent = deep_merge(
+            checked_options(llm_options_defaults or {}, "llm_options_defaults"),
+            sampling_options(options, temperature, max_tokens),
+        )
+        self._candidates = candidates_of(client, model, Given(config, sent, capabilities))
         first = self._candidates[0]
         self.client, self.model, self._config = first.client, first.model, first.config
         self._system = checked_system(system)
@@ -141,51 +176,39 @@ class ToolLoopRunner(Generic[T_co]):
             raise ConfigError(f"contract: tools that it needs are masked: {in_words(absent)}")
 
     async def run(
-        self,
-        user_text: str | list[Any] = "",
-        *,
-        history: Iterable[Any] = (),
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any] = "", **options: Unpack[RunOptions]
     ) -> RunResult[T_co]:
-        """Answer a user: loop until there is a final answer, or raise `RunFailed`.
+        """Answer the user: loop until there is a final answer, or raise `RunFailed`.
 
-        `system` takes the place of the runner's own instructions in this run; a blank text means
-        none. `context` is for the application's own code: its tool policy, and tools that have a
-        parameter annotated `Context`. The model never sees it.
+        `history` is the conversation so far, such as `result.messages`. The other keyword arguments
+        are those of `TurnOptions`.
         """
+        check_keywords(options, RunOptions)
         return await self._sessions.drive(
-            lambda: self._new_run(user_text, history, max_turns, system), on_event, context
+            lambda: self._new_run(user_text, options),
+            options.get("on_event"),
+            options.get("context"),
         )
 
     def stream(
-        self,
-        user_text: str | list[Any] = "",
-        *,
-        history: Iterable[Any] = (),
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any] = "", **options: Unpack[RunOptions]
     ) -> "RunStream[T_co]":
-        """Do the same as `run`, watched: iterate over what happens and the text as it comes."""
-        run = self._new_run(user_text, history, max_turns, system)
-        return self._sessions.watch(run, on_event, context)
+        """Run and yield what happens: events, and the text of the answer as it arrives."""
+        check_keywords(options, RunOptions)
+        run = self._new_run(user_text, options)
+        return self._sessions.watch(run, options.get("on_event"), options.get("context"))
 
-    def _new_run(
-        self,
-        user_text: str | list[Any],
-        history: Iterable[Any],
-        max_turns: int | None,
-        system: str | None,
-    ) -> Run:
+    def _new_run(self, user_text: str | list[Any], options: RunOptions) -> Run:
+        max_turns = options.get("max_turns")
         config = self._config if max_turns is None else self._config.replace(max_turns=max_turns)
-        earlier = legal_history(checked_history(history))
+        system = options.get("system")
+        earlier = legal_history(checked_history(options.get("history", ())))
         asked = checked_words(user_text)
         if not earlier and not asked:
             raise ConfigError("there is nothing to answer: no user text and no history")
+        own = sampling_options(
+            options.get("options"), options.get("temperature"), options.get("max_tokens")
+        )
         return Run(
             run_id=os.urandom(16).hex(),
             model=self.model,
@@ -193,30 +216,31 @@ class ToolLoopRunner(Generic[T_co]):
             messages=(*earlier, *asked),
             start=len(earlier),
             system=self._system if system is None else checked_system(system),
-            options=self._candidates[0].options,
+            options=deep_merge(self._candidates[0].options, own),
+            own_options=own,
         )
 
     async def resume(
         self,
-        run: Run,
+        run: Run | RunResult,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult[T_co]:
-        """Continue a run from where it was written down; a request that failed is made again.
+        """Resume a run, or a result's run, where it stopped; a failed request is sent again.
 
         A call that had begun, and whose result was not recorded, does not run again unless its
-        tool is read-only or idempotent: the model is told that nobody knows what came of it.
+        tool is read-only or idempotent: the model is told that its outcome is unknown.
 
-        `decisions` are about the calls in `run.waiting`, by their id. As long as there is none
-        about the first of them, the run stays where it is.
+        `decisions` are about the calls in `run.waiting`, by id. Without one about the first of
+        them, the run stays where it is.
         """
         return await self._sessions.resume(run, decisions, on_event, context)
 
     def stream_resumed(
         self,
-        run: Run,
+        run: Run | RunResult,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
@@ -226,30 +250,14 @@ class ToolLoopRunner(Generic[T_co]):
         return self._sessions.watch_resumed(run, decisions, on_event, context)
 
     def run_sync(
-        self,
-        user_text: str | list[Any] = "",
-        *,
-        history: Iterable[Any] = (),
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any] = "", **options: Unpack[RunOptions]
     ) -> RunResult[T_co]:
-        """Do the same as `run`, blocking; works inside a running event loop and in notebooks."""
-        thread = self._sessions.thread()
-        work = self.run(
-            user_text,
-            history=history,
-            system=system,
-            max_turns=max_turns,
-            on_event=on_event,
-            context=context,
-        )
-        return thread.call(work)
+        """Run and block until the answer; works in notebooks and inside a running event loop."""
+        return self._sessions.thread().call(self.run(user_text, **options))
 
     def resume_sync(
         self,
-        run: Run,
+        run: Run | RunResult,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
@@ -262,7 +270,7 @@ class ToolLoopRunner(Generic[T_co]):
 
     def stream_resumed_sync(
         self,
-        run: Run,
+        run: Run | RunResult,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
@@ -273,29 +281,21 @@ class ToolLoopRunner(Generic[T_co]):
         return self._sessions.watch_blocking(stream)
 
     def stream_sync(
-        self,
-        user_text: str | list[Any] = "",
-        *,
-        history: Iterable[Any] = (),
-        system: str | None = None,
-        max_turns: int | None = None,
-        on_event: Observer | None = None,
-        context: Mapping[str, Any] | None = None,
+        self, user_text: str | list[Any] = "", **options: Unpack[RunOptions]
     ) -> "BlockingRunStream[T_co]":
         """Do the same as `stream`, blocking."""
-        stream = self.stream(
-            user_text,
-            history=history,
-            system=system,
-            max_turns=max_turns,
-            on_event=on_event,
-            context=context,
-        )
-        return self._sessions.watch_blocking(stream)
+        return self._sessions.watch_blocking(self.stream(user_text, **options))
 
     def close(self) -> None:
         """Close what `run_sync` keeps open. Happens by itself when the program ends."""
         self._sessions.close()
+
+
+def check_keywords(given: Mapping[str, object], known: type[TurnOptions]) -> None:
+    """Refuse keyword arguments that a method does not have, as Python does."""
+    for name in given:
+        if name not in (names := known.__annotations__):
+            raise TypeError(unknown("keyword argument", name, names))
 
 
 def _masked(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:

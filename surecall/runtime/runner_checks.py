@@ -22,7 +22,7 @@ from surecall.runtime.hooks import (
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.runtime.user_parts import check_parts
 from surecall.settings.capabilities import provider_of
-from surecall.settings.config import ToolCallingConfig, mark_resolved
+from surecall.settings.config import ToolCallingConfig, check_options, mark_resolved
 from surecall.settings.contract import Contract, Need
 from surecall.settings.overlay import overlay
 from surecall.settings.presets import DEFAULT, resolve
@@ -33,7 +33,7 @@ from surecall.tools.signatures import is_async_callable
 from surecall.values.digests import sha256
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
-from surecall.values.types import Message, System, User
+from surecall.values.types import JSON, Message, System, User
 from surecall.wire.messages import encodable, parse_message
 
 _POLICY_METHODS = {
@@ -99,6 +99,29 @@ def _address(client: Client) -> str:
 def _recommended(provider: str, model: str) -> ToolCallingConfig:
     # Cached for programs that make a runner for every request: presets are built in many steps.
     return resolve(provider=provider, model=model)
+
+
+def checked_options(options: Any, where: str) -> JSON:
+    """Return request options; keys that the runner owns, and what is not JSON, are errors."""
+    check_options(options, where)
+    checked: JSON = encodable(dict(options))
+    return checked
+
+
+def sampling_options(options: Any, temperature: Any, max_tokens: Any) -> JSON:
+    """Return the request options of a caller, with those that have a keyword of their own."""
+    sent = checked_options(options or {}, "options")
+    named = {"temperature": temperature, "max_tokens": max_tokens}
+    for name, value in named.items():
+        if value is None:
+            continue
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise ConfigError(f"{name} must be a number, not {_kind(value)}")
+        if name in sent:
+            raise ConfigError(f"{name} is given twice: leave it out of options")
+        sent = sent | {name: value}
+    check_options(sent, "options")
+    return sent
 
 
 def checked_tools(tools: Any, registry: Any) -> ToolRegistry:
@@ -207,13 +230,13 @@ def checked_history(history: Any) -> list[Message]:
 
 
 def checked_run(run: Any) -> Run:
-    """Return the run that is to go on."""
+    """Return the run to resume; a result stands for its run."""
     if isinstance(run, RunResult):
-        raise ConfigError("resume takes a run, not a result: pass result.run")
+        run = run.run
     if not isinstance(run, Run):
         raise ConfigError(f"resume takes a Run, not {_kind(run)}: read bytes with Run.from_json")
     if not 0 <= run.start <= len(run.messages):
-        raise ConfigError(f"this run cannot go on: it says that it starts at message {run.start}")
+        raise ConfigError(f"this run cannot resume: it claims to start at message {run.start}")
     return run
 
 

@@ -85,7 +85,7 @@ class Sessions:
 
     async def resume(
         self,
-        run: Run,
+        run: Run | RunResult,
         decisions: Mapping[str, Decision] | None,
         on_event: Observer | None,
         context: Mapping[str, Any] | None,
@@ -101,7 +101,7 @@ class Sessions:
 
     def watch_resumed(
         self,
-        run: Run,
+        run: Run | RunResult,
         decisions: Mapping[str, Decision] | None,
         on_event: Observer | None,
         context: Mapping[str, Any] | None,
@@ -109,9 +109,10 @@ class Sessions:
         """Drive a run on while somebody watches it."""
         return self.watch(self.reopened(run, decisions), on_event, context)
 
-    def reopened(self, run: Run, decisions: Mapping[str, Decision] | None) -> Run:
+    def reopened(self, run: Run | RunResult, decisions: Mapping[str, Decision] | None) -> Run:
         """Return a run with what was decided, and without the fault that ended it."""
-        made = checked_decisions(decisions, checked_run(run), self._toolbox)
+        run = checked_run(run)
+        made = checked_decisions(decisions, run, self._toolbox)
         return _without_fault(decided(run, made))
 
     def watch_blocking(self, stream: RunStream[T_co]) -> BlockingRunStream[T_co]:

@@ -74,6 +74,12 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 def checked_url(base_url: str) -> SplitResult:
     """Split the address. Messages never quote it: it may hold a password."""
+    if not isinstance(base_url, str):
+        hint = "; pass its url" if hasattr(base_url, "url") else ""
+        raise ConfigError(
+            "base_url must be an address such as http://localhost:8000, "
+            f"not {type(base_url).__name__}{hint}"
+        )
     text = base_url.strip()
     try:
         parts = urlsplit(text)

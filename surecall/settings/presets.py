@@ -7,7 +7,7 @@ the model; `baseline` leaves out the model's workarounds and calls written as te
 nothing.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
 from surecall.settings.capabilities import PROVIDERS, canonical_provider, capabilities_for
@@ -350,19 +350,54 @@ def resolve(
     """
     if config.is_resolved:
         return config
-    match strategy:
-        case "raw":
-            return raw(config)
-        case "baseline":
-            base = without_text_calls(provider_defaults(provider))
-        case "production" | "contract" | "guided" | "guided_contract":
-            base = provider_defaults(provider)
-            for name in (catalog or ModelCatalog.builtin()).workarounds_for(model):
-                base = PRESET[name](base)
-        case _:
-            raise ConfigError(unknown("strategy", str(strategy), get_args(Strategy)))
+    *_, (_, resolved) = _stages(provider, model, strategy, catalog, config)
+    return mark_resolved(resolved)
+
+
+def origins(
+    *,
+    provider: str = "",
+    model: str = "",
+    strategy: Strategy = "production",
+    catalog: ModelCatalog | None = None,
+    config: ToolCallingConfig = DEFAULT,
+) -> dict[str, str]:
+    """Return where `resolve` takes each setting from that you set or that is not the default."""
+    sources: dict[str, str] = {}
+    before = DEFAULT.to_mapping()
+    for source, stage in _stages(provider, model, strategy, catalog, config):
+        after = stage.to_mapping()
+        sources |= {name: source for name in after if after[name] != before[name]}
+        before = after
+    return sources | dict.fromkeys(config.explicit, "config")
+
+
+def _stages(
+    provider: str,
+    model: str,
+    strategy: Strategy,
+    catalog: ModelCatalog | None,
+    config: ToolCallingConfig,
+) -> Iterator[tuple[str, ToolCallingConfig]]:
+    """Yield the config after each step of `resolve`, with what the step is."""
+    if strategy not in get_args(Strategy):
+        raise ConfigError(unknown("strategy", str(strategy), get_args(Strategy)))
+    if strategy == "raw":
+        yield "strategy raw", raw(config)
+        return
+    base = provider_defaults(provider)
+    yield f"provider {canonical_provider(provider)}", base
+    if strategy == "baseline":
+        base = without_text_calls(base)
+        yield "strategy baseline", base
+    else:
+        for name in (catalog or ModelCatalog.builtin()).workarounds_for(model):
+            base = PRESET[name](base)
+            yield f"model workaround {name}", base
     config = overlay(base, config)
-    return mark_resolved(PRESET[FURTHER[strategy]](config) if strategy in FURTHER else config)
+    yield "config", config
+    if strategy in FURTHER:
+        yield f"strategy {strategy}", PRESET[FURTHER[strategy]](config)
 
 
 RAW = raw()

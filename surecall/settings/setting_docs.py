@@ -1,7 +1,6 @@
-"""What each setting of a run does: the sentences below the fields of `ToolCallingConfig`.
+"""The documentation of each setting: the text below its field, where an editor shows it.
 
-They are written there, where an editor shows them. Python does not keep them, so they are read from
-the source, by those who print them; a run does not import this.
+Python drops this text, so it is parsed from the source. Only the generated reference needs it.
 """
 
 import ast
@@ -9,15 +8,15 @@ import inspect
 from functools import cache
 from itertools import pairwise
 
-from surecall.settings.config import ToolCallingConfig
+from surecall.settings.overlay import Settings
 
 
 @cache
-def setting_docs() -> dict[str, str]:
-    """Return the sentence of each setting, on one line, in the order of the fields."""
-    (kind,) = ast.parse(inspect.getsource(ToolCallingConfig)).body
+def setting_docs(kind: type[Settings]) -> dict[str, str]:
+    """Return the text of each setting of a class, on one line, in the order of the fields."""
+    (source,) = ast.parse(inspect.getsource(kind)).body
     docs: dict[str, str] = {}
-    for field, below in pairwise(ast.iter_child_nodes(kind)):
+    for field, below in pairwise(ast.iter_child_nodes(source)):
         match field, below:
             case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
                 value=ast.Constant(value=str(text))

@@ -4,7 +4,7 @@ What is sent to the model and what may run are the same object. The package itse
 """
 
 import functools
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol, Required, TypeAlias, TypedDict, overload
 
 import msgspec
@@ -251,15 +251,16 @@ class Toolbox(Protocol):
 class ToolRegistry:
     """An application's tools. Names are unique, also when case and `-`, `_`, `.` are folded.
 
-    Each is a function, a `ToolDefinition`, or a mapping that describes one. A single tool needs no
-    list around it. Of a registry that is not `whole`, tools may be missing that others name.
+    Each is a function, a `ToolDefinition`, a mapping that describes one, or a registry of several;
+    lists of these are accepted as well.
+    A single tool needs no list around it. Of a registry that is not `whole`, tools may be missing
+    that others name.
     """
 
     def __init__(self, tools: Iterable[Any] | Handler = (), *, whole: bool = True) -> None:
         self._by_name: dict[str, ToolDefinition] = {}
         self._by_fold: dict[str, ToolDefinition] = {}
-        for item in _listed(tools):
-            definition = definition_of(item)
+        for definition in _definitions(tools):
             clash = self._by_fold.get(fold(definition.name))
             if clash is not None:
                 raise ConfigError(
@@ -305,8 +306,23 @@ class ToolRegistry:
 Tools: TypeAlias = ToolRegistry | Iterable[Any] | Handler
 
 
+def _definitions(tools: Any) -> Iterator[ToolDefinition]:
+    """Define each tool; a registry or a list among them stands for its own."""
+    for item in _listed(tools):
+        if isinstance(item, ToolRegistry):
+            yield from item._by_name.values()  # noqa: SLF001 - one of its own kind
+        elif isinstance(item, FilteredToolRegistry):
+            yield from item.definitions
+        elif isinstance(item, Sequence) and not isinstance(item, str | bytes):
+            yield from _definitions(item)
+        else:
+            yield definition_of(item)
+
+
 def _listed(tools: Any) -> Iterable[Any]:
-    """Return the tools as a list; what is a tool by itself is a list of one."""
+    """Return the tools as a list; what is a tool or a registry by itself is a list of one."""
+    if isinstance(tools, ToolRegistry | FilteredToolRegistry):
+        return (tools,)
     if callable(tools) or isinstance(tools, Mapping) or is_foreign(tools):
         return (tools,)
     if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):

@@ -36,6 +36,9 @@ from surecall.wire.plain_json import finite
 RESERVED_OPTIONS = frozenset(
     {"model", "messages", "tools", "tool_choice", "response_format", "stream", "stream_options"}
 )
+# Ids of calls that were parsed from text begin so where a conversation leaves surecall. When it
+# comes back, the model is not taken for one that makes native calls.
+FROM_TEXT = "text_"
 _NO_LIMIT = 1 << 62
 _DIGITS = string.digits + string.ascii_letters
 _DECODER = msgspec.json.Decoder(Message)
@@ -314,7 +317,9 @@ def _parse_assistant(item: JSON) -> Assistant:
 def _parse_call(call: JSON) -> ToolCall:
     name, arguments = call_parts(call)
     value = read_arguments(arguments, _NO_LIMIT).value
-    return ToolCall(id_of(call), name, value or {}, extra=call_extra(call))
+    call_id = id_of(call)
+    from_text = call_id.startswith(FROM_TEXT)
+    return ToolCall(call_id, name, value or {}, extra=call_extra(call), from_text=from_text)
 
 
 def _says_ok(text: str) -> bool:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from surecall import RequestFailed, RetryPolicy, RunResult, ToolLoopRunner, replay, tool
+from surecall import RequestFailed, RetryPolicy, RunResult, ToolLoopRunner, presets, replay, tool
 from surecall.core.history_lessons import history_lesson
 from surecall.testing import Item, ScriptedModel, calls, failure, says
 from surecall.values.errors import ErrorCode, Fault

@@ -188,7 +188,7 @@ def test_the_scenarios_of_the_documentation_can_be_loaded(tmp_path: Path) -> Non
 
 
 def test_the_ten_lines_of_help_run(capsys: pytest.CaptureFixture[str]) -> None:
-    shown, _, _ = (surecall.__doc__ or "").partition("\nrunning ")
+    shown, _, _ = (surecall.__doc__ or "").partition("\nrun  ")
     code = textwrap.dedent(shown.partition("\n\n")[2])
     with ScriptedProvider(*WEATHER) as provider:
         exec(code.replace("http://127.0.0.1:8000", provider.url), {})  # noqa: S102  # it is ours
@@ -211,6 +211,17 @@ def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
     )
 
     assert (ran.returncode, ran.stderr) == (0, "")
+
+
+FIRST_GUESSES = (
+    *("approval", "chat", "fallback", "history", "mcp_tools"),
+    *("proxy", "sampling", "streaming", "tools", "typed_output"),
+)
+
+
+@pytest.mark.parametrize("name", FIRST_GUESSES)
+def test_a_first_program_has_at_most_fifteen_lines(name: str) -> None:
+    assert len((ROOT / "examples" / f"{name}.py").read_text("utf-8").splitlines()) <= 15
 
 
 def test_the_table_of_drift_has_every_fault_of_streams() -> None:

@@ -29,6 +29,7 @@ DOORS: Final = {
     "surecall.eval",
     "surecall.mcp",
     "surecall.otel",
+    "surecall.proxy",
     "surecall.simulator",
     "surecall.streaming",
     "surecall.testing",
@@ -106,7 +107,7 @@ def imported(path: Path) -> set[str]:
             case ast.Import():
                 found |= {alias.name for alias in node.names}
             case ast.ImportFrom(module="surecall"):
-                public = {*surecall.__all__, *surecall._UNLISTED}
+                public = {*surecall.__all__}
                 given = {alias.name for alias in node.names}
                 found |= {f"surecall.{name}" for name in given - public}
             case ast.ImportFrom(module=str(module)):

@@ -20,7 +20,6 @@ from surecall import (
     presets,
     tool,
 )
-from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, ScriptedProvider, calls, says
 from surecall.values.types import ToolCall, ToolSpec
 

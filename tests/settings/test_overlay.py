@@ -251,3 +251,29 @@ def test_no_config_shares_the_mapping_of_another() -> None:
     ToolCallingConfig().request_overrides["seed"] = 7
 
     assert ToolCallingConfig().request_overrides == {"parallel_tool_calls": False}
+
+
+def test_the_origin_of_every_setting_is_known() -> None:
+    config = ToolCallingConfig(max_turns=20, endpoint=EndpointProfile(short_call_ids=False))
+    known: Any = {
+        "provider": "Open-Router",
+        "model": "m",
+        "catalog": catalog("mistral_compat"),
+        "strategy": "guided",
+        "config": presets.stringify_containers(config),
+    }
+    found = presets.origins(**known)
+
+    assert found["max_turns"] == found["short_call_ids"] == "config"
+    assert found["stringify_containers"] == "config"
+    assert found["message_transforms"] == "provider openrouter"
+    assert found["bridge_user_after_tool"] == "model workaround mistral_compat"
+    assert found["call_protocol"] == "strategy guided"
+    resolved = resolve(**known).to_mapping()
+    assert {name for name in DEFAULTS if resolved[name] != DEFAULTS[name]} <= found.keys()
+
+
+def test_a_strategy_may_be_an_origin_too() -> None:
+    assert presets.origins() == {}
+    assert presets.origins(strategy="baseline")["text_calls"] == "strategy baseline"
+    assert presets.origins(strategy="raw")["coerce_arguments"] == "strategy raw"

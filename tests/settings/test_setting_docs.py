@@ -1,18 +1,22 @@
-"""The sentences below the settings: every setting has one, and it is one."""
+"""The texts below the settings: every setting has one."""
 
 import pytest
 
-from surecall import ToolCallingConfig
+from surecall import EndpointProfile, ToolCallingConfig
 from surecall.settings.setting_docs import setting_docs
 
 
 def test_every_setting_is_explained_where_it_is_declared() -> None:
-    assert tuple(setting_docs()) == ToolCallingConfig.__struct_fields__
+    for kind in (ToolCallingConfig, EndpointProfile):
+        assert tuple(setting_docs(kind)) == kind.__struct_fields__
 
 
-@pytest.mark.parametrize("name", ToolCallingConfig.__struct_fields__)
+TEXTS = setting_docs(ToolCallingConfig) | setting_docs(EndpointProfile)
+
+
+@pytest.mark.parametrize("name", TEXTS)
 def test_an_explanation_is_a_line_that_ends_with_a_full_stop(name: str) -> None:
-    sentence = setting_docs()[name]
+    sentence = TEXTS[name]
 
     assert sentence.endswith(".")
     assert "\n" not in sentence

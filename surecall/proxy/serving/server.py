@@ -6,8 +6,8 @@
     any other path under /v1     passed through
     GET  /surecall/<token>/      the last requests, for a browser
 
-    async with Proxy(upstream="https://openrouter.ai/api") as url:
-        client = openai.AsyncOpenAI(base_url=f"{url}/v1")
+    async with Proxy("https://openrouter.ai/api") as proxy:
+        client = openai.AsyncOpenAI(base_url=f"{proxy.url}/v1")
 
 Who may come in is decided before anything is read: see `Door`. Where a request goes is decided
 when the proxy starts.
@@ -105,9 +105,9 @@ class Proxy:
         """The address behind the proxy, without its query."""
         return self._upstream.base_url
 
-    async def __aenter__(self) -> str:
+    async def __aenter__(self) -> Self:
         self._runner = await self.start()
-        return self.url
+        return self
 
     async def __aexit__(self, *_: object) -> None:
         if self._runner is not None:

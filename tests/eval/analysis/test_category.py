@@ -5,7 +5,6 @@ from typing import Any
 
 import pytest
 
-from surecall.settings.presets import raw
 from surecall import ErrorCode, Fault, RetryPolicy, RunFailed, RunResult, ToolLoopRunner
 from surecall.core.outcome import failure as failure_of
 from surecall.core.state import Fail
@@ -19,6 +18,7 @@ from surecall.eval.analysis.category import (
     shortened,
 )
 from surecall.eval.storage.trial import Miss, Score
+from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, failure, says
 from surecall.values.events import Event, LlmRequestEndEvent, LlmRequestStartEvent
 from surecall.values.trace import Trace

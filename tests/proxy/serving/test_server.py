@@ -32,7 +32,8 @@ def test_a_bent_call_is_healed_on_its_way() -> None:
 
 def test_it_can_be_used_in_an_event_loop() -> None:
     async def work(upstream: str) -> int:
-        async with Proxy(upstream) as url:
+        async with Proxy(upstream) as proxy:
+            url = proxy.url
             return (await asyncio.to_thread(post, url, asked().body)).status
 
     with ScriptedProvider(says("Hi.")) as upstream:

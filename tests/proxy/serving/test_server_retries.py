@@ -15,9 +15,9 @@ NOWHERE = "http://127.0.0.1:9"
 async def refused(path: str, key: str) -> tuple[int, str | None]:
     """Send something that is no request; return the status, and what is told about retries."""
     async with (
-        Proxy(NOWHERE, token=TOKEN) as url,
+        Proxy(NOWHERE, token=TOKEN) as proxy,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {key}"}) as session,
-        session.post(url + path, data=b"{") as response,
+        session.post(proxy.url + path, data=b"{") as response,
     ):
         return response.status, response.headers.get("x-should-retry")
 

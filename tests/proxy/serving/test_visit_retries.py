@@ -38,9 +38,9 @@ async def answered(
     retry = RetryPolicy(attempts=attempts, first_wait_s=0.0)
     with ScriptedProvider(failure(status), repeat=True) as provider:
         async with (
-            Proxy(provider.url, retry=retry) as url,
+            Proxy(provider.url, retry=retry) as proxy,
             aiohttp.ClientSession() as session,
-            session.post(url + path, json=REQUESTS[path] | {"stream": stream}) as response,
+            session.post(proxy.url + path, json=REQUESTS[path] | {"stream": stream}) as response,
         ):
             return response.status, response.headers.get(HEADER)
 
