@@ -20,7 +20,16 @@ import msgspec
 from surecall.core.state import TEXT_CALL, Run
 from surecall.parsing.entities import without_entities
 from surecall.settings.config import ToolCallingConfig
-from surecall.values.types import Assistant, Claim, Message, Plan, ToolResult, User, is_blank
+from surecall.values.types import (
+    UNMATCHED_RESULT,
+    Assistant,
+    Claim,
+    Message,
+    Plan,
+    ToolResult,
+    User,
+    is_blank,
+)
 from surecall.wire.call_styles import TextCallRule
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import decode
@@ -152,7 +161,7 @@ def _heard_texts(messages: tuple[Message, ...]) -> Iterator[str]:
     """Go through what others said: users, and tools in whatever their results hold."""
     for message in messages:
         match message:
-            case User(content=content) if not message.nudge:
+            case User(content=content) if not message.nudge or message.rung == UNMATCHED_RESULT:
                 yield from _leaves(content)
             case ToolResult(content=content):
                 yield content

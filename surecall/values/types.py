@@ -4,13 +4,14 @@ All are frozen, compare by value, and turn into JSON and back with `msgspec`. Th
 tuple of `Message`; every fact about a run is derived from it.
 """
 
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from surecall.values.errors import ErrorCode, Fault
 
 JSON: TypeAlias = dict[str, Any]
+UNMATCHED_RESULT: Final = "unmatched_result"
 
 
 class Secret:
@@ -101,7 +102,8 @@ class System(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="syste
 class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", omit_defaults=True):
     """What the user said, or (`nudge`) what the loop said in the user's place.
 
-    `rung` is the step of the ladder that an early answer led to.
+    `rung` is the step of the ladder that an early answer led to, or `UNMATCHED_RESULT` for a tool
+    result that answers no call: it holds no words of the user.
     """
 
     content: str | list[Any]

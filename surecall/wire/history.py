@@ -1,7 +1,8 @@
 """A legal history: every call answered exactly once, every id unique in the conversation.
 
 The loop keeps it so by construction. What a caller hands over (an interrupted session, another
-framework's transcript) is made so here, before the first request.
+framework's transcript) is made so here, before the first request. No result is lost: one that
+answers no call is sent as a labeled user message.
 """
 
 from collections.abc import Iterable, Sequence
@@ -9,8 +10,16 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from surecall.values.errors import ErrorCode
-from surecall.values.types import Assistant, Message, ToolCall, ToolResult
+from surecall.values.types import (
+    UNMATCHED_RESULT,
+    Assistant,
+    Message,
+    ToolCall,
+    ToolResult,
+    User,
+)
 from surecall.wire.messages import encode
+from surecall.wire.result_matching import Slot, match_results
 
 
 class Ids:
@@ -48,48 +57,84 @@ def ids_of(messages: Iterable[Message]) -> Ids:
 
 
 def legal_history(messages: Sequence[Message]) -> tuple[Message, ...]:
-    """Pair calls and results: duplicates re-named, gaps answered, orphans dropped."""
+    """Answer each call once, right after its turn; rename repeated ids; label stray results."""
     return tuple(message for message, _ in legal_places(messages))
 
 
 def legal_places(messages: Sequence[Message]) -> list[tuple[Message, int | None]]:
-    """Do the same, and say where each message stood; nowhere, if it fills a gap."""
+    """Do the same, and say where each message stood; nowhere, if it fills a gap.
+
+    A result that answers no call stays where it stood, as a labeled user message.
+    """
+    legal = _pair_in_order(messages)
+    if legal is not None:
+        return legal
     ids = Ids()
+    matches = match_results(messages)
     repaired: list[tuple[Message, int | None]] = []
-    position = 0
-    while position < len(messages):
-        place, message = position, messages[position]
-        position += 1
-        if isinstance(message, ToolResult):
-            continue  # an orphan: results are taken together with their calls, below
-        if not isinstance(message, Assistant) or not message.calls:
+    for place, message in enumerate(messages):
+        if place in matches.turns:
+            repaired += _turn_with_answers(messages, place, matches.turns[place], ids)
+        elif not isinstance(message, ToolResult):
             repaired.append((message, place))
-            continue
-        results: list[tuple[ToolResult, int | None]] = []
-        while position < len(messages) and isinstance(item := messages[position], ToolResult):
-            results.append((item, position))
-            position += 1
-        repaired += _paired(message, place, results, ids)
+        elif place in matches.unmatched:
+            repaired.append((labeled_message(message), place))
     return repaired
 
 
-def _paired(
-    message: Assistant, place: int, results: list[tuple[ToolResult, int | None]], ids: Ids
+def _pair_in_order(messages: Sequence[Message]) -> list[tuple[Message, int | None]] | None:
+    """Return a history that is legal already, results with the names of their calls; else None."""
+    legal: list[tuple[Message, int | None]] = []
+    ids: list[str] = []
+    due: list[ToolCall] = []
+    for place, message in enumerate(messages):
+        if isinstance(message, ToolResult):
+            call = due.pop() if due else None
+            if call is None or not call.id or message.call_id != call.id:
+                return None
+            ids.append(call.id)
+            named = message if message.name else msgspec.structs.replace(message, name=call.name)
+            legal.append((named, place))
+            continue
+        if due:
+            return None
+        if isinstance(message, Assistant):
+            due = [*reversed(message.calls)]
+        legal.append((message, place))
+    return None if due or len(set(ids)) != len(ids) else legal
+
+
+def _turn_with_answers(
+    messages: Sequence[Message], place: int, slots: list[Slot], ids: Ids
 ) -> list[tuple[Message, int | None]]:
-    """Answer each call with the first unused result of its id, occurrence by occurrence."""
+    """Return a turn with an answer to each of its calls."""
     calls: list[ToolCall] = []
     answers: list[tuple[Message, int | None]] = []
-    waiting: dict[str, list[tuple[ToolResult, int | None]]] = {}
-    for result, at in reversed(results):
-        waiting.setdefault(result.call_id, []).append((result, at))
-    for call in message.calls:
+    for slot in slots:
+        call = slot.call
         claimed = ids.claim(call.id)
-        found = waiting.get(call.id)
-        answer, at = found.pop() if found else (unanswered(call), None)
-        calls.append(msgspec.structs.replace(call, id=claimed))
-        name = answer.name or call.name
-        answers.append((msgspec.structs.replace(answer, call_id=claimed, name=name), at))
-    return [(msgspec.structs.replace(message, calls=tuple(calls)), place), *answers]
+        answer = unanswered(call) if slot.place is None else messages[slot.place]
+        assert isinstance(answer, ToolResult)  # noqa: S101  # a slot holds the place of a result
+        renamed = claimed != call.id
+        calls.append(msgspec.structs.replace(call, id=claimed) if renamed else call)
+        if answer.call_id != claimed or not answer.name:
+            name = answer.name or call.name
+            answer = msgspec.structs.replace(answer, call_id=claimed, name=name)
+        answers.append((answer, slot.place))
+    turn = msgspec.structs.replace(messages[place], calls=tuple(calls))
+    return [(turn, place), *answers]
+
+
+def labeled_message(result: ToolResult) -> User:
+    """Return a result that answers no call as a user message, its content unchanged."""
+    return User(f"{label_of(result)}\n{result.content}", nudge=True, rung=UNMATCHED_RESULT)
+
+
+def label_of(result: ToolResult) -> str:
+    """Say of a result that it answers no call, with the id and the tool that it names."""
+    named = {"id": result.call_id, "tool": result.name}
+    known = ", ".join(f"{key} {encode(name).decode()}" for key, name in named.items() if name)
+    return f"This tool result matches no open call{f' ({known})' if known else ''}:"
 
 
 def unanswered(call: ToolCall) -> ToolResult:

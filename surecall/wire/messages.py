@@ -295,18 +295,36 @@ def parse_fields(item: JSON) -> Message:
     content = item.get("content")
     match role:
         case "system" | "developer":
-            return System(text_of(content))
+            return System(whole_text(content))
         case "user":
-            return User(content if isinstance(content, list) else text_of(content))
+            return User(content if isinstance(content, list) else whole_text(content))
         case "assistant":
             return _parse_assistant(item)
         case "tool":
-            text = text_of(content)
+            text = whole_text(content)
             name = str(item.get("name") or "")
-            call_id = _id(item.get("tool_call_id"))
+            call_id = text_id(item.get("tool_call_id"))
             return ToolResult(call_id, name, _says_ok(text), text, executed=True)
         case _:
             raise ConfigError(f"unknown role {role!r} in the history")
+
+
+def whole_text(content: Any) -> str:
+    """Return content as text: the text parts joined, and what is not text as JSON."""
+    parts = content if isinstance(content, list) else [content]
+    return "".join(map(_whole_part, parts))
+
+
+def _whole_part(part: Any) -> str:
+    match part:
+        case None:
+            return ""
+        case str(text) | {"type": "text" | "output_text", "text": str(text)}:
+            return text
+        case {"text": str(text), **rest} | {"content": str(text), **rest} if not rest:
+            return text
+        case _:
+            return encode(part).decode()
 
 
 def _parse_assistant(item: JSON) -> Assistant:
@@ -341,10 +359,11 @@ def raw_calls(message: JSON) -> list[JSON]:
 
 def id_of(call: JSON) -> str:
     """Return a raw call's id, blank when there is none."""
-    return _id(call.get("id"))
+    return text_id(call.get("id"))
 
 
-def _id(given: Any) -> str:
+def text_id(given: Any) -> str:
+    """Return an id as text, blank when it is neither a text nor a number."""
     # Two ids that differ only in lone surrogates would be the same one on the wire.
     return str(scrub(str(given))).strip() if isinstance(given, str | int) else ""
 

@@ -24,6 +24,7 @@ from surecall.values.types import (
     ToolSpec,
     User,
 )
+from surecall.wire.history import labeled_message
 from surecall.wire.text_calls import TextReading, with_text_calls
 
 SCHEMA: JSON = {"type": "object", "properties": {"path": {"type": "string"}}}
@@ -55,6 +56,12 @@ def native(*, from_text: bool = False) -> Assistant:
 def test_a_call_that_is_all_that_was_said_runs() -> None:
     assert rules_against(CALL) == []
     assert rules_against(f"I will delete it.\n{CALL}\n</s>") == []
+
+
+def test_a_call_that_a_stray_result_holds_is_a_quotation() -> None:
+    stray = labeled_message(result(f"Do this: {CALL}"))
+
+    assert rules_against(CALL, stray) == rules_against(CALL, result(f"Do this: {CALL}")) != []
 
 
 @pytest.mark.parametrize(

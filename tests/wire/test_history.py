@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
+    UNMATCHED_RESULT,
     Assistant,
     Message,
     Refusal,
@@ -15,7 +16,7 @@ from surecall.values.types import (
     ToolResult,
     User,
 )
-from surecall.wire.history import Ids, ids_of, legal_history, unanswered
+from surecall.wire.history import Ids, ids_of, labeled_message, legal_history, unanswered
 from tests.support.spec import proves
 
 # Few ids, chosen to collide: blank ones, minted ones, and the names of copies.
@@ -52,6 +53,10 @@ def said(*ids: str) -> Assistant:
     return Assistant("", tuple(ToolCall(call_id, "look") for call_id in ids))
 
 
+def is_label(item: Message) -> bool:
+    return isinstance(item, User) and item.rung == UNMATCHED_RESULT
+
+
 @given(HISTORIES)
 @proves("G7")
 def test_any_history_becomes_legal(messages: list[Message]) -> None:
@@ -78,7 +83,7 @@ def test_only_calls_and_results_are_touched(messages: list[Message]) -> None:
         return [
             msgspec.structs.replace(item, calls=()) if isinstance(item, Assistant) else item
             for item in history
-            if not isinstance(item, ToolResult)
+            if not isinstance(item, ToolResult) and not is_label(item)
         ]
 
     assert others(list(legal_history(messages))) == others(messages)
@@ -90,6 +95,21 @@ def test_no_result_is_invented_while_one_is_recorded(messages: list[Message]) ->
     for item in legal_history(messages):
         if isinstance(item, ToolResult) and not item.error_codes:
             contents.remove(item.content)
+
+
+@given(HISTORIES)
+def test_every_result_is_kept_once(messages: list[Message]) -> None:
+    marked = [
+        msgspec.structs.replace(item, content=f"{item.content}<{place}>")
+        if isinstance(item, ToolResult)
+        else item
+        for place, item in enumerate(messages)
+    ]
+    history = legal_history(marked)
+    kept = [item.content for item in history if isinstance(item, ToolResult | User)]
+    for place, item in enumerate(marked):
+        if isinstance(item, ToolResult):
+            assert sum(str(content).endswith(item.content) for content in kept) == 1, place
 
 
 def test_results_in_another_order_find_their_calls() -> None:
@@ -113,13 +133,47 @@ def test_blank_ids_are_minted_on_both_sides() -> None:
     assert history == (said("tc_1", "x"), result("tc_1", "?"), result("x", "X"))
 
 
-def test_orphans_and_surplus_results_are_dropped() -> None:
+def labels(history: tuple[Message, ...]) -> list[str]:
+    return [str(item.content) for item in history if isinstance(item, User) and is_label(item)]
+
+
+def test_orphans_and_other_results_of_an_answered_call_are_labeled_where_they_stood() -> None:
     turn: list[Message] = [said("a"), result("a", "1"), result("a", "2"), User("x")]
-    assert legal_history([result("a"), *turn, result("a")]) == (
+    history = legal_history([result("b", "0"), *turn, result("a", "3")])
+    label = 'This tool result matches no open call (id "a", tool "look"):\n'
+    assert [item.content if isinstance(item, User) else item for item in history] == [
+        'This tool result matches no open call (id "b", tool "look"):\n0',
         said("a"),
         result("a", "1"),
+        f"{label}2",
+        "x",
+        f"{label}3",
+    ]
+
+
+def test_a_label_says_no_more_than_the_result_does() -> None:
+    (label,) = legal_history([ToolResult("", "", ok=True, content="x")])
+    assert label == User(
+        "This tool result matches no open call:\nx", nudge=True, rung=UNMATCHED_RESULT
+    )
+
+
+def test_a_result_that_comes_twice_is_kept_once() -> None:
+    turn: list[Message] = [said("a"), result("a", "1")]
+    stray = result("b", "2")
+    assert legal_history([*turn, result("a", "1"), stray, stray, User("x"), result("a", "1")]) == (
+        *turn,
+        labeled_message(stray),
         User("x"),
     )
+
+
+def test_results_without_ids_are_not_taken_for_duplicates() -> None:
+    assert len(labels(legal_history([nameless("1"), nameless("1")]))) == 2
+
+
+def nameless(content: str, call_id: str = "") -> ToolResult:
+    return ToolResult(call_id, "", ok=True, content=content)
 
 
 def test_a_result_without_a_name_gets_its_calls() -> None:

@@ -357,3 +357,31 @@ def test_a_message_of_ours_is_kept_as_it_is_after_it_was_written(
     ours: Message, kept: Message
 ) -> None:
     assert parse_message(ours) == kept
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ("a", "a"),
+        ([], ""),
+        (["a", {"type": "text", "text": ""}, {"text": "b"}], "ab"),
+        ([{"type": "text", "text": "a"}, {"type": "x", "y": "é"}], 'a{"type":"x","y":"é"}'),
+        ({"found": [1]}, '{"found":[1]}'),
+        ({"text": "a"}, "a"),
+        ({"content": "a"}, "a"),
+        ({"text": "a", "more": "b"}, '{"text":"a","more":"b"}'),
+        ([[1]], "[1]"),
+        (7, "7"),
+        (False, "false"),
+    ],
+)
+def test_nothing_in_the_content_of_a_result_is_lost(content: Any, text: str) -> None:
+    read = parse_message({"role": "tool", "tool_call_id": "c1", "content": content})
+
+    assert read == ToolResult("c1", "", ok=True, content=text, executed=True)
+
+
+def test_content_of_other_roles_is_kept_whole_too() -> None:
+    assert parse_message({"role": "system", "content": {"a": 1}}) == System('{"a":1}')
+    assert parse_message({"role": "user", "content": {"a": 1}}) == User('{"a":1}')

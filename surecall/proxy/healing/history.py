@@ -12,14 +12,23 @@ from typing import Any, Final
 import msgspec
 
 from surecall.proxy.healing.memory import Conversation, restored
-from surecall.values.types import JSON, Assistant, Message, ToolCall, ToolResult, User
-from surecall.wire.content_parts import text_of
-from surecall.wire.history import legal_places
-from surecall.wire.messages import WireStyle, parse_fields, raw_calls, render_message
+from surecall.values.types import (
+    JSON,
+    UNMATCHED_RESULT,
+    Assistant,
+    Message,
+    ToolCall,
+    ToolResult,
+    User,
+)
+from surecall.wire.history import label_of, legal_places
+from surecall.wire.messages import WireStyle, parse_fields, raw_calls, render_message, whole_text
 
 # Ids of calls that were read from text begin so: the conversation itself says where they are from.
 FROM_TEXT: Final = "text_"
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
+# Fields that only a tool message may have.
+_OF_RESULTS: Final = frozenset({"tool_call_id", "name"})
 _PLAIN: Final = WireStyle(keep_text_beside_calls=True)
 
 
@@ -64,7 +73,7 @@ def _made(fields: JSON) -> Entry:
 def _value(fields: JSON) -> Message:
     role = fields.get("role")
     if not isinstance(role, str) or role not in _ROLES:
-        return User(text_of(fields.get("content")))  # somebody else's words
+        return User(whole_text(fields.get("content")))  # somebody else's words
     value = parse_fields(fields)
     if isinstance(value, Assistant) and any(call.id.startswith(FROM_TEXT) for call in value.calls):
         return msgspec.structs.replace(value, calls=tuple(map(_marked, value.calls)))
@@ -80,15 +89,44 @@ def _legal(value: Message, entry: Entry | None) -> Entry:
     if entry is None:
         rendered = render_message(value, _PLAIN)
         return Entry(value, rendered or {})
-    if value == entry.value or not isinstance(value, Assistant | ToolResult):
-        return entry
-    if isinstance(value, ToolResult):
-        if value.call_id == entry.fields.get("tool_call_id"):
-            return msgspec.structs.replace(entry, value=value)
-        return Entry(value, entry.fields | {"tool_call_id": value.call_id})
-    calls = raw_calls(entry.fields)
-    named = [call | {"id": judged.id} for call, judged in zip(calls, value.calls, strict=True)]
+    match value:
+        case Assistant(calls=(_, *_)):
+            return _turn_entry(value, entry)
+        case ToolResult():
+            return _result_entry(value, entry)
+        case User(rung=rung) if rung == UNMATCHED_RESULT and isinstance(entry.value, ToolResult):
+            return _labeled_entry(value, entry)
+        case _:
+            return entry
+
+
+def _turn_entry(value: Assistant, entry: Entry) -> Entry:
+    """Write the ids of a turn's calls as they are in the legal history."""
+    given = entry.fields["tool_calls"]
+    listed = given if isinstance(given, list) else [given]
+    wanted = [call.id for call in value.calls]
+    if listed is given and [call.get("id") for call in raw_calls(entry.fields)] == wanted:
+        return msgspec.structs.replace(entry, value=value)
+    ids = iter(wanted)
+    # What is no object among the calls is left for the upstream to judge.
+    named = [call | {"id": next(ids)} if isinstance(call, dict) else call for call in listed]
     return Entry(value, entry.fields | {"tool_calls": named})
+
+
+def _result_entry(value: ToolResult, entry: Entry) -> Entry:
+    if value.call_id == entry.fields.get("tool_call_id"):
+        return msgspec.structs.replace(entry, value=value)
+    return Entry(value, entry.fields | {"tool_call_id": value.call_id})
+
+
+def _labeled_entry(value: User, entry: Entry) -> Entry:
+    """Write a result that answers no call as a user message, its parts unchanged."""
+    content = entry.fields.get("content")
+    if isinstance(content, list) and isinstance(entry.value, ToolResult):
+        label = {"type": "text", "text": label_of(entry.value)}
+        value = msgspec.structs.replace(value, content=[label, *content])
+    rest = {key: entry.fields[key] for key in entry.fields if key not in _OF_RESULTS}
+    return Entry(value, rest | {"role": "user", "content": value.content})
 
 
 def _renamed(fields: JSON, renamed: Mapping[str, str]) -> JSON:

@@ -187,9 +187,14 @@ def _composer(
 
 def _since_user(messages: tuple[Message, ...]) -> int:
     for place in range(len(messages), 0, -1):
-        if isinstance(messages[place - 1], User | System):
+        if _is_request(messages[place - 1]):
             return place
     return 0
+
+
+def _is_request(message: Message) -> bool:
+    """Whether a message comes from the user or the application; a stray tool result does not."""
+    return isinstance(message, System) or (isinstance(message, User) and not message.nudge)
 
 
 def _replies(trace: Trace) -> int:

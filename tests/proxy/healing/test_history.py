@@ -1,8 +1,17 @@
 """The history of a request: legal, whole, and otherwise as the client wrote it."""
 
+import pytest
+
 from surecall.proxy.healing.history import Entry
 from surecall.proxy.healing.memory import Aside, Memory, Remembered
-from surecall.values.types import Assistant, ToolCall, ToolResult, User
+from surecall.values.types import (
+    JSON,
+    UNMATCHED_RESULT,
+    Assistant,
+    ToolCall,
+    ToolResult,
+    User,
+)
 from tests.support.proxy import call, history, known, result, said
 
 
@@ -30,16 +39,70 @@ def test_what_is_no_name_of_a_role_or_tool_stays_as_it_is() -> None:
     messages = ({"role": ["user"], "content": "1"}, {"role": "tool", "name": {}, "content": "2"})
     entries = history(*messages, renamed={"a b": "a_b"})
 
-    assert [entry.fields for entry in entries[1:]] == [messages[0]]
+    assert entries[1].fields == messages[0]
     assert entries[1].value == User("1")
 
 
-def test_a_missing_result_is_filled_in_and_an_orphan_dropped() -> None:
-    entries = history(said(call("c1")), result("c9"), {"role": "user", "content": "Go on."})
+def test_a_missing_result_is_filled_in() -> None:
+    entries = history(said(call("c1")), {"role": "user", "content": "Go on."})
 
     assert sent(entries) == ["user", "assistant", "c1", "user"]
-    assert [entry.place for entry in entries] == [0, 1, None, 3]
+    assert [entry.place for entry in entries] == [0, 1, None, 2]
     assert "No result was recorded" in entries[2].fields["content"]
+
+
+@pytest.mark.parametrize("given", [{}, {"tool_call_id": None}, {"tool_call_id": "c9"}])
+def test_the_only_result_answers_the_only_open_call(given: JSON) -> None:
+    entries = history(said(call("c1")), {"role": "tool", "content": "12"} | given)
+
+    assert entries[2].fields == result("c1", "12")
+    assert len(entries) == 3
+
+
+def test_ids_that_are_no_texts_are_texts_on_both_sides() -> None:
+    number = said(call("c1") | {"id": 7}, call(" c2 "), "odd")  # type: ignore[arg-type]
+    entries = history(number, result("7") | {"tool_call_id": 7}, result(" c2 "))
+
+    assert sent(entries) == ["user", "assistant", "7", "c2"]
+    first, second, odd = entries[1].fields["tool_calls"]
+    assert (first["id"], second["id"], odd) == ("7", "c2", "odd")
+
+
+def test_a_call_outside_of_a_list_is_put_into_one() -> None:
+    entries = history(said() | {"tool_calls": call("c1")}, result("c1"))
+
+    assert entries[1].fields["tool_calls"] == [call("c1")]
+
+
+def test_a_result_of_no_call_is_a_labeled_message_with_its_parts() -> None:
+    parts = [{"type": "text", "text": "a"}, {"type": "image_url", "image_url": {"url": "data:"}}]
+    label = 'This tool result matches no open call (id "c1", tool "look"):'
+    given = result("c1") | {"name": "look"}
+    entries = history(given, given | {"content": parts, "cache_control": {}})
+
+    assert [entry.fields for entry in entries[1:]] == [
+        {"role": "user", "content": f"{label}\n12 degrees"},
+        {
+            "role": "user",
+            "content": [{"type": "text", "text": label}, *parts],
+            "cache_control": {},
+        },
+    ]
+    assert [entry.place for entry in entries] == [0, None, None]
+    assert [entry.value for entry in entries[1:]] == [
+        User(entry.fields["content"], nudge=True, rung=UNMATCHED_RESULT) for entry in entries[1:]
+    ]
+
+
+def test_results_that_differ_in_their_images_alone_are_two() -> None:
+    images = [
+        {"content": [{"type": "image_url", "image_url": {"url": url}}]} for url in ("a:", "b:")
+    ]
+    first, second = (result("c1") | image for image in images)
+
+    assert sent(history(said(call("c1")), first, second, first)) == [
+        *("user", "assistant", "c1", "user"),
+    ]
 
 
 def test_ids_that_were_used_twice_are_told_apart() -> None:

@@ -67,3 +67,8 @@ def test_a_conversation_without_a_user_can_be_guarded() -> None:
     request.body["messages"][:] = turns
     done = settled(says("Hi."), request=request, guards={"calls": 5})
     assert done.body is not None
+
+
+def test_a_stray_result_is_not_taken_for_the_user_speaking() -> None:
+    earlier = (said(call("c1", city="Rome")), result("c1"), said(text="Hm."), result("c9", "?"))
+    assert Exchange(asked(*earlier), ProxySettings(guards={"turns": 9}), known())._run.start == 1
