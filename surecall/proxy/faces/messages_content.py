@@ -71,7 +71,7 @@ def parts_of(block: JSON, where: str) -> list[JSON]:
         case {"type": "document", "source": dict(source)}:
             parts = _document(block, source, where)
         case {"type": "search_result"}:
-            parts = [text_part(_search_result(block, where))]
+            parts = _search_result(block, where)
         case _:
             raise Refused(f"{where}: a {block['type']} block cannot be sent on.", where)
     return marked(parts, block)
@@ -116,15 +116,11 @@ def _document(block: JSON, source: JSON, where: str) -> list[JSON]:
         case {"type": "base64", "data": str(data)}:
             media = source.get("media_type") or _PDF
             name = block.get("title") or "document.pdf"
-            return [
-                {
-                    "type": "file",
-                    "file": {"filename": name, "file_data": f"data:{media};base64,{data}"},
-                }
-            ]
+            file = {"filename": name, "file_data": f"data:{media};base64,{data}"}
+            return [*_heading(block.get("context")), {"type": "file", "file": file}]
         case {"type": "content", "content": content}:
-            inner = blocks_of(content, where)
-            return [part for each in inner for part in parts_of(each, where)]
+            parts = [part for each in blocks_of(content, where) for part in parts_of(each, where)]
+            return [*_heading(block.get("title"), block.get("context")), *parts]
         case {"type": "file"}:
             raise Refused(f"{where}: {_FILES}", where)
         case _:
@@ -136,14 +132,23 @@ def _document(block: JSON, source: JSON, where: str) -> list[JSON]:
 
 
 def _headed(block: JSON, text: str) -> str:
-    heads = [block.get("title"), block.get("context")]
-    return "\n".join([*(head for head in heads if head and isinstance(head, str)), text])
+    return "\n".join([*_heads(block.get("title"), block.get("context")), text])
 
 
-def _search_result(block: JSON, where: str) -> str:
-    heads = [block.get("title"), block.get("source")]
+def _heads(*given: Any) -> list[str]:
+    return [head for head in given if head and isinstance(head, str)]
+
+
+def _heading(*given: Any) -> list[JSON]:
+    heads = _heads(*given)
+    return [text_part("\n".join(heads))] if heads else []
+
+
+def _search_result(block: JSON, where: str) -> list[JSON]:
     parts = [
         part for each in blocks_of(block.get("content"), where) for part in parts_of(each, where)
     ]
     texts = [part["text"] for part in parts if is_text(part)]
-    return "\n".join([*(head for head in heads if head and isinstance(head, str)), *texts])
+    heads = _heads(block.get("title"), block.get("source"))
+    others = [part for part in parts if not is_text(part)]
+    return [text_part("\n".join([*heads, *texts])), *others]

@@ -2,10 +2,12 @@
 
     assistant   text, tool_use, thinking ─► one message: text, calls, and the state that came back
     user        tool_result, the rest    ─► tool messages, then one user message
+    assistant   blocks of other types    ─► the same, each after a label
     system      at the beginning, or between the others
 
 A chat endpoint wants the results of calls right behind them. So in everything that follows an
-assistant message the results come first, and the rest after them in its order.
+assistant message the results come first, and the rest after them in its order. Ids may be missing
+or wrong: the history is made legal later, for all APIs alike.
 """
 
 from typing import Any
@@ -22,9 +24,10 @@ from surecall.proxy.faces.messages_content import (
 )
 from surecall.proxy.faces.messages_state import restored, unseal
 from surecall.values.types import JSON
-from surecall.wire.messages import encode
+from surecall.wire.messages import encode, text_id
 
 _FAILED = "The tool call failed:"
+_OF_ASSISTANTS = frozenset({"text", "tool_use", "thinking", "redacted_thinking", "server_tool_use"})
 _ELSEWHERE = "The result is in the next message."
 
 
@@ -35,14 +38,19 @@ def chat_messages(request: JSON) -> list[JSON]:
         raise Refused("messages: at least one message is required.", "messages")
     written = _system(request.get("system"), "system")
     later: list[JSON] = []
+    shown = _ShownMedia()
     for at, message in enumerate(messages):
         where = f"messages.{at}"
         if _role(message, where) == "assistant":
-            written, later = _with_answer([*written, *later], message, where), []
+            written = _with_answer([*written, *later], message, where)
+            shown.forget(blocks_of(message.get("content"), where))
+            results, later = _misplaced_blocks(message, where)
         else:
-            results, rest = _heard(message, where)
-            written += results
+            results, rest = _heard(message, where, shown)
             later += rest
+        written += results
+    if not written and not later:
+        raise Refused("messages: no message has content to send.", "messages")
     return [*written, *later]
 
 
@@ -64,7 +72,33 @@ def _system(content: Any, where: str) -> list[JSON]:
     return [{"role": "system", "content": content_of(parts)}] if parts else []
 
 
-def _heard(message: JSON, where: str) -> tuple[list[JSON], list[JSON]]:
+class _ShownMedia:
+    """Images and files of tool results, each sent once although its result is repeated."""
+
+    def __init__(self) -> None:
+        self._seen: dict[str, set[bytes]] = {}
+        self._called: set[str] = set()
+
+    def forget(self, blocks: list[JSON]) -> None:
+        """Forget the results of calls whose ids are used again."""
+        ids = {text_id(block.get("id")) for block in blocks if block["type"] == "tool_use"}
+        for call_id in ids & self._called:
+            self._seen.pop(call_id, None)
+        self._called |= ids
+
+    def add(self, call_id: str, media: list[JSON]) -> list[JSON]:
+        """Return the media unless this call has sent them before; without an id, always."""
+        if not media or not call_id:
+            return media
+        seen = self._seen.setdefault(call_id, set())
+        data = encode(media)
+        if data in seen:
+            return []
+        seen.add(data)
+        return media
+
+
+def _heard(message: JSON, where: str, shown: _ShownMedia) -> tuple[list[JSON], list[JSON]]:
     """Return the results that a message brings, and what else it says."""
     content = message.get("content")
     if message["role"] == "system":
@@ -72,25 +106,42 @@ def _heard(message: JSON, where: str) -> tuple[list[JSON], list[JSON]]:
     if isinstance(content, str):
         return [], [{"role": "user", "content": content}]
     results: list[JSON] = []
-    shown: list[JSON] = []
+    beside: list[JSON] = []
     said: list[JSON] = []
     for at, block in enumerate(blocks_of(content, where)):
         place = f"{where}.content.{at}"
         if block["type"] == "tool_result":
             result, media = _result(block, place)
             results.append(result)
-            shown += media
+            beside += shown.add(result["tool_call_id"], media)
         else:
             said += parts_of(block, place)
-    parts = [*shown, *said]
-    return results, [{"role": "user", "content": content_of(parts)}] if parts else []
+    return results, _user([*beside, *said])
+
+
+def _user(parts: list[JSON]) -> list[JSON]:
+    return [{"role": "user", "content": content_of(parts)}] if parts else []
+
+
+def _misplaced_blocks(message: JSON, where: str) -> tuple[list[JSON], list[JSON]]:
+    """Return the results in an assistant message, and its blocks that only a user can send."""
+    results: list[JSON] = []
+    parts: list[JSON] = []
+    for at, block in enumerate(blocks_of(message.get("content"), where)):
+        place = f"{where}.content.{at}"
+        if block["type"] == "tool_result":
+            result, media = _result(block, place)
+            results.append(result)
+            parts += media
+        elif block["type"] not in _OF_ASSISTANTS:
+            label = f"Block of type {encode(block['type']).decode()} in the assistant's message:"
+            parts += [text_part(label), *result_parts(block, place)]
+    return results, _user(parts)
 
 
 def _result(block: JSON, where: str) -> tuple[JSON, list[JSON]]:
     """Return the tool message of a result, and what of it only a user message can show."""
-    call_id = block.get("tool_use_id")
-    if not isinstance(call_id, str):
-        raise Refused(f"{where}: `tool_use_id` must be a text.", where)
+    call_id = text_id(block.get("tool_use_id"))
     content = block.get("content")
     inner = blocks_of(content, where) if content is not None else []
     parts = [part for each in inner for part in result_parts(each, where)]
@@ -98,7 +149,7 @@ def _result(block: JSON, where: str) -> tuple[JSON, list[JSON]]:
     media = [part for part in parts if not is_text(part)]
     if media:
         texts = texts or [text_part(_ELSEWHERE)]
-        media = [text_part(f"From the result of the call {call_id}:"), *media]
+        media = [text_part(f"From the result of the call {call_id}".rstrip() + ":"), *media]
     if block.get("is_error") is True:
         texts = [text_part(_FAILED), *texts]
     return {"role": "tool", "tool_call_id": call_id, "content": _told(texts, block)}, media
@@ -149,7 +200,7 @@ def _answer(content: Any, where: str) -> JSON:
                 # Each seal holds all that was known when it was written: the last one counts.
                 state = _later(state, unseal(sealed))
             case _:
-                pass  # what a server of Anthropic's did and found, or thoughts of another model
+                pass  # thoughts of another model, searches without findings, or `_misplaced_blocks`
     message: JSON = {"role": "assistant", "content": _said(parts, calls)}
     return restored(message | {"tool_calls": calls} if calls else message, state)
 
@@ -168,11 +219,11 @@ def _said(parts: list[JSON], calls: list[JSON]) -> str | list[JSON] | None:
 
 def _call(block: JSON, where: str) -> JSON:
     match block:
-        case {"id": str(call_id), "name": str(name), "input": dict(given)}:
+        case {"name": str(name), "input": dict(given)}:
             function = {"name": name, "arguments": encode(given).decode()}
-            return {"id": call_id, "type": "function", "function": function}
+            return {"id": text_id(block.get("id")), "type": "function", "function": function}
         case _:
             raise Refused(
-                f"{where}: a tool_use block must have an `id`, a `name` and an `input` object.",
+                f"{where}: a tool_use block must have a `name` and an `input` object.",
                 where,
             )

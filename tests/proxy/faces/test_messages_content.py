@@ -50,6 +50,11 @@ def image_part(url: str) -> JSON:
         (document({"type": "text", "data": "a"}, title=None, context=7), [text("a")]),
         (document(PDF), [file_part("document.pdf")]),
         (document(PDF, title="a.pdf"), [file_part("a.pdf")]),
+        (document(PDF, title="a.pdf", context="C"), [text("C"), file_part("a.pdf")]),
+        (
+            document({"type": "content", "content": [text("a")]}, title="T", context="C"),
+            [text("T\nC"), text("a")],
+        ),
         (document({"type": "base64", "data": "JVBE"}), [file_part("document.pdf")]),
         (document({"type": "content", "content": "a"}), [text("a")]),
         (
@@ -59,6 +64,10 @@ def image_part(url: str) -> JSON:
         (
             {"type": "search_result", "title": "T", "source": "https://x", "content": [text("a")]},
             [text("T\nhttps://x\na")],
+        ),
+        (
+            {"type": "search_result", "content": [document(PDF), text("a")]},
+            [text("a"), file_part("document.pdf")],
         ),
     ],
 )

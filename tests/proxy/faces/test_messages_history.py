@@ -95,6 +95,7 @@ CALLS = calling(call("c1"))
         ),
         ([HI, ASKS, said(text("b"))], [HI, calling(call("c1"), content="b")]),
         ([HI, ASKS, said()], [HI, CALLS]),
+        ([said(), HI], [HI]),
     ],
 )
 def test_a_history_becomes_chat_messages(messages: list[JSON], becomes: list[JSON]) -> None:
@@ -153,6 +154,54 @@ def test_images_of_results_are_shown_after_all_results_and_say_whose_they_are() 
     )
 
 
+def test_an_image_of_a_result_that_comes_twice_is_shown_once() -> None:
+    once = heard(result("c1", [IMAGE]))
+    shown = heard(text("From the result of the call c1:"), IMAGE_PART)
+
+    assert chat(HI, ASKS, once, HI, once).count(shown) == 1
+    assert chat(once, ASKS, once).count(shown) == 1
+    assert chat(HI, ASKS, once, ASKS, once).count(shown) == 2
+
+
+@pytest.mark.parametrize(("given", "sent"), [(None, ""), (7, "7"), ([], "")])
+def test_ids_that_are_no_texts_are_left_to_the_history(given: Any, sent: str) -> None:
+    asks, shows = said(use(given, a=1)), heard(result(given, [IMAGE]))
+
+    _, calls, answer, shown = chat(HI, asks, shows)
+
+    assert calls == calling(call(sent))
+    assert answer["tool_call_id"] == sent
+    assert shown["content"][0]["text"] == f"From the result of the call {sent}".rstrip() + ":"
+
+
+def test_a_result_without_an_id_is_read() -> None:
+    bare = {"type": "tool_result", "content": "3"}
+
+    assert chat(HI, ASKS, heard(bare)) == [HI, CALLS, tool("", "3")]
+
+
+def test_results_and_unknown_blocks_in_an_assistant_message_follow_it() -> None:
+    found = {"type": "web_search_tool_result", "content": []}
+    odd = said(use("c1", a=1), result("c1", [text("3"), IMAGE]), found, IMAGE)
+
+    *_, calls, answer, shown = chat(HI, odd)
+
+    assert (calls, answer) == (CALLS, tool("c1", "3"))
+    assert shown == heard(
+        text("From the result of the call c1:"),
+        IMAGE_PART,
+        text('Block of type "web_search_tool_result" in the assistant\'s message:'),
+        text('{"type":"web_search_tool_result","content":[]}'),
+        text('Block of type "image" in the assistant\'s message:'),
+        IMAGE_PART,
+    )
+
+
+def test_messages_that_say_nothing_are_refused() -> None:
+    with pytest.raises(Refused, match="no message has content"):
+        chat(heard())
+
+
 def test_marks_of_results_are_kept_on_demand() -> None:
     face = Messages(keeps_cache_control=True)
     inner = result("c1", [text("a", cache_control=MARK), text("b")])
@@ -189,10 +238,8 @@ def test_an_answer_that_only_brings_state_back_is_kept() -> None:
         [{"role": "user"}],
         [heard(7)],
         [heard({"type": "video"})],
-        [heard({"type": "tool_result"})],
         [heard(result("c1", 7))],
         [HI, said({"type": "tool_use", "id": "c1", "name": "add"})],
-        [HI, said({"type": "tool_use", "id": 1, "name": "add", "input": {}})],
         [HI, said({"type": "tool_use", "id": "1", "name": "add", "input": "{}"})],
     ],
 )

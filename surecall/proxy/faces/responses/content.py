@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from surecall.proxy.faces.face import Refused, content_of
 from surecall.values.types import JSON
+from surecall.wire.messages import encode
 
 _DETAILS: Final = ("auto", "low", "high")
 _FILE_KEYS: Final = ("file_data", "file_id", "filename")
@@ -26,6 +27,37 @@ def chat_content(content: Any, where: str) -> str | list[JSON]:
             return content_of([_chat_part(part, where) for part in content])
         case _:
             raise Refused(f"The content of {where} must be a text or a list of parts.", where)
+
+
+def output_content(output: Any, where: str) -> str | list[JSON]:
+    """Return the content of a tool's message; what has no known form is kept as JSON."""
+    match output:
+        case list():
+            return content_of([_output_part(part, where) for part in output])
+        case None | str():
+            return chat_content(output, where)
+        case _:
+            return encode(output).decode()
+
+
+def labeled_item(item: JSON, kind: str) -> str | list[JSON]:
+    """Return the content of a message that holds an item of a type that chat does not have."""
+    label = f"Item of type {encode(kind).decode()} in this conversation:"
+    match item:
+        case {"type": "image_generation_call", "result": str(data)} if data:
+            url = data if data.startswith("data:") else f"data:image/png;base64,{data}"
+            rest = {key: item[key] for key in item if key != "result"}
+            text = {"type": "text", "text": f"{label}\n{encode(rest).decode()}"}
+            return [text, {"type": "image_url", "image_url": {"url": url}}]
+        case _:
+            return f"{label}\n{encode(item).decode()}"
+
+
+def _output_part(part: Any, where: str) -> JSON:
+    try:
+        return _chat_part(part, where)
+    except Refused:
+        return {"type": "text", "text": encode(part).decode()}
 
 
 def said_text(content: Any, where: str) -> str:

@@ -7,9 +7,13 @@ message stays open until somebody else speaks or another turn begins.
     function_call, custom_tool_call           ─► a call in the message of the assistant
     function_call_output, custom_…_output     ─► a message of the tool
     reasoning                                 ─► its state, if it is one of ours
-    what a service did: web_search_call, …    ─► left out
+    lists of tools, and searches without
+    their findings: web_search_call, …        ─► left out
     what only a service knows, or a client
     ran for a tool that cannot be offered     ─► refused
+    anything else: mcp_call, unknown types    ─► a labeled message of the user
+
+Ids may be missing or wrong: the history of the request is made legal later, for all APIs alike.
 """
 
 from collections.abc import Callable
@@ -18,12 +22,17 @@ from typing import Any, Final
 import msgspec
 
 from surecall.proxy.faces.face import Refused
-from surecall.proxy.faces.responses.content import chat_content, said_text
+from surecall.proxy.faces.responses.content import (
+    chat_content,
+    labeled_item,
+    output_content,
+    said_text,
+)
 from surecall.proxy.faces.responses.state import State, unpack
 from surecall.proxy.faces.responses.tools import BRINGING_TOOLS, INPUT, chat_name
 from surecall.values.types import JSON
 from surecall.wire.content_parts import with_text
-from surecall.wire.messages import encode
+from surecall.wire.messages import encode, text_id
 from surecall.wire.opaque_state import (
     CONTENT,
     DOCUMENTED,
@@ -41,6 +50,10 @@ _REFUSED: Final = {
     "mcp_approval_response": "A chat completion cannot call MCP servers. Offer functions instead.",
 }
 _OUTPUT: Final = "_output"
+# They hold no words and no results: `tools` of them are offered, and a search is named by its call.
+_LEFT_OUT: Final = frozenset(
+    {*BRINGING_TOOLS, "mcp_list_tools", "tool_search_call", "web_search_call"}
+)
 
 
 class _Turn(msgspec.Struct):
@@ -82,9 +95,13 @@ class Transcript:
             self._writers[kind](item, where)
         elif kind in _REFUSED:
             raise Refused(_REFUSED[kind], where)
-        elif kind.endswith(_OUTPUT) and kind not in BRINGING_TOOLS:
+        elif kind in _LEFT_OUT:
+            return
+        elif kind.endswith(_OUTPUT):
             message = f"A chat completion cannot hold an item of type '{kind}'. Offer a function."
             raise Refused(message, where)
+        else:
+            self._speak({"role": "user", CONTENT: labeled_item(item, kind)})
 
     def close(self) -> list[JSON]:
         """Return all messages; the last turn of the assistant ends."""
@@ -112,31 +129,30 @@ class Transcript:
 
     def _function_call(self, item: JSON, where: str) -> None:
         match item:
-            case {"call_id": str(), "name": str(), "arguments": str(arguments)}:
+            case {"name": str(), "arguments": str(arguments)}:
                 self._call(item, arguments)
             case _:
-                message = f"{where} needs `call_id`, `name` and `arguments`, all of them texts."
-                raise Refused(message, where)
+                raise Refused(f"{where} needs `name` and `arguments`, both of them texts.", where)
 
     def _custom_call(self, item: JSON, where: str) -> None:
         match item:
-            case {"call_id": str(), "name": str(), "input": str(given)}:
+            case {"name": str(), "input": str(given)}:
                 self._call(item, encode({INPUT: given}).decode())
             case _:
-                message = f"{where} needs `call_id`, `name` and `input`, all of them texts."
-                raise Refused(message, where)
+                raise Refused(f"{where} needs `name` and `input`, both of them texts.", where)
 
     def _call(self, item: JSON, arguments: str) -> None:
         function = {"name": chat_name(item["name"], item.get("namespace")), "arguments": arguments}
-        call = {"id": item["call_id"], "type": FUNCTION, FUNCTION: function}
+        call = {"id": text_id(item.get("call_id")), "type": FUNCTION, FUNCTION: function}
         self._current().calls.append(call)
 
     def _output(self, item: JSON, where: str) -> None:
-        call_id = item.get("call_id")
-        if not isinstance(call_id, str):
-            raise Refused(f"{where} needs a `call_id`.", where)
-        content = chat_content(item.get("output"), where)
-        self._speak({"role": "tool", "tool_call_id": call_id, CONTENT: content})
+        content = output_content(item.get("output"), where)
+        message: JSON = {"role": "tool", "tool_call_id": text_id(item.get("call_id"))}
+        name = item.get("name")
+        if isinstance(name, str) and name:
+            message["name"] = chat_name(name, item.get("namespace"))
+        self._speak(message | {CONTENT: content})
 
     def _reasoning(self, item: JSON, _: str) -> None:
         state = unpack(item.get("encrypted_content"))

@@ -167,6 +167,63 @@ def test_a_thought_without_words_is_left_out() -> None:
 
 
 @pytest.mark.parametrize(
+    ("given", "sent"), [(None, ""), (7, "7"), (["c1"], ""), ("c9", "c9"), ({}, "")]
+)
+def test_ids_that_are_missing_or_no_texts_are_left_to_the_history(given: Any, sent: str) -> None:
+    called, output = CALLED | {"call_id": given}, OUTPUT | {"call_id": given}
+    if given is None:
+        del called["call_id"], output["call_id"]
+
+    assert chat_messages([called, output]) == [
+        assistant(None, call(sent)),
+        RESULT | {"tool_call_id": sent},
+    ]
+
+
+def test_an_output_may_name_its_tool() -> None:
+    (message,) = chat_messages([OUTPUT | {"name": "add", "namespace": "crate"}])
+
+    assert message == RESULT | {"name": "crate__add"}
+
+
+@pytest.mark.parametrize(
+    ("output", "content"),
+    [
+        ({"a": "é"}, '{"a":"é"}'),
+        (7, "7"),
+        ([{"type": "x", "y": 1}], '{"type":"x","y":1}'),
+        ([{"type": "input_image"}], '{"type":"input_image"}'),
+    ],
+)
+def test_an_output_of_an_unknown_form_is_kept_as_json(output: Any, content: str) -> None:
+    (message,) = chat_messages([OUTPUT | {"output": output}])
+
+    assert message["content"] == content
+
+
+def test_an_item_of_an_unknown_type_is_sent_with_a_label() -> None:
+    item = {"type": "mcp_call", "name": "roll", "output": "4"}
+    label = 'Item of type "mcp_call" in this conversation:'
+
+    assert chat_messages([ASKED, item]) == [
+        ASKED,
+        {
+            "role": "user",
+            "content": f'{label}\n{{"type":"mcp_call","name":"roll","output":"4"}}',
+        },
+    ]
+
+
+@pytest.mark.parametrize("result", ["AAAA", "data:image/png;base64,AAAA"])
+def test_an_image_that_a_service_made_is_shown(result: str) -> None:
+    (message,) = chat_messages([{"type": "image_generation_call", "result": result}])
+    label, image = message["content"]
+
+    assert "image_generation_call" in label["text"]
+    assert image["image_url"] == {"url": "data:image/png;base64,AAAA"}
+
+
+@pytest.mark.parametrize(
     "kind", ["web_search_call", "mcp_list_tools", "additional_tools", "tool_search_output"]
 )
 def test_what_a_service_did_is_left_out(kind: str) -> None:
@@ -186,7 +243,6 @@ def test_what_a_service_did_is_left_out(kind: str) -> None:
         ({"role": ["user"], "content": "a"}, "role"),
         ({"type": "function_call", "call_id": "c1", "name": "add"}, "`arguments`"),
         ({"type": "custom_tool_call", "call_id": "c1", "name": "add"}, "`input`"),
-        ({"type": "function_call_output", "output": "x"}, "`call_id`"),
         ({"type": "function_call_output", "call_id": "c1"}, "list of parts"),
         ({"type": 1}, "no `type`"),
         ("a", "no `type`"),
