@@ -101,7 +101,7 @@ def test_every_tool_output_reaches_the_upstream_once_in_a_legal_history(api: str
 def test_every_tool_output_reaches_an_upstream_that_is_told_of_calls_in_words(
     api: str, protocol: str
 ) -> None:
-    config = configured("").but(call_protocol=protocol)
+    config = configured("").replace(call_protocol=protocol)
     broken: list[Broken] = []
     cases = many(50)
     for number in range(cases):

@@ -17,15 +17,12 @@ from surecall.values.types import (
     UNMATCHED_RESULT,
     Assistant,
     Message,
-    ToolCall,
     ToolResult,
     User,
 )
 from surecall.wire.history import label_of, legal_places
 from surecall.wire.messages import WireStyle, parse_fields, raw_calls, render_message, whole_text
 
-# Ids of calls that were read from text begin so: the conversation itself says where they are from.
-FROM_TEXT: Final = "text_"
 _ROLES: Final = frozenset({"system", "developer", "user", "assistant", "tool"})
 # Fields that only a tool message may have.
 _OF_RESULTS: Final = frozenset({"tool_call_id", "name"})
@@ -74,14 +71,7 @@ def _value(fields: JSON) -> Message:
     role = fields.get("role")
     if not isinstance(role, str) or role not in _ROLES:
         return User(whole_text(fields.get("content")))  # somebody else's words
-    value = parse_fields(fields)
-    if isinstance(value, Assistant) and any(call.id.startswith(FROM_TEXT) for call in value.calls):
-        return msgspec.structs.replace(value, calls=tuple(map(_marked, value.calls)))
-    return value
-
-
-def _marked(call: ToolCall) -> ToolCall:
-    return msgspec.structs.replace(call, from_text=call.id.startswith(FROM_TEXT))
+    return parse_fields(fields)
 
 
 def _legal(value: Message, entry: Entry | None) -> Entry:

@@ -20,7 +20,7 @@ from surecall.core.streaming.display import Show
 from surecall.core.tool_results import refusal, seal
 from surecall.proxy.faces.face import Asked, Failure
 from surecall.proxy.healing.healed import Head, healed
-from surecall.proxy.healing.history import FROM_TEXT, Entry, entries
+from surecall.proxy.healing.history import Entry, entries
 from surecall.proxy.healing.memory import Conversation, remembered
 from surecall.proxy.healing.outbound import OWNED, Outbound
 from surecall.proxy.healing.settings import ProxySettings
@@ -47,7 +47,7 @@ from surecall.values.types import (
     User,
 )
 from surecall.wire.history import ids_of
-from surecall.wire.messages import WireStyle, render_message
+from surecall.wire.messages import FROM_TEXT, WireStyle, render_message
 from surecall.wire.response import read_choice
 
 _BAD_GATEWAY = 502

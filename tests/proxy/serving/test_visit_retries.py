@@ -72,9 +72,9 @@ def test_a_client_does_not_try_again_what_a_guard_forbids(guard: str) -> None:
         chat = CHAT | {"messages": [ASKED, turn, result]}
         with ScriptedProvider(calls("add"), repeat=True) as provider:
             async with (
-                Proxy(provider.url, guards={guard: 1}) as url,
+                Proxy(provider.url, guards={guard: 1}) as proxy,
                 aiohttp.ClientSession() as session,
-                session.post(f"{url}/v1/chat/completions", json=chat) as response,
+                session.post(f"{proxy.url}/v1/chat/completions", json=chat) as response,
             ):
                 return response.status, response.headers.get(HEADER)
 
