@@ -32,6 +32,7 @@ from surecall.simulator.stream_events import events_of, frames_of
 from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestEndEvent
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Answer
 
@@ -250,8 +251,8 @@ class ScriptedProvider:
 
     async def _complete(self, request: "web.Request") -> "web.StreamResponse":
         try:
-            body = msgspec.json.decode(await request.read())
-        except (ValueError, RecursionError) as error:
+            body = decode_json(await request.read(), limit=MAX_WRAPPED_DEPTH)
+        except ValueError as error:
             return _refused(400, str(error))
         if not isinstance(body, dict):
             return _refused(400, "The request body must be a JSON object.")

@@ -24,12 +24,13 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
+from surecall.values.nesting import MAX_DEPTH, TooDeep
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire.assembler import Assembler
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
 from surecall.wire.finish_reasons import PROMISES, ending_of
-from surecall.wire.messages import MAX_DEPTH, decode, id_of
+from surecall.wire.messages import decode, id_of
 from surecall.wire.protocols.guided import BEFORE_A_STEP
 from surecall.wire.response import fault_of
 
@@ -259,7 +260,7 @@ def _body(data: bytes) -> JSON | Fault | None:
 def _unread(error: ValueError) -> Fault | None:
     if isinstance(error, TooManyValues):
         return _too_large(f"more than {MAX_VALUES} values")
-    if "too deeply" in str(error):
+    if isinstance(error, TooDeep):
         sentence = f"The answer is JSON nested too deeply: more than {MAX_DEPTH} levels."
         return Fault(ErrorCode.DECODE_ERROR, sentence, retryable=True)
     return None

@@ -27,6 +27,7 @@ from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS
 from surecall.simulator.faults.shape_fault import Sample, shape_fault
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, Fault
+from surecall.values.nesting import TooDeep
 from surecall.values.types import JSON, Plan, Reply, ToolCall
 from surecall.wire.messages import decode
 from surecall.wire.plain_json import is_finite
@@ -141,7 +142,7 @@ def _json(file: BinaryIO, what: str) -> Any:
     try:
         value = decode(data)
     except ValueError as error:
-        reason = "nested too deeply" if "too deeply" in str(error) else "not JSON"
+        reason = "nested too deeply" if isinstance(error, TooDeep) else "not JSON"
         raise ConfigError(f"{what} is {reason}") from None
     # It was read all the same, but a case must be the reply as it came.
     if not is_finite(json.loads(data.decode("utf-8-sig", "replace"), strict=False)):

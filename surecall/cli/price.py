@@ -18,6 +18,7 @@ from surecall.eval.running.estimate import Estimate, Price, estimate
 from surecall.eval.running.matrix import Plan
 from surecall.eval.storage.done import Done
 from surecall.values.errors import ProviderError
+from surecall.values.nesting import decode_json
 
 _LONGEST_S: Final = 5.0
 _OK: Final = 200
@@ -84,8 +85,8 @@ async def _listed(target: Target) -> dict[str, Price]:
     try:
         async with asyncio.timeout(_LONGEST_S):
             answer = await target.client.models()
-        found = msgspec.json.decode(answer.body) if answer.status == _OK else None
-    except (ProviderError, TimeoutError, ValueError, RecursionError):
+        found = decode_json(answer.body) if answer.status == _OK else None
+    except (ProviderError, TimeoutError, ValueError):
         return {}
     return dict(prices_in(found))
 

@@ -20,6 +20,7 @@ from surecall.core.outcome import RunResult
 from surecall.core.state import Run
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ConfigError, SurecallError
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, TooDeep, check_depth
 from surecall.values.types import JSON, Message
 from surecall.wire.messages import encode
 
@@ -155,14 +156,17 @@ def head_of(kept: Kept) -> bytes:
 
 def read(key: str, stored: Stored) -> Kept:
     """Read what a store has."""
+    said = b"[%s]" % b",".join(stored.messages)
     try:
+        check_depth(stored.head, MAX_WRAPPED_DEPTH)
+        check_depth(said, MAX_WRAPPED_DEPTH)
         if _VERSION.decode(stored.head).schema_version > SCHEMA_VERSION:
             raise ConfigError(
                 f"conversation {key!r} was written by a newer version; update surecall to read it"
             )
         head = _HEAD.decode(stored.head)
-        messages = _MESSAGES.decode(b"[%s]" % b",".join(stored.messages))
-    except (msgspec.MsgspecError, UnicodeError, RecursionError) as error:
+        messages = _MESSAGES.decode(said)
+    except (msgspec.MsgspecError, UnicodeError, TooDeep) as error:
         raise ConfigError(f"conversation {key!r} cannot be read: {error}") from None
     return Kept(stored.version, messages, head.turn, head.extras, head.hold)
 

@@ -13,6 +13,7 @@ import msgspec
 from surecall.core.state import Run, once_per_run
 from surecall.parsing.whole_words import without
 from surecall.settings.contract import From
+from surecall.values.nesting import TooDeep, decode_json
 from surecall.values.paths import path_steps, values_at
 from surecall.values.types import JSON, Assistant, ToolCall, ToolResult, User
 from surecall.wire.content_parts import text_of
@@ -90,8 +91,8 @@ def _echo(run: Run, call: ToolCall | None, result: ToolResult) -> set[Any]:
 def returned(result: ToolResult) -> Any:
     """Return what a tool returned, as JSON; what it said, if it failed."""
     try:
-        envelope: Any = msgspec.json.decode(result.content)
-    except (msgspec.DecodeError, RecursionError):
+        envelope: Any = decode_json(result.content)
+    except (msgspec.DecodeError, TooDeep):
         return result.content
     match envelope:
         case {"ok": True, "data": {"value": value, **rest}} if not rest:
@@ -110,8 +111,8 @@ def opened(value: Any) -> Any:
     if not isinstance(value, str) or len(value) > _LONGEST_JSON or value[:1] not in {"{", "["}:
         return value
     try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, RecursionError):
+        return decode_json(value)
+    except (msgspec.DecodeError, TooDeep):
         return value
 
 

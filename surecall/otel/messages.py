@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json, encode_json
 from surecall.values.types import (
     JSON,
     Assistant,
@@ -30,8 +31,8 @@ _MODALITIES: Final = {"image_url": "image", "video_url": "video", "input_audio":
 def written(value: object) -> str:
     """Write a value as JSON, whatever it is."""
     try:
-        return encode(value).decode()
-    except (RecursionError, TypeError, ValueError, OverflowError):
+        return encode_json(value, encode, limit=MAX_WRAPPED_DEPTH).decode()
+    except (TypeError, ValueError, OverflowError):
         return UNWRITABLE
 
 
@@ -60,8 +61,8 @@ def result_of(result: ToolResult) -> str:
 def as_json(content: str) -> object:
     """Return JSON text as it can be put into other JSON; anything else stays a text."""
     try:
-        return msgspec.json.decode(content, type=msgspec.Raw)
-    except (ValueError, RecursionError):
+        return decode_json(content, msgspec.Raw)
+    except ValueError:
         return content
 
 

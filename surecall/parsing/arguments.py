@@ -24,6 +24,7 @@ from surecall.parsing.almost_json import (
     unreadable,
 )
 from surecall.values.errors import ErrorCode
+from surecall.values.nesting import TooDeep, decode_prefix
 from surecall.values.types import JSON, Problem
 
 # The longest integer that Python converts in both directions, whatever its limit is set to.
@@ -142,12 +143,12 @@ def json_value(text: str, fired: dict[str, None], begins: frozenset[str] = OBJEC
     Raises `Unusable`. `begins` are the marks that a text to be repaired may begin with.
     """
     try:
-        value, end = _STRICT.raw_decode(text)
+        value, end = decode_prefix(_STRICT, text, limit=MAX_DEPTH)
         if end == len(text):
             return _checked(value, text, fired)
     except json.JSONDecodeError:
         pass
-    except RecursionError:
+    except TooDeep:
         raise too_deep() from None
     return _sole([decoded(document, fired) for document in normalised(text, fired, begins)])
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from surecall.values.nesting import TooDeep, encode_json
+
 MAX_BYTES = 4 * 1024 * 1024
 # Most of a stream is the frame around each word, which is not kept.
 FRAMING = 8
@@ -80,8 +82,13 @@ class Budget:
 
 def _written(value: Any) -> bytes:
     try:
+        return encode_json(value, _encode)
+    except TooDeep:  # whoever reads such a value refuses it
+        return b""
+
+
+def _encode(value: Any) -> bytes:
+    try:
         return msgspec.json.encode(value)
     except UnicodeEncodeError:  # half a character; this writer escapes it
         return json.dumps(value).encode()
-    except RecursionError:  # whoever reads such a value refuses it
-        return b""

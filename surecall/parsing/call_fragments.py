@@ -14,9 +14,11 @@ import msgspec
 
 from surecall.parsing.almost_json import mended
 from surecall.parsing.budget import Budget
+from surecall.values.nesting import encode_json
 from surecall.values.types import JSON
 
 _FUNCTION_KEYS = frozenset({"name", "arguments"})
+_COMPACT = json.JSONEncoder(ensure_ascii=False, separators=(",", ":"))
 _CALL_KEYS = frozenset({"id", "index", "function"}) | _FUNCTION_KEYS
 VOID = (None, "")
 _MERGE_DEPTH = 3
@@ -341,8 +343,8 @@ def written(value: Any) -> str:
     """Write JSON; what cannot be written becomes text that no reader takes for arguments."""
     try:
         # Not `msgspec`, which writes NaN as null: the reader must see it to refuse it.
-        return mended(json.dumps(value, ensure_ascii=False, separators=(",", ":")))
-    except (ValueError, RecursionError):
+        return mended(encode_json(value, _COMPACT.encode))
+    except ValueError:
         return _UNWRITABLE
 
 

@@ -21,6 +21,7 @@ from typing import Any, Optional
 import msgspec
 
 from surecall.parsing.arguments import read_arguments
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 
 _MAX_DEPTH = 64
@@ -304,8 +305,8 @@ class _Fitting(msgspec.Struct):
         if text in _WORDS:
             return _WORDS[text]
         try:
-            container = isinstance(msgspec.json.decode(text), dict | list)
-        except (ValueError, RecursionError):
+            container = isinstance(decode_json(text), dict | list)
+        except ValueError:
             return text
         if not container and text != text.strip():
             return text

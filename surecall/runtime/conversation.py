@@ -24,6 +24,7 @@ from surecall.runtime.run_stream import BlockingRunStream, RunStream, Watch
 from surecall.runtime.runner import ToolLoopRunner, TurnOptions, check_keywords
 from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import encode_json
 from surecall.values.types import JSON, Message
 
 LEASE_S = 60.0
@@ -216,7 +217,7 @@ def _checked_extras(extras: Any) -> JSON:
     try:
         copied = _copy(extras)
         is_same = copied == extras
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"extras must be JSON: {error}") from None
     if not is_same:
         raise ConfigError("extras must be JSON: some of this would be read back as something else")
@@ -224,5 +225,5 @@ def _checked_extras(extras: Any) -> JSON:
 
 
 def _copy(extras: JSON) -> JSON:
-    copied: JSON = msgspec.json.decode(msgspec.json.encode(extras))
+    copied: JSON = msgspec.json.decode(encode_json(extras, msgspec.json.encode))
     return copied

@@ -25,6 +25,7 @@ from surecall.values.events import (
     ObserverErrorEvent,
     RunStartEvent,
 )
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, check_depth
 from surecall.values.trace import Trace, safe_text
 from surecall.wire.messages import encode
 
@@ -258,9 +259,10 @@ def _events(data: bytes, path: str) -> list[Event]:
         if _is_damaged(line.rstrip()):
             raise ConfigError(f"{path}, line {number}: damaged, it does not match its checksum")
         try:
+            check_depth(line, MAX_WRAPPED_DEPTH)
             newer = _VERSION.decode(line).schema_version > SCHEMA_VERSION
             event = None if newer else _DECODER.decode(line)
-        except (ValueError, RecursionError) as error:
+        except ValueError as error:
             if _may_be_torn(lines, number):
                 continue
             reason = safe_text(str(error)[:MAX_MESSAGE])

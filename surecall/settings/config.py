@@ -16,6 +16,7 @@ from surecall.settings.endpoint_profile import EndpointProfile
 from surecall.settings.overlay import Settings, adjust_fields, copy_with, default
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
+from surecall.values.nesting import encode_json
 from surecall.values.types import JSON
 from surecall.wire.call_styles import CallProtocol
 from surecall.wire.messages import RESERVED_OPTIONS, encode
@@ -165,10 +166,9 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
         """Return a value in its field's type; options that the runner owns are errors."""
         if name == "endpoint":
             return EndpointProfile.read(value) if isinstance(value, Mapping) else _profile(value)
-        valid = super().validate(name, value)
-        if name == "request_overrides":
-            check_options(valid, name)
-        return valid
+        if name == "request_overrides" and isinstance(value, Mapping):
+            check_options(value, name)
+        return super().validate(name, value)
 
     @property
     def explicit(self) -> frozenset[str]:
@@ -267,11 +267,10 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
             "Use the runner's own parameters instead."
         )
     try:
-        encode(dict(options))
-    except (TypeError, ValueError, RecursionError) as error:
+        encode_json(dict(options), encode)
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
     if not is_finite(dict(options)):
         raise ConfigError(f"{where} cannot be written as JSON: NaN and infinity are no numbers")
-    parallel = options.get("parallel_tool_calls", False)
-    if not isinstance(parallel, bool):
+    if not isinstance(parallel := options.get("parallel_tool_calls", False), bool):
         raise ConfigError(f"{where}: parallel_tool_calls must be true or false, not {parallel!r}")

@@ -18,6 +18,7 @@ from typing import Any, Final, TypeAlias
 import msgspec
 
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import encode_json
 from surecall.values.paths import path_steps
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.messages import encode
@@ -162,15 +163,20 @@ class Contract(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
 def _plain(name: str, items: Any) -> tuple[Need, ...]:
     """Copy needs as the JSON that they will be when the contract is read back."""
     try:
-        text = json.dumps(msgspec.to_builtins(items), allow_nan=False, ensure_ascii=False)
-        needs = msgspec.json.decode(text.encode(), type=tuple[Need | str, ...])
-    except (msgspec.DecodeError, TypeError, ValueError, RecursionError) as error:
+        needs = msgspec.json.decode(encode_json(items, _exact), type=tuple[Need | str, ...])
+    except (msgspec.DecodeError, TypeError, ValueError) as error:
         raise ConfigError(f"contract: {name}: {error}") from None
     for need in (checked := tuple(_needs(needs))):
         for item in need.arguments.values():
             if source_in(item) is None and _has_source(item):
                 raise ConfigError(f"contract: {name}: From stands for a whole argument of a tool")
     return checked
+
+
+def _exact(items: Any) -> bytes:
+    # Not `msgspec` alone, which writes NaN as null.
+    text = json.dumps(msgspec.to_builtins(items), allow_nan=False, ensure_ascii=False)
+    return text.encode()
 
 
 def source_in(item: Any) -> From | None:

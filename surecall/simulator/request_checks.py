@@ -11,12 +11,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-import msgspec
-
 from surecall.parsing.names import MAX_LENGTH, is_legal
 from surecall.parsing.schema_walk import is_untyped, rewritten
 from surecall.simulator.seals import broken_seals, is_signature
 from surecall.simulator.violations import ProviderRules, Violation
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 
 MAX_TOOLS = 128
@@ -252,8 +251,8 @@ def _argument_rules(arguments: Any, where: str, rules: ProviderRules) -> Iterato
         yield rules.violation("arguments_type", where, kind)
         return
     try:
-        value = msgspec.json.decode(arguments)
-    except (ValueError, RecursionError):
+        value = decode_json(arguments)
+    except ValueError:
         value = None
     if not isinstance(value, dict):
         yield rules.violation("arguments_object", where)

@@ -39,6 +39,7 @@ from surecall.simulator.stream_events import (
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS, TransportFault
 from surecall.simulator.violations import Violation
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import JSON
 from surecall.values.version import __version__
 from surecall.wire.content_parts import text_of
@@ -276,8 +277,8 @@ def _place(persona: Persona, body: JSON) -> str:
 def _decoded(data: bytes) -> JSON | str:
     """Read a request as strictly as a real server: the object, or what is wrong with it."""
     try:
-        body = msgspec.json.decode(data)
-    except (ValueError, RecursionError) as problem:
+        body = decode_json(data, limit=MAX_WRAPPED_DEPTH)
+    except ValueError as problem:
         return f"The request body is not valid JSON: {problem}"
     return body if isinstance(body, dict) else "The request body must be a JSON object."
 

@@ -22,6 +22,7 @@ import msgspec
 from surecall.tools.context import Context, check_name, check_parameter
 from surecall.tools.grounded import grounds_in
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import encode_json
 from surecall.values.types import JSON
 
 _MISSING = inspect.Parameter.empty
@@ -216,8 +217,8 @@ def _note(hint: Any) -> str | None:
 
 def _default(value: Any) -> JSON:
     try:
-        default = msgspec.json.decode(msgspec.json.encode(value))
-    except (TypeError, ValueError, RecursionError):
+        default = msgspec.json.decode(encode_json(value, msgspec.json.encode))
+    except (TypeError, ValueError):
         return {}
     # What JSON has no number for (NaN, infinity) is encoded as null.
     return {} if default is None and value is not None else {"default": default}

@@ -30,6 +30,7 @@ from surecall.values.events import (
     ToolCallEndEvent,
     ToolCallStartEvent,
 )
+from surecall.values.nesting import decode_json
 from surecall.values.types import (
     Reply,
     ToolCall,
@@ -250,8 +251,8 @@ def _called(call: ToolCall | WaitingCall) -> str:
 def _came_to(result: ToolResult) -> str:
     """Say what a call came to: its data, or its errors."""
     try:
-        envelope = msgspec.json.decode(result.content)
-    except (ValueError, RecursionError):  # from a foreign history, or made by hand
+        envelope = decode_json(result.content)
+    except ValueError:  # from a foreign history, or made by hand
         return _short(result.content)
     match envelope:
         case {"ok": True, "data": data}:

@@ -13,10 +13,9 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from surecall.parsing.budget import MAX_BYTES, MAX_CALLS, MAX_VALUES, Budget, holds_too_many
 from surecall.values.errors import Fault
+from surecall.values.nesting import TooDeep, decode_json
 from surecall.values.types import JSON
 from surecall.wire.finish_reasons import UNFINISHED, ending_of
 from surecall.wire.next_words import next_words
@@ -238,12 +237,14 @@ def _is_end_mark(data: str) -> bool:
 def _decoded(data: str) -> Any:
     """Read JSON; text that is none comes back as it is, since no chunk is a string."""
     try:
-        return msgspec.json.decode(data)
-    except (ValueError, RecursionError):
+        return decode_json(data)
+    except TooDeep:
+        return data
+    except ValueError:
         pass
     try:
         # Unlike the reader of plain bodies this keeps lone surrogates: the other half of a pair
         # may be in the next event.
         return finite(json.loads(data, strict=False))
-    except (ValueError, RecursionError):
+    except ValueError:
         return data

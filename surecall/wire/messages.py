@@ -6,7 +6,6 @@ raise on shape. `render_message` and `parse_message` are a pair; so are `encode`
 
 import json
 import string
-from collections.abc import Iterable
 from typing import Any
 
 import msgspec
@@ -16,6 +15,7 @@ from surecall.parsing.budget import MAX_VALUES, TooManyValues, holds_too_many
 from surecall.parsing.names import legal
 from surecall.values.digests import sha256
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import check_depth, decode_json, encode_json
 from surecall.values.types import (
     JSON,
     Assistant,
@@ -47,8 +47,6 @@ SHORT_ID = 9
 # The longest id that every endpoint takes, and the length of those that are made of others.
 LONGEST_PLAIN = 40
 PLAIN_LENGTH = 29
-# Deeper answers could be read, but not be written again: every step between needs some stack.
-MAX_DEPTH = 128
 # In dollars. No answer costs more: a larger number, like a negative one, is not a price.
 MOST_COST = 1_000_000.0
 
@@ -85,50 +83,24 @@ def decode(data: bytes, most_values: int = MAX_VALUES) -> Any:
     """
     if holds_too_many(data, most_values):
         raise TooManyValues("JSON of too many values")
-    value = _decoded(data)
-    if data.count(b"[") + data.count(b"{") > MAX_DEPTH and _is_deep(value):
-        raise ValueError("JSON nested too deeply")
-    return value
-
-
-def _is_deep(value: Any) -> bool:
-    level = [value]
-    for _ in range(MAX_DEPTH + 1):
-        level = [child for item in level for child in _children(item)]
-        if not level:
-            return False
-    return True
-
-
-def _children(value: Any) -> Iterable[Any]:
-    if isinstance(value, dict):
-        return value.values()
-    return value if isinstance(value, list) else ()
-
-
-def _decoded(data: bytes) -> Any:
+    check_depth(data)
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
         text = data.decode("utf-8", "replace").removeprefix("\ufeff")
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
-    try:
-        return scrub(finite(json.loads(text, strict=False)))
-    except RecursionError:
-        raise ValueError("JSON nested too deeply") from None
+    return scrub(finite(json.loads(text, strict=False)))
 
 
 def encodable(value: Any) -> Any:
     """Return a caller's value as it is after it was written and read; nearly always the same."""
     try:
-        data = encode(value)
+        data = encode_json(value, encode)
         if isinstance(value, str):
             return value if value.isascii() else msgspec.json.decode(data)
         read = msgspec.json.decode(data)
         # Bytes, tuples and dates have become something else, and NaN would be null.
         return value if read == value else decode(encode(finite(msgspec.to_builtins(value))))
-    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+    except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"this is not JSON: {error}") from None
 
 
@@ -276,17 +248,26 @@ def parse_message(item: Any) -> Message:
 def _own(message: Message) -> Message:
     """Return one of our messages as it is after it was written and read."""
     try:
-        data = msgspec.json.encode(message)
-        if isinstance(message, User | Assistant) and _DECODER.decode(data) != message:
-            return _rebuilt(message)
-    except UnicodeEncodeError:
-        return _rebuilt(message)
-    return message
-
-
-def _rebuilt(message: Message) -> Message:
+        if _is_read_back(message):
+            return message
+        # The depth is checked before `to_builtins`, which recurses.
+        encode_json(message, _encode_built)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"this is not JSON: {error}") from None
     built: Message = msgspec.convert(encodable(msgspec.to_builtins(message)), Message)
     return built
+
+
+def _is_read_back(message: Message) -> bool:
+    try:
+        data = encode_json(message, msgspec.json.encode)
+    except UnicodeEncodeError:
+        return False
+    return not isinstance(message, User | Assistant) or _DECODER.decode(data) == message
+
+
+def _encode_built(message: Message) -> bytes:
+    return encode(msgspec.to_builtins(message))
 
 
 def parse_fields(item: JSON) -> Message:
@@ -343,8 +324,8 @@ def _parse_call(call: JSON) -> ToolCall:
 def _says_ok(text: str) -> bool:
     # A foreign history has no envelopes; only one that plainly says `ok: false` failed.
     try:
-        envelope = msgspec.json.decode(text)
-    except (ValueError, RecursionError):
+        envelope = decode_json(text)
+    except ValueError:
         return True
     return not (isinstance(envelope, dict) and envelope.get("ok") is False)
 

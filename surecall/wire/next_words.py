@@ -53,5 +53,5 @@ def next_words(data: str) -> NextWords | None:
     """Read a chunk of words; None if it is anything else."""
     try:
         return _READER.decode(data)
-    except (ValueError, RecursionError):
+    except ValueError:
         return None

@@ -18,6 +18,8 @@ from typing import Final
 
 import msgspec
 
+from surecall.values.nesting import decode_json
+
 # Quotas are renewed each minute or each day. What takes longer is a mistake, or no use to anyone.
 LONGEST_RESET_S: Final = 86_400.0
 _LARGEST: Final = 1e15
@@ -68,8 +70,8 @@ class _Refusal(msgspec.Struct):
 def headers_in(body: bytes) -> dict[str, str]:
     """Return the headers that OpenRouter hands on inside of a refusal, names in lower case."""
     try:
-        error = msgspec.json.decode(body[:_LONGEST_REFUSAL], type=_Refusal).error
-    except (ValueError, RecursionError):
+        error = decode_json(body[:_LONGEST_REFUSAL], _Refusal).error
+    except ValueError:
         return {}
     return {name.lower(): f"{value}" for name, value in error.metadata.headers.items()}
 

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from surecall.values.errors import ErrorCode, Fault
+from surecall.values.nesting import decode_json, encode_json
 from surecall.values.types import JSON
 from surecall.wire.finish_reasons import Ending, ending_of
 from surecall.wire.messages import scrub
@@ -351,8 +352,8 @@ def _inner(raw: Any) -> str:
     """Dig the message out of `metadata.raw`: text, JSON in text, a mapping or a list of them."""
     if isinstance(raw, str):
         try:
-            parsed = msgspec.json.decode(raw)
-        except (ValueError, RecursionError):
+            parsed = decode_json(raw)
+        except ValueError:
             return "" if raw.lstrip().startswith("<") else raw
         return _inner(parsed) if isinstance(parsed, dict | list) else raw
     match raw:
@@ -379,6 +380,6 @@ def _quote(body: Any) -> str:
     if isinstance(body, str):
         return body[:MAX_BODY]
     try:
-        return msgspec.json.encode(body).decode()[:MAX_BODY]
-    except (ValueError, RecursionError):
+        return encode_json(body, msgspec.json.encode).decode()[:MAX_BODY]
+    except ValueError:
         return "(a body that cannot be shown)"

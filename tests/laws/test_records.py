@@ -23,7 +23,9 @@ from surecall import (
 from surecall.runtime.trace import dump_trace, parse_trace
 from surecall.testing import ScriptedModel, raw, says
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import MAX_DEPTH
 from surecall.values.types import Assistant, System, ToolCall, User
+from tests.support.nesting import DEPTHS, nested
 from tests.support.scripts import REGISTRY, result_of
 
 ODD = st.sampled_from(
@@ -176,11 +178,43 @@ def test_a_run_with_any_history_is_the_same_after_it_was_written(message: Any) -
 
 def test_what_is_no_json_at_all_is_refused_before_anything_is_sent() -> None:
     runner = ToolLoopRunner(client=ScriptedModel(), model="m")
-    deep: list[Any] = []
-    for _ in range(5000):
-        deep = [deep]
-    for content in ([object()], [{1j: 2}], deep):
-        with pytest.raises(ConfigError, match="not JSON"):
-            asyncio.run(runner.run("hi", history=[{"role": "user", "content": content}]))
+    for content in ([object()], [{1j: 2}]):
+        for item in ({"role": "user", "content": content}, User(content)):  # type: ignore[arg-type]  # on purpose
+            with pytest.raises(ConfigError, match="not JSON"):
+                asyncio.run(runner.run("hi", history=[item]))
     with pytest.raises(ConfigError, match="cannot be written as JSON"):
         ToolLoopRunner(client=ScriptedModel(), model="m", llm_options_defaults={"top_p": math.nan})
+
+
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_what_is_nested_too_deeply_is_refused_before_anything_is_sent(depth: int) -> None:
+    deep = nested(depth)
+    part = {"type": "text", "text": "\ud800", "more": deep}
+    call = ToolCall("c", "add", {"a": deep})
+    runner = ToolLoopRunner(client=ScriptedModel(), model="m")
+    items: list[Any] = [
+        {"role": "user", "content": deep},
+        {"role": "user", "content": [part]},
+        User(deep),
+        User([part]),
+        Assistant("", (call,)),
+    ]
+    for item in items:
+        with pytest.raises(ConfigError, match="nested too deeply: more than 128 levels"):
+            asyncio.run(runner.run("hi", history=[item]))
+    with pytest.raises(ConfigError, match="nested too deeply"):
+        asyncio.run(runner.run([part]))
+    with pytest.raises(ConfigError, match=r"request_overrides .* nested too deeply"):
+        ToolCallingConfig(request_overrides={"logit_bias": deep})
+    with pytest.raises(ConfigError, match=r"llm_options_defaults .* nested too deeply"):
+        ToolLoopRunner(client=ScriptedModel(), model="m", llm_options_defaults={"stop": deep})
+
+
+def test_what_is_nested_as_deeply_as_allowed_is_sent_and_kept() -> None:
+    # A message in OpenAI's form has two levels of its own.
+    history = [{"role": "user", "content": [{"type": "x", "more": nested(MAX_DEPTH - 3)}]}]
+    options = {"metadata": nested(MAX_DEPTH - 1)}
+    runner = ToolLoopRunner(
+        client=ScriptedModel(says("ok")), model="m", llm_options_defaults=options
+    )
+    assert_kept(asyncio.run(runner.run("hi", history=history)))

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.parsing.budget import MAX_VALUES, Budget, holds_too_many, most_values
+from tests.support.nesting import DEPTHS, nested
 from tests.support.strategies import FINITE_VALUES
 
 MANY = 1_000
@@ -93,9 +94,8 @@ def test_any_value_can_be_spent(text: str) -> None:
     assert spent([text], max_bytes=1) is True
 
 
-def test_a_value_that_cannot_be_written_costs_nothing_for_it_is_refused_anyway() -> None:
-    deep: list[Any] = []
-    for _ in range(5_000):
-        deep = [deep]
-
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_value_that_cannot_be_written_costs_nothing_for_it_is_refused_anyway(depth: int) -> None:
+    deep = nested(depth)
     assert not spent(deep, max_bytes=0)
+    assert not spent(["\ud800", deep], max_bytes=0)

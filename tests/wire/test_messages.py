@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.values.errors import ConfigError, ErrorCode, Fault
+from surecall.values.nesting import MAX_DEPTH
 from surecall.values.types import (
     JSON,
     Assistant,
@@ -23,7 +24,6 @@ from surecall.values.types import (
 )
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import (
-    MAX_DEPTH,
     WireStyle,
     call_parts,
     decode,

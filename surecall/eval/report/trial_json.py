@@ -11,6 +11,7 @@ import msgspec
 
 from surecall.eval.report.common import Column, Results
 from surecall.eval.storage.trial import Trial
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 
 
@@ -92,8 +93,8 @@ def _error(trial: Trial, events: list[JSON]) -> JSON:
 
 def _parsed(raw: str | None) -> Any:
     try:
-        return None if raw is None else msgspec.json.decode(raw)
-    except (ValueError, RecursionError):
+        return None if raw is None else decode_json(raw)
+    except ValueError:
         return None
 
 

@@ -16,6 +16,7 @@ import msgspec
 
 from surecall.eval.scenarios.accepted_calls import ABSENT
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import TooDeep, encode_json
 from surecall.values.types import JSON
 
 PACK: Final = "bfcl"
@@ -151,8 +152,9 @@ def tool_of(function: Function, found: Counter[str], place: str) -> JSON:
     if name != function.name:
         found[DOTTED] += 1
     try:
+        encode_json(function.parameters, msgspec.json.encode)
         parameters = _schema(function.parameters, found)
-    except (ConfigError, RecursionError) as error:
+    except (ConfigError, TooDeep) as error:
         raise ConfigError(f"{place}: {function.name}: {error}") from None
     about = {"name": name, "description": function.description, "parameters": parameters}
     return {"type": "function", "function": about}

@@ -9,8 +9,6 @@ from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Final, TypeVar
 
-import msgspec
-
 from surecall.eval.scenarios.bfcl import (
     SETS,
     WITHOUT_ANSWERS,
@@ -20,6 +18,7 @@ from surecall.eval.scenarios.bfcl import (
     recorded_requests,
 )
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 
 _PREFIX: Final = "BFCL_v4_"
@@ -80,8 +79,8 @@ def lines_of(folder: Traversable, name: str, kind: type[T]) -> Iterator[T]:
     for number, line in enumerate(bytes_of(folder, name).split(b"\n"), start=1):
         if line.strip():
             try:
-                yield msgspec.json.decode(line, type=kind)
-            except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+                yield decode_json(line, kind)
+            except ValueError as error:
                 raise ConfigError(f"{name}:{number}: {error}") from None
 
 

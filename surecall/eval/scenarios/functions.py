@@ -32,6 +32,7 @@ from surecall.eval.storage.trial import Effects, Miss, Score
 from surecall.settings.contract import Contract
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError
+from surecall.values.nesting import encode_json
 from surecall.values.types import JSON
 
 __all__ = ["FunctionWorld", "Heard", "Running", "expect", "scenario"]
@@ -87,8 +88,8 @@ class FunctionWorld:
     def draft(self) -> JSON:
         """The state, as far as it is data and small."""
         try:
-            data = msgspec.json.encode(self.state)
-        except (TypeError, ValueError, RecursionError, OverflowError):
+            data = encode_json(self.state, msgspec.json.encode)
+        except (TypeError, ValueError, OverflowError):
             return {}
         if len(data) > _MAX_STATE_BYTES:
             return {}

@@ -13,6 +13,7 @@ from surecall.core.state import Run
 from surecall.eval.scenarios.scenario import Made
 from surecall.eval.storage.trial import Miss
 from surecall.settings.contract import From, Need
+from surecall.values.nesting import TooDeep, encode_json
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
 
@@ -88,8 +89,10 @@ def _argument(value: Any) -> str:
 def shown(value: Any) -> str:
     """Write any value on one line, as JSON where it can be."""
     try:
-        return bounded(encode(value).decode())
-    except (TypeError, ValueError, RecursionError, OverflowError):
+        return bounded(encode_json(value, encode).decode())
+    except TooDeep as error:  # `repr` would recurse, too
+        return f"({error})"
+    except (TypeError, ValueError, OverflowError):
         return bounded(repr(value))
 
 

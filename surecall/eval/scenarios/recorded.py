@@ -41,6 +41,7 @@ from surecall.eval.storage.trial import Miss, Score
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.family import unknown
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, TooDeep, decode_json
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.content_parts import text_of
 from surecall.wire.messages import RESERVED_OPTIONS, encode
@@ -187,16 +188,14 @@ def load_recorded(path: Path) -> list[Scenario]:
                 one = _of_line(line.decode().strip(), f"{path.stem}_{number:03}")
                 if one.id in found:
                     raise ConfigError(f"two scenarios are called {one.id!r}")  # noqa: TRY301
-            except RecursionError:
-                raise ConfigError(f"{path}:{number}: nested too deeply") from None
-            except (ConfigError, msgspec.MsgspecError, UnicodeDecodeError) as error:
+            except (ConfigError, msgspec.MsgspecError, UnicodeDecodeError, TooDeep) as error:
                 raise ConfigError(f"{path}:{number}: {error}") from None
             found[one.id] = one
     return list(found.values())
 
 
 def _of_line(line: str, default_id: str) -> Scenario:
-    body, source = _request_in(msgspec.json.decode(line, type=dict[str, Any]), line)
+    body, source = _request_in(decode_json(line, dict[str, Any], limit=MAX_WRAPPED_DEPTH), line)
     recorded = msgspec.convert(body, Recorded)
     if not recorded.messages:
         raise ConfigError("messages is empty")

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import msgspec
 
 from surecall.parsing.budget import MAX_VALUES, holds_too_many
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import JSON
 
 
@@ -100,8 +101,8 @@ def request_of(data: bytes) -> dict[str, Any]:
     if holds_too_many(data, MAX_VALUES):
         raise Refused(f"The request holds more than {MAX_VALUES} values.", status=413)
     try:
-        body = msgspec.json.decode(data)
-    except (ValueError, RecursionError) as problem:
+        body = decode_json(data, limit=MAX_WRAPPED_DEPTH)
+    except ValueError as problem:
         raise Refused(f"The request body is not valid JSON: {problem}") from None
     if not isinstance(body, dict):
         raise Refused("The request body must be a JSON object.")

@@ -8,7 +8,7 @@ messages_state     what must come back in the next request, and how it travels
 
 from typing import Any
 
-from surecall.proxy.faces.face import Asked, Failure, Refused, request_of
+from surecall.proxy.faces.face import Asked, Failure, request_of
 from surecall.proxy.faces.messages_answer import error_of, message_of
 from surecall.proxy.faces.messages_content import unmarked
 from surecall.proxy.faces.messages_events import MessageEvents
@@ -33,10 +33,7 @@ class Messages:
     def parse(self, data: bytes) -> Asked:
         """Read a request; raise `Refused` if no chat completion could answer it."""
         given = request_of(data)
-        try:
-            body = chat_request(given if self._keeps_cache_control else unmarked(given))
-        except RecursionError:
-            raise Refused("The request body is nested too deeply.") from None
+        body = chat_request(given if self._keeps_cache_control else unmarked(given))
         return Asked(body, given, stream="stream" in body)
 
     def render(self, asked: Asked, body: JSON) -> JSON:

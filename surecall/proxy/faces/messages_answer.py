@@ -4,6 +4,7 @@ import msgspec
 
 from surecall.proxy.faces.face import Asked, Failure
 from surecall.proxy.faces.messages_state import seal, state_of, thought_of
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, is_blank
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import Ending, ending_of
@@ -94,8 +95,8 @@ def arguments_of(call: JSON) -> str:
     """Return the arguments of a call, as the JSON text of an object."""
     text = call["function"].get("arguments")
     try:
-        is_object = isinstance(msgspec.json.decode(text or ""), dict)
-    except (ValueError, TypeError, RecursionError):
+        is_object = isinstance(text, str) and isinstance(decode_json(text), dict)
+    except ValueError:
         is_object = False
     return text if is_object else "{}"
 

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, Assistant, ToolCall, Usage, is_blank
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import Ending, ending_of
@@ -107,8 +108,8 @@ def _is_right(call: ToolCall, came: JSON, name: str) -> bool:
     if said != name or came[FUNCTION]["name"] != name or not isinstance(arguments, str):
         return False
     try:
-        return encode(msgspec.json.decode(arguments)) == encode(call.arguments)
-    except (ValueError, RecursionError):
+        return encode(decode_json(arguments)) == encode(call.arguments)
+    except ValueError:
         return False
 
 

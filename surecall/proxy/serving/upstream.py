@@ -9,10 +9,9 @@ from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
-import msgspec
-
 from surecall.runtime.transport import Incoming, OpenAICompatible
 from surecall.settings.connection import checked_headers
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, Answer, Secret
 
 # What a client may say to the upstream, beside its key.
@@ -129,8 +128,8 @@ def head_in(data: bytes) -> JSON | None:
         if not line.startswith(b"data:") or not line.endswith((b"\n", b"\r")):
             continue
         try:
-            chunk: Any = msgspec.json.decode(line[len(b"data:") :].strip())
-        except (ValueError, RecursionError):
+            chunk: Any = decode_json(line[len(b"data:") :].strip())
+        except ValueError:
             return {}
         if not isinstance(chunk, dict) or "error" in chunk:
             return None

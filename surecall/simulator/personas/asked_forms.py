@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from surecall.simulator.personas.clues import Clues
+from surecall.values.nesting import decode_prefix
 from surecall.values.types import JSON
 from surecall.wire.content_parts import text_of
 from surecall.wire.protocols.in_words import IN_FORM
@@ -44,8 +45,8 @@ def known_to(request: JSON) -> Clues:
 def read_json(text: str, at: int) -> tuple[Any, int] | None:
     """Read a JSON value in the middle of a text; return it and where it ends."""
     try:
-        return _DECODER.raw_decode(text, at)
-    except (ValueError, RecursionError):
+        return decode_prefix(_DECODER, text, at)
+    except ValueError:
         return None
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import msgspec
 
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 
 OPENING, CLOSING = "<tool_call>", "</tool_call>"
@@ -43,8 +44,8 @@ def without_injection(text: str) -> str:
 
 def _decoded(content: str) -> Any:
     try:
-        return msgspec.json.decode(content)
-    except (ValueError, RecursionError):
+        return decode_json(content)
+    except ValueError:
         return content
 
 

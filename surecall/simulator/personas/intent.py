@@ -18,6 +18,7 @@ from surecall.simulator.personas.injections import Injection, first_injection, w
 from surecall.simulator.personas.recipes import arguments_of, next_step, recipe_for
 from surecall.simulator.request_checks import calls_of, forced_tool
 from surecall.values.errors import ErrorCode
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 from surecall.wire.content_parts import text_of
 
@@ -73,8 +74,8 @@ class Outcome(msgspec.Struct, frozen=True):
     def value(self) -> Any:
         """The answer as data, None when it is plain text."""
         try:
-            return msgspec.json.decode(self.content)
-        except (ValueError, RecursionError):
+            return decode_json(self.content)
+        except ValueError:
             return None
 
     @property

@@ -9,6 +9,7 @@ import msgspec
 from surecall.parsing.almost_json import Unusable
 from surecall.parsing.arguments import read_arguments
 from surecall.parsing.coercion import Shape
+from surecall.values.nesting import TooDeep, check_depth, decode_prefix
 from surecall.values.types import JSON
 from surecall.wire.dialects.found import NotACall
 from surecall.wire.dialects.loose import CALL, Loose
@@ -75,13 +76,13 @@ def read_value(source: Source, at: int, *, bare: bool = False) -> Value:
     if source.at(ESCAPED, at):
         return _read_escaped(source, at)
     try:
-        value, end = _DECODER.raw_decode(text, at)
+        value, end = decode_prefix(_DECODER, text, at)
     except json.JSONDecodeError as error:
         # An unterminated string is reported where it begins, after a look at all that follows.
         reached = len(text) if error.msg.startswith("Unterminated") else error.pos
         # The error itself counts the lines of the whole text before it.
         source.pay(_STRICT_COST * (reached - at) + error.pos)
-    except RecursionError:
+    except TooDeep:
         source.pay(_DEEP_COST)
         raise NotACall("the JSON is nested too deeply", at) from None
     except (ValueError, _Twice):
@@ -109,8 +110,9 @@ def _read_escaped(source: Source, at: int) -> Value:
     source.pay(_STRICT_COST * (end - at))
     try:
         inner, length = _DECODER.raw_decode(raw if quoted else f'"{raw}"')
+        check_depth(inner)
         value = _DECODER.decode(inner)
-    except (ValueError, RecursionError, _Twice):
+    except (ValueError, _Twice):
         raise NotACall("the arguments cannot be read (escaped twice)", end) from None
     if not quoted and length < len(raw) + len('""'):
         raise NotACall("not all of the arguments is escaped twice", end)

@@ -33,6 +33,7 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire.messages import chosen_name, encode
 from surecall.wire.protocols.bounded_schema import MOST_REPEATS, bounded
@@ -122,8 +123,8 @@ def _answer(text: str, typed: bool) -> str:  # noqa: FBT001  # a manner's signat
 def _typed(text: str) -> Any:
     """Return an answer as it was written: as JSON, or as the text that it is instead."""
     try:
-        msgspec.json.decode(text)
-    except (ValueError, RecursionError):
+        decode_json(text)
+    except ValueError:
         return text
     return msgspec.Raw(text.strip().encode())
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from surecall.parsing.arguments import read_arguments
 from surecall.values.family import Family
+from surecall.values.nesting import check_depth, encode_json
 from surecall.values.types import JSON, is_blank
 from surecall.wire.calls_in_content import call_of, calls_in, parts_of
 from surecall.wire.content_parts import text_of, thoughts_in
@@ -25,6 +26,7 @@ TOOL_CALL: Family[JSON] = Family("tool call transform")
 
 # Longer arguments are compared as they are.
 _MAX_ECHO = 20_000
+_COMPACT = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 _UNREADABLE: JSON = {"id": "call_unreadable"}
 _WRAPPERS = ("data", "result", "response")
 
@@ -196,8 +198,9 @@ def assistant_tool_calls_json_text_to_array(message: JSON) -> JSON:
     if not isinstance(text, str) or is_blank(text):
         return message
     try:
+        check_depth(text)
         calls = json.loads(text)
-    except (ValueError, RecursionError):
+    except ValueError:
         calls = text
     if isinstance(calls, dict | list | None):
         return message | {"tool_calls": calls}
@@ -375,8 +378,8 @@ def _as_text(arguments: object) -> object:
     if not isinstance(arguments, dict | list):
         return arguments
     try:
-        return json.dumps(arguments, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    except (ValueError, RecursionError):
+        return encode_json(arguments, _COMPACT.encode)
+    except ValueError:
         return arguments
 
 

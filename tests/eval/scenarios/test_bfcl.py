@@ -19,6 +19,7 @@ from surecall.eval.scenarios.bfcl import (
 )
 from surecall.values.types import JSON
 from tests.support.bfcl import AREA, answer, case
+from tests.support.nesting import DEPTHS, nested
 
 WANTED: JSON = {"base": [2.5], "type": ["square", ""]}
 
@@ -106,12 +107,10 @@ def test_a_schema_that_cannot_be_mapped_is_told_with_its_case(parameters: JSON, 
     assert str(error.value) == told
 
 
-def test_a_schema_that_is_nested_too_deeply_is_told_with_its_case() -> None:
-    deep: JSON = {}
-    for _ in range(2_000):
-        deep = {"items": deep}
-    too_deep = SingleTurn("x_0", ([],), [Function("f", deep)])
-    with pytest.raises(ConfigError, match="x_0: f: maximum recursion"):
+@pytest.mark.parametrize("depth", DEPTHS)
+def test_a_schema_that_is_nested_too_deeply_is_told_with_its_case(depth: int) -> None:
+    too_deep = SingleTurn("x_0", ([],), [Function("f", {"items": nested(depth)})])
+    with pytest.raises(ConfigError, match="x_0: f: nested too deeply: more than 128 levels"):
         list(recorded_requests("irrelevance", [too_deep], (), Mapped()))
 
 

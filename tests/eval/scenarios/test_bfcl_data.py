@@ -9,6 +9,7 @@ from surecall import ConfigError
 from surecall.eval.scenarios.bfcl import SETS, Mapped
 from surecall.eval.scenarios.bfcl_data import data_in, read_set, spread
 from tests.support.bfcl import data_folder, wheel
+from tests.support.nesting import DEPTHS
 
 
 def test_a_wheel_an_unpacked_one_and_a_checkout_hold_the_same(tmp_path: Path) -> None:
@@ -46,7 +47,10 @@ def test_what_holds_no_data_is_told(tmp_path: Path) -> None:
         ('{"id": "x_0"}', "Object missing required field `question`"),
         ('{"id": "x_0", "question": [[], []]}', "Expected `array` of length 1"),
         ("{", "Input data was truncated"),
-        ('{"id": "x_0", "question": [[{"content": ' + "[" * 5_000, "recursion"),
+        *[
+            ('{"id": "x_0", "question": [[{"content": ' + "[" * depth, "more than 128 levels")
+            for depth in DEPTHS
+        ],
     ],
 )
 def test_a_line_that_is_no_case_is_told_with_its_number(

@@ -15,6 +15,7 @@ import msgspec
 
 from surecall.proxy.faces.responses.state import State, pack, state_of
 from surecall.proxy.faces.responses.tools import INPUT, Offer
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, is_blank
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import Ending, ending_of
@@ -170,8 +171,8 @@ def _call(call: JSON, suffix: str, offers: dict[str, Offer]) -> JSON:
 
 def _input_in(arguments: str) -> str:
     try:
-        given = msgspec.json.decode(arguments)
-    except (ValueError, RecursionError):
+        given = decode_json(arguments)
+    except ValueError:
         return arguments
     text = given.get(INPUT) if isinstance(given, dict) else None
     return text if isinstance(text, str) else arguments

@@ -10,6 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import JSON
 from surecall.wire.messages import encode
 from surecall.wire.opaque_state import call_extra, message_extra
@@ -50,6 +51,6 @@ def unpack(text: Any) -> State | None:
         return None
     try:
         data = base64.b64decode(text[len(PREFIX) :], validate=True)
-        return msgspec.json.decode(data, type=State)
-    except (ValueError, msgspec.DecodeError, RecursionError):
+        return decode_json(data, State, limit=MAX_WRAPPED_DEPTH)
+    except ValueError:
         return None

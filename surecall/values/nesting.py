@@ -1,0 +1,118 @@
+"""Limits on how deeply JSON is nested, checked before it is decoded or encoded.
+
+The interpreter's own limit is no substitute: it depends on the version of Python (about 1,000
+levels in 3.11, 10,000 in 3.13, the size of the stack in 3.14) and on the depth of the call stack.
+"""
+
+import json
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, TypeVar, overload
+
+import msgspec
+
+# For a value from outside. Every step between reading and writing it needs some stack.
+MAX_DEPTH: Final = 128
+# For what holds such values: requests, traces, and stored conversations.
+MAX_WRAPPED_DEPTH: Final = 2 * MAX_DEPTH
+# A string, also one that never ends.
+_STRING: Final = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"?+', re.DOTALL)
+_IS_CONTAINER: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[\[{]")
+_STEPS: Final = {ord("["): 1, ord("{"): 1, ord("]"): -1, ord("}"): -1}
+_OTHERS: Final = bytes(sorted(set(range(256)) - _STEPS.keys()))
+_CONTAINERS: Final = (dict, list, tuple, set, frozenset, msgspec.Struct)
+
+T = TypeVar("T")
+Text = TypeVar("Text", bytes, str)
+
+
+class TooDeep(ValueError):
+    """JSON that is nested more deeply than it may be."""
+
+    def __init__(self, limit: int) -> None:
+        super().__init__(f"nested too deeply: more than {limit} levels")
+
+
+def check_depth(data: bytes | str, limit: int = MAX_DEPTH) -> None:
+    """Raise `TooDeep` if JSON has more levels of lists and objects than the limit."""
+    if isinstance(data, str):
+        if data.count("[") + data.count("{") <= limit:
+            return
+        data = data.encode("utf-8", "replace")
+    elif data.count(b"[") + data.count(b"{") <= limit:
+        return
+    # Anything else, such as a page of HTML, has no levels.
+    if not _IS_CONTAINER.match(data):
+        return
+    depth = 0
+    for mark in _STRING.sub(b"", data).translate(None, _OTHERS):
+        depth += _STEPS[mark]
+        if depth > limit:
+            raise TooDeep(limit)
+
+
+@overload
+def decode_json(data: bytes | str, *, limit: int = MAX_DEPTH) -> Any: ...
+@overload
+def decode_json(data: bytes | str, kind: type[T], *, limit: int = MAX_DEPTH) -> T: ...
+def decode_json(data: bytes | str, kind: Any = Any, *, limit: int = MAX_DEPTH) -> Any:
+    """Decode JSON; raise a ValueError if it is malformed or too deep."""
+    check_depth(data, limit)
+    return msgspec.json.decode(data, type=kind)
+
+
+def decode_prefix(
+    decoder: json.JSONDecoder, text: str, at: int = 0, *, limit: int = MAX_DEPTH
+) -> tuple[Any, int]:
+    """Decode the JSON that begins here; return it and where it ends.
+
+    Raises `TooDeep` if it is too deep before its end or before what is malformed in it.
+    """
+    try:
+        value, end = decoder.raw_decode(text, at)
+    except json.JSONDecodeError as error:
+        check_depth(text[at : error.pos], limit)
+        raise
+    except RecursionError:  # the interpreter's limit is far above ours
+        raise TooDeep(limit) from None
+    check_depth(text[at:end], limit)
+    return value, end
+
+
+def encode_json(value: Any, encoder: Callable[[Any], Text], *, limit: int = MAX_DEPTH) -> Text:
+    """Encode a value; raise `TooDeep` if it is too deep, or contains itself."""
+    if _is_deeper(value, limit):
+        raise TooDeep(limit)
+    try:
+        data = encoder(value)
+    except RecursionError:  # in a value that the walk does not look into, such as a dataclass
+        raise TooDeep(limit) from None
+    check_depth(data, limit)
+    return data
+
+
+def _is_deeper(value: Any, limit: int) -> bool:
+    """Walk a value level by level, without recursion.
+
+    What occurs twice in a level is visited once: a value with 200 levels that each hold the next
+    one twice is small, but its JSON is not.
+    """
+    level = [value]
+    for _ in range(limit):
+        children = (child for item in level for child in _children(item))
+        level = list({id(child): child for child in children}.values())
+        if not level:
+            return False
+    return True
+
+
+def _children(value: Any) -> Iterator[Any]:
+    """Yield what is nested in a value; plain values have no level of their own."""
+    items: Iterable[Any] = ()
+    if isinstance(value, dict):
+        items = value.values()
+    elif isinstance(value, list | tuple | set | frozenset):
+        items = value
+    elif isinstance(value, msgspec.Struct):
+        items = (getattr(value, name) for name in value.__struct_fields__)
+    return (item for item in items if isinstance(item, _CONTAINERS))
