@@ -179,7 +179,7 @@ def test_a_run_with_any_history_is_the_same_after_it_was_written(message: Any) -
 def test_what_is_no_json_at_all_is_refused_before_anything_is_sent() -> None:
     runner = ToolLoopRunner(client=ScriptedModel(), model="m")
     for content in ([object()], [{1j: 2}]):
-        for item in ({"role": "user", "content": content}, User(content)):  # type: ignore[arg-type]  # on purpose
+        for item in ({"role": "user", "content": content}, User(content)):
             with pytest.raises(ConfigError, match="not JSON"):
                 asyncio.run(runner.run("hi", history=[item]))
     with pytest.raises(ConfigError, match="cannot be written as JSON"):

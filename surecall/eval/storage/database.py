@@ -108,9 +108,13 @@ def checked_version(connection: sqlite3.Connection, path: Path) -> int:
 def _upgraded_copy(connection: sqlite3.Connection, path: Path) -> sqlite3.Connection:
     """Copy an old file into memory: whoever reads must not change it."""
     copy = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
-    with closing(connection):
-        connection.backup(copy)
-    _upgrade(copy, path)
+    try:
+        with closing(connection):
+            connection.backup(copy)
+        _upgrade(copy, path)
+    except BaseException:
+        copy.close()
+        raise
     return copy
 
 

@@ -3,6 +3,7 @@
 import sqlite3
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -149,3 +150,25 @@ def test_an_old_file_that_cannot_be_read_is_reported(run: Store) -> None:
 
     with pytest.raises(StoreError, match="no such table: traces"):
         open_for_reading(run.directory)
+
+
+def test_an_old_file_that_cannot_be_read_leaves_no_connection_open(
+    run: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run.close()
+    without_checksums(run)
+    with closing(sqlite3.connect(run.directory / "trials.sqlite")) as connection:
+        connection.execute("DROP TABLE traces")
+    connect, opened = sqlite3.connect, []
+
+    def recorded(*given: Any, **named: Any) -> sqlite3.Connection:
+        opened.append(connect(*given, **named))
+        return opened[-1]
+
+    monkeypatch.setattr(sqlite3, "connect", recorded)
+    with pytest.raises(StoreError):
+        open_for_reading(run.directory)
+    assert len(opened) == 2
+    for each in opened:
+        with pytest.raises(sqlite3.ProgrammingError, match="closed"):
+            each.execute("SELECT 1")
