@@ -156,9 +156,11 @@ def parameter_texts(doc: str) -> dict[str, str]:
 
 
 def _underlying(fn: Callable[..., Any]) -> Any:
+    if isinstance(fn, partial):  # which is a routine, too, from Python 3.14 on
+        return fn.func
     if inspect.isroutine(fn) or inspect.isclass(fn):
         return fn
-    return fn.func if isinstance(fn, partial) else getattr(fn, "__call__", fn)  # noqa: B004
+    return getattr(fn, "__call__", fn)  # noqa: B004
 
 
 def _parameter(
