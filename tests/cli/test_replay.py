@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,8 @@ from tests.support.commands import HOSTILE, Run, one_line, stored
 from tests.support.tools import add
 from tests.support.trials import series, trial
 
+# From Python 3.14 on, a path that is too long is like one that does not exist.
+TOO_LONG = "File name too long" if sys.version_info < (3, 14) else "unknown "
 SMALL = ("eval", "-q", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only")
 
 
@@ -138,8 +141,8 @@ def test_a_file_with_a_trace_will_do(run: Run, tmp_path: Path) -> None:
         ("latest/9", "there is no trial 9: the run has 2"),
         ("latest/0", "there is no trial 0"),
         ("latest/" + "9" * 99, "unknown trial"),
-        ("latest/" + "9" * 5000, "File name too long"),
-        ("9" * 5000, "File name too long"),
+        ("latest/" + "9" * 5000, TOO_LONG),
+        ("9" * 5000, TOO_LONG),
         ("latest/hapy_path__trial_01", "unknown trial"),
         ("latest/happy_path", '"happy_path" is part of 2 names, such as maker__model__happy'),
         ("nobody/1", 'unknown run "nobody"'),

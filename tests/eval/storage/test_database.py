@@ -159,7 +159,8 @@ def test_an_old_file_that_cannot_be_read_leaves_no_connection_open(
     without_checksums(run)
     with closing(sqlite3.connect(run.directory / "trials.sqlite")) as connection:
         connection.execute("DROP TABLE traces")
-    connect, opened = sqlite3.connect, []
+    opened: list[sqlite3.Connection] = []
+    connect = sqlite3.connect
 
     def recorded(*given: Any, **named: Any) -> sqlite3.Connection:
         opened.append(connect(*given, **named))
