@@ -6,6 +6,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from surecall.values.nesting import (
     MAX_DEPTH,
@@ -113,3 +115,29 @@ def test_objects_are_levels_too(kind: type[Link] | type[Node], depth: int) -> No
         encode_json(chain, msgspec.json.encode)
     while chain:  # or the interpreter frees them recursively
         chain = chain.inner
+
+
+TEXTS = st.text(st.sampled_from('"\\[{]}aé\n'), max_size=6)
+TREES = st.recursive(
+    TEXTS, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3)
+)
+
+
+def levels(value: Any) -> int:
+    items = value.values() if isinstance(value, dict) else value
+    return 1 + max(map(levels, items), default=0) if isinstance(value, dict | list) else 0
+
+
+@given(TREES, st.integers(0, 5), st.booleans())
+def test_levels_are_counted_whatever_the_texts_hold(value: Any, limit: int, ascii_: bool) -> None:  # noqa: FBT001  # generated
+    text = json.dumps(value, ensure_ascii=ascii_)
+    for check in (
+        lambda: check_depth(text, limit),
+        lambda: check_depth(text.encode(), limit),
+        lambda: encode_json(value, json.dumps, limit=limit),
+    ):
+        if levels(value) > limit:
+            with pytest.raises(TooDeep):
+                check()
+        else:
+            check()
