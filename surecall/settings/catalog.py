@@ -5,8 +5,8 @@ also under another `:suffix`; any other model gets what the rules for its name s
 """
 
 from collections.abc import Iterable
-from functools import cache
-from typing import Final, Literal
+from functools import cache, cached_property
+from typing import Final, Literal, NamedTuple
 
 import msgspec
 
@@ -84,8 +84,19 @@ class WorkaroundRule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         msgspec.structs.force_setattr(self, "workarounds", _canonical(self.workarounds))
 
 
-class ModelCatalog(msgspec.Struct, frozen=True):
-    """Models in a fixed order, and rules for those it does not list."""
+class _Index(NamedTuple):
+    """The models of a catalog by id and by base id, in lower case."""
+
+    by_id: dict[str, CatalogModel]
+    by_base_id: dict[str, CatalogModel]
+
+
+class ModelCatalog(msgspec.Struct, frozen=True, dict=True):
+    """Models in a fixed order, and rules for those it does not list.
+
+    The index of its models is built once, when it is first needed, and kept beside the fields: it
+    is no part of equality, of the hash or of what is serialized.
+    """
 
     models: tuple[CatalogModel, ...] = ()
     rules: tuple[WorkaroundRule, ...] = ()
@@ -124,9 +135,8 @@ class ModelCatalog(msgspec.Struct, frozen=True):
         """Return the entry for a model: its own, else one for the same model without suffix."""
         wanted = model_id.casefold()
         base = wanted.partition(":")[0]
-        by_id = {_key(model): model for model in self.models}
-        relatives = (model for model in self.models if model.base_id.casefold() == base)
-        return by_id.get(wanted) or by_id.get(base) or next(relatives, None)
+        index = self._index
+        return index.by_id.get(wanted) or index.by_id.get(base) or index.by_base_id.get(base)
 
     def workarounds_for(self, model_id: str) -> tuple[str, ...]:
         """Return the workarounds a model needs: its entry's, else those of all rules that fit."""
@@ -134,7 +144,15 @@ class ModelCatalog(msgspec.Struct, frozen=True):
         if entry is not None:
             return entry.workarounds
         fitting = (rule for rule in self.rules if matches(rule.pattern, (model_id,)))
-        return _canonical(name for rule in fitting for name in rule.workarounds)
+        # Rules hold canonical names, so only duplicates can be left.
+        return tuple(dict.fromkeys(name for rule in fitting for name in rule.workarounds))
+
+    @cached_property
+    def _index(self) -> "_Index":
+        by_id = {_key(model): model for model in self.models}
+        # Of several models with the same base id, the first counts.
+        by_base_id = {model.base_id.casefold(): model for model in reversed(self.models)}
+        return _Index(by_id, by_base_id)
 
 
 def canonical_workaround(name: str) -> str:

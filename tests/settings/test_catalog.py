@@ -1,5 +1,6 @@
 """The model catalog: what it lists, what it says about strangers, and how it is extended."""
 
+import copy
 import subprocess
 import sys
 from pathlib import Path
@@ -135,6 +136,54 @@ def test_an_entry_is_found_by_id_then_without_suffix_then_by_kinship() -> None:
     assert ModelCatalog((nitro, free)).find("a/b:beta") == nitro
     assert ModelCatalog((nitro, free)).find("a/c") is None
     assert ModelCatalog((upper := CatalogModel("A/B:x"),)).find("a/b:beta") == upper
+
+
+def test_a_catalog_indexes_its_models_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    indexed: list[str] = []
+
+    def key(model: CatalogModel) -> str:
+        indexed.append(model.id)
+        return model.id.casefold()
+
+    monkeypatch.setattr("surecall.settings.catalog._key", key)
+    catalog = ModelCatalog((CatalogModel("a/b"), CatalogModel("c/d:x")))
+    indexed.clear()
+    found = [catalog.find(name) for name in ("a/b", "c/d", "e/f", "a/b:free")]
+
+    assert [model and model.id for model in found] == ["a/b", "c/d:x", None, "a/b"]
+    assert indexed == ["a/b", "c/d:x"]
+
+
+def test_the_index_is_no_part_of_the_catalog() -> None:
+    fresh, used = (ModelCatalog((CatalogModel("a/b"),)) for _ in range(2))
+    assert used.find("a/b") == CatalogModel("a/b")
+
+    assert used == fresh
+    assert hash(used) == hash(fresh)
+    assert repr(used) == repr(fresh)
+    assert msgspec.json.encode(used) == msgspec.json.encode(fresh)
+    assert msgspec.structs.asdict(used) == msgspec.structs.asdict(fresh)
+    assert copy.deepcopy(used) == used
+
+
+def test_a_replaced_catalog_finds_its_own_models() -> None:
+    old = ModelCatalog((CatalogModel("a/b"),))
+    assert old.find("a/b") is not None
+    new = msgspec.structs.replace(old, models=(CatalogModel("c/d"),))
+
+    assert new.find("a/b") is None
+    assert new.find("c/d") == CatalogModel("c/d")
+
+
+def test_workarounds_are_canonicalized_when_a_catalog_is_built_and_never_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rules = (WorkaroundRule("a/*", ("Gemini-Compat",)), WorkaroundRule("*", GEMINI + TAGS))
+    catalog = ModelCatalog((CatalogModel("a/b", ("deepseek-compat",)),), rules)
+    monkeypatch.setattr("surecall.settings.catalog.canonical_workaround", None)
+
+    assert catalog.workarounds_for("a/b") == DEEPSEEK
+    assert catalog.workarounds_for("a/c") == GEMINI + TAGS
 
 
 EXTENSION = """
