@@ -27,7 +27,7 @@ COMMANDS: Final = {
     "explain": "Explain a raw response, a stream or a text in FILE (or - for standard input).",
     "export": "Write the reports of RUN again, all of them or one format, from what is stored.",
     "local": "Serve the model in a GGUF file on this machine, with llama.cpp.",
-    "ls": "List models, profiles, scenarios, presets, faults or runs.",
+    "ls": "List models, profiles, scenarios, presets, faults, endpoints or runs.",
     "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
     "new-drift": "Turn a bent reply in REPLY.json (or - for standard input) into a corpus file.",
     "pack": "Turn the cases of a public benchmark into scenario files.",

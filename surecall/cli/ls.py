@@ -25,8 +25,10 @@ from surecall.eval.settings.fields import FIELDS
 from surecall.eval.settings.load import DEFAULT, Effective
 from surecall.eval.storage.run_directories import runs
 from surecall.eval.storage.store import open_for_reading
+from surecall.settings.capabilities import CUSTOM
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
 from surecall.settings.presets import PRESET
+from surecall.settings.providers import ROWS, Provider
 from surecall.simulator.personas.catalogue import PERSONAS
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical, unknown
@@ -49,14 +51,14 @@ def _filter_option(name: str) -> Callable[[F], F]:
 
 
 @click.command(cls=GroupedCommand)
-@click.argument("kind", metavar="models|profiles|scenarios|presets|faults|runs")
+@click.argument("kind", metavar="models|profiles|scenarios|presets|faults|endpoints|runs")
 @_filter_option(_MODELS)
 @_filter_option(_PROFILES)
 @_filter_option(_SCENARIOS)
 @with_settings("base_url", "endpoint", "output_dir")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, kind: str, as_json: bool, **flags: Any) -> int:
-    """List models, profiles, scenarios, presets, faults or runs.
+    """List models, profiles, scenarios, presets, faults, endpoints or runs.
 
     Models are those of the endpoint that an evaluation would go to: without a key and without an
     address, the simulator's. A list holds everything unless a filter is given.
@@ -215,6 +217,20 @@ def _faults(_: Effective) -> Rows:
     ]
 
 
+def _endpoints(_: Effective) -> Rows:
+    note(f"--endpoint takes each name and alias; {CUSTOM} is any other endpoint")
+    providers = [
+        {"endpoint": row.name, "aliases": row.aliases, "addresses": _addresses(row)} for row in ROWS
+    ]
+    return [*providers, {"endpoint": CUSTOM, "aliases": (), "addresses": ()}]
+
+
+def _addresses(row: Provider) -> tuple[str, ...]:
+    """Return the addresses that tell the provider, so that it need not be named."""
+    local = (f"localhost:{row.local_port}",) if row.local_port else ()
+    return (*row.domains, *local)
+
+
 def _runs(effective: Effective) -> Rows:
     base = Path(effective.settings.output_dir)
     found = list(_read_runs(runs(base)))
@@ -254,5 +270,6 @@ _LISTS: Final[Mapping[str, Callable[[Effective], Rows]]] = {
     "scenarios": _scenarios,
     "presets": _presets,
     "faults": _faults,
+    "endpoints": _endpoints,
     "runs": _runs,
 }

@@ -21,6 +21,7 @@ from surecall.cli.common import (
     with_address,
 )
 from surecall.eval.settings.keys import Address, Place, key_for, keys_in
+from surecall.eval.settings.parse import provider as read_provider
 from surecall.proxy import Proxy, Record
 from surecall.proxy.healing.settings import GUARDS, MOST_REPAIRS, REPAIRS
 from surecall.runtime.loopback import is_loopback
@@ -41,7 +42,13 @@ _TOKEN: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
     show_envvar=True,
     help="What clients must show as their key; needed with --public.",
 )
-@click.option("--endpoint", "provider", default="", help="Whose presets, if the URL does not tell.")
+@click.option(
+    "--endpoint",
+    "provider",
+    metavar="NAME",
+    default="",
+    help="Provider whose presets to use; see `ls endpoints`. Default: inferred from the URL.",
+)
 @click.option("--model-preset", "presets", multiple=True, help="A preset for every model; repeat.")
 @click.option(
     "--repair",
@@ -95,6 +102,7 @@ def command(
         return complain(f"--public needs a token: --token, or {_TOKEN}", WRONG_USAGE)
     if not public and not is_loopback(settings["host"]):
         return complain(f"{settings['host']} is not loopback; add --public", WRONG_USAGE)
+    settings["provider"] = _provider(settings["provider"])
     settings |= {"guards": _guards(guards), "watch": _printer(explain, verbose=verbose)}
     settings["api_key"] = None if simulated else _key(upstream or "")
     with ExitStack() as stack:
@@ -121,6 +129,13 @@ def _key(upstream: str) -> Any:
     if told:
         note(told)
     return None if key is None else key.value
+
+
+def _provider(given: str) -> str:
+    try:
+        return read_provider(given) if given.strip() else ""
+    except ConfigError as problem:
+        raise ConfigError(f"--endpoint: {problem}") from None
 
 
 def _guards(given: Iterable[str]) -> dict[str, int]:

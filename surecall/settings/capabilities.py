@@ -11,9 +11,12 @@ import msgspec
 
 from surecall.settings.providers import BY_OPENROUTER_MODEL, ROWS
 from surecall.values.errors import ConfigError
+from surecall.values.family import suggest
 from surecall.values.types import JSON
 
 PROVIDERS: Final = tuple(row.name for row in ROWS)
+# An endpoint of no provider in the table: it gets the careful defaults.
+CUSTOM: Final = "custom"
 
 _BYTES_PER_TOKEN = 4
 
@@ -58,6 +61,16 @@ def canonical_provider(name: str) -> str:
     """Return the one spelling of a provider's name; an unknown name comes back folded."""
     folded = "_".join(name.casefold().translate(_SEPARATORS).split())
     return _ALIASES.get(folded.replace("_", ""), folded)
+
+
+def require_provider(name: str) -> str:
+    """Return the one spelling of a provider's name, or `custom`; any other name is an error."""
+    known = canonical_provider(name)
+    if known == CUSTOM or known in PROVIDERS:
+        return known
+    names = (*PROVIDERS, CUSTOM)
+    near = suggest(name, (*names, *(alias for row in ROWS for alias in row.aliases)), names)
+    raise ConfigError(f'unknown endpoint "{name}"; {near}')
 
 
 def provider_of(url: str) -> str:

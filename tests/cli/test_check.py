@@ -143,6 +143,23 @@ def test_an_allowlist_of_tools_does_not_hide_the_small_one(run: Run) -> None:
         assert "called the tool" in run("check", *MODEL, *arguments)[1]
 
 
+@pytest.mark.parametrize("command", ["check", "eval"])
+def test_an_unknown_endpoint_is_exit_code_two_with_a_suggestion(run: Run, command: str) -> None:
+    code, out, err = run(command, "--base-url", "http://127.0.0.1:1", "--endpoint", "openruter")
+
+    assert (code, out) == (2, "")
+    assert one_line(err).startswith(
+        'surecall: --endpoint: unknown endpoint "openruter"; did you mean "openrouter"?'
+    )
+
+
+@pytest.mark.parametrize("name", ["custom", "Moonshot AI", "kimi", "llama.cpp"])
+def test_every_name_of_an_endpoint_is_taken(run: Run, name: str) -> None:
+    flags = ("--base-url", "http://127.0.0.1:1", "-m", "my-model", "--offline")
+
+    assert run("check", *flags, "--endpoint", name)[0] == 0
+
+
 def test_a_wrong_key_is_exit_code_two_and_is_not_shown(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:

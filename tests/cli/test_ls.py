@@ -10,6 +10,7 @@ from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.trial import Cell
+from surecall.settings.capabilities import PROVIDERS
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.presets import PRESET
 from surecall.settings.sampling import SamplingCatalog
@@ -122,6 +123,20 @@ def test_profiles_come_with_their_options_and_can_be_picked_by_model(run: Run) -
     assert "default" in first_words(out)
     assert "temperature=1.3 top_p=0.95" in out
     assert "grok" not in out
+
+
+def test_endpoints_come_with_their_aliases_and_addresses(run: Run) -> None:
+    code, out, err = run("ls", "endpoints")
+    assert (code, first_words(out)) == (0, [*PROVIDERS, "custom"])
+    assert "--endpoint takes each name" in err
+
+    rows = {
+        row["endpoint"]: row for row in json.loads(run("ls", "endpoints", "--json")[1])["endpoints"]
+    }
+    assert rows["moonshot"]["aliases"] == ["kimi", "moonshotai"]
+    assert rows["moonshot"]["addresses"] == ["moonshot.ai", "moonshot.cn", "kimi.com"]
+    assert rows["ollama"]["addresses"] == ["localhost:11434"]
+    assert rows["custom"] == {"endpoint": "custom", "aliases": [], "addresses": []}
 
 
 def test_scenarios_are_all_of_them_or_a_group_or_ones_own(run: Run, tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ from tests.support.proxy import asked, post
         (["--sim", "--guard", "repeats"], "write it as in repeats=3"),
         (["--sim", "--guard", "speed=3"], 'unknown guard "speed"'),
         (["--sim", "--model-preset", "small_modle"], "small_model"),
+        (["--sim", "--endpoint", "openruter"], 'endpoint "openruter"; did you mean "openrouter"?'),
+        (["--sim", "--endpoint", "local"], 'unknown endpoint "local"; known: "openrouter", '),
         (["--upstream", "nowhere"], "http://"),
     ],
 )

@@ -1,10 +1,13 @@
 """Capabilities: one name per provider, careful defaults, and the token budget."""
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.settings.capabilities import (
+    CUSTOM,
     PROVIDERS,
     Capabilities,
     canonical_provider,
@@ -12,7 +15,9 @@ from surecall.settings.capabilities import (
     check_budget,
     estimate_tokens,
     provider_of,
+    require_provider,
 )
+from surecall.settings.providers import ROWS
 from surecall.values.errors import ConfigError
 from tests.support.spec import proves
 
@@ -63,6 +68,35 @@ from tests.support.spec import proves
 @proves("C114")
 def test_a_provider_has_one_name_and_many_spellings(spelling: str, name: str) -> None:
     assert canonical_provider(spelling) == name
+
+
+@pytest.mark.parametrize(
+    ("spelling", "name"),
+    [
+        *((name, name) for name in PROVIDERS),
+        *((alias, row.name) for row in ROWS for alias in row.aliases),
+        ("Open-Router", "openrouter"),
+        ("llama.cpp", "llama_cpp"),
+        (" Custom ", CUSTOM),
+    ],
+)
+def test_every_name_and_alias_of_a_provider_may_be_required(spelling: str, name: str) -> None:
+    assert require_provider(spelling) == name
+
+
+@pytest.mark.parametrize(
+    ("typo", "said"),
+    [
+        ("openruter", 'unknown endpoint "openruter"; did you mean "openrouter"'),
+        ("zhipuia", 'did you mean "zhipuai"'),
+        ("custm", 'did you mean "custom"'),
+        ("nobody", 'unknown endpoint "nobody"; known: "openrouter", "openai", '),
+        ("", 'unknown endpoint ""; known: '),
+    ],
+)
+def test_an_unknown_name_that_is_required_is_refused_with_suggestions(typo: str, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        require_provider(typo)
 
 
 def test_an_unknown_provider_comes_back_folded() -> None:

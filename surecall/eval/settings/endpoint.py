@@ -7,7 +7,7 @@ import msgspec
 from surecall.eval.settings.fields import LLAMA, OWN, ROUTER, Settings
 from surecall.eval.settings.parse import AUTO, LOCAL, SIMULATOR
 from surecall.runtime.gguf import Serving, model_id
-from surecall.settings.capabilities import canonical_provider, provider_of
+from surecall.settings.capabilities import CUSTOM, canonical_provider, provider_of
 from surecall.settings.connection import Limits, origin_of
 from surecall.values.errors import ConfigError
 from surecall.values.family import canonical
@@ -17,7 +17,6 @@ OPENROUTER_URL: Final = "https://openrouter.ai/api"
 _HOMES: Final = frozenset({"https://openrouter.ai:443", "https://eu.openrouter.ai:443"})
 JOBS: Final = 16
 _UNLIMITED_S: Final = 86_400.0
-_STRANGER: Final = "custom"
 
 
 class Endpoint(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ def endpoint_of(settings: Settings) -> Endpoint:
         return _served_here(settings)
     if base_url == SIMULATOR:
         return Endpoint(SIMULATOR, settings.api_prefix, SIMULATOR, simulated=True)
-    provider = canonical_provider(settings.endpoint) or provider_of(base_url) or _STRANGER
+    provider = canonical_provider(settings.endpoint) or provider_of(base_url) or CUSTOM
     if is_openrouter(base_url) and settings.api_key is None:
         raise ConfigError(
             f"OpenRouter needs a key: set {ROUTER}API_KEY (or {OWN}API_KEY) in the environment or "

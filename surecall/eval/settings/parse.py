@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from surecall.settings.capabilities import CUSTOM, require_provider
 from surecall.settings.config import check_options
 from surecall.settings.connection import checked_key, checked_prefix, checked_url
 from surecall.settings.overlay import names_in
@@ -223,6 +224,24 @@ def address(value: Any) -> str:
         return SIMULATOR
     checked_url(given)
     return given
+
+
+def endpoint(value: Any) -> str:
+    """Read whose presets fit the endpoint; `local` is a model that is served here."""
+    given = text(value)
+    if given and canonical(given) != LOCAL:
+        provider(given)
+    return given
+
+
+def provider(value: Any) -> str:
+    """Read a provider by any of its names; `custom` is an endpoint of no known provider."""
+    try:
+        return require_provider(text(value))
+    except ConfigError as problem:
+        said = str(problem)
+        more = f"Use {CUSTOM} for an endpoint that `surecall ls endpoints` does not list."
+        raise ConfigError(f"{said}{'' if said.endswith('?') else '.'} {more}") from None
 
 
 def engine(value: Any) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from surecall.parsing.budget import MAX_BYTES
 from surecall.settings.capabilities import PROVIDERS, canonical_provider
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import PRESET, raw, resolve
+from surecall.settings.presets import PRESET, provider_defaults, raw, resolve
 from surecall.values.errors import ConfigError
 from surecall.values.family import unknown
 from surecall.wire.messages import encode
@@ -56,6 +56,8 @@ class ProxySettings(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         PRESET.check(self.presets)
+        # Refuses what looks like a typo now, and not with every request.
+        provider_defaults(self.provider)
         if not 0 <= self.repair <= MOST_REPAIRS:
             raise ConfigError(f"repair must be from 0 to {MOST_REPAIRS}, not {self.repair}")
         if self.stream not in get_args(Streaming):

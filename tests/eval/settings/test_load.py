@@ -173,6 +173,11 @@ def test_blank_text_in_a_file_says_nothing_except_for_the_prefix() -> None:
         pytest.param(("trials =",), "surecall.toml: not valid TOML", id="toml"),
         pytest.param((None, "["), "pyproject.toml: not valid TOML", id="pyproject"),
         pytest.param((None, "[tool]\nsurecall = 3"), "must be a table", id="no-table"),
+        pytest.param(
+            ('endpoint = "olama"',),
+            'surecall.toml: endpoint: unknown endpoint "olama"; did you mean "ollama"?',
+            id="endpoint",
+        ),
         pytest.param(('trials = "x"',), "surecall.toml: trials: must be a whole", id="value"),
     ],
 )
@@ -187,6 +192,7 @@ def test_a_file_that_is_wrong_is_refused_by_name(
     [
         ("OPENROUTER_TOOL_USE_MODE", "enforce", 'did you mean "enforced"'),
         ("OPENROUTER_TOOL_FAILURE_POLICY", "lethal", "known: "),
+        ("SURECALL_ENDPOINT", "openruter", 'did you mean "openrouter"'),
         ("OPENROUTER_TRIALS", "ten", "must be a whole number"),
         ("SURECALL_MAX_COST", "-1", "must be a number above zero"),
         ("OPENROUTER_REQUEST_OVERRIDES_JSON", "{", "must be a JSON object"),

@@ -50,6 +50,7 @@ def test_without_repairs_an_empty_reply_is_passed_on() -> None:
         {"guards": {"speed": 1}},
         {"guards": {"turns": 0}},
         {"stream": "fast"},
+        {"provider": "openruter"},
     ],
     ids=str,
 )
