@@ -81,7 +81,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
     a call (`native`, `guided`, `prompted`), to see which of them the endpoint honours. The key is
     never shown.
     """
-    effective = settled(flags)
+    effective = settled(flags, sends=True)
     rows = list(_settings(effective, everything=everything))
     if not as_json and rows:
         say_columns(("setting", "value", "from"), rows)

@@ -71,7 +71,7 @@ def command(  # the options of the command, by keyword
     where it was interrupted, and with more trials it adds what is missing; other models,
     profiles, strategies, scenarios or settings begin a run of their own.
     """
-    effective = _complete(settled(flags), quiet=quiet, louder=louder)
+    effective = _complete(settled(flags, sends=True), quiet=quiet, louder=louder)
     settings = effective.settings
     check_engine(settings)
     named = named_endpoints(effective)

@@ -89,12 +89,17 @@ def _plain(value: Any) -> str:
     return "on" if value is True else f"{value:g}" if isinstance(value, float) else str(value)
 
 
-def settled(flags: dict[str, Any], folder: Path | None = None) -> Effective:
-    """Combine the settings from flags, environment and files of the working directory."""
+def settled(flags: dict[str, Any], folder: Path | None = None, *, sends: bool = False) -> Effective:
+    """Combine the settings from flags, environment and files of the working directory.
+
+    Only a command that `sends` something, or may, says that a key is withheld.
+    """
     here = folder or Path.cwd()
     found = load(flags, os.environ, *_texts(here), trusted_in(here))
     effective = confined(found, here)
     told(effective.warnings)
+    if sends and effective.withheld:
+        told([effective.withheld])
     return effective
 
 

@@ -14,12 +14,11 @@ from surecall.cli.listing import say_columns
 from surecall.cli.options import from_files
 from surecall.eval.settings import parse as read
 from surecall.eval.settings.endpoint import is_openrouter
-from surecall.eval.settings.fields import OWN
+from surecall.eval.settings.fields import FIELDS, ROUTER
 from surecall.eval.settings.parse import SIMULATOR
 from surecall.settings.connection import origin_of
 from surecall.values.errors import ConfigError
 
-_KEY: Final = f"{OWN}API_KEY"
 _READABLE: Final = "The address is not encrypted: whoever is on the way can read the key."
 
 
@@ -79,10 +78,16 @@ def _allow(directory: Path, *, asks: bool) -> int:
     wanted = Consent(real(directory), _plain_origin(base_url, source))
     told = [
         f"{source} names {wanted.origin}",
-        f"Your key ({_KEY}) will be sent there by commands in {wanted.directory}.",
+        f"Your key ({_keys(source)}) will be sent there by commands in {wanted.directory}.",
         *([_READABLE] if wanted.origin.startswith("http://") else []),
     ]
     return _kept(wanted, told, asks=asks)
+
+
+def _keys(source: str) -> str:
+    """Name the keys that go to the address of a setting, the stronger first."""
+    own, router = FIELDS["api_key"].own_variable, FIELDS["api_key"].router_variable
+    return f"{own}, or else {router}" if source.startswith(ROUTER) else own
 
 
 def _allow_engine(directory: Path, address: str, *, asks: bool) -> int:

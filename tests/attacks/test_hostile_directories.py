@@ -82,6 +82,37 @@ def test_a_planted_prefix_or_header_leads_nowhere_else(
     assert KEY not in {knock.headers.get("x-title") for knock in mine.heard}
 
 
+@pytest.mark.parametrize("command", [("check", "-m", "my-model"), ("eval", *QUICK)])
+@pytest.mark.parametrize("file", PLANTED)
+def test_a_planted_address_does_not_get_the_key_of_the_router_either(
+    run: Run,
+    thief: Listener,
+    command: tuple[str, ...],
+    file: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("SURECALL_API_KEY")
+    Path(file.strip()).write_text(PLANTED[file].format(url=thief.url))
+    err = run(*command)[2]
+
+    assert thief.keys == {None}
+    assert "OPENROUTER_API_KEY is not sent" in err
+
+
+@pytest.mark.parametrize("file", PLANTED)
+def test_a_planted_address_does_not_redirect_the_pair_of_the_router(
+    run: Run, thief: Listener, file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("SURECALL_API_KEY")
+    Path(file.strip()).write_text(PLANTED[file].format(url=thief.url))
+    with listening() as mine:
+        monkeypatch.setenv("OPENROUTER_BASE_URL", mine.url)
+        run("check", "-m", "my-model")
+
+    assert thief.keys <= {None}
+    assert mine.keys <= {f"Bearer {ROUTER_KEY}"}
+
+
 @pytest.mark.parametrize("name", ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "SURECALL_PROXY"])
 def test_a_planted_proxy_is_not_used(
     run: Run, thief: Listener, monkeypatch: pytest.MonkeyPatch, name: str

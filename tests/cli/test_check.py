@@ -85,6 +85,44 @@ def test_the_address_that_is_called_has_one_prefix_and_hides_its_query(run: Run,
     assert "hidden" not in out
 
 
+@pytest.mark.parametrize(
+    "command",
+    [("check", "--offline", *MODEL), ("ls", "models", *MODEL), ("ls", "runs"), ("report",)],
+)
+def test_a_key_and_its_address_in_the_environment_are_no_cause_for_a_warning(
+    run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    monkeypatch.setenv("OPENROUTER_BASE_URL", "http://127.0.0.1:9")
+    _, out, err = run(*command)
+
+    assert "warning" not in err
+    assert "API_KEY" not in err
+    assert ("key       set, 25 characters" in out) is (command[0] == "check")
+
+
+def test_a_command_that_sends_nothing_does_not_speak_of_keys(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SURECALL_API_KEY", KEY)
+    Path("surecall.toml").write_text('base_url = "http://127.0.0.1:9"')
+
+    assert "is not sent there" in run("check", "--offline", *MODEL)[2]
+    assert "API_KEY" not in run("ls", "models", *MODEL)[2]
+
+
+def test_a_key_and_its_address_in_the_environment_belong_together(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with ScriptedProvider(*TRIED, *PROBED) as provider:
+        monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+        monkeypatch.setenv("OPENROUTER_BASE_URL", provider.url)
+        code, _, err = run("check", *MODEL)
+
+    assert (code, err) == (0, "")
+    assert {headers["authorization"] for headers in provider.headers} == {f"Bearer {KEY}"}
+
+
 def test_a_proxy_is_shown_without_its_password(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HTTP_PROXY", "http://me:secret@proxy.test:3128")
     code, out, _ = run("check", "--offline", *MODEL, "--base-url", "http://example.test")

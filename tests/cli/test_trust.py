@@ -136,6 +136,20 @@ def test_what_cannot_be_trusted_is_told(
     assert said in err
 
 
+def test_the_key_that_belongs_to_the_address_is_named_and_goes_there_after_the_consent(
+    run: Run, listener: Listener, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / ".env").write_text(f"OPENROUTER_BASE_URL={listener.url}\n")
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    run("check", *MODEL)
+    assert listener.keys == {None}
+
+    assert "Your key (SURECALL_API_KEY, or else OPENROUTER_API_KEY) will" in run("trust", "-y")[1]
+    listener.heard.clear()
+    run("check", *MODEL)
+    assert listener.keys == {f"Bearer {KEY}"}
+
+
 def test_the_environment_does_not_hide_what_the_file_names(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

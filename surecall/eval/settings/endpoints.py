@@ -118,8 +118,6 @@ def _withheld(found: Key, url: str, place: Place, prefix: str) -> str:
     """Say why a key does not go to the address of its name; blank if it does."""
     if url == SIMULATOR:
         return f"{found.source} is not sent to the simulator"
-    if found.name.startswith(ROUTER) and not is_openrouter(url):
-        return f"{found.source} is not sent to another address than OpenRouter's"
     if place is Place.DOTENV and found.place is not place:
         return (
             f"{prefix}{_URL} in .env names {origin_of(url)}, and {found.source} of the environment "

@@ -7,7 +7,8 @@
     surecall.toml, pyproject  after `surecall trust`      after `surecall trust`
     nowhere: OpenRouter       sent                        sent
 
-OpenRouter's key goes to OpenRouter only, whoever asks. A file of the working directory may have
+OPENROUTER_API_KEY goes to OpenRouter and, by this table, to the address in OPENROUTER_BASE_URL: who
+sets both means both. No other setting sends it anywhere. A file of the working directory may have
 been written by anyone, so it alone never decides where a key goes; `.env` is not a file that is
 shared, but the settings beside it are, and may change with every update of the directory.
 """
@@ -48,6 +49,11 @@ class Key(msgspec.Struct, frozen=True):
     place: Place
 
     @property
+    def is_router(self) -> bool:
+        """Whether it is the key of OpenRouter, or of what stands in its place."""
+        return self.name.startswith(ROUTER)
+
+    @property
     def source(self) -> str:
         """How messages call it."""
         return f"{self.name} in .env" if self.place is Place.DOTENV else self.name
@@ -59,6 +65,11 @@ class Address(msgspec.Struct, frozen=True):
     url: str = ""
     place: Place = Place.NOWHERE
     source: str = ""
+
+    @property
+    def is_for_router_key(self) -> bool:
+        """Whether OPENROUTER_BASE_URL names it, which belongs to OPENROUTER_API_KEY."""
+        return self.source.startswith(ROUTER)
 
 
 _NAMES: Final = FIELDS["api_key"].variables
@@ -93,7 +104,7 @@ def key_for(
 def _may_go(key: Key, address: Address, trusted: Collection[str]) -> bool:
     if address.url in {"", SIMULATOR} or is_openrouter(address.url):
         return True
-    if key.name.startswith(ROUTER):
+    if key.is_router and not address.is_for_router_key:
         return False
     if not address.place.in_directory or key.place is address.place:
         return True
@@ -101,12 +112,13 @@ def _may_go(key: Key, address: Address, trusted: Collection[str]) -> bool:
 
 
 def _told(key: Key, address: Address) -> str:
-    if key.name.startswith(ROUTER):
+    if key.is_router and not address.is_for_router_key:
         return (
             f"{key.source} is not sent to another address ({address.source}); "
             f"if a key is needed there, set {OWN}API_KEY"
         )
+    otherwise = f"set {ROUTER}BASE_URL in the environment" if key.is_router else "pass --base-url"
     return (
         f"{address.source} names {origin_of(address.url)}, and {key.source} is not sent there; "
-        "if it should be, run `surecall trust` in this directory, or pass --base-url"
+        f"if it should be, run `surecall trust` in this directory, or {otherwise}"
     )

@@ -48,7 +48,8 @@ class Effective(msgspec.Struct, frozen=True):
     """Settings, where each was found, and what the user should be told about them.
 
     `places` has only those that were set. `secrets` are all keys that were found, also those that
-    are not sent. `unloaded` names scenario files that were left out.
+    are not sent; `withheld` says why, if one is not sent to the address that was given. `unloaded`
+    names scenario files that were left out.
     """
 
     settings: Settings
@@ -57,6 +58,7 @@ class Effective(msgspec.Struct, frozen=True):
     places: dict[str, Place] = {}
     secrets: tuple[Secret, ...] = ()
     unloaded: tuple[str, ...] = ()
+    withheld: str = ""
 
     def place(self, name: str) -> Place:
         """Return where a setting was found."""
@@ -105,7 +107,7 @@ def load(
     found: dict[str, _Found] = {}
     for rank, layer in reversed(tuple(enumerate(layers))):
         found |= {name: _Found(value, source, place, rank) for name, value, source, place in layer}
-    warnings += _settle_key(found, keys, trusted)
+    withheld = _settle_key(found, keys, trusted)
     _settle_shard(found, environ)
     values = {name: _parsed(FIELDS[name], each) for name, each in found.items()}
     sources = dict.fromkeys(FIELDS, DEFAULT) | {name: each.source for name, each in found.items()}
@@ -117,7 +119,9 @@ def load(
     warnings += _settle_preset(values, sources)
     _check_serving(values, places)
     secrets = tuple(key.value for key in keys)
-    return Effective(Settings(**values), sources, tuple(warnings), places, secrets)
+    return Effective(
+        Settings(**values), sources, tuple(warnings), places, secrets, withheld=withheld
+    )
 
 
 def public(settings: Settings) -> JSON:
@@ -239,10 +243,8 @@ def _settle_matrix(values: JSON, sources: dict[str, str], ranks: dict[str, int])
         sources["strategy_matrix"] = sources["strategy_filter"]
 
 
-def _settle_key(
-    found: dict[str, _Found], keys: tuple[Key, ...], trusted: Collection[str]
-) -> list[str]:
-    """Take the key that may go to the address, and leave out any other; return the warnings."""
+def _settle_key(found: dict[str, _Found], keys: tuple[Key, ...], trusted: Collection[str]) -> str:
+    """Take the key that may go to the address, and leave out any other; say why, if so."""
     found.pop("api_key", None)
     base = found.get("base_url")
     address = Address()
@@ -251,7 +253,7 @@ def _settle_key(
     key, told = key_for(address, keys, trusted)
     if key is not None:
         found["api_key"] = _Found(key.value.reveal(), key.source, key.place, 0)
-    return [told] if told else []
+    return told
 
 
 def _settle_reference(values: JSON, sources: dict[str, str]) -> None:

@@ -1,4 +1,4 @@
-"""OpenRouter's key goes to OpenRouter only."""
+"""OpenRouter's key goes to OpenRouter, and to no address that only a flag names."""
 
 import pytest
 
@@ -32,7 +32,7 @@ def test_the_router_key_is_left_out_at_another_address_and_that_is_told(base_url
 
     assert endpoint_of(found.settings).api_key is None
     assert found.sources["api_key"] == "default"
-    (told,) = found.warnings
+    told = found.withheld
     assert told.startswith("OPENROUTER_API_KEY is not sent to another address (--base-url)")
     assert told.endswith("set SURECALL_API_KEY")
 
@@ -42,7 +42,7 @@ def test_the_name_of_an_endpoint_does_not_open_the_way_for_the_key() -> None:
     found = load(flags, {}, dotenv_text=f"OPENROUTER_API_KEY={KEY}")
 
     assert found.settings.api_key is None
-    assert found.warnings[0].startswith("OPENROUTER_API_KEY in .env is not sent")
+    assert found.withheld.startswith("OPENROUTER_API_KEY in .env is not sent")
 
 
 @pytest.mark.parametrize(
@@ -53,18 +53,18 @@ def test_the_router_key_is_used_at_home(base_url: str | None, key: str) -> None:
     found = effective(base_url, OPENROUTER_API_KEY=KEY)
 
     assert revealed(endpoint_of(found.settings).api_key) == key
-    assert found.warnings == ()
+    assert found.withheld == ""
 
 
 def test_ones_own_key_goes_wherever_one_says() -> None:
     found = effective(ELSEWHERE, OPENROUTER_API_KEY=KEY, SURECALL_API_KEY=OWN_KEY)
 
     assert revealed(endpoint_of(found.settings).api_key) == OWN_KEY
-    assert found.warnings == ()
+    assert found.withheld == ""
 
 
 def test_the_simulator_needs_no_note_about_keys() -> None:
     found = effective("sim", OPENROUTER_API_KEY=KEY)
 
     assert endpoint_of(found.settings).api_key is None
-    assert found.warnings == ()
+    assert found.withheld == ""

@@ -75,17 +75,21 @@ def test_a_file_never_says_where_a_key_of_the_environment_goes(
         assert "CHEAP_HOST_API_KEY of the environment is not sent there" in found.warning
 
 
-def test_the_key_of_openrouter_goes_to_openrouter_alone() -> None:
+def test_the_key_of_openrouter_goes_to_openrouter_or_to_the_address_beside_it() -> None:
     own = Variables({"OPENROUTER_API_KEY": "o"}, {})
-    other = Variables({"OPENROUTER_API_KEY": "o", "OPENROUTER_BASE_URL": THERE}, {})
+    both = Variables({"OPENROUTER_API_KEY": "o", "OPENROUTER_BASE_URL": THERE}, {})
+    planted = Variables({"OPENROUTER_API_KEY": "o"}, {"OPENROUTER_BASE_URL": THERE})
 
     assert endpoint_named("openrouter", own).url == OPENROUTER_URL
     assert revealed(endpoint_named("openrouter", own)) == "o"
     assert revealed(endpoint_named(OPENROUTER_URL, own)) == "o"
     assert revealed(endpoint_named(OPENROUTER_URL, NOWHERE)) is None
-    found = endpoint_named("openrouter", other)
+    assert revealed(endpoint_named(THERE, own)) is None
+    found = endpoint_named("openrouter", both)
+    assert (found.url, revealed(found), found.warning) == (THERE, "o", "")
+    found = endpoint_named("openrouter", planted)
     assert (found.url, revealed(found)) == (THERE, None)
-    assert "not sent to another address than OpenRouter's" in found.warning
+    assert "OPENROUTER_API_KEY of the environment is not sent there" in found.warning
 
 
 def test_a_key_does_not_go_to_the_simulator() -> None:

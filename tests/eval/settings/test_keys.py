@@ -39,7 +39,7 @@ def test_a_file_of_the_directory_does_not_get_the_key_of_the_environment(
     found = load({}, ENVIRONMENT, *files)
 
     assert sent(found) == ""
-    (told,) = found.warnings
+    told = found.withheld
     assert f"names {STRANGER}, and SURECALL_API_KEY is not sent there" in told
     assert "surecall trust" in told
     assert "--base-url" in told
@@ -55,7 +55,7 @@ def test_a_consent_or_the_command_line_sends_it_there(
     named = load({"base_url": STRANGER}, ENVIRONMENT, *files)
 
     assert (sent(trusted), sent(named)) == (KEY, KEY)
-    assert trusted.warnings == named.warnings == ()
+    assert trusted.withheld == named.withheld == ""
 
 
 def test_an_address_from_the_environment_gets_the_key_of_the_environment() -> None:
@@ -76,14 +76,14 @@ def test_a_key_in_a_file_goes_to_the_address_in_the_same_file() -> None:
 
     assert sent(load({}, {}, dotenv_text=complete)) == OTHER
     both = load({}, ENVIRONMENT, dotenv_text=complete)
-    assert (sent(both), both.warnings) == (OTHER, ())
+    assert (sent(both), both.withheld) == (OTHER, "")
 
 
 def test_a_key_in_one_file_does_not_go_to_the_address_in_another_which_may_be_shared() -> None:
     found = load({}, {}, TOML, dotenv_text=f"SURECALL_API_KEY={OTHER}")
 
     assert sent(found) == ""
-    assert "SURECALL_API_KEY in .env is not sent there" in found.warnings[0]
+    assert "SURECALL_API_KEY in .env is not sent there" in found.withheld
     assert sent(load({}, {}, TOML, None, f"SURECALL_API_KEY={OTHER}", {STRANGER})) == OTHER
 
 
@@ -151,7 +151,7 @@ def test_only_its_own_host_on_the_encrypted_port_is_the_home_of_the_router_key(
 def test_a_file_may_name_the_home_of_a_key(address: str, name: str) -> None:
     found = load({}, {name: KEY}, f'base_url = "{address}"')
 
-    assert (sent(found), found.warnings) == (KEY, ())
+    assert (sent(found), found.withheld) == (KEY, "")
 
 
 def test_the_own_key_that_stays_here_does_not_make_way_for_that_of_the_router() -> None:
@@ -159,7 +159,67 @@ def test_the_own_key_that_stays_here_does_not_make_way_for_that_of_the_router() 
 
     assert sent(found) == ""
     assert revealed(found.secrets) == [KEY, ROUTER_KEY]
-    assert len(found.warnings) == 1
+    assert "SURECALL_API_KEY is not sent there" in found.withheld
+
+
+PAIR = {"OPENROUTER_API_KEY": ROUTER_KEY, "OPENROUTER_BASE_URL": STRANGER}
+PAIR_IN_FILE = f"OPENROUTER_API_KEY={OTHER}\nOPENROUTER_BASE_URL={STRANGER}\n"
+
+
+def test_the_router_key_goes_to_the_address_that_the_user_set_beside_it() -> None:
+    found = load({}, PAIR)
+
+    assert (sent(found), found.settings.base_url) == (ROUTER_KEY, STRANGER)
+    assert (found.withheld, found.warnings) == ("", ())
+
+
+@pytest.mark.parametrize(
+    ("environ", "dotenv", "key"),
+    [
+        pytest.param({}, PAIR_IN_FILE, OTHER, id="both-in-the-file"),
+        pytest.param(PAIR, PAIR_IN_FILE, ROUTER_KEY, id="both-in-both"),
+        pytest.param(
+            {"OPENROUTER_BASE_URL": STRANGER}, PAIR_IN_FILE, OTHER, id="address-of-the-environment"
+        ),
+        pytest.param(PAIR, "OPENROUTER_BASE_URL=http://evil.test", ROUTER_KEY, id="overridden"),
+    ],
+)
+def test_a_file_beside_the_pair_of_the_router_decides_nothing_about_the_users_own(
+    environ: dict[str, str], dotenv: str, key: str
+) -> None:
+    found = load({}, environ, dotenv_text=dotenv)
+
+    assert (sent(found), found.settings.base_url) == (key, STRANGER)
+
+
+def test_the_router_key_of_the_environment_needs_a_consent_for_the_address_of_a_file() -> None:
+    environ = {"OPENROUTER_API_KEY": ROUTER_KEY}
+    dotenv = f"OPENROUTER_BASE_URL={STRANGER}"
+    found = load({}, environ, dotenv_text=dotenv)
+
+    assert sent(found) == ""
+    assert f"OPENROUTER_BASE_URL in .env names {STRANGER}, and OPENROUTER" in found.withheld
+    assert "run `surecall trust`" in found.withheld
+    assert found.withheld.endswith("or set OPENROUTER_BASE_URL in the environment")
+    assert sent(load({}, environ, None, None, dotenv, {STRANGER})) == ROUTER_KEY
+    assert sent(load({}, environ, None, None, dotenv, {"http://127.0.0.1:18812"})) == ""
+
+
+@pytest.mark.parametrize(
+    ("flags", "more", "files"),
+    [
+        pytest.param({"base_url": "http://other.test"}, {}, (None, None, ""), id="flag"),
+        pytest.param({}, {"SURECALL_BASE_URL": "http://other.test"}, (None, None, ""), id="own"),
+        pytest.param({}, {}, (None, None, "SURECALL_BASE_URL=http://other.test"), id="env-file"),
+    ],
+)
+def test_an_address_that_overrides_that_of_the_router_does_not_get_its_key(
+    flags: dict[str, str], more: dict[str, str], files: tuple[str | None, str | None, str]
+) -> None:
+    found = load(flags, PAIR | more, *files, {"http://other.test:80"})
+
+    assert (sent(found), found.settings.base_url) == ("", "http://other.test")
+    assert found.withheld.startswith("OPENROUTER_API_KEY is not sent to another address")
 
 
 def test_nothing_in_a_file_stands_for_a_variable() -> None:
@@ -174,4 +234,4 @@ def test_nothing_in_a_file_stands_for_a_variable() -> None:
 def test_without_any_key_there_is_nothing_to_tell() -> None:
     found = load({}, {}, TOML)
 
-    assert (sent(found), found.warnings, found.secrets) == ("", (), ())
+    assert (sent(found), found.withheld, found.secrets) == ("", "", ())
