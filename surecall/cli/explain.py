@@ -14,12 +14,22 @@ import click
 import msgspec
 
 from surecall.cli.advice import FALLBACK, advice_on_fault, advice_on_reply, meaning
-from surecall.cli.common import WholeNumber, note, say, say_exactly
+from surecall.cli.bodies_without_reply import (
+    body_fault,
+    cut_off,
+    cut_off_stream,
+    is_error_object,
+    refuse_other_encodings,
+    too_large,
+    unreadable_json,
+)
+from surecall.cli.common import FAILED, WholeNumber, note, say, say_exactly
 from surecall.cli.listing import count, json_line
 from surecall.core.inbound import inbound
 from surecall.core.streaming.body_reader import Listener
-from surecall.parsing.budget import FRAMING, MAX_BYTES, MAX_VALUES, TooManyValues
+from surecall.parsing.budget import FRAMING, MAX_BYTES
 from surecall.parsing.names import is_legal
+from surecall.runtime.request import is_success
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
@@ -33,25 +43,26 @@ from surecall.wire.finish_reasons import PROMISES, ending_of
 from surecall.wire.messages import decode, id_of
 from surecall.wire.protocols.guided import BEFORE_A_STEP
 from surecall.wire.response import fault_of
+from surecall.wire.transforms.inbound import failed_generation
 
 GUIDED = "guided_reply"
+ERROR = "error"
+# Faults of a body that is neither a reply nor an error in the form of the API.
+_UNREAD = frozenset(
+    {ErrorCode.CONNECTION_ERROR, ErrorCode.DECODE_ERROR, ErrorCode.RESPONSE_TOO_LARGE}
+)
 # What a reply is explained with: everything that a run reads by default, and every dialect.
 PRESETS = ("default_tool_calling", FALLBACK)
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
 # The events of a stream begin with the name of a field, or with a comment.
 _STREAM = re.compile(
     rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:event|id|retry)?:[^\r\n]*[\r\n]\s*)*data:\s*[\[{]"
+    # An error may be no JSON, and a stream may end before its first data.
+    rb"|\A(?:event:\s*error\s*[\r\n]|(?:(?:event)?:[^\r\n]*[\r\n]\s*)+\Z)"
 )
 # No answer has more bytes, streamed or not; it is fed to the reader of streams in chunks.
 _MOST: Final = FRAMING * MAX_BYTES
 _CHUNK: Final = 65_536
-# Other encodings of a text, by the mark that it begins with; the longer marks come first.
-_MARKS: Final = {
-    codecs.BOM_UTF32_LE: "UTF-32",
-    codecs.BOM_UTF32_BE: "UTF-32",
-    codecs.BOM_UTF16_LE: "UTF-16",
-    codecs.BOM_UTF16_BE: "UTF-16",
-}
 # A text may have some bytes that are no UTF-8: not more than one character in so many.
 _SOUND: Final = 10
 # How much of each text, and how many of each list, people are shown.
@@ -82,6 +93,7 @@ def command(*, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_js
 
     Shows which calls are in it, what was repaired, why something is not taken for a call, and
     what to do about it. Long texts and lists are cut, and it says by how much; --json has all.
+    Exits with 1 if there is no reply to read: a page of a gateway, or a response that is cut off.
     """
     if file.isatty():
         note("reading standard input; Ctrl-D ends it")
@@ -90,7 +102,7 @@ def command(*, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_js
         say_exactly(json_line(msgspec.to_builtins(explanation)))
     else:
         say(render(explanation))
-    return 0
+    return FAILED if explanation.unreadable else 0
 
 
 def _tools_in(file: BinaryIO | None) -> list[Any]:
@@ -110,7 +122,8 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `asked` of a call is its name as it came, if it came otherwise; `id` is an id that came twice,
     or null where none came. `claims` are the calls in text that a run would ask about, each with
-    the rule that says so.
+    the rule that says so. `unreadable` means that there was no reply, and no error in the form of
+    the API either.
     """
 
     kind: str
@@ -121,6 +134,7 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
     fault: str = ""
     claims: tuple[JSON, ...] = ()
     advice: tuple[str, ...] = ()
+    unreadable: bool = False
 
 
 def explain(data: bytes, tools: Sequence[JSON] = (), status: int | None = None) -> Explanation:
@@ -128,14 +142,16 @@ def explain(data: bytes, tools: Sequence[JSON] = (), status: int | None = None) 
 
     An error is judged by the status that it came with, if that is given.
     """
-    kind, answer = _answer(data)
-    read = answer if isinstance(answer, Fault) else _read(answer, tools)
+    failure = None if status is None or is_success(status) else status
+    kind, answer = _answer(data, failure)
+    read = answer if isinstance(answer, Fault) else _judge(answer, tools, failure)
     if isinstance(read, Fault):
-        if status is not None and isinstance(answer, dict):
-            read = fault_of(answer, status, {}, 0.0)
-        return Explanation(kind, fault=str(read), advice=advice_on_fault(read))
+        return _on_fault(kind, read)
     reply, content = read.believed, _content(read.answer)
     left = recover(content, read.specs, weak=True).passed_over
+    found = (*reply.calls, *left, *read.ruled.claims)
+    if kind == "text" and not found and (cut := cut_off(data)):
+        return _on_fault(kind, cut)
     shown = [_call(call, read, judged=bool(tools)) for call in reply.calls]
     steps = (*([GUIDED] if read.is_guided else []), *reply.fired)
     is_bent = bool(reply.fired) or any(call.keys() & {"asked", "id"} for call in shown)
@@ -151,6 +167,11 @@ def explain(data: bytes, tools: Sequence[JSON] = (), status: int | None = None) 
     )
 
 
+def _on_fault(kind: str, fault: Fault) -> Explanation:
+    unreadable = kind == ERROR or fault.code in _UNREAD
+    return Explanation(kind, fault=str(fault), advice=advice_on_fault(fault), unreadable=unreadable)
+
+
 class _Read(NamedTuple):
     """An answer in three readings: see `advice_on_reply`."""
 
@@ -160,6 +181,16 @@ class _Read(NamedTuple):
     believed: Reply
     ruled: Reply
     usual: Reply
+
+
+def _judge(answer: JSON, tools: Sequence[JSON], failure: int | None) -> _Read | Fault:
+    """Read a body as a run would: after a failure it is an error, whatever it holds."""
+    failed = failure is not None and failed_generation(answer) is None
+    return (
+        fault_of(answer, failure, {}, 0.0)
+        if failed or is_error_object(answer)
+        else _read(answer, tools)
+    )
 
 
 def _read(answer: JSON, tools: Sequence[JSON]) -> _Read | Fault:
@@ -209,27 +240,17 @@ def _is_guided(content: str) -> bool:
             return False
 
 
-def _answer(data: bytes) -> tuple[str, JSON | Fault]:
+def _answer(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
     """Say what was sent, and return it as the body of a response."""
-    _refuse_other_encodings(data)
+    refuse_other_encodings(data)
     if _STREAM.match(data):
         return "stream", _streamed(data)
     if data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] not in {b"{", b"["}:
-        return "text", _as_text(data)
-    body = _too_large(f"more than {MAX_BYTES} bytes") if len(data) > MAX_BYTES else _body(data)
-    return ("text", _as_text(data)) if body is None else ("response", body)
-
-
-def _refuse_other_encodings(data: bytes) -> None:
-    for mark, name in _MARKS.items():
-        if data.startswith(mark):
-            raise ConfigError(
-                f"this is {name}, and replies are UTF-8; convert it: iconv -f {name} -t UTF-8 FILE"
-            )
-
-
-def _too_large(what: str) -> Fault:
-    return Fault(ErrorCode.RESPONSE_TOO_LARGE, f"The answer has {what}.")
+        return _as_text(data, failure)
+    if len(data) > MAX_BYTES:
+        return "response", too_large(f"more than {MAX_BYTES} bytes")
+    body = _body(data, failure)
+    return _as_text(data, failure) if body is None else ("response", body)
 
 
 def _streamed(data: bytes) -> JSON | Fault:
@@ -243,36 +264,33 @@ def _streamed(data: bytes) -> JSON | Fault:
     except ProviderError as error:
         return error.fault
     answer: JSON | Fault = assembler.finish()
-    return answer
+    is_unread = isinstance(answer, Fault) and answer.code is ErrorCode.DECODE_ERROR
+    return (cut_off_stream(data) if is_unread else None) or answer
 
 
-def _body(data: bytes) -> JSON | Fault | None:
+def _body(data: bytes, failure: int | None) -> JSON | Fault | None:
     """Read the body of a response; a fault if it is JSON that no run would read; None otherwise."""
     try:
         value = decode(data)
     except ValueError as error:
-        return _unread(error)
+        return unreadable_json(data, error)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # an error in a list, as Google sends it
-    return value if isinstance(value, dict) and ANSWER_KEYS & value.keys() else None
+    if not isinstance(value, dict):
+        return None
+    is_answer = ANSWER_KEYS & value.keys() or is_error_object(value)
+    return value if is_answer or failure is not None else None
 
 
-def _unread(error: ValueError) -> Fault | None:
-    if isinstance(error, TooManyValues):
-        return _too_large(f"more than {MAX_VALUES} values")
-    if isinstance(error, TooDeep):
-        sentence = f"The answer is JSON nested too deeply: more than {MAX_DEPTH} levels."
-        return Fault(ErrorCode.DECODE_ERROR, sentence, retryable=True)
-    return None
-
-
-def _as_text(data: bytes) -> JSON | Fault:
+def _as_text(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
     text = data.decode("utf-8", "replace")
     if "\0" in text or text.count("\ufffd") * _SOUND > len(text):
         raise ConfigError("this is no text: explain reads what a model or an endpoint wrote")
     if len(data) > MAX_BYTES:
-        return _too_large(f"more than {MAX_BYTES} bytes")
-    return {"choices": [{"message": {"content": text}}]}
+        return "text", too_large(f"more than {MAX_BYTES} bytes")
+    if fault := body_fault(text.removeprefix("\ufeff"), failure):
+        return ERROR, fault
+    return "text", {"choices": [{"message": {"content": text}}]}
 
 
 def _content(body: JSON) -> str:
