@@ -9,7 +9,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from surecall.cli.common import FAILED, NOTHING, complain, note, say
+from surecall.cli.common import FAILED, NOTHING, WRONG_USAGE, complain, note, say
 from surecall.cli.listing import count, rate_words, say_columns, say_document
 from surecall.cli.options import settled, with_settings
 from surecall.cli.stored import changed_prompts, opened
@@ -46,6 +46,8 @@ def command(
     """
     base = settled(flags).settings.output_dir
     before, after = _side(base, first), _side(base, second)
+    if Path(before.directory).resolve() == Path(after.directory).resolve():
+        return complain(_same(first, second, before.name), WRONG_USAGE)
     found = compare_runs(
         Outcomes(before.trials),
         Outcomes(after.trials),
@@ -66,6 +68,14 @@ def command(
     if gate and worse:
         return complain(f"significantly worse: {'; '.join(row.where for row in worse)}", FAILED)
     return 0
+
+
+def _same(first: str, second: str, run: str) -> str:
+    given = first if first == second else f"{first} and {second}"
+    return (
+        f"A and B are the same run, {run} (given as {given}), which has nothing to compare. Name "
+        "two runs; `surecall ls runs` lists them."
+    )
 
 
 def _side(base: str, name: str) -> Side:
@@ -145,8 +155,6 @@ def _unfair(before: Side, after: Side) -> Iterator[str]:
         yield f"the scenario {name} is not the same in both runs"
     if before.simulated != after.simulated:
         yield "one run is simulated, the other is not: this says nothing about a model"
-    if before.directory == after.directory:
-        yield "A and B are the same run"
 
 
 def _left_out(rows: Sequence[Comparison]) -> Iterator[str]:

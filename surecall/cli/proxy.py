@@ -25,10 +25,14 @@ from surecall.eval.settings.parse import provider as read_provider
 from surecall.proxy import Proxy, Record
 from surecall.proxy.healing.settings import GUARDS, MOST_REPAIRS, REPAIRS
 from surecall.runtime.loopback import is_loopback
+from surecall.settings.connection import checked_url, shown_url
 from surecall.simulator.server import Simulator
 from surecall.values.errors import ConfigError
 
 _PORT: Final = 8900
+_NEITHER: Final = (
+    "there is no endpoint behind the proxy: pass --upstream URL, or --sim for the simulator"
+)
 _TOKEN: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
 
 
@@ -96,19 +100,40 @@ def command(
     agent sends; if SURECALL_API_KEY is set (or OPENROUTER_API_KEY, for OpenRouter alone), that one
     is sent instead.
     """
-    if bool(upstream) is simulated:
-        return complain("name an endpoint with --upstream URL, or use --sim", WRONG_USAGE)
+    if upstream and simulated:
+        return complain(_both(upstream), WRONG_USAGE)
+    if not upstream and not simulated:
+        return complain(_NEITHER, WRONG_USAGE)
     if public and not settings["token"]:
         return complain(f"--public needs a token: --token, or {_TOKEN}", WRONG_USAGE)
     if not public and not is_loopback(settings["host"]):
         return complain(f"{settings['host']} is not loopback; add --public", WRONG_USAGE)
     settings["provider"] = _provider(settings["provider"])
     settings |= {"guards": _guards(guards), "watch": _printer(explain, verbose=verbose)}
-    settings["api_key"] = None if simulated else _key(upstream or "")
+    settings["api_key"] = None if simulated else _key(_checked_upstream(upstream or ""))
     with ExitStack() as stack:
         if simulated:
             upstream = stack.enter_context(Simulator()).url
         return _served(Proxy(upstream or "", **settings), settings, simulated=simulated)
+
+
+def _both(upstream: str) -> str:
+    try:
+        shown = f" {shown_url(upstream)}"
+    except ValueError:
+        shown = ""
+    return (
+        f"--sim and --upstream{shown} exclude each other: with --sim, the simulator is the "
+        "upstream. Leave out one of them."
+    )
+
+
+def _checked_upstream(upstream: str) -> str:
+    try:
+        checked_url(upstream)
+    except ConfigError as problem:
+        raise ConfigError(str(problem).replace("base_url", "--upstream", 1)) from None
+    return upstream
 
 
 def _served(proxy: Proxy, settings: dict[str, Any], *, simulated: bool) -> int:

@@ -4,6 +4,7 @@ Everything is checked before anything is sent. Messages never quote a secret.
 """
 
 import math
+import re
 import string
 from collections.abc import Iterator, Mapping
 from typing import Final
@@ -27,6 +28,12 @@ _IN_VERSIONS: Final = frozenset("0123456789.-")
 _ASCII: Final = string.printable
 _HEX_DIGITS: Final = frozenset(string.hexdigits)
 _UNQUOTED: Final = frozenset(string.ascii_letters + string.digits + "-._~!$'()*,?/:@")
+# A host, a port and a path, and nothing that may be a key: a lone word is none of them.
+_WITHOUT_SCHEME: Final = re.compile(
+    r"(?P<local>localhost|\d+(?:\.\d+){3}|[a-z0-9.-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?"
+    r"|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}(?:/[\w./-]*)?"
+)
+_LONGEST_QUOTE: Final = 60
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -73,7 +80,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 def checked_url(base_url: str) -> SplitResult:
-    """Split the address. Messages never quote it: it may hold a password."""
+    """Split the address. Messages quote no part of it that may hold a password or a key."""
     if not isinstance(base_url, str):
         hint = "; pass its url" if hasattr(base_url, "url") else ""
         raise ConfigError(
@@ -87,7 +94,7 @@ def checked_url(base_url: str) -> SplitResult:
     except ValueError:
         raise ConfigError("base_url has a malformed host or port") from None
     problems = {
-        "base_url must start with http:// or https://, as in http://localhost:8000": (
+        f"base_url must start with http:// or https://{_corrected(text)}": (
             parts.scheme not in {"http", "https"}
         ),
         "base_url holds a user name or password; pass the key as api_key instead": (
@@ -108,6 +115,14 @@ def checked_url(base_url: str) -> SplitResult:
         if found:
             raise ConfigError(sentence)
     return parts
+
+
+def _corrected(text: str) -> str:
+    """Write an address with the scheme that it lacks, if it is a plain host, port and path."""
+    found = _WITHOUT_SCHEME.fullmatch(text) if len(text) <= _LONGEST_QUOTE else None
+    if found is None or "sk-" in text:
+        return ", as in http://localhost:8000"
+    return f', not "{text}"; write {"http" if found["local"] else "https"}://{text}'
 
 
 def origin_of(url: str) -> str:

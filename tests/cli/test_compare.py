@@ -45,12 +45,25 @@ def test_a_difference_that_may_be_noise_is_called_so(run: Run) -> None:
     assert all(line.startswith("≈ no evidence of a difference  ") for line in rows)
 
 
-def test_a_run_does_not_differ_from_itself(run: Run) -> None:
+@pytest.mark.parametrize("flags", [(), ("--json",), ("--fail-on-regression",)])
+def test_a_run_is_not_compared_with_itself(run: Run, flags: tuple[str, ...]) -> None:
     same = stored(series("....xx"))
-    _, out, err = run("compare", same.name, same.name)
+    code, out, err = run("compare", same.name, same.name, *flags)
 
-    assert out.splitlines()[0].endswith(": 4 of 6 runs passed, then 4; no difference.")
-    assert "A and B are the same run" in err
+    assert (code, out) == (2, "")
+    assert one_line(err).startswith(
+        f"surecall: A and B are the same run, {same.name} (given as {same.name}), which has"
+    )
+    assert "`surecall ls runs` lists them" in err
+
+
+def test_a_run_is_the_same_by_any_of_its_names(run: Run) -> None:
+    same = stored(series("....xx"))
+    for given in ("latest", str(same), str(same.absolute()), same.name[-5:]):
+        code, _, err = run("compare", same.name, given)
+
+        assert code == 2
+        assert f"are the same run, {same.name} (given as {same.name} and {given})" in err
 
 
 def test_the_gate_fails_only_on_a_significant_loss(run: Run) -> None:
@@ -99,15 +112,6 @@ def test_a_scenario_that_has_changed_is_named(run: Run) -> None:
     assert "is not the same" not in run("compare", runs[0].name, runs[1].name)[2]
     _, _, err = run("compare", runs[1].name, runs[2].name)
     assert "the scenario happy_path is not the same in both runs\n" in err
-
-
-def test_a_run_compared_with_itself_is_the_same_run(run: Run) -> None:
-    stored(series("..x"))
-    code, out, err = run("compare", "latest", "latest")
-
-    assert code == 0
-    assert "+0.0%" in out
-    assert "A and B are the same run\n" in err
 
 
 def test_runs_without_a_trial_in_common_compare_nothing(run: Run) -> None:
@@ -229,10 +233,11 @@ def test_the_gate_still_fails_when_a_page_is_written(run: Run) -> None:
 
 @pytest.mark.parametrize("target", ["", ".", "folder", "file/page.html", "/"])
 def test_a_page_that_cannot_be_written_is_one_sentence(run: Run, target: str) -> None:
+    before = stored(series("."))
     stored(series("."))
     Path("folder").mkdir()
     Path("file").touch()
-    code, _, err = run("compare", "latest", "latest", "--html", target)
+    code, _, err = run("compare", before.name, "latest", "--html", target)
 
     assert code == 2
     assert err.splitlines()[-1].startswith("surecall: cannot use ")

@@ -15,8 +15,13 @@ from tests.support.proxy import asked, post
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "--upstream URL, or use --sim"),
-        (["--sim", "--upstream", "http://127.0.0.1:1"], "--upstream URL, or use --sim"),
+        ([], "there is no endpoint behind the proxy: pass --upstream URL, or --sim"),
+        (["--upstream", ""], "there is no endpoint behind the proxy"),
+        (
+            ["--sim", "--upstream", "http://me:secret@x/?key=hidden"],
+            "--sim and --upstream http://x/?... exclude each other",
+        ),
+        (["--sim", "--upstream", "http://[x"], "--sim and --upstream exclude each other"),
         (["--sim", "--public"], "--public needs a token"),
         (["--sim", "--host", "0.0.0.0"], "add --public"),  # noqa: S104  # it is refused
         (["--sim", "--guard", "repeats"], "write it as in repeats=3"),
@@ -24,7 +29,12 @@ from tests.support.proxy import asked, post
         (["--sim", "--model-preset", "small_modle"], "small_model"),
         (["--sim", "--endpoint", "openruter"], 'endpoint "openruter"; did you mean "openrouter"?'),
         (["--sim", "--endpoint", "local"], 'unknown endpoint "local"; known: "openrouter", '),
-        (["--upstream", "nowhere"], "http://"),
+        (["--upstream", "nowhere"], "--upstream must start with http:// or https://, as in"),
+        (
+            ["--upstream", "localhost:1234"],
+            'https://, not "localhost:1234"; write http://localhost:1234',
+        ),
+        (["--upstream", "http://x/v1/chat/completions"], "--upstream ends with /chat/completions"),
     ],
 )
 def test_a_mistake_is_told_in_one_line(run: Run, arguments: list[str], told: str) -> None:
@@ -33,6 +43,8 @@ def test_a_mistake_is_told_in_one_line(run: Run, arguments: list[str], told: str
     assert out == ""
     assert told in err
     assert err.count("\n") == 1
+    assert "secret" not in err
+    assert "hidden" not in err
 
 
 @pytest.mark.processes

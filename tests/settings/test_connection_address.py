@@ -36,6 +36,51 @@ def test_a_host_that_two_readers_could_read_differently_is_refused(host: str) ->
 
 
 @pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("localhost:1234", "http://localhost:1234"),
+        ("localhost", "http://localhost"),
+        ("127.0.0.1:8000/v1", "http://127.0.0.1:8000/v1"),
+        ("10.0.0.7", "http://10.0.0.7"),
+        ("my-server:8000", "http://my-server:8000"),
+        ("api.test/v1", "https://api.test/v1"),
+        ("openrouter.ai/api", "https://openrouter.ai/api"),
+    ],
+)
+def test_an_address_without_a_scheme_is_told_with_the_one_that_may_be_meant(
+    text: str, meant: str
+) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked_url(text)
+
+    said = f'base_url must start with http:// or https://, not "{text}"; write {meant}'
+    assert str(caught.value) == said
+    assert checked_url(meant).netloc
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "gsk0123456789abcdef0123456789abcdef",
+        "sk-0123456789abcdef.test",
+        "me:secret@api.test",
+        "api.test?key=secret",
+        "eyJhbGciOi.eyJzdWIiOi.SflKxwRJSM",
+        "0123456789abcdef.QmFzZTY0",
+        "ftp://api.test",
+        f"{'a' * 61}.test",
+        "",
+    ],
+)
+def test_what_may_be_a_secret_is_not_quoted_in_place_of_an_address(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        checked_url(text)
+
+    said = "base_url must start with http:// or https://, as in http://localhost:8000"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
     ("url", "shown"),
     [
         ("https://api.test/v1", "https://api.test/v1"),
