@@ -26,6 +26,7 @@ from surecall.proxy import Proxy, Record
 from surecall.proxy.healing.settings import GUARDS, MOST_REPAIRS, REPAIRS
 from surecall.runtime.loopback import is_loopback
 from surecall.settings.connection import checked_url, shown_url
+from surecall.simulator.personas.catalogue import DEFAULT_PERSONA
 from surecall.simulator.server import Simulator
 from surecall.values.errors import ConfigError
 
@@ -113,7 +114,7 @@ def command(
     settings["api_key"] = None if simulated else _key(_checked_upstream(upstream or ""))
     with ExitStack() as stack:
         if simulated:
-            upstream = stack.enter_context(Simulator()).url
+            upstream = stack.enter_context(Simulator(default=DEFAULT_PERSONA)).url
         return _served(Proxy(upstream or "", **settings), settings, simulated=simulated)
 
 
@@ -179,7 +180,10 @@ async def _serve(proxy: Proxy, *, simulated: bool) -> None:
         say(f"surecall proxy on {proxy.url}/v1, in front of {proxy.upstream}; Ctrl-C ends it")
         note(f"  last requests: {proxy.page}")
         if simulated:
-            note("  models are simulated: ask for sim/clean, or see `surecall sim --list`")
+            note(
+                f"  models are simulated: {DEFAULT_PERSONA} answers for any model name; "
+                "`surecall sim --list` has others to ask for"
+            )
         await asyncio.Event().wait()
     finally:
         await proxy.stop(runner)

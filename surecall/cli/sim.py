@@ -17,7 +17,7 @@ from surecall.cli.common import (
 )
 from surecall.cli.listing import say_columns
 from surecall.runtime.loopback import is_loopback
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.catalogue import DEFAULT_PERSONA, PERSONAS
 from surecall.simulator.server import Seen, Simulator
 
 _PORT = 8089
@@ -33,20 +33,27 @@ _MAX_SEED = 2**63 - 1
     show_default=True,
     help="The same seed and the same requests give the same replies.",
 )
-@click.option("--persona-default", metavar="NAME", help="Persona for models with other names.")
+@click.option(
+    "--persona-default",
+    metavar="NAME",
+    default=DEFAULT_PERSONA,
+    show_default=True,
+    help="Persona for models whose names do not begin with sim/.",
+)
 @click.option("--list", "listing", is_flag=True, help="List the personas and their faults.")
 def command(
     *,
     host: str,
     port: int,
     seed: int,
-    persona_default: str | None,
+    persona_default: str,
     public: bool,
     listing: bool,
 ) -> int:
     """Serve a provider that misbehaves on purpose, to test an agent against.
 
-    The model of a request names the persona that answers: sim/clean, or one with a fault.
+    The model of a request names the persona that answers: sim/clean, or one with a fault. Any
+    other name, such as gpt-4o, gets the default persona.
     """
     if listing:
         return _list_personas()
@@ -88,7 +95,8 @@ async def _serve(simulator: Simulator) -> None:
     runner = await simulator.start()
     try:
         personas = f"{len(PERSONAS)} personas, seed {simulator.seed}"
-        say(f"surecall simulator on {simulator.url}/v1 ({personas}); Ctrl-C ends it")
+        others = f"; {simulator.default} answers for any model name" if simulator.default else ""
+        say(f"surecall simulator on {simulator.url}/v1 ({personas}){others}; Ctrl-C ends it")
         await asyncio.Event().wait()
     finally:
         await simulator.stop(runner)

@@ -25,7 +25,7 @@ from surecall.runtime.event_loop_thread import in_background
 from surecall.runtime.loopback import LOOPBACK, is_loopback
 from surecall.simulator.answer_bytes import PLAIN, AnswerBytes, body_bytes, encoded, stream_bytes
 from surecall.simulator.error_bodies import refusal
-from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona
+from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona, persona_for
 from surecall.simulator.personas.persona import RETRIED, Persona, Said, outcome_of, say
 from surecall.simulator.personas.worded_requests import understood
 from surecall.simulator.provider_rules import PROVIDER_RULES
@@ -71,7 +71,8 @@ class Simulator:
 
     `requests` and `violations` hold what came in and what was wrong with it, the newest ten
     thousand of each; `faults` counts the faults that were sent. `default` names the persona for
-    models that the simulator does not know; without it they are answered with a 404. Anything but
+    models that the simulator does not know; without it, and for unknown names that begin with
+    `sim/`, the answer is a 404. Anything but
     loopback is refused unless `anywhere` says that it is meant: every program that reaches the
     port can use the server. Pages of other sites are not let in, and a request has to arrive in
     time: `patience` is `head_s` and `body_s` of `runtime.loopback_server.Door`.
@@ -98,7 +99,7 @@ class Simulator:
         self.violations: deque[Seen] = deque(maxlen=_KEPT)
         self.faults: Counter[str] = Counter()
         self._count = 0
-        self._default = default
+        self.default = default
         self._address = (host, port)
         self._report = report
         self._patience = patience
@@ -145,7 +146,7 @@ class Simulator:
             return _answer(400, _error(body, None))
         self._count += 1
         self.requests.append(body)
-        persona = find(str(body.get("model"))) or find(self._default or "")
+        persona = persona_for(str(body.get("model")), self.default)
         if persona is None:
             return _answer(404, _error(no_persona(str(body.get("model"))[:64]), "model_not_found"))
         rules = PROVIDER_RULES[persona.rules]

@@ -11,16 +11,16 @@ import sys
 from typing import Final
 
 from surecall.runtime.transport import OpenAICompatible
+from surecall.simulator.personas.catalogue import DEFAULT_PERSONA
 from surecall.simulator.server import Simulator
 
-PERSONA: Final = "sim/bends-arguments"
 SAID: Final = "surecall: no key, so the simulator answers; this is no real model"
 
 
-def stand_in(persona: str = PERSONA) -> OpenAICompatible:
+def stand_in(persona: str = DEFAULT_PERSONA) -> OpenAICompatible:
     """Start the simulator for the rest of the program, say so, and return a client for it.
 
-    Whatever model is asked for, the `persona` answers.
+    Whatever model is asked for, the `persona` answers, unless the name begins with `sim/`.
     """
     simulator = Simulator(default=persona)
     simulator.__enter__()

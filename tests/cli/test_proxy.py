@@ -71,9 +71,27 @@ def test_it_serves_the_simulator_and_explains_until_it_is_interrupted(tmp_path: 
     assert [line.split()[0] for line in explained[1:]] == ["came", "healed", "went"]
     assert process.returncode == 130
     assert "/surecall/" in errors
-    assert "models are simulated" in errors
+    assert "models are simulated: sim/bends-arguments answers for any model name" in errors
     assert "Traceback" not in errors + rest
     assert len(list((tmp_path / "traces").iterdir())) == 1
+
+
+@pytest.mark.processes
+def test_before_the_simulator_any_model_name_works_and_a_typo_is_an_error() -> None:
+    command = [sys.executable, "-m", "surecall", "proxy", "--sim", "--port", "0"]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
+    ) as process:
+        assert process.stdout is not None
+        url = process.stdout.readline().split()[3].removesuffix("/v1,")
+        got = post(url, asked(model="gpt-4o").body)
+        typo = post(url, asked(model="sim/cleanx").body)
+        process.send_signal(signal.SIGINT)
+
+    assert got.status == 200
+    assert got.json["choices"][0]["message"]["tool_calls"]
+    assert typo.status == 404
+    assert 'did you mean "sim/clean"' in typo.json["error"]["message"]
 
 
 @pytest.mark.processes

@@ -12,7 +12,8 @@ import pytest
 
 from surecall import cli
 from surecall.cli import sim
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.faults import SHAPE_FAULTS
+from surecall.simulator.personas.catalogue import DEFAULT_PERSONA, PERSONAS
 from surecall.simulator.server import Seen, Simulator
 from tests.cli.test_main import SURECALL
 from tests.support.patience import PATIENCE_S, until_soon
@@ -88,8 +89,17 @@ def test_the_end_of_the_server_is_the_end_of_the_command(
     assert cli.main(["sim", "--port", "0"]) == code
 
 
-def test_the_address_is_announced_and_given_back(capsys: pytest.CaptureFixture[str]) -> None:
-    simulator = Simulator(seed=4)
+@pytest.mark.parametrize(
+    ("default", "said"),
+    [
+        (None, "; Ctrl-C ends it\n"),
+        ("sim/tags", "; sim/tags answers for any model name; Ctrl-C ends it\n"),
+    ],
+)
+def test_the_address_is_announced_and_given_back(
+    default: str | None, said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    simulator = Simulator(seed=4, default=default)
 
     async def serve_until_announced() -> None:
         serving = asyncio.create_task(sim._serve(simulator))
@@ -99,4 +109,24 @@ def test_the_address_is_announced_and_given_back(capsys: pytest.CaptureFixture[s
 
     asyncio.run(serve_until_announced())
     announced = f"surecall simulator on {simulator.url}/v1 ({len(PERSONAS)} personas, seed 4)"
-    assert capsys.readouterr().out.startswith(announced)
+    assert capsys.readouterr().out == announced + said
+
+
+@pytest.mark.parametrize("flags", [(), ("--persona-default", "sim/clean")])
+def test_a_model_of_another_name_gets_the_default_persona(
+    flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    served: list[str | None] = []
+
+    async def serve(simulator: Simulator) -> None:
+        served.append(simulator.default)
+
+    monkeypatch.setattr(sim, "_serve", serve)
+    assert cli.main(["sim", "--port", "0", *flags]) == 0
+    assert served == [flags[-1] if flags else DEFAULT_PERSONA]
+
+
+def test_the_default_persona_calls_tools_and_needs_repairs() -> None:
+    assert {SHAPE_FAULTS[name].family for name, _ in PERSONAS[DEFAULT_PERSONA].faults} == {
+        "arguments"
+    }

@@ -113,9 +113,11 @@ def test_violations_are_told_at_once_and_old_memories_are_dropped() -> None:
 def test_an_unknown_model_is_a_404_with_a_suggestion_unless_there_is_a_default() -> None:
     with Simulator(default="clean") as friendly, Simulator() as plain:
         assert ask(friendly, model="gpt-9")[0] == 200
-        status, body = ask(plain, model="sim/cleanx")
-    assert (status, body["error"]["code"]) == (404, "model_not_found")
-    assert '"sim/clean"' in body["error"]["message"]
+        refused = [ask(plain, model="gpt-9"), ask(plain, model="sim/cleanx")]
+        typo = ask(friendly, model="sim/cleanx")
+    for status, body in (*refused, typo):
+        assert (status, body["error"]["code"]) == (404, "model_not_found")
+    assert '"sim/clean"' in typo[1]["error"]["message"]
 
 
 @pytest.mark.parametrize("data", [b"{", b"[1]", b'{"a": "\\ud83c"}', b"\xff", b"[" * 100_000, b""])

@@ -121,9 +121,22 @@ def _catalogue() -> dict[str, Persona]:
 PERSONAS: Final[dict[str, Persona]] = _catalogue()
 
 
+# Who answers for a model of any other name, where somebody tries things out: it calls tools, and
+# half of its replies need a repair.
+DEFAULT_PERSONA: Final = f"{PREFIX}bends-arguments"
+
+
 def find(name: str) -> Persona | None:
     """Return a persona by its name, with or without the `sim/` in front."""
     return PERSONAS.get(name) or PERSONAS.get(PREFIX + name)
+
+
+def persona_for(name: str, default: str | None) -> Persona | None:
+    """Return the persona for a model; the default is for names without the `sim/` in front.
+
+    With it, a name that is unknown is a typo.
+    """
+    return find(name) or (None if name.startswith(PREFIX) else find(default or ""))
 
 
 def no_persona(name: str) -> str:
