@@ -13,6 +13,8 @@ from click.testing import CliRunner
 import surecall
 from surecall.cli import cli
 from surecall.simulator.faults import apply_fault
+from surecall.simulator.personas.catalogue import DEFAULT_PERSONA
+from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.simulator.without_key import SAID
 from surecall.testing import Item, ScriptedProvider, calls, failure, says, streams
@@ -125,13 +127,21 @@ def python_in(path: Path) -> list[str]:
     return blocks
 
 
+SERVER_URL = "http://127.0.0.1:8000"
+WITH_SERVER = [
+    name
+    for name, path in DOCUMENTS.items()
+    if any(SERVER_URL in block for block in python_in(path)[:1])
+]
+
+
 def ran(name: str) -> dict[str, object]:
     """Run the Python of a document, block after block, and return what it has defined."""
     space: dict[str, object] = {"__name__": "document"}
     with ScriptedProvider(*SCRIPTS[name]) as provider:
         for number, block in enumerate(python_in(DOCUMENTS[name]), start=1):
             code = block.replace("https://openrouter.ai/api", provider.url)
-            code = code.replace("http://127.0.0.1:8000", provider.url)
+            code = code.replace(SERVER_URL, provider.url)
             exec(compile(code, f"{name} block {number}", "exec"), space)  # noqa: S102  # it is ours
         assert len(provider.requests) == len(SCRIPTS[name])
     return space
@@ -175,6 +185,20 @@ def test_pasted_without_a_key_it_runs_against_the_simulator_and_says_so(
     assert '"days":3' in pasted.stdout
     if "streaming" in code:
         assert "[get_weather …]\nDone. get_weather said" in pasted.stdout
+
+
+@pytest.mark.parametrize("name", WITH_SERVER)
+def test_a_first_example_that_needs_a_server_says_how_to_start_one_and_runs_with_it(
+    name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = DOCUMENTS[name].read_text("utf-8")
+    before, _, _ = text.partition(SERVER_URL + '"')
+    with Simulator(default=DEFAULT_PERSONA) as simulator:
+        code = python_in(DOCUMENTS[name])[0].replace(SERVER_URL, simulator.url)
+        exec(compile(code, name, "exec"), {"__name__": "document"})  # noqa: S102  # it is ours
+
+    assert "`surecall sim --port 8000`" in before
+    assert capsys.readouterr().out
 
 
 def test_the_scenarios_of_the_documentation_can_be_loaded(tmp_path: Path) -> None:
