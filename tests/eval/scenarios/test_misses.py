@@ -23,6 +23,7 @@ from surecall.testing import ScriptedModel, calls, says
 from surecall.values.errors import ToolError
 from tests.eval.scenarios.test_builtin import DONE, GET, patch, play
 from tests.eval.scenarios.test_recorded import trial
+from tests.support.nesting import DEPTHS, nested
 
 REFUSED = {"tool_failure_policy": "tolerated"}
 
@@ -49,6 +50,8 @@ def test_what_is_shown_is_one_short_line_whatever_it_is() -> None:
     assert shown({"a": ["b\nc", None]}) == '{"a":["b\\nc",null]}'
     assert shown(object).startswith("<class")
     assert len(shown("x" * 9999)) == MAX_SHOWN
+    for depth in DEPTHS:
+        assert shown(nested(depth)) == "(nested too deeply: more than 128 levels)"
     assert bounded("y" * 999).endswith("y…")
     assert around("say it", "SAY") == '"say it"'
 
