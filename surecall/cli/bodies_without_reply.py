@@ -13,7 +13,7 @@ import msgspec
 
 from surecall.parsing.budget import MAX_VALUES, TooManyValues
 from surecall.values.errors import ConfigError, ErrorCode, Fault
-from surecall.wire.messages import MAX_DEPTH
+from surecall.values.nesting import MAX_DEPTH, TooDeep
 from surecall.wire.response import fault_of
 
 # Other encodings of a text, by the mark that it begins with; the longer marks come first.
@@ -158,7 +158,7 @@ def unreadable_json(data: bytes, problem: ValueError) -> Fault | None:
     """Judge JSON that no run would read; None if it may be the text of a model."""
     if isinstance(problem, TooManyValues):
         return too_large(f"more than {MAX_VALUES} values")
-    if "too deeply" in str(problem):
+    if isinstance(problem, TooDeep):
         message = f"The answer is JSON nested too deeply: more than {MAX_DEPTH} levels."
         return Fault(ErrorCode.DECODE_ERROR, message, retryable=True)
     head = data[:_HEAD]

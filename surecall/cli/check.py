@@ -18,7 +18,7 @@ from surecall.cli.listing import count, json_line, say_columns, say_document
 from surecall.cli.options import GroupedCommand, settled, with_settings
 from surecall.cli.target import SIMULATED, Target, open_target
 from surecall.core.outcome import RunFailed
-from surecall.eval.running.cells import PlannedCell
+from surecall.eval.running.cells import PlannedCell, split_strategy
 from surecall.eval.running.matrix import Plan, plan
 from surecall.eval.running.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
 from surecall.eval.scenarios.plugins import choose, installed
@@ -28,8 +28,10 @@ from surecall.eval.settings.load import DEFAULT, Effective
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client, proxy_for
-from surecall.settings.config import ToolUseMode
+from surecall.settings.catalog import ModelCatalog
+from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import ENDPOINT, RetryPolicy, secrets_in, shown_url
+from surecall.settings.presets import origins
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.types import JSON, Secret
@@ -49,6 +51,8 @@ _SETTINGS_AT_FAULT: Final = frozenset(
         ErrorCode.UNPROCESSABLE,
     }
 )
+# The origin of a run setting that an evaluation sets, be it by its own settings or by default.
+_OWN: Final = "evaluation"
 Setting: TypeAlias = tuple[str, str, str]
 
 
@@ -71,7 +75,7 @@ class Finding(msgspec.Struct, frozen=True):
 @click.command(cls=GroupedCommand)
 @with_settings()
 @click.option("--offline", is_flag=True, help="Send nothing.")
-@click.option("-v", "--all", "everything", is_flag=True, help="Also show what is not set.")
+@click.option("-v", "--all", "everything", is_flag=True, help="Also show defaults and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> int:
     """Show the settings in effect, and try the endpoint with one small request.
@@ -98,28 +102,49 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
             target.library,
             target.endpoint,
         )
+        config = _config(planned.cells[0], target.library.catalog, _redactor(effective))
         if not as_json:
             say_columns(("selected", _selected(planned)), ())
+            if everything:
+                say("")
+                columns = [(name, source, value) for name, value, source in config]
+                say_columns(("run setting", "from", "value"), columns)
         patience = _patience(effective)
         finding = (
             None if offline else asyncio.run(_found(planned.cells[0], target.client, patience))
         )
     if as_json:
-        say_document(_document(rows, where, planned, finding))
+        say_document(_document(rows, where, planned, finding) | {"config": _named_rows(config)})
     return _told(finding, _named(where, effective), as_json=as_json)
+
+
+def _config(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) -> list[Setting]:
+    """Return the settings that the runs of a cell have, and where each comes from."""
+    strategy: Any = split_strategy(cell.cell.strategy)[0]
+    model = cell.model
+    known = origins(
+        provider=model.provider, model=model.subject, strategy=strategy, catalog=catalog
+    )
+    usual, values = ToolCallingConfig().to_mapping(), cell.config.to_mapping()
+    sources = {name: DEFAULT if values[name] == usual[name] else _OWN for name in values} | known
+    return [(name, cleaned.text(json_line(values[name])), sources[name]) for name in values]
 
 
 _SHOWN: Final = ("provider", "key", "proxy")
 
 
 def _settings(effective: Effective, *, everything: bool) -> Iterator[Setting]:
-    query = urlsplit(effective.settings.base_url).query
-    cleaned = Redactor((*effective.secrets, *secrets_in(query)))
+    cleaned = _redactor(effective)
     for name in FIELDS:
         source = effective.sources[name]
         if everything or source != DEFAULT:
             value = getattr(effective.settings, name)
             yield name, cleaned.text(_words(name, value)), source
+
+
+def _redactor(effective: Effective) -> Redactor:
+    query = urlsplit(effective.settings.base_url).query
+    return Redactor((*effective.secrets, *secrets_in(query)))
 
 
 def _words(name: str, value: Any) -> str:
@@ -244,12 +269,15 @@ def _named(where: dict[str, str], effective: Effective) -> str:
     return f"{where['url']} ({key})"
 
 
+def _named_rows(rows: list[Setting]) -> list[JSON]:
+    return [dict(zip(("name", "value", "source"), row, strict=True)) for row in rows]
+
+
 def _document(
     rows: list[Setting], where: dict[str, str], planned: Plan, finding: Finding | None
 ) -> JSON:
-    names = ("name", "value", "source")
     return {
-        "settings": [dict(zip(names, row, strict=True)) for row in rows],
+        "settings": _named_rows(rows),
         "endpoint": where | {"simulated": planned.cells[0].model.simulated},
         "selected": {
             "models": list(dict.fromkeys(each.model.id for each in planned.cells)),

@@ -34,7 +34,6 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
-from surecall.values.nesting import MAX_DEPTH, TooDeep
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
 from surecall.wire.assembler import Assembler
 from surecall.wire.content_parts import text_of

@@ -13,6 +13,7 @@ import msgspec
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import ErrorCode, Fault
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import (
     JSON,
     AnswerForm,
@@ -276,9 +277,9 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     def from_json(cls, data: bytes) -> Self:
         """Read a run that was written down, by this version or an earlier one."""
         try:
-            return msgspec.json.decode(data, type=cls)
+            return decode_json(data, cls, limit=MAX_WRAPPED_DEPTH)
         except msgspec.ValidationError:
-            plain = msgspec.json.decode(data)
+            plain = decode_json(data, limit=MAX_WRAPPED_DEPTH)
             if not _has_flat_config(plain):
                 raise
             config = ToolCallingConfig.from_mapping(plain["config"])

@@ -25,13 +25,13 @@ from surecall.runtime.runner_checks import (
     checked_history,
     checked_hook,
     checked_observer,
-    checked_options,
     checked_policy,
     checked_system,
     checked_tools,
     checked_words,
     sampling_options,
 )
+from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import RetryPolicy
@@ -115,58 +115,60 @@ class ToolLoopRunner(Generic[T_co]):
     ) -> None:
         from surecall.runtime.sessions import Sessions  # noqa: PLC0415 - see the first lines
 
-        sent = deep_merge(
-            checked_options(llm_options_defaults or {}, "llm_options_defaults"),
-            sampling_options(options, temperature, max_tokens),
-        )
+        sent = sampling_options(options, temperature, max_tokens, llm_options_defaults)
         self._candidates = candidates_of(client, model, Given(config, sent, capabilities))
-        first = self._candidates[0]
-        self.client, self.model, self._config = first.client, first.model, first.config
         self._system = checked_system(system)
-        self._executor = checked_executor(executor)
         self._registry = checked_tools(tools, registry)
-        self._toolbox = _masked(self._registry, self._config)
+        self._toolbox = _masked(self._registry, self.config)
         self._sessions = Sessions(
             candidates=self._candidates,
             retry=retry,
             registry=self._registry,
             toolbox=self._toolbox,
-            executor=self._executor,
+            executor=checked_executor(executor),
             observers=tuple(map(checked_observer, observers)),
             tool_policy=checked_policy(tool_policy),
             accept_final=checked_hook(accept_final),
             output=output_of(output, self._candidates),
         )
-        self._check_tools()
+        self._check_tools(has_executor=executor is not None)
+
+    @property
+    def client(self) -> Client:
+        """The client, of a fallback chain the first one."""
+        return self._candidates[0].client
+
+    @property
+    def model(self) -> str:
+        """The model, of a fallback chain the first one."""
+        return self._candidates[0].model
 
     @property
     def config(self) -> ToolCallingConfig:
-        """The config in force: the one that was given, or what is recommended."""
-        return self._config
+        """The config in force: yours, laid over what is recommended."""
+        return self._candidates[0].config
 
     @property
     def models(self) -> tuple[str, ...]:
         """The models that may be asked, in order; mostly one."""
         return tuple(each.model for each in self._candidates)
 
-    def _check_tools(self) -> None:
-        if self._config.tool_use_mode is ToolUseMode.DISABLED:
+    def _check_tools(self, *, has_executor: bool) -> None:
+        if self.config.tool_use_mode is ToolUseMode.DISABLED:
             return
-        config = self._config
+        endpoint = self.config.endpoint
         check_surface(
-            self._toolbox,
-            config.endpoint.max_tool_definitions_count,
-            config.endpoint.max_tool_definitions_bytes,
+            self._toolbox, endpoint.max_tool_definitions_count, endpoint.max_tool_definitions_bytes
         )
         self._check_contract()
         for tool in self._toolbox.definitions:
-            if tool.handler is None and self._executor is None:
+            if tool.handler is None and not has_executor:
                 raise ConfigError(
                     f"tool {tool.name!r} cannot run: give it a handler, or the runner an executor"
                 )
 
     def _check_contract(self) -> None:
-        contract = self._config.contract
+        contract = self.config.contract
         if contract is None:
             return
         check_contract(contract, self._registry)
@@ -200,7 +202,7 @@ class ToolLoopRunner(Generic[T_co]):
 
     def _new_run(self, user_text: str | list[Any], options: RunOptions) -> Run:
         max_turns = options.get("max_turns")
-        config = self._config if max_turns is None else self._config.replace(max_turns=max_turns)
+        config = self.config if max_turns is None else self.config.replace(max_turns=max_turns)
         system = options.get("system")
         earlier = legal_history(checked_history(options.get("history", ())))
         asked = checked_words(user_text)

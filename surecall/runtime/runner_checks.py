@@ -24,7 +24,7 @@ from surecall.runtime.user_parts import check_parts
 from surecall.settings.capabilities import provider_of
 from surecall.settings.config import ToolCallingConfig, check_options, mark_resolved
 from surecall.settings.contract import Contract, Need
-from surecall.settings.overlay import overlay
+from surecall.settings.overlay import deep_merge, overlay
 from surecall.settings.presets import DEFAULT, resolve
 from surecall.tools.context import Context
 from surecall.tools.grounded import check_reach, waits_of
@@ -101,16 +101,17 @@ def _recommended(provider: str, model: str) -> ToolCallingConfig:
     return resolve(provider=provider, model=model)
 
 
-def checked_options(options: Any, where: str) -> JSON:
+def _options(options: Any, where: str) -> JSON:
     """Return request options; keys that the runner owns, and what is not JSON, are errors."""
     check_options(options, where)
     checked: JSON = encodable(dict(options))
     return checked
 
 
-def sampling_options(options: Any, temperature: Any, max_tokens: Any) -> JSON:
-    """Return the request options of a caller, with those that have a keyword of their own."""
-    sent = checked_options(options or {}, "options")
+def sampling_options(options: Any, temperature: Any, max_tokens: Any, defaults: Any = None) -> JSON:
+    """Return the request options of a caller, with those that have a keyword, over defaults."""
+    below = _options(defaults or {}, "llm_options_defaults")
+    sent = _options(options or {}, "options")
     named = {"temperature": temperature, "max_tokens": max_tokens}
     for name, value in named.items():
         if value is None:
@@ -121,7 +122,7 @@ def sampling_options(options: Any, temperature: Any, max_tokens: Any) -> JSON:
             raise ConfigError(f"{name} is given twice: leave it out of options")
         sent = sent | {name: value}
     check_options(sent, "options")
-    return sent
+    return deep_merge(below, sent)
 
 
 def checked_tools(tools: Any, registry: Any) -> ToolRegistry:

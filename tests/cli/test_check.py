@@ -10,6 +10,7 @@ import pytest
 from surecall.cli import check
 from surecall.eval.running.probe import UNHEARD_OF
 from surecall.eval.settings.fields import FIELDS
+from surecall.settings.config import SETTINGS
 from surecall.simulator.server import Simulator
 from surecall.testing import Scripted, ScriptedProvider, calls, failure, hangs, raw, says
 from surecall.values.types import JSON
@@ -72,6 +73,22 @@ def test_all_settings_can_be_shown(run: Run, flag: str) -> None:
 
     shown = [line.split()[0] for line in out.splitlines() if line]
     assert shown[1 : len(FIELDS) + 1] == list(FIELDS)
+
+
+def test_every_run_setting_comes_with_its_origin(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OPENROUTER_API_KEY", KEY)
+    shown = ("--request-overrides", f'{{"user": "{KEY}"}}', "-m", "deepseek/deepseek-v3.2:nitro")
+    _, out, err = run("check", "--offline", "-v", *shown)
+    _, document, _ = run("check", "--offline", "--json", *shown)
+
+    found = {row["name"]: row for row in json.loads(document)["config"]}
+    assert found.keys() == set(SETTINGS)
+    assert found["tool_use_mode"]["source"] == found["request_overrides"]["source"] == "evaluation"
+    assert found["calls_in_order"]["source"] == "provider openrouter"
+    assert found["message_transforms"]["source"].startswith("model workaround deepseek_")
+    assert found["max_turns"] == {"name": "max_turns", "value": "12", "source": "default"}
+    assert "calls_in_order provider openrouter" in " ".join(out.split())
+    assert KEY[6:] not in out + err + document
 
 
 @pytest.mark.parametrize("path", ["", "/", "/v1", "/v1/"])

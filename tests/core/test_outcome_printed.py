@@ -22,18 +22,16 @@ def shown(text: str, stop_reason: str = "stop") -> str:
 def test_a_result_prints_as_one_line() -> None:
     result = ToolLoopRunner(client=ScriptedModel(says("Clear.")), model="m").run_sync("Weather?")
 
-    assert (
-        repr(result) == "RunResult(assistant_text='Clear.', stop_reason='final', turns=1, tokens=2)"
-    )
+    assert repr(result) == "RunResult(text='Clear.', stop_reason='final', turns=1, tokens=2)"
 
 
 @pytest.mark.parametrize(
     ("text", "sight"),
     [
-        ("a\nb\x1b[31m", r"RunResult(assistant_text='a\nb\x1b[31m', "),
-        ("x" * 500, "RunResult(assistant_text='" + "x" * 90 + "…', "),
-        ("", "RunResult(assistant_text='', "),
-        ("it's", 'RunResult(assistant_text="it\'s", '),
+        ("a\nb\x1b[31m", r"RunResult(text='a\nb\x1b[31m', "),
+        ("x" * 500, "RunResult(text='" + "x" * 90 + "…', "),
+        ("", "RunResult(text='', "),
+        ("it's", 'RunResult(text="it\'s", '),
     ],
 )
 def test_a_long_or_unprintable_answer_is_shortened_and_made_visible(text: str, sight: str) -> None:

@@ -39,6 +39,9 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
     "README.md": WEATHER,
     "guide.md": (
         *WEATHER,
+        calls("get_weather", city="Rome", days=2),
+        says("Rain."),
+        *WEATHER,
         *WEATHER,
         *WEATHER,
         calls("cancel_order", order=1017),

@@ -238,11 +238,16 @@ def test_a_whole_policy_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("of", "sentence"),
     [
-        (lambda result: result, "resume takes a run, not a result: pass result.run"),
         (lambda result: result.run.to_json(), "not bytes: read bytes with Run.from_json"),
         (lambda _: None, "resume takes a Run, not None"),
-        (lambda result: msgspec.structs.replace(result.run, start=9), "it starts at message 9"),
-        (lambda result: msgspec.structs.replace(result.run, start=-1), "it starts at message -1"),
+        (
+            lambda result: msgspec.structs.replace(result.run, start=9),
+            "start at message 9",
+        ),
+        (
+            lambda result: msgspec.structs.replace(result.run, start=-1),
+            "start at message -1",
+        ),
     ],
 )
 def test_what_is_not_a_run_cannot_go_on(of: Callable[[RunResult], Any], sentence: str) -> None:

@@ -22,7 +22,7 @@ from surecall.settings.endpoint_profile import (
 from surecall.settings.overlay import deep_merge, names_in, union, unset_fields
 from surecall.values.types import JSON
 from surecall.wire.call_styles import CallProtocol, TextCallRule
-from surecall.wire.messages import RESERVED_OPTIONS, WireStyle
+from surecall.wire.messages import RESERVED_OPTIONS
 from tests.support.spec import proves
 
 DEFAULT = ToolCallingConfig()
@@ -367,18 +367,6 @@ def test_an_allow_list_may_be_empty_or_absent_and_that_is_not_the_same() -> None
 def test_but_refuses_a_key_that_is_none() -> None:
     with pytest.raises(ConfigError, match='key "max_turn"; did you mean "max_turns"'):
         DEFAULT.replace(max_turn=3)
-
-
-def test_the_wire_style_is_taken_from_the_settings() -> None:
-    settings: JSON = {
-        "keep_text_beside_calls": True,
-        "echo_fields": ("reasoning",),
-        "echo_call_fields": False,
-        "withheld_fields": ("x",),
-        "name_tool_messages": False,
-    }
-
-    assert DEFAULT.replace(**settings).endpoint.wire_style == WireStyle(**settings)
 
 
 def test_names_in_a_text_are_split_at_commas() -> None:
