@@ -49,7 +49,7 @@ CONFIGS: Final[tuple[ToolCallingConfig, ...]] = (
     presets.default_tool_calling(),
     presets.content_tag_tool_call_fallback(presets.default_tool_calling()),
     presets.resolve(provider="openrouter"),
-    ToolCallingConfig(),
+    presets.raw(),
     presets.default_tool_calling().replace(call_protocol="guided"),
     presets.default_tool_calling().replace(call_protocol="prompted", decode_html_entities=True),
 )

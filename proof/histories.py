@@ -31,6 +31,7 @@ from surecall import (
 from surecall.runtime.replay import run_of
 from surecall.runtime.run_stream import RunStream
 from surecall.runtime.trace import dump_trace, parse_trace
+from surecall.settings.config import all_settings
 from surecall.testing import Scripted, ScriptedModel, failure, hangs_up, raw
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import SurecallError
@@ -152,7 +153,7 @@ class Machine:
         self._made.clear()
         limits = self._rng.choice(_LIMITS)
         self._config = ToolCallingConfig.from_mapping(
-            self._rng.choice(_configs()).to_mapping()
+            all_settings(self._rng.choice(_configs()))
             | {"tool_timeout_s": 30.0, "max_tool_output_bytes": 2_000, "max_turns": 8}
             | limits
         )

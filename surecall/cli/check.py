@@ -29,7 +29,7 @@ from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client, proxy_for
 from surecall.settings.catalog import ModelCatalog
-from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.config import ToolCallingConfig, ToolUseMode, all_settings
 from surecall.settings.connection import ENDPOINT, RetryPolicy, secrets_in, shown_url
 from surecall.settings.presets import origins
 from surecall.values.errors import ErrorCode, Fault, ProviderError
@@ -125,7 +125,7 @@ def _config(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) -> list
     known = origins(
         provider=model.provider, model=model.subject, strategy=strategy, catalog=catalog
     )
-    usual, values = ToolCallingConfig().to_mapping(), cell.config.to_mapping()
+    usual, values = all_settings(ToolCallingConfig()), all_settings(cell.config)
     sources = {name: DEFAULT if values[name] == usual[name] else _OWN for name in values} | known
     return [(name, cleaned.text(json_line(values[name])), sources[name]) for name in values]
 

@@ -331,7 +331,7 @@ def _steps(path: Path, case: JSON, cure: str) -> Iterable[str]:
     yield f"2. Run: .venv/bin/pytest tests/laws/test_corpus.py -k {case['id']}"
     yield "   It fails while the reply is not read as you expect. If it passes, skip step 3."
     yield f"3. Paste the cure into {_home_of_cures()} and add its name to NORMALISERS in"
-    yield f"   surecall/settings/presets.py: {cure}. Repeat step 2."
+    yield f"   surecall/settings/endpoint_profile.py: {cure}. Repeat step 2."
     yield "4. Paste the fault into its module. Without a cure of its own, delete `cures=…`."
     yield f"   Delete `no_fault` from {path.name}."
     yield "5. Run: .venv/bin/pytest tests/laws/test_corpus.py tests/simulator/faults"

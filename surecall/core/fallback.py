@@ -16,6 +16,7 @@ import msgspec
 from surecall.core.loop import next_move
 from surecall.core.state import Ask, Fail, Move, Run
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.overlay import copy_with
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Assistant, Message, Refusal
 
@@ -63,7 +64,7 @@ def _kept(promised: ToolCallingConfig, config: ToolCallingConfig) -> ToolCalling
     chats = relaxed and config.tool_use_mode is ToolUseMode.DISABLED
     mode = (config if chats else promised).tool_use_mode
     same = {name: getattr(promised, name) for name in _PROMISED}
-    return config.replace(**same, tool_use_mode=mode)
+    return copy_with(config, {**same, "tool_use_mode": mode})
 
 
 def _before_failure(run: Run) -> tuple[Message, ...]:

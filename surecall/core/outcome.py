@@ -273,6 +273,8 @@ def _recorded_call(call: ToolCall, result: ToolResult) -> ToolCallRecord:
             call.id, call.name, own.arguments, data["value"] if is_wrapped else data
         )
     errors = [f"{each['code']}: {each['message']}" for each in envelope.get("errors", ())]
+    if result.detail:
+        errors.append(result.detail)
     error = "; ".join(errors) or "the tool reported failure without a reason"
     return ToolCallRecord(call.id, call.name, own.arguments, error=error)
 

@@ -19,6 +19,7 @@ from surecall.runtime.runner_checks import (
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities, capabilities_for
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
+from surecall.settings.connection import checked_kind
 from surecall.settings.overlay import deep_merge
 from surecall.values.errors import ConfigError, ErrorCode
 from surecall.values.types import JSON
@@ -59,6 +60,8 @@ class Given(msgspec.Struct, frozen=True):
 
 def candidates_of(client: Clients, model: Models, given: Given) -> tuple[Candidate, ...]:
     """Return the models to ask, the first one first."""
+    if given.capabilities is not None:
+        checked_kind(given.capabilities, Capabilities, "capabilities")
     if isinstance(model, str) and not isinstance(client, list | tuple):
         where = checked_client(client)
         name = checked_model(model)

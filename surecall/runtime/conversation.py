@@ -43,8 +43,12 @@ class Conversation(Generic[T_co]):
     ) -> None:
         if not isinstance(runner, ToolLoopRunner):
             raise ConfigError("a conversation needs a ToolLoopRunner")
+        if isinstance(store, type):
+            raise ConfigError(f"store is the class {store.__name__}: pass an object of it")
         if not callable(getattr(store, "load", None)) or not callable(getattr(store, "save", None)):
-            raise ConfigError("a store has the methods load and save; see docs/conversations.md")
+            raise ConfigError(
+                'a store has the methods load and save, as SqliteStore("chats.db") does'
+            )
         if not lease_s >= _LEAST_LEASE_S:
             raise ConfigError(f"lease_s is at least {_LEAST_LEASE_S:g}")
         self._runner = runner

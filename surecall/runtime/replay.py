@@ -26,7 +26,7 @@ from surecall.core.state import OBJECTION, OUTPUT, Ask, Call, Done, Fail, Move, 
 from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.overlay import union
-from surecall.tools.registry import ToolDefinition, ToolRegistry
+from surecall.tools.registry import ToolRegistry, registry_of
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ReplayDiverged, SurecallError
 from surecall.values.events import (
@@ -328,9 +328,7 @@ class _Told(msgspec.Struct, frozen=True):
 
 
 def _read(config: JSON, tools: tuple[ToolSpec, ...]) -> tuple[ToolCallingConfig, ToolRegistry]:
-    # Tools that were not shown are not recorded, though others may name them.
-    registry = ToolRegistry((_definition(spec) for spec in tools), whole=False)
-    return ToolCallingConfig.from_mapping(config), registry
+    return ToolCallingConfig.from_mapping(config), registry_of(tools)
 
 
 @lru_cache(maxsize=64)
@@ -338,16 +336,3 @@ def _read_again(told: bytes) -> tuple[ToolCallingConfig, ToolRegistry]:
     # The runs of an evaluation are told the same, cell by cell and scenario by scenario.
     found = msgspec.json.decode(told, type=_Told)
     return _read(found.config, found.tools)
-
-
-def _definition(spec: ToolSpec) -> ToolDefinition:
-    return ToolDefinition(
-        spec.name,
-        spec.description,
-        parameters=spec.parameters,
-        repeatable=spec.repeatable,
-        destructive=spec.destructive,
-        read_only=spec.read_only,
-        idempotent=spec.idempotent,
-        grounded=spec.grounded,
-    )

@@ -26,16 +26,17 @@ from surecall.core.streaming.display import Display, Show
 from surecall.core.streaming.edges import Edges
 from surecall.core.streaming.holdback import AnswerOnly, Filter, Holdback, Silent
 from surecall.runtime.request import Received, RequestSender, aside
-from surecall.runtime.runner_checks import checked_config
+from surecall.runtime.runner_checks import checked_client, checked_config
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, check_options
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.overlay import deep_merge, union
-from surecall.tools.registry import Toolbox, ToolRegistry
+from surecall.tools.registry import Toolbox, ToolRegistry, registry_of
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, LlmRequestStartEvent
 from surecall.values.types import Plan, Reply
+from surecall.wire.messages import parse_message
 
 _NO_REPLY = Fault(ErrorCode.CONNECTION_ERROR, "the reply is no longer awaited")
 
@@ -88,7 +89,7 @@ class PromptRunner:
 
     def __init__(
         self,
-        client: Client,
+        client: Client | str,
         *,
         llm_options_defaults: Mapping[str, Any] | None = None,
         retry: RetryPolicy | None = None,
@@ -98,17 +99,17 @@ class PromptRunner:
     ) -> None:
         self._llm_options_defaults = dict(llm_options_defaults or {})
         check_options(self._llm_options_defaults, "llm_options_defaults")
-        self.sender = RequestSender(client, capabilities)
+        self.sender = RequestSender(checked_client(client), capabilities)
         self.retry = retry or RetryPolicy()
         self._surfaces = Surfaces()
         self.sleep = sleep
         self.jitter = jitter
         # What the endpoint was found to refuse, by model. A client that keeps it shares it.
-        self.lessons: dict[str, tuple[str, ...]] = getattr(client, "lessons", {})
+        self.lessons: dict[str, tuple[str, ...]] = getattr(self.client, "lessons", {})
         # What it is known to refuse beforehand.
         can = capabilities or Capabilities()
         # A client that is not ours need not know how to stream.
-        streams = can.streaming and hasattr(client, "stream")
+        streams = can.streaming and hasattr(self.client, "stream")
         refused = {"parallel_tool_calls": not can.parallel_tool_calls, STREAM: not streams}
         self.known = tuple(option for option, is_refused in refused.items() if is_refused)
 
@@ -140,8 +141,9 @@ class PromptRunner:
         """Send one plan on its own; with `show`, the answer is streamed."""
         resolved = checked_config(config, self.client, plan.model)
         options = deep_merge(self._llm_options_defaults, plan.options)
-        plan = msgspec.structs.replace(plan, options=options)
-        return await self.requests(resolved, show=show).ask(plan)
+        messages = tuple(map(parse_message, plan.messages))
+        plan = msgspec.structs.replace(plan, messages=messages, options=options)
+        return await self.requests(resolved, registry_of(plan.tools), show=show).ask(plan)
 
 
 class Requests:

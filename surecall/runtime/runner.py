@@ -15,7 +15,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, TypedDict, Unpack
 
-from surecall.core.outcome import RunResult, T_co
+from surecall.core.outcome import RunFailed, RunResult, T_co
 from surecall.core.state import Run
 from surecall.runtime.candidates import Clients, Given, Models, candidates_of, output_of
 from surecall.runtime.hooks import AcceptFinal, AnyToolPolicy, Executor, Observer
@@ -24,7 +24,7 @@ from surecall.runtime.runner_checks import (
     checked_executor,
     checked_history,
     checked_hook,
-    checked_observer,
+    checked_observers,
     checked_policy,
     checked_system,
     checked_tools,
@@ -34,7 +34,7 @@ from surecall.runtime.runner_checks import (
 from surecall.runtime.transport import Client
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
-from surecall.settings.connection import RetryPolicy
+from surecall.settings.connection import RetryPolicy, checked_kind
 from surecall.settings.contract import in_words
 from surecall.settings.overlay import deep_merge
 from surecall.tools.registry import (
@@ -74,7 +74,7 @@ class TurnOptions(TypedDict, total=False):
 class RunOptions(TurnOptions, total=False):
     """Keyword arguments of `run`, `stream` and their blocking forms; `history` comes first."""
 
-    history: Iterable[Any]
+    history: Iterable[Any] | RunResult | None
 
 
 class ToolLoopRunner(Generic[T_co]):
@@ -122,11 +122,11 @@ class ToolLoopRunner(Generic[T_co]):
         self._toolbox = _masked(self._registry, self.config)
         self._sessions = Sessions(
             candidates=self._candidates,
-            retry=retry,
+            retry=None if retry is None else checked_kind(retry, RetryPolicy, "retry"),
             registry=self._registry,
             toolbox=self._toolbox,
             executor=checked_executor(executor),
-            observers=tuple(map(checked_observer, observers)),
+            observers=checked_observers(observers),
             tool_policy=checked_policy(tool_policy),
             accept_final=checked_hook(accept_final),
             output=output_of(output, self._candidates),
@@ -224,13 +224,13 @@ class ToolLoopRunner(Generic[T_co]):
 
     async def resume(
         self,
-        run: Run | RunResult,
+        run: Run | RunResult | RunFailed,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
         context: Mapping[str, Any] | None = None,
     ) -> RunResult[T_co]:
-        """Resume a run, or a result's run, where it stopped; a failed request is sent again.
+        """Resume a run, or that of a result or an error; a failed request is sent again.
 
         A call that had begun, and whose result was not recorded, does not run again unless its
         tool is read-only or idempotent: the model is told that its outcome is unknown.
@@ -242,7 +242,7 @@ class ToolLoopRunner(Generic[T_co]):
 
     def stream_resumed(
         self,
-        run: Run | RunResult,
+        run: Run | RunResult | RunFailed,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
@@ -259,7 +259,7 @@ class ToolLoopRunner(Generic[T_co]):
 
     def resume_sync(
         self,
-        run: Run | RunResult,
+        run: Run | RunResult | RunFailed,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,
@@ -272,7 +272,7 @@ class ToolLoopRunner(Generic[T_co]):
 
     def stream_resumed_sync(
         self,
-        run: Run | RunResult,
+        run: Run | RunResult | RunFailed,
         *,
         decisions: Mapping[str, Decision] | None = None,
         on_event: Observer | None = None,

@@ -9,7 +9,7 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Any, cast
 
-from surecall.core.outcome import RunResult
+from surecall.core.outcome import RunFailed, RunResult
 from surecall.core.state import Run
 from surecall.runtime.hooks import (
     AcceptFinal,
@@ -22,7 +22,7 @@ from surecall.runtime.hooks import (
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.runtime.user_parts import check_parts
 from surecall.settings.capabilities import provider_of
-from surecall.settings.config import ToolCallingConfig, check_options, mark_resolved
+from surecall.settings.config import ToolCallingConfig, check_options
 from surecall.settings.contract import Contract, Need
 from surecall.settings.overlay import deep_merge, overlay
 from surecall.settings.presets import DEFAULT, resolve
@@ -48,9 +48,10 @@ def checked_client(client: Any) -> Client:
         return OpenAICompatible(client)
     methods = (getattr(client, name, None) for name in ("send", "opened"))
     if isinstance(client, type) or not all(map(callable, methods)):
+        hint = "; pass its url" if hasattr(client, "url") else ""
         raise ConfigError(
             'client must be an OpenAICompatible("https://…", api_key) or an address such as '
-            f'"http://127.0.0.1:8000", not {_kind(client)}'
+            f'"http://127.0.0.1:8000", not {_kind(client)}{hint}'
         )
     return cast("Client", client)
 
@@ -68,16 +69,14 @@ def checked_config(
     config: Any, client: Client, model: str, provider: str = ""
 ) -> ToolCallingConfig:
     """Return the config, laid over what is recommended for the client's address and the model."""
-    if config is None:
-        given = DEFAULT
-    elif isinstance(config, ToolCallingConfig):
-        given = config
-    else:
-        given = ToolCallingConfig.from_mapping(config)
-    if given.is_resolved:
-        return given
     known = provider_at(client) or provider
-    return mark_resolved(overlay(_recommended(known, model), given))
+    if config is None:
+        return overlay(_recommended(known, model), DEFAULT)
+    given = config
+    if not isinstance(given, ToolCallingConfig):
+        given = ToolCallingConfig.from_mapping(given)
+    # Not marked as resolved: in a runner for another endpoint, the config is laid over that one's.
+    return given if given.is_resolved else overlay(_recommended(known, model), given)
 
 
 def endpoint_of(client: Client) -> str:
@@ -118,6 +117,8 @@ def sampling_options(options: Any, temperature: Any, max_tokens: Any, defaults: 
             continue
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(f"{name} must be a number, not {_kind(value)}")
+        if name == "max_tokens" and not (isinstance(value, int) and value > 0):
+            raise ConfigError(f"max_tokens must be a positive whole number, not {value!r}")
         if name in sent:
             raise ConfigError(f"{name} is given twice: leave it out of options")
         sent = sent | {name: value}
@@ -158,7 +159,7 @@ def checked_system(system: Any) -> System | None:
     """Return the instructions; a blank text means none."""
     if not isinstance(system, str):
         raise ConfigError(f"system must be text, not {_kind(system)}")
-    return System(encodable(system)) if system else None
+    return System(encodable(system)) if system.strip() else None
 
 
 def checked_observer(observer: Any) -> Observer:
@@ -166,6 +167,13 @@ def checked_observer(observer: Any) -> Observer:
     if not callable(observer) or is_async_callable(observer):
         raise ConfigError("an observer is a plain function of one event; it is not awaited")
     return cast("Observer", observer)
+
+
+def checked_observers(observers: Any) -> tuple[Observer, ...]:
+    """Return a list of observers."""
+    if not isinstance(observers, Iterable):
+        raise ConfigError(f"observers must be a list such as [print], not {_kind(observers)}")
+    return tuple(map(checked_observer, observers))
 
 
 def checked_hook(hook: Any) -> AcceptFinal | None:
@@ -224,14 +232,22 @@ def checked_context(context: Any) -> Context:
 
 
 def checked_history(history: Any) -> list[Message]:
-    """Return the earlier messages."""
-    if isinstance(history, str | bytes | Mapping | RunResult) or not isinstance(history, Iterable):
-        raise ConfigError("history must be a list of messages, such as result.history")
+    """Return the earlier messages; a result stands for its own."""
+    if isinstance(history, RunResult):
+        history = history.history
+    if history is None:
+        return []
+    if isinstance(history, str | bytes | Mapping) or not isinstance(history, Iterable):
+        raise ConfigError(
+            f"history must be a list of messages, such as result.messages, not {_kind(history)}"
+        )
     return [parse_message(item) for item in history]
 
 
 def checked_run(run: Any) -> Run:
-    """Return the run to resume; a result stands for its run."""
+    """Return the run to resume; a result, or the error that carries one, stands for its run."""
+    if isinstance(run, RunFailed):
+        run = run.result
     if isinstance(run, RunResult):
         run = run.run
     if not isinstance(run, Run):

@@ -42,6 +42,7 @@ from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
 from surecall.runtime.hooks import AcceptFinal
 from surecall.runtime.requests import Exchange, Requests
 from surecall.runtime.trace import Recorder, plain_words
+from surecall.settings.config import all_settings
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
     CallsInOrderEvent,
@@ -144,7 +145,7 @@ class Session:
             change.run.turn,
             before=change.before,
             model=change.run.model,
-            config=change.run.config.to_mapping(),
+            config=all_settings(change.run.config),
             options=change.run.options,
             fault=change.fault,
             endpoint=change.run.endpoint,
@@ -204,7 +205,7 @@ class Session:
             RunStartEvent,
             run.turn,
             model=run.model,
-            config=run.config.to_mapping(),
+            config=all_settings(run.config),
             options=run.options,
             tools=run.tools,
             system=run.system,

@@ -10,7 +10,7 @@ import msgspec
 
 from surecall.core.approvals import decided
 from surecall.core.loop import next_move
-from surecall.core.outcome import RunResult, T_co
+from surecall.core.outcome import RunFailed, RunResult, T_co
 from surecall.core.state import Fail, Run
 from surecall.runtime.candidates import Candidate
 from surecall.runtime.chain import Chain, Parts, Resting
@@ -85,7 +85,7 @@ class Sessions:
 
     async def resume(
         self,
-        run: Run | RunResult,
+        run: Run | RunResult | RunFailed,
         decisions: Mapping[str, Decision] | None,
         on_event: Observer | None,
         context: Mapping[str, Any] | None,
@@ -101,7 +101,7 @@ class Sessions:
 
     def watch_resumed(
         self,
-        run: Run | RunResult,
+        run: Run | RunResult | RunFailed,
         decisions: Mapping[str, Decision] | None,
         on_event: Observer | None,
         context: Mapping[str, Any] | None,
@@ -109,7 +109,9 @@ class Sessions:
         """Drive a run on while somebody watches it."""
         return self.watch(self.reopened(run, decisions), on_event, context)
 
-    def reopened(self, run: Run | RunResult, decisions: Mapping[str, Decision] | None) -> Run:
+    def reopened(
+        self, run: Run | RunResult | RunFailed, decisions: Mapping[str, Decision] | None
+    ) -> Run:
         """Return a run with what was decided, and without the fault that ended it."""
         run = checked_run(run)
         made = checked_decisions(decisions, run, self._toolbox)

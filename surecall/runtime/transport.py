@@ -25,6 +25,7 @@ from surecall.settings.connection import (
     Limits,
     checked_headers,
     checked_key,
+    checked_kind,
     checked_prefix,
     checked_url,
     secrets_in,
@@ -118,7 +119,7 @@ class OpenAICompatible:
         self._url = self.url(ENDPOINT)
         self.api_key = checked_key(api_key)
         self.lessons: dict[str, tuple[str, ...]] = {}
-        self.limits = limits
+        self.limits = checked_kind(limits, Limits, "limits")
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._root!r})"

@@ -151,15 +151,29 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
     )
     NOT_NEGATIVE: ClassVar = ("fallback_retry_count", "max_unknown_tool_calls")
 
-    def __post_init__(self) -> None:
-        """Refuse what cannot work, while the caller still sees where it came from."""
-        super().__post_init__()
+    def check(self) -> None:
+        """Refuse values that do not fit each other, and blank texts."""
         if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
             raise ConfigError("repeat_note_at, repeat_block_at, repeat_stop_at must not decrease")
         if not self.fix_empty_final_user_text.strip():
             raise ConfigError("fix_empty_final_user_text is blank")
         if isinstance(self.tool_choice, str) and not self.tool_choice.strip():
             raise ConfigError("tool_choice is blank")
+
+    def __post_init__(self) -> None:
+        """Validate what was set; a config in which everything was set is resolved."""
+        super().__post_init__()
+        if self.explicit.issuperset(SETTINGS):
+            self.__dict__["resolved"] = True
+
+    @classmethod
+    def accept(cls, given: JSON) -> JSON:
+        """Return keyword arguments by the names of the fields; those of the endpoint go there."""
+        try:
+            own, quirks = _split(given)
+        except ConfigError as problem:
+            raise TypeError(f"{cls.__name__}: {problem}") from None
+        return _with_endpoint(own, quirks, EndpointProfile())
 
     @classmethod
     def validate(cls, name: str, value: Any) -> Any:
@@ -187,31 +201,35 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
 
     def replace(self, **changes: Any) -> "ToolCallingConfig":
         """Return a copy with fields set. Fields of the endpoint are accepted by name as well."""
-        own, quirks = _split(changes)
-        if quirks:
-            endpoint = self.validate("endpoint", own.get("endpoint", self.endpoint))
-            own["endpoint"] = copy_with(endpoint, quirks, quirks)
+        own = _with_endpoint(*_split(changes), self.endpoint)
         return copy_with(self, own, own)
 
     def to_mapping(self) -> JSON:
-        """Return all settings as one flat mapping of plain data, which `from_mapping` reads."""
-        plain: JSON = msgspec.to_builtins(self)
-        quirks: JSON = plain.pop("endpoint")
-        return plain | quirks
+        """Return one flat mapping of plain data, which `from_mapping` reads.
+
+        It holds what was set or changed by a preset; of a resolved config it holds everything.
+        """
+        values = all_settings(self)
+        if self.is_resolved:
+            return values
+        usual = all_settings(_DEFAULT)
+        return {
+            name: value
+            for name, value in values.items()
+            if name in self.explicit or value != usual[name]
+        }
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "ToolCallingConfig":
         """Build a config from plain data; unknown keys, words and types are errors.
 
-        Fields of the endpoint may stand beside the others or in a mapping of their own.
+        Fields of the endpoint may stand beside the others or in a mapping of their own. A mapping
+        with every field is resolved.
         """
         if not isinstance(mapping, Mapping):
-            raise ConfigError(f"the configuration must be a mapping, not {type(mapping).__name__}")
+            raise ConfigError(_no_config(mapping))
         own, quirks = _split({str(key): value for key, value in mapping.items()})
-        if quirks:
-            endpoint = cls.validate("endpoint", own.get("endpoint", {}))
-            own["endpoint"] = copy_with(endpoint, EndpointProfile.read_words(quirks), quirks)
-        return cls.read(own)
+        return cls(**cls.read_words(own), **EndpointProfile.read_words(quirks))
 
 
 def adjust(config: ToolCallingConfig, **changes: Any) -> ToolCallingConfig:
@@ -220,6 +238,13 @@ def adjust(config: ToolCallingConfig, **changes: Any) -> ToolCallingConfig:
     if quirks:
         own["endpoint"] = adjust_fields(config.endpoint, quirks)
     return adjust_fields(config, own)
+
+
+def all_settings(config: ToolCallingConfig) -> JSON:
+    """Return every setting as plain data, those of the endpoint beside the others."""
+    plain: JSON = msgspec.to_builtins(config)
+    quirks: JSON = plain.pop("endpoint")
+    return plain | quirks
 
 
 def mark_resolved(config: ToolCallingConfig) -> ToolCallingConfig:
@@ -243,6 +268,23 @@ def _split(changes: Mapping[str, Any]) -> tuple[JSON, JSON]:
     return own, quirks
 
 
+def _with_endpoint(own: JSON, quirks: JSON, below: EndpointProfile) -> JSON:
+    """Return the fields of a config, with those of its endpoint set in it."""
+    if not quirks:
+        return own
+    endpoint = ToolCallingConfig.validate("endpoint", own.get("endpoint", below))
+    return own | {"endpoint": copy_with(endpoint, quirks, quirks)}
+
+
+def _no_config(given: Any) -> str:
+    """Say why something is no config, and what to pass instead."""
+    name = getattr(given, "__name__", "")
+    hint = f": call {name}()" if callable(given) and name else ""
+    kind = name or type(given).__name__
+    wanted = 'config must be a ToolCallingConfig or a mapping such as {"max_turns": 20}'
+    return f"{wanted}, not {kind}{hint}"
+
+
 def _profile(value: Any) -> EndpointProfile:
     if not isinstance(value, EndpointProfile):
         raise ConfigError(f"endpoint must be an EndpointProfile, not {type(value).__name__}")
@@ -254,6 +296,7 @@ SETTINGS: Final = (
     *(name for name in ToolCallingConfig.__struct_fields__ if name != "endpoint"),
     *EndpointProfile.__struct_fields__,
 )
+_DEFAULT: Final = ToolCallingConfig()
 
 
 def check_options(options: Mapping[str, Any], where: str) -> None:

@@ -7,7 +7,7 @@ import math
 import re
 import string
 from collections.abc import Iterator, Mapping
-from typing import Final
+from typing import Any, Final, TypeVar
 from urllib.parse import SplitResult, quote, unquote, unquote_plus, urlsplit, urlunsplit
 
 import msgspec
@@ -34,6 +34,9 @@ _WITHOUT_SCHEME: Final = re.compile(
     r"|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}(?:/[\w./-]*)?"
 )
 _LONGEST_QUOTE: Final = 60
+
+
+T = TypeVar("T")
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -88,6 +91,11 @@ def checked_url(base_url: str) -> SplitResult:
             f"not {type(base_url).__name__}{hint}"
         )
     text = base_url.strip()
+    if not text:
+        raise ConfigError(
+            "base_url is blank: write it as in http://localhost:8000, and use a Simulator or a "
+            "Proxy inside `with`"
+        )
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
@@ -180,8 +188,17 @@ def _is_version(name: str, value: str) -> bool:
     return name.casefold() in _VERSIONS and set(plain) <= _IN_VERSIONS
 
 
+def checked_kind(value: Any, kind: type[T], name: str) -> T:
+    """Return a value of a class; anything else is refused by name."""
+    if not isinstance(value, kind):
+        raise ConfigError(f"{name} must be a {kind.__name__}, not {type(value).__name__}")
+    return value
+
+
 def checked_prefix(api_prefix: str | None) -> str:
     """Force one leading slash and no trailing one; nothing stays nothing."""
+    if api_prefix is not None and not isinstance(api_prefix, str):
+        raise ConfigError(f'api_prefix must be text such as "/v1", not {type(api_prefix).__name__}')
     path = (api_prefix or "").strip().strip("/")
     return f"/{path}" if path else ""
 
@@ -190,6 +207,8 @@ def checked_key(api_key: str | Secret | None) -> Secret | None:
     """Wrap the key; refuse one that could not be sent. Messages never quote it."""
     if api_key is None:
         return None
+    if not isinstance(api_key, str | Secret):
+        raise ConfigError(f"api_key must be text, not {type(api_key).__name__}")
     secret = api_key if isinstance(api_key, Secret) else Secret(api_key)
     text = secret.reveal()
     if not text.strip():
@@ -203,7 +222,11 @@ def checked_key(api_key: str | Secret | None) -> Secret | None:
 
 def checked_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
     """Wrap the values, which may be keys; refuse what could break out of its line."""
+    if not isinstance(headers, Mapping):
+        raise ConfigError(f"headers must be a mapping, not {type(headers).__name__}")
     for name, value in headers.items():
+        checked_kind(name, str, "a header name")
+        checked_kind(value, str, f"header {name!r}")
         token = name.isascii() and name.isprintable() and not set(name) & set(" :")
         if not (name and token):
             raise ConfigError("a header name is empty or contains a space, colon or line break")

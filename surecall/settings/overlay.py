@@ -8,7 +8,7 @@ default.
 import math
 from collections.abc import Iterable, Mapping
 from functools import cache
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import msgspec
 
@@ -31,8 +31,25 @@ def default(value: T) -> T:
     return cast("T", Unset(value))
 
 
+class SettingsMeta(msgspec.StructMeta):
+    """Lets a class of settings say what it makes of the keyword arguments that it is given."""
+
+    if not TYPE_CHECKING:  # pragma: no branch  # a type checker knows the fields
+
+        def __call__(cls, *args: Any, **given: Any) -> Any:  # noqa: N805 - its self is a class
+            """Build settings; a misspelt name is refused with a guess."""
+            return super().__call__(*args, **cls.accept(given))
+
+
 # `dict` leaves room for what is recorded beside the values. It is not part of the value.
-class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class Settings(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    forbid_unknown_fields=True,
+    dict=True,
+    metaclass=SettingsMeta,
+):
     """Immutable, validated settings that record which of them were set."""
 
     # Mappings that merge with what is below them, and lists of names that unite with it.
@@ -57,6 +74,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
                 if value is not unset.value:
                     _set(self, name, self.validate(name, value))
         self.__dict__["explicit"] = frozenset(explicit)
+        self.check()
+
+    def check(self) -> None:
+        """Refuse values that do not fit each other."""
+
+    @classmethod
+    def accept(cls, given: JSON) -> JSON:
+        """Return keyword arguments by the names of the fields."""
+        for name in given:
+            if name not in cls.__struct_fields__:
+                raise TypeError(f"{cls.__name__}: {unknown('field', name, cls.__struct_fields__)}")
+        return given
 
     @classmethod
     def validate(cls, name: str, value: Any) -> Any:
@@ -145,9 +174,20 @@ def copy_with(settings: S, changes: Mapping[str, Any], explicit: Iterable[str] =
     for name in changes:
         if name not in settings.__struct_fields__:
             raise ConfigError(unknown("configuration key", name, settings.__struct_fields__))
-    copy = type(settings)(**{**values_of(settings), **changes})
+    valid = {name: settings.validate(name, value) for name, value in changes.items()}
     recorded: frozenset[str] = settings.__dict__["explicit"]
-    copy.__dict__.update(settings.__dict__, explicit=recorded.union(explicit))
+    return _copy(settings, valid, {**settings.__dict__, "explicit": recorded.union(explicit)})
+
+
+def _copy(settings: S, values: Mapping[str, Any], recorded: Mapping[str, Any]) -> S:
+    """Return a copy with other values, which are valid, and what is recorded of them."""
+    copy: S = msgspec.Struct.__copy__(settings)  # type: ignore[attr-defined]  # it is written in C
+    for name in settings.MERGED:
+        _set(copy, name, dict(getattr(settings, name)))
+    for name, value in values.items():
+        _set(copy, name, value)
+    copy.__dict__.update(recorded)
+    copy.check()
     return copy
 
 
@@ -164,24 +204,21 @@ def adjust_fields(settings: S, changes: Mapping[str, Any]) -> S:
 
 def overlay(base: S, given: S) -> S:
     """Lay settings over recommended ones: what was set, or changed by a preset, wins."""
-    values = {
-        name: _combine(type(base), name, getattr(base, name), given)
-        for name in base.__struct_fields__
-    }
-    copy = type(base)(**values)
-    copy.__dict__.update(given.__dict__)
-    return copy
+    values = {name: _combine(name, base, given) for name in base.__struct_fields__}
+    return _copy(base, values, given.__dict__)
 
 
-def _combine(kind: type[Settings], name: str, below: Any, given: Settings) -> Any:
-    value, usual = getattr(given, name), unset_fields(kind)[name].value
+def _combine(name: str, base: Settings, given: Settings) -> Any:
+    value, below = getattr(given, name), getattr(base, name)
+    usual = unset_fields(type(base))[name].value
     if isinstance(value, Settings):
         return overlay(below, value)
-    if name not in given.explicit and value == usual:
-        return below
-    if name in kind.MERGED:
+    is_explicit = name in given.__dict__["explicit"]
+    if not is_explicit and (value is usual or value == usual):
+        return dict(below) if name in base.MERGED else below
+    if name in base.MERGED:
         return deep_merge(below, value)
-    if name in given.explicit or name not in kind.UNITED:
+    if is_explicit or name not in base.UNITED:
         return value
     removed = set(usual).difference(value)
     return union((each for each in below if each not in removed), value)

@@ -18,6 +18,7 @@ from surecall.settings.config import (
     ToolCallingConfig,
     ToolUseMode,
     adjust,
+    all_settings,
     check_options,
     mark_resolved,
 )
@@ -346,12 +347,15 @@ def resolve(
 ) -> ToolCallingConfig:
     """Return the recommended config for a model at a provider, with the given one laid over it.
 
-    Provider and model may be unknown. A config that is resolved already comes back unchanged.
+    Provider and model may be unknown. A runner uses the result unchanged, and a config that is
+    resolved already comes back unchanged.
     """
     if config.is_resolved:
         return config
     *_, (_, resolved) = _stages(provider, model, strategy, catalog, config)
-    return mark_resolved(resolved)
+    # Without a place to be resolved for, it is still open to what a runner knows of its own.
+    is_final = provider or model or strategy != "production"
+    return mark_resolved(resolved) if is_final else resolved
 
 
 def origins(
@@ -364,9 +368,9 @@ def origins(
 ) -> dict[str, str]:
     """Return where `resolve` takes each setting from that you set or that is not the default."""
     sources: dict[str, str] = {}
-    before = DEFAULT.to_mapping()
+    before = all_settings(DEFAULT)
     for source, stage in _stages(provider, model, strategy, catalog, config):
-        after = stage.to_mapping()
+        after = all_settings(stage)
         sources |= {name: source for name in after if after[name] != before[name]}
         before = after
     return sources | dict.fromkeys(config.explicit, "config")

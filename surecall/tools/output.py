@@ -46,13 +46,24 @@ def typed_output(kind: Any, *, binds: bool = False) -> TypedOutput:
 
 def _described(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
     if isinstance(kind, Mapping):
-        return inlined(dict(kind)), _as_it_is
+        return inlined(_bare_schema(dict(kind))), _as_it_is
     if not isinstance(kind, type) and _is_value(kind):
         raise ConfigError(f"The output is an object of {type(kind).__name__}: pass the class.")
     if (provided := provided_schema(kind)) is not None:
         reads_itself = hasattr(kind, "model_validate")
         return inlined(provided), reader(kind) if reads_itself else _as_it_is
     return inlined(written(kind, f"The output {clipped(repr(kind))}")), reader(kind)
+
+
+def _bare_schema(given: JSON) -> JSON:
+    """Return the schema inside of what `response_format` takes, in either of its forms."""
+    match given:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema
+        case {"name": str(), "schema": dict(schema)}:
+            return schema
+        case _:
+            return given
 
 
 def _is_value(kind: Any) -> bool:

@@ -333,6 +333,27 @@ def _listed(tools: Any) -> Iterable[Any]:
     return tools
 
 
+def registry_of(specs: Iterable[ToolSpec]) -> ToolRegistry:
+    """Return tools as a model sees them, without what runs them.
+
+    Tools that are not exposed are not among them, though others may name them.
+    """
+    definitions = (
+        ToolDefinition(
+            spec.name,
+            spec.description,
+            parameters=spec.parameters,
+            repeatable=spec.repeatable,
+            destructive=spec.destructive,
+            read_only=spec.read_only,
+            idempotent=spec.idempotent,
+            grounded=spec.grounded,
+        )
+        for spec in specs
+    )
+    return ToolRegistry(definitions, whole=False)
+
+
 class FilteredToolRegistry:
     """A view of a registry through an allow list and a deny list; deny wins.
 

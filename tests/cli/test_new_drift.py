@@ -323,7 +323,7 @@ def test_the_next_steps_name_files_and_commands_that_are_there(run: Run) -> None
     for name in (
         "tests/laws/test_corpus.py",
         "tests/simulator/faults",
-        "surecall/settings/presets.py",
+        "surecall/settings/endpoint_profile.py",
         "surecall/wire/transforms/inbound.py",
         "tests/simulator/faults/test_faults_pairs.py",
         "tests/eval/running/test_trial_run.py",

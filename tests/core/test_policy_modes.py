@@ -7,7 +7,7 @@ import pytest
 
 from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig
+from surecall.settings.config import FINAL_ANSWER_REQUEST, ToolCallingConfig, all_settings
 from surecall.settings.connection import RetryPolicy
 from surecall.settings.presets import default_tool_calling, raw
 from surecall.testing import Item, RecordingObserver, ScriptedModel, calls, calls_many, says
@@ -275,7 +275,7 @@ def test_enforced_without_tools_fails_before_any_request() -> None:
 @proves("C74", "I5")
 def test_an_empty_answer_after_tools_is_asked_for_once_more_without_tools() -> None:
     model = ScriptedModel(calls("get"), says(""), says("x"))
-    mapping = default_tool_calling().to_mapping()
+    mapping = all_settings(default_tool_calling())
     assert mapping["request_overrides"] == {"parallel_tool_calls": False}
     result = run(model, **mapping)
     assert result.assistant_text == "x"

@@ -120,7 +120,7 @@ def test_an_address_is_enough_of_a_client() -> None:
         (OpenAICompatible, "not the class OpenAICompatible"),
         (object(), "not object"),
         ("localhost:8000", "must start with http"),
-        ("", "must start with http"),
+        ("", "base_url is blank"),
     ],
 )
 def test_what_is_no_client_is_refused_and_told_what_to_write(client: Any, sentence: str) -> None:

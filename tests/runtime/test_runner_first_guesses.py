@@ -16,6 +16,7 @@ from surecall import (
     OpenAICompatible,
     Plan,
     PromptRunner,
+    RunFailed,
     RunResult,
     SqliteStore,
     ToolCallRecord,
@@ -288,3 +289,113 @@ def test_a_partial_config_never_turns_repairs_off(config: Any) -> None:
 
     assert [call.output for call in result.tool_calls] == [3]
     assert ran(says(TEXT_CALL), config=presets.raw()).tool_calls == []
+
+
+def test_the_config_of_a_runner_can_be_given_to_a_runner_for_another_endpoint() -> None:
+    first = ToolLoopRunner("http://127.0.0.1:8000", "m", config={"max_turns": 3})
+    mistral = ToolLoopRunner(
+        "https://api.mistral.ai", "mistral-large-latest", config={"max_turns": 3}
+    )
+    second = ToolLoopRunner("https://api.mistral.ai", "mistral-large-latest", config=first.config)
+
+    assert second.config == mistral.config
+    assert second.config.endpoint.short_call_ids
+    again = ToolLoopRunner("https://api.mistral.ai", "mistral-large-latest", config=second.config)
+    assert again.config == second.config
+
+
+# Mistakes, and values that stand for others
+
+
+RUNNER = ToolLoopRunner(ScriptedModel(), "m")
+ADDRESS = "http://127.0.0.1:9"
+MISTAKES: list[Any] = [
+    (ToolLoopRunner, (RUNNER.client, "m"), {"max_tokens": 0}, "max_tokens must be a positive"),
+    (ToolLoopRunner, (RUNNER.client, "m"), {"max_tokens": 1.5}, "max_tokens must be a positive"),
+    (ToolLoopRunner, (RUNNER.client, "m"), {"retry": 3}, "retry must be a RetryPolicy, not int"),
+    (ToolLoopRunner, (RUNNER.client, "m"), {"capabilities": {}}, "capabilities must be a Capab"),
+    (ToolLoopRunner, (RUNNER.client, "m"), {"observers": print}, "observers must be a list such"),
+    (ToolLoopRunner, (Simulator(), "m"), {}, "not Simulator; pass its url"),
+    (ToolLoopRunner, (RUNNER.client, "m"), {"config": presets.small_model}, "call small_model()"),
+    (ToolLoopRunner, (RUNNER.client, "m"), {"config": "fast"}, '{"max_turns": 20}, not str'),
+    (OpenAICompatible, (ADDRESS, 5), {}, "api_key must be text, not int"),
+    (OpenAICompatible, (ADDRESS,), {"limits": 30}, "limits must be a Limits, not int"),
+    (OpenAICompatible, (ADDRESS,), {"headers": ["a"]}, "headers must be a mapping, not list"),
+    (OpenAICompatible, (ADDRESS,), {"headers": {"a": 1}}, "header 'a' must be a str, not int"),
+    (OpenAICompatible, (ADDRESS,), {"headers": {1: "a"}}, "a header name must be a str, not int"),
+    (OpenAICompatible, (ADDRESS,), {"api_prefix": 1}, "api_prefix must be text"),
+    (OpenAICompatible, (Simulator().url,), {}, "base_url is blank: "),
+    (PromptRunner, (5,), {}, "client must be an OpenAICompatible"),
+    (Conversation, (RUNNER, SqliteStore, "k"), {}, "store is the class SqliteStore: pass an obj"),
+    (Conversation, (RUNNER, "k.db", "k"), {}, 'load and save, as SqliteStore("chats.db") does'),
+    (Proxy, (ADDRESS,), {"presets": "small_model"}, "presets has the wrong type: str"),
+    (Proxy, (ADDRESS,), {"repair": True}, "repair has the wrong type: bool"),
+    (Proxy, (ADDRESS,), {"guards": "turns"}, "guards has the wrong type: str"),
+]
+
+
+@pytest.mark.parametrize(("kind", "given", "named", "sentence"), MISTAKES)
+def test_what_cannot_work_is_refused_at_once(
+    kind: Any, given: tuple[Any, ...], named: dict[str, Any], sentence: str
+) -> None:
+    with pytest.raises(ConfigError) as failed:
+        kind(*given, **named)
+    assert sentence in str(failed.value)
+
+
+def test_presets_of_a_proxy_may_be_a_list() -> None:
+    with (
+        ScriptedProvider(says(TEXT_CALL), says("3")) as provider,
+        Proxy(provider.url, presets=["content-tag-tool-call-fallback"]) as proxy,
+    ):
+        result = asyncio.run(ToolLoopRunner(proxy.url, "m", [add]).run("Go."))
+    assert [call.output for call in result.tool_calls] == [3]
+
+
+def test_history_may_be_a_result_or_nothing() -> None:
+    model = ScriptedModel(says("a"), says("b"), says("c"))
+    runner = ToolLoopRunner(model, "m")
+    first = asyncio.run(runner.run("Go.", history=None))
+    second = asyncio.run(runner.run("Again.", history=first))
+
+    assert second.messages[:2] == first.messages
+
+
+def test_a_failed_run_can_be_resumed_by_its_error() -> None:
+    runner = ToolLoopRunner(ScriptedModel(failure(401), says("Hi.")), "m")
+    with pytest.raises(RunFailed) as failed:
+        asyncio.run(runner.run("Go."))
+
+    assert asyncio.run(runner.resume(failed.value)).text == "Hi."
+
+
+@pytest.mark.parametrize("blank", ["", "  ", "\n"])
+def test_blank_instructions_are_none(blank: str) -> None:
+    model = ScriptedModel(says("Hi."), says("Hi."))
+    asyncio.run(ToolLoopRunner(model, "m", system=blank).run("Go."))
+    asyncio.run(ToolLoopRunner(model, "m", system="Be brief.").run("Go.", system=blank))
+
+    assert [len(request["messages"]) for request in model.requests] == [1, 1]
+
+
+SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
+FORMAT = {"name": "place", "schema": SCHEMA}
+
+
+@pytest.mark.parametrize("output", [SCHEMA, FORMAT, {"type": "json_schema", "json_schema": FORMAT}])
+def test_an_output_may_be_written_as_a_response_format(output: Any) -> None:
+    model = ScriptedModel(says('{"whatever": 1}'), says('{"city": "Rome"}'))
+
+    assert asyncio.run(ToolLoopRunner(model, "m", output=output).run("Go.")).output == {
+        "city": "Rome"
+    }
+
+
+def test_a_plan_may_hold_messages_as_plain_json_and_knows_its_tools() -> None:
+    model = ScriptedModel(calls("add", a=1, b=2))
+    (spec,) = (each.spec for each in ToolRegistry([add]).definitions)
+    plan = Plan("m", ({"role": "user", "content": "Go."},), (spec,))  # type: ignore[arg-type]  # as people write it
+    (call,) = asyncio.run(PromptRunner(model).ask(plan)).reply.calls
+
+    assert model.requests[0]["messages"] == [{"role": "user", "content": "Go."}]
+    assert (call.name, call.problem) == ("add", None)

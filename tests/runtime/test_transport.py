@@ -54,7 +54,7 @@ def test_a_prefix_is_never_doubled(prefix: str, slashes: int) -> None:
     ("base", "sentence"),
     [
         ("localhost:8000", "must start with http://"),
-        ("", "must start with http://"),
+        ("", "base_url is blank"),
         ("ftp://example.com", "must start with http://"),
         ("http://", "names no host"),
         ("http://:80/v1", "names no host"),

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ToolCallingConfig, ToolFailurePolicy, ToolUseMode
-from surecall.settings.config import Step
+from surecall.settings.config import Step, all_settings
 from surecall.settings.endpoint_profile import (
     BLANK_ARGUMENTS,
     BODIES,
@@ -26,7 +26,7 @@ from surecall.wire.messages import RESERVED_OPTIONS
 from tests.support.spec import proves
 
 DEFAULT = ToolCallingConfig()
-FIELDS = DEFAULT.to_mapping()
+FIELDS = all_settings(DEFAULT)
 BOOLEANS = [name for name, value in FIELDS.items() if isinstance(value, bool)]
 LIMITS = [
     *(name for name in FIELDS if name.startswith("max_") and name != "max_unknown_tool_calls"),
@@ -206,7 +206,7 @@ DEFAULTS: JSON = {
 
 
 def test_the_defaults_are_these() -> None:
-    assert DEFAULT.to_mapping() == DEFAULTS
+    assert all_settings(DEFAULT) == DEFAULTS
 
 
 def test_the_defaults_are_what_their_fields_take() -> None:
@@ -244,8 +244,14 @@ def test_settings_have_names_and_there_are_no_others() -> None:
         ({"fix_empty_final_user_text": "\n"}, "fix_empty_final_user_text is blank"),
         ({"request_overrides": [1]}, "request_overrides: Expected `object`, got `array`"),
         ({"request_overrides": {1: 2}}, "request_overrides: Expected `str`, got `int`"),
-        ([("max_turns", 3)], "the configuration must be a mapping, not list"),
-        (None, "the configuration must be a mapping, not NoneType"),
+        (
+            [("max_turns", 3)],
+            'config must be a ToolCallingConfig or a mapping such as {"max_turns": 20}, not list',
+        ),
+        (
+            None,
+            'config must be a ToolCallingConfig or a mapping such as {"max_turns": 20}, not None',
+        ),
     ],
 )
 def test_what_is_no_setting_is_refused_in_one_sentence(mapping: Any, sentence: str) -> None:

@@ -69,7 +69,6 @@ def test_an_address_without_a_scheme_is_told_with_the_one_that_may_be_meant(
         "0123456789abcdef.QmFzZTY0",
         "ftp://api.test",
         f"{'a' * 61}.test",
-        "",
     ],
 )
 def test_what_may_be_a_secret_is_not_quoted_in_place_of_an_address(text: str) -> None:

@@ -1,9 +1,11 @@
 """What you set is laid over what is recommended: it changes that field, and no other."""
 
 import copy
+import json
 import pickle
 from typing import Any
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,7 +13,7 @@ from hypothesis import strategies as st
 from surecall import ConfigError, EndpointProfile, ModelCatalog, ToolCallingConfig, presets
 from surecall.settings.capabilities import PROVIDERS
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
-from surecall.settings.config import SETTINGS
+from surecall.settings.config import SETTINGS, all_settings
 from surecall.settings.endpoint_profile import FAMILIES
 from surecall.settings.overlay import deep_merge
 from surecall.settings.presets import PRESET, Strategy, raw, resolve
@@ -78,7 +80,7 @@ OTHER: JSON = {
     "tool_transforms": ("openai_tools_untyped_to_any_type",),
     "tool_result_transforms": ("tool_result_compact_envelope",),
 }
-DEFAULTS = ToolCallingConfig().to_mapping()
+DEFAULTS = all_settings(ToolCallingConfig())
 PLACES = [
     *((provider, "") for provider in (*PROVIDERS, "")),
     *((provider, workaround) for provider in ("openrouter", "") for workaround in WORKAROUNDS),
@@ -107,7 +109,7 @@ def every_way(name: str, value: Any) -> list[ToolCallingConfig]:
 def test_there_is_another_value_for_every_setting() -> None:
     assert OTHER.keys() == set(SETTINGS) == DEFAULTS.keys()
     plain = {name: ToolCallingConfig().replace(**{name: OTHER[name]}) for name in OTHER}
-    assert all(plain[name].to_mapping()[name] != DEFAULTS[name] for name in OTHER if OTHER[name])
+    assert all(all_settings(plain[name])[name] != DEFAULTS[name] for name in OTHER if OTHER[name])
 
 
 @pytest.mark.parametrize(("provider", "workaround"), PLACES)
@@ -115,17 +117,17 @@ def test_setting_one_field_changes_that_field_and_nothing_else(
     provider: str, workaround: str
 ) -> None:
     known: Any = {"provider": provider, "model": "m", "catalog": catalog(workaround)}
-    usual = resolve(**known).to_mapping()
+    usual = all_settings(resolve(**known))
     for name in SETTINGS:
         for value in (OTHER[name], DEFAULTS[name]):
             configs = every_way(name, value)
-            wanted = configs[0].to_mapping()[name]
+            wanted = all_settings(configs[0])[name]
             if name == "request_overrides":
                 wanted = deep_merge(usual[name], wanted)
             for config in configs:
                 found = resolve(**known, config=config)
                 assert found.explicit == config.explicit == {name}
-                assert found.to_mapping() == usual | {name: wanted}
+                assert all_settings(found) == usual | {name: wanted}
 
 
 @given(
@@ -149,7 +151,7 @@ def test_no_preset_overwrites_what_was_set(
 
     assert config.explicit == before.explicit == names
     for name in names - {"request_overrides"}:
-        assert config.to_mapping()[name] == before.to_mapping()[name]
+        assert all_settings(config)[name] == all_settings(before)[name]
     for key, value in chosen.get("request_overrides", {}).items():
         assert config.request_overrides[key] == value
 
@@ -160,9 +162,9 @@ def test_a_preset_that_you_call_wins_over_what_is_recommended_and_disables_nothi
 ) -> None:
     for provider in (*PROVIDERS, ""):
         given_ = PRESET[name](ToolCallingConfig())
-        found = resolve(provider=provider, model="deepseek/x", config=given_).to_mapping()
-        usual = resolve(provider=provider, model="deepseek/x").to_mapping()
-        for field, value in given_.to_mapping().items():
+        found = all_settings(resolve(provider=provider, model="deepseek/x", config=given_))
+        usual = all_settings(resolve(provider=provider, model="deepseek/x"))
+        for field, value in all_settings(given_).items():
             if value == DEFAULTS[field]:
                 assert found[field] == usual[field]
             elif field in FAMILIES:
@@ -182,7 +184,7 @@ def test_raw_stays_raw_whatever_is_recommended(provider: str) -> None:
     config = raw(max_turns=3)
 
     assert resolve(provider=provider, model="deepseek/x", config=config) is config
-    assert config.to_mapping() == raw().to_mapping() | {"max_turns": 3}
+    assert all_settings(config) == all_settings(raw()) | {"max_turns": 3}
 
 
 def test_a_resolved_config_stays_as_it_is_and_can_still_be_changed() -> None:
@@ -192,6 +194,14 @@ def test_a_resolved_config_stays_as_it_is_and_can_still_be_changed() -> None:
     assert config.replace(max_turns=3).is_resolved
     assert presets.small_model(config).is_resolved
     assert not ToolCallingConfig().is_resolved
+
+
+@pytest.mark.parametrize("config", [raw(max_turns=3), resolve(provider="mistral")])
+def test_a_complete_mapping_needs_nothing_recommended(config: ToolCallingConfig) -> None:
+    again = ToolCallingConfig.from_mapping(config.to_mapping())
+
+    assert resolve(provider="openai", config=again) == config
+    assert again.is_resolved
 
 
 def test_a_config_keeps_what_was_set_when_it_is_copied_and_pickled() -> None:
@@ -223,6 +233,64 @@ def test_an_endpoint_may_be_given_as_a_profile_as_a_mapping_or_flat() -> None:
         assert config.explicit == {"echo_fields", "short_call_ids"}
     assert ToolCallingConfig().replace(endpoint=profile, short_call_ids=False).endpoint == (
         EndpointProfile(echo_fields=("x",))
+    )
+
+
+def test_a_field_of_the_endpoint_may_be_a_keyword_of_the_config() -> None:
+    given: Any = {"short_call_ids": True, "max_turns": 3}
+    config = ToolCallingConfig(**given)
+
+    assert config == ToolCallingConfig.from_mapping(given)
+    assert config.explicit == {"short_call_ids", "max_turns"}
+    mixed: Any = {"endpoint": EndpointProfile(echo_fields=("x",)), "short_call_ids": True}
+    assert ToolCallingConfig(**mixed).explicit == {"echo_fields", "short_call_ids"}
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "sentence"),
+    [
+        (
+            ToolCallingConfig,
+            "max_turn",
+            'ToolCallingConfig: unknown configuration key "max_turn"; ',
+        ),
+        (EndpointProfile, "short_ids", 'EndpointProfile: unknown field "short_ids"; did you mean'),
+        (EndpointProfile, "max_turns", 'EndpointProfile: unknown field "max_turns"; '),
+    ],
+)
+def test_a_misspelt_field_is_refused_with_a_guess(kind: Any, name: str, sentence: str) -> None:
+    with pytest.raises(TypeError) as failure:
+        kind(**{name: 3})
+    assert str(failure.value).startswith(sentence)
+
+
+@pytest.mark.parametrize("provider", [*PROVIDERS, ""])
+def test_a_partial_config_stays_partial_as_plain_data(provider: str) -> None:
+    partial = presets.stringify_containers(ToolCallingConfig(max_turns=12, tool_denylist=("a",)))
+    plain = json.loads(json.dumps(partial.to_mapping()))
+
+    assert plain == {"max_turns": 12, "tool_denylist": ["a"], "stringify_containers": True}
+    again = ToolCallingConfig.from_mapping(plain)
+    assert again == partial
+    assert resolve(provider=provider, config=again) == resolve(provider=provider, config=partial)
+
+
+@pytest.mark.parametrize("provider", [*PROVIDERS, ""])
+def test_a_resolved_config_is_complete_as_plain_data_and_as_json(provider: str) -> None:
+    config = resolve(provider=provider, model="m", config=ToolCallingConfig(max_turns=3))
+
+    assert config.to_mapping() == all_settings(config)
+    assert ToolCallingConfig.from_mapping(config.to_mapping()) == config
+    decoded = msgspec.json.decode(msgspec.json.encode(config), type=ToolCallingConfig)
+    assert resolve(provider="mistral", config=decoded) is decoded == config
+
+
+def test_a_config_that_no_place_was_named_for_is_open_to_what_is_recommended() -> None:
+    open_one = resolve(config=ToolCallingConfig(max_turns=3))
+
+    assert not open_one.is_resolved
+    assert resolve(provider="mistral", config=open_one) == resolve(
+        provider="mistral", config=ToolCallingConfig(max_turns=3)
     )
 
 
@@ -269,7 +337,7 @@ def test_the_origin_of_every_setting_is_known() -> None:
     assert found["message_transforms"] == "provider openrouter"
     assert found["bridge_user_after_tool"] == "model workaround mistral_compat"
     assert found["call_protocol"] == "strategy guided"
-    resolved = resolve(**known).to_mapping()
+    resolved = all_settings(resolve(**known))
     assert {name for name in DEFAULTS if resolved[name] != DEFAULTS[name]} <= found.keys()
 
 

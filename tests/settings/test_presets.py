@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from surecall import ConfigError, ModelCatalog, ToolCallingConfig, ToolUseMode, presets
 from surecall.settings.capabilities import PROVIDERS, capabilities_for
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
+from surecall.settings.config import all_settings
 from surecall.settings.endpoint_profile import FAILED_GENERATION, FAMILIES, NORMALISERS
 from surecall.settings.presets import (
     PRESET,
@@ -80,7 +81,7 @@ PROVIDER_FIELDS |= {"calls_in_order"}
 
 def changed(before: ToolCallingConfig, after: ToolCallingConfig) -> set[str]:
     """Name the fields in which two configs differ."""
-    old, new = before.to_mapping(), after.to_mapping()
+    old, new = all_settings(before), all_settings(after)
     return {name for name in old if old[name] != new[name]}
 
 
@@ -88,7 +89,7 @@ def unordered(config: ToolCallingConfig) -> JSON:
     """Return the settings with the order of transforms forgotten."""
     return {
         key: sorted(value) if key in FAMILIES else value
-        for key, value in config.to_mapping().items()
+        for key, value in all_settings(config).items()
     }
 
 
@@ -226,7 +227,7 @@ def test_production_adds_what_the_catalog_knows_about_a_model(
     baseline = resolve(provider="openrouter", model=model, strategy="baseline")
     production = resolve(provider="openrouter", model=model)
 
-    assert production.to_mapping()[field] == expected
+    assert all_settings(production)[field] == expected
     assert changed(baseline, production) == {"text_calls", "body_transforms", field}
 
 
@@ -403,6 +404,6 @@ def test_without_text_calls_nothing_else_changes() -> None:
     off = without_text_calls(config)
 
     assert changed(config, off) == {"text_calls", "response_transforms", "body_transforms"}
-    before, after = config.to_mapping(), off.to_mapping()
+    before, after = all_settings(config), all_settings(off)
     assert set(before["response_transforms"]) - set(after["response_transforms"]) == {TAGS}
     assert set(before["body_transforms"]) - set(after["body_transforms"]) == {FAILED_GENERATION}

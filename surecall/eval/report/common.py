@@ -21,6 +21,7 @@ from surecall.eval.running.matrix import MOST_TRIALS, Plan
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.parse import AUTO
 from surecall.eval.storage.trial import Cell, Conduct, Key, Kind, Miss, Status, Trial
+from surecall.settings.config import all_settings
 from surecall.settings.connection import shown_url
 from surecall.settings.endpoint_profile import FAILED_GENERATION
 from surecall.settings.presets import TAG_FALLBACK
@@ -156,7 +157,7 @@ def _described(planned: PlannedCell) -> Column:
     return Column(
         planned.cell,
         planned.options,
-        planned.config.to_mapping(),
+        all_settings(planned.config),
         simulated=model.simulated,
         imitates=model.imitates,
     )

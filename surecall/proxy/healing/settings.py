@@ -4,7 +4,7 @@ Turn limits, call caps and loop guards belong to the application behind the prox
 unless a guard is named. Presets by upstream and model are on.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from typing import Any, Final, Literal, TypeAlias, get_args
 
@@ -45,17 +45,28 @@ _POLICY: Final = raw(
 )
 
 
+_KINDS: Final[dict[str, Any]] = {
+    "provider": str,
+    "presets": list | tuple,
+    "repair": int,
+    "guards": dict,
+}
+
+
 class ProxySettings(msgspec.Struct, frozen=True):
     """How a proxy heals: for which provider, with which presets, how often, under which guards."""
 
     provider: str = ""
-    presets: tuple[str, ...] = ()
+    presets: Sequence[str] = ()
     repair: int = REPAIRS
     guards: dict[str, int] = {}
     stream: Streaming = "live"
 
     def __post_init__(self) -> None:
-        PRESET.check(self.presets)
+        for name, kind in _KINDS.items():
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, kind):
+                raise ConfigError(f"{name} has the wrong type: {type(value).__name__}")
+        msgspec.structs.force_setattr(self, "presets", PRESET.check(self.presets))
         # Refuses what looks like a typo now, and not with every request.
         provider_defaults(self.provider)
         if not 0 <= self.repair <= MOST_REPAIRS:
@@ -70,7 +81,7 @@ class ProxySettings(msgspec.Struct, frozen=True):
 
     def config(self, model: str, tool_choice: Any, turns: int) -> ToolCallingConfig:
         """Return the configuration of a request; `turns` are those that the guards count."""
-        key = (self.provider, self.presets, self.repair, tuple(self.guards.items()))
+        key = (self.provider, tuple(self.presets), self.repair, tuple(self.guards.items()))
         return _config(*key, model, encode(tool_choice or "auto"), turns)
 
 

@@ -27,6 +27,7 @@ from surecall.eval.scenarios.builtin import SCENARIOS
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.trial import Cell
+from surecall.settings.config import all_settings
 from surecall.settings.presets import Strategy, raw, resolve, without_text_calls
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
@@ -120,7 +121,9 @@ def test_a_plan_is_described_without_the_key() -> None:
     found = sheet_for(Plan(settings, (planned,), SCENARIOS[:2]), endpoint)
 
     assert found.columns == (
-        Column(planned.cell, {"top_p": 1}, config.to_mapping(), simulated=True, imitates="a/model"),
+        Column(
+            planned.cell, {"top_p": 1}, all_settings(config), simulated=True, imitates="a/model"
+        ),
     )
     assert found.simulated == {"m": "a/model"}
     assert found.scenarios == tuple(scenario.id for scenario in SCENARIOS[:2])
@@ -167,7 +170,7 @@ def test_who_changed_the_number_of_trials_has_looked_more_than_once(
 def column_of(strategy: Strategy, fallback: str = "") -> Column:
     config = resolve(provider="groq", model="qwen/qwen3-235b-a22b-2507", strategy=strategy)
     config = {"off": without_text_calls, "": lambda same: same}[fallback](config)
-    return Column(Cell("m", strategy=strategy), config=config.to_mapping())
+    return Column(Cell("m", strategy=strategy), config=all_settings(config))
 
 
 @pytest.mark.parametrize(
@@ -186,7 +189,7 @@ def column_of(strategy: Strategy, fallback: str = "") -> Column:
             ("guided", "tags in text"),
         ),
         (
-            Column(Cell("m"), config=resolve(model="unknown").to_mapping()),
+            Column(Cell("m"), config=all_settings(resolve(model="unknown"))),
             ("native", "tags in text", "failed generations"),
         ),
     ],

@@ -20,6 +20,7 @@ from surecall.eval.report.markdown import (
 )
 from surecall.eval.report.summary_json import document, summary
 from surecall.eval.storage.trial import Cell, Miss, Score, Trial
+from surecall.settings.config import all_settings
 from surecall.settings.presets import resolve
 from tests.support.eval_results import HOSTILE, NAMES, sheet, trial
 
@@ -89,7 +90,7 @@ def test_the_report_says_what_calls_were_read_from() -> None:
     cells = [Cell("m"), Cell("m", strategy="baseline")]
     read = [resolve(), resolve(strategy="baseline")]
     columns = [
-        Column(cell, config=config.to_mapping()) for cell, config in zip(cells, read, strict=True)
+        Column(cell, config=all_settings(config)) for cell, config in zip(cells, read, strict=True)
     ]
     both = report(results_of(Sheet(tuple(columns)), map(trial, cells)))
     one = report(results_of(Sheet((columns[1],)), [trial(cells[1])]))
