@@ -70,6 +70,7 @@ def proxy_process(upstream: str, **settings: Any) -> Iterator[Running]:
     here, there = spawn.Pipe()
     process = spawn.Process(target=_main, args=(there, upstream, settings), daemon=True)
     process.start()
+    there.close()  # so that a process that dies ends the line
     try:
         yield Running(here)
         here.send("")
@@ -84,7 +85,7 @@ def _main(line: Connection, upstream: str, settings: dict[str, Any]) -> None:
 
 
 async def _serve(line: Connection, proxy: Proxy) -> None:
-    async with proxy as url:
-        line.send((url, proxy.page))
+    async with proxy:
+        line.send((proxy.url, proxy.page))
         while await asyncio.to_thread(line.recv):
             line.send(state())

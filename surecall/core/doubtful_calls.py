@@ -126,8 +126,8 @@ class _Judge:
 
     @cached_property
     def _results(self) -> list[str]:
-        results = (item for item in self._plan.messages if isinstance(item, ToolResult))
-        return [_folded("\n".join(_leaves(_data(result.content)))) for result in results]
+        contents = filter(None, map(_tool_output, self._plan.messages))
+        return [_folded("\n".join(_leaves(_data(content)))) for content in contents]
 
     @cached_property
     def _calls_natively(self) -> bool:
@@ -168,6 +168,17 @@ def _heard_texts(messages: tuple[Message, ...]) -> Iterator[str]:
                 yield from _leaves(_decoded(content))
             case _:
                 pass
+
+
+def _tool_output(message: Message) -> str:
+    """Return what a tool said, also where its result answers no call; blank if it is no tool's."""
+    match message:
+        case ToolResult(content=content):
+            return content
+        case User(content=content, rung=rung) if rung == UNMATCHED_RESULT:
+            return text_of(content).partition("\n")[2]
+        case _:
+            return ""
 
 
 def _decoded(content: str) -> Any:

@@ -35,7 +35,7 @@ from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import MAX_REASON, Ending, ending_of
 from surecall.wire.finish_reasons import finish_reason as finish_reason_of
 from surecall.wire.history import Ids, ids_of
-from surecall.wire.messages import call_parts, encode, id_of, parse_usage, raw_calls
+from surecall.wire.messages import FROM_TEXT, call_parts, encode, id_of, parse_usage, raw_calls
 from surecall.wire.opaque_state import call_extra, message_extra
 from surecall.wire.plain_json import is_finite
 from surecall.wire.protocols import hear
@@ -235,7 +235,9 @@ def _read_call(
     name, arguments = call_parts(raw)
     call = judge_call(name, arguments, config, toolbox, in_text=in_text)
     fired += call.repairs
-    claimed = ids.claim(given)
+    # The prefix marks calls parsed from text: no model may choose it for a native call.
+    is_forged = not in_text and given.startswith(FROM_TEXT)
+    claimed = ids.claim(f"call_{given}" if is_forged else given)
     return msgspec.structs.replace(
         call,
         id=claimed,

@@ -19,6 +19,7 @@ from surecall.values.events import (
 )
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, ToolCall, ToolResult, Usage
+from surecall.wire.history import ids_of
 from surecall.wire.messages import FROM_TEXT, WireStyle, render_message
 
 if TYPE_CHECKING:
@@ -246,12 +247,13 @@ def after_changes(fail: Fail, trace: Trace) -> Fail:
 
 def _with_marked_ids(run: Run) -> Iterator[Message]:
     """Yield the messages; ids of calls that were parsed from text say so."""
+    taken = ids_of(run.messages)
     ids = {
-        call.id: call.id if call.id.startswith(FROM_TEXT) else FROM_TEXT + call.id
+        call.id: taken.claim(FROM_TEXT + call.id)
         for message in run.messages
         if isinstance(message, Assistant)
         for call in message.calls
-        if call.from_text
+        if call.from_text and not call.id.startswith(FROM_TEXT)
     }
     for message in run.messages:
         if isinstance(message, Assistant) and any(call.id in ids for call in message.calls):

@@ -6,6 +6,7 @@ laid over the settings that presets recommend for the endpoint and model.
 """
 
 from collections.abc import Mapping
+from copy import deepcopy
 from enum import StrEnum
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
@@ -182,7 +183,10 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
             return EndpointProfile.read(value) if isinstance(value, Mapping) else _profile(value)
         if name == "request_overrides" and isinstance(value, Mapping):
             check_options(value, name)
-        return super().validate(name, value)
+        if name == "tool_choice" and isinstance(value, Mapping):
+            check_json(value, name)
+        valid = super().validate(name, value)
+        return deepcopy(valid) if isinstance(valid, dict) else valid
 
     @property
     def explicit(self) -> frozenset[str]:
@@ -309,11 +313,16 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
             f"{where} cannot set {', '.join(taken)}: the runner owns these keys. "
             "Use the runner's own parameters instead."
         )
-    try:
-        encode_json(dict(options), encode)
-    except (TypeError, ValueError) as error:
-        raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
-    if not is_finite(dict(options)):
-        raise ConfigError(f"{where} cannot be written as JSON: NaN and infinity are no numbers")
+    check_json(options, where)
     if not isinstance(parallel := options.get("parallel_tool_calls", False), bool):
         raise ConfigError(f"{where}: parallel_tool_calls must be true or false, not {parallel!r}")
+
+
+def check_json(value: Mapping[str, Any], where: str) -> None:
+    """Refuse what cannot be written as JSON, or could not be read again."""
+    try:
+        encode_json(dict(value), encode)
+    except (TypeError, ValueError) as error:
+        raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
+    if not is_finite(dict(value)):
+        raise ConfigError(f"{where} cannot be written as JSON: NaN and infinity are no numbers")

@@ -7,6 +7,7 @@ default.
 
 import math
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from functools import cache
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
@@ -68,7 +69,7 @@ class Settings(
             value = getattr(self, name)
             if value is unset:
                 value = unset.value
-                _set(self, name, dict(value) if isinstance(value, dict) else value)
+                _set(self, name, deepcopy(value) if isinstance(value, dict) else value)
             else:
                 explicit.append(name)
                 if value is not unset.value:
@@ -183,7 +184,7 @@ def _copy(settings: S, values: Mapping[str, Any], recorded: Mapping[str, Any]) -
     """Return a copy with other values, which are valid, and what is recorded of them."""
     copy: S = msgspec.Struct.__copy__(settings)  # type: ignore[attr-defined]  # it is written in C
     for name in settings.MERGED:
-        _set(copy, name, dict(getattr(settings, name)))
+        _set(copy, name, deepcopy(getattr(settings, name)))
     for name, value in values.items():
         _set(copy, name, value)
     copy.__dict__.update(recorded)
@@ -199,7 +200,11 @@ def adjust_fields(settings: S, changes: Mapping[str, Any]) -> S:
             allowed[name] = value
         elif name in settings.MERGED:
             allowed[name] = deep_merge(value, getattr(settings, name))
-    return copy_with(settings, allowed) if allowed else settings
+    if not allowed:
+        return settings
+    adjusted = copy_with(settings, allowed)
+    adjusted.__dict__["adjusted"] = settings.__dict__.get("adjusted", frozenset()).union(allowed)
+    return adjusted
 
 
 def overlay(base: S, given: S) -> S:
@@ -214,8 +219,9 @@ def _combine(name: str, base: Settings, given: Settings) -> Any:
     if isinstance(value, Settings):
         return overlay(below, value)
     is_explicit = name in given.__dict__["explicit"]
-    if not is_explicit and (value is usual or value == usual):
-        return dict(below) if name in base.MERGED else below
+    is_adjusted = name in given.__dict__.get("adjusted", ())
+    if not (is_explicit or is_adjusted) and (value is usual or value == usual):
+        return deepcopy(below) if name in base.MERGED else below
     if name in base.MERGED:
         return deep_merge(below, value)
     if is_explicit or name not in base.UNITED:

@@ -237,10 +237,11 @@ def openai_compatible_reliability(
     if parallel_tool_calls is not None:
         wish = {"parallel_tool_calls": parallel_tool_calls}
         config = config.replace(request_overrides=config.request_overrides | wish)
+    if config.endpoint.text_calls == "off":
+        config = adjust(config, text_calls="marked")
     config = adjust(
         config,
         coerce_arguments=True,
-        text_calls="marked" if config.endpoint.text_calls == "off" else config.endpoint.text_calls,
         body_transforms=union(config.endpoint.body_transforms, BODIES),
         response_transforms=union(config.endpoint.response_transforms, NORMALISERS),
         tool_call_transforms=union(config.endpoint.tool_call_transforms, (BLANK_ARGUMENTS,)),

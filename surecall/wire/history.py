@@ -18,7 +18,7 @@ from surecall.values.types import (
     ToolResult,
     User,
 )
-from surecall.wire.messages import encode
+from surecall.wire.messages import UNMATCHED_LABEL, encode
 from surecall.wire.result_matching import Slot, match_results
 
 
@@ -134,7 +134,7 @@ def label_of(result: ToolResult) -> str:
     """Say of a result that it answers no call, with the id and the tool that it names."""
     named = {"id": result.call_id, "tool": result.name}
     known = ", ".join(f"{key} {encode(name).decode()}" for key, name in named.items() if name)
-    return f"This tool result matches no open call{f' ({known})' if known else ''}:"
+    return f"{UNMATCHED_LABEL}{f' ({known})' if known else ''}:"
 
 
 def unanswered(call: ToolCall) -> ToolResult:

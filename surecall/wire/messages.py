@@ -18,6 +18,7 @@ from surecall.values.errors import ConfigError
 from surecall.values.nesting import check_depth, decode_json, encode_json
 from surecall.values.types import (
     JSON,
+    UNMATCHED_RESULT,
     Assistant,
     Message,
     Refusal,
@@ -39,6 +40,11 @@ RESERVED_OPTIONS = frozenset(
 # Ids of calls that were parsed from text begin so where a conversation leaves surecall. When it
 # comes back, the model is not taken for one that makes native calls.
 FROM_TEXT = "text_"
+# How user messages begin that hold no words of a user: results and items that have no other place.
+UNMATCHED_LABEL = "This tool result matches no open call"
+ITEM_LABEL = "Item of type "
+BLOCK_LABEL = "Block of type "
+_LABELS = (UNMATCHED_LABEL, ITEM_LABEL, BLOCK_LABEL)
 _NO_LIMIT = 1 << 62
 _DIGITS = string.digits + string.ascii_letters
 _DECODER = msgspec.json.Decoder(Message)
@@ -278,7 +284,7 @@ def parse_fields(item: JSON) -> Message:
         case "system" | "developer":
             return System(whole_text(content))
         case "user":
-            return User(content if isinstance(content, list) else whole_text(content))
+            return _parse_user(content if isinstance(content, list) else whole_text(content))
         case "assistant":
             return _parse_assistant(item)
         case "tool":
@@ -306,6 +312,14 @@ def _whole_part(part: Any) -> str:
             return text
         case _:
             return encode(part).decode()
+
+
+def _parse_user(content: str | list[Any]) -> User:
+    """Read a user message; one with a label of ours holds no words of the user."""
+    first = content if isinstance(content, str) else text_of(content[:1])
+    if first.startswith(_LABELS):
+        return User(content, nudge=True, rung=UNMATCHED_RESULT)
+    return User(content)
 
 
 def _parse_assistant(item: JSON) -> Assistant:

@@ -156,6 +156,11 @@ def test_no_preset_overwrites_what_was_set(
         assert config.request_overrides[key] == value
 
 
+def stays(preset: str, field: str) -> bool:
+    """Whether a preset sets a field to its default, which a provider may recommend to change."""
+    return (preset, field) == ("mistral_compat", "name_tool_messages")
+
+
 @pytest.mark.parametrize("name", PRESET.names)
 def test_a_preset_that_you_call_wins_over_what_is_recommended_and_disables_nothing(
     name: str,
@@ -165,7 +170,7 @@ def test_a_preset_that_you_call_wins_over_what_is_recommended_and_disables_nothi
         found = all_settings(resolve(provider=provider, model="deepseek/x", config=given_))
         usual = all_settings(resolve(provider=provider, model="deepseek/x"))
         for field, value in all_settings(given_).items():
-            if value == DEFAULTS[field]:
+            if value == DEFAULTS[field] and not stays(name, field):
                 assert found[field] == usual[field]
             elif field in FAMILIES:
                 assert set(found[field]) == {*usual[field], *value}
@@ -345,3 +350,32 @@ def test_a_strategy_may_be_an_origin_too() -> None:
     assert presets.origins() == {}
     assert presets.origins(strategy="baseline")["text_calls"] == "strategy baseline"
     assert presets.origins(strategy="raw")["coerce_arguments"] == "strategy raw"
+
+
+def test_a_preset_stays_in_force_where_it_sets_a_field_to_its_default() -> None:
+    for provider in ("openai", "openrouter", "groq"):
+        found = resolve(provider=provider, config=presets.mistral_compat())
+        assert found.endpoint.name_tool_messages
+    assert not resolve(provider="openai").endpoint.name_tool_messages
+
+
+def test_nothing_inside_a_config_is_shared_with_the_caller_or_a_copy() -> None:
+    given_: Any = {"provider": {"order": ["x"]}}
+    choice: Any = {"type": "function", "function": {"name": "a"}}
+    config = ToolCallingConfig(request_overrides=given_, tool_choice=choice)
+    copies = [config.replace(max_turns=3), resolve(provider="openai", config=config)]
+    given_["provider"]["order"].append("y")
+    choice["function"]["name"] = "b"
+    config.request_overrides["provider"]["order"].append("z")
+
+    for each in copies:
+        assert each.request_overrides["provider"] == {"order": ["x"]}
+    assert config.tool_choice == {"type": "function", "function": {"name": "a"}}
+
+
+def test_a_tool_choice_that_is_no_json_is_refused() -> None:
+    loop: Any = {}
+    loop["a"] = loop
+    for choice in (loop, {"a": float("nan")}, {"a": object()}):
+        with pytest.raises(ConfigError, match="tool_choice cannot be written as JSON"):
+            ToolCallingConfig(tool_choice=choice)

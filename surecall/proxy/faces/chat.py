@@ -2,7 +2,7 @@
 
 from typing import Any, Final
 
-from surecall.proxy.faces.face import Asked, Failure, event, request_of
+from surecall.proxy.faces.face import Asked, Failure, event, sound_request
 from surecall.values.types import JSON
 
 _DONE: Final = b"data: [DONE]\n\n"
@@ -16,8 +16,8 @@ class Chat:
 
     def parse(self, data: bytes) -> Asked:
         """Read a request; the upstream judges what is not about calls."""
-        body = request_of(data)
-        return Asked(body, body, body.get("stream") is True, data)
+        body, sound = sound_request(data)
+        return Asked(body, body, body.get("stream") is True, sound)
 
     def render(self, asked: Asked, body: JSON) -> JSON:  # noqa: ARG002  # it is the same API
         """Return the chat completion itself."""

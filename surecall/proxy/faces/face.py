@@ -8,13 +8,15 @@ A face knows nothing of healing: what it renders is a chat completion as it shou
 keeps no state between requests; what must come back in the next one travels through the client.
 """
 
+import json
 from typing import Any, Protocol
 
 import msgspec
 
 from surecall.parsing.budget import MAX_VALUES, holds_too_many
-from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
+from surecall.values.nesting import MAX_WRAPPED_DEPTH, check_depth, decode_json
 from surecall.values.types import JSON
+from surecall.wire.messages import encode, scrub
 
 
 class Refused(Exception):
@@ -98,15 +100,41 @@ class Face(Protocol):
 
 def request_of(data: bytes) -> dict[str, Any]:
     """Decode a request; raise `Refused` if it is not a JSON object, or one of too many values."""
+    return sound_request(data)[0]
+
+
+def sound_request(data: bytes) -> tuple[dict[str, Any], bytes]:
+    """Do the same, and return what can be sent: the bytes that came, unless a text was cut in them.
+
+    A lone surrogate, as of a text that was cut inside an emoji, becomes U+FFFD.
+    """
     if holds_too_many(data, MAX_VALUES):
         raise Refused(f"The request holds more than {MAX_VALUES} values.", status=413)
     try:
         body = decode_json(data, limit=MAX_WRAPPED_DEPTH)
     except ValueError as problem:
-        raise Refused(f"The request body is not valid JSON: {problem}") from None
+        body = _scrubbed(data)
+        if body is None:
+            raise Refused(f"The request body is not valid JSON: {problem}") from None
+        data = encode(body)
     if not isinstance(body, dict):
         raise Refused("The request body must be a JSON object.")
-    return body
+    return body, data
+
+
+def _scrubbed(data: bytes) -> Any:
+    """Decode JSON that has a lone surrogate; None if that is not all that is wrong with it."""
+    if rb"\ud" not in data.lower():
+        return None
+    try:
+        check_depth(data, MAX_WRAPPED_DEPTH)
+        return scrub(json.loads(data, parse_constant=_refuse_constant))
+    except ValueError:
+        return None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is no number in JSON")
 
 
 def event(data: Any, name: str = "") -> bytes:

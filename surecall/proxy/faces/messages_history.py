@@ -24,7 +24,7 @@ from surecall.proxy.faces.messages_content import (
 )
 from surecall.proxy.faces.messages_state import restored, unseal
 from surecall.values.types import JSON
-from surecall.wire.messages import encode, text_id
+from surecall.wire.messages import BLOCK_LABEL, encode, text_id
 
 _FAILED = "The tool call failed:"
 _OF_ASSISTANTS = frozenset({"text", "tool_use", "thinking", "redacted_thinking", "server_tool_use"})
@@ -86,12 +86,13 @@ class _ShownMedia:
             self._seen.pop(call_id, None)
         self._called |= ids
 
-    def add(self, call_id: str, media: list[JSON]) -> list[JSON]:
-        """Return the media unless this call has sent them before; without an id, always."""
+    def add(self, result: JSON, media: list[JSON]) -> list[JSON]:
+        """Return the media unless this very result was sent before; without an id, always."""
+        call_id = result["tool_call_id"]
         if not media or not call_id:
             return media
         seen = self._seen.setdefault(call_id, set())
-        data = encode(media)
+        data = encode([result, media])
         if data in seen:
             return []
         seen.add(data)
@@ -113,7 +114,7 @@ def _heard(message: JSON, where: str, shown: _ShownMedia) -> tuple[list[JSON], l
         if block["type"] == "tool_result":
             result, media = _result(block, place)
             results.append(result)
-            beside += shown.add(result["tool_call_id"], media)
+            beside += shown.add(result, media)
         else:
             said += parts_of(block, place)
     return results, _user([*beside, *said])
@@ -134,7 +135,8 @@ def _misplaced_blocks(message: JSON, where: str) -> tuple[list[JSON], list[JSON]
             results.append(result)
             parts += media
         elif block["type"] not in _OF_ASSISTANTS:
-            label = f"Block of type {encode(block['type']).decode()} in the assistant's message:"
+            kind = encode(block["type"]).decode()
+            label = f"{BLOCK_LABEL}{kind} in the assistant's message:"
             parts += [text_part(label), *result_parts(block, place)]
     return results, _user(parts)
 

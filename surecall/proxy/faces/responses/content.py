@@ -12,9 +12,10 @@ from typing import Any, Final
 
 from surecall.proxy.faces.face import Refused, content_of
 from surecall.values.types import JSON
-from surecall.wire.messages import encode
+from surecall.wire.messages import ITEM_LABEL, encode
 
 _DETAILS: Final = ("auto", "low", "high")
+_TEXT_TYPES: Final = (None, "text", "input_text", "output_text", "summary_text")
 _FILE_KEYS: Final = ("file_data", "file_id", "filename")
 
 
@@ -42,7 +43,7 @@ def output_content(output: Any, where: str) -> str | list[JSON]:
 
 def labeled_item(item: JSON, kind: str) -> str | list[JSON]:
     """Return the content of a message that holds an item of a type that chat does not have."""
-    label = f"Item of type {encode(kind).decode()} in this conversation:"
+    label = f"{ITEM_LABEL}{encode(kind).decode()} in this conversation:"
     match item:
         case {"type": "image_generation_call", "result": str(data)} if data:
             url = data if data.startswith("data:") else f"data:image/png;base64,{data}"
@@ -89,10 +90,12 @@ def _chat_part(part: Any, where: str) -> JSON:
             return _file(part, where)
         case {"type": "input_audio", "input_audio": dict(audio)}:
             return {"type": "input_audio", "input_audio": audio}
-        case {"text": str(text)}:
+        case {"text": str(text)} if part.get("type") in _TEXT_TYPES:
             return {"type": "text", "text": text} | _cache_mark(part)
         case {"refusal": str(text)}:
             return {"type": "text", "text": text}
+        case {"text": str()}:  # of a type that chat does not have: nothing of it is dropped
+            return {"type": "text", "text": encode(part).decode()}
         case _:
             raise _unknown(part, where)
 

@@ -21,7 +21,7 @@ def test_a_request_is_read() -> None:
     assert asked.given == {"model": "m", "input": "Hi", "stream": True}
 
 
-@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"input": "\\ud800"}'])
+@pytest.mark.parametrize("data", [b"", b"[]", b"{", b"\xff", b'{"a": NaN, "b": "\\ud800"}'])
 def test_what_is_not_a_request_is_refused(data: bytes) -> None:
     with pytest.raises(Refused):
         FACE.parse(data)
