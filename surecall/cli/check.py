@@ -127,7 +127,12 @@ def _config(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) -> list
     )
     usual, values = all_settings(ToolCallingConfig()), all_settings(cell.config)
     sources = {name: DEFAULT if values[name] == usual[name] else _OWN for name in values} | known
-    return [(name, cleaned.text(json_line(values[name])), sources[name]) for name in values]
+    return [(name, cleaned.text(_value_text(values[name])), sources[name]) for name in values]
+
+
+def _value_text(value: Any) -> str:
+    """Write a value so that a terminal can break a long list between its items."""
+    return ", ".join(value) if value and isinstance(value, list | tuple) else json_line(value)
 
 
 _SHOWN: Final = ("provider", "key", "proxy")

@@ -82,20 +82,24 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return backoff * (0.5 + jitter / 2)
 
 
-def checked_url(base_url: str) -> SplitResult:
-    """Split the address. Messages quote no part of it that may hold a password or a key."""
+def _address_text(base_url: Any) -> str:
     if not isinstance(base_url, str):
         hint = "; pass its url" if hasattr(base_url, "url") else ""
         raise ConfigError(
             "base_url must be an address such as http://localhost:8000, "
             f"not {type(base_url).__name__}{hint}"
         )
-    text = base_url.strip()
-    if not text:
+    if not base_url.strip():
         raise ConfigError(
             "base_url is blank: write it as in http://localhost:8000, and use a Simulator or a "
             "Proxy inside `with`"
         )
+    return base_url.strip()
+
+
+def checked_url(base_url: str) -> SplitResult:
+    """Split the address. Messages quote no part of it that may hold a password or a key."""
+    text = _address_text(base_url)
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port

@@ -256,7 +256,7 @@ def test_context_that_cannot_be_printed_is_named() -> None:
     [
         ({"model": None}, "model is blank"),
         ({"observers": [asyncio.sleep]}, "an observer is a plain function"),
-        ({"config": [1]}, "must be a mapping"),
+        ({"config": [1]}, "a mapping such as"),
         ({"registry": [5]}, "a tool must be"),
     ],
 )

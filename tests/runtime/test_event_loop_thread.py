@@ -313,7 +313,7 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
     ended = python(
         """
         import threading
-        from surecall import ToolCallingConfig, ToolLoopRunner, ToolRegistry
+        from surecall import ToolLoopRunner, ToolRegistry
         from surecall.testing import ScriptedModel, calls, says
 
         def stuck() -> None:
@@ -324,10 +324,10 @@ def test_a_tool_that_never_returns_does_not_keep_the_program_from_ending() -> No
             client=ScriptedModel(calls("stuck"), says("gave up")),
             model="m",
             registry=ToolRegistry([stuck]),
-            config=raw(tool_timeout_s=0.05),
+            config={"tool_timeout_s": 0.05},
         )
         result = runner.run_sync("hi")
-        print(result.assistant_text, *result.run.results[0].error_codes)
+        print(result.text, *result.run.results[0].error_codes)
         """
     )
     assert (ended.stdout, ended.stderr, ended.returncode) == ("gave up TOOL_TIMEOUT\n", "", 0)
