@@ -22,10 +22,10 @@ from surecall.runtime.hooks import (
 from surecall.runtime.transport import Client, OpenAICompatible
 from surecall.runtime.user_parts import check_parts
 from surecall.settings.capabilities import provider_of
-from surecall.settings.config import ToolCallingConfig, check_options
+from surecall.settings.config import ToolCallingConfig, check_options, mark_resolved
 from surecall.settings.contract import Contract, Need
 from surecall.settings.overlay import deep_merge, overlay
-from surecall.settings.presets import DEFAULT, resolve
+from surecall.settings.presets import resolve
 from surecall.tools.context import Context
 from surecall.tools.grounded import check_reach, waits_of
 from surecall.tools.registry import ToolRegistry
@@ -71,7 +71,7 @@ def checked_config(
     """Return the config, laid over what is recommended for the client's address and the model."""
     known = provider_at(client) or provider
     if config is None:
-        return overlay(_recommended(known, model), DEFAULT)
+        return mark_resolved(_recommended(known, model), is_resolved=False)
     given = config
     if not isinstance(given, ToolCallingConfig):
         given = ToolCallingConfig.from_mapping(given)

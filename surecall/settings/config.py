@@ -251,10 +251,12 @@ def all_settings(config: ToolCallingConfig) -> JSON:
     return plain | quirks
 
 
-def mark_resolved(config: ToolCallingConfig) -> ToolCallingConfig:
-    """Return a copy that a runner uses unchanged."""
+def mark_resolved(config: ToolCallingConfig, *, is_resolved: bool = True) -> ToolCallingConfig:
+    """Return a copy that a runner uses unchanged, or one that it lays over what is recommended."""
     copy = copy_with(config, {})
-    copy.__dict__["resolved"] = True
+    copy.__dict__.pop("resolved", None)
+    if is_resolved:
+        copy.__dict__["resolved"] = True
     return copy
 
 
