@@ -172,9 +172,6 @@ S = TypeVar("S", bound=Settings)
 
 def copy_with(settings: S, changes: Mapping[str, Any], explicit: Iterable[str] = ()) -> S:
     """Return a validated copy with some values changed; `explicit` lists the fields to mark."""
-    for name in changes:
-        if name not in settings.__struct_fields__:
-            raise ConfigError(unknown("configuration key", name, settings.__struct_fields__))
     valid = {name: settings.validate(name, value) for name, value in changes.items()}
     recorded: frozenset[str] = settings.__dict__["explicit"]
     return _copy(settings, valid, {**settings.__dict__, "explicit": recorded.union(explicit)})

@@ -321,9 +321,8 @@ def _definitions(tools: Any) -> Iterator[ToolDefinition]:
 
 def _listed(tools: Any) -> Iterable[Any]:
     """Return the tools as a list; what is a tool or a registry by itself is a list of one."""
-    if isinstance(tools, ToolRegistry | FilteredToolRegistry):
-        return (tools,)
-    if callable(tools) or isinstance(tools, Mapping) or is_foreign(tools):
+    is_one = callable(tools) or isinstance(tools, Mapping) or is_foreign(tools)
+    if is_one or isinstance(tools, ToolRegistry | FilteredToolRegistry):
         return (tools,)
     if isinstance(tools, str | bytes) or not isinstance(tools, Iterable):
         raise ConfigError(

@@ -289,6 +289,8 @@ def test_tools_may_be_a_mixture_of_all_forms() -> None:
 
     assert runner._registry.names == ("add", "greet", "hidden", "other", "described")
     assert ToolRegistry([registry]).names == registry.names
+    alone: Any = masked
+    assert ToolLoopRunner(ScriptedModel(), "m", alone)._registry.names == ("other",)
 
 
 # Servers and addresses
