@@ -22,7 +22,7 @@ Item = TypeVar("Item")
 
 
 class Unset(msgspec.Struct, frozen=True):
-    """The default of a field: as long as it is there, nobody has set the field."""
+    """Marks a field that was not set; `value` is its default."""
 
     value: Any
 
@@ -33,7 +33,7 @@ def default(value: T) -> T:
 
 
 class SettingsMeta(msgspec.StructMeta):
-    """Lets a class of settings say what it makes of the keyword arguments that it is given."""
+    """Passes keyword arguments through `accept` before an object is built."""
 
     if not TYPE_CHECKING:  # pragma: no branch  # a type checker knows the fields
 

@@ -320,7 +320,7 @@ def _definitions(tools: Any) -> Iterator[ToolDefinition]:
 
 
 def _listed(tools: Any) -> Iterable[Any]:
-    """Return the tools as a list; what is a tool or a registry by itself is a list of one."""
+    """Return the tools as a list; a single tool or registry becomes a list of one."""
     is_one = callable(tools) or isinstance(tools, Mapping) or is_foreign(tools)
     if is_one or isinstance(tools, ToolRegistry | FilteredToolRegistry):
         return (tools,)
