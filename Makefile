@@ -7,8 +7,8 @@ READY := $(VENV)/.ready
 RUN := $(VENV)/run
 RUN_READY := $(RUN)/.ready
 PEERS := $(VENV)/peers
-FOREIGN := $(VENV)/foreign
-FOREIGN_READY := $(FOREIGN)/.ready
+THIRD_PARTY := $(VENV)/third-party
+THIRD_PARTY_READY := $(THIRD_PARTY)/.ready
 SITE := $(VENV)/site
 SITE_READY := $(SITE)/.ready
 TIER ?= ci
@@ -22,7 +22,7 @@ TESTERS := $(shell expr $(JOBS) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help browser foreign quick test test-loaded check style types prove demo eval bench bench-long peers peers-proxy bfcl features docs site fmt clean
+.PHONY: help browser third-party quick test test-loaded check style types prove demo eval bench bench-long peers peers-proxy bfcl features docs site fmt clean
 
 help:  ## show this list
 	@grep -E '^[a-z-]+:.*##' Makefile | sed 's/:.*##/\t/'
@@ -43,19 +43,19 @@ $(RUN_READY): pyproject.toml constraints.txt
 browser:  ## install chromium and its driver for the tests that need one; asks apt-get, as root
 	bash scripts/install_browser.sh
 
-$(FOREIGN_READY): tests/foreign/servers.txt tests/foreign/package.json
-	$(PYTHON) -m venv $(FOREIGN)
-	$(FOREIGN)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps -r tests/foreign/servers.txt
-	cp tests/foreign/package.json $(FOREIGN)
-	npm install --prefix $(FOREIGN) --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error
-	@touch $(FOREIGN_READY)
+$(THIRD_PARTY_READY): tests/third_party/servers.txt tests/third_party/package.json
+	$(PYTHON) -m venv $(THIRD_PARTY)
+	$(THIRD_PARTY)/bin/python -m pip install -q --disable-pip-version-check --no-compile --no-deps -r tests/third_party/servers.txt
+	cp tests/third_party/package.json $(THIRD_PARTY)
+	npm install --prefix $(THIRD_PARTY) --ignore-scripts --no-package-lock --no-audit --no-fund --loglevel error
+	@touch $(THIRD_PARTY_READY)
 
-foreign: $(FOREIGN_READY)  ## install servers that others wrote, for the tests that drive them; asks pip, and npm for node
+third-party: $(THIRD_PARTY_READY)  ## install third-party mock servers for the tests, with pip and npm
 
-quick: $(READY)  ## run the tests without browser, processes and slow laws, with few examples, in about a minute
+quick: $(READY)  ## run the tests without browser, processes, and slow tests, with few examples, in about a minute
 	$(BIN)/pytest -q -n $(JOBS) -m "not browser and not processes and not slow" --hypothesis-profile quick
 
-test: $(READY)  ## run all tests, with the coverage gates; those of the report need `make browser`, those with servers of others `make foreign`
+test: $(READY)  ## run all tests, with the coverage gates; those of the report need `make browser`, those with third-party servers `make third-party`
 	$(BIN)/pytest -n $(TESTERS) --cov=surecall --cov-branch --cov-report=
 	$(BIN)/python scripts/coverage_gate.py
 
@@ -72,6 +72,8 @@ style: $(READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	$(BIN)/python scripts/generate_docs.py --check
+	$(BIN)/python scripts/check_language.py
+	$(BIN)/python scripts/check_docs.py
 	$(BIN)/codespell
 
 prove: $(READY)  ## try to break every claim; TIER=ci (minutes), hour or release

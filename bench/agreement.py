@@ -14,8 +14,13 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from surecall.eval.analysis.agreement import Answers, Side, agreements, same_calls
-from surecall.eval.analysis.ratios import Part
+from surecall.eval.analysis.agreement import (
+    EndpointReplies,
+    RatioTerm,
+    RepliesByRequest,
+    agreements,
+    compare_calls,
+)
 
 ROUNDS: Final = 500
 SEED: Final = 21
@@ -56,20 +61,20 @@ def truth(drops: float) -> float:
     above = below = 0.0
     for _ in range(100_000):
         request = Request(draw)
-        part = same_calls(request.reply(), request.reply(drops)).f1
+        part = compare_calls(request.reply(), request.reply(drops)).f1
         above, below = above + part.above, below + part.below
     return above / below
 
 
-def side(replies: Sequence[Sequence[Counter[str]]]) -> Side:
+def side(replies: Sequence[Sequence[Counter[str]]]) -> RepliesByRequest:
     """Put the replies of an endpoint together."""
     return {
-        str(at): Answers(tuple(each), sum(reply.total() for reply in each))
+        str(at): EndpointReplies(tuple(each), sum(reply.total() for reply in each))
         for at, each in enumerate(replies)
     }
 
 
-def resampled(parts: Sequence[Part], draw: random.Random) -> tuple[float, float]:
+def resampled(parts: Sequence[RatioTerm], draw: random.Random) -> tuple[float, float]:
     """Return the interval of a percentile bootstrap."""
     found = []
     for _ in range(RESAMPLES):
@@ -93,7 +98,7 @@ def main() -> None:
             second = [[each.reply(drops) for _ in range(trials)] for each in asked]
             (found,) = agreements("A", {"A": side(first), "B": side(second)})
             parts = [
-                sum_of([same_calls(one, other).f1 for one in mine for other in theirs])
+                sum_of([compare_calls(one, other).f1 for one in mine for other in theirs])
                 for mine, theirs in zip(first, second, strict=True)
             ]
             low, high = resampled(parts, draw)
@@ -108,9 +113,9 @@ def main() -> None:
         )
 
 
-def sum_of(parts: Sequence[Part]) -> Part:
+def sum_of(parts: Sequence[RatioTerm]) -> RatioTerm:
     """Add up what the pairs of one request add."""
-    return Part(sum(part.above for part in parts), sum(part.below for part in parts))
+    return RatioTerm(sum(part.above for part in parts), sum(part.below for part in parts))
 
 
 if __name__ == "__main__":

@@ -27,11 +27,17 @@ from types import ModuleType, SimpleNamespace
 import msgspec
 
 from bench.bfcl_changes import Calls, Judged, changed_calls, golden
-from surecall.eval.running.trial_run import Case, run_trial, setup_for
-from surecall.eval.scenarios.accepted_calls import WantedCall, unmet_calls
-from surecall.eval.scenarios.bfcl import SETS, WITHOUT_ANSWERS, Mapped, out_of_reach
-from surecall.eval.scenarios.bfcl_data import data_in, read_set
-from surecall.eval.scenarios.plugins import load
+from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.scenarios.accepted_calls import WantedCall, call_misses
+from surecall.eval.scenarios.bfcl import (
+    SET_NAMES,
+    WITHOUT_ANSWERS,
+    MappingCounts,
+    find_data,
+    is_unanswerable,
+    read_set,
+)
+from surecall.eval.scenarios.plugins import load_scenarios
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key
 from surecall.settings.presets import Strategy
@@ -70,18 +76,18 @@ def their_checker(wheel: Path) -> Callable[[Judged, Calls], str]:
 def our_verdict(case: Judged, made: Calls) -> str:
     """Judge as an evaluation does."""
     read = [ToolCall(f"call_{at}", name, arguments) for at, (name, arguments) in enumerate(made)]
-    misses = unmet_calls(case.wanted, [(0, call) for call in read], case.schemas, 0)
+    misses = call_misses(case.wanted, [(0, call) for call in read], case.schemas, 0)
     return "invalid" if next(misses, None) else "valid"
 
 
 def cases_in(source: Path) -> list[Judged]:
     """Read every case that lists the calls it wants, as theirs and as ours."""
-    folder, found = data_in(source), []
-    for name in (each for each in SETS if each not in WITHOUT_ANSWERS):
+    folder, found = find_data(source), []
+    for name in (each for each in SET_NAMES if each not in WITHOUT_ANSWERS):
         theirs = _rows(folder.joinpath(f"BFCL_v4_{name}.json").read_bytes())
         answers = _rows(folder.joinpath(f"possible_answer/BFCL_v4_{name}.json").read_bytes())
         for case, answer, line in zip(
-            theirs, answers, read_set(folder, name, Mapped(), None), strict=True
+            theirs, answers, read_set(folder, name, MappingCounts(), None), strict=True
         ):
             tools = [tool["function"] for tool in line["tools"]]
             found.append(
@@ -162,15 +168,15 @@ async def evaluated(
     """Run each scenario once, and print how many of each set passed."""
     passed: Counter[str] = Counter()
     valid: Counter[str] = Counter()
-    setup = setup_for("m", strategy=strategy, extra_attempts=0)
+    setup = make_setup("m", strategy=strategy, extra_attempts=0)
     failed: list[str] = []
     for name, one, request in runs:
         model = ScriptedModel(answer(request))
-        trial, _ = await run_trial(Key(Cell("m"), one.id, 1), Case(one, setup), model)
+        trial, _ = await run_trial(Key(Cell("m"), one.id, 1), TrialCase(one, setup), model)
         passed[name] += trial.ok
         valid[name] += trial.score.facts.get("schema_valid", False)
         if not trial.ok:
-            why = "no call is accepted" if out_of_reach(request) else trial.error
+            why = "no call is accepted" if is_unanswerable(request) else trial.error
             failed.append(f"  {one.id}: {why}"[:300])
     for name, number in Counter(name for name, _, _ in runs).items():
         print(f"  {name:24} passed {passed[name]:5} of {number:5}, schema valid {valid[name]:5}")
@@ -181,13 +187,13 @@ async def evaluated(
 def loaded(source: Path) -> list[Run]:
     """Write the pack, and load it as a user would."""
     found: list[Run] = []
-    folder = data_in(source)
+    folder = find_data(source)
     with tempfile.TemporaryDirectory() as place:
-        for name in SETS:
-            lines = read_set(folder, name, Mapped(), None)
+        for name in SET_NAMES:
+            lines = read_set(folder, name, MappingCounts(), None)
             path = Path(place, f"{name}.jsonl")
             path.write_bytes(b"".join(msgspec.json.encode(line) + b"\n" for line in lines))
-            scenarios = load(str(path))
+            scenarios = load_scenarios(str(path))
             found += [(name, one, line) for one, line in zip(scenarios, lines, strict=True)]
     return found
 

@@ -1,4 +1,4 @@
-"""The table of docs/study.md: what models make of the Berkeley leaderboard's cases, by strategy.
+"""The table of docs/study.md: how models handle the Berkeley leaderboard's cases, by strategy.
 
     python bench/bfcl_models.py RUN …
 
@@ -16,7 +16,7 @@ from pathlib import Path
 from statistics import mean
 from typing import Final, NamedTuple
 
-from surecall.eval.analysis.stats import mcnemar, newcombe, wilson
+from surecall.eval.analysis.stats import mcnemar_p, newcombe_interval, wilson_interval
 from surecall.eval.storage.store import open_for_reading
 from surecall.eval.storage.trial import Trial
 
@@ -73,7 +73,8 @@ def row(place: Place, trials: list[Trial]) -> str:
     )
     seconds = mean(trial.elapsed_ms for trial in judged) / 1000
     return (
-        f"| {place.cases} | `{place.strategy}` | {right}/{n} | {_percent(wilson(right, n))} "
+        f"| {place.cases} | `{place.strategy}` | {right}/{n} | "
+        f"{_percent(wilson_interval(right, n))} "
         f"| {called}/{n} | {read_:.0f} + {written:.0f} | {seconds:.1f} s | {len(trials) - n} |"
     )
 
@@ -91,10 +92,10 @@ def pairs(found: dict[Place, list[Trial]]) -> Iterator[str]:
         for case in both:
             counts[before[case], after[case]] += 1
         fixed, broken = counts[False, True], counts[True, False]
-        low, high = newcombe(counts[True, True], fixed, broken, counts[False, False])
+        low, high = newcombe_interval(counts[True, True], fixed, broken, counts[False, False])
         yield (
             f"| {place.cases} | `{place.strategy}` | {len(both)} | {fixed} | {broken} "
-            f"| {100 * low:+.0f} to {100 * high:+.0f} points | {mcnemar(fixed, broken):.3f} |"
+            f"| {100 * low:+.0f} to {100 * high:+.0f} points | {mcnemar_p(fixed, broken):.3f} |"
         )
 
 

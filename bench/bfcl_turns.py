@@ -27,10 +27,14 @@ import msgspec
 from bench.bfcl_changes import changed
 from bench.bfcl_judge import told
 from surecall.cli import main as surecall
-from surecall.eval.running.trial_run import Case, run_trial, setup_for
-from surecall.eval.scenarios.bfcl_turns import PACKAGE, MultiTurn, read_call
-from surecall.eval.scenarios.bfcl_turns_data import MULTI_TURN_SETS
-from surecall.eval.scenarios.plugins import load
+from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.scenarios.bfcl_turns import (
+    MULTI_TURN_SETS,
+    PACKAGE,
+    MultiTurnCase,
+    parse_call_text,
+)
+from surecall.eval.scenarios.plugins import load_scenarios
 from surecall.eval.scenarios.scenario import Scenario, World
 from surecall.eval.storage.trial import Cell, Key
 from surecall.testing import ScriptedModel, calls, calls_many, says
@@ -38,17 +42,17 @@ from surecall.values.types import JSON
 
 FLOOR = 0.995
 Turns = list[list[tuple[str, JSON]]]
-Pair = tuple[Scenario, MultiTurn]
+Pair = tuple[Scenario, MultiTurnCase]
 
 
-def golden(one: Scenario, case: MultiTurn) -> Turns:
+def golden(one: Scenario, case: MultiTurnCase) -> Turns:
     """Read the golden calls; an argument without a name is that of its place."""
     tools = {tool.name: tool.spec.parameters for tool in one.begin("-").registry.definitions}
     return [[_read(each, tools) for each in turn.golden] for turn in case.turns]
 
 
 def _read(text: str, tools: dict[str, JSON]) -> tuple[str, JSON]:
-    name, positional, named = read_call(text)
+    name, positional, named = parse_call_text(text)
     values = dict(zip(tools[name]["properties"], positional, strict=False))
     plain: JSON = msgspec.to_builtins(values | named)
     return name, plain
@@ -80,7 +84,7 @@ def changed_turns(turns: Turns, dice: random.Random) -> tuple[str, Turns]:
             return "change_value", turns
 
 
-def their_checker(wheel: Path) -> Callable[[MultiTurn, Turns], str]:
+def their_checker(wheel: Path) -> Callable[[MultiTurnCase, Turns], str]:
     """Return their verdict as a function."""
     sys.path.insert(0, str(wheel))
     for name in [name for name in sys.modules if name.partition(".")[0] == "bfcl_eval"]:
@@ -89,7 +93,7 @@ def their_checker(wheel: Path) -> Callable[[MultiTurn, Turns], str]:
     check = importlib.import_module(f"{package}.multi_turn_checker").multi_turn_checker
     number = iter(range(10**9))
 
-    def verdict(case: MultiTurn, turns: Turns) -> str:
+    def verdict(case: MultiTurnCase, turns: Turns) -> str:
         entry = {
             "id": case.id.removeprefix("bfcl_"),
             "initial_config": case.begin,
@@ -134,13 +138,13 @@ def our_verdict(one: Scenario, turns: Turns) -> tuple[str, Turns]:
         return world  # type: ignore[no-any-return]
 
     watching = msgspec.structs.replace(one, begin=begin)
-    case = Case(watching, setup_for("m", strategy="raw", extra_attempts=0))
+    case = TrialCase(watching, make_setup("m", strategy="raw", extra_attempts=0))
     trial, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), case, model))
     return "valid" if trial.ok else "invalid" if trial.status == "failed" else trial.error, made
 
 
 def compared(
-    judged: Iterable[tuple[str, Pair, Turns]], theirs: Callable[[MultiTurn, Turns], str]
+    judged: Iterable[tuple[str, Pair, Turns]], theirs: Callable[[MultiTurnCase, Turns], str]
 ) -> float:
     """Judge by both, print where they agree and what they differ in, and return the share."""
     pairs: Counter[tuple[str, str, str]] = Counter()
@@ -177,8 +181,8 @@ def main() -> int:
         for name in MULTI_TURN_SETS:
             path = Path(place, "bfcl", "multi_turn", f"{name}.json")
             lines = path.read_bytes().splitlines()
-            cases = [msgspec.json.decode(line, type=MultiTurn) for line in lines]
-            pairs += zip(load(str(path.with_suffix(".py"))), cases, strict=True)
+            cases = [msgspec.json.decode(line, type=MultiTurnCase) for line in lines]
+            pairs += zip(load_scenarios(str(path.with_suffix(".py"))), cases, strict=True)
         theirs = their_checker(given.wheel.resolve())
     print(f"golden calls of {len(pairs)} cases")
     known = compared((("golden", pair, golden(*pair)) for pair in pairs), theirs)

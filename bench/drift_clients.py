@@ -11,7 +11,7 @@ from collections.abc import AsyncIterable, Awaitable, Callable
 from importlib import import_module, metadata
 from typing import Any, Final, NamedTuple, Protocol
 
-from surecall.simulator.demo.tasks import Tools, described
+from surecall.simulator.demo_tasks import ToolFunctions, describe_tools
 from surecall.values.types import JSON
 
 KEY: Final = "none"
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
     model: str
     system: str
     prompt: str
-    tools: Tools
+    tools: ToolFunctions
     careful: bool = False
 
 
@@ -99,7 +99,7 @@ async def _by_hand(asked: Asked, ask: Callable[[list[JSON]], Awaitable[JSON]]) -
 
 async def by_hand(endpoint: Endpoint, asked: Asked) -> str:
     """Ask for whole answers."""
-    offered = described(asked.tools)
+    offered = describe_tools(asked.tools)
 
     async def ask(messages: list[JSON]) -> JSON:
         create = endpoint.openai.chat.completions.create
@@ -112,7 +112,7 @@ async def by_hand(endpoint: Endpoint, asked: Asked) -> str:
 
 async def by_hand_streamed(endpoint: Endpoint, asked: Asked) -> str:
     """Ask for streams, and put the deltas together as the documentation says."""
-    offered = described(asked.tools)
+    offered = describe_tools(asked.tools)
 
     async def ask(messages: list[JSON]) -> JSON:
         message: JSON = {"role": "assistant", "content": ""}

@@ -2,7 +2,7 @@
 
 from typing import Final, NamedTuple
 
-from surecall.simulator.demo.tasks import Made, Task, Verdict, judged
+from surecall.simulator.demo_tasks import DemoTask, RecordedCall, Verdict, judge_run
 
 # Its rules are those of everybody: who breaks them has not met an unknown provider.
 _EVERYBODY: Final = "sim/strict-common"
@@ -25,7 +25,9 @@ class Run(NamedTuple):
         return bool(self.violations) and not is_unknown
 
 
-def run_of(persona: str, task: Task, made: list[Made], answer: str | BaseException) -> Run:
+def run_of(
+    persona: str, task: DemoTask, made: list[RecordedCall], answer: str | BaseException
+) -> Run:
     """Judge a run of a persona."""
-    judgement = judged(task, made, answer)
+    judgement = judge_run(task, made, answer)
     return Run(persona, judgement.verdict, judgement.reason)

@@ -20,18 +20,21 @@ from pathlib import Path
 
 import msgspec
 
-from surecall.cli.engine import client_of
-from surecall.cli.target import library_at
-from surecall.eval.running.cluster.engine import DaskEngine
-from surecall.eval.running.cluster.opening import own_cluster
-from surecall.eval.running.harness import Engine, Stop, evaluate
-from surecall.eval.running.harness_events import Finished, Notice, Report, Started
-from surecall.eval.running.local_engine import LocalEngine
-from surecall.eval.running.matrix import Plan, plan
+from surecall.cli.target import model_library, open_client
+from surecall.eval.running.cluster.dask_cluster import start_cluster
+from surecall.eval.running.cluster.dask_engine import DaskEngine
+from surecall.eval.running.harness import LocalEngine, StopRequest, TrialEngine, evaluate
+from surecall.eval.running.ledger import (
+    EvaluationEvent,
+    EvaluationReport,
+    TrialFinished,
+    TrialStarted,
+)
+from surecall.eval.running.matrix import EvaluationPlan, build_plan
 from surecall.eval.running.trial_run import run_trial
-from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
 from surecall.eval.scenarios.scenario import select_scenarios
-from surecall.eval.settings.endpoint import endpoint_of
+from surecall.eval.settings.endpoint import resolve_endpoint
 from surecall.eval.settings.fields import Settings
 from surecall.eval.storage.store import open_or_resume
 from surecall.eval.storage.trial import Trial
@@ -41,13 +44,13 @@ WORKERS = 2
 MODELS = "sim/clean,sim/bends-arguments"
 
 
-def planned(trials: int) -> Plan:
+def planned(trials: int) -> EvaluationPlan:
     """Plan about so many trials of two simulated models."""
     scenarios = select_scenarios("default", SCENARIOS)
     each = max(1, trials // (len(scenarios) * len(MODELS.split(","))))
     settings = Settings(model_filter=MODELS, trials=each, jobs=16)
-    endpoint = endpoint_of(settings)
-    return plan(settings, scenarios, library_at(endpoint), endpoint)
+    endpoint = resolve_endpoint(settings)
+    return build_plan(settings, scenarios, model_library(endpoint), endpoint)
 
 
 class Watch:
@@ -59,11 +62,11 @@ class Watch:
         self._kill_at = kill_at
         self._finished = 0
 
-    def take(self, notice: Notice) -> None:
+    def take(self, notice: EvaluationEvent) -> None:
         """Note the time of a notice."""
-        if isinstance(notice, Started):
+        if isinstance(notice, TrialStarted):
             self.began = self.began or time.perf_counter()
-        elif isinstance(notice, Finished):
+        elif isinstance(notice, TrialFinished):
             self.ended = time.perf_counter()
             self._finished += 1
             if self._finished == self._kill_at:
@@ -84,34 +87,34 @@ class Measured(msgspec.Struct, frozen=True):
     trials: list[Trial]
 
 
-def local(what: Plan, folder: Path) -> Measured:
+def local(what: EvaluationPlan, folder: Path) -> Measured:
     """Evaluate in this process."""
-    with client_of(what.settings) as client:
+    with open_client(what.settings) as client:
         return evaluated(what, LocalEngine(run_trial, lambda _: client), folder, Watch())
 
 
-def on_workers(what: Plan, folder: Path, kill_at: int = 0) -> Measured:
+def on_workers(what: EvaluationPlan, folder: Path, kill_at: int = 0) -> Measured:
     """Evaluate on worker processes; kill one of them after so many trials."""
     watch = Watch(kill_at)
-    engine = DaskEngine(partial(own_cluster, WORKERS), run_trial, client_of)
+    engine = DaskEngine(partial(start_cluster, WORKERS), run_trial, open_client)
     found = evaluated(what, engine, folder, watch)
     if kill_at and not watch.killed:
         raise SystemExit("no worker was killed")
     return found
 
 
-def evaluated(what: Plan, engine: Engine, folder: Path, watch: Watch) -> Measured:
+def evaluated(what: EvaluationPlan, engine: TrialEngine, folder: Path, watch: Watch) -> Measured:
     """Evaluate a plan into a store of its own."""
     with open_or_resume(folder, what.identity) as store:
 
-        async def go() -> Report:
-            return await evaluate(what, store, engine, watch.take, Stop())
+        async def go() -> EvaluationReport:
+            return await evaluate(what, store, engine, watch.take, StopRequest())
 
         began, cpu, own = time.perf_counter(), _cpu_s(), time.process_time()
         report = asyncio.run(go())
         whole_s, cpu_s = time.perf_counter() - began, _cpu_s() - cpu
         own_s = time.process_time() - own
-        rate = report.ran / (watch.ended - watch.began)
+        rate = report.executed / (watch.ended - watch.began)
         return Measured(rate, whole_s, cpu_s, own_s, list(store.trials()))
 
 
@@ -127,7 +130,7 @@ def timeless(trial: Trial) -> Trial:
     return msgspec.structs.replace(trial, elapsed_ms=0, started_at=0.0, requests=served)
 
 
-def check_same(what: Plan, one: Measured, other: Measured) -> None:
+def check_same(what: EvaluationPlan, one: Measured, other: Measured) -> None:
     """Fail if a trial is lost, recorded twice, or ended differently."""
     for found in (one, other):
         keys = [trial.key for trial in found.trials]

@@ -27,9 +27,9 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 
 from bench.server import served_by
 from surecall import OpenAICompatible
-from surecall.eval.running.limiter import Limiter, Watched
+from surecall.eval.running.limiter import Limiter, RateLimitedClient
 from surecall.settings.connection import Limits, RetryPolicy
-from surecall.wire.response import fault_of
+from surecall.wire.response import parse_fault
 
 WIDTH, LATENCY_S, ROUNDS = 512, 0.3, 10
 BAR, MOST_REFUSED = 0.9, 0.1
@@ -173,7 +173,7 @@ async def conversations(base: str, seconds: float) -> None:
     """Keep a lane as full as it may be, with trials of one request each."""
     limiter = Limiter(WIDTH, time.monotonic, time.time)
     client = OpenAICompatible(base, limits=Limits(max_connections=WIDTH))
-    watched = Watched(client, "lane", limiter, lambda *_: None)
+    watched = RateLimitedClient(client, "lane", limiter, lambda *_: None)
     end, retry = time.monotonic() + seconds, RetryPolicy()
 
     async def converse() -> None:
@@ -184,7 +184,7 @@ async def conversations(base: str, seconds: float) -> None:
             if answer.status != TOO_MANY:
                 attempt = 0
                 continue
-            fault = fault_of({}, answer.status, answer.headers, time.time())
+            fault = parse_fault({}, answer.status, answer.headers, time.time())
             wait_s = retry.wait(fault, attempt, 0.5)
             attempt = attempt if wait_s else 0
             await asyncio.sleep(wait_s or 0.0)
@@ -228,7 +228,7 @@ def whole() -> bool:
     """Show the whole command, by latency: how much of its width it can fill."""
     for latency_s in EVAL_LATENCIES_S:
         with served(latency_s, Limit("none")) as base, tempfile.TemporaryDirectory() as folder:
-            words = ["-m", "surecall", "eval", "-q", "-o", folder, "--base-url", base]
+            words = ["-m", "surecall", "eval", "-q", "--runs", folder, "--base-url", base]
             what = ["-m", "any", "-s", "chat_only", "-j", f"{WIDTH}", "-n", f"{EVAL_TRIALS}"]
             began = time.monotonic()
             process = subprocess.Popen(  # noqa: S603  # our own command

@@ -10,15 +10,15 @@ import sys
 import time
 from collections.abc import Callable, Iterable, Iterator
 
-from surecall.core.streaming.holdback import Holdback
-from surecall.parsing.arguments import read_arguments
+from surecall.core.streaming import MarkFilter
+from surecall.parsing.arguments import parse_arguments
 from surecall.parsing.coercion import coercer
 from surecall.values.types import ToolSpec
 from surecall.wire.assembler import Assembler
+from surecall.wire.chat_format import decode
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
-from surecall.wire.messages import decode
-from surecall.wire.response import fault_of, read_choice
+from surecall.wire.response import parse_choice, parse_fault
 
 SIZES = [1 << 19, 1 << 20, 1 << 21, 1 << 22]
 BAR = 2.3
@@ -65,23 +65,23 @@ def _streamed(text: str, delta: Callable[[str], dict[str, object]]) -> object:
 
 
 def _shown(text: str) -> object:
-    holdback = Holdback("any", ("f",))
+    holdback = MarkFilter("any", ("f",))
     return [list(holdback.feed(piece)) for piece in _pieces(text)]
 
 
 def _answer(data: bytes) -> object:
     try:
-        return read_choice(decode(data))
+        return parse_choice(decode(data))
     except ValueError:
         return None
 
 
 READERS: dict[str, Callable[[str], object]] = {
-    "arguments": lambda text: read_arguments(text, 1 << 30),
+    "arguments": lambda text: parse_arguments(text, 1 << 30),
     "dialects": lambda text: recover(text, TOOLS, weak=True),
     "coercion": lambda text: COERCE({"a": text, "b": text}),
     "answers": lambda text: _answer(text.encode()),
-    "error bodies": lambda text: fault_of({"error": {"message": text}}, 400, {}, 0.0),
+    "error bodies": lambda text: parse_fault({"error": {"message": text}}, 400, {}, 0.0),
     "content parts": lambda text: text_of([{"type": "text", "text": text}]),
 }
 

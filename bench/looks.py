@@ -13,16 +13,22 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import Final, TypeAlias
 
-from surecall.eval.analysis.candidate import BAR
-from surecall.eval.analysis.stats import CLUSTERED_FROM, NOTHING, Rate, interval, wilson
-from surecall.eval.running.matrix import FIRST_TRIALS, MOST_TRIALS
+from surecall.eval.analysis.recommendations import DEFAULT_THRESHOLD
+from surecall.eval.analysis.stats import (
+    EMPTY_RATE,
+    MIN_CLUSTERS,
+    Rate,
+    pooled_interval,
+    wilson_interval,
+)
+from surecall.eval.running.matrix import MAX_TRIALS, TRIALS_PER_ROUND
 
 Rates: TypeAlias = Sequence[float]
 Draw: TypeAlias = Callable[[random.Random], Rates]
 
 CELLS: Final = 10_000
 SEED: Final = 18
-LOOKS: Final = MOST_TRIALS // FIRST_TRIALS
+LOOKS: Final = MAX_TRIALS // TRIALS_PER_ROUND
 
 
 def same(rate: float, scenarios: int = 5) -> Draw:
@@ -36,11 +42,11 @@ def drawn(scenarios: int) -> Draw:
 
 
 AT_THE_BAR: Final[dict[str, Draw]] = {
-    "5 scenarios, all 90 %": same(BAR),
+    "5 scenarios, all 90 %": same(DEFAULT_THRESHOLD),
     "5 scenarios: 100, 100, 100, 100, 50 %": lambda _: (1.0, 1.0, 1.0, 1.0, 0.5),
     "5 scenarios: 80, 85, 90, 95, 100 %": lambda _: (0.8, 0.85, 0.9, 0.95, 1.0),
-    "1 scenario, 90 %": same(BAR, 1),
-    "10 scenarios, all 90 %": same(BAR, 10),
+    "1 scenario, 90 %": same(DEFAULT_THRESHOLD, 1),
+    "10 scenarios, all 90 %": same(DEFAULT_THRESHOLD, 10),
     "10 scenarios, five 80 % and five 100 %": lambda _: (0.8,) * 5 + (1.0,) * 5,
     "10 other scenarios each time, 90 % on average": drawn(10),
     "5 other scenarios each time, 90 % on average": drawn(5),
@@ -51,31 +57,31 @@ ELSEWHERE: Final = (0.99, 0.97, 0.95, 0.85, 0.8, 0.5)
 @cache
 def decision(parts: tuple[Rate, ...], *, sequential: bool) -> str:
     """Judge what one look shows."""
-    low, high = interval(parts, sequential=sequential)
-    return "use" if low >= BAR else "avoid" if high < BAR else ""
+    low, high = pooled_interval(parts, sequential=sequential)
+    return "use" if low >= DEFAULT_THRESHOLD else "avoid" if high < DEFAULT_THRESHOLD else ""
 
 
 def batch(rates: Rates, draw: random.Random) -> Iterator[Rate]:
     """Run the trials between two looks."""
     for rate in rates:
-        yield Rate(sum(draw.random() < rate for _ in range(FIRST_TRIALS)), FIRST_TRIALS)
+        yield Rate(sum(draw.random() < rate for _ in range(TRIALS_PER_ROUND)), TRIALS_PER_ROUND)
 
 
 def one_cell(rates: Rates, draw: random.Random) -> dict[bool, tuple[str, int]]:
     """Run a cell to its limit; return what each rule says of it, and after how many runs."""
-    parts = [NOTHING] * len(rates)
+    parts = [EMPTY_RATE] * len(rates)
     found: dict[bool, tuple[str, int]] = {}
     for _ in range(LOOKS):
         parts = [old + new for old, new in zip(parts, batch(rates, draw), strict=True)]
-        total = sum(parts, NOTHING)
+        total = sum(parts, EMPTY_RATE)
         # Few scenarios are not told apart; so far fewer looks differ from each other.
-        seen = tuple(parts) if len(parts) >= CLUSTERED_FROM else (total,)
+        seen = tuple(parts) if len(parts) >= MIN_CLUSTERS else (total,)
         for sequential in (True, False):
             if sequential not in found and (word := decision(seen, sequential=sequential)):
                 found[sequential] = word, total.n
         if len(found) == len((True, False)):
             break
-    limit = MOST_TRIALS * len(rates)
+    limit = MAX_TRIALS * len(rates)
     return {rule: found.get(rule, ("", limit)) for rule in (True, False)}
 
 
@@ -93,7 +99,7 @@ def cells(kind: Draw) -> dict[bool, tuple[Counter[str], int]]:
 
 def share(count: int) -> str:
     """Write a share of all cells with its interval."""
-    low, high = wilson(count, CELLS)
+    low, high = wilson_interval(count, CELLS)
     return f"{count / CELLS:.2%} [{100 * low:.2f}, {100 * high:.2f}]"
 
 
@@ -111,7 +117,7 @@ def main() -> None:
     print("|---|---|---|---|---|")
     for rate in ELSEWHERE:
         found = cells(same(rate))
-        right = "use" if rate >= BAR else "avoid"
+        right = "use" if rate >= DEFAULT_THRESHOLD else "avoid"
         shares = [f"{words[right] / CELLS:.1%} | {runs}" for words, runs in found.values()]
         print(f"| {rate:.0%} | {' | '.join(shares)} |")
 

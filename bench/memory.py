@@ -1,6 +1,6 @@
 """What reading a hostile answer costs: memory over the base, CPU, the event loop's longest wait.
 
-Each answer of `tests/support/hostile_bodies.py` is served on loopback to a process of its own,
+Each answer of `tests/support/costly_inputs.py` is served on loopback to a process of its own,
 which holds a conversation with the default settings, plain (`run`) and streamed (`stream`). The
 base is the process after one clean conversation. Printed is the peak over it in MiB, what is still
 held afterwards with the trace, and how the conversation ended. Exits with 1 if one of them takes
@@ -24,7 +24,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 from surecall import OpenAICompatible, RunFailed, ToolLoopRunner, tool
 from surecall.parsing.budget import MAX_TEXT
 from surecall.settings.connection import DEFAULT_LIMITS
-from tests.support.hostile_bodies import ALL, CLEAN, GIGABYTE, HUGE, Hostile
+from tests.support.costly_inputs import ALL, CLEAN, GIGABYTE, HUGE, Hostile
 
 BAR_MIB = 64.0
 DEADLINE_S = 60.0

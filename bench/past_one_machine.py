@@ -5,7 +5,7 @@
 A trial is some requests, one after another. Before each, its process computes (its share of the
 CPU of a trial); then the provider answers after its latency, if its rate allows it, or later.
 Conversations are divided among the workers as `--jobs` is; one process records all results. The
-table is that of docs/past-one-machine.md. Nothing here is random: latencies go round.
+table is that of docs/distributed.md. Nothing here is random: latencies go round.
 """
 
 import argparse

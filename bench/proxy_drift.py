@@ -1,7 +1,7 @@
 """What agents that are already written make of bent answers: direct, and through the proxy.
 
 Each client holds two conversations with every persona of the simulator that is catalogued as
-`cured`, and, in a table of its own, as `retried`. In one of them the user asks, one tool is called,
+`repaired`, and, in a separate table, as `retried`. In one the user asks, one tool is called,
 it returns a value, the answer tells it; in the other one two tools are called at once. The third
 table is of the personas that quote a call which somebody wrote into what a tool returns: it must
 not run. What is called and answered is known, so a run is judged by what ran and what was said:
@@ -43,9 +43,18 @@ from bench.drift_tasks import Run, run_of
 from surecall.proxy import Proxy
 from surecall.settings.connection import Limits, RetryPolicy
 from surecall.simulator import Simulator
-from surecall.simulator.demo.tasks import LIST, PAIR, QUOTE, SAVE, Desk, Task, Verdict, described
-from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.persona import CURED, QUOTED, RETRIED, Persona, say
+from surecall.simulator.demo_tasks import (
+    LIST,
+    PAIR,
+    QUOTE,
+    SAVE,
+    DemoTask,
+    ToolRecorder,
+    Verdict,
+    describe_tools,
+)
+from surecall.simulator.personas.persona import QUOTED, REPAIRED, RETRIED, Persona, answer_request
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.values.types import JSON
 
 AT_ONCE: Final = 8
@@ -59,31 +68,31 @@ _REASON: Final = 300
 Door = Callable[[str], AbstractAsyncContextManager[str]]
 
 
-def task_of(persona: Persona) -> Task:
+def task_of(persona: Persona) -> DemoTask:
     """Return the task with one call in which a persona's fault shows: with arguments, if it can."""
     if persona.outcome == QUOTED:
         return QUOTE
     return next((task for task in (SAVE, LIST) if _shows(persona, task)), SAVE)
 
 
-def _shows(persona: Persona, task: Task) -> bool:
+def _shows(persona: Persona, task: DemoTask) -> bool:
     """Whether the fault shows in the call, or in the answer."""
     messages: list[JSON] = [{"role": "user", "content": task.prompt}]
-    tools = described(Desk().tools(task))
+    tools = describe_tools(ToolRecorder().tools(task))
     request: JSON = {"model": persona.id, "messages": messages, "tools": tools}
     function = {"name": task.calls[0][0], "arguments": "{}"}
     call = {"id": "call_1", "type": "function", "function": function}
     done: list[JSON] = [
         {"role": "assistant", "content": None, "tool_calls": [call]},
-        {"role": "tool", "tool_call_id": "call_1", "content": task.told},
+        {"role": "tool", "tool_call_id": "call_1", "content": task.expected_text},
     ]
     later = request | {"messages": messages + done}
-    return any(say(persona, each, 0).fault for each in (request, later))
+    return any(answer_request(persona, each, 0).fault for each in (request, later))
 
 
-async def held(agent: Agent, endpoint: Endpoint, persona: Persona, task: Task) -> Run:
+async def held(agent: Agent, endpoint: Endpoint, persona: Persona, task: DemoTask) -> Run:
     """Hold one conversation, for a bounded time."""
-    desk = Desk()
+    desk = ToolRecorder()
     asked = Asked(persona.id, task.system, task.prompt, desk.tools(task))
     answer: str | BaseException
     try:
@@ -91,7 +100,7 @@ async def held(agent: Agent, endpoint: Endpoint, persona: Persona, task: Task) -
             answer = await agent(endpoint, asked)
     except Exception as error:  # noqa: BLE001  # whatever an application would be told
         answer = error
-    return run_of(persona.id, task, desk.made, answer)
+    return run_of(persona.id, task, desk.calls, answer)
 
 
 async def side(agent: Agent, personas: list[Persona], door: Door) -> list[Run]:
@@ -102,7 +111,7 @@ async def side(agent: Agent, personas: list[Persona], door: Door) -> list[Run]:
     return [run for runs in both for run in runs]
 
 
-async def _talks(agent: Agent, cases: list[tuple[Persona, Task]], door: Door) -> list[Run]:
+async def _talks(agent: Agent, cases: list[tuple[Persona, DemoTask]], door: Door) -> list[Run]:
     """Hold one conversation with each persona of a simulator of its own, a few at a time."""
     gate = asyncio.Semaphore(AT_ONCE)
     async with AsyncExitStack() as stack:
@@ -111,7 +120,7 @@ async def _talks(agent: Agent, cases: list[tuple[Persona, Task]], door: Door) ->
         endpoint = Endpoint.at(f"{url}/v1")
         stack.push_async_callback(endpoint.openai.close)
 
-        async def one(persona: Persona, task: Task) -> Run:
+        async def one(persona: Persona, task: DemoTask) -> Run:
             async with gate:
                 run = await held(agent, endpoint, persona, task)
             bent = any(simulator.faults[fault] for fault, _ in persona.faults)
@@ -271,7 +280,7 @@ def main() -> int:
     for client in missing:
         print(f"missing: {client.name} is not installed: {client.package}")
     good = bool(clients)
-    for outcome in (CURED, RETRIED, QUOTED):
+    for outcome in (REPAIRED, RETRIED, QUOTED):
         with quiet():
             rows = asyncio.run(compared(clients, outcome, options.limit))
         print(f"\n{outcome}\n")

@@ -18,11 +18,10 @@ from pathlib import Path
 
 import msgspec
 
-from surecall.eval.report.page.files import write_report
-from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
+from surecall.eval.report.page.page_files import write_report
+from surecall.eval.storage.store import RunStore, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Trial
-from tests.support.browser import Browser, started
-from tests.support.viewed import evaluated
+from tests.support.browser import Browser, evaluated, started
 
 SIZES = (1_450, 100_000)
 ROUNDS = 3
@@ -57,7 +56,7 @@ def simulated(base: Path) -> list[Packed]:
     with redirect_stdout(StringIO()), redirect_stderr(StringIO()):
         directory = evaluated(base, *matrix)
     with open_for_reading(directory) as store:
-        return list(store.packed())
+        return list(store.packed_trials())
 
 
 def multiplied(packed: list[Packed], count: int) -> Iterator[Packed]:
@@ -69,7 +68,7 @@ def multiplied(packed: list[Packed], count: int) -> Iterator[Packed]:
         yield msgspec.structs.replace(trial, key=key), lines
 
 
-def measured(browser: Browser, store: Store, folder: Path) -> str:
+def measured(browser: Browser, store: RunStore, folder: Path) -> str:
     """Write a report, open it, and return a line with the figures."""
     began = time.perf_counter()
     page = write_report(store, folder)

@@ -18,9 +18,26 @@ ANSWER = sys.argv[1] if __name__ == "__main__" and sys.argv[1:] else WEATHER
 USAGE = {"prompt_tokens": 120, "completion_tokens": 12, "total_tokens": 132}
 HEAD = {"id": "chatcmpl-1", "created": 0, "model": "bench", "system_fingerprint": "fp_1"}
 
+# What a hostile upstream answers to its accomplice: arguments that are slow to validate.
+ATTACKS = {
+    b"alternatives": json.dumps({"items": [{"kind": "none", "k1": "a"}] * 800}),
+    b"identifiers": json.dumps({"items": [10**20 + number for number in range(4_000)]}),
+    b"fan": json.dumps({f"k{number}": [number] for number in range(300)}),
+    b"brackets": json.dumps({"a": "b"}),
+    b"fractions": json.dumps({"items": list(range(3_000))}),
+    b"enum": json.dumps({"items": [f"w{number}" for number in range(4_000)]}),
+    b"unevaluated": json.dumps({"a": "x"}),
+    b"patterns": json.dumps({"items": ["a" * 2_000] * 8}),
+}
+
 
 def reply(body: bytes) -> tuple[dict[str, object], str]:
     """Answer one request: another call, or the final text; and why it stops there."""
+    if b'"attack-' in body:
+        kind = body.split(b'"attack-', 1)[1].split(b'"', 1)[0]
+        function = {"name": "act", "arguments": ATTACKS[kind]}
+        call = {"id": "call_0", "type": "function", "function": function}
+        return {"role": "assistant", "content": None, "tool_calls": [call]}, "tool_calls"
     done = body.count(b'"tool_call_id"')
     wanted = int(body.split(b"turns-", 1)[1].split(b'"', 1)[0])
     if done >= wanted:

@@ -35,8 +35,8 @@ sys.path.append(str(Path(__file__).resolve().parents[1]))
 from bench.server import served_by
 from surecall import tool
 from surecall.eval import expect, scenario
-from surecall.eval.scenarios.functions import Running
-from surecall.eval.storage.store import open_for_reading, open_to_add
+from surecall.eval.scenarios.function_scenarios import ScenarioRun
+from surecall.eval.storage.store import open_for_reading, open_to_extend
 
 BAR_MS = 2.0
 BAR_MB = 200.0
@@ -69,7 +69,7 @@ def write_down(word: str, meaning: str, *, replace: bool = False) -> str:
     system="You keep a dictionary.",
     config={"tool_use_mode": "relaxed"},
 )
-async def answers_at_once(run: Running) -> None:
+async def answers_at_once(run: ScenarioRun) -> None:
     """Let the model answer without a call."""
     out = await run("Answer with exactly one word: Done.")
     expect.text(out, "Done.")
@@ -100,7 +100,7 @@ def folder() -> Iterator[Path]:
 
 def command(output: Path, trials: int, *words: str) -> list[str]:
     """Return the words of an evaluation that shows no progress."""
-    fixed = ("-m", "surecall", "eval", "--verbosity", "0", "-o", str(output), "-n", str(trials))
+    fixed = ("-m", "surecall", "eval", "--verbosity", "0", "--runs", str(output), "-n", str(trials))
     return [sys.executable, *fixed, *words]
 
 
@@ -232,8 +232,8 @@ def peak(samples: Sequence[Sample]) -> float:
 def fill(run: Path, trials: int) -> None:
     """Copy the only trial of each cell of a run, with its trace, as often as is asked for."""
     with open_for_reading(run) as store:
-        meta, known = store.meta, list(store.packed())
-    with open_to_add(run, meta.identity, meta.latest) as store:
+        meta, known = store.meta, list(store.packed_trials())
+    with open_to_extend(run, meta.identity, meta.latest) as store:
         for first in range(2, trials + 1, CHUNK):
             numbers = range(first, min(first + CHUNK, trials + 1))
             store.absorb(

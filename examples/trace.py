@@ -34,7 +34,7 @@ with ScriptedProvider(mistaken, fenced, busy, says(""), says("Clear for 3 days."
 print(result.trace)
 print()
 print(f"answer: {result.text}")
-print(f"healed: {', '.join(result.fired)}")
+print(f"repairs: {', '.join(result.repairs)}")
 print(f"usage:  {result.usage.total_tokens} tokens in {len(result.trace.turns)} turns")
 
 assert result.text == "Clear for 3 days."

@@ -21,7 +21,7 @@ import msgspec
 
 from proof.catalogue import CLAIMS
 from proof.claims import TIERS, Claim, Outcome, Row, Tier
-from proof.table import markdown
+from proof.table import markdown, write
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -39,7 +39,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     text = markdown(rows, chosen.tier, _machine(time.perf_counter() - started))
     print(text)
     if chosen.write is not None:
-        chosen.write.write_text(text, encoding="utf-8")
+        write(text, chosen.write)
     return int(not all(row.outcome.holds for row in rows))
 
 
@@ -51,7 +51,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--jobs", type=int, default=(os.cpu_count() or 1) + 1, help="claims at a time"
     )
-    parser.add_argument("--write", type=Path, help="also write the table to this file")
+    parser.add_argument("--write", type=Path, help="also write the tables to this file")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     return parser.parse_args(arguments)
 

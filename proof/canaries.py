@@ -22,13 +22,13 @@ def attempt(size: int, seed: int) -> Outcome:
         cases += times
         hits += found
     return Outcome(
-        "canary keys in eight places (environment, .env, header, address, query, what an endpoint, "
+        "canary keys in eight places (environment, .env, header, URL, query, what an endpoint, "
         "a tool and an exception say), each repeated in eight spellings, through library and "
         "commands",
         cases,
         gathered([f"{hit.place}: {hit.encoding} in {hit.artefact}" for hit in hits]),
         every=True,
-        figures=f"{len(hits)} hits in files, prints, logs, traces, reports and tracebacks",
+        figures=f"{len(hits)} hits in files, output, logs, traces, reports, and tracebacks",
     )
 
 
@@ -40,7 +40,7 @@ def sung(folder: Path) -> tuple[int, list[Any]]:
 
 CLAIM = Claim(
     "D15",
-    "A key is found nowhere: no file, print, log or report.",
+    "API keys never appear in files, output, logs, or reports.",
     attempt,
     (1, 1, 3),
 )

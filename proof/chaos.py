@@ -28,7 +28,7 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.values.events import RequestRefusedEvent
 from surecall.values.types import JSON
 
@@ -64,7 +64,7 @@ def attempt(size: int, seed: int) -> Outcome:
             doomed_in_all += len(doomed)
             told += sent
     return Outcome(
-        f"{min(size, TOGETHER)} runs simultaneously, half of them streams, over HTTP, "
+        f"{min(size, TOGETHER)} concurrent runs over HTTP, half of them streamed, "
         "10 % transport faults and 10 % effective drift, three attempts",
         size,
         gathered(failures),
@@ -184,14 +184,15 @@ def _figures(sent: Sequence[Sent], seconds: Sequence[float], doomed: int) -> str
     p50, p95 = (statistics.quantiles(seconds, n=20)[at] for at in (9, 18))
     return (
         f"{len(sent):,} requests, {kinds['transport']} transport faults, {kinds['drift']} drifts "
-        f"({names} kinds); {doomed} runs had to fail and told so; a run took {p50:.1f} s (median), "
+        f"({names} kinds); {doomed} runs had to fail and reported it; a run took "
+        f"{p50:.1f} s (median), "
         f"{p95:.1f} s (p95), all starting together"
     )
 
 
 CLAIM = Claim(
     "D9",
-    "A thousand simultaneous runs: three faults in a row end one, none is wrong or doubled.",
+    "Of 1,000 concurrent runs, only three consecutive faults end one; none is wrong or doubled.",
     attempt,
     (1000, 10_000, 50_000),
 )

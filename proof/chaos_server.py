@@ -13,10 +13,16 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.simulator.answer_bytes import stream_bytes
 from surecall.simulator.faults import SHAPE_FAULTS, apply_fault
-from surecall.simulator.personas.persona import CURED, RETRIED, Persona, Said, outcome_of, say
-from surecall.simulator.server import Simulator
+from surecall.simulator.personas.persona import (
+    REPAIRED,
+    RETRIED,
+    Persona,
+    PersonaReply,
+    answer_request,
+    fault_outcome,
+)
+from surecall.simulator.server import Simulator, encode_stream
 from surecall.simulator.stream_events import is_streamable, wants_usage, without_streaming
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS, TransportFault
 from surecall.values.types import JSON
@@ -24,7 +30,7 @@ from surecall.values.types import JSON
 BANDWIDTH: Final = TransportFault(
     id="bandwidth",
     summary="the answer comes through a narrow line",
-    outcome=CURED,
+    outcome=REPAIRED,
     piece_bytes=128,
     pause_s=0.01,
 )
@@ -37,12 +43,12 @@ SHAPES: Final = tuple(
     fault.id
     for fault in SHAPE_FAULTS.values()
     # A blank answer is not asked for again but talked about, so it is no failed attempt.
-    if fault.outcome == CURED or (fault.outcome == RETRIED and fault.family != "loop")
+    if fault.outcome == REPAIRED or (fault.outcome == RETRIED and fault.family != "loop")
 )
 STREAMED_SHAPES: Final = tuple(
     fault.id
     for fault in TRANSPORT_FAULTS.values()
-    if fault.stream_fault and fault.outcome in {CURED, RETRIED}
+    if fault.stream_fault and fault.outcome in {REPAIRED, RETRIED}
 )
 
 
@@ -79,13 +85,13 @@ class ChaosSimulator(Simulator):
         self._plan = plan
         self._attempts: Counter[tuple[str, int]] = Counter()
 
-    def _said(self, persona: Persona, body: JSON) -> Said:
+    def _said(self, persona: Persona, body: JSON) -> PersonaReply:
         run, request = place_of(body)
         self._attempts[run, request] += 1
         attempt = self._attempts[run, request]
-        clean = say(persona, without_streaming(body), self.seed).body
+        clean = answer_request(persona, without_streaming(body), self.seed).body
         said, kind = spoilt(self._plan, self._plan.chance(run, request, attempt), clean, body)
-        lossy = said.fault != "" and outcome_of(said.fault) == RETRIED
+        lossy = said.fault != "" and fault_outcome(said.fault) == RETRIED
         self.sent.append(Sent(run, request, attempt, said.fault, kind, lossy))
         return said
 
@@ -98,20 +104,24 @@ def place_of(body: JSON) -> tuple[str, int]:
     return run.partition("=")[2], len(messages)
 
 
-def spoilt(plan: Plan, chance: random.Random, clean: JSON, request: JSON) -> tuple[Said, str]:
+def spoilt(
+    plan: Plan, chance: random.Random, clean: JSON, request: JSON
+) -> tuple[PersonaReply, str]:
     """Do to an answer what the dice say; return it with the kind of its fault."""
     drawn = chance.random()
     streams = bool(request.get("stream"))
     if drawn < plan.transport:
-        return Said(clean, chance.choice(STREAM_FAULTS if streams else PLAIN_FAULTS)), "transport"
+        return PersonaReply(
+            clean, chance.choice(STREAM_FAULTS if streams else PLAIN_FAULTS)
+        ), "transport"
     if drawn < plan.transport + plan.drift:
         bent = next(_effective(chance, clean, request), None)
         if bent is not None:
             return bent, "drift"
-    return Said(clean), ""
+    return PersonaReply(clean), ""
 
 
-def _effective(chance: random.Random, clean: JSON, request: JSON) -> Iterator[Said]:
+def _effective(chance: random.Random, clean: JSON, request: JSON) -> Iterator[PersonaReply]:
     """Yield bent answers in an order of chance, leaving out what changes nothing."""
     streams = bool(request.get("stream")) and is_streamable(clean)
     names = [*SHAPES, *(STREAMED_SHAPES if streams else ())]
@@ -120,11 +130,11 @@ def _effective(chance: random.Random, clean: JSON, request: JSON) -> Iterator[Sa
         if name in SHAPES:
             bent: Any = apply_fault(name, clean, seed, request.get("tools") or ())
             if bent != clean:
-                yield Said(bent, name)
-        elif stream_bytes(
+                yield PersonaReply(bent, name)
+        elif encode_stream(
             TRANSPORT_FAULTS[name], clean, usage=wants_usage(request), seed=seed
-        ).faulty:
-            yield Said(clean, name)
+        ).is_faulty:
+            yield PersonaReply(clean, name)
 
 
 def serve(plan: Plan, line: Connection) -> None:

@@ -16,22 +16,22 @@ import msgspec
 from aiohttp import ClientSession, web
 
 from proof.claims import Claim, Outcome, gathered
-from surecall.parsing.sse import SseDecoder
 from surecall.proxy import Proxy
-from surecall.proxy.faces.chat import Chat
-from surecall.proxy.faces.face import Face
-from surecall.proxy.faces.messages import Messages
-from surecall.proxy.faces.responses import Responses
-from surecall.simulator.stream_events import events_of, frames_of
+from surecall.proxy.apis.adapter import ApiAdapter
+from surecall.proxy.apis.chat_api import ChatApi
+from surecall.proxy.apis.messages_api import MessagesApi
+from surecall.proxy.apis.responses_api import ResponsesApi
+from surecall.simulator.stream_events import build_events, encode_frames
 from surecall.values.types import JSON
 from surecall.wire.assembler import Assembler
+from surecall.wire.sse import SseDecoder
 
 _WORDS: Final = ("Oslo", "größer", "a\nb", '"quoted"', "{}", "😀", "\\u00e9", "<b>", "x" * 40, "")
 _AT_ONCE: Final = 8
-_PATHS: Final[dict[str, tuple[str, Face]]] = {
-    "chat": ("/v1/chat/completions", Chat()),
-    "responses": ("/v1/responses", Responses()),
-    "messages": ("/v1/messages", Messages()),
+_PATHS: Final[dict[str, tuple[str, ApiAdapter]]] = {
+    "chat": ("/v1/chat/completions", ChatApi()),
+    "responses": ("/v1/responses", ResponsesApi()),
+    "messages": ("/v1/messages", MessagesApi()),
 }
 
 
@@ -53,7 +53,7 @@ class Upstream:
             return web.json_response(body)
         options = asked.get("stream_options") or {}
         usage = options.get("include_usage") is True
-        frames = frames_of(events_of(body, usage=usage, seed=len(data)))
+        frames = encode_frames(build_events(body, usage=usage, seed=len(data)))
         return web.Response(body=b"".join(frames), content_type="text/event-stream")
 
 
@@ -237,7 +237,7 @@ class Trial:
         where = f"{self._model}: "
         if len(sent) != 1:
             return [f"{where}{len(sent)} requests"]
-        same = sent[0] == data if asked.data else msgspec.json.decode(sent[0]) == asked.body
+        same = sent[0] == data if asked.client_bytes else msgspec.json.decode(sent[0]) == asked.body
         found = [] if same else [f"{where}another request was sent"]
         expected = self._face.render(asked, answer)
         said = _assembled(self._face, got) if self._stream else msgspec.json.decode(got)
@@ -255,7 +255,7 @@ def _told(answer: JSON) -> Any:
     return answer
 
 
-def _assembled(face: Face, data: bytes) -> JSON:
+def _assembled(face: ApiAdapter, data: bytes) -> JSON:
     decoder = SseDecoder()
     events = [*decoder.feed(data), *decoder.close()]
     if face.name == "chat":
@@ -322,14 +322,15 @@ async def _tried(size: int, seed: int) -> list[str]:
 def attempt(size: int, seed: int) -> Outcome:
     """Hold so many conversations with each face, plain and streamed."""
     failures = asyncio.run(_tried(size, seed))
-    ran = f"{size} conversations of two turns with each of three faces, plain and as streams"
+    ran = f"{size} conversations of two turns over each of three APIs, plain and streamed"
     cases = size * 2 * 2 * len(_PATHS)
     figures = (
-        "the upstream got the client's bytes, the client the upstream's words; no request more"
+        "the upstream received the client's bytes, the client received the upstream's content; "
+        "no extra requests"
     )
     return Outcome(ran, cases, gathered(failures), figures=figures)
 
 
 CLAIM = Claim(
-    "D20", "What is clean goes through the proxy unchanged.", attempt, (250, 1_000, 5_000)
+    "D20", "Well-formed traffic passes through the proxy unchanged.", attempt, (250, 1_000, 5_000)
 )

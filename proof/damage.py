@@ -26,14 +26,14 @@ from proof.killed_runs import (
     tools,
 )
 from surecall import ToolLoopRunner, load_trace, presets
-from surecall.eval.storage.store import StoreError, open_or_resume
+from surecall.eval.storage.run_directories import StoreError
+from surecall.eval.storage.store import open_or_resume
+from surecall.runtime.recording import parse_trace
 from surecall.runtime.replay import run_of
-from surecall.runtime.trace import parse_trace
 from surecall.testing import ScriptedModel
 from surecall.values.errors import ConfigError
 from surecall.values.events import Event
-from tests.support.damaged_stores import resumed, spliced, tortured, truncated
-from tests.support.eval_results import SAME
+from tests.support.trials import SAME, resumed, spliced, tortured, truncated
 
 MEMORY = Path("/dev/shm")  # noqa: S108  # a directory of our own is made in it
 # Of so many cases, all cuts of a store are tried; of fewer, one in so many.
@@ -189,7 +189,7 @@ def _run_on(sink: FullDisk, place: Place) -> None:
 
 CLAIM = Claim(
     "D11",
-    "Damaged files are never read as another result.",
+    "A damaged file is never read as a different result.",
     attempt,
     (1500, 20_000, 200_000),
 )

@@ -17,11 +17,11 @@ from typing import Any, Final, NamedTuple, TypeAlias
 
 from proof.claims import Claim, Outcome, gathered
 from surecall import RetryPolicy, RunFailed, ToolLoopRunner, tool
-from surecall.core.streaming.body_reader import Listener
-from surecall.parsing.sse import SseDecoder, SseEvent
+from surecall.core.streaming import ResponseReader
 from surecall.testing import Scripted, ScriptedModel, says
 from surecall.wire.assembler import Assembler, ReasoningDelta, TextDelta
-from tests.support.streams import RECORDED, recorded
+from surecall.wire.sse import SseDecoder, SseEvent
+from tests.support.replies import RECORDED, recorded
 
 Rows: TypeAlias = list[tuple[str, str, str]]  # data, event, id
 _NAMES: Final = ("weather", "clock", "edit", "edit_existing_file")
@@ -126,8 +126,10 @@ class Heard(NamedTuple):
 
 def heard(pieces: Sequence[bytes]) -> Heard:
     """Listen to a stream that comes in these pieces."""
-    listener = Listener(Assembler(_NAMES, 1 << 20))
-    deltas = [delta for piece in pieces if not listener.ended for delta in listener.feed(piece)]
+    listener = ResponseReader(Assembler(_NAMES, 1 << 20))
+    deltas = [
+        delta for piece in pieces if not listener.is_complete for delta in listener.feed(piece)
+    ]
     deltas += listener.close()
     text = "".join(delta.text for delta in deltas if isinstance(delta, TextDelta))
     thoughts = "".join(delta.text for delta in deltas if isinstance(delta, ReasoningDelta))
@@ -165,12 +167,13 @@ def attempt(size: int, seed: int) -> Outcome:
     runs = len(streams) * (len(_PIECES) + 1)
     table = sum(len(stream) for stream, _ in STANDARD.values())
     figures = (
-        f"{len(STANDARD)} rows of the standard cut everywhere, {len(streams)} recorded streams: "
+        f"{len(STANDARD)} rows of the standard, cut everywhere, {len(streams)} recorded streams: "
         f"{singles} single cuts, {pairs} pairs, {random_ones} random partitions, one byte at a "
         f"time, {runs} whole runs asynchronous and blocking, each stream with one digest"
     )
     cases = table + singles + pairs + random_ones + len(streams) + runs
-    ran = "server-sent events of the standard and recorded ones, cut at all and at random places"
+    ran = "server-sent events of the standard and recorded ones, cut at every place and at random "
+    ran += "places"
     return Outcome(ran, cases, gathered(failures), figures=figures)
 
 
@@ -264,7 +267,7 @@ def _blocking_digest(stream: bytes) -> str:
 
 CLAIM = Claim(
     "D3",
-    "A stream is read as the standard says, and says the same however its bytes are cut.",
+    "Streams parse as the standard requires, however their bytes are split.",
     attempt,
     (600, 8_000, 40_000),
 )

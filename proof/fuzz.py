@@ -21,28 +21,27 @@ from proof.fuzz_stock import Stock, as_lines
 from proof.invariants import is_finite, reply_problems
 from proof.mutations import changed_bytes, changed_text, changed_value
 from surecall import ToolCallingConfig, presets
-from surecall.core.inbound import inbound
-from surecall.core.streaming.body_reader import Listener
-from surecall.core.streaming.holdback import Holdback
-from surecall.parsing.arguments import read_arguments
+from surecall.core.reply_parsing import parse_reply
+from surecall.core.streaming import MarkFilter, ResponseReader
+from surecall.parsing.arguments import parse_arguments
 from surecall.parsing.coercion import coerce
+from surecall.runtime.recording import parse_trace
 from surecall.runtime.replay import replay as replayed
 from surecall.runtime.replay import run_of
-from surecall.runtime.request import RequestSender, read_body
-from surecall.runtime.trace import parse_trace
-from surecall.simulator.faults import SHAPE_FAULTS, apply_fault, call_fragments, streams
+from surecall.runtime.retrying_requests import RequestSender, decode_body
+from surecall.simulator.faults import SHAPE_FAULTS, apply_fault, chunk_faults, fragment_faults
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS, apply_stream_fault
-from surecall.simulator.stream_events import events_of, frames_of, is_streamable
+from surecall.simulator.stream_events import build_events, encode_frames, is_streamable
 from surecall.testing import ScriptedModel
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.errors import Fault, SurecallError
-from surecall.values.types import JSON, Answer, Plan, User
+from surecall.values.types import JSON, HttpResponse, Plan, User
 from surecall.wire.assembler import Assembler
+from surecall.wire.chat_format import decode, encode
 from surecall.wire.dialects import recover
-from surecall.wire.messages import decode, encode
-from surecall.wire.response import fault_of
-from tests.support.fault_samples import REGISTRY, SAMPLES, TOOLS, meaning
-from tests.support.fault_samples import read as read_sample
+from surecall.wire.response import parse_fault
+from tests.support.replies import REGISTRY, SAMPLES, TOOLS, meaning
+from tests.support.replies import read as read_sample
 
 Target: TypeAlias = Callable[[Stock, random.Random], Iterator[str]]
 CONFIGS: Final[tuple[ToolCallingConfig, ...]] = (
@@ -56,7 +55,7 @@ CONFIGS: Final[tuple[ToolCallingConfig, ...]] = (
 # It makes a megabyte; that it is refused is said elsewhere.
 _FAULTS: Final = tuple(name for name in SHAPE_FAULTS if name != "arguments_runaway")
 _STREAM_FAULTS: Final = tuple(
-    name for name in STREAM_FAULTS if hasattr(call_fragments, name) or hasattr(streams, name)
+    name for name in STREAM_FAULTS if hasattr(fragment_faults, name) or hasattr(chunk_faults, name)
 )
 _MOST_ARGUMENTS: Final = 20_000
 _SENDER: Final = RequestSender(ScriptedModel())
@@ -71,26 +70,26 @@ def _sound(body: Any, tools: ToolRegistry, rng: random.Random) -> Iterator[str]:
     """Read a decoded body, or the fault that it is, and yield what is wrong with the reply."""
     read = body
     if not isinstance(body, Fault):
-        read = inbound(body, _plan(tools), rng.choice(CONFIGS), tools)
+        read = parse_reply(body, _plan(tools), rng.choice(CONFIGS), tools)
     yield from reply_problems(read, tools.names)
 
 
 def _heard(stream: bytes, tools: ToolRegistry, rng: random.Random) -> Any:
     """Listen to a stream in random pieces; return its body, or the fault."""
-    listener = Listener(Assembler(tools.names, _MOST_ARGUMENTS, _judged))
+    listener = ResponseReader(Assembler(tools.names, _MOST_ARGUMENTS, _judged))
     for piece in _pieces(stream, rng):
-        if listener.ended:
+        if listener.is_complete:
             break
         listener.feed(piece)
     listener.close()
     body = listener.finish()
     if isinstance(body, bytes):
-        return read_body(Answer(200, {}, body))
-    return body if isinstance(body, Fault) else _SENDER.assembled(body)
+        return decode_body(HttpResponse(200, {}, body))
+    return body if isinstance(body, Fault) else _SENDER.redact_assembled(body)
 
 
 def _judged(holder: JSON) -> Fault:
-    return fault_of(holder, None, {}, 0.0)
+    return parse_fault(holder, None, {}, 0.0)
 
 
 def _pieces(stream: bytes, rng: random.Random) -> list[bytes]:
@@ -105,7 +104,7 @@ def _bodies(stock: Stock, rng: random.Random) -> Iterator[str]:
     body = decode(json.dumps(changed_value(rng, body, rng.choice((0, 1, 1, 2, 4)))).encode())
     yield from _sound(body, tools, rng)
     if is_streamable(body) and rng.random() < 0.3:
-        frames = b"".join(frames_of(events_of(body, seed=rng.randrange(9))))
+        frames = b"".join(encode_frames(build_events(body, seed=rng.randrange(9))))
         yield from _sound(_heard(frames, tools, rng), tools, rng)
 
 
@@ -121,7 +120,7 @@ def _alike(_stock: Stock, rng: random.Random) -> Iterator[str]:
     body = apply_fault(rng.choice(_FAULTS), rng.choice(SAMPLES), rng.randrange(99), TOOLS)
     if not is_streamable(body):
         return
-    frames = b"".join(frames_of(events_of(body, seed=rng.randrange(99))))
+    frames = b"".join(encode_frames(build_events(body, seed=rng.randrange(99))))
     streamed = _heard(frames, REGISTRY, rng)
     found = streamed if isinstance(streamed, Fault) else read_sample(streamed)
     plain = read_sample(body)
@@ -130,7 +129,7 @@ def _alike(_stock: Stock, rng: random.Random) -> Iterator[str]:
 
 
 def _chunks(_stock: Stock, rng: random.Random) -> Iterator[str]:
-    events = events_of(rng.choice(SAMPLES), usage=True, seed=rng.randrange(9))
+    events = build_events(rng.choice(SAMPLES), usage=True, seed=rng.randrange(9))
     for _ in range(rng.choice((0, 1, 1, 2))):
         with contextlib.suppress(Exception):  # faults are made for clean streams
             events = apply_stream_fault(rng.choice(_STREAM_FAULTS), events, rng.randrange(9))
@@ -152,7 +151,7 @@ def _arguments(stock: Stock, rng: random.Random) -> Iterator[str]:
 
 
 def _argument_problems(raw: Any, stock: Stock, rng: random.Random) -> Iterator[str]:
-    read = read_arguments(raw, _MOST_ARGUMENTS)
+    read = parse_arguments(raw, _MOST_ARGUMENTS)
     if (read.value is None) == (read.problem is None):
         yield f"neither an object nor a problem, or both: {read!r:.80}"
     if read.value is None:
@@ -187,7 +186,7 @@ def _text_problems(text: str, rng: random.Random) -> Iterator[str]:
     specs = _plan(tools).tools
     found = recover(text, specs, weak=rng.random() < 0.5)
     encode([found.text, [[call.name, call.arguments] for call in found.calls]])
-    holdback = Holdback("any", tools.names)
+    holdback = MarkFilter("any", tools.names)
     for at in range(0, len(text), 31):
         holdback.feed(text[at : at + 31])
     message = {"role": "assistant", "content": text}
@@ -209,7 +208,9 @@ def _trace_problems(data: bytes, rng: random.Random) -> Iterator[str]:
 
 def _raw_bodies(stock: Stock, rng: random.Random) -> Iterator[str]:
     data = changed_bytes(rng, rng.choice(stock.raw_bodies), stock.raw_bodies)
-    yield from _sound(read_body(Answer(rng.choice((200, 200, 500)), {}, data)), REGISTRY, rng)
+    yield from _sound(
+        decode_body(HttpResponse(rng.choice((200, 200, 500)), {}, data)), REGISTRY, rng
+    )
 
 
 def _raw_streams(stock: Stock, rng: random.Random) -> Iterator[str]:
@@ -277,7 +278,7 @@ def attempt(size: int, seed: int) -> Outcome:
     figures = f"structured {made['structured']:,}, bytes {made['bytes']:,}; " + ", ".join(
         f"{name} {share} %" for name, (_, share) in (STRUCTURED | BYTES).items()
     )
-    ran = "bent bodies, streams, arguments, schemas, texts and traces through every reader"
+    ran = "malformed bodies, streams, arguments, schemas, texts, and traces through every parser"
     return Outcome(ran, made.total(), gathered(failures), figures=figures)
 
 
@@ -289,7 +290,7 @@ def _failures(target: str, seed: int, count: int) -> Iterator[str]:
 
 CLAIM = Claim(
     "D1",
-    "Whatever is sent, only our own errors are raised, and what is read is sound.",
+    "Any input parses to valid results or raises one of surecall's own errors.",
     attempt,
     (150_000, 2_500_000, 20_000_000),
     long=True,

@@ -6,13 +6,12 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from surecall import RetryPolicy, RunFailed, ToolLoopRunner, ToolRegistry
-from surecall.runtime.trace import dump_trace
+from surecall.runtime.recording import dump_trace
 from surecall.testing import ScriptedModel, failure, says
 from surecall.values.types import JSON
 from tests.support import corpus
-from tests.support.fault_samples import REGISTRY, SAMPLES
-from tests.support.paths import CORPUS
-from tests.support.streams import RECORDED, recorded
+from tests.support.project_files import CORPUS
+from tests.support.replies import RECORDED, REGISTRY, SAMPLES, recorded
 
 # One answer of a megabyte would take the time of a thousand cases.
 _LIMIT: Final = 10_000

@@ -28,9 +28,9 @@ from surecall import (
     ToolLoopRunner,
     presets,
 )
+from surecall.runtime.recording import dump_trace, parse_trace
 from surecall.runtime.replay import run_of
 from surecall.runtime.run_stream import RunStream
-from surecall.runtime.trace import dump_trace, parse_trace
 from surecall.settings.config import all_settings
 from surecall.testing import Scripted, ScriptedModel, failure, hangs_up, raw
 from surecall.tools.registry import ToolRegistry
@@ -38,7 +38,7 @@ from surecall.values.errors import SurecallError
 from surecall.values.events import Event
 from surecall.values.trace import Trace
 from surecall.values.types import JSON
-from tests.support.clock import virtual_time
+from tests.support.timing import virtual_time
 
 _TURNS: Final = 400
 _HUGE: Final = "x" * 3_000
@@ -312,14 +312,14 @@ def attempt(size: int, seed: int) -> Outcome:
             requests += made.requests
             executions += made.executions
             failures += [f"histories.replay({seed}, {number}): {one}" for one in made.problems[:1]]
-    figures = f"requests of {size:,} conversations, {executions:,} executions of tools"
-    ran = "random conversations, interrupted, resumed and continued, each request checked"
+    figures = f"requests of {size:,} conversations, {executions:,} tool executions"
+    ran = "random conversations, interrupted, resumed, and continued; every request is checked"
     return Outcome(ran, requests, gathered(failures), figures=figures)
 
 
 CLAIM = Claim(
     "D6",
-    "In every request each call is answered exactly once; no tool runs twice for one call.",
+    "Every request answers each call exactly once; no tool runs twice for one call.",
     attempt,
     (1_500, 20_000, 100_000),
     long=True,

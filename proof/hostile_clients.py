@@ -333,20 +333,20 @@ def attempt(size: int, seed: int) -> Outcome:
     if p99 > P99_S:
         stage.failures.append(f"an honest client waited {p99:.2f} s (p99)")
     return Outcome(
-        f"{size} requests on raw sockets, {len(all_cases())} of them with an answer in a table, "
+        f"{size} requests on raw sockets, {len(all_cases())} of them with a tabulated answer, "
         f"beside {SLOW_HEADS} slow heads, {SLOW_BODIES} slow bodies, {DEAF} clients that do not "
-        f"read and {LEAVING} that leave; an honest client asked {len(stage.seconds)} times",
+        f"read and {LEAVING} that leave; a well-behaved client asked {len(stage.seconds)} times",
         size + SLOW_HEADS + SLOW_BODIES + DEAF + LEAVING,
         gathered(stage.failures),
-        figures=f"the honest client waited {statistics.median(stage.seconds) * 1000:.0f} ms "
-        f"(median), {p99 * 1000:.0f} ms (p99, bar {P99_S:g} s); at most {stage.peak_mib:.0f} MiB "
+        figures=f"the well-behaved client waited {statistics.median(stage.seconds) * 1000:.0f} ms "
+        f"(median), {p99 * 1000:.0f} ms (p99, limit {P99_S:g} s); at most {stage.peak_mib:.0f} MiB "
         "over the base; the upstream got its own key and listed headers only",
     )
 
 
 CLAIM = Claim(
     "D13",
-    "A hostile client gets its answer, troubles nobody, and reaches the upstream by no other way.",
+    "A hostile client cannot affect other clients or bypass the proxy.",
     attempt,
     (400, 10_000, 100_000),
 )

@@ -185,12 +185,13 @@ def attempt(size: int, seed: int) -> Outcome:
     peak = max(*peaks, *(one.peak_mib for one in ended), 0.0)
     slowest = max(one.seconds for one in ended)
     return Outcome(
-        f"{len(ended)} answers on loopback, each to a process of its own or to a proxy "
-        f"({len(questions)}): endless, dripping, a gigabyte, packed, headers of 10 MB, redirects; "
+        f"{len(ended)} answers on loopback, each to a separate process or a proxy "
+        f"({len(questions)}): endless, dripping, one gigabyte, compressed, headers of 10 MB, "
+        "redirects; "
         f"a run has a deadline of {DEADLINE_S:g} s; {len(peaks)} bodies of bench/memory.py",
         len(ended) + len(peaks),
         gathered([*failures, *more]),
-        figures=f"at most {peak:.0f} MiB over the base (bar {BAR_MIB}), {slowest:.1f} s; the key "
+        figures=f"at most {peak:.0f} MiB over the base (limit {BAR_MIB}), {slowest:.1f} s; the key "
         "went to no other host",
     )
 
@@ -212,7 +213,7 @@ if __name__ == "__main__":
 
 CLAIM = Claim(
     "D14",
-    "A hostile endpoint costs bounded memory and time, and gets no key elsewhere.",
+    "A hostile endpoint costs bounded memory and time, and cannot redirect a key.",
     attempt,
     (94, 213, 553),
     long=True,

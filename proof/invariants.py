@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from surecall.parsing.names import is_legal
+from surecall.parsing.names import is_legal_name
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Assistant, Reply, ToolCall
-from surecall.wire.messages import WireStyle, render_message
+from surecall.wire.chat_format import WireStyle, render_message
 
 _STYLE = WireStyle()
 
@@ -71,7 +71,7 @@ def _rendered(reply: Reply) -> Iterator[str]:
 
 def _sent_call(call: JSON) -> Iterator[str]:
     function = call["function"]
-    if not is_legal(function["name"]):
+    if not is_legal_name(function["name"]):
         yield f"the history would have the name {function['name']!r:.80}"
     if not isinstance(json.loads(function["arguments"]), dict):
         yield f"the history would have the arguments {function['arguments']!r:.80}"

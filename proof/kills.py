@@ -37,12 +37,12 @@ def attempt(size: int, seed: int) -> Outcome:
             problems += kill_evaluations(folder, evaluations, seed)
     kills = [tally.kills for tally in tallies]
     return Outcome(
-        "SIGKILL before, inside and after each write and each effect, then resume; "
-        f"{died} of runs, {sum(kills)} of a store's writer ({kills[0]} at each of its points), "
-        f"{evaluations} of whole evaluations; {times_left} streams left",
+        "SIGKILL before, during, and after each write and each effect, then resume; "
+        f"{died} runs, {sum(kills)} store writers ({kills[0]} at each of its points), "
+        f"{evaluations} whole evaluations; {times_left} streams left",
         died + sum(kills) + evaluations + times_left,
         gathered([*failures, *problems, *store_failures(tallies)]),
-        figures="no effect twice, nothing lost, nothing repeated, unknown outcomes told as such",
+        figures="no effect twice, nothing lost, nothing repeated; unknown outcomes reported",
     )
 
 
@@ -68,7 +68,7 @@ def kill_evaluations(folder: Path, kills: int, seed: int) -> list[str]:
 
 CLAIM = Claim(
     "D10",
-    "A kill loses nothing and repeats nothing.",
+    "A killed process loses nothing and repeats nothing.",
     attempt,
     (200, 1000, 3000),
 )

@@ -18,13 +18,12 @@ from typing import Any, Final, NamedTuple
 
 from bench.linear import FAMILIES, READERS, STREAMED, STREAMS, TOOLS
 from proof.claims import Claim, Outcome, gathered
-from surecall.core.streaming.body_reader import Listener
+from surecall.core.streaming import ResponseReader
 from surecall.tools.registry import ToolDefinition
 from surecall.values.errors import SurecallError
 from surecall.wire.assembler import Assembler
 from surecall.wire.dialects import recover
-from tests.support.steps import steps
-from tests.support.watched_text import Watched
+from tests.support.timing import Watched, steps
 
 GROWTH: Final = 2.3
 LINES_PER_BYTE: Final = 512
@@ -89,7 +88,7 @@ def _event(size: int) -> bytes:
 
 
 def _listened(stream: bytes, size: int) -> object:
-    listener = Listener(Assembler(("f",), _MIB))
+    listener = ResponseReader(Assembler(("f",), _MIB))
     for at in range(0, len(stream), size):
         listener.feed(stream[at : at + size])
     listener.close()
@@ -183,7 +182,8 @@ def attempt(size: int, _seed: int) -> Outcome:
         + ", ".join(f"{name} {times[name][0] * 1000:.0f} ms" for name in slow)
         + f", {sum(took <= 0.25 for took, _ in times.values())} of {len(times)} below 250 ms"
     )
-    ran = f"{len(every)} readers and families, counted at {_DOUBLINGS} sizes from {size} bytes on"
+    ran = f"{len(every)} parsers and input families, counted at {_DOUBLINGS} sizes from {size} "
+    ran += "bytes on"
     count = len(every) * (_DOUBLINGS + len(_SMALL) + 1) + len(FAMILIES) * _DOUBLINGS
     found = [failure for failure in failures if failure]
     return Outcome(ran, count, gathered(found), figures=figures)
@@ -196,7 +196,7 @@ def _most(values: dict[str, tuple[float, str]], form: str) -> str:
 
 CLAIM = Claim(
     "D2",
-    "Reading takes work in proportion to what is read, and no more memory than eight times that.",
+    "Parsing takes linear time and at most eight times the input's size in memory.",
     attempt,
     (8_192, 65_536, 262_144),
     long=True,

@@ -16,16 +16,15 @@ from typing import Any, Final, NamedTuple
 from proof.claims import Claim, Outcome, gathered
 from proof.spellings import SPELLINGS
 from surecall import RetryPolicy, RunFailed, ToolCallingConfig, ToolLoopRunner, presets
-from surecall.core.inbound import inbound
+from surecall.core.reply_parsing import parse_reply
 from surecall.runtime.dispatch import ToolDispatcher
-from surecall.simulator.stream_events import events_of, frames_of
+from surecall.simulator.stream_events import build_events, encode_frames
 from surecall.testing import ScriptedModel, raw, says
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolDefinition, ToolRegistry
 from surecall.values.decisions import Decision
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec, User
-from tests.support.reading import body_of
-from tests.support.streams import assembled
-from tests.support.streams import events_of as decoded
+from tests.support.replies import assembled, completion_body
+from tests.support.replies import events_of as decoded
 
 NAMES: Final = (
     *(
@@ -122,24 +121,24 @@ def _raw_call(name: str, number: int) -> JSON:
 
 def _native(names: Sequence[str]) -> Iterator[Any]:
     calls = [_raw_call(name, number) for number, name in enumerate(names)]
-    yield body_of({"content": None, "tool_calls": calls}, "tool_calls")
+    yield completion_body({"content": None, "tool_calls": calls}, "tool_calls")
 
 
 def _legacy(names: Sequence[str]) -> Iterator[Any]:
     for name in names:
         call = {"name": name, "arguments": "{}"}
-        yield body_of({"content": None, "function_call": call}, "function_call")
+        yield completion_body({"content": None, "function_call": call}, "function_call")
 
 
 def _in_text(names: Sequence[str]) -> Iterator[Any]:
     for name in names:
         call = json.dumps({"name": name, "arguments": {}})
-        yield body_of({"content": f"<tool_call>\n{call}\n</tool_call>"})
+        yield completion_body({"content": f"<tool_call>\n{call}\n</tool_call>"})
 
 
 def _streamed(names: Sequence[str]) -> Iterator[Any]:
     for body in _native(names):
-        frames = b"".join(frames_of(events_of(body)))
+        frames = b"".join(encode_frames(build_events(body)))
         yield assembled(decoded([frames]), known_names=NAMES)[0]
 
 
@@ -191,7 +190,7 @@ async def _through(
     specs = tuple(definition.spec for definition in toolbox.definitions)
     plan = Plan("m", (User("hi"),), specs, known_tools=specs)
     for body in PATHS[path](names):
-        reply = inbound(body, plan, CONFIG, toolbox)
+        reply = parse_reply(body, plan, CONFIG, toolbox)
         for call in reply.calls if isinstance(reply, Reply) else ():
             await dispatcher.answer(call)
 
@@ -245,13 +244,13 @@ async def _attempt(size: int, seed: int) -> Outcome:
             runs += 1
     pairs = len(NAMES) * (len(NAMES) - 1)
     figures = f"{pairs} pairs, {len(SPELLINGS)} spellings, {len(PATHS) + 1} paths, {runs} runs"
-    ran = "denied tools in every spelling and by every path; allowed ones by their names"
+    ran = "denied tools in every spelling and by every path; allowed tools by their names"
     return Outcome(ran, calls + runs, gathered(failures), figures=figures)
 
 
 CLAIM = Claim(
     "D7",
-    "A denied tool never runs, however its name is written; an allowed one always does.",
+    "A denied tool never runs, however its name is spelled; an allowed tool always does.",
     attempt,
     (2, 80, 1_000),
     long=True,

@@ -36,16 +36,16 @@ WALL_SECONDS = 240
 # What goes wrong in these runs the wrong tool, runs it twice, loses a result or tells a lie.
 # Beside the tests at the path of the module, those that look at it from further away.
 MODULES: dict[str, tuple[str, ...]] = {
-    "core/loop": ("laws/test_runs.py", "runtime/test_accepting.py"),
-    "core/policy": ("core/test_early_answers.py", "settings/test_contract.py"),
-    "core/effects": ("laws/test_at_most_once.py",),
-    "core/inbound": ("wire/protocols", "laws/test_at_most_once.py"),
-    "parsing/arguments": ("laws/test_corpus.py",),
-    "parsing/sse": ("wire/test_assembler.py",),
-    "settings/connection": ("runtime/test_transport.py", "runtime/test_requests.py"),
+    "core/loop": ("properties/test_runs.py", "runtime/test_session.py"),
+    "core/policy": ("core/test_premature_answers.py", "settings/test_contract.py"),
+    "core/effects": ("properties/test_at_most_once.py",),
+    "core/reply_parsing": ("core/guided", "properties/test_at_most_once.py"),
+    "parsing/arguments": ("properties/test_corpus.py",),
+    "wire/sse": ("wire/test_assembler.py",),
+    "settings/connection": ("runtime/test_transport.py", "runtime/test_retrying_requests.py"),
     "tools/registry": ("tools/test_context.py", "runtime/test_runner.py"),
-    "runtime/dispatch": ("tools/test_context.py", "laws/test_at_most_once.py"),
-    "eval/storage/store": ("eval/storage/test_database.py", "eval/storage/test_records.py"),
+    "runtime/dispatch": ("tools/test_context.py", "properties/test_at_most_once.py"),
+    "eval/storage/store": ("eval/storage/test_database.py",),
 }
 LIBRARIES = ("pytest", "hypothesis", "msgspec", "aiohttp.web", "click", "jinja2", "rich.console")
 
@@ -74,11 +74,11 @@ def attempt(size: int, seed: int) -> Outcome:
     missed = sum(len(one.survivors) for one in found)
     scores = ", ".join(f"{one.module} {one.score:.0%}" for one in found)
     return Outcome(
-        f"{size} small mistakes in each of {len(MODULES)} modules; the tests of the module; "
+        f"{size} mutations in each of {len(MODULES)} modules; the tests of the module; "
         "branch coverage is gated by `make test`",
         total,
         tuple(failures_of(found, alone=size >= ENOUGH)),
-        figures=f"{1 - missed / max(1, total):.0%} noticed"
+        figures=f"{1 - missed / max(1, total):.0%} detected"
         + (f" ({scores})" if size >= ENOUGH else ""),
         is_score=True,
     )
@@ -205,7 +205,7 @@ def _passed(path: Path, source: str, number: int | None, tests: Sequence[str]) -
 
 CLAIM = Claim(
     "D18",
-    "Tests notice small mistakes in the modules that matter most.",
+    "The tests detect small mutations in the most important modules.",
     attempt,
     (2, 25, 1000),
     long=True,

@@ -40,13 +40,14 @@ def attempt(size: int, seed: int) -> Outcome:
         digest = hashlib.sha256(wheels[0].read_bytes()).hexdigest()
     failures += dependency_failures(declared, imported - extras() - NOT_NEEDED)
     return Outcome(
-        f"{size} wheels built in different folders, every file compared with git, every import "
+        f"{size} wheels built in different folders; every file compared with git, every import "
         "with the declared dependencies; pip-audit needs the network and was not run",
         files,
         gathered(failures),
         every=True,
-        figures=f"{len(declared)} direct dependencies against a bar of {WANTED_DEPENDENCIES} "
-        f"({', '.join(sorted(declared))}; docs/adr/0004 says why), none undeclared, none unused; "
+        figures=f"{len(declared)} direct dependencies against a target of {WANTED_DEPENDENCIES} "
+        f"({', '.join(sorted(declared))}; docs/adr/0004 explains why), none undeclared, "
+        "none unused; "
         f"sha256 {digest[:16]}…",
     )
 
@@ -146,7 +147,7 @@ def dependency_failures(declared: set[str], imported: set[str]) -> list[str]:
 
 CLAIM = Claim(
     "D19",
-    "The wheel is what git holds, and needs what it declares.",
+    "The wheel holds what git tracks and needs only what it declares.",
     attempt,
     (2, 2, 3),
 )

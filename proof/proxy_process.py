@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.cli.proxy import prefer_latency
 from surecall.proxy import Proxy
 
 _HERE: Final = Path("/proc/self")
@@ -81,6 +82,7 @@ def proxy_process(upstream: str, **settings: Any) -> Iterator[Running]:
 
 
 def _main(line: Connection, upstream: str, settings: dict[str, Any]) -> None:
+    prefer_latency()  # as `surecall proxy` does
     asyncio.run(_serve(line, Proxy(upstream, **settings)))
 
 

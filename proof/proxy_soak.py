@@ -214,24 +214,25 @@ def attempt(size: int, seed: int) -> Outcome:
     figures = waits(load.done) | overhead()
     if size >= FULL:
         slow = {name: ms for name, ms in figures.items() if ms > BARS_MS[name]}
-        failures += [f"{name}: {ms:.1f} ms, bar {BARS_MS[name]:g}" for name, ms in slow.items()]
+        failures += [f"{name}: {ms:.1f} ms, limit {BARS_MS[name]:g}" for name, ms in slow.items()]
         failures += [f"{load.late_s:.1f} s behind its time"] if load.late_s > LATE_S else []
-    told = ", ".join(f"{name} {ms:.1f} ms (bar {BARS_MS[name]:g})" for name, ms in figures.items())
+    rows = figures.items()
+    told = ", ".join(f"{name} {ms:.1f} ms (limit {BARS_MS[name]:g})" for name, ms in rows)
     return Outcome(
         f"{rate} requests a second for {size / rate:.0f} s: half of them streams, 10 % faults of "
-        "the upstream (503, reset, cut, garbage, silence), 5 % given up by the client, a third "
+        "the upstream (503, reset, cut, garbage, silence), 5 % abandoned by the client, a third "
         "with calls written as text",
         size,
         gathered(failures),
         figures=f"{end.rss_mib:.0f} MiB at the end, {end.rss_mib - quarter.rss_mib:+.1f} MiB since "
-        f"a quarter of it (bar {GROWTH_MIB:g}); added by the proxy: {told}"
+        f"a quarter of it (limit {GROWTH_MIB:g}); added by the proxy: {told}"
         + ("" if size >= FULL else "; times not judged"),
     )
 
 
 CLAIM = Claim(
     "D12",
-    "A proxy under load answers as it should, and keeps nothing of it.",
+    "A proxy under load answers correctly and does not leak memory.",
     attempt,
     (360, FULL, 1_080_000),
     alone=True,

@@ -15,16 +15,16 @@ from scripts.soak import LIMITS, config_for
 from surecall import OpenAICompatible
 from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
-from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.persona import CURED, RETRIED, Persona
+from surecall.simulator.personas.persona import REPAIRED, RETRIED, Persona
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, ToolSpec
 from surecall.wire.dialects import WRITERS, recover
 from tests.support import corpus
-from tests.support.paths import CORPUS, TESTS
-from tests.support.streams import RECORDED, assembled, events_of, recorded
+from tests.support.project_files import CORPUS, TESTS
+from tests.support.replies import RECORDED, assembled, events_of, recorded
 
 KINDS = 5
 TOGETHER = 8
@@ -54,7 +54,7 @@ def attempt(size: int, seed: int) -> Outcome:
         rows + cases + size * len(quirky),
         gathered(problems),
         every=True,
-        figures="dialects of text calls have five texts each in place of a source",
+        figures="each dialect of text calls has five texts instead of a source",
     )
 
 
@@ -131,7 +131,7 @@ def is_bent_stream(persona: Persona) -> bool:
 
 
 async def _runs(personas: list[Persona], size: int, seed: int) -> list[str]:
-    """Hold runs with each persona; what is cured or retried ends well, nothing ends wrong."""
+    """Hold runs with each persona; what is repaired or retried ends well, nothing ends wrong."""
     gate = asyncio.Semaphore(TOGETHER)
     with Simulator(seed=seed) as simulator:
         async with OpenAICompatible(simulator.url, limits=LIMITS) as client:
@@ -156,14 +156,14 @@ def judged(persona: Persona, held: Held) -> list[str]:
     """Say what a run did that its persona does not call for."""
     if held.trial.wrong or held.trial.silent:
         return [f"{persona.id}: ran {held.trial.ran}, ended with {held.trial.code or 'success'}"]
-    if persona.outcome in {CURED, RETRIED} and not held.trial.right:
+    if persona.outcome in {REPAIRED, RETRIED} and not held.trial.right:
         return [f"{persona.id} is {persona.outcome}, but the run ended with {held.trial.code}"]
     return []
 
 
 CLAIM = Claim(
     "D17",
-    "Every known quirk is a named scenario that ends as it should.",
+    "Every known quirk is a named scenario that ends as expected.",
     attempt,
     (1, 10, 50),
 )

@@ -22,15 +22,15 @@ import msgspec
 
 from proof.claims import Claim, Outcome, gathered
 from surecall import ToolLoopRunner, cli
-from surecall.cli.stored import write_stored
-from surecall.eval.report.files import results_in, write_trials
+from surecall.cli.target import write_run_reports
+from surecall.eval.report.report_files import load_results, write_trials
 from surecall.eval.storage.store import open_for_reading, open_or_resume
-from surecall.eval.storage.trial import Cell, Key, Served, Trial
-from surecall.runtime.trace import dump_trace
+from surecall.eval.storage.trial import Cell, Key, ServedRequest, Trial
+from surecall.runtime.recording import dump_trace
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.trace import Trace
-from tests.support.eval_results import SAME
-from tests.support.hostile import PAYLOADS
+from tests.support.hostile_texts import PAYLOADS
+from tests.support.trials import SAME
 
 # One comes before the name of the default profile, one after it: the first is shown first.
 HARMLESS = ("a word", "harmless")
@@ -43,13 +43,13 @@ OWN_LINKS = ("#", "data:,")
 LINKS = ("src", "href", "action", "data", "srcset", "formaction", "xlink:href", "poster")
 # Run in a folder that holds one run; `@` is where it is.
 COMMANDS = (
-    ("export", "@", "--format", "markdown", "-o", "-"),
-    ("export", "@", "--format", "json", "-o", "-"),
-    ("export", "@", "--format", "jsonl", "-o", "-"),
-    ("export", "@", "--format", "junit", "-o", "-"),
+    ("report", "@", "--format", "markdown", "-o", "-"),
+    ("report", "@", "--format", "json", "-o", "-"),
+    ("report", "@", "--format", "jsonl", "-o", "-"),
+    ("report", "@", "--format", "junit", "-o", "-"),
     ("compare", "@", "@"),
     ("compare", "@", "@", "--json"),
-    ("ls", "runs", "-o", "runs"),
+    ("ls", "runs", "--runs", "runs"),
     ("replay", "@"),
     ("replay", "@/1"),
     ("replay", "@/1", "--json"),
@@ -69,7 +69,7 @@ def attempt(size: int, seed: int) -> Outcome:
         f"{len(COMMANDS)} commands printed, files listed",
         size,
         gathered(failures),
-        figures="no tag, script, handler or address but our own; only printable characters "
+        figures="no tag, script, handler, or URL but our own; only printable characters "
         "printed; nothing written beside the output",
     )
 
@@ -143,7 +143,7 @@ def hostile_trial(text: str, number: int, profile: str = "default") -> Trial:
         hint=text,
         assistant_text=text,
         fired=(text,),
-        requests=(Served(0, 3, 1, provider=text),),
+        requests=(ServedRequest(0, 3, 1, provider=text),),
     )
 
 
@@ -167,8 +167,8 @@ def page_of(words: Sequence[str], events: Sequence[Any] = ()) -> str:
 def _write(directory: Path, out: Path) -> None:
     out.mkdir()
     with open_for_reading(directory) as store:
-        results = results_in(store)
-        write_stored(store, results, out)
+        results = load_results(store)
+        write_run_reports(store, results, out)
         write_trials(out, results, store.trials(), store.trace)
 
 
@@ -247,7 +247,7 @@ def unprintable(text: str) -> set[str]:
 
 CLAIM = Claim(
     "D16",
-    "No text of a model becomes more than text.",
+    "Model output is always treated as plain text.",
     attempt,
     (327, 2000, 20_000),
     long=True,

@@ -17,13 +17,13 @@ from unittest import mock
 from proof.claims import Claim, Outcome, gathered
 from proof.retry_tables import BACKOFF, Row, rows
 from surecall import OpenAICompatible, RetryPolicy, RunFailed, ToolLoopRunner
-from surecall.runtime.requests import PromptRunner
+from surecall.runtime.retrying_requests import PromptRunner
 from surecall.runtime.transport import Incoming
 from surecall.settings.presets import RAW
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, failure, says
 from surecall.values.errors import ErrorCode, ProviderError
 from surecall.values.types import Plan, User
-from tests.support.clock import VirtualClock, virtual_time
+from tests.support.timing import VirtualClock, virtual_time
 
 _NOW: Final = 1_696_004_797.0  # Fri, 29 Sep 2023 16:26:37 GMT
 _ATTEMPTS: Final = len(BACKOFF) + 1
@@ -74,7 +74,7 @@ def asked(
 
     with mock.patch("time.time", date):
         try:
-            asyncio.run(runner.requests(show=show).ask(_PLAN, longest_s=longest_s))
+            asyncio.run(runner.requests(show=show).ask(_PLAN, remaining_s=longest_s))
         except ProviderError as error:
             code = error.fault.code
     return Ended(model.waits, code, clock.now - began)
@@ -190,14 +190,14 @@ def attempt(size: int, seed: int) -> Outcome:
         virtual = clock.now
     failures += filter(None, [socket_problem()])
     figures = f"{len(table)} rows in 5 ways, {size} random runs, {virtual / 3600:.0f} virtual hours"
-    ran = "Retry-After, availability and errors in a 200, in virtual time, against tables"
+    ran = "Retry-After, availability, and errors inside a 200, in virtual time, against tables"
     cases = sum(5 if row.again else 4 for row in table) + size + 1
     return Outcome(ran, cases, gathered(failures), figures=figures)
 
 
 CLAIM = Claim(
     "D8",
-    "Failed requests are sent again exactly as the tables say, and never beyond the deadline.",
+    "Failed requests are retried exactly as specified, and never past the deadline.",
     attempt,
     (2_000, 60_000, 600_000),
 )

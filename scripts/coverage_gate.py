@@ -13,9 +13,8 @@ EDGE = (
     "surecall/eval/storage/*",
     "surecall/mcp/*",
     "surecall/proxy/serving/*",
-    "surecall/pytest_plugin.py",  # starts servers
     "surecall/runtime/*",
-    "surecall/testing.py",  # starts a server
+    "surecall/testing/*",
 )
 PURE_FLOOR = 100.0
 EDGE_FLOOR = 95.0

@@ -47,7 +47,7 @@ def _cut_off(row: str) -> JSON:
     whole = WRITERS[row]([SAVE], "Saving it.")
     text = whole[: whole.index(CUT_AT) + len(CUT_AT)]
     own = (opener for opener in OPENERS if opener.row == row and opener.stem in whole)
-    if row in WEAK_ROWS and not any(opener.closer for opener in own):
+    if row in WEAK_ROWS and not any(opener.required_closer for opener in own):
         return _case(row, "truncated", text, rest=text)
     cut = ToolCall("", SAVE.name, SAVE.arguments | {"body": CUT_AT})
     return _case(row, "truncated", text, cut, truncated=True, rest="Saving it.")
@@ -71,7 +71,7 @@ def main(row: str, closer: str) -> int:
     """Add the cases of one row, where the writers have it."""
     cases = json.loads(ROWS.read_text("utf-8"))
     if row not in WRITERS:
-        print(f"WRITERS in surecall/wire/dialects/writing.py has no row {row}", file=sys.stderr)
+        print(f"WRITERS in surecall/wire/dialects/writers.py has no row {row}", file=sys.stderr)
         return 1
     if any(case["row"] == row for case in cases):
         print(f"{ROWS} has cases of {row} already", file=sys.stderr)

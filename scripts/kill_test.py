@@ -25,8 +25,8 @@ from typing import Any
 
 import msgspec
 
-from surecall.eval.storage.run_directories import runs
-from surecall.eval.storage.store import StoreError, open_for_reading, open_or_resume
+from surecall.eval.storage.run_directories import StoreError, run_directories
+from surecall.eval.storage.store import open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.values.errors import ConfigError
 
@@ -99,7 +99,7 @@ class Journal:
 def write_all(base: Path, keys: list[Key], journal: Journal) -> None:
     """Do what the harness does: open or resume, run what is missing, record each at once."""
     with open_or_resume(base, IDENTITY) as store:
-        done = store.done_keys()
+        done = store.completed_trials()
         for number, key in enumerate(keys):
             if key not in done:
                 journal.note("b", number)
@@ -175,7 +175,7 @@ class Round:
 def stored_in(base: Path) -> list[dict[Key, tuple[Trial, bytes | None]]]:
     """Read every run that has tables; a writer that died at once left a file without any."""
     found = []
-    for directory in runs(base):
+    for directory in run_directories(base):
         try:
             with open_for_reading(directory) as store:
                 found.append({one.key: (one, store.trace(one.key)) for one in store.trials()})

@@ -14,7 +14,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent))
 
-from tests.support.wild import Score, load, score
+from tests.support.corpus import Score, load_wild, score
 
 WIDTH = 48
 MARKS = ("right", "first_try", "wrong", "silent", "illegal")
@@ -36,7 +36,7 @@ def totals(results: Sequence[Score]) -> str:
 
 def main(prefixes: Sequence[str]) -> None:
     """Score the cases whose id begins with one of the prefixes, or all."""
-    cases = [case for name, case in load().items() if name.startswith(tuple(prefixes) or "")]
+    cases = [case for name, case in load_wild().items() if name.startswith(tuple(prefixes) or "")]
     results = [score(case) for case in cases]
     print("\n".join(map(row, results)))
     print("\n" + totals(results))

@@ -23,6 +23,7 @@ BROWSER = (
     "--disable-component-update",
     "--disable-sync",
     "--hide-scrollbars",
+    "--force-device-scale-factor=2",
     "--window-size=1280,970",
 )
 
@@ -34,7 +35,7 @@ def main() -> int:
         command = [sys.executable, "-m", "surecall", *EVALUATION]
         subprocess.run(command, cwd=folder, check=False, stdout=subprocess.DEVNULL)  # noqa: S603  # our own program
         page = Path(folder) / "report.html"
-        report = [sys.executable, "-m", "surecall", "report", "latest", "-o", str(page)]
+        report = [sys.executable, "-m", "surecall", "report", "-o", str(page)]
         subprocess.run(report, cwd=folder, check=True)  # noqa: S603  # our own program
         shot = f"--screenshot={TARGET}"
         profile = f"--user-data-dir={folder}/profile"

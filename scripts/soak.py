@@ -30,9 +30,9 @@ from surecall import (
     presets,
 )
 from surecall.settings.presets import Strategy
-from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
-from surecall.simulator.personas.intent import DONE, NOTE, SETTINGS
+from surecall.simulator.personas.intent import DONE, NOTE_TEXT, SETTINGS_TEXT
 from surecall.simulator.personas.persona import Persona
+from surecall.simulator.personas.persona_catalog import PERSONAS, required_preset
 from surecall.simulator.server import Simulator
 from surecall.values.types import JSON
 
@@ -41,7 +41,7 @@ QUICK = RetryPolicy(first_wait_s=0.01, longest_wait_s=0.02)
 # None of these personas falls silent; a busy machine does now and then.
 LIMITS = Limits(idle_s=120.0)
 OP = {"op": "set", "path": "/draft/foo", "value": "bar"}
-EXTRAS = {"note": NOTE, "settings": SETTINGS, "retries": 3, "dry_run": False}
+EXTRAS = {"note": NOTE_TEXT, "settings": SETTINGS_TEXT, "retries": 3, "dry_run": False}
 ASKED = "Please set the draft. workspace_id={} retries=3 dry_run=no"
 # What somebody wrote into the state: a call that is not meant.
 INJECTED = (
@@ -112,7 +112,7 @@ class Trial(msgspec.Struct, frozen=True):
 def config_for(persona: Persona, strategy: Strategy = "production") -> ToolCallingConfig:
     """Return the config for a persona; in production, with the preset it needs, if any."""
     config = presets.resolve(provider=persona.provider, model=persona.imitates, strategy=strategy)
-    wanted = preset_wanted(persona)
+    wanted = required_preset(persona)
     if wanted is not None and strategy == "production":
         config = presets.PRESET[wanted](config)
     return config.replace(tool_use_mode="enforced")
@@ -189,12 +189,12 @@ def main() -> int:
     elapsed = time.perf_counter() - started
     wrong = [item for item in held if item[1].wrong]
     silent = [item for item in held if item[1].silent]
-    healed = sum(bool(one.result.fired) for _, one in held)
+    repaired = sum(bool(one.result.repairs) for _, one in held)
     print(f"{len(held)} runs in {elapsed:.1f} s, {sum(one.right for _, one in held)} right")
     print(f"wrong executions {len(wrong)}, silent ends {len(silent)}, poisoned {len(poisoned)}")
-    print(f"runs in which something was healed: {healed}")
-    steps = Counter(name for _, one in held for name in one.result.fired)
-    print("steps that healed most:", dict(steps.most_common(8)))
+    print(f"runs in which something was repaired: {repaired}")
+    steps = Counter(name for _, one in held for name in one.result.repairs)
+    print("most frequent repairs:", dict(steps.most_common(8)))
     print("typed failures:", dict(Counter((p.id, one.code) for p, one in held if one.code)))
     for persona, one in (*wrong[:5], *silent[:5]):
         print(persona.id, one.workspace, one.ran, one.code, repr(one.result.assistant_text))

@@ -1,4 +1,4 @@
-"""Reliable multi-turn tool calling over any OpenAI-compatible endpoint.
+"""Tool calling that survives real models, over any OpenAI-compatible endpoint.
 
     from surecall import OpenAICompatible, ToolLoopRunner
 
@@ -21,14 +21,14 @@ tools       tool, ToolDefinition, ToolRegistry, FilteredToolRegistry, ToolDispat
 settings    presets (resolve, raw, small_model, …), ToolCallingConfig, EndpointProfile,
             ToolUseMode, ToolFailurePolicy, Contract, Need, From, Fallback, ModelCatalog,
             SamplingCatalog
-errors      SurecallError: ConfigError, ProviderError, RunFailed (ToolUseError, LimitExceeded,
-            RequestFailed), ReplayDiverged; ErrorCode, Fault
+errors      SurecallError: ConfigError (StaleDecision), ProviderError, RunFailed (ToolUseError,
+            LimitExceeded, RequestFailed), ReplayDiverged; ErrorCode, Fault
 record      Trace, Event, JsonlSink, save_trace, load_trace, replay, run_of
 requests    PromptRunner, Plan
 
-surecall.testing has scripted models and servers, surecall.simulator a provider that misbehaves,
-surecall.proxy the proxy, surecall.eval scenarios.
-Names are imported when they are first used, so `import surecall` costs next to nothing.
+`surecall.testing` has scripted models and servers, `surecall.simulator` a misbehaving provider,
+`surecall.proxy` the proxy, and `surecall.eval` the evaluation harness. Names are imported on first
+use, so `import surecall` is cheap.
 """
 
 from importlib import import_module
@@ -37,7 +37,13 @@ from typing import TYPE_CHECKING, Any, Final
 from surecall.values.version import __version__
 
 if TYPE_CHECKING:
-    from surecall.core.kept import ConversationBusy, ConversationTaken, Store, StoreConflict, Stored
+    from surecall.core.conversation_state import (
+        ConversationBusy,
+        ConversationTaken,
+        Store,
+        StoreConflict,
+        Stored,
+    )
     from surecall.core.outcome import (
         LimitExceeded,
         RequestFailed,
@@ -47,36 +53,30 @@ if TYPE_CHECKING:
         ToolUseError,
     )
     from surecall.core.state import Run
+    from surecall.core.streaming import CallAnnounced, TextWithdrawn
     from surecall.runtime.conversation import Conversation
     from surecall.runtime.dispatch import ToolDispatcher
     from surecall.runtime.hooks import AskFirst, ToolPolicy
+    from surecall.runtime.recording import JsonlSink, load_trace, save_trace
     from surecall.runtime.replay import replay, run_of
-    from surecall.runtime.requests import PromptRunner
-    from surecall.runtime.runner import RunOptions, ToolLoopRunner, TurnOptions
+    from surecall.runtime.retrying_requests import PromptRunner
+    from surecall.runtime.run_stream import BlockingRunStream, RunStream
+    from surecall.runtime.runner import ToolLoopRunner
+    from surecall.runtime.runner_checks import RunOptions, TurnOptions
     from surecall.runtime.sqlite_store import SqliteStore
-    from surecall.runtime.trace import JsonlSink, load_trace, save_trace
     from surecall.runtime.transport import OpenAICompatible
     from surecall.settings import presets
     from surecall.settings.capabilities import Capabilities, capabilities_for
-    from surecall.settings.catalog import ModelCatalog
+    from surecall.settings.catalog import ModelCatalog, SamplingCatalog
     from surecall.settings.config import ToolCallingConfig, ToolFailurePolicy, ToolUseMode
     from surecall.settings.connection import Limits, RetryPolicy
     from surecall.settings.contract import Contract, From, Need
     from surecall.settings.endpoint_profile import EndpointProfile
     from surecall.settings.fallback import Fallback
-    from surecall.settings.sampling import SamplingCatalog
-    from surecall.streaming import (
-        BlockingRunStream,
-        CallAnnounced,
-        ReasoningDelta,
-        RunStream,
-        TextDelta,
-        TextWithdrawn,
-    )
     from surecall.tools.context import Context
     from surecall.tools.grounded import Grounded
     from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry, tool
-    from surecall.values.decisions import Decision, WaitingCall
+    from surecall.values.decisions import Decision, StaleDecision, WaitingCall
     from surecall.values.errors import (
         ConfigError,
         ErrorCode,
@@ -89,26 +89,22 @@ if TYPE_CHECKING:
     from surecall.values.events import Event
     from surecall.values.trace import Trace
     from surecall.values.types import Plan, Secret, Usage
+    from surecall.wire.assembler import ReasoningDelta, TextDelta
 
-# Where each public name lives; for readers that do not run the code, the imports above say it.
-_HOMES: Final = {
-    "streaming": (
-        "BlockingRunStream",
-        "CallAnnounced",
-        "ReasoningDelta",
-        "RunStream",
-        "TextDelta",
-        "TextWithdrawn",
-    ),
+# The module of each public name. Static tools use the imports above instead.
+_NAMES_BY_MODULE: Final = {
+    "core.streaming": ("CallAnnounced", "TextWithdrawn"),
+    "runtime.run_stream": ("BlockingRunStream", "RunStream"),
+    "wire.assembler": ("ReasoningDelta", "TextDelta"),
     "settings.capabilities": ("Capabilities", "capabilities_for"),
-    "settings.catalog": ("ModelCatalog",),
+    "settings.catalog": ("ModelCatalog", "SamplingCatalog"),
     "settings.endpoint_profile": ("EndpointProfile",),
     "settings.config": ("ToolCallingConfig", "ToolFailurePolicy", "ToolUseMode"),
     "settings.contract": ("Contract", "From", "Need"),
     "settings.fallback": ("Fallback",),
     "runtime.dispatch": ("ToolDispatcher",),
     "runtime.hooks": ("AskFirst", "ToolPolicy"),
-    "values.decisions": ("Decision", "WaitingCall"),
+    "values.decisions": ("Decision", "StaleDecision", "WaitingCall"),
     "settings.connection": ("Limits", "RetryPolicy"),
     "values.errors": (
         "ConfigError",
@@ -121,7 +117,13 @@ _HOMES: Final = {
     ),
     "values.events": ("Event",),
     "values.trace": ("Trace",),
-    "core.kept": ("ConversationBusy", "ConversationTaken", "Store", "StoreConflict", "Stored"),
+    "core.conversation_state": (
+        "ConversationBusy",
+        "ConversationTaken",
+        "Store",
+        "StoreConflict",
+        "Stored",
+    ),
     "core.outcome": (
         "LimitExceeded",
         "RequestFailed",
@@ -131,20 +133,20 @@ _HOMES: Final = {
         "ToolUseError",
     ),
     "runtime.conversation": ("Conversation",),
-    "runtime.requests": ("PromptRunner",),
+    "runtime.retrying_requests": ("PromptRunner",),
     "tools.context": ("Context",),
     "tools.grounded": ("Grounded",),
     "tools.registry": ("FilteredToolRegistry", "ToolDefinition", "ToolRegistry", "tool"),
     "runtime.replay": ("replay", "run_of"),
-    "runtime.runner": ("RunOptions", "ToolLoopRunner", "TurnOptions"),
+    "runtime.runner_checks": ("RunOptions", "TurnOptions"),
+    "runtime.runner": ("ToolLoopRunner",),
     "runtime.sqlite_store": ("SqliteStore",),
-    "settings.sampling": ("SamplingCatalog",),
     "core.state": ("Run",),
-    "runtime.trace": ("JsonlSink", "load_trace", "save_trace"),
+    "runtime.recording": ("JsonlSink", "load_trace", "save_trace"),
     "runtime.transport": ("OpenAICompatible",),
     "values.types": ("Plan", "Secret", "Usage"),
 }
-_HOME_OF: Final = {name: module for module, names in _HOMES.items() for name in names}
+_MODULE_OF: Final = {name: module for module, names in _NAMES_BY_MODULE.items() for name in names}
 
 __all__ = [
     "AskFirst",
@@ -187,6 +189,7 @@ __all__ = [
     "SamplingCatalog",
     "Secret",
     "SqliteStore",
+    "StaleDecision",
     "Store",
     "StoreConflict",
     "Stored",
@@ -218,15 +221,15 @@ __all__ = [
     "tool",
 ]
 
-if not TYPE_CHECKING:  # pragma: no branch  # or a type checker would take any name for ours
+if not TYPE_CHECKING:  # pragma: no branch  # or type checkers would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import a public name at its first use."""
+        """Import a public name on first use."""
         if name == "presets":
             return import_module("surecall.settings.presets")
-        if name not in _HOME_OF:
+        if name not in _MODULE_OF:
             raise AttributeError(f"module 'surecall' has no attribute {name!r}")
-        value = getattr(import_module(f"surecall.{_HOME_OF[name]}"), name)
+        value = getattr(import_module(f"surecall.{_MODULE_OF[name]}"), name)
         globals()[name] = value
         return value
 

@@ -2,7 +2,7 @@
 
 import sys
 
-# Python looks for modules in the working directory first, which may be anyone's.
+# `python -m` puts the working directory first on the import path, where others may plant modules.
 if not sys.flags.safe_path:  # pragma: no branch  # with -P there is nothing to do
     del sys.path[0]
 

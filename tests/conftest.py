@@ -17,10 +17,10 @@ import coverage
 import pytest
 from hypothesis import HealthCheck, settings
 
-from tests.support.clock import VirtualClock, shifted, virtual_time
-from tests.support.law_cases import SEED, TIMES
+from tests.support.generated import SEED, TIMES
+from tests.support.timing import VirtualClock, shifted, virtual_time
 
-pytest_plugins = ("pytester", "surecall.pytest_plugin")
+pytest_plugins = ("pytester", "surecall.testing.pytest_plugin")
 
 # A machine that is busy makes examples slowly; that says nothing about the code.
 PATIENT = settings(
@@ -42,7 +42,7 @@ for name in ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINE
 
 # Tests of no module in particular.
 FROM_AFAR = tuple(
-    f"tests/{folder}/" for folder in ("attacks", "foreign", "journeys", "project", "proof")
+    f"tests/{folder}/" for folder in ("third_party", "journeys", "project", "proof", "properties")
 )
 BROWSER = "browser"
 STARTING = (BROWSER, "processes")
@@ -61,7 +61,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"generated laws: SURECALL_LAW_SEED={SEED}, SURECALL_LAW_CASES={TIMES:g}"
+    return f"generated properties: SURECALL_TEST_SEED={SEED}, SURECALL_TEST_CASES={TIMES:g}"
 
 
 def pytest_configure(config: pytest.Config) -> None:

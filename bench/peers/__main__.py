@@ -3,9 +3,9 @@
     python -m bench.peers [--peers NAME …] [--keep FILE] [--write] [--same-as FILE] [--misses]
 
 Prints the table. With `--keep` the results go to a file; with `--write` to `docs/peers.json`, from
-which the page and the table of the README are written. With `--same-as` it says which runs came to
-something else than in a file of results. Exits with 1 if any did, or if a client fails without any
-fault.
+which docs/comparison.md and the table of the README are written. With `--same-as` it names the runs
+whose results differ from those in a file. Exits with 1 if any differ, or if a client fails without
+any fault.
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Final
 
 from bench.peers.corpus import CONTROL, FORMS, cases
 from bench.peers.measure import Outcome, measured
-from bench.peers.page import readme_table, write
+from bench.peers.page import summary, write
 from bench.peers.results import Results, Runs, families, letter_of, load, save
 from bench.peers.roster import ROSTER, Peer
 
@@ -109,7 +109,7 @@ def main() -> int:
     absent = {peer.name: Runs() for peer in ROSTER}
     today = dt.datetime.now(tz=dt.UTC).date().isoformat()
     results = Results(today, families(), absent | ran)
-    print(readme_table(results))
+    print(summary(results))
     if options.keep:
         save(results, options.keep)
     if options.write:

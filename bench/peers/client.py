@@ -18,7 +18,7 @@ from typing import Any, Final, TextIO
 from bench.drift_clients import CLIENTS, Agent, Asked, Endpoint
 from bench.peers.corpus import STREAMED, TASKS
 from bench.peers.more_clients import agent_of
-from surecall.simulator.demo.tasks import Desk
+from surecall.simulator.demo_tasks import ToolRecorder
 from surecall.values.types import JSON
 
 AT_ONCE: Final = 8
@@ -75,14 +75,14 @@ def _endpoint(name: str, url: str) -> Endpoint:
 
 async def _held(agent: Agent, endpoint: Endpoint, case: JSON) -> JSON:
     """Hold one conversation, for a bounded time."""
-    desk, task = Desk(), TASKS[case["task"]]
+    desk, task = ToolRecorder(), TASKS[case["task"]]
     asked = Asked(case["model"], task.system, task.prompt, desk.tools(task), careful=True)
     try:
         async with asyncio.timeout(LONGEST_RUN_S):
             said: JSON = {"answer": await agent(endpoint, asked)}
     except Exception as error:  # noqa: BLE001  # whatever an application would be told
         said = {"error": f"{type(error).__name__}: {error}"}
-    return said | {"made": list(desk.made)}
+    return said | {"made": list(desk.calls)}
 
 
 if __name__ == "__main__":

@@ -10,17 +10,30 @@ from collections.abc import Iterator
 from functools import cache
 from typing import Final, NamedTuple
 
-from surecall.simulator.demo.shapes import TITLES, Shape, family_of, is_slow, shows
-from surecall.simulator.demo.tasks import LIST, PAIR, QUOTE, SAVE, Judgement, Made, Task, judged
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.demo_tasks import (
+    FAMILY_TITLES,
+    LIST,
+    PAIR,
+    QUOTE,
+    SAVE,
+    DemoCase,
+    DemoTask,
+    Judgment,
+    RecordedCall,
+    family_of,
+    has_visible_fault,
+    is_slow,
+    judge_run,
+)
 from surecall.simulator.personas.persona import Persona
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.values.errors import ErrorCode
 
 PLAIN, STREAMED = FORMS = ("plain", "streamed")
 CONTROL, RULES, REFUSED, QUOTES, STREAM = "control", "rules", "refused", "quotes", "stream"
-HEADINGS: Final = TITLES | {
-    RULES: "rules of one provider for requests",
-    REFUSED: "refused for good, which must be told",
+HEADINGS: Final = FAMILY_TITLES | {
+    RULES: "provider-specific request rules",
+    REFUSED: "permanent refusals, which must be reported",
 }
 TASKS: Final = {"save": SAVE, "list": LIST, "two": PAIR, "quote": QUOTE}
 _FOR_GOOD: Final = frozenset(
@@ -51,7 +64,7 @@ class Case(NamedTuple):
         return f"{self.persona.id} {self.task_name}"
 
     @property
-    def task(self) -> Task:
+    def task(self) -> DemoTask:
         """What is asked."""
         return TASKS[self.task_name]
 
@@ -72,7 +85,11 @@ def _cases_of(persona: Persona) -> Iterator[Case]:
     elif family == QUOTES:
         names = ["quote"]
     else:
-        shown = [name for name, task in TASKS.items() if shows(Shape(persona, family, task))]
+        shown = [
+            name
+            for name, task in TASKS.items()
+            if has_visible_fault(DemoCase(persona, family, task))
+        ]
         alone = [name for name in shown if name in {"save", "list"}][:1]
         names = alone if family == REFUSED else [*alone, *({"two"} & {*shown})]
     yield from (Case(persona, family, name) for name in names)
@@ -90,9 +107,9 @@ def _family(persona: Persona) -> str:
     return REFUSED if persona.outcome in _FOR_GOOD else family
 
 
-def verdict_of(case: Case, made: list[Made], answer: str | BaseException) -> Judgement:
+def verdict_of(case: Case, made: list[RecordedCall], answer: str | BaseException) -> Judgment:
     """Judge a run. Where an endpoint refuses for good, an error is right if nothing ran."""
-    judgement = judged(case.task, made, answer)
+    judgement = judge_run(case.task, made, answer)
     if case.family == REFUSED and judgement.verdict == "error" and not made:
-        return Judgement("right")
+        return Judgment("right")
     return judgement

@@ -13,10 +13,10 @@ from typing import Any, Final
 
 from surecall.simulator import Simulator
 from surecall.simulator.personas.intent import next_intent
-from surecall.simulator.personas.persona import Persona, Said
+from surecall.simulator.personas.persona import Persona, PersonaReply
 from surecall.values.types import JSON
+from surecall.wire.chat_format import encode
 from surecall.wire.content_parts import text_of
-from surecall.wire.messages import encode
 
 ANSWER: Final = "final_answer"
 _TASK, _CALLS, _SEEN, _FAILED = "New task:\n", "Calling tools:\n", "Observation:\n", "Error:\n"
@@ -27,11 +27,11 @@ _PARTS: Final = re.compile(rf"(?:^|\n)(?:Call id: .*\n)?(?=(?:{_TASK}|{_SEEN}|{_
 class WordedSimulator(Simulator):
     """The simulator, for a client that tells calls and results in words."""
 
-    def _said(self, persona: Persona, body: JSON) -> Said:
+    def _said(self, persona: Persona, body: JSON) -> PersonaReply:
         asked = in_fields(body)
-        said = super()._said(persona, asked)
+        said = super()._persona_reply(persona, asked)
         is_answer = asked is not body and not next_intent(asked).calls
-        return Said(as_call(said.body), said.fault) if is_answer else said
+        return PersonaReply(as_call(said.body), said.fault) if is_answer else said
 
 
 def _offers_answer(request: JSON) -> bool:

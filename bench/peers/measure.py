@@ -17,7 +17,7 @@ from bench.drift_tasks import Run
 from bench.peers.corpus import Case, verdict_of
 from bench.peers.in_words import WordedSimulator
 from surecall.simulator import Simulator
-from surecall.simulator.demo.tasks import Desk, Made, Verdict
+from surecall.simulator.demo_tasks import RecordedCall, ToolRecorder, Verdict
 from surecall.values.types import JSON
 from surecall.wire.content_parts import text_of
 
@@ -74,7 +74,7 @@ def _is_of(request: JSON, case: Case) -> bool:
 
 def _outcome(case: Case, told: JSON | None, rules: set[str]) -> Outcome:
     told = told or {"error": "the process ended", "made": []}
-    made: list[Made] = [(name, arguments) for name, arguments in told["made"]]
+    made: list[RecordedCall] = [(name, arguments) for name, arguments in told["made"]]
     answer = RuntimeError(told["error"]) if "error" in told else str(told["answer"])
     judgement = verdict_of(case, made, answer)
     run = Run(case.persona.id, judgement.verdict, judgement.reason, tuple(sorted(rules)))
@@ -96,7 +96,7 @@ async def _told(command: list[str], url: str, cases: Sequence[Case]) -> dict[str
 
 def _given(case: Case) -> JSON:
     """Say what a client must know of a case; what its tools return is for those without Python."""
-    tools = Desk().tools(case.task)
+    tools = ToolRecorder().tools(case.task)
     known = dict(case.task.calls)
     returns = {
         each.__name__: each(**known[each.__name__]) for each in tools if each.__name__ in known

@@ -12,16 +12,15 @@ from typing import Any, Final
 
 from bench.drift_clients import KEY, RETRIES, Agent, Asked, Endpoint
 from surecall import OpenAICompatible, ToolLoopRunner
-from surecall.simulator.demo.plain_loop import converse
-from surecall.simulator.demo.sdk_loop import sdk_loop
-from surecall.simulator.demo.tasks import Task, described
+from surecall.simulator.demo_loops import converse, sdk_loop
+from surecall.simulator.demo_tasks import DemoTask, describe_tools
 from surecall.values.types import JSON
 
 MOST_STEPS: Final = 8
 
 
-def _task_of(asked: Asked) -> Task:
-    return Task(asked.prompt, (), "", asked.system)
+def _task_of(asked: Asked) -> DemoTask:
+    return DemoTask(asked.prompt, (), (), "", asked.system)
 
 
 def in_a_thread(hold: Callable[[Endpoint, Asked], str]) -> Agent:
@@ -51,7 +50,7 @@ def _openai(endpoint: Endpoint, asked: Asked, *, streamed: bool) -> str:
 
 def _litellm(endpoint: Endpoint, asked: Asked, *, streamed: bool) -> str:
     library = import_module("litellm")
-    offered = described(asked.tools)
+    offered = describe_tools(asked.tools)
     ask_for = partial(
         library.completion,
         model=f"openai/{asked.model}",
@@ -103,7 +102,7 @@ def _smolagents(endpoint: Endpoint, asked: Asked, *, streamed: bool) -> str:
 
 def _smolagents_tool(base: Any, function: Callable[..., str]) -> Any:
     """Make a tool as its documentation does, with a class; an array of objects is an array."""
-    inner = described([function])[0]["function"]
+    inner = describe_tools([function])[0]["function"]
     schema, required = inner["parameters"]["properties"], inner["parameters"].get("required", [])
     inputs = {
         name: {

@@ -1,4 +1,4 @@
-"""Writes the tables of `docs/peers.md` and of the README from the file of results."""
+"""Writes the tables of `docs/comparison.md` and of the README from the file of results."""
 
 from collections.abc import Iterable, Iterator
 from typing import Final
@@ -8,12 +8,14 @@ from bench.peers.install import NODE
 from bench.peers.results import ROOT, VERDICTS, Results, load
 from bench.peers.roster import OURS, ROSTER, Peer
 from scripts.marked import with_part
-from surecall.eval.analysis.stats import wilson
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.eval.analysis.stats import wilson_interval
+from surecall.simulator.personas.persona_catalog import PERSONAS
 
-PAGE: Final = ROOT / "docs" / "peers.md"
+PAGE: Final = ROOT / "docs" / "comparison.md"
 README: Final = ROOT / "README.md"
-_NOBODY: Final = "nobody"
+_NONE: Final = "none"
+# The rows of the table in the README.
+HEADLINE: Final = (OURS, "pydantic-ai", "langchain", "openai-agents", "vercel", "openai")
 
 
 def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
@@ -24,24 +26,24 @@ def table(head: Iterable[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def _interval(count: int, total: int) -> str:
-    low, high = (round(100 * bound) for bound in wilson(count, total))
+    low, high = (round(100 * bound) for bound in wilson_interval(count, total))
     return f"{low}\u2013{high}"
 
 
 def readme_table(results: Results) -> str:
-    """Write the short table: who, which version, how often right, and how often wrong."""
-    head = ("client", "version", "plain: right", "streamed: right", "ran something wrong")
-    return table(head, (_short(peer, results) for peer in ROSTER))
+    """Write the short table: client, version, how often right, and how often wrong."""
+    head = ("client", "version", "right", "ran something wrong")
+    by_name = {peer.name: peer for peer in ROSTER}
+    return table(head, (_short(by_name[name], results) for name in HEADLINE))
 
 
 def _short(peer: Peer, results: Results) -> tuple[str, ...]:
     version = results.peers[peer.name].version
     if not version:
-        return peer.title, _not_run(peer), "", "", ""
-    counts = [results.counts(peer.name, form) for form in FORMS]
-    both = counts[0] + counts[1]
-    right = (_rate(each["right"], each.total()) for each in counts)
-    return peer.title, version, *right, _rate(both["wrong"], both.total())
+        return peer.title, _not_run(peer), "", ""
+    plain, streamed = (results.counts(peer.name, form) for form in FORMS)
+    both = plain + streamed
+    return peer.title, version, *(_rate(both[word], both.total()) for word in ("right", "wrong"))
 
 
 def _not_run(peer: Peer) -> str:
@@ -83,17 +85,17 @@ def by_family(form: str, results: Results) -> str:
         total = counts[0].total()
         cells = (f"{each['right']} ({_interval(each['right'], total)})" for each in counts)
         rows.append((HEADINGS[family], total, *cells))
-    return table(("what is wrong", "n", *(peer.title for peer in peers)), rows)
+    return table(("fault", "n", *(peer.title for peer in peers)), rows)
 
 
 def missed(results: Results) -> str:
-    """Write which cases surecall does not get right, and who does."""
+    """Write which cases surecall does not get right, and which clients do."""
     rows = [row for form in FORMS for row in _missed(form, results)]
-    head = ("case", "form", "what is wrong", "surecall", "right here")
-    better = sum(row[-1] != _NOBODY for row in rows)
+    head = ("case", "form", "fault", "surecall", "clients that are right")
+    better = sum(row[-1] != _NONE for row in rows)
     total = sum(map(len, results.cases.values()))
-    told = f"{len(rows)} of {total} runs; in {better} of them another client is right."
-    return f"{told}\n\n{table(head, rows)}"
+    count = f"{len(rows)} of {total} runs; in {better} of them another client is right."
+    return f"{count}\n\n{table(head, rows)}"
 
 
 def _missed(form: str, results: Results) -> Iterator[tuple[str, ...]]:
@@ -104,12 +106,12 @@ def _missed(form: str, results: Results) -> Iterator[tuple[str, ...]]:
             right = [title for title, found in verdicts.items() if found[case] == "right"]
             persona = PERSONAS.get(case.partition(" ")[0])
             summary_of = persona.summary if persona else ""
-            yield f"`{case}`", form, summary_of, verdict, ", ".join(right) or _NOBODY
+            yield f"`{case}`", form, summary_of, verdict, ", ".join(right) or _NONE
 
 
 def switches() -> str:
     """Write what is switched on in each client."""
-    return table(("client", "what is on"), ((peer.title, peer.switches) for peer in ROSTER))
+    return table(("client", "switches"), ((peer.title, peer.switches) for peer in ROSTER))
 
 
 def with_results(page: str, results: Results) -> str:

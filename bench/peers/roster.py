@@ -58,26 +58,25 @@ ROSTER: Final = (
     ),
     Peer(
         "langchain",
-        "langchain",
+        "LangChain",
         "langchain",
         "agents",
-        "`ModelRetryMiddleware(max_retries=2)`; `ToolErrorMiddleware`, which tells the model every "
-        "error of a tool; the model's `max_retries=2`",
+        "`ModelRetryMiddleware(max_retries=2)`; `ToolErrorMiddleware`, which sends every tool "
+        "error to the model; the model's `max_retries=2`",
     ),
     Peer(
         "litellm",
         "LiteLLM",
         "litellm",
         "litellm",
-        "`num_retries=2`, `drop_params=True`, `stream_chunk_builder`; the loop is the careful one "
-        "of `make demo`",
+        "`num_retries=2`, `drop_params=True`, `stream_chunk_builder`; the loop of `make demo`",
     ),
     Peer(
         "smolagents",
         "smolagents",
         "smolagents",
         "smolagents",
-        "`ToolCallingAgent`, which reads calls from text where none came; `max_steps=8`; the "
+        "`ToolCallingAgent`, which parses calls from text if there are none; `max_steps=8`; the "
         "client's `max_retries=2`",
     ),
     Peer(
@@ -85,15 +84,15 @@ ROSTER: Final = (
         "openai SDK",
         "openai",
         "agents",
-        "the client's `max_retries=2`; the loop is the careful one of `make demo`, which tells the "
-        "model of every call that it cannot run",
+        "the client's `max_retries=2`; the loop of `make demo`, which reports every call "
+        "that it cannot run to the model",
     ),
     Peer(
         "vercel",
         "Vercel AI SDK",
         "ai",
         NODE,
-        "`experimental_repairToolCall` with the documented strategy of asking again; "
+        "`experimental_repairToolCall` with the documented re-prompt strategy; "
         "`stepCountIs(8)`; `maxRetries` 2",
     ),
 )

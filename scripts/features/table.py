@@ -1,4 +1,4 @@
-"""The table of features: read from `table.toml`, written into the README and docs/features.md."""
+"""The feature comparison: read from `table.toml`, written into docs/comparison.md."""
 
 import tomllib
 from collections.abc import Iterable
@@ -8,10 +8,16 @@ from typing import Final
 
 import msgspec
 
+from scripts.marked import with_part
+
 HERE: Final = Path(__file__).resolve().parent
 DASH: Final = "\u2013"
 SIGNS: Final = {"yes": "✓", "in part": "partly", "no": DASH, "none found": DASH, "not checked": "?"}
 OURS: Final = "surecall"
+LEGEND: Final = (
+    f"✓ yes, *partly* as described below, {DASH} no or none found, ? not checked. "
+    "A row that begins with … refines the row above it."
+)
 
 
 class Library(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -42,7 +48,7 @@ class Cell(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def sign(self) -> str:
-        """The cell as the README has it."""
+        """The cell as the short table shows it."""
         return self.shown or SIGNS[self.word]
 
 
@@ -54,7 +60,6 @@ class Row(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     means: str
     cells: dict[str, Cell]
     script: str = ""
-    in_readme: bool = True
 
 
 class Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -73,15 +78,14 @@ def _lined(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cells) + " |"
 
 
-def readme_table() -> str:
+def summary() -> str:
     """Write the short table: a sign for each cell."""
     titles = [_version(library) for library in TABLE.libraries]
     rows = [
         [row.title, *(row.cells[library.name].sign for library in TABLE.libraries)]
         for row in TABLE.rows
-        if row.in_readme
     ]
-    head = [f"{TABLE.day}", *titles]
+    head = ["feature", *titles]
     return "\n".join(map(_lined, [head, ["---"] * len(head), *rows]))
 
 
@@ -90,17 +94,26 @@ def _version(library: Library) -> str:
     return f"{library.title} {version}".strip()
 
 
-def page() -> Iterable[str]:
-    """Write the page with the reasons: what each row means, and what shows each cell."""
-    yield "# Features, beside five others"
+def with_features(document: str) -> str:
+    """Put the tables into the page."""
+    document = with_part(document, "features", "\n\n".join(_overview()))
+    return with_part(document, "evidence", "\n\n".join(evidence()))
+
+
+def _overview() -> Iterable[str]:
     yield TABLE.about.strip()
-    yield f"Looked at on {TABLE.day}:"
+    yield summary()
+    yield f"{LEGEND} Checked on {TABLE.day} with these packages:"
     yield "\n".join(map(_lined, [["library", "packages"], ["---", "---"], *_packages()]))
+
+
+def evidence() -> Iterable[str]:
+    """Write what each row means, and what shows each cell."""
     for row in TABLE.rows:
-        yield f"## {row.title[0].upper()}{row.title[1:]}"
+        yield f"### {row.title[0].upper()}{row.title[1:]}"
         yield row.means + (f" Script: [{_path(row)}](../{_path(row)})." if row.script else "")
         cells = [[_version(each), *_reasons(row.cells[each.name])] for each in TABLE.libraries]
-        yield "\n".join(map(_lined, [["library", "", "why"], ["---"] * 3, *cells]))
+        yield "\n".join(map(_lined, [["library", "", "evidence"], ["---"] * 3, *cells]))
 
 
 def _packages() -> Iterable[list[str]]:

@@ -1,7 +1,7 @@
 """The pages of the site: the README in front, `docs/` beside it, and the files they link to.
 
-Links in the documents are made for the repository, where a code host or an editor follows them.
-Here they are turned to where the same files are in the site: no document is written twice.
+Links in the documents are relative to the repository, so they work on a code host. Here they are
+rewritten to where the same files are on the site.
 """
 
 import os
@@ -14,46 +14,43 @@ from typing import Final
 
 FRONT: Final = "README.md"
 DECISIONS: Final = "docs/adr"
-# What a newcomer needs first comes first. A page that is named nowhere fails the build.
+# Diátaxis: learn, do, look up, understand. A page that is missing here fails the build.
 NAVIGATION: Final[Mapping[str, Mapping[str, str]]] = {
-    "Start here": {
+    "Tutorial": {
+        "docs/tutorial.md": "From a first call to a proxy",
+    },
+    "Guides": {
         "docs/my-agent-breaks.md": "My agent breaks",
         "docs/guide.md": "Using the runner",
-        "docs/proxy.md": "A proxy before any agent",
-        "docs/trust.md": "Keys and trust",
-    },
-    "Your agent": {
+        "docs/proxy.md": "Use it as a proxy",
+        "docs/options.md": "Sampling options",
         "docs/contracts.md": "Contracts",
         "docs/typed-answers.md": "Typed answers",
-        "docs/approval.md": "A person decides",
-        "docs/effects.md": "How often a tool runs",
-        "docs/conversations.md": "Kept conversations",
-        "docs/fallback.md": "A chain of models",
-        "docs/mcp.md": "Tools of MCP servers",
+        "docs/conversations.md": "Conversations and approval",
+        "docs/fallback.md": "Model fallback",
+        "docs/mcp.md": "MCP servers",
         "docs/bridges.md": "Other frameworks' tools",
         "docs/testing.md": "Testing an agent",
         "docs/opentelemetry.md": "OpenTelemetry",
-        "docs/text-calls.md": "Calls in text",
-        "docs/history.md": "What goes back to the model",
-    },
-    "Which model?": {
+        "docs/openrouter.md": "OpenRouter",
+        "docs/gateways.md": "Gateways",
+        "docs/local.md": "Local models",
         "docs/evaluation.md": "Evaluation",
-        "docs/local.md": "On your own machine",
-        "docs/comparability.md": "What can be compared",
-        "docs/past-one-machine.md": "Past one machine",
-    },
-    "Evidence": {
-        "docs/study.md": "A study on small models",
-        "docs/peers.md": "Bent replies, beside others",
-        "docs/features.md": "Features, beside others",
-        "docs/proof.md": "Proof",
+        "docs/distributed.md": "Distributed evaluation",
+        "CONTRIBUTING.md": "Contributing",
     },
     "Reference": {
         "docs/commands.md": "Commands",
-        "docs/reference.md": "Settings and codes",
+        "docs/reference.md": "Settings and error codes",
         "docs/drift.md": "Known drift",
-        "CHANGELOG.md": "Changes",
-        "CONTRIBUTING.md": "Contributing",
+        "CHANGELOG.md": "Changelog",
+    },
+    "Explanation": {
+        "docs/guarantees.md": "Guarantees",
+        "docs/proof.md": "Proof",
+        "docs/comparison.md": "Comparison",
+        "docs/study.md": "A study of small models",
+        "docs/architecture.md": "Architecture",
         DECISIONS: "Decisions",
     },
 }
@@ -64,7 +61,7 @@ _LANGUAGES: Final = {".py": "python", ".toml": "toml"}
 
 
 def place(path: str) -> str:
-    """Say where in the site a file of the repository is."""
+    """Return where on the site a file of the repository is."""
     if path == FRONT:
         return "index.md"
     if path == DECISIONS:
@@ -73,19 +70,19 @@ def place(path: str) -> str:
     return inside if path.endswith(".md") or inside != path else f"source/{path}.md"
 
 
-def linked(text: str, path: str) -> list[str]:
+def linked_files(text: str, path: str) -> list[str]:
     """List the files of the repository that a document links to."""
     return [_target(path, link) for link in _LINK.finditer(_FENCED.sub("", text))]
 
 
-def turned(text: str, path: str) -> str:
-    """Turn the links of a document to where the files are in the site."""
+def rewrite_links(text: str, path: str) -> str:
+    """Return a document with its links pointing to places on the site."""
     here = posixpath.dirname(place(path))
 
     def turn(link: re.Match[str]) -> str:
         there = posixpath.relpath(place(_target(path, link)), here)
-        # A page that is ready is opened as it is; Sphinx would offer it for download.
-        opened = f"as-it-is:{there}" if there.endswith(".html") else there
+        # HTML opens unchanged; Sphinx would offer it as a download.
+        opened = f"unchanged:{there}" if there.endswith(".html") else there
         return opened + (link["anchor"] or "")
 
     parts, end = [], 0
@@ -96,25 +93,25 @@ def turned(text: str, path: str) -> str:
 
 
 def front(text: str) -> str:
-    """Make the front page of the README: the navigation is kept with it, and not shown in it."""
-    return "\n".join([turned(text, FRONT), *(_tree(title) for title in NAVIGATION)])
+    """Return the front page: the README, followed by the hidden navigation."""
+    return "\n".join([rewrite_links(text, FRONT), *(_tree(title) for title in NAVIGATION)])
 
 
 def decisions(names: Iterable[str]) -> str:
-    """Write the page that lists the decisions."""
+    """Return the page that lists the decisions."""
     tree = "\n".join(["```{toctree}", ":maxdepth: 1", "", *names, "```"])
-    return f"# Decisions\n\nWhy it is built as it is: one page for each decision.\n\n{tree}\n"
+    return f"# Decisions\n\nWhy surecall is built this way: one page per decision.\n\n{tree}\n"
 
 
 def source(text: str, path: str) -> str:
-    """Write the page that shows a file of the repository."""
+    """Return the page that shows a file of the repository."""
     language = _LANGUAGES.get(Path(path).suffix, "text")
     body = f"# `{path}`\n\n`````{language}\n{text.rstrip()}\n`````\n"
     return f"---\norphan: true\nnosearch: true\n---\n{body}"
 
 
 def gather(root: Path, into: Path) -> None:
-    """Write every page of the site, as Markdown, and what the pages show."""
+    """Write every page of the site as Markdown, with the files the pages use."""
     shutil.rmtree(into, ignore_errors=True)
     documents = [FRONT, "CHANGELOG.md", "CONTRIBUTING.md", *_files(root, "docs")]
     wanted = set(documents)
@@ -123,8 +120,8 @@ def gather(root: Path, into: Path) -> None:
         target.parent.mkdir(parents=True, exist_ok=True)
         if path.endswith(".md"):
             text = (root / path).read_text("utf-8")
-            wanted.update(linked(text, path))
-            target.write_text(front(text) if path == FRONT else turned(text, path), "utf-8")
+            wanted.update(linked_files(text, path))
+            target.write_text(front(text) if path == FRONT else rewrite_links(text, path), "utf-8")
         elif path.endswith(".html"):
             text = (root / path).read_text("utf-8")
             target.write_text(_LINK_OF_HTML.sub(r"\g<path>.html", text), "utf-8")

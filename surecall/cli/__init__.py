@@ -1,7 +1,7 @@
-"""The command line. Each command is a module, imported only when it is called.
+"""The command line. Each command is a module that is imported only when it runs.
 
-Errors are one line on standard error. Exit codes: 0 success, 1 failure or a failed gate, 2
-wrong usage, 3 incomplete, 4 nothing selected, 130 interrupted.
+Errors are one line on standard error. Exit codes: 0 success, 1 failure or failed gate, 2 wrong
+usage, 3 incomplete, 4 nothing selected, 130 interrupted (Ctrl-C), 143 terminated (SIGTERM).
 """
 
 import importlib
@@ -14,63 +14,82 @@ from typing import Final
 
 import click
 
-from surecall.cli.common import FAILED, INTERRUPTED, NOTHING, WRONG_USAGE, complain
+from surecall.cli.console import FAILED, INTERRUPTED, NOTHING, WRONG_USAGE, print_error
+from surecall.cli.interrupts import current_interrupts
 from surecall.values.errors import ConfigError
 from surecall.values.version import __version__
 
-# Name and first sentence, so that `--help` need not import them; a test compares.
+# Help sentences, so that `--help` imports no command. A test compares them with the commands.
+COMMAND_GROUPS: Final = {
+    "Run": {
+        "eval": "Evaluate models on scenarios and recommend which one to use.",
+        "proxy": "Run a proxy that repairs tool calls for existing agents.",
+        "local": "Serve a GGUF model on this machine with llama.cpp.",
+        "demo": "Compare a plain tool loop with surecall on malformed replies.",
+    },
+    "Inspect": {
+        "check": "Show the effective settings and test the endpoint with one small request.",
+        "explain": "Explain how surecall reads a raw response, stream, or text.",
+        "report": "Open the report of a run in the browser, or write it.",
+        "compare": "Compare two runs and tell real changes from noise.",
+        "replay": "Replay recorded trials offline and check that the results are the same.",
+        "ls": "List models, profiles, scenarios, presets, faults, endpoints, or runs.",
+    },
+    "Develop": {
+        "sim": "Run a simulated provider that misbehaves on purpose.",
+        "pack": "Convert the cases of a public benchmark to scenario files.",
+        "merge": "Merge several runs, such as the shards of one evaluation.",
+        "trust": "Allow a directory's settings files to choose where your key is sent.",
+        "dev": "Work on surecall itself, in a checkout of the project.",
+    },
+}
 COMMANDS: Final = {
-    "check": "Show the settings in effect, and try the endpoint with one small request.",
-    "compare": "Compare two runs on the conversations that both have, and tell change from noise.",
-    "demo": "Show what bent replies do to a plain loop, and to surecall; no key, no network.",
-    "eval": "Measure models: run scenarios many times, and say which model to use and why.",
-    "explain": "Explain a raw response, a stream or a text in FILE (or - for standard input).",
-    "export": "Write the reports of RUN again, all of them or one format, from what is stored.",
-    "local": "Serve the model in a GGUF file on this machine, with llama.cpp.",
-    "ls": "List models, profiles, scenarios, presets, faults, endpoints or runs.",
-    "merge": "Put the trials of several runs together, such as the shards of one evaluation.",
-    "new-drift": "Turn a bent reply in REPLY.json (or - for standard input) into a corpus file.",
-    "pack": "Turn the cases of a public benchmark into scenario files.",
-    "proxy": "Put the healing in front of an endpoint, for agents that are already written.",
-    "replay": "Replay a recorded trial, offline, and say whether the result is the same.",
-    "report": "Write the report of a run again, from its results.",
-    "sim": "Serve a provider that misbehaves on purpose, to test an agent against.",
-    "trust": "Allow the settings files of a directory to say where your key is sent.",
-    "view": "Open the report of a run in the browser.",
+    name: sentence for group in COMMAND_GROUPS.values() for name, sentence in group.items()
 }
 
+# Commands of earlier versions, and what replaces them.
+_MOVED: Final = {
+    "export": "surecall report --format",
+    "new-drift": "surecall dev new-drift",
+    "view": "surecall report",
+}
 
-# Of the whole command line, and of every command.
+# Shared by the group and all commands.
 _SETTINGS: Final = {"help_option_names": ["-h", "--help"]}
 
 
-class _Lazy(click.Group):
-    """A group that imports a command when it is called."""
+class _LazyGroup(click.Group):
+    """A group that imports a command when it runs."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002  # click's signature
-        """Return the names, in the order of the table."""
+        """Return the command names, in display order."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Import one command."""
+        """Import and return one command."""
+        if cmd_name in _MOVED:
+            raise click.UsageError(f"`surecall {cmd_name}` is now `{_MOVED[cmd_name]}`", ctx)
         if cmd_name not in COMMANDS:
             if cmd_name.startswith("-"):
-                return None  # click complains about the option
+                return None  # click reports the unknown option
             raise click.exceptions.NoSuchCommand(cmd_name, possibilities=list(COMMANDS), ctx=ctx)
-        module = importlib.import_module(f"surecall.cli.{cmd_name.replace('-', '_')}")
-        command: click.Command = module.command
+        command: click.Command = importlib.import_module(f"surecall.cli.{cmd_name}").command
         command.name = cmd_name
         command.context_settings = _SETTINGS
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:  # noqa: ARG002
-        """Write the list of commands without importing any."""
-        with formatter.section("Commands"):
-            formatter.write_dl(list(COMMANDS.items()))
+        """Write the groups of commands without importing them, in aligned columns."""
+        width = max(map(len, COMMANDS))
+        for title, commands in COMMAND_GROUPS.items():
+            with formatter.section(title):
+                formatter.write_dl(
+                    [(name.ljust(width), sentence) for name, sentence in commands.items()]
+                )
 
 
 @click.command(
-    cls=_Lazy,
+    cls=_LazyGroup,
     invoke_without_command=True,
     no_args_is_help=False,
     context_settings=_SETTINGS,
@@ -78,27 +97,40 @@ class _Lazy(click.Group):
 @click.version_option(__version__, "-V", "--version", message="surecall %(version)s")
 @click.pass_context
 def cli(context: click.Context) -> None:
-    """Reliable multi-turn tool calling over any OpenAI-compatible endpoint."""
+    """Reliable multi-turn tool calling for any OpenAI-compatible endpoint."""
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return the exit code."""
+    # Without `arguments`, this call owns the process: handle signals until the process ends.
+    with current_interrupts().install(stays=arguments is None):
+        try:
+            code = _run(arguments)
+        except RuntimeError as error:
+            # Python 3.11 raises this if a signal arrives while it creates a class.
+            if not isinstance(error.__cause__, KeyboardInterrupt):
+                raise
+            code = INTERRUPTED
+        return current_interrupts().signals.exit_code if code == INTERRUPTED else code
+
+
+def _run(arguments: Sequence[str] | None) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="backslashreplace")  # an old terminal lacks many characters
+            stream.reconfigure(errors="backslashreplace")  # for terminals without Unicode
     try:
         code = cli.main(args=arguments, prog_name="surecall", standalone_mode=False)
     except click.ClickException as error:
-        return complain(error.format_message(), error.exit_code)
+        return print_error(error.format_message(), error.exit_code)
     except ConfigError as error:
-        nothing = type(error).__name__ == "NothingSelected"  # not imported: `--help` stays fast
-        return complain(str(error), NOTHING if nothing else WRONG_USAGE)
+        nothing = type(error).__name__ == "NothingSelected"  # by name: the import would be slow
+        return print_error(str(error), NOTHING if nothing else WRONG_USAGE)
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
     except BrokenPipeError:
-        # The reader of our output has gone; nothing more can be printed, not even at exit.
+        # Nothing can be printed to the closed pipe, not even when Python exits.
         with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
             os.dup2(nowhere.fileno(), sys.stdout.fileno())
         return FAILED

@@ -1,10 +1,9 @@
-"""`surecall check`: what is set and where, and whether the endpoint does what it should.
+"""`surecall check`: show the effective settings and test the endpoint.
 
-The request is made as an evaluation would make it: same presets, same options, one small tool. If
-it is answered, the endpoint is asked once more in each call protocol, to see which it honours.
+The test request has the presets and options of an evaluation, and one small tool. If the endpoint
+responds, one more request in each call protocol shows which ones it supports.
 """
 
-import asyncio
 import time
 from collections.abc import Iterator
 from typing import Any, Final, TypeAlias
@@ -13,32 +12,53 @@ from urllib.parse import urlsplit
 import click
 import msgspec
 
-from surecall.cli.common import INCOMPLETE, WRONG_USAGE, complain, note, say
-from surecall.cli.listing import count, json_line, say_columns, say_document
-from surecall.cli.options import GroupedCommand, settled, with_settings
-from surecall.cli.target import SIMULATED, Target, open_target
+from surecall.cli.console import (
+    INCOMPLETE,
+    WRONG_USAGE,
+    json_line,
+    print_columns,
+    print_document,
+    print_error,
+    print_note,
+    print_text,
+)
+from surecall.cli.interrupts import run_until_interrupted
+from surecall.cli.options import GroupedCommand, load_settings, settings_options
+from surecall.cli.target import SIMULATED_NOTE, Target, open_target
 from surecall.core.outcome import RunFailed
 from surecall.eval.running.cells import PlannedCell, split_strategy
-from surecall.eval.running.matrix import Plan, plan
-from surecall.eval.running.probe import ASKED, PROTOCOLS, Probe, echo, probe_all
-from surecall.eval.scenarios.plugins import choose, installed
-from surecall.eval.settings.endpoint import limits_of
+from surecall.eval.running.matrix import EvaluationPlan, build_plan
+from surecall.eval.running.protocol_probe import (
+    PROMPT,
+    PROTOCOLS,
+    ProtocolProbe,
+    echo,
+    probe_protocols,
+)
+from surecall.eval.scenarios.plugins import choose_scenarios, load_installed
+from surecall.eval.settings.endpoint import connection_limits
 from surecall.eval.settings.fields import FIELDS
-from surecall.eval.settings.load import DEFAULT, Effective
+from surecall.eval.settings.resolution import DEFAULT, EffectiveSettings
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client, proxy_for
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import ToolCallingConfig, ToolUseMode, all_settings
-from surecall.settings.connection import ENDPOINT, RetryPolicy, secrets_in, shown_url
+from surecall.settings.connection import (
+    CHAT_COMPLETIONS_PATH,
+    RetryPolicy,
+    query_secrets,
+    redact_url,
+)
 from surecall.settings.presets import origins
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestEndEvent
+from surecall.values.text import quantity
 from surecall.values.types import JSON, Secret
 
-_LONGEST_S: Final = 30.0
-_TURNS: Final = 4
-# Errors that the settings cause; any other may be gone the next time.
+_MAX_WAIT_S: Final = 30.0
+_MAX_TURNS: Final = 4
+# Errors that the settings cause. All others may be temporary.
 _SETTINGS_AT_FAULT: Final = frozenset(
     {
         ErrorCode.AUTH,
@@ -51,180 +71,191 @@ _SETTINGS_AT_FAULT: Final = frozenset(
         ErrorCode.UNPROCESSABLE,
     }
 )
-# The origin of a run setting that an evaluation sets, be it by its own settings or by default.
-_OWN: Final = "evaluation"
+# The source of run settings that the evaluation sets.
+_FROM_EVALUATION: Final = "evaluation"
+# The options that `--help` shows.
+_COMMON_OPTIONS: Final = (
+    *("model_filter", "strategy_filter", "base_url", "api_prefix", "endpoint", "gguf"),
+    *("client_timeout", "offline", "everything", "as_json"),
+)
 Setting: TypeAlias = tuple[str, str, str]
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """The outcome of the request. `problem` is blank when the endpoint answered.
+    """The result of the test. `problem` is blank if the endpoint works.
 
-    `heard` says that it answered at all, even if too slowly. `protocols` are the outcomes of the
-    other requests, one for each call protocol; none without tools.
+    `answered` is true if the endpoint responded at all, even if too slowly. `protocols` has the
+    result of the request in each call protocol; it is empty without tools.
     """
 
     model: str
-    said: str = ""
+    summary: str = ""
     problem: str = ""
     fault: Fault | None = None
-    code: int = 0
-    heard: bool = True
-    protocols: tuple[Probe, ...] = ()
+    exit_code: int = 0
+    answered: bool = True
+    protocols: tuple[ProtocolProbe, ...] = ()
 
 
-@click.command(cls=GroupedCommand)
-@with_settings()
-@click.option("--offline", is_flag=True, help="Send nothing.")
+@click.command(cls=GroupedCommand, common=_COMMON_OPTIONS)
+@settings_options()
+@click.option("--offline", is_flag=True, help="Show the settings, but send no request.")
 @click.option("-v", "--all", "everything", is_flag=True, help="Also show defaults and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> int:
-    """Show the settings in effect, and try the endpoint with one small request.
+    """Show the effective settings and test the endpoint with one small request.
 
-    Shows where each setting comes from, and which address will be called. The first of the
-    selected models gets a small tool to call, then once more in each of the three ways to ask for
-    a call (`native`, `guided`, `prompted`), to see which of them the endpoint honours. The key is
-    never shown.
+    Shows the source of each setting and the address of the endpoint; the key is never shown. The
+    first selected model gets a small tool to call, then once more in each call protocol (`native`,
+    `guided`, `prompted`), to see which ones the endpoint supports.
     """
-    effective = settled(flags, sends=True)
-    rows = list(_settings(effective, everything=everything))
+    effective = load_settings(flags, sends=True)
+    rows = list(_setting_rows(effective, everything=everything))
     if not as_json and rows:
-        say_columns(("setting", "value", "from"), rows)
-        say("")
+        print_columns(("setting", "value", "from"), rows)
+        print_text("")
     with open_target(effective.settings) as target:
-        where = _where(effective, target)
-        if target.endpoint.simulated:
-            note(SIMULATED)
+        where = _endpoint_fields(effective, target)
+        if target.endpoint.is_simulated:
+            print_note(SIMULATED_NOTE)
         if not as_json:
-            say_columns(("endpoint", where["url"]), [(name, where[name]) for name in _SHOWN])
-        planned = plan(
+            fields = [(name, where[name]) for name in _ENDPOINT_FIELDS]
+            print_columns(("endpoint", where["url"]), fields)
+        planned = build_plan(
             effective.settings,
-            choose(effective.settings.scenarios, installed()),
+            choose_scenarios(effective.settings.scenarios, load_installed()),
             target.library,
             target.endpoint,
         )
-        config = _config(planned.cells[0], target.library.catalog, _redactor(effective))
+        config = _config_rows(planned.cells[0], target.library.catalog, _redactor(effective))
         if not as_json:
-            say_columns(("selected", _selected(planned)), ())
+            print_columns(("selected", _selection_text(planned)), ())
             if everything:
-                say("")
+                print_text("")
                 columns = [(name, source, value) for name, value, source in config]
-                say_columns(("run setting", "from", "value"), columns)
-        patience = _patience(effective)
-        finding = (
-            None if offline else asyncio.run(_found(planned.cells[0], target.client, patience))
-        )
+                print_columns(("run setting", "from", "value"), columns)
+        finding = None
+        if not offline:
+            asks = _probe_endpoint(planned.cells[0], target.client, *_timeouts(effective))
+            finding = run_until_interrupted(asks)
     if as_json:
-        say_document(_document(rows, where, planned, finding) | {"config": _named_rows(config)})
-    return _told(finding, _named(where, effective), as_json=as_json)
+        document = _json_document(rows, where, planned, finding)
+        print_document(document | {"config": _rows_as_json(config)})
+    return _print_finding(finding, _address_with_key(where, effective), as_json=as_json)
 
 
-def _config(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) -> list[Setting]:
-    """Return the settings that the runs of a cell have, and where each comes from."""
+def _config_rows(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) -> list[Setting]:
+    """Return the run settings of a cell, each with its source."""
     strategy: Any = split_strategy(cell.cell.strategy)[0]
     model = cell.model
     known = origins(
-        provider=model.provider, model=model.subject, strategy=strategy, catalog=catalog
+        provider=model.provider, model=model.catalog_id, strategy=strategy, catalog=catalog
     )
     usual, values = all_settings(ToolCallingConfig()), all_settings(cell.config)
-    sources = {name: DEFAULT if values[name] == usual[name] else _OWN for name in values} | known
-    return [(name, cleaned.text(_value_text(values[name])), sources[name]) for name in values]
+    sources = {
+        name: DEFAULT if values[name] == usual[name] else _FROM_EVALUATION for name in values
+    }
+    sources |= known
+    return [
+        (name, cleaned.redact_text(_value_text(values[name])), sources[name]) for name in values
+    ]
 
 
 def _value_text(value: Any) -> str:
-    """Write a value so that a terminal can break a long list between its items."""
+    """Format a value; lists have spaces, so that they can be wrapped."""
     return ", ".join(value) if value and isinstance(value, list | tuple) else json_line(value)
 
 
-_SHOWN: Final = ("provider", "key", "proxy")
+_ENDPOINT_FIELDS: Final = ("provider", "key", "proxy")
 
 
-def _settings(effective: Effective, *, everything: bool) -> Iterator[Setting]:
+def _setting_rows(effective: EffectiveSettings, *, everything: bool) -> Iterator[Setting]:
     cleaned = _redactor(effective)
     for name in FIELDS:
         source = effective.sources[name]
         if everything or source != DEFAULT:
             value = getattr(effective.settings, name)
-            yield name, cleaned.text(_words(name, value)), source
+            yield name, cleaned.redact_text(_setting_text(name, value)), source
 
 
-def _redactor(effective: Effective) -> Redactor:
+def _redactor(effective: EffectiveSettings) -> Redactor:
     query = urlsplit(effective.settings.base_url).query
-    return Redactor((*effective.secrets, *secrets_in(query)))
+    return Redactor((*effective.secrets, *query_secrets(query)))
 
 
-def _words(name: str, value: Any) -> str:
+def _setting_text(name: str, value: Any) -> str:
     if name == "api_key":
-        return _key_words(value)
-    text = shown_url(value) if name == "base_url" else value
+        return _key_text(value)
+    text = redact_url(value) if name == "base_url" else value
     return text if isinstance(text, str) and text else json_line(text)
 
 
-def _key_words(key: Secret | None) -> str:
-    return "not set" if key is None else f"set, {count(len(key.reveal()), 'character')}"
+def _key_text(key: Secret | None) -> str:
+    return "not set" if key is None else f"set, {quantity(len(key.reveal()), 'character')}"
 
 
-def _where(effective: Effective, target: Target) -> dict[str, str]:
+def _endpoint_fields(effective: EffectiveSettings, target: Target) -> dict[str, str]:
     withheld = effective.secrets and effective.settings.api_key is None
-    simulated = target.endpoint.simulated
-    url = target.client.url(ENDPOINT)
+    simulated = target.endpoint.is_simulated
+    url = target.client.url(CHAT_COMPLETIONS_PATH)
     return {
-        "url": "the simulator, in this process" if simulated else shown_url(url),
+        "url": "built-in simulator" if simulated else redact_url(url),
         "provider": target.endpoint.provider,
-        "key": "not sent there" if withheld else _key_words(effective.settings.api_key),
-        "proxy": "none" if simulated else _proxy(url),
+        "key": "withheld" if withheld else _key_text(effective.settings.api_key),
+        "proxy": "none" if simulated else _proxy_text(url),
     }
 
 
-def _proxy(url: str) -> str:
-    """Say which proxy is used for an address, without its password."""
+def _proxy_text(url: str) -> str:
+    """Return the HTTP proxy for an address, without its password."""
     proxy = proxy_for(urlsplit(url))
     return "none" if proxy is None else urlsplit(proxy).netloc.rpartition("@")[2] or "set"
 
 
-def _selected(planned: Plan) -> str:
+def _selection_text(planned: EvaluationPlan) -> str:
     models = {each.model.id for each in planned.cells}
     return ", ".join(
         (
-            count(len(models), "model"),
-            count(len(planned.cells), "cell"),
-            count(len(planned.scenarios), "scenario"),
+            quantity(len(models), "model"),
+            quantity(len(planned.cells), "cell"),
+            quantity(len(planned.scenarios), "scenario"),
         )
     )
 
 
-class _Patience(msgspec.Struct, frozen=True):
-    """How long to wait: for the first conversation, and for the requests in all protocols."""
+def _timeouts(effective: EffectiveSettings) -> tuple[float, float]:
+    """Return the time limits for the first conversation and for the protocol requests.
 
-    talk_s: float
-    probes_s: float
-
-
-def _patience(effective: Effective) -> _Patience:
-    """Wait a moment; or, where a limit was set or the model is served here, so long per request."""
+    They are short, unless the user set a limit per request or the model is a local file.
+    """
     settings = effective.settings
     if effective.sources["client_timeout"] == DEFAULT and not settings.gguf:
-        return _Patience(_LONGEST_S, _LONGEST_S)
-    request_s = limits_of(settings).total_s
-    return _Patience(request_s * _TURNS, request_s * len(PROTOCOLS))
+        return _MAX_WAIT_S, _MAX_WAIT_S
+    request_s = connection_limits(settings).total_s
+    return request_s * _MAX_TURNS, request_s * len(PROTOCOLS)
 
 
-async def _found(planned: PlannedCell, client: Client, patience: _Patience) -> Finding:
-    """Try the endpoint; if it answers and tools are on, try it in each protocol as well."""
-    finding = await _tried(planned, client, patience.talk_s)
-    if not finding.heard or planned.without_tools:
+async def _probe_endpoint(
+    planned: PlannedCell, client: Client, talk_s: float, probes_s: float
+) -> Finding:
+    """Test the endpoint; if it responds and tools are on, test each call protocol, too."""
+    finding = await _try_tool_call(planned, client, talk_s)
+    if not finding.answered or planned.tools_disabled:
         return finding
-    probes = await probe_all(planned, client, patience.probes_s)
+    probes = await probe_protocols(planned, client, probes_s)
     return msgspec.structs.replace(finding, protocols=probes)
 
 
-async def _tried(planned: PlannedCell, client: Client, longest_s: float) -> Finding:
-    """Ask the model to call a tool; report whether it does, but judge only the endpoint."""
-    config = planned.config.replace(tool_allowlist=None, max_turns=_TURNS, run_deadline_s=longest_s)
+async def _try_tool_call(planned: PlannedCell, client: Client, longest_s: float) -> Finding:
+    """Ask the model to call a tool; only a failure of the endpoint counts as a problem."""
+    config = planned.config.replace(
+        tool_allowlist=None, max_turns=_MAX_TURNS, run_deadline_s=longest_s
+    )
     if config.tool_use_mode is not ToolUseMode.DISABLED:
         config = config.replace(tool_use_mode=ToolUseMode.RELAXED)
     runner = ToolLoopRunner(
         client=client,
-        model=planned.model.asked,
+        model=planned.model.sent_id,
         registry=[echo],
         config=config,
         llm_options_defaults=planned.options,
@@ -232,57 +263,59 @@ async def _tried(planned: PlannedCell, client: Client, longest_s: float) -> Find
     )
     began = time.perf_counter()
     try:
-        result = await runner.run(ASKED)
+        result = await runner.run(PROMPT)
     except RunFailed as failure:
-        return _failed(planned.model.id, failure)
+        return _failure_finding(planned.model.id, failure)
     elapsed = f"{time.perf_counter() - began:.1f} s"
-    called = "called the tool and answered" if result.run.called else "answered without a call"
-    return Finding(planned.model.id, f"{planned.model.id} {called}, in {elapsed}")
+    called = (
+        "called the tool and answered" if result.run.has_called_tools else "answered without a call"
+    )
+    return Finding(planned.model.id, f"{planned.model.id} {called} in {elapsed}")
 
 
-def _failed(model: str, failure: RunFailed) -> Finding:
+def _failure_finding(model: str, failure: RunFailed) -> Finding:
     if not isinstance(failure, ProviderError):
         late = failure.code is ErrorCode.DEADLINE_EXCEEDED
-        said = "" if late else f"the endpoint answers, but {model} does not finish: {failure}"
-        heard = any(isinstance(event, LlmRequestEndEvent) for event in failure.result.trace)
+        summary = "" if late else f"the endpoint responds, but {model} does not finish: {failure}"
+        answered = any(isinstance(event, LlmRequestEndEvent) for event in failure.result.trace)
         problem, code = (str(failure), INCOMPLETE) if late else ("", 0)
-        return Finding(model, said, problem, code=code, heard=heard)
+        return Finding(model, summary, problem, exit_code=code, answered=answered)
     fault = failure.fault
     code = WRONG_USAGE if fault.code in _SETTINGS_AT_FAULT else INCOMPLETE
-    return Finding(model, problem=str(fault), fault=fault, code=code, heard=False)
+    return Finding(model, problem=str(fault), fault=fault, exit_code=code, answered=False)
 
 
-def _told(finding: Finding | None, where: str, *, as_json: bool) -> int:
+def _print_finding(finding: Finding | None, where: str, *, as_json: bool) -> int:
     if finding is None:
-        note("nothing was sent")
+        print_note("no request was sent")
         return 0
     if not as_json:
         if not finding.problem:
-            say(f"\nok: {finding.said}")
+            print_text(f"\nok: {finding.summary}")
         if finding.protocols:
-            say("")
+            print_text("")
             rows = [(each.protocol, " ".join(each.said.split())) for each in finding.protocols]
-            say_columns(("asked for a call", "what came"), rows)
+            print_columns(("call protocol", "result"), rows)
     if finding.problem:
-        return complain(f"{finding.model} at {where}: {finding.problem}", finding.code)
+        return print_error(f"{finding.model} at {where}: {finding.problem}", finding.exit_code)
     return 0
 
 
-def _named(where: dict[str, str], effective: Effective) -> str:
-    """Name an address, and the key that goes there by where it comes from."""
+def _address_with_key(where: dict[str, str], effective: EffectiveSettings) -> str:
+    """Return an address and the source of the key for it."""
     key = "no key" if effective.settings.api_key is None else effective.sources["api_key"]
     return f"{where['url']} ({key})"
 
 
-def _named_rows(rows: list[Setting]) -> list[JSON]:
+def _rows_as_json(rows: list[Setting]) -> list[JSON]:
     return [dict(zip(("name", "value", "source"), row, strict=True)) for row in rows]
 
 
-def _document(
-    rows: list[Setting], where: dict[str, str], planned: Plan, finding: Finding | None
+def _json_document(
+    rows: list[Setting], where: dict[str, str], planned: EvaluationPlan, finding: Finding | None
 ) -> JSON:
     return {
-        "settings": _named_rows(rows),
+        "settings": _rows_as_json(rows),
         "endpoint": where | {"simulated": planned.cells[0].model.simulated},
         "selected": {
             "models": list(dict.fromkeys(each.model.id for each in planned.cells)),
@@ -293,7 +326,7 @@ def _document(
         else {
             "ok": not finding.problem,
             "model": finding.model,
-            "said": finding.said,
+            "said": finding.summary,
             "problem": finding.problem or None,
             "fault": finding.fault,
         },

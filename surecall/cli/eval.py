@@ -1,249 +1,291 @@
-"""`surecall eval`: run the matrix, keep every trial, and end with advice on what to use."""
+"""`surecall eval`: run trials of models on scenarios, store them, and recommend a model."""
 
 import asyncio
-import signal
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Final
 
 import click
 import msgspec
 
-from surecall.cli.common import note, say, say_exactly
-from surecall.cli.conclusion import headline, print_conclusion
-from surecall.cli.ending import ended, in_vain
-from surecall.cli.engine import check_engine, engine_for
-from surecall.cli.listing import json_line
-from surecall.cli.opening import Choice, Recorded, done_before, opened_run, viewing, with_choice
-from surecall.cli.options import GroupedCommand, settled, with_settings
-from surecall.cli.price import announce, guessed, in_words
-from surecall.cli.progress import Progress, shown
-from surecall.cli.reference import named_endpoints, open_reference, print_agreement
-from surecall.cli.stored import opened, write_stored
-from surecall.cli.target import Target, open_target, simulation_notes
-from surecall.cli.view import show
+from surecall.cli.console import json_line, print_exact, print_note, print_text
+from surecall.cli.eval_run import (
+    ProgressDisplay,
+    RecordedTrials,
+    RunChoice,
+    estimate_remaining,
+    estimate_text,
+    find_done,
+    named_endpoints,
+    open_reference,
+    open_run,
+    print_agreement,
+    print_estimate,
+    report_command,
+    show_progress,
+)
+from surecall.cli.eval_summary import has_no_results, plan_headline, print_conclusion, print_ending
+from surecall.cli.interrupts import SignalCounts, current_interrupts
+from surecall.cli.options import GroupedCommand, load_settings, settings_options
+from surecall.cli.report import open_browser
+from surecall.cli.served_models import choose_served_model
+from surecall.cli.target import (
+    Target,
+    build_advice,
+    check_engine,
+    engine_for,
+    open_stored_run,
+    open_target,
+    simulation_notes,
+    write_run_reports,
+)
 from surecall.eval.analysis.agreement import Agreement
-from surecall.eval.analysis.outcomes import Outcomes
-from surecall.eval.analysis.paired import Comparisons, compare_runs
-from surecall.eval.analysis.recommend import Recommendation, candidates, plain_row, recommend
-from surecall.eval.analysis.summary import Summary, summarise
-from surecall.eval.report.agreement import agreement_document, agreements_in
-from surecall.eval.report.common import results_of, sheet_for
-from surecall.eval.report.files import results_in, sheet_of
-from surecall.eval.report.page.files import PAGE
-from surecall.eval.report.summary_json import document
-from surecall.eval.report.unfinished import partial
+from surecall.eval.analysis.comparisons import Comparisons, ToolOutcomes, compare_runs
+from surecall.eval.analysis.recommendations import recommendation_json
+from surecall.eval.analysis.summary import Summary, summarize
+from surecall.eval.analysis.verdict_text import verdict_json
+from surecall.eval.report.markdown import agreement_json, compare_endpoints
+from surecall.eval.report.page.page_files import PAGE
+from surecall.eval.report.report_files import load_results, load_sheet, partial_notice
+from surecall.eval.report.run_results import collect_results, make_sheet
+from surecall.eval.report.summary_json import results_document
 from surecall.eval.report_server import LiveReport
-from surecall.eval.running.harness import Engine, Stop, evaluate
-from surecall.eval.running.harness_events import Finished, Notice, Report
-from surecall.eval.running.matrix import Plan, chosen, plan
-from surecall.eval.scenarios.plugins import choose, installed
-from surecall.eval.settings.endpoints import NamedEndpoint
+from surecall.eval.running.harness import StopRequest, TrialEngine, evaluate
+from surecall.eval.running.ledger import EvaluationEvent, EvaluationReport, TrialFinished
+from surecall.eval.running.matrix import EvaluationPlan, apply_filter, build_plan
+from surecall.eval.scenarios.plugins import choose_scenarios, load_installed
+from surecall.eval.settings.endpoint_keys import NamedEndpoint
 from surecall.eval.settings.fields import Settings
-from surecall.eval.settings.load import Effective
-from surecall.eval.storage.done import Done
-from surecall.eval.storage.store import Store
-from surecall.eval.storage.trial import Trial
+from surecall.eval.settings.resolution import EffectiveSettings
+from surecall.eval.storage.store import RunStore
+from surecall.eval.storage.trial import CompletedTrials, Trial
 from surecall.values.errors import ConfigError
 
+# The options that `--help` shows.
+_COMMON_OPTIONS: Final = (
+    *("model_filter", "scenarios", "strategy_filter", "trials", "base_url"),
+    *("max_cost", "fail_under", "output_dir", "dry_run", "opens"),
+)
+_INTO_HELP: Final = "Add trials to this run: a name, part of a name, latest, or a path."
 
-@click.command(cls=GroupedCommand)
-@with_settings()
-@click.option("--dry-run", is_flag=True, help="Show what would run, and what it would take.")
-@with_choice
-@click.option("--open", "opens", is_flag=True, help="Show the report in the browser as it fills.")
+
+@click.command(cls=GroupedCommand, common=_COMMON_OPTIONS)
+@settings_options()
+@click.option("--dry-run", is_flag=True, help="Show what would run and what it would cost.")
+@click.option("--fresh", is_flag=True, help="Start a new run instead of continuing the last one.")
+@click.option("--into", metavar="RUN", help=_INTO_HELP)
+@click.option("--open", "opens", is_flag=True, help="Open a live report in the browser.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
-@click.option("-v", "louder", count=True, help="A line for each trial.")
+@click.option("-q", "--quiet", is_flag=True, help="Do not show progress.")
+@click.option("-v", "louder", count=True, help="Print a line for each trial.")
 def command(  # the options of the command, by keyword
     *,
     dry_run: bool,
-    choice: Choice,
     opens: bool,
     as_json: bool,
     quiet: bool,
     louder: int,
     **flags: Any,
 ) -> int:
-    """Measure models: run scenarios many times, and say which model to use and why.
+    """Evaluate models on scenarios and recommend which one to use.
 
-    Without a key and without an address, the models are simulated. The same command continues
-    where it was interrupted, and with more trials it adds what is missing; other models,
-    profiles, strategies, scenarios or settings begin a run of their own.
+    Each scenario runs many times per model. Without a key and an address, the models are
+    simulated. Run the same command again to continue an interrupted run, or with more trials to add
+    the missing ones. Other models, profiles, strategies, scenarios, or settings start a new run.
     """
-    effective = _complete(settled(flags, sends=True), quiet=quiet, louder=louder)
+    choice = RunChoice(fresh=flags.pop("fresh"), into=flags.pop("into"))
+    effective = _with_verbosity(load_settings(flags, sends=True), quiet=quiet, louder=louder)
     settings = effective.settings
     check_engine(settings)
     named = named_endpoints(effective)
-    with _opened(effective, named) as (planned, target):
-        for told in simulation_notes(planned, target):
-            note(told)
-        # Before this run is opened: it becomes the latest one.
-        earlier = _earlier(settings)
+    with _open_plan(effective, named) as (planned, target):
+        for text in simulation_notes(planned, target):
+            print_note(text)
+        # Before this run is opened, because it becomes `latest`.
+        earlier = _load_baseline(settings)
         if dry_run:
-            return _dry_run(planned, target, done_before(planned, choice), as_json=as_json)
+            return _dry_run(planned, target, find_done(planned, choice), as_json=as_json)
         engine = engine_for(settings, target)
         keys = (*effective.secrets, *(each.key for each in named if each.key))
-        kept, recorded = opened_run(planned, target, keys, choice)
-        with kept as store, _watched(store, opens=opens):
-            announce(planned, target, recorded.done)
-            report = asyncio.run(_evaluated(planned, engine, store, recorded))
-            summary = _concluded(planned, target, store, report, as_json=as_json)
-            # A local server has an address, but nobody chose it; of several, the report names one.
-            where = "" if target.endpoint.local or named else target.client.base_url
-            compared = _compared(earlier, planned, store)
-            return ended(settings, where, report, summary, compared, _agreed(planned, store))
+        kept, recorded = open_run(planned, target, keys, choice)
+        with kept as store, _live_report(store, opens=opens):
+            print_estimate(planned, target, recorded.done)
+            report = asyncio.run(_evaluate(planned, engine, store, recorded))
+            summary = _write_conclusion(planned, target, store, report, as_json=as_json)
+            # Blank if the user chose no address; with several, the report names the endpoint.
+            where = "" if target.endpoint.is_local or named else target.client.base_url
+            compared = _compare_with_baseline(earlier, planned, store)
+            return print_ending(
+                settings, where, report, summary, compared, _find_agreements(planned, store)
+            )
 
 
-def _complete(effective: Effective, *, quiet: bool, louder: int) -> Effective:
-    """Settle how much is told; refuse to measure something else than what was asked for."""
-    if effective.unloaded:
-        raise ConfigError(f"nothing was run without {', '.join(effective.unloaded)}; see above")
+def _with_verbosity(effective: EffectiveSettings, *, quiet: bool, louder: int) -> EffectiveSettings:
+    """Set the verbosity; raise if scenario files from the settings were not loaded."""
+    if effective.skipped_files:
+        files = ", ".join(effective.skipped_files)
+        raise ConfigError(f"nothing was run, because {files} was not loaded; see the warning above")
     verbose = 0 if quiet else effective.settings.verbose + louder
     settings = msgspec.structs.replace(effective.settings, verbose=verbose)
     return msgspec.structs.replace(effective, settings=settings)
 
 
 @contextmanager
-def _opened(effective: Effective, named: Sequence[NamedEndpoint]) -> Iterator[tuple[Plan, Target]]:
-    """Open where it is sent, and plan what to run there."""
+def _open_plan(
+    effective: EffectiveSettings, named: Sequence[NamedEndpoint]
+) -> Iterator[tuple[EvaluationPlan, Target]]:
+    """Open the target and plan what to run there."""
     settings = effective.settings
-    scenarios = chosen("scenarios", settings.scenarios, lambda part: choose(part, installed()))
+    scenarios = apply_filter(
+        "scenarios", settings.scenarios, lambda part: choose_scenarios(part, load_installed())
+    )
     if named:
         with open_reference(effective, named, scenarios) as found:
             yield found
         return
     with open_target(settings) as target:
-        yield plan(settings, scenarios, target.library, target.endpoint), target
+        chosen = choose_served_model(effective, target)
+        yield build_plan(chosen, scenarios, target.library, target.endpoint), target
 
 
 @contextmanager
-def _watched(store: Store, *, opens: bool) -> Iterator[None]:
-    """Serve the report while the block lasts and open it, if asked for."""
+def _live_report(store: RunStore, *, opens: bool) -> Iterator[None]:
+    """Serve the live report for the duration of the block, with `--open`."""
     if not opens:
         yield
         return
     with LiveReport(store.directory) as live:
-        show(live.url)
+        open_browser(live.url)
         yield
-    # The served page ends with its server; the file stays.
-    show((store.directory / PAGE).resolve().as_uri())
+    # The live page stops with its server, so show the file instead.
+    open_browser((store.directory / PAGE).resolve().as_uri())
 
 
-def _earlier(settings: Settings) -> Outcomes | None:
-    """Read the run that this one is compared with, if any."""
+def _load_baseline(settings: Settings) -> ToolOutcomes | None:
+    """Load the run that `--against` names, if any."""
     if not settings.against or settings.reference:
         return None
-    with opened(settings.output_dir, settings.against) as other:
-        return Outcomes(other.trials())
+    with open_stored_run(settings.output_dir, settings.against) as other:
+        return ToolOutcomes(other.trials())
 
 
-def _compared(earlier: Outcomes | None, planned: Plan, store: Store) -> Comparisons:
+def _compare_with_baseline(
+    earlier: ToolOutcomes | None, planned: EvaluationPlan, store: RunStore
+) -> Comparisons:
     if earlier is None:
         return Comparisons()
-    return compare_runs(earlier, Outcomes(_own_trials(planned, store)))
+    return compare_runs(earlier, ToolOutcomes(_planned_trials(planned, store)))
 
 
-def _agreed(planned: Plan, store: Store) -> Sequence[Agreement]:
-    """Compare the endpoints, if there are several."""
-    return agreements_in(sheet_of(store), _own_trials(planned, store))
+def _find_agreements(planned: EvaluationPlan, store: RunStore) -> Sequence[Agreement]:
+    """Compare the endpoints with the reference; empty for a single endpoint."""
+    return compare_endpoints(load_sheet(store), _planned_trials(planned, store))
 
 
-def _own_trials(planned: Plan, store: Store) -> Iterator[Trial]:
-    """Read the trials that this command asks for; the run may hold others too."""
-    wanted = planned.wants
+def _planned_trials(planned: EvaluationPlan, store: RunStore) -> Iterator[Trial]:
+    """Yield the stored trials of the plan; the run may have others, too."""
+    wanted = planned.is_planned
     return (trial for trial in store.trials() if wanted(trial.key))
 
 
-def _dry_run(planned: Plan, target: Target, done: Done, *, as_json: bool) -> int:
-    recorded = planned.left().total() - planned.left(done).total()
-    guess = guessed(planned, target, done)
+def _dry_run(
+    planned: EvaluationPlan, target: Target, done: CompletedTrials, *, as_json: bool
+) -> int:
+    recorded = planned.count_remaining().total() - planned.count_remaining(done).total()
+    guess = estimate_remaining(planned, target, done)
     cells = [each.cell for each in planned.cells]
     if as_json:
         names = [scenario.id for scenario in planned.scenarios]
         found = {"cells": cells, "scenarios": names, "recorded": recorded, "estimate": guess}
-        say_exactly(json_line(msgspec.to_builtins(found)))
+        print_exact(json_line(msgspec.to_builtins(found)))
         return 0
     for cell in cells:
-        say(f"{cell.model}  {cell.profile}  {cell.strategy}")
+        print_text(f"{cell.model}  {cell.profile}  {cell.strategy}")
     for skip in planned.skips:
-        say(f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}")
-    say(headline(planned, recorded))
-    say(in_words(guess, planned.settings.max_cost))
-    say("nothing was sent to a model")
+        print_text(
+            f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}"
+        )
+    print_text(plan_headline(planned, recorded))
+    print_text(estimate_text(guess, planned.settings.max_cost))
+    print_text("nothing was sent to a model")
     return 0
 
 
-async def _evaluated(planned: Plan, engine: Engine, store: Store, recorded: Recorded) -> Report:
-    stop = Stop()
+async def _evaluate(
+    planned: EvaluationPlan, engine: TrialEngine, store: RunStore, recorded: RecordedTrials
+) -> EvaluationReport:
+    stop = StopRequest()
     loop = asyncio.get_running_loop()
-    loop.add_signal_handler(signal.SIGINT, stop.request)
-    loop.add_signal_handler(signal.SIGTERM, stop.terminate)
-    progress = Progress(planned, recorded.table, recorded.done)
-    with shown(progress, planned.settings.verbose) as take:
-        told = _discreet(take, store)
-        report = await evaluate(planned, store, engine, told, stop)
-    return msgspec.structs.replace(report, error=store.cleaned_text(report.error))
+    progress = ProgressDisplay(planned, recorded.table, recorded.done)
+    with (
+        show_progress(progress, planned.settings.verbose) as take,
+        current_interrupts().redirect_to(
+            lambda received: loop.call_soon_threadsafe(_forward_signals, received, stop)
+        ),
+    ):
+        notify = _redact_notices(take, store)
+        report = await evaluate(planned, store, engine, notify, stop)
+    return msgspec.structs.replace(report, error=store.redact_text(report.error))
 
 
-def _discreet(take: Callable[[Notice], None], store: Store) -> Callable[[Notice], None]:
-    """Tell of a trial what is recorded of it: no secrets."""
+def _forward_signals(received: SignalCounts, stop: StopRequest) -> None:
+    """Stop the evaluation: after the trials in flight, or immediately."""
+    if received.terminated:
+        stop.terminate()
+    elif received.is_final or not stop.is_requested:  # the same signal may arrive twice
+        stop.request(now=received.is_final)
 
-    def told(notice: Notice) -> None:
-        if isinstance(notice, Finished):
-            notice = Finished(store.cleaned(notice.trial), notice.spent)
+
+def _redact_notices(
+    take: Callable[[EvaluationEvent], None], store: RunStore
+) -> Callable[[EvaluationEvent], None]:
+    """Return a callback that removes secrets from finished trials before it calls `take`."""
+
+    def take_redacted(notice: EvaluationEvent) -> None:
+        if isinstance(notice, TrialFinished):
+            notice = TrialFinished(store.redact_trial(notice.trial), notice.spent)
         take(notice)
 
-    return told
+    return take_redacted
 
 
-def _concluded(
-    planned: Plan,
+def _write_conclusion(
+    planned: EvaluationPlan,
     target: Target,
-    store: Store,
-    report: Report,
+    store: RunStore,
+    report: EvaluationReport,
     *,
     as_json: bool,
 ) -> Summary:
-    """Write the reports of the whole run, print this command's part, and return its figures."""
+    """Write the reports of the run, print the results of this command, and return its summary."""
     cells = [each.cell for each in planned.cells]
     names = [scenario.id for scenario in planned.scenarios]
-    stored = results_in(store)
+    stored = load_results(store)
     stopping = stored.sheet.stopping
-    own = _own_trials(planned, store)
-    summary = summarise(own, cells=cells, scenarios=names, stopping=stopping)
-    advice = advised(summary, planned, target)
-    write_stored(store, stored, store.directory)
+    own = _planned_trials(planned, store)
+    summary = summarize(own, cells=cells, scenarios=names, stopping=stopping)
+    models = [each.model for each in planned.cells]
+    simulated = {model.name: model.catalog_id for model in models if model.simulated}
+    advice = build_advice(summary, planned.threshold, target.endpoint, target.library, simulated)
+    write_run_reports(store, stored, store.directory)
     if as_json:
-        rows = [plain_row(each) for each in advice]
-        ended = {"ending": report.ending, "wanted": report.wanted, "missing": report.missing}
+        rows = [recommendation_json(each) for each in advice]
+        ended = {"ending": report.end_reason, "wanted": report.wanted, "missing": report.missing}
         run = {"directory": str(store.directory)} | ended
-        sheet = sheet_for(planned, target.endpoint)
+        sheet = make_sheet(planned, target.endpoint)
         sheet = msgspec.structs.replace(sheet, asked=stored.sheet.asked)
-        results = results_of(sheet, _own_trials(planned, store))
-        found = document(results, run=run, recommendations=rows)
-        if agreed := _agreed(planned, store):
-            found |= {"agreement": agreement_document(agreed, planned.endpoints)}
-        say_exactly(json_line(found))
-    elif not in_vain(report, summary):
-        notice = partial(report.missing, report.wanted)
-        if agreed := _agreed(planned, store):
+        results = collect_results(sheet, _planned_trials(planned, store))
+        verdict = verdict_json(advice)
+        found = results_document(results, run=run, recommendations=rows, verdict=verdict)
+        if agreed := _find_agreements(planned, store):
+            found |= {"agreement": agreement_json(agreed, planned.endpoints)}
+        print_exact(json_line(found))
+    elif not has_no_results(report, summary):
+        notice = partial_notice(report.missing, report.wanted)
+        if agreed := _find_agreements(planned, store):
             print_agreement(agreed, notice)
         else:
-            print_conclusion(advice, summary, planned.bar, notice)
-        note(f"report  {store.directory / PAGE}      {viewing(store, planned.settings)}")
+            print_conclusion(advice, summary, planned.threshold, notice)
+        command = report_command(store, planned.settings)
+        print_note(f"report  {store.directory / PAGE}      {command}")
     return summary
-
-
-def advised(summary: Summary, planned: Plan, target: Target) -> Sequence[Recommendation]:
-    """Return the advice for each model."""
-    models = [each.model for each in planned.cells]
-    provider = "openrouter" if target.endpoint.simulated else target.endpoint.provider
-    return recommend(
-        candidates(summary.cells),
-        bar=planned.bar,
-        provider=provider,
-        catalog=target.library.catalog,
-        profiles=target.library.profiles,
-        simulated={model.name: model.subject for model in models if model.simulated},
-    )

@@ -1,128 +1,231 @@
-"""`surecall explain`: how a raw response, a stream or a text is read, and why.
+"""`surecall explain`: how a raw response, stream, or text is parsed, and why.
 
-It reads as a run would, with the default presets and every dialect: what was recognised, what was
-healed, what was left alone. A text that is one whole object of the guided protocol is read as a
-guided run would read it. `explain` and `render` are pure; only `command` reads files and prints.
+The reply is parsed as in a run with the default presets and all dialects. A text that is one
+object of the guided protocol is parsed as in a guided run. `explain` and `render` are pure; only
+`command` reads files and prints.
 """
 
 import codecs
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, BinaryIO, Final, NamedTuple
+from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 
 import click
 import msgspec
 
-from surecall.cli.advice import FALLBACK, advice_on_fault, advice_on_reply, meaning
-from surecall.cli.bodies_without_reply import (
+from surecall.cli.console import FAILED, WholeNumber, json_line, print_exact, print_note, print_text
+from surecall.cli.error_bodies import (
     body_fault,
-    cut_off,
-    cut_off_stream,
     is_error_object,
-    refuse_other_encodings,
-    too_large,
-    unreadable_json,
+    json_fault,
+    require_utf8,
+    too_large_fault,
+    truncated_json_fault,
+    truncated_stream_fault,
 )
-from surecall.cli.common import FAILED, WholeNumber, note, say, say_exactly
-from surecall.cli.listing import count, json_line
-from surecall.core.inbound import inbound
-from surecall.core.streaming.body_reader import Listener
-from surecall.parsing.budget import FRAMING, MAX_BYTES
-from surecall.parsing.names import is_legal
-from surecall.runtime.request import is_success
+from surecall.core.guided.protocol import BEFORE_A_STEP
+from surecall.core.reply_parsing import parse_reply
+from surecall.core.streaming import ResponseReader
+from surecall.parsing.arguments import REPAIRS
+from surecall.parsing.budget import FRAMING_FACTOR, MAX_BYTES
+from surecall.parsing.names import is_legal_name
+from surecall.runtime.retrying_requests import is_success
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.presets import PRESET
-from surecall.tools.registry import ToolRegistry
+from surecall.tools.registry import ToolRegistry, specs_of
 from surecall.values.errors import ConfigError, ErrorCode, Fault, ProviderError
-from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec
+from surecall.values.text import quantity
+from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolSpec, is_blank
 from surecall.wire.assembler import Assembler
+from surecall.wire.chat_format import decode, raw_call_id
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import recover
-from surecall.wire.finish_reasons import PROMISES, ending_of
-from surecall.wire.messages import decode, id_of
-from surecall.wire.protocols.guided import BEFORE_A_STEP
-from surecall.wire.response import fault_of
-from surecall.wire.transforms.inbound import failed_generation
+from surecall.wire.finish_reasons import CALLS_EXPECTED, finish_kind
+from surecall.wire.response import parse_fault
+from surecall.wire.text_calls import TEXT_CALL_PREFIX
+from surecall.wire.transforms import BODY, RESPONSE, TOOL_CALL
+from surecall.wire.transforms.response_transforms import failed_generation
 
-GUIDED = "guided_reply"
+Sentences: TypeAlias = tuple[str, ...]
+FALLBACK: Final = "content_tag_tool_call_fallback"
+# How bare JSON begins, in a fence or not.
+_JSON_STARTS: Final = frozenset("{[`")
+
+_RETRY_WILL_NOT_HELP: Final = "A retry will not help."
+_FAULT_ADVICE: Final[dict[ErrorCode, Sentences]] = {
+    ErrorCode.NO_TOOL_USE_ENDPOINT: (
+        _RETRY_WILL_NOT_HELP,
+        "`surecall proxy --model-preset guided_calls` requests calls without `tools`.",
+    ),
+    ErrorCode.BAD_REQUEST: (
+        "The endpoint rejects the request. The reply is not at fault.",
+        "`surecall proxy` repairs histories that endpoints reject.",
+    ),
+}
+_PROBLEM_ADVICE: Final[dict[ErrorCode, Sentences]] = {
+    ErrorCode.ARGUMENTS_TRUNCATED: (
+        "The reply was truncated: raise `max_tokens`, or the server's context size.",
+        "surecall runs none of its calls, and re-prompts the model.",
+    ),
+    ErrorCode.TOOL_NOT_ALLOWED: (
+        "surecall does not run a tool with a similar name instead.",
+        "It sends the model the list of tools, and re-prompts it.",
+    ),
+}
+_RETRIED: Final = ("The error may be temporary. surecall retries the request.",)
+_NOT_RUN: Final = ("surecall does not run this call. It sends the reason back to the model.",)
+_CONFIRMED_FIRST: Final = (
+    "surecall does not run this. It asks the model whether it means a call.",
+)
+_BY_DEFAULT: Final = {
+    True: "By default, surecall asks the model whether it means a call.",
+    False: "By default, surecall treats this as a text answer.",
+}
+_WITH_PRESET: Final = f"With the preset {FALLBACK}, it runs the call."
+_WRONG_PARSER: Final = (
+    "The server's tool parser or chat template does not fit the model.",
+    "surecall runs the call. `surecall proxy` repairs it for any client.",
+)
+_MALFORMED: Final = (
+    "A client that does not repair replies fails on this one.",
+    "surecall runs the call. `surecall proxy` repairs it for any client.",
+)
+_WELL_FORMED: Final = ("The reply is valid. If your agent fails on it, the cause is elsewhere.",)
+_EMPTY: Final = ("surecall re-prompts the model once, then fails with an error.",)
+_TEXT_ANSWER: Final = ("The model replied with text. surecall treats it as the final answer.",)
+_BARE_JSON: Final = ("Unmarked JSON is a call only if it names a tool: add --tools.",)
+
+
+def step_meaning(step: str) -> Sentences:
+    """Return what a repair step found; empty if its name is self-explanatory."""
+    if step.startswith(TEXT_CALL_PREFIX):
+        return ("The call was written as text, not in `tool_calls`.",)
+    helps = [family.help(step) for family in (BODY, RESPONSE, TOOL_CALL) if step in family.names]
+    return tuple(helps or [REPAIRS[name] for name in [step] if name in REPAIRS])
+
+
+def fault_advice(fault: Fault) -> Sentences:
+    """Return what surecall does about a failed request, and what the user can do."""
+    return _FAULT_ADVICE.get(fault.code) or (
+        _RETRIED if fault.retryable else (_RETRY_WILL_NOT_HELP,)
+    )
+
+
+def reply_advice(
+    all_calls: Reply, by_rules: Reply, by_default: Reply, *, is_malformed: bool, has_tools: bool
+) -> Sentences:
+    """Return what surecall does about a reply, and what the user can do.
+
+    `all_calls` accepts every call in text, `by_rules` only those that the rules allow, and
+    `by_default` is the reply without the preset for calls in text.
+    """
+    if all_calls.calls:
+        return _calls_advice(all_calls.calls, by_rules, by_default, is_malformed=is_malformed)
+    if by_rules.claims or by_default.claims:
+        return _CONFIRMED_FIRST
+    if is_blank(all_calls.text):
+        return _EMPTY
+    is_bare = not has_tools and all_calls.text.lstrip()[:1] in _JSON_STARTS
+    return _BARE_JSON if is_bare else _TEXT_ANSWER
+
+
+def _calls_advice(
+    calls: Sequence[ToolCall], by_rules: Reply, by_default: Reply, *, is_malformed: bool
+) -> Sentences:
+    problem = next((call.problem for call in calls if call.problem is not None), None)
+    if problem is not None:
+        return _PROBLEM_ADVICE.get(problem.code, _NOT_RUN)
+    if not by_rules.calls:
+        return _CONFIRMED_FIRST
+    if not by_default.calls:
+        return (_BY_DEFAULT[bool(by_default.claims)], _WITH_PRESET)
+    if any(call.from_text for call in calls):
+        return _WRONG_PARSER
+    return _MALFORMED if is_malformed else _WELL_FORMED
+
+
+GUIDED_STEP = "guided_reply"
 ERROR = "error"
-# Faults of a body that is neither a reply nor an error in the form of the API.
-_UNREAD = frozenset(
+# Faults of a body that is neither a reply nor an error in the API's format.
+_UNREADABLE = frozenset(
     {ErrorCode.CONNECTION_ERROR, ErrorCode.DECODE_ERROR, ErrorCode.RESPONSE_TOO_LARGE}
 )
-# What a reply is explained with: everything that a run reads by default, and every dialect.
+# The defaults of a run, and every dialect of calls in text.
 PRESETS = ("default_tool_calling", FALLBACK)
 ANSWER_KEYS = frozenset({"choices", "error", "data", "object"})
-# The events of a stream begin with the name of a field, or with a comment.
-_STREAM = re.compile(
+# Events of a stream begin with a field name or a comment.
+_STREAM_START = re.compile(
     rb"\A(?:\xef\xbb\xbf)?\s*(?:(?:event|id|retry)?:[^\r\n]*[\r\n]\s*)*data:\s*[\[{]"
-    # An error may be no JSON, and a stream may end before its first data.
+    # An error may not be JSON, and a stream may end before its first data.
     rb"|\A(?:event:\s*error\s*[\r\n]|(?:(?:event)?:[^\r\n]*[\r\n]\s*)+\Z)"
 )
-# No answer has more bytes, streamed or not; it is fed to the reader of streams in chunks.
-_MOST: Final = FRAMING * MAX_BYTES
-_CHUNK: Final = 65_536
-# A text may have some bytes that are no UTF-8: not more than one character in so many.
-_SOUND: Final = 10
-# How much of each text, and how many of each list, people are shown.
-SHOWN: Final = 500
-LISTED: Final = 20
-# What a call in text lacks that breaks a rule.
-_RULES = {
-    "whole": "it is not complete, or a closing mark is left over",
+# The most bytes of any response, and the chunk size for parsing streams.
+_MAX_INPUT_BYTES: Final = FRAMING_FACTOR * MAX_BYTES
+_CHUNK_BYTES: Final = 65_536
+# A text may have one invalid byte in this many characters.
+_CHARS_PER_BAD_BYTE: Final = 10
+# Limits of `render` for each text and each list.
+MAX_SHOWN_CHARS: Final = 500
+MAX_LISTED: Final = 20
+# Why a call in text breaks a rule.
+_RULE_REASONS = {
+    "whole": "it is incomplete, or an extra closing mark follows",
     "own_words": "it may be quoted",
     "marked": "its marks may mean something else",
-    "last_words": "something follows it",
-    "only_way": "the model calls natively",
+    "last_words": "more text follows it",
+    "only_way": "the model also makes native calls",
     "not_destructive": "the tool is destructive",
 }
-# The protocol reads nothing where no tool is known at all.
+# The guided protocol parses nothing unless there is a tool.
 _SOME_TOOL = (ToolSpec("-", "", {}),)
 
 
 @click.command()
 @click.argument("file", type=click.File("rb"))
 @click.option("--tools", type=click.File("rb"), help="JSON list of the tools that were offered.")
-@click.option(
-    "--status", type=WholeNumber(100, 599), help="The HTTP status that an error came with."
-)
+@click.option("--status", type=WholeNumber(100, 599), help="HTTP status of the response.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def command(*, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_json: bool) -> int:
-    """Explain a raw response, a stream or a text in FILE (or - for standard input).
+    """Explain how surecall reads a raw response, stream, or text.
 
-    Shows which calls are in it, what was repaired, why something is not taken for a call, and
-    what to do about it. Long texts and lists are cut, and it says by how much; --json has all.
-    Exits with 1 if there is no reply to read: a page of a gateway, or a response that is cut off.
+    FILE is a file, or - for standard input. Shows the calls, the repairs, what is not a call and
+    why, and what to do. Long texts and lists are shortened, except with --json. Exits with 1 if
+    there is no model reply, such as for a gateway's error page or a truncated response.
     """
     if file.isatty():
-        note("reading standard input; Ctrl-D ends it")
-    explanation = explain(file.read(_MOST + 1), _tools_in(tools), status)
+        print_note("reading standard input; press Ctrl-D to end it")
+    explanation = explain(file.read(_MAX_INPUT_BYTES + 1), _read_tools(tools), status)
     if as_json:
-        say_exactly(json_line(msgspec.to_builtins(explanation)))
+        print_exact(json_line(msgspec.to_builtins(explanation)))
     else:
-        say(render(explanation))
+        print_text(render(explanation))
     return FAILED if explanation.unreadable else 0
 
 
-def _tools_in(file: BinaryIO | None) -> list[Any]:
+def _read_tools(file: BinaryIO | None) -> list[Any]:
     if file is None:
         return []
     try:
         tools = decode(file.read())
     except ValueError:
         raise ConfigError("--tools is not JSON") from None
+    return require_tool_list(tools)
+
+
+def require_tool_list(tools: Any) -> list[Any]:
+    """Return the value of --tools; raise if it is not a list."""
     if not isinstance(tools, list):
         raise ConfigError("--tools must be a JSON list of tool definitions")
     return tools
 
 
 class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How an answer was read. `problem` of a call says why it would not run.
+    """How a response was parsed. `problem` of a call is the reason why it would not run.
 
-    `asked` of a call is its name as it came, if it came otherwise; `id` is an id that came twice,
-    or null where none came. `claims` are the calls in text that a run would ask about, each with
-    the rule that says so. `unreadable` means that there was no reply, and no error in the form of
-    the API either.
+    `asked` of a call is its original name, if that was repaired; `id` is a duplicate id, or null if
+    it was missing. `claims` are the calls in text that surecall would ask the model about, each
+    with the rule that it breaks. `unreadable` means that there is neither a reply nor an error in
+    the API's format.
     """
 
     kind: str
@@ -137,87 +240,88 @@ class Explanation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def explain(data: bytes, tools: Sequence[JSON] = (), status: int | None = None) -> Explanation:
-    """Explain a response body or the events of a stream, or anything else as the text of one.
+    """Explain a response body or the events of a stream; anything else counts as a model's text.
 
-    An error is judged by the status that it came with, if that is given.
+    `status` is the HTTP status of the response, which decides how errors are explained.
     """
     failure = None if status is None or is_success(status) else status
-    kind, answer = _answer(data, failure)
-    read = answer if isinstance(answer, Fault) else _judge(answer, tools, failure)
+    kind, answer = _parse_input(data, failure)
+    read = answer if isinstance(answer, Fault) else _interpret(answer, tools, failure)
     if isinstance(read, Fault):
-        return _on_fault(kind, read)
-    reply, content = read.believed, _content(read.answer)
+        return _fault_explanation(kind, read)
+    reply, content = read.all_calls, _content(read.answer)
     left = recover(content, read.specs, weak=True).passed_over
-    found = (*reply.calls, *left, *read.ruled.claims)
-    if kind == "text" and not found and (cut := cut_off(data)):
-        return _on_fault(kind, cut)
-    shown = [_call(call, read, judged=bool(tools)) for call in reply.calls]
-    steps = (*([GUIDED] if read.is_guided else []), *reply.fired)
+    found = (*reply.calls, *left, *read.by_rules.claims)
+    if kind == "text" and not found and (cut := truncated_json_fault(data)):
+        return _fault_explanation(kind, cut)
+    shown = [_call_json(call, read, judged=bool(tools)) for call in reply.calls]
+    steps = (*([GUIDED_STEP] if read.is_guided else []), *reply.fired)
     is_bent = bool(reply.fired) or any(call.keys() & {"asked", "id"} for call in shown)
     return Explanation(
         kind,
         steps,
         tuple(shown),
-        read.ruled.text,
+        read.by_rules.text,
         tuple({"at": item.start, "text": item.snippet, "reason": item.reason} for item in left),
-        _nothing(reply, content),
-        tuple({"name": claim.name, "rule": claim.rule} for claim in read.ruled.claims),
-        advice_on_reply(reply, read.ruled, read.usual, is_bent=is_bent, has_tools=bool(tools)),
+        _empty_reason(reply, content),
+        tuple({"name": claim.name, "rule": claim.rule} for claim in read.by_rules.claims),
+        reply_advice(
+            reply, read.by_rules, read.by_default, is_malformed=is_bent, has_tools=bool(tools)
+        ),
     )
 
 
-def _on_fault(kind: str, fault: Fault) -> Explanation:
-    unreadable = kind == ERROR or fault.code in _UNREAD
-    return Explanation(kind, fault=str(fault), advice=advice_on_fault(fault), unreadable=unreadable)
+def _fault_explanation(kind: str, fault: Fault) -> Explanation:
+    unreadable = kind == ERROR or fault.code in _UNREADABLE
+    return Explanation(kind, fault=str(fault), advice=fault_advice(fault), unreadable=unreadable)
 
 
-class _Read(NamedTuple):
-    """An answer in three readings: see `advice_on_reply`."""
+class _Readings(NamedTuple):
+    """A response parsed in three ways: see `reply_advice`."""
 
     answer: JSON
     is_guided: bool
     specs: tuple[ToolSpec, ...]
-    believed: Reply
-    ruled: Reply
-    usual: Reply
+    all_calls: Reply
+    by_rules: Reply
+    by_default: Reply
 
 
-def _judge(answer: JSON, tools: Sequence[JSON], failure: int | None) -> _Read | Fault:
-    """Read a body as a run would: after a failure it is an error, whatever it holds."""
+def _interpret(answer: JSON, tools: Sequence[JSON], failure: int | None) -> _Readings | Fault:
+    """Parse a body as in a run; with an error status, it is always an error."""
     failed = failure is not None and failed_generation(answer) is None
     return (
-        fault_of(answer, failure, {}, 0.0)
+        parse_fault(answer, failure, {}, 0.0)
         if failed or is_error_object(answer)
-        else _read(answer, tools)
+        else _read_answer(answer, tools)
     )
 
 
-def _read(answer: JSON, tools: Sequence[JSON]) -> _Read | Fault:
+def _read_answer(answer: JSON, tools: Sequence[JSON]) -> _Readings | Fault:
     guided = _is_guided(_content(answer))
-    every, usual = _config(PRESETS, guided=guided), _config(PRESETS[:1], guided=guided)
+    every, usual = config_with(PRESETS, guided=guided), config_with(PRESETS[:1], guided=guided)
     believing = every.replace(text_call_rules=())
     registry = ToolRegistry(tools)
-    believed = inbound(answer, _plan(_specs(registry)), believing, registry)
+    believed = parse_reply(answer, _plan(specs_of(registry)), believing, registry)
     if not tools and isinstance(believed, Reply):
-        # Without a list of tools, those that are called exist; what else is wrong is told.
-        names = dict.fromkeys(call.name for call in believed.calls if is_legal(call.name))
+        # Without a list of tools, the called ones are assumed to exist.
+        names = dict.fromkeys(call.name for call in believed.calls if is_legal_name(call.name))
         registry = ToolRegistry([{"name": name} for name in names])
-    specs = _specs(registry)
-    readings = [inbound(answer, _plan(specs), how, registry) for how in (believing, every, usual)]
+    specs = specs_of(registry)
+    readings = [
+        parse_reply(answer, _plan(specs), how, registry) for how in (believing, every, usual)
+    ]
     faults = [reading for reading in readings if isinstance(reading, Fault)]
     replies = [reading for reading in readings if isinstance(reading, Reply)]
-    return faults[0] if faults else _Read(answer, guided, specs, *replies)
-
-
-def _specs(registry: ToolRegistry) -> tuple[ToolSpec, ...]:
-    return tuple(tool.spec for tool in registry.definitions)
+    return faults[0] if faults else _Readings(answer, guided, specs, *replies)
 
 
 def _plan(specs: tuple[ToolSpec, ...]) -> Plan:
     return Plan("", (), specs, known_tools=specs or _SOME_TOOL)
 
 
-def _config(presets: Sequence[str], *, guided: bool) -> ToolCallingConfig:
+def config_with(presets: Sequence[str], *, guided: bool = False) -> ToolCallingConfig:
+    """Return the default config under some presets."""
     config = ToolCallingConfig()
     for name in presets:
         config = PRESET[name](config)
@@ -225,7 +329,7 @@ def _config(presets: Sequence[str], *, guided: bool) -> ToolCallingConfig:
 
 
 def _is_guided(content: str) -> bool:
-    """Whether a text is one whole object of the guided protocol, and nothing beside it."""
+    """Whether a text is exactly one object of the guided protocol."""
     try:
         value = decode(content.encode("utf-8", "surrogatepass"))
     except ValueError:
@@ -239,40 +343,40 @@ def _is_guided(content: str) -> bool:
             return False
 
 
-def _answer(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
-    """Say what was sent, and return it as the body of a response."""
-    refuse_other_encodings(data)
-    if _STREAM.match(data):
-        return "stream", _streamed(data)
+def _parse_input(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
+    """Return the kind of the input, and the input as a response body."""
+    require_utf8(data)
+    if _STREAM_START.match(data):
+        return "stream", _parse_stream(data)
     if data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] not in {b"{", b"["}:
-        return _as_text(data, failure)
+        return _parse_text(data, failure)
     if len(data) > MAX_BYTES:
-        return "response", too_large(f"more than {MAX_BYTES} bytes")
-    body = _body(data, failure)
-    return _as_text(data, failure) if body is None else ("response", body)
+        return "response", too_large_fault(f"more than {MAX_BYTES} bytes")
+    body = _parse_body(data, failure)
+    return _parse_text(data, failure) if body is None else ("response", body)
 
 
-def _streamed(data: bytes) -> JSON | Fault:
-    """Read the events of a stream as they would arrive: piece by piece."""
-    assembler = Assembler(judge=lambda error: fault_of(error, None, {}, 0.0))
-    listener = Listener(assembler)
+def _parse_stream(data: bytes) -> JSON | Fault:
+    """Parse the events of a stream in chunks, as they would arrive."""
+    assembler = Assembler(error_parser=lambda error: parse_fault(error, None, {}, 0.0))
+    listener = ResponseReader(assembler)
     try:
-        for start in range(0, len(data), _CHUNK):
-            listener.feed(data[start : start + _CHUNK])
+        for start in range(0, len(data), _CHUNK_BYTES):
+            listener.feed(data[start : start + _CHUNK_BYTES])
         listener.close()
     except ProviderError as error:
         return error.fault
     answer: JSON | Fault = assembler.finish()
     is_unread = isinstance(answer, Fault) and answer.code is ErrorCode.DECODE_ERROR
-    return (cut_off_stream(data) if is_unread else None) or answer
+    return (truncated_stream_fault(data) if is_unread else None) or answer
 
 
-def _body(data: bytes, failure: int | None) -> JSON | Fault | None:
-    """Read the body of a response; a fault if it is JSON that no run would read; None otherwise."""
+def _parse_body(data: bytes, failure: int | None) -> JSON | Fault | None:
+    """Parse a response body: a fault for invalid JSON, None if it may be a model's text."""
     try:
         value = decode(data)
     except ValueError as error:
-        return unreadable_json(data, error)
+        return json_fault(data, error)
     if isinstance(value, list) and len(value) == 1:
         value = value[0]  # an error in a list, as Google sends it
     if not isinstance(value, dict):
@@ -281,12 +385,12 @@ def _body(data: bytes, failure: int | None) -> JSON | Fault | None:
     return value if is_answer or failure is not None else None
 
 
-def _as_text(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
+def _parse_text(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
     text = data.decode("utf-8", "replace")
-    if "\0" in text or text.count("\ufffd") * _SOUND > len(text):
-        raise ConfigError("this is no text: explain reads what a model or an endpoint wrote")
+    if "\0" in text or text.count("\ufffd") * _CHARS_PER_BAD_BYTE > len(text):
+        raise ConfigError("the input is not text; pass what a model or an endpoint returned")
     if len(data) > MAX_BYTES:
-        return "text", too_large(f"more than {MAX_BYTES} bytes")
+        return "text", too_large_fault(f"more than {MAX_BYTES} bytes")
     if fault := body_fault(text.removeprefix("\ufeff"), failure):
         return ERROR, fault
     return "text", {"choices": [{"message": {"content": text}}]}
@@ -303,15 +407,15 @@ def _content(body: JSON) -> str:
 def _ids_in(answer: JSON) -> list[str | None]:
     match answer:
         case {"choices": [{"message": {"tool_calls": list(calls)}}, *_]}:
-            return [id_of(call) for call in calls if isinstance(call, dict)]
+            return [raw_call_id(call) for call in calls if isinstance(call, dict)]
         case _:
             return []
 
 
-def _call(call: ToolCall, read: _Read, *, judged: bool) -> JSON:
+def _call_json(call: ToolCall, read: _Readings, *, judged: bool) -> JSON:
     shown: JSON = {"name": call.name, "arguments": call.arguments}
     grounded = next((spec.grounded for spec in read.specs if spec.name == call.name), {})
-    # A reply alone does not tell what was seen before it; a run checks it.
+    # A run would check grounded arguments against the history, which is not available here.
     if given := {name: tools for name, tools in grounded.items() if name in call.arguments}:
         shown["grounded"] = {name: list(tools) for name, tools in given.items()}
     if call.repairs:
@@ -321,76 +425,81 @@ def _call(call: ToolCall, read: _Read, *, judged: bool) -> JSON:
     ids = _ids_in(read.answer)
     if ids and call.id not in ids:
         shown["id"] = call.first_id
-    # Without a list of tools no name can be known, and that is no problem of the call.
+    # Without a list of tools, an unknown name is not a problem of the call.
     unknown = call.problem is not None and call.problem.code is ErrorCode.TOOL_NOT_ALLOWED
     if call.problem is not None and (judged or not unknown):
         shown["problem"] = f"{call.problem.code}: {call.problem.message}"
     return shown
 
 
-def _nothing(reply: Reply, content: str) -> str:
+def _empty_reason(reply: Reply, content: str) -> str:
     if reply.calls or reply.text.strip() or content.strip():
         return ""
-    promised = ending_of(reply.finish_reason) in PROMISES
-    return "the reply announces a call, and there is none" if promised else "the reply is empty"
+    announced = finish_kind(reply.finish_reason) in CALLS_EXPECTED
+    return "the reply announces a call but has none" if announced else "the reply is empty"
 
 
-def _place(tools: Sequence[str]) -> str:
+def _grounding_text(tools: Sequence[str]) -> str:
     results = f"in a result of {' or '.join(tools)}"
-    return results if tools else "in the user's words or in a result"
+    return results if tools else "in a user message or a result"
 
 
 def render(explanation: Explanation) -> str:
-    """Write an explanation for people; long texts and lists are cut, and it says by how much."""
+    """Format an explanation; long texts and lists are shortened."""
     lines = [f"read as: {explanation.kind}"]
     if explanation.fault:
-        lines.append(f"fault: {_cut(explanation.fault)}")
+        lines.append(f"fault: {_shorten(explanation.fault)}")
     for name in dict.fromkeys(explanation.steps):
         lines.append(f"repaired by: {name}")
-        lines += [f"  {sentence}" for sentence in meaning(name)]
-    lines += _listed(explanation.calls, _call_lines, "calls")
-    lines += _listed(explanation.claims, _claim_lines, "that are asked about")
-    lines += _listed(explanation.passed_over, _passed_over_lines, "that are not calls")
+        lines += [f"  {sentence}" for sentence in step_meaning(name)]
+    lines += _limited_lines(explanation.calls, _call_lines, "calls")
+    lines += _limited_lines(explanation.claims, _claim_lines, "ambiguous calls")
+    lines += _limited_lines(explanation.passed_over, _passed_over_lines, "texts that are not calls")
     if not explanation.calls and not explanation.fault and not explanation.passed_over:
-        lines.append("no calls, and nothing that looks like one")
+        lines.append("no calls, and nothing that looks like a call")
     if explanation.text.strip():
-        lines.append(f"text: {_cut(explanation.text)}")
+        lines.append(f"text: {_shorten(explanation.text)}")
     lines += ["in short:", *[f"  {sentence}" for sentence in explanation.advice]]
     return "\n".join(lines)
 
 
-def _cut(text: str) -> str:
-    more = len(text) - SHOWN
-    return f"{text[:SHOWN]} … and {count(more, 'more character')}" if more > 0 else text
+def _shorten(text: str) -> str:
+    more = len(text) - MAX_SHOWN_CHARS
+    return (
+        f"{text[:MAX_SHOWN_CHARS]} … and {quantity(more, 'more character')}" if more > 0 else text
+    )
 
 
-def _listed(items: Sequence[JSON], write: Callable[[JSON], list[str]], what: str) -> list[str]:
-    """Write the first of some items, and say how many more there are."""
-    lines = [line for item in items[:LISTED] for line in write(item)]
-    more = len(items) - LISTED
+def _limited_lines(
+    items: Sequence[JSON], write: Callable[[JSON], list[str]], what: str
+) -> list[str]:
+    """Return the lines of the first items, and how many more there are."""
+    lines = [line for item in items[:MAX_LISTED] for line in write(item)]
+    more = len(items) - MAX_LISTED
     return [*lines, f"… and {more} more {what}"] if more > 0 else lines
 
 
 def _claim_lines(claim: JSON) -> list[str]:
     rule = claim["rule"]
-    return [f"asked about, not run: {_cut(claim['name'])} (rule {rule}: {_RULES[rule]})"]
+    return [f"ambiguous, not run: {_shorten(claim['name'])} (rule {rule}: {_RULE_REASONS[rule]})"]
 
 
 def _passed_over_lines(item: JSON) -> list[str]:
-    return [f"not a call, at {item['at']}: {item['reason']}: {_cut(item['text'])}"]
+    return [f"not a call, at {item['at']}: {item['reason']}: {_shorten(item['text'])}"]
 
 
 def _call_lines(call: JSON) -> list[str]:
     arguments = msgspec.json.encode(call["arguments"]).decode()
-    found = [f"call: {_cut(call['name'])} {_cut(arguments)}"]
+    found = [f"call: {_shorten(call['name'])} {_shorten(arguments)}"]
     found += [
-        f"  {name} must have been seen: {_place(tools)}"
+        f"  {name} must occur {_grounding_text(tools)}"
         for name, tools in call.get("grounded", {}).items()
     ]
     if "asked" in call:
-        found.append(f"  its name came as: {_cut(call['asked'])}")
+        found.append(f"  original name: {_shorten(call['asked'])}")
     if "id" in call:
-        found.append(f"  its id {'came twice' if call['id'] else 'is missing'}: it gets a new one")
+        state = "a duplicate" if call["id"] else "missing"
+        found.append(f"  the id is {state}: surecall assigns a new one")
     if "problem" in call:
-        found.append(f"  would not run: {_cut(call['problem'])}")
+        found.append(f"  would not run: {_shorten(call['problem'])}")
     return found

@@ -1,6 +1,6 @@
-"""`surecall local`: the model in a GGUF file, on a port of this machine.
+"""`surecall local`: serve the model in a GGUF file.
 
-An evaluation of a file uses the same server, through a client that knows when it has ended.
+`surecall eval --gguf` uses the same server, with a client that detects when the server has ended.
 """
 
 import asyncio
@@ -11,145 +11,147 @@ from typing import Any
 
 import click
 
-from surecall.cli.common import (
+from surecall.cli.console import (
     FAILED,
     INTERRUPTED,
     WRONG_USAGE,
     WholeNumber,
-    cannot_listen,
-    complain,
-    note,
-    say,
-    with_address,
+    address_options,
+    listen_error,
+    print_error,
+    print_note,
+    print_text,
 )
-from surecall.cli.listing import count
-from surecall.runtime.gguf import LEAST_CONTEXT, MOST_CONTEXT, MOST_THREADS, Serving
-from surecall.runtime.local_server import LocalServer, LocalServerError
-from surecall.runtime.loopback import is_loopback
+from surecall.eval.local_server import LocalServer, LocalServerError
+from surecall.eval.settings.fields import MAX_CONTEXT, MAX_THREADS, MIN_CONTEXT, ServingOptions
 from surecall.runtime.transport import OpenAICompatible
-from surecall.settings.connection import Limits
+from surecall.settings.connection import Limits, is_loopback
 from surecall.values.errors import ErrorCode, Fault, ProviderError
-from surecall.values.types import Answer
+from surecall.values.text import quantity
+from surecall.values.types import HttpResponse
 
-_PORT = 8080
-_LONGEST_START_S = 86_400
 _MB, _GB = 1e6, 1e9
-_DEFAULT = Serving()
-# A connection breaks a moment before the end of the process can be seen.
+_DEFAULTS = ServingOptions()
+# The connection breaks shortly before the process is seen to end.
 _GRACE_S = 0.5
 
 
 @click.command()
 @click.argument("gguf", metavar="MODEL.gguf", type=click.Path(path_type=Path))
-@with_address(_PORT)
+@address_options(8080)
 @click.option(
     "--threads",
-    type=WholeNumber(1, MOST_THREADS),
-    default=_DEFAULT.threads,
+    type=WholeNumber(1, MAX_THREADS),
+    default=_DEFAULTS.threads,
     show_default=True,
-    help="Threads to compute with; more than there are cores is slower.",
+    help="Compute threads; more than the number of cores is slower.",
 )
 @click.option(
     "--context",
-    type=WholeNumber(LEAST_CONTEXT, MOST_CONTEXT),
-    default=_DEFAULT.context,
+    type=WholeNumber(MIN_CONTEXT, MAX_CONTEXT),
+    default=_DEFAULTS.context,
     show_default=True,
-    help="Tokens that a conversation may have.",
+    help="Context size in tokens.",
 )
 @click.option(
     "--start-timeout",
     "starts_within_s",
-    type=WholeNumber(1, _LONGEST_START_S),
-    default=int(_DEFAULT.starts_within_s),
+    type=WholeNumber(1, 86_400),
+    default=int(_DEFAULTS.starts_within_s),
     show_default=True,
-    help="Seconds that loading the file may take.",
+    help="Seconds to wait until the model is loaded.",
 )
 @click.option("--verbose", is_flag=True, help="Show the server's log.")
 def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
-    """Serve the model in a GGUF file on this machine, with llama.cpp.
+    """Serve a GGUF model on this machine with llama.cpp.
 
-    One conversation at a time, with the file's own chat template. Needs the extra `local`: pip
-    install 'surecall[local]'. An evaluation needs no server of its own: see surecall eval --gguf.
+    The server handles one conversation at a time and uses the chat template in the file. It needs
+    the extra `local`: pip install 'surecall[local]'. To evaluate a file, use surecall eval --gguf
+    instead, which starts its own server.
     """
-    how = Serving(**serving)
+    how = ServingOptions(**serving)
     if not public and not is_loopback(how.host):
-        return complain(
-            f"{how.host} is not loopback; add --public if the network may use the model",
+        return print_error(
+            f"{how.host} is not loopback: add --public to let the network use the model",
             WRONG_USAGE,
         )
     try:
-        log = note if verbose else None
-        with LocalServer(gguf, how, log=log, on_start=lambda: note(_loading(gguf, how))) as server:
-            say(_announced(server))
+        log = print_note if verbose else None
+        with LocalServer(
+            gguf, how, log=log, on_start=lambda: print_note(_loading_message(gguf, how))
+        ) as server:
+            print_text(_start_message(server))
             server.wait()
-            return complain(server.ended(), FAILED)
+            return print_error(server.exit_message(), FAILED)
     except KeyboardInterrupt:
-        # Further up click would print an empty line for it.
+        # Not raised: click would print an empty line.
         return INTERRUPTED
     except LocalServerError as error:
-        return complain(str(error), FAILED)
+        return print_error(str(error), FAILED)
     except BrokenPipeError:
-        raise  # the reader of our output has gone
+        raise  # standard output is closed
     except OSError as error:
-        return complain(cannot_listen(how.port, error, how.host), FAILED)
+        return print_error(listen_error(how.port, error, how.host), FAILED)
 
 
-def _loading(gguf: Path, how: Serving) -> str:
-    """Say that a file is being loaded: a large one takes a while, and nothing else is heard."""
+def _loading_message(gguf: Path, how: ServingOptions) -> str:
+    """Return the message to print while the file is loading."""
     size = gguf.stat().st_size
     shown = f"{size / _GB:.1f} GB" if size >= _GB else f"{size / _MB:.1f} MB"
     return (
         f"loading {gguf} ({shown}), with "
-        f"{count(how.threads, 'thread')} and {count(how.context, 'token')} of context"
+        f"{quantity(how.threads, 'thread')} and {quantity(how.context, 'token')} of context"
     )
 
 
-def _announced(server: LocalServer) -> str:
-    there = f"--base-url {server.url} --endpoint llama_cpp -m {server.model}"
+def _start_message(server: LocalServer) -> str:
+    options = f"--base-url {server.url} --endpoint llama_cpp -m {server.model}"
     return "\n".join(
         (
-            f"{server.model} on {server.url}/v1 ({server.build}); Ctrl-C ends it",
-            f"  surecall check {there}",
-            f"  surecall eval --jobs 1 --client-timeout 600 {there}",
+            f"{server.model} on {server.url}/v1 ({server.build}); press Ctrl-C to stop",
+            f"  surecall check {options}",
+            f"  surecall eval --jobs 1 --client-timeout 600 {options}",
         )
     )
 
 
 class LocalClient(OpenAICompatible):
-    """A client of a local server. Once that has ended, every request fails for good."""
+    """A client for a local server. Once the server has ended, every request fails."""
 
     def __init__(self, server: LocalServer, limits: Limits) -> None:
         super().__init__(server.url, limits=limits)
         self._server = server
 
-    async def send(self, body: bytes) -> Answer:
+    async def send(self, body: bytes) -> HttpResponse:
         """Post one request; see `OpenAICompatible`."""
         try:
             return await super().send(body)
         except ProviderError as error:
             lost = error.code is ErrorCode.CONNECTION_ERROR
-            ended = await asyncio.to_thread(self._server.ended, _GRACE_S) if lost else ""
+            ended = await asyncio.to_thread(self._server.exit_message, _GRACE_S) if lost else ""
             if not ended:
                 raise
         raise ProviderError(
             Fault(
                 ErrorCode.CONNECTION_ERROR,
                 f"{ended[0].upper()}{ended[1:]}.",
-                hint="What was measured is kept; the same command continues.",
+                hint="Results so far are saved; run the same command to continue.",
             )
         )
 
 
 @contextmanager
-def served(gguf: str, how: Serving, *, quiet: bool = False) -> Iterator[LocalServer]:
-    """Serve a file while the block lasts; say at its end if the server did not live that long."""
+def serve_gguf(gguf: str, how: ServingOptions, *, quiet: bool = False) -> Iterator[LocalServer]:
+    """Serve a file for the duration of the block; report a server that ended early."""
     path = Path(gguf).expanduser()
-    server = LocalServer(path, how, on_start=lambda: None if quiet else note(_loading(path, how)))
+    server = LocalServer(
+        path, how, on_start=lambda: None if quiet else print_note(_loading_message(path, how))
+    )
     with ExitStack() as stack:
         try:
             stack.enter_context(server)
         except (LocalServerError, OSError) as error:
             raise click.ClickException(str(error)) from None
         yield server
-        if ended := server.ended():
-            note(f"surecall: {ended}")
+        if ended := server.exit_message():
+            print_note(f"surecall: {ended}")

@@ -1,4 +1,4 @@
-"""`surecall ls`: what there is to choose from, and the runs that were made."""
+"""`surecall ls`: list models, scenarios, other choices, and runs."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
@@ -8,30 +8,28 @@ from typing import Any, Final, TypeAlias
 import click
 import msgspec
 
-from surecall.cli.common import note
-from surecall.cli.listing import rate_words, say_columns, say_document
-from surecall.cli.options import F, GroupedCommand, joined, settled, with_settings
-from surecall.cli.stored import endpoint_named
-from surecall.cli.target import SIMULATED, library_at
-from surecall.eval.analysis.figures import Figure
-from surecall.eval.analysis.headline import headline, headline_strategy
-from surecall.eval.report.files import missing_from, results_in
-from surecall.eval.report.summary_json import figures
+from surecall.cli.console import F, print_columns, print_document, print_note, rate_with_interval
+from surecall.cli.options import GroupedCommand, load_settings, setting_option, settings_options
+from surecall.cli.tables import model_heading
+from surecall.cli.target import SIMULATED_NOTE, endpoint_from_settings, model_library
+from surecall.eval.analysis.summary import Figure
+from surecall.eval.analysis.verdict_text import headline_strategy, headline_totals
+from surecall.eval.report.report_files import incomplete_notice, load_results
 from surecall.eval.running.cells import Model
-from surecall.eval.running.matrix import Library, NothingSelected, chosen, select_models
-from surecall.eval.scenarios.plugins import choose, installed
+from surecall.eval.running.matrix import ModelLibrary, NothingSelected, apply_filter, select_models
+from surecall.eval.scenarios.plugins import choose_scenarios, load_installed
 from surecall.eval.settings.endpoint import Endpoint
 from surecall.eval.settings.fields import FIELDS
-from surecall.eval.settings.load import DEFAULT, Effective
-from surecall.eval.storage.run_directories import runs
+from surecall.eval.settings.resolution import DEFAULT, EffectiveSettings
+from surecall.eval.storage.run_directories import run_directories
 from surecall.eval.storage.store import open_for_reading
 from surecall.settings.capabilities import CUSTOM
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
 from surecall.settings.presets import PRESET
-from surecall.settings.providers import ROWS, Provider
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.settings.providers import Provider, provider_table
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.values.errors import ConfigError
-from surecall.values.family import canonical, unknown
+from surecall.values.family import canonical_name, unknown_name_message
 from surecall.values.types import JSON
 
 _EVERYTHING: Final = "all"
@@ -42,12 +40,8 @@ Rows: TypeAlias = list[JSON]
 
 
 def _filter_option(name: str) -> Callable[[F], F]:
-    """Offer a filter without the default that it has elsewhere: a list shows everything."""
-    field = FIELDS[name]
-    flags = (*field.flags, name)
-    return click.option(
-        *flags, metavar=field.metavar, help=field.help, multiple=True, callback=joined
-    )
+    """Return the option for a filter without its default, because lists show everything."""
+    return setting_option(FIELDS[name], shows_default=False)
 
 
 @click.command(cls=GroupedCommand)
@@ -55,121 +49,125 @@ def _filter_option(name: str) -> Callable[[F], F]:
 @_filter_option(_MODELS)
 @_filter_option(_PROFILES)
 @_filter_option(_SCENARIOS)
-@with_settings("base_url", "endpoint", "output_dir")
+@settings_options("base_url", "endpoint", "output_dir")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
 def command(*, kind: str, as_json: bool, **flags: Any) -> int:
-    """List models, profiles, scenarios, presets, faults, endpoints or runs.
+    """List models, profiles, scenarios, presets, faults, endpoints, or runs.
 
-    Models are those of the endpoint that an evaluation would go to: without a key and without an
-    address, the simulator's. A list holds everything unless a filter is given.
+    Models are those of the endpoint that eval would use: without a key and an address, the
+    simulator's. Lists are complete unless you pass a filter.
     """
-    name = canonical(kind)
-    if name not in _LISTS:
-        raise ConfigError(unknown("list", kind, _LISTS))
-    rows = _LISTS[name](settled(flags))
+    name = canonical_name(kind)
+    if name not in _ROWS_BY_KIND:
+        raise ConfigError(unknown_name_message("list", kind, _ROWS_BY_KIND))
+    rows = _ROWS_BY_KIND[name](load_settings(flags))
     if as_json:
-        say_document({name: rows})
+        print_document({name: rows})
     elif rows:
         _say_list(rows)
     return 0
 
 
 def _say_list(rows: Rows) -> None:
-    """Print a list for people. Of models, only the columns in which one of them has something."""
-    columns = {name: [_words(row[name]) for row in rows] for name in rows[0]}
+    """Print a list as a table; for models, without empty columns."""
+    columns = {name: [_cell_text(row[name]) for row in rows] for name in rows[0]}
     if "model" in columns:
         simulated = set(columns.pop("simulated")) == {_YES}
-        columns = {"simulated model" if simulated else "model": columns.pop("model"), **columns}
+        columns = {model_heading(simulated=simulated): columns.pop("model"), **columns}
         columns = {name: texts for name, texts in columns.items() if {*texts} != {_NOTHING}}
-    say_columns([*columns], zip(*columns.values(), strict=True))
+    print_columns([*columns], zip(*columns.values(), strict=True))
 
 
-def _words(value: Any) -> str:
+def _cell_text(value: Any) -> str:
     match value:
         case bool():
             return _YES if value else "no"
         case str() | list() | tuple() | dict() if not value:
             return _NOTHING
         case Figure():
-            return rate_words(value.k, value.n, (value.low, value.high)) or _NOTHING
+            return rate_with_interval(value.k, value.n, (value.low, value.high)) or _NOTHING
         case datetime():
             return f"{value.astimezone():%Y-%m-%d %H:%M}"
         case list() | tuple():
             return ", ".join(map(str, value))
         case dict():
-            return " ".join(f"{key}={_written(item)}" for key, item in value.items())
+            return " ".join(f"{key}={_value_text(item)}" for key, item in value.items())
         case _:
             return str(value)
 
 
-def _written(value: Any) -> str:
+def _value_text(value: Any) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
-def _filter(effective: Effective, name: str) -> str | None:
-    """Return the filter if it was set; mention it if it was not set by a flag."""
+def _active_filter(effective: EffectiveSettings, name: str) -> str | None:
+    """Return the filter if it was set; print its source unless that is a flag."""
     source = effective.sources[name]
     if source == DEFAULT:
         return None
     expression: str = getattr(effective.settings, name)
     if source not in FIELDS[name].flags:
-        note(f'only "{expression}", from {source}')
+        print_note(f'only "{expression}", from {source}')
     return expression
 
 
-def _place(effective: Effective) -> tuple[Endpoint, Library]:
-    endpoint = endpoint_named(effective.settings)
-    return endpoint, library_at(endpoint)
+def _endpoint_and_library(effective: EffectiveSettings) -> tuple[Endpoint, ModelLibrary]:
+    endpoint = endpoint_from_settings(effective.settings)
+    return endpoint, model_library(endpoint)
 
 
-def _models(effective: Effective) -> Rows:
-    endpoint, library = _place(effective)
-    expression = _filter(effective, _MODELS)
+def _model_rows(effective: EffectiveSettings) -> Rows:
+    endpoint, library = _endpoint_and_library(effective)
+    expression = _active_filter(effective, _MODELS)
     if expression is not None:
         found = select_models(expression, library, endpoint)
     else:
         found = tuple(model for model in library.models if model.listed)
     if not found:
-        raise NothingSelected("no model is known at this endpoint; name one by its id, with -m")
-    if endpoint.simulated:
-        note(SIMULATED)
+        raise NothingSelected("no models are listed for this endpoint: pass a model id with -m")
+    if endpoint.is_simulated:
+        print_note(SIMULATED_NOTE)
         if hidden := len(library.models) - len(found) if expression is None else 0:
-            note(f"{hidden} more have one fault each, or imitate a model: -m 'sim/*' lists them")
-    return [_model(model, library) for model in found]
+            print_note(
+                f"{hidden} more have one fault each or imitate a model; list them: -m 'sim/*'"
+            )
+    return [_model_row(model, library) for model in found]
 
 
-def _model(model: Model, library: Library) -> JSON:
-    entry = library.catalog.find(model.subject)
+def _model_row(model: Model, library: ModelLibrary) -> JSON:
+    entry = library.catalog.find(model.catalog_id)
     return {
         "model": model.name,
         "simulated": model.simulated,
-        **_quality(model, entry),
+        **_quality_columns(model, entry),
         "profiles": () if entry is None else entry.profiles,
-        "workarounds": library.catalog.workarounds_for(model.subject),
+        "workarounds": library.catalog.workarounds_for(model.catalog_id),
         "tags": () if entry is None else entry.tags,
-        **({"summary": _summary(model)} if model.simulated else {}),
+        **({"summary": _persona_summary(model)} if model.simulated else {}),
     }
 
 
-def _quality(model: Model, entry: CatalogModel | None) -> JSON:
-    """Say how good a model is; of a simulated one, only which model it imitates."""
+def _quality_columns(model: Model, entry: CatalogModel | None) -> JSON:
+    """Return the recommendation of a model, or the model that a simulated one imitates."""
     if model.simulated:
         return {"imitates": model.imitates}
     return {"recommended": "" if entry is None else entry.recommended}
 
 
-def _summary(model: Model) -> str:
-    """Say what a simulated model does; one that imitates another does what that one does."""
+def _persona_summary(model: Model) -> str:
+    """Return what a simulated model does; blank if it imitates a real model."""
     return "" if model.imitates else PERSONAS[model.id].summary
 
 
-def _profiles(effective: Effective) -> Rows:
-    endpoint, library = _place(effective)
-    wanted = _filter(effective, _PROFILES) or _EVERYTHING
-    found = chosen("profiles", wanted, library.profiles.select)
-    if (expression := _filter(effective, _MODELS)) is not None:
+def _profile_rows(effective: EffectiveSettings) -> Rows:
+    endpoint, library = _endpoint_and_library(effective)
+    wanted = _active_filter(effective, _PROFILES) or _EVERYTHING
+    found = apply_filter("profiles", wanted, library.profiles.select)
+    if (expression := _active_filter(effective, _MODELS)) is not None:
         models = select_models(expression, library, endpoint)
-        found = tuple(one for one in found if any(one.applies(model.subject) for model in models))
+        found = tuple(
+            one for one in found if any(one.applies(model.catalog_id) for model in models)
+        )
     return [
         {
             "profile": profile.id,
@@ -181,8 +179,8 @@ def _profiles(effective: Effective) -> Rows:
     ]
 
 
-def _scenarios(effective: Effective) -> Rows:
-    wanted = _filter(effective, _SCENARIOS) or _EVERYTHING
+def _scenario_rows(effective: EffectiveSettings) -> Rows:
+    wanted = _active_filter(effective, _SCENARIOS) or _EVERYTHING
     return [
         {
             "scenario": scenario.id,
@@ -191,18 +189,18 @@ def _scenarios(effective: Effective) -> Rows:
             "control": scenario.is_control,
             "summary": scenario.summary,
         }
-        for scenario in choose(wanted, installed())
+        for scenario in choose_scenarios(wanted, load_installed())
     ]
 
 
-def _presets(_: Effective) -> Rows:
+def _preset_rows(_: EffectiveSettings) -> Rows:
     return [
         {"preset": name, "workaround": name in WORKAROUNDS, "summary": PRESET.help(name)}
         for name in PRESET.names
     ]
 
 
-def _faults(_: Effective) -> Rows:
+def _fault_rows(_: EffectiveSettings) -> Rows:
     return [
         {
             "fault": persona.faults[0][0],
@@ -217,59 +215,60 @@ def _faults(_: Effective) -> Rows:
     ]
 
 
-def _endpoints(_: Effective) -> Rows:
-    note(f"--endpoint takes each name and alias; {CUSTOM} is any other endpoint")
-    providers = [
-        {"endpoint": row.name, "aliases": row.aliases, "addresses": _addresses(row)} for row in ROWS
+def _endpoint_rows(_: EffectiveSettings) -> Rows:
+    print_note(f"--endpoint accepts each name and alias; {CUSTOM} is any other endpoint")
+    rows = [
+        {"endpoint": row.name, "aliases": row.aliases, "addresses": _addresses(row)}
+        for row in provider_table().rows
     ]
-    return [*providers, {"endpoint": CUSTOM, "aliases": (), "addresses": ()}]
+    return [*rows, {"endpoint": CUSTOM, "aliases": (), "addresses": ()}]
 
 
 def _addresses(row: Provider) -> tuple[str, ...]:
-    """Return the addresses that tell the provider, so that it need not be named."""
+    """Return the addresses from which the provider is inferred."""
     local = (f"localhost:{row.local_port}",) if row.local_port else ()
     return (*row.domains, *local)
 
 
-def _runs(effective: Effective) -> Rows:
+def _run_rows(effective: EffectiveSettings) -> Rows:
     base = Path(effective.settings.output_dir)
-    found = list(_read_runs(runs(base)))
+    found = list(_readable_runs(run_directories(base)))
     if not found:
-        note(f"there are no runs in {base}")
+        print_note(f"there are no runs in {base}")
     return found
 
 
-def _read_runs(directories: Sequence[Path]) -> Iterator[JSON]:
+def _readable_runs(directories: Sequence[Path]) -> Iterator[JSON]:
     for directory in directories:
         try:
-            yield _run(directory)
+            yield _run_row(directory)
         except (ConfigError, ValueError) as error:
-            note(f"{directory.name} cannot be read: {error}")
+            print_note(f"{directory.name} cannot be read: {error}")
 
 
-def _run(directory: Path) -> JSON:
+def _run_row(directory: Path) -> JSON:
     with open_for_reading(directory) as store:
-        results, meta = results_in(store), store.meta
-    found = figures(results)
-    infra = sum(entry.status == "infra" for entry in results.all)
+        results, meta = load_results(store), store.meta
+    found = results.summary
     return {
-        "begun": datetime.fromisoformat(meta.created),
+        "begun": datetime.fromisoformat(meta.created_at),
         "run": directory.name,
-        "trials": len(results.all),
-        "tool_pass": headline(found).tool,
+        "trials": found.totals.trials,
+        "tool_pass": headline_totals(found).tool,
         "strategy": headline_strategy(found),
-        "infra": infra,
-        "partial": bool(missing_from(results, meta)),
-        "simulated": results.simulated,
+        "infra": found.totals.infra,
+        "partial": bool(incomplete_notice(results.totals_by_cell, meta)),
+        "simulated": results.is_simulated,
+        "models": tuple(dict.fromkeys(cell.model for cell in results.columns)),
     }
 
 
-_LISTS: Final[Mapping[str, Callable[[Effective], Rows]]] = {
-    "models": _models,
-    "profiles": _profiles,
-    "scenarios": _scenarios,
-    "presets": _presets,
-    "faults": _faults,
-    "endpoints": _endpoints,
-    "runs": _runs,
+_ROWS_BY_KIND: Final[Mapping[str, Callable[[EffectiveSettings], Rows]]] = {
+    "models": _model_rows,
+    "profiles": _profile_rows,
+    "scenarios": _scenario_rows,
+    "presets": _preset_rows,
+    "faults": _fault_rows,
+    "endpoints": _endpoint_rows,
+    "runs": _run_rows,
 }

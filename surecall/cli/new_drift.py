@@ -1,10 +1,10 @@
-"""`surecall new-drift`: a bent reply becomes a file of the corpus, and the stubs for its cure.
+"""`surecall dev new-drift`: add a malformed reply to the corpus, with stubs for its repair.
 
-    REPLY.json ─► keys taken out ─► read as by `explain` ─► tests/corpus/replies/<id>.json
-                                                        ─► stubs of a fault and a cure, next steps
+    REPLY.json ─► keys removed ─► parsed as by `explain` ─► tests/corpus/replies/<id>.json
+                                                        ─► stubs of a fault and a repair, next steps
 
-The file passes the corpus tests as it is: `expected` is what the reader makes of the reply now.
-Whether that is right is for a person to say, so the file says what has to be checked.
+The file passes the corpus tests unchanged, because `expected` is how the reply is parsed now. The
+file lists what a person must check.
 """
 
 import json
@@ -16,40 +16,35 @@ from typing import Any, BinaryIO, Final
 import click
 import msgspec
 
-from surecall.cli.common import FAILED, complain, say
-from surecall.cli.explain import PRESETS
-from surecall.core.inbound import inbound
-from surecall.parsing.names import is_legal
+from surecall.cli.console import FAILED, print_error, print_text
+from surecall.cli.explain import PRESETS, config_with, require_tool_list
+from surecall.core.reply_parsing import parse_reply
+from surecall.parsing.names import is_legal_name
 from surecall.runtime.redaction import REDACTED, Redactor
-from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import PRESET
 from surecall.simulator.faults import FAULT_MODULES, SHAPE_FAULTS
 from surecall.simulator.faults.shape_fault import Sample, shape_fault
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, Fault
 from surecall.values.nesting import TooDeep
 from surecall.values.types import JSON, Plan, Reply, ToolCall
-from surecall.wire.messages import decode
-from surecall.wire.plain_json import is_finite
+from surecall.wire.chat_format import decode, is_finite
 from surecall.wire.transforms import RESPONSE
 
 REPLIES: Final = Path("tests", "corpus", "replies")
-_FAULTS: Final = Path("surecall", "simulator", "faults")
 _MOST_BYTES: Final = 2_000_000
-_LONGEST_NAME: Final = 100
+_MAX_NAME: Final = 100
 _SLUG: Final = frozenset("abcdefghijklmnopqrstuvwxyz0123456789._-")
-_NO_FAULT = "no fault has been written for this reply yet"
-_TO_CHECK = "whether `expected` is what the model meant: it is what was read when this was written"
-_GUESSED = "; whether `tools` are those that were offered: they are guessed from the calls"
-# How keys of other makers than those that a trace looks for begin.
+_NO_FAULT = "no fault reproduces this reply yet"
+_TO_CHECK = "is `expected` what the model meant? It is how the reply was parsed at first"
+_GUESSED_NOTE = "; are `tools` the offered tools? They were guessed from the calls"
+# Prefixes of keys that traces do not redact.
 _KEY_STARTS: Final = ("AIza", "AKIA", "eyJ", "ghp_", "github_pat_", "glpat-", "gsk_", "hf_", "xox")
-_KEY_MARKS: Final = tuple("-_.")
-_SHORTEST_KEY: Final = 16
-_SHORTEST_VALUE: Final = 8
-# A table of ASCII alone keeps every character in its place.
-_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
-# What may stand between the name of a field and its value, also where quotes are escaped.
-_BETWEEN: Final = tuple(" \t:='\"\\")
+_MIN_KEY_CHARS: Final = 16
+_MIN_VALUE_CHARS: Final = 8
+# ASCII only, so that every character keeps its position.
+_ASCII_LOWER: Final = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
+# Characters between a field name and its value, including escaped quotes.
+_SEPARATORS: Final = tuple(" \t:='\"\\")
 _KEY_FIELDS: Final = frozenset(
     {"api_key", "apikey", "authorization", "password", "secret", "token", "access_token"}
 )
@@ -57,10 +52,10 @@ _KEY_FIELDS: Final = frozenset(
 
 @click.command()
 @click.argument("file", metavar="REPLY.json", type=click.File("rb"))
-@click.option("--id", "case_id", default="", help="Name of the case and of its file.")
-@click.option("--source", default="", help="Name of where it is from, such as wild-2026-11-acme.")
-@click.option("--tools", type=click.File("rb"), help="JSON list of the tools that were offered.")
-@click.option("--provenance", default="", help="Where it was seen, in words.")
+@click.option("--id", "case_id", default="", help="Name of the case and its file.")
+@click.option("--source", default="", help="Name of the source, such as wild-2026-11-acme.")
+@click.option("--tools", type=click.File("rb"), help="JSON list of the tools in the request.")
+@click.option("--provenance", default="", help="Description of where the reply was seen.")
 @click.option(
     "--into",
     type=click.Path(path_type=Path),
@@ -75,58 +70,63 @@ def command(
     provenance: str,
     into: Path | None,
 ) -> int:
-    """Turn a bent reply in REPLY.json (or - for standard input) into a corpus file.
+    """Add a malformed reply to the test corpus.
 
-    For contributors, in a checkout of the project. Writes the file with what is read of the reply
-    now, prints stubs of a fault and a cure, and says what to do next. Never overwrites a file.
+    For contributors, in a checkout of the project. REPLY.json is a file, or - for standard input.
+    Writes a corpus file with the reply and its current parse result, prints stubs of a fault and a
+    repair, and lists the next steps. Never overwrites a file.
     """
-    folder = into or _replies_of(Path.cwd())
-    name, source = _names(case_id, source, _stem(file))
-    cleaner = _Cleaner()
-    body = cleaner.value(_json(file, "the reply"))
-    offered = [] if tools is None else cleaner.value(_listed(_json(tools, "--tools")))
-    case = _case(name, source, body, offered) | (
-        {"provenance": cleaner.text(provenance)} if provenance.strip() else {}
+    folder = into or _find_corpus(Path.cwd())
+    name, source = _choose_names(case_id, source, _file_stem(file))
+    cleaner = _KeyRemover()
+    body = cleaner.clean_value(_read_json(file, "the reply"))
+    offered = (
+        []
+        if tools is None
+        else cleaner.clean_value(require_tool_list(_read_json(tools, "--tools")))
     )
-    path, text = folder / f"{name}.json", _written(case)
+    case = _build_case(name, source, body, offered) | (
+        {"provenance": cleaner.clean_text(provenance)} if provenance.strip() else {}
+    )
+    path, text = folder / f"{name}.json", _case_text(case)
     try:
         with path.open("x", encoding="utf-8") as target:
             target.write(text)
     except FileExistsError:
-        return complain(f"{path} is there already; choose another --id", FAILED)
+        return print_error(f"{path} already exists: choose another --id", FAILED)
     except OSError as error:
-        return complain(f"cannot write {path}: {error.strerror or error}", FAILED)
-    say("\n".join(_report(path, case, cleaner.count)))
+        return print_error(f"cannot write {path}: {error.strerror or error}", FAILED)
+    print_text("\n".join(_report_lines(path, case, cleaner.count)))
     return 0
 
 
-def _replies_of(start: Path) -> Path:
-    """Find the corpus of the checkout that a folder belongs to."""
+def _find_corpus(start: Path) -> Path:
+    """Return the corpus of the checkout that contains a folder."""
     for folder in (start, *start.parents):
-        if (folder / REPLIES).is_dir() and (folder / _FAULTS).is_dir():
+        if (folder / REPLIES).is_dir() and (folder / "surecall/simulator/faults").is_dir():
             return folder / REPLIES
     raise ConfigError(
-        "this is not a checkout of surecall: run the command in one, or name a folder with --into"
+        "not a checkout of surecall: run the command in one, or pass a folder with --into"
     )
 
 
-def _stem(file: BinaryIO) -> str:
-    """Return the name of a file without its ending; standard input has none."""
+def _file_stem(file: BinaryIO) -> str:
+    """Return the name of a file without its suffix; blank for standard input."""
     name = str(getattr(file, "name", ""))
     return "" if name.startswith("<") else Path(name).stem
 
 
-def _names(case_id: str, source: str, stem: str) -> tuple[str, str]:
-    """Choose the id and the source of a case; what was given must be fit for a file name."""
+def _choose_names(case_id: str, source: str, stem: str) -> tuple[str, str]:
+    """Return the id and the source of a case; raise if a given one does not fit a file name."""
     for flag, given in (("--id", case_id), ("--source", source)):
         plain = _SLUG.issuperset(given.lower()) and given[:1] not in {".", "_", "-"}
-        if not plain or len(given) > _LONGEST_NAME:
+        if not plain or len(given) > _MAX_NAME:
             raise ConfigError(
-                f"{flag} may have up to {_LONGEST_NAME} letters, digits, '.', '_' and '-', and "
-                "begins with a letter or digit"
+                f"{flag} may have up to {_MAX_NAME} letters, digits, '.', '_', and '-', and "
+                "must begin with a letter or digit"
             )
     words = "".join(char if char in _SLUG else " " for char in stem.lower()).split()
-    tail = "-".join(words).strip("._-")[:_LONGEST_NAME] or "reply"
+    tail = "-".join(words).strip("._-")[:_MAX_NAME] or "reply"
     name = case_id or (f"{source.lower()}-{tail}" if source else f"wild-{tail}")
     source = source or name
     if not name.startswith(source.lower()):
@@ -134,59 +134,58 @@ def _names(case_id: str, source: str, stem: str) -> tuple[str, str]:
     return name, source
 
 
-def _json(file: BinaryIO, what: str) -> Any:
-    """Read a file that somebody else wrote."""
+def _read_json(file: BinaryIO, what: str) -> Any:
+    """Read and decode an untrusted JSON file."""
     data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
-        raise ConfigError(f"{what} is larger than {_MOST_BYTES} bytes; cut it down to what is bent")
+        raise ConfigError(
+            f"{what} is larger than {_MOST_BYTES} bytes: reduce it to the malformed part"
+        )
     try:
         value = decode(data)
     except ValueError as error:
         reason = "nested too deeply" if isinstance(error, TooDeep) else "not JSON"
         raise ConfigError(f"{what} is {reason}") from None
-    # It was read all the same, but a case must be the reply as it came.
+    # It was decoded, but a case must be the original reply.
     if not is_finite(json.loads(data.decode("utf-8-sig", "replace"), strict=False)):
-        raise ConfigError(f"{what} holds NaN or Infinity, which JSON cannot")
+        raise ConfigError(f"{what} has NaN or Infinity, which are not valid JSON")
     return value
 
 
-def _listed(tools: Any) -> list[Any]:
-    if not isinstance(tools, list):
-        raise ConfigError("--tools must be a JSON list of tool definitions")
-    return tools
-
-
-class _Cleaner:
-    """Takes out what looks like a key, and counts how often."""
+class _KeyRemover:
+    """Removes what looks like a key, and counts the removals."""
 
     def __init__(self) -> None:
         self._redactor = Redactor()
         self.count = 0
 
-    def value(self, value: Any) -> Any:
-        """Copy a JSON value without what looks like a key in it."""
+    def clean_value(self, value: Any) -> Any:
+        """Return a copy of a JSON value without keys."""
         match value:
             case str():
-                return self.text(value)
+                return self.clean_text(value)
             case list():
-                return [self.value(item) for item in value]
+                return [self.clean_value(item) for item in value]
             case dict():
-                return {self.text(key): self._field(key, item) for key, item in value.items()}
+                return {
+                    self.clean_text(key): self._clean_field(key, item)
+                    for key, item in value.items()
+                }
             case _:
                 return value
 
-    def _field(self, key: str, value: Any) -> Any:
+    def _clean_field(self, key: str, value: Any) -> Any:
         if key.lower().replace("-", "_") in _KEY_FIELDS and isinstance(value, str) and value:
             self.count += 1
             return REDACTED
-        return self.value(value)
+        return self.clean_value(value)
 
-    def text(self, text: str) -> str:
-        """Copy a text without what looks like a key in it."""
-        before, text = text, self._redactor.text(text)
-        plain = text.translate(_LOWER)
-        spans = [span for start in _KEY_STARTS for span in _keys(text, start)]
-        spans += [span for field in _KEY_FIELDS for span in _values(plain, field)]
+    def clean_text(self, text: str) -> str:
+        """Return a text without keys."""
+        before, text = text, self._redactor.redact_text(text)
+        plain = text.translate(_ASCII_LOWER)
+        spans = [span for start in _KEY_STARTS for span in _key_spans(text, start)]
+        spans += [span for field in _KEY_FIELDS for span in _value_spans(plain, field)]
         kept, at = [], 0
         for start, end in sorted(spans):
             kept += [text[at:start], REDACTED] if start >= at else []
@@ -196,68 +195,65 @@ class _Cleaner:
         return cleaned
 
 
-def _keys(text: str, start: str) -> Iterable[tuple[int, int]]:
-    """Find the long words that begin so."""
+def _key_spans(text: str, start: str) -> Iterable[tuple[int, int]]:
+    """Yield the spans of long words with a prefix."""
     at = text.find(start)
     while at >= 0:
         end = _word_end(text, at)
-        if not text[max(0, at - 1) : at].isalnum() and end - at >= _SHORTEST_KEY:
+        if not text[max(0, at - 1) : at].isalnum() and end - at >= _MIN_KEY_CHARS:
             yield at, end
         at = text.find(start, end)
 
 
-def _values(text: str, field: str) -> Iterable[tuple[int, int]]:
-    """Find what is given for a field in a text that holds JSON, a header or an assignment."""
+def _value_spans(text: str, field: str) -> Iterable[tuple[int, int]]:
+    """Yield the spans of a field's values in JSON, a header, or an assignment."""
     at = text.find(field)
     while at >= 0:
         start = named = at + len(field)
-        while text[start : start + 1] in _BETWEEN:
+        while text[start : start + 1] in _SEPARATORS:
             start += 1
-        # Only after such a mark, which ends a word: otherwise one long word is gone through often.
+        # Requiring a separator, which ends a word, avoids scanning a long word repeatedly.
         if {":", "="} & {*text[named:start]}:
             end = _word_end(text, start)
-            if end - start >= _SHORTEST_VALUE:
+            if end - start >= _MIN_VALUE_CHARS:
                 yield start, end
         at = text.find(field, start)
 
 
 def _word_end(text: str, at: int) -> int:
-    while text[at : at + 1].isalnum() or text[at : at + 1] in _KEY_MARKS:
+    while text[at : at + 1].isalnum() or text[at : at + 1] in ("-", "_", "."):
         at += 1
     return at
 
 
-def _case(name: str, source: str, body: Any, tools: Sequence[Any]) -> JSON:
-    """Describe the reply and what is read of it now."""
-    guessed = [] if tools else _guessed(_read(body, []))
-    reply = _read(body, tools or guessed)
+def _build_case(name: str, source: str, body: Any, tools: Sequence[Any]) -> JSON:
+    """Return the corpus case for a reply, and its current parse result."""
+    guessed = [] if tools else _guess_tools(_parse_reply(body, []))
+    reply = _parse_reply(body, tools or guessed)
     known = any(source in drift.sources for drift in SHAPE_FAULTS.values())
     return {
         "id": name,
         "source": source,
-        "provenance": "say here where it was seen: provider, model, link",
+        "provenance": "write here where it was seen: provider, model, link",
         **({} if known else {"no_fault": _NO_FAULT}),
-        "to_check": _TO_CHECK + (_GUESSED if guessed else ""),
+        "to_check": _TO_CHECK + (_GUESSED_NOTE if guessed else ""),
         "tools": [*tools] or guessed,
         "presets": [*PRESETS],
         "body": body,
-        "expected": _expected(reply),
+        "expected": _expected_json(reply),
     }
 
 
-def _read(body: Any, tools: Sequence[Any]) -> Reply | Fault:
-    config = ToolCallingConfig()
-    for name in PRESETS:
-        config = PRESET[name](config)
+def _parse_reply(body: Any, tools: Sequence[Any]) -> Reply | Fault:
     registry = ToolRegistry(tools)
     specs = tuple(definition.spec for definition in registry.definitions)
-    return inbound(body, Plan("", (), specs, known_tools=specs), config, registry)
+    return parse_reply(body, Plan("", (), specs, known_tools=specs), config_with(PRESETS), registry)
 
 
-def _guessed(reply: Reply | Fault) -> list[JSON]:
-    """Declare the tools that were called, each with any arguments."""
+def _guess_tools(reply: Reply | Fault) -> list[JSON]:
+    """Return definitions of the called tools, which accept any arguments."""
     calls = reply.calls if isinstance(reply, Reply) else ()
-    names = dict.fromkeys(call.name for call in calls if is_legal(call.name))
+    names = dict.fromkeys(call.name for call in calls if is_legal_name(call.name))
     found: list[JSON] = []
     for name in names:
         tool = {"name": name, "description": "", "parameters": {"type": "object"}}
@@ -266,77 +262,76 @@ def _guessed(reply: Reply | Fault) -> list[JSON]:
     return found
 
 
-def _expected(reply: Reply | Fault) -> JSON:
+def _expected_json(reply: Reply | Fault) -> JSON:
     if isinstance(reply, Fault):
         return {"text": "", "code": reply.code}
     codes = {call.problem.code if call.problem else None for call in reply.calls}
     if len(codes) == 1 and None not in codes:
         return {"text": reply.text, "code": codes.pop()}
-    return {"text": reply.text, "calls": [_shown(call) for call in reply.calls]}
+    return {"text": reply.text, "calls": [_call_json(call) for call in reply.calls]}
 
 
-def _shown(call: ToolCall) -> JSON:
+def _call_json(call: ToolCall) -> JSON:
     if call.problem is not None:
         return {"name": call.name, "code": call.problem.code}
     return {"name": call.name, "arguments": call.arguments}
 
 
-def _written(case: JSON) -> str:
-    """Write a case; characters that cannot be seen become escapes."""
+def _case_text(case: JSON) -> str:
+    """Encode a case; unprintable characters are escaped."""
     text = json.dumps(case, indent=2, ensure_ascii=False, allow_nan=False)
     if not text.replace("\n", "").isprintable():
         text = json.dumps(case, indent=2, allow_nan=False)
     return f"{text}\n"
 
 
-def _report(path: Path, case: JSON, redacted: int) -> Iterable[str]:
+def _report_lines(path: Path, case: JSON, redacted: int) -> Iterable[str]:
     yield f"wrote {path}"
     if redacted:
-        yield f"took out {redacted} that looked like keys; look for others before you share it"
-    yield f"read as: {msgspec.json.encode(case['expected']).decode()}"
+        yield f"removed {redacted} that looked like keys; check for others before you share it"
+    yield f"parsed as: {msgspec.json.encode(case['expected']).decode()}"
     name = "".join(char if char.isalnum() else "_" for char in case["id"].lower())
-    cure = f"assistant_{name}_healed"
+    repair = f"assistant_{name}_repaired"
     name = f"reply_{name}" if name[0].isdigit() else name
-    yield from ("", *_fault_stub(name, case["source"], cure), "", *_cure_stub(cure), "")
-    yield from _steps(path, case, cure)
+    yield from ("", *_fault_stub(name, case["source"], repair), "", *_repair_stub(repair), "")
+    yield from _next_step_lines(path, case, repair)
 
 
-def _fault_stub(name: str, source: str, cure: str) -> Iterable[str]:
-    """Write a fault that can be pasted, with the names that the code has for its parts now."""
+def _fault_stub(name: str, source: str, repair: str) -> Iterable[str]:
+    """Yield the lines of a fault to paste, with the current names of the code."""
     sample = Sample.__name__
     modules = ", ".join(f"{module.__name__.rpartition('.')[2]}.py" for module in FAULT_MODULES)
-    yield f"# A fault: one of {modules} in surecall/simulator/faults/, by the part that it bends."
-    yield f'@{shape_fault.__name__}("message", "{source}", cures=("{cure}",))'
-    yield "@on_message"
+    yield f"# Fault: put it into one of {modules} in surecall/simulator/faults/."
+    yield f'@{shape_fault.__name__}(on_message, "message", "{source}", repairs=("{repair}",))'
     yield f"def {name}(message: JSON, _{sample.lower()}: {sample}) -> JSON:"
-    yield '    """Say in one line what is bent."""'
-    yield "    return message  # a bent copy, or this object where there is nothing to bend"
+    yield '    """Describe in one line what is malformed."""'
+    yield "    return message  # a malformed copy, or this object if it does not apply"
 
 
-def _cure_stub(cure: str) -> Iterable[str]:
-    yield f"# A cure: {_home_of_cures()}"
+def _repair_stub(repair: str) -> Iterable[str]:
+    yield f"# Repair: put it into {_repair_module()}"
     yield "@RESPONSE.register"
-    yield f"def {cure}(message: JSON) -> JSON:"
-    yield '    """Say in one line what is healed."""'
-    yield "    return message  # a healed copy, or this object where there is nothing to heal"
+    yield f"def {repair}(message: JSON) -> JSON:"
+    yield '    """Describe in one line what is repaired."""'
+    yield "    return message  # a repaired copy, or this object if it does not apply"
 
 
-def _home_of_cures() -> str:
+def _repair_module() -> str:
     return f"{RESPONSE[RESPONSE.names[0]].__module__.replace('.', '/')}.py"
 
 
-def _steps(path: Path, case: JSON, cure: str) -> Iterable[str]:
-    yield "What to do next:"
-    yield f"1. In {path}: correct `expected`, `tools` and `provenance`; delete `to_check`."
-    yield f"2. Run: .venv/bin/pytest tests/laws/test_corpus.py -k {case['id']}"
-    yield "   It fails while the reply is not read as you expect. If it passes, skip step 3."
-    yield f"3. Paste the cure into {_home_of_cures()} and add its name to NORMALISERS in"
-    yield f"   surecall/settings/endpoint_profile.py: {cure}. Repeat step 2."
-    yield "4. Paste the fault into its module. Without a cure of its own, delete `cures=…`."
+def _next_step_lines(path: Path, case: JSON, repair: str) -> Iterable[str]:
+    yield "Next steps:"
+    yield f"1. In {path}: correct `expected`, `tools`, and `provenance`; delete `to_check`."
+    yield f"2. Run: .venv/bin/pytest tests/properties/test_corpus.py -k {case['id']}"
+    yield "   It fails until the reply is parsed as expected. If it passes, skip step 3."
+    yield f"3. Paste the repair into {_repair_module()} and add its name to RESPONSE_NORMALIZERS in"
+    yield f"   surecall/settings/endpoint_profile.py: {repair}. Repeat step 2."
+    yield "4. Paste the fault into its module. If it has no repair, delete `repairs=…`."
     yield f"   Delete `no_fault` from {path.name}."
-    yield "5. Run: .venv/bin/pytest tests/laws/test_corpus.py tests/simulator/faults"
+    yield "5. Run: .venv/bin/pytest tests/properties/test_corpus.py tests/simulator/faults"
     yield "     tests/eval/running/test_trial_run.py"
-    yield "   If a test says so, add a line about the fault to APART in"
-    yield "   tests/simulator/faults/test_faults_pairs.py (faults that it never meets in a reply)"
-    yield "   or to UNCURED in tests/eval/running/test_trial_run.py (its end without presets)."
+    yield "   If a test asks for it, add a line about the fault to APART in"
+    yield "   tests/simulator/faults/test_faults_pairs.py (faults that never occur with it)"
+    yield "   or to UNCURED in tests/support/persona_trials.py (its result without presets)."
     yield "6. Run: make docs && make check"

@@ -1,51 +1,54 @@
-"""`surecall proxy`: the healing in front of any endpoint, for agents that are already written."""
+"""`surecall proxy`: run the repairing proxy in front of an endpoint."""
 
-import asyncio
+import gc
 import os
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
 import click
 
-from surecall.cli.common import (
-    FAILED,
-    INTERRUPTED,
+from surecall.cli.console import (
     WRONG_USAGE,
     WholeNumber,
-    cannot_listen,
-    complain,
-    note,
-    say,
-    with_address,
+    address_options,
+    print_error,
+    print_note,
+    print_text,
 )
-from surecall.eval.settings.keys import Address, Place, key_for, keys_in
-from surecall.eval.settings.parse import provider as read_provider
+from surecall.cli.interrupts import serve_until_interrupted
+from surecall.eval.settings.endpoint_keys import (
+    EndpointAddress,
+    SettingLocation,
+    find_keys,
+    select_key,
+)
+from surecall.eval.settings.value_parsers import parse_provider as read_provider
 from surecall.proxy import Proxy, Record
-from surecall.proxy.healing.settings import GUARDS, MOST_REPAIRS, REPAIRS
-from surecall.runtime.loopback import is_loopback
-from surecall.settings.connection import checked_url, shown_url
-from surecall.simulator.personas.catalogue import DEFAULT_PERSONA
+from surecall.proxy.repair.proxy_settings import DEFAULT_REPAIRS, GUARDS, MAX_REPAIRS
+from surecall.settings.connection import is_loopback, parse_base_url, redact_url
+from surecall.simulator.personas.persona_catalog import DEFAULT_PERSONA
 from surecall.simulator.server import Simulator
 from surecall.values.errors import ConfigError
 
-_PORT: Final = 8900
-_NEITHER: Final = (
-    "there is no endpoint behind the proxy: pass --upstream URL, or --sim for the simulator"
-)
-_TOKEN: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
+_NO_UPSTREAM: Final = "no upstream: pass --upstream URL, or --sim to use the simulator"
+_TOKEN_VARIABLE: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
+_SWITCH_INTERVAL_S: Final = 0.0005
 
 
 @click.command()
-@click.option("--upstream", metavar="URL", help="The endpoint behind the proxy.")
-@click.option("--sim", "simulated", is_flag=True, help="Use the simulator as the upstream: no key.")
-@with_address(_PORT)
+@click.option("--upstream", metavar="URL", help="Endpoint to forward requests to.")
+@click.option(
+    "--sim", "simulated", is_flag=True, help="Forward to the built-in simulator; needs no key."
+)
+@address_options(8900)
 @click.option(
     "--token",
-    envvar=_TOKEN,
+    envvar=_TOKEN_VARIABLE,
     show_envvar=True,
-    help="What clients must show as their key; needed with --public.",
+    help="Key that clients must send; required with --public.",
 )
 @click.option(
     "--endpoint",
@@ -54,37 +57,39 @@ _TOKEN: Final = "SURECALL_PROXY_TOKEN"  # noqa: S105  # the name of a variable
     default="",
     help="Provider whose presets to use; see `ls endpoints`. Default: inferred from the URL.",
 )
-@click.option("--model-preset", "presets", multiple=True, help="A preset for every model; repeat.")
+@click.option(
+    "--model-preset", "presets", multiple=True, help="Preset for every model; repeatable."
+)
 @click.option(
     "--repair",
-    type=WholeNumber(0, MOST_REPAIRS),
-    default=REPAIRS,
+    type=WholeNumber(0, MAX_REPAIRS),
+    default=DEFAULT_REPAIRS,
     show_default=True,
-    help="How often the model is asked again when nothing of its reply can be used.",
+    help="How often to re-prompt the model if its reply is unusable.",
 )
 @click.option(
     "--guard",
     "guards",
     multiple=True,
     metavar="NAME=N",
-    help=f"Limit what follows one message of the user: {', '.join(GUARDS)}; repeat.",
+    help=f"Limit {', '.join(GUARDS)} after each user message; repeatable.",
 )
 @click.option(
     "--stream",
     type=click.Choice(["live", "buffered"]),
     default="live",
     show_default=True,
-    help="Send text as it comes, or when it is complete.",
+    help="Send text as it arrives, or when the reply is complete.",
 )
 @click.option(
     "--trace",
     "trace_dir",
     metavar="DIR",
     type=click.Path(file_okay=False, path_type=Path),
-    help="Write a trace of each request here: what was said, in full.",
+    help="Directory for traces with the full content of each request.",
 )
 @click.option("--explain", is_flag=True, help="Print a line for each request.")
-@click.option("-v", "--verbose", is_flag=True, help="With --explain: what came, and what went out.")
+@click.option("-v", "--verbose", is_flag=True, help="Also print the received and the sent message.")
 def command(
     *,
     upstream: str | None,
@@ -95,106 +100,113 @@ def command(
     verbose: bool,
     **settings: Any,
 ) -> int:
-    """Put the healing in front of an endpoint, for agents that are already written.
+    """Run a proxy that repairs tool calls for existing agents.
 
-    Point an agent at the printed address in place of the endpoint's. The key is the one that the
-    agent sends; if SURECALL_API_KEY is set (or OPENROUTER_API_KEY, for OpenRouter alone), that one
-    is sent instead.
+    Set the agent's base URL to the printed address. The proxy forwards the agent's key, unless
+    SURECALL_API_KEY is set (or OPENROUTER_API_KEY, for OpenRouter only), which replaces it.
     """
-    if upstream and simulated:
-        return complain(_both(upstream), WRONG_USAGE)
-    if not upstream and not simulated:
-        return complain(_NEITHER, WRONG_USAGE)
-    if public and not settings["token"]:
-        return complain(f"--public needs a token: --token, or {_TOKEN}", WRONG_USAGE)
-    if not public and not is_loopback(settings["host"]):
-        return complain(f"{settings['host']} is not loopback; add --public", WRONG_USAGE)
-    settings["provider"] = _provider(settings["provider"])
-    settings |= {"guards": _guards(guards), "watch": _printer(explain, verbose=verbose)}
-    settings["api_key"] = None if simulated else _key(_checked_upstream(upstream or ""))
+    if error := _usage_error(upstream, settings, simulated=simulated, public=public):
+        return print_error(error, WRONG_USAGE)
+    settings["provider"] = _parse_provider(settings["provider"])
+    settings |= {
+        "guards": _parse_guards(guards),
+        "watch": _record_printer(explain, verbose=verbose),
+    }
+    settings["api_key"] = (
+        None if simulated else _environment_key(_require_valid_url(upstream or ""))
+    )
     with ExitStack() as stack:
         if simulated:
             upstream = stack.enter_context(Simulator(default=DEFAULT_PERSONA)).url
-        return _served(Proxy(upstream or "", **settings), settings, simulated=simulated)
+        proxy = Proxy(upstream or "", **settings)
+        prefer_latency()
+        port, host = settings["port"], settings["host"]
+        return serve_until_interrupted(
+            proxy, lambda: _announce(proxy, simulated=simulated), port, host
+        )
 
 
-def _both(upstream: str) -> str:
+def _usage_error(
+    upstream: str | None, settings: Mapping[str, Any], *, simulated: bool, public: bool
+) -> str:
+    if upstream and simulated:
+        return _conflict_message(upstream)
+    if not upstream and not simulated:
+        return _NO_UPSTREAM
+    if public and not settings["token"]:
+        return f"--public needs a token: pass --token or set {_TOKEN_VARIABLE}"
+    if not public and not is_loopback(settings["host"]):
+        return f"{settings['host']} is not loopback: add --public to let the network use the proxy"
+    return ""
+
+
+def _conflict_message(upstream: str) -> str:
     try:
-        shown = f" {shown_url(upstream)}"
+        shown = f" {redact_url(upstream)}"
     except ValueError:
         shown = ""
-    return (
-        f"--sim and --upstream{shown} exclude each other: with --sim, the simulator is the "
-        "upstream. Leave out one of them."
-    )
+    return f"--sim and --upstream{shown} cannot be combined: leave out one of them"
 
 
-def _checked_upstream(upstream: str) -> str:
+def _require_valid_url(upstream: str) -> str:
     try:
-        checked_url(upstream)
+        parse_base_url(upstream)
     except ConfigError as problem:
         raise ConfigError(str(problem).replace("base_url", "--upstream", 1)) from None
     return upstream
 
 
-def _served(proxy: Proxy, settings: dict[str, Any], *, simulated: bool) -> int:
-    try:
-        asyncio.run(_serve(proxy, simulated=simulated))
-    except KeyboardInterrupt:
-        # Further up click would print an empty line for it.
-        return INTERRUPTED
-    except OSError as error:
-        return complain(cannot_listen(settings["port"], error, settings["host"]), FAILED)
-    return 0
+def prefer_latency() -> None:
+    """Tune the process so that no client's work delays other clients for long."""
+    # Threads yield to the event loop after this interval instead of 5 ms.
+    sys.setswitchinterval(_SWITCH_INTERVAL_S)
+    # Loaded modules stay in memory; exclude them from garbage collection pauses.
+    gc.collect()
+    gc.freeze()
 
 
-def _key(upstream: str) -> Any:
-    """Return the key of the environment, if it may go to this address."""
-    address = Address(upstream, Place.COMMAND_LINE, "--upstream")
-    key, told = key_for(address, keys_in(os.environ, {}), ())
-    if told:
-        note(told)
+def _environment_key(upstream: str) -> Any:
+    """Return the key from the environment, if it may be sent to this address."""
+    address = EndpointAddress(upstream, SettingLocation.COMMAND_LINE, "--upstream")
+    key, warning = select_key(address, find_keys(os.environ, {}), ())
+    if warning:
+        print_note(warning)
     return None if key is None else key.value
 
 
-def _provider(given: str) -> str:
+def _parse_provider(given: str) -> str:
     try:
         return read_provider(given) if given.strip() else ""
     except ConfigError as problem:
         raise ConfigError(f"--endpoint: {problem}") from None
 
 
-def _guards(given: Iterable[str]) -> dict[str, int]:
+def _parse_guards(given: Iterable[str]) -> dict[str, int]:
     guards: dict[str, int] = {}
     for item in given:
         name, _, number = item.partition("=")
         if not (number.isascii() and number.isdigit()):
-            raise ConfigError(f"--guard {item}: write it as in repeats=3")
+            raise ConfigError(f"--guard {item}: must be NAME=N, such as repeats=3")
         guards[name.strip()] = int(number)
     return guards
 
 
-async def _serve(proxy: Proxy, *, simulated: bool) -> None:
-    runner = await proxy.start()
-    try:
-        say(f"surecall proxy on {proxy.url}/v1, in front of {proxy.upstream}; Ctrl-C ends it")
-        note(f"  last requests: {proxy.page}")
-        if simulated:
-            note(
-                f"  models are simulated: {DEFAULT_PERSONA} answers for any model name; "
-                "`surecall sim --list` has others to ask for"
-            )
-        await asyncio.Event().wait()
-    finally:
-        await proxy.stop(runner)
+async def _announce(proxy: Proxy, *, simulated: bool) -> None:
+    print_text(f"surecall proxy on {proxy.url}/v1, upstream {proxy.upstream}; press Ctrl-C to stop")
+    print_note(f"  recent requests: {proxy.page}")
+    if simulated:
+        print_note(
+            f"  models are simulated: {DEFAULT_PERSONA} answers for any model name; "
+            "`surecall sim --list` shows others"
+        )
 
 
-def _printer(explain: bool, *, verbose: bool) -> Any:  # noqa: FBT001  # two switches
-    """Return what prints a request, if it is to be printed."""
+def _record_printer(explain: bool, *, verbose: bool) -> Any:  # noqa: FBT001  # two switches
+    """Return a function that prints request records; None if nothing is to be printed."""
     if not explain and not verbose:
         return None
 
     def show(record: Record) -> None:
-        say("\n    ".join((record.line, *(record.details if verbose else ()))))
+        print_text("\n    ".join((record.line, *(record.details if verbose else ()))))
 
     return show

@@ -1,46 +1,50 @@
-"""`surecall sim`: the provider that misbehaves on purpose, on a port of this machine."""
+"""`surecall sim`: run the simulated provider."""
 
-import asyncio
+from fnmatch import fnmatchcase
 
 import click
 
-from surecall.cli.common import (
-    FAILED,
-    INTERRUPTED,
+from surecall.cli.console import (
+    NOTHING,
     WRONG_USAGE,
     WholeNumber,
-    cannot_listen,
-    complain,
-    note,
-    say,
-    with_address,
+    address_options,
+    print_columns,
+    print_error,
+    print_note,
+    print_text,
 )
-from surecall.cli.listing import say_columns
-from surecall.runtime.loopback import is_loopback
-from surecall.simulator.personas.catalogue import DEFAULT_PERSONA, PERSONAS
-from surecall.simulator.server import Seen, Simulator
-
-_PORT = 8089
-_MAX_SEED = 2**63 - 1
+from surecall.cli.interrupts import serve_until_interrupted
+from surecall.settings.connection import is_loopback
+from surecall.simulator.personas.persona import Persona
+from surecall.simulator.personas.persona_catalog import DEFAULT_PERSONA, PERSONAS
+from surecall.simulator.server import RequestViolation, Simulator
 
 
 @click.command()
-@with_address(_PORT)
+@address_options(8089)
 @click.option(
     "--seed",
-    type=WholeNumber(0, _MAX_SEED),
+    type=WholeNumber(0, 2**63 - 1),
     default=0,
     show_default=True,
-    help="The same seed and the same requests give the same replies.",
+    help="Random seed; the same seed and requests give the same replies.",
 )
 @click.option(
     "--persona-default",
     metavar="NAME",
     default=DEFAULT_PERSONA,
     show_default=True,
-    help="Persona for models whose names do not begin with sim/.",
+    help="Persona for model names that do not begin with sim/.",
 )
-@click.option("--list", "listing", is_flag=True, help="List the personas and their faults.")
+@click.option(
+    "--list",
+    "pattern",
+    is_flag=False,
+    flag_value="*",
+    metavar="[PATTERN]",
+    help="List the personas whose name or fault matches a glob or contains a text, and exit.",
+)
 def command(
     *,
     host: str,
@@ -48,18 +52,18 @@ def command(
     seed: int,
     persona_default: str,
     public: bool,
-    listing: bool,
+    pattern: str | None,
 ) -> int:
-    """Serve a provider that misbehaves on purpose, to test an agent against.
+    """Run a simulated provider that misbehaves on purpose.
 
-    The model of a request names the persona that answers: sim/clean, or one with a fault. Any
-    other name, such as gpt-4o, gets the default persona.
+    Use it to test agents. The model name of a request selects the persona that replies: sim/clean,
+    or one with a fault. Any other name, such as gpt-4o, selects the default persona.
     """
-    if listing:
-        return _list_personas()
+    if pattern is not None:
+        return _list_personas(pattern)
     if not public and not is_loopback(host):
-        return complain(
-            f"{host} is not loopback; add --public if the network may use the simulator",
+        return print_error(
+            f"{host} is not loopback: add --public to let the network use the simulator",
             WRONG_USAGE,
         )
     simulator = Simulator(
@@ -68,40 +72,36 @@ def command(
         host=host,
         port=port,
         anywhere=public,
-        report=_report,
+        report=_print_violation,
     )
-    try:
-        asyncio.run(_serve(simulator))
-    except KeyboardInterrupt:
-        # Further up click would print an empty line for it.
-        return INTERRUPTED
-    except OSError as error:
-        return complain(cannot_listen(port, error, host), FAILED)
-    return 0
+    return serve_until_interrupted(simulator, lambda: _announce(simulator), port, host)
 
 
-def _list_personas() -> int:
-    say_columns(
+def _list_personas(pattern: str) -> int:
+    found = [each for each in PERSONAS.values() if _is_match(each, pattern.casefold())]
+    if not found:
+        return print_error(f"no persona or fault matches {pattern!r}", NOTHING)
+    print_columns(
         ("persona", "outcome", "summary", "sources"),
-        [
-            (each.id, each.outcome, each.summary, ", ".join(each.sources))
-            for each in PERSONAS.values()
-        ],
+        [(each.id, each.outcome, each.summary, ", ".join(each.sources)) for each in found],
     )
     return 0
 
 
-async def _serve(simulator: Simulator) -> None:
-    runner = await simulator.start()
-    try:
-        personas = f"{len(PERSONAS)} personas, seed {simulator.seed}"
-        others = f"; {simulator.default} answers for any model name" if simulator.default else ""
-        say(f"surecall simulator on {simulator.url}/v1 ({personas}){others}; Ctrl-C ends it")
-        await asyncio.Event().wait()
-    finally:
-        await simulator.stop(runner)
+def _is_match(persona: Persona, pattern: str) -> bool:
+    """Whether the name of a persona, or of one of its faults, matches a glob or contains a text."""
+    names = (persona.id, *(fault for fault, _ in persona.faults))
+    return any(pattern in name or fnmatchcase(name, pattern) for name in names)
 
 
-def _report(seen: Seen) -> None:
-    """Print immediately what was wrong in a request. Its text comes from outside."""
-    note(f"violation: {seen.persona} {seen.where}: {seen.message}")
+async def _announce(simulator: Simulator) -> None:
+    personas = f"{len(PERSONAS)} personas, seed {simulator.seed}"
+    others = f"; {simulator.default} answers for any model name" if simulator.default else ""
+    print_text(
+        f"surecall simulator on {simulator.url}/v1 ({personas}){others}; press Ctrl-C to stop"
+    )
+
+
+def _print_violation(seen: RequestViolation) -> None:
+    """Print a violation in a request."""
+    print_note(f"violation: {seen.persona} {seen.where}: {seen.message}")

@@ -1,4 +1,4 @@
-"""`surecall trust`: the user's consent that a directory's own files say where a key goes."""
+"""`surecall trust`: consent to a directory's settings files choosing where a key is sent."""
 
 import sys
 from collections.abc import Iterable
@@ -7,116 +7,134 @@ from typing import Final
 
 import click
 
-from surecall.cli.common import FAILED, NOTHING, WRONG_USAGE, complain, note, say
-from surecall.cli.consents import Consent, consent_file, consents, keep, real
-from surecall.cli.engine import is_readable
-from surecall.cli.listing import say_columns
-from surecall.cli.options import from_files
-from surecall.eval.settings import parse as read
+from surecall.cli.console import (
+    FAILED,
+    NOTHING,
+    WRONG_USAGE,
+    print_columns,
+    print_error,
+    print_note,
+    print_text,
+)
+from surecall.cli.options import (
+    Consent,
+    consent_file,
+    load_consents,
+    load_file_settings,
+    real_path,
+    save_consents,
+)
+from surecall.cli.target import is_unencrypted
+from surecall.eval.settings import value_parsers as read
 from surecall.eval.settings.endpoint import is_openrouter
-from surecall.eval.settings.fields import FIELDS, ROUTER
-from surecall.eval.settings.parse import SIMULATOR
-from surecall.settings.connection import origin_of
+from surecall.eval.settings.fields import FIELDS, ROUTER_PREFIX
+from surecall.eval.settings.value_parsers import SIMULATOR
+from surecall.settings.connection import url_origin
 from surecall.values.errors import ConfigError
 
-_READABLE: Final = "The address is not encrypted: whoever is on the way can read the key."
+_NOT_ENCRYPTED: Final = "The connection is not encrypted: others on the network can read the key."
 
 
 @click.command()
 @click.argument("directory", metavar="[DIRECTORY]", default=".", type=click.Path(path_type=Path))
-@click.option("--list", "listing", is_flag=True, help="List what is trusted, and change nothing.")
-@click.option("--engine", metavar="ADDRESS", help="Allow a cluster that is not encrypted.")
-@click.option("--remove", is_flag=True, help="Take back what was allowed for the directory.")
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("--list", "listing", is_flag=True, help="List trusted directories and exit.")
+@click.option("--engine", metavar="ADDRESS", help="Allow an unencrypted Dask cluster.")
+@click.option("--remove", is_flag=True, help="Revoke all consents for the directory.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def command(*, directory: Path, listing: bool, engine: str | None, remove: bool, yes: bool) -> int:
-    """Allow the settings files of a directory to say where your key is sent.
+    """Allow a directory's settings files to choose where your key is sent.
 
-    A key of the environment goes to no address that a file of the working directory names, unless
-    you allow it here. Shows the address first, and asks. The consent holds for this directory and
-    this address (scheme, host and port), and is kept in your own configuration.
+    By default, keys from the environment are never sent to an address from a settings file in the
+    working directory. This command shows the address and asks for confirmation. The consent is for
+    this directory and address (scheme, host, and port) and is stored in your user configuration.
 
-    With --engine, allow evaluations in the directory to send your key to the workers of a cluster
-    whose address is tcp://, which others may read on the way.
+    With --engine, evaluations in the directory may send your key to the workers of a cluster with
+    an unencrypted tcp:// address.
     """
     if listing:
-        return _list()
+        return _list_consents()
     if remove:
-        return _remove(real(directory))
+        return _remove_consents(real_path(directory))
     if engine is not None:
         return _allow_engine(directory, engine, asks=not yes)
-    return _allow(directory, asks=not yes)
+    return _allow_address(directory, asks=not yes)
 
 
-def _list() -> int:
-    found = consents()
+def _list_consents() -> int:
+    found = load_consents()
     if not found:
-        note(f"nothing is trusted ({consent_file()})")
+        print_note(f"nothing is trusted ({consent_file()})")
         return 0
-    say_columns(("directory", "address"), [(each.directory, each.origin) for each in found])
+    print_columns(("directory", "address"), [(each.directory, each.origin) for each in found])
     return 0
 
 
-def _remove(directory: str) -> int:
-    found = consents()
+def _remove_consents(directory: str) -> int:
+    found = load_consents()
     kept = [each for each in found if each.directory != directory]
     if len(kept) == len(found):
-        return complain(f"nothing was trusted in {directory}", NOTHING)
-    keep(kept)
+        return print_error(f"{directory} has no consents to remove", NOTHING)
+    save_consents(kept)
     for each in found:
         if each.directory == directory:
-            say(f"no longer trusted in {directory}: {each.origin}")
+            print_text(f"no longer trusted in {directory}: {each.origin}")
     return 0
 
 
-def _allow(directory: Path, *, asks: bool) -> int:
-    effective = from_files(directory)
+def _allow_address(directory: Path, *, asks: bool) -> int:
+    effective = load_file_settings(directory)
     base_url, source = effective.settings.base_url, effective.sources["base_url"]
     if base_url in {"", SIMULATOR}:
-        return complain(f"no settings file in {real(directory)} names an address", NOTHING)
+        return print_error(f"no settings file in {real_path(directory)} names an address", NOTHING)
     if is_openrouter(base_url):
-        return complain(f"{source} names OpenRouter, which needs no consent", NOTHING)
-    wanted = Consent(real(directory), _plain_origin(base_url, source))
-    told = [
-        f"{source} names {wanted.origin}",
-        f"Your key ({_keys(source)}) will be sent there by commands in {wanted.directory}.",
-        *([_READABLE] if wanted.origin.startswith("http://") else []),
+        return print_error(f"{source} names OpenRouter, which needs no consent", NOTHING)
+    wanted = Consent(real_path(directory), _plain_origin(base_url, source))
+    lines = [
+        f"{source} names {wanted.origin}.",
+        f"Commands in {wanted.directory} will send your key ({_key_names(source)}) there.",
+        *([_NOT_ENCRYPTED] if wanted.origin.startswith("http://") else []),
     ]
-    return _kept(wanted, told, asks=asks)
+    return _confirm_and_save(wanted, lines, asks=asks)
 
 
-def _keys(source: str) -> str:
-    """Name the keys that go to the address of a setting, the stronger first."""
+def _key_names(source: str) -> str:
+    """Return the variables with the key for an address, in order of precedence."""
     own, router = FIELDS["api_key"].own_variable, FIELDS["api_key"].router_variable
-    return f"{own}, or else {router}" if source.startswith(ROUTER) else own
+    return f"{own} or {router}" if source.startswith(ROUTER_PREFIX) else own
 
 
 def _allow_engine(directory: Path, address: str, *, asks: bool) -> int:
-    cluster = read.engine(address)
-    if cluster in {read.LOCAL, read.DASK} or not is_readable(cluster):
-        return complain(f"{cluster} needs no consent", NOTHING)
-    wanted = Consent(real(directory), cluster)
-    sent = f"Your key will be sent to the workers of {cluster} by commands in {wanted.directory}."
-    return _kept(wanted, [sent, _READABLE], asks=asks)
+    cluster = read.parse_engine(address)
+    if cluster in {read.LOCAL, read.DASK} or not is_unencrypted(cluster):
+        return print_error(f"{cluster} needs no consent", NOTHING)
+    wanted = Consent(real_path(directory), cluster)
+    warning = f"Commands in {wanted.directory} will send your key to the workers of {cluster}."
+    return _confirm_and_save(wanted, [warning, _NOT_ENCRYPTED], asks=asks)
 
 
-def _kept(wanted: Consent, told: Iterable[str], *, asks: bool) -> int:
-    """Keep a consent, after its consequences were told and, if wanted, agreed to."""
-    if wanted in consents():
-        say(f"already trusted in {wanted.directory}: {wanted.origin}")
+def _confirm_and_save(wanted: Consent, lines: Iterable[str], *, asks: bool) -> int:
+    """Print the consequences of a consent, ask for confirmation, and store it."""
+    if wanted in load_consents():
+        print_text(f"already trusted in {wanted.directory}: {wanted.origin}")
         return 0
-    for line in told:
-        say(line)
+    for line in lines:
+        print_text(line)
     if asks and not sys.stdin.isatty():
-        return complain("nobody can be asked here; --yes agrees without a question", WRONG_USAGE)
-    if asks and not click.confirm("Trust it?"):
-        return complain("nothing was trusted", FAILED)
-    say(f"kept in {keep((*consents(), wanted))}; surecall trust --remove takes it back")
+        return print_error(
+            "cannot ask for confirmation without a terminal: pass --yes", WRONG_USAGE
+        )
+    if asks and not click.confirm("Trust this address?"):
+        return print_error("nothing was trusted", FAILED)
+    print_text(
+        f"saved to {save_consents((*load_consents(), wanted))}; `surecall trust --remove` "
+        "revokes it"
+    )
     return 0
 
 
 def _plain_origin(base_url: str, source: str) -> str:
-    """Return the origin; refuse a name that can look like another one."""
-    origin = origin_of(base_url)
+    """Return the origin; raise for a host name that could be mistaken for another."""
+    origin = url_origin(base_url)
     if not origin.isascii():
-        raise ConfigError(f"{source}: write the host in its ASCII form (xn--…) to trust it")
+        raise ConfigError(f"{source}: write the host {origin} in its ASCII form (xn--…)")
     return origin

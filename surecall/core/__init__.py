@@ -1,1 +1,1 @@
-"""The loop and its rules: pure."""
+"""The tool loop and its rules: pure functions without I/O."""

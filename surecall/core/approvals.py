@@ -1,11 +1,11 @@
-"""Calls that wait for a person: how a run says so, and how it goes on with what they decided.
+"""Calls that need human approval: the run pauses and resumes with the decisions.
 
-    the policy says `confirm` ─► held: the call stays due, and the run stops there
-    a person decides ─► decided: it runs, runs with other arguments, or is refused
+    the policy returns `confirm` ─► hold_calls: the call stays pending, and the run pauses
+    a person decides ─► record_decisions: it runs, runs with other arguments, or is refused
 
-A run that paused comes to the same as one whose policy had said the same at once. Calls are
-answered in order, so those after a call that waits wait with it. Where calls run at the same time,
-all wait with it.
+A paused run ends like one whose policy had made the same decisions at once. Calls are answered in
+order, so a call that waits for approval blocks those after it. Where calls run in parallel, it
+blocks all of them.
 """
 
 from collections.abc import Mapping
@@ -15,56 +15,76 @@ import msgspec
 
 from surecall.core.state import Run
 from surecall.values.decisions import Decision, WaitingCall
+from surecall.values.json_equality import is_same_json
 from surecall.values.types import JSON, ToolCall
 
-_CHANGED: Final = (
-    "The arguments of this call were changed before it ran, by someone who may do so. Your call "
+_ARGUMENTS_CHANGED: Final = (
+    "The arguments of this call were changed before it ran, by an authorized person. Your call "
     "shows them as they are now."
 )
 
 
-def is_stopped(run: Run) -> bool:
-    """Whether none of the calls that are due can be answered before a person has decided."""
-    waiting = {call.id for call in run.waiting}
-    return bool(waiting) and (run.concurrency > 1 or run.due[0].id in waiting)
+def is_awaiting_approval(run: Run) -> bool:
+    """Whether no pending call can be answered before a person has decided."""
+    waiting = {call.call_id for call in run.waiting}
+    return bool(waiting) and (run.concurrency > 1 or run.pending_calls[0].id in waiting)
 
 
-def held(run: Run, asked: Mapping[str, Decision]) -> Run:
-    """Record which calls wait for a person, and why."""
-    return msgspec.structs.replace(run, decisions={**run.decisions, **asked}) if asked else run
+def hold_calls(run: Run, confirmations: Mapping[str, Decision]) -> Run:
+    """Record which calls need human approval, and why."""
+    return (
+        msgspec.structs.replace(run, decisions={**run.decisions, **confirmations})
+        if confirmations
+        else run
+    )
 
 
-def held_again(run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
-    """Record the same from what was told when the run stopped."""
-    return held(run, {call.id: Decision.confirm(call.reason) for call in waiting})
+def restore_holds(run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
+    """Record waiting calls again, from those reported when the run paused."""
+    return hold_calls(run, {_call_id(call): Decision.confirm(call.reason) for call in waiting})
 
 
-def decided(run: Run, decisions: Mapping[str, Decision]) -> Run:
-    """Record what a person decided about calls that wait; the run goes on from there."""
-    for call in run.due:
+def has_same_waiting_calls(
+    waiting: tuple[WaitingCall, ...], recorded: tuple[WaitingCall, ...]
+) -> bool:
+    """Whether two lists name the same calls; an earlier version may have recorded the second."""
+    return [*map(_comparable_fields, waiting)] == [*map(_comparable_fields, recorded)]
+
+
+def _comparable_fields(call: WaitingCall) -> tuple[str, str, JSON, str]:
+    return _call_id(call), call.name, call.arguments, call.reason
+
+
+def _call_id(call: WaitingCall) -> str:
+    return call.call_id or call.id  # earlier versions recorded no approval id
+
+
+def record_decisions(run: Run, decisions: Mapping[str, Decision]) -> Run:
+    """Record decisions about waiting calls; the run continues from there."""
+    for call in run.pending_calls:
         decision = decisions.get(call.id)
         if decision is not None and decision.outcome == "replace":
-            run = changed(run, with_arguments(call, decision.arguments))
-    return held(run, decisions)
+            run = replace_call(run, with_arguments(call, decision.arguments))
+    return hold_calls(run, decisions)
 
 
 def with_arguments(call: ToolCall, arguments: JSON) -> ToolCall:
-    """Return a call with other arguments, and a word about it for the model."""
-    if arguments == call.arguments:
+    """Return a call with other arguments and a note about it for the model."""
+    if is_same_json(arguments, call.arguments):
         return call
-    # What was found out about the old arguments does not hold for the new ones.
+    # What is known about the old arguments does not apply to the new ones.
     return msgspec.structs.replace(
         call,
         arguments=arguments,
-        warnings=(*call.warnings, _CHANGED),
+        warnings=(*call.warnings, _ARGUMENTS_CHANGED),
         arguments_bytes=len(msgspec.json.encode(arguments)),
         grounds={},
     )
 
 
-def changed(run: Run, call: ToolCall) -> Run:
-    """Return the run with one call of its newest reply as it is now."""
-    calls = tuple(call if one.id == call.id else one for one in run.said[-1].calls)
-    said = msgspec.structs.replace(run.said[-1], calls=calls)
+def replace_call(run: Run, call: ToolCall) -> Run:
+    """Return the run with one call of its newest reply replaced."""
+    calls = tuple(call if one.id == call.id else one for one in run.replies[-1].calls)
+    reply = msgspec.structs.replace(run.replies[-1], calls=calls)
     before = run.messages[: -len(run.tail) - 1]
-    return msgspec.structs.replace(run, messages=(*before, said, *run.tail))
+    return msgspec.structs.replace(run, messages=(*before, reply, *run.tail))

@@ -1,4 +1,4 @@
-"""How a run ends: a `RunResult`, or an error that carries the same result. No work is lost."""
+"""The outcome of a run: a `RunResult`, or an error that carries one, so that no work is lost."""
 
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final, Generic
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final, Generic
 import msgspec
 from msgspec.structs import replace
 
+from surecall.core.giving_up import count_premature_answers
 from surecall.core.state import Fail, Run
-from surecall.core.ways_out import false_finals
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ErrorCode, Fault, ProviderError, SurecallError
 from surecall.values.events import (
@@ -19,20 +19,20 @@ from surecall.values.events import (
 )
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Assistant, Message, ToolCall, ToolResult, Usage
-from surecall.wire.history import ids_of
-from surecall.wire.messages import FROM_TEXT, WireStyle, render_message
+from surecall.wire.chat_format import TEXT_CALL_ID_PREFIX, WireStyle, render_message
+from surecall.wire.history_repair import used_call_ids
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar
 
-    # What is not said to have a type may have any.
+    # Without a type argument, the output may be anything.
     T_co = TypeVar("T_co", covariant=True, default=Any)
-else:  # which knows of no defaults before 3.13
+else:  # `typing.TypeVar` has no defaults before Python 3.13
     from typing import TypeVar
 
     T_co = TypeVar("T_co", covariant=True)
 
-_LIMITS = frozenset(
+_LIMIT_CODES = frozenset(
     {
         ErrorCode.DEADLINE_EXCEEDED,
         ErrorCode.LOOP_DETECTED,
@@ -41,20 +41,20 @@ _LIMITS = frozenset(
         ErrorCode.MAX_UNKNOWN_TOOLS_EXCEEDED,
     }
 )
-# How a run ends whose calls are made elsewhere.
-HANDED_OVER: Final = "tool_calls"
-# How a run stops that a person must say something to.
-WAITING: Final = "waiting"
-# Told as a fault, but the endpoint has nothing to do with it.
-_IN_ORDER = "calls_in_order"
-# Nothing is left out of a conversation that is handed to the application.
-_COMPLETE: Final = WireStyle(keep_text_beside_calls=True, echo_fields=None)
-_SHOWN_TEXT, _SHOWN_REASON = 90, 32
-_OF_THE_APPLICATION = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
+# Stop reason of a run whose calls are executed by the client.
+TOOL_CALLS_REQUESTED: Final = "tool_calls"
+# Stop reason of a run with calls that need human approval.
+APPROVAL_PENDING: Final = "waiting"
+# Reported as a repair, though it concerns the turn and not the reply.
+_CALLS_IN_ORDER = "calls_in_order"
+# The application gets the complete conversation.
+_FULL_STYLE: Final = WireStyle(keep_text_beside_calls=True, echo_fields=None)
+_MAX_SHOWN_TEXT, _MAX_SHOWN_REASON = 90, 32
+_APPLICATION_CODES = frozenset({ErrorCode.CONTRACT_UNMET, ErrorCode.POLICY_ERROR})
 
 
 class ToolCallRecord(msgspec.Struct, frozen=True):
-    """One call of a run and its result: an `output`, or an `error` that says what went wrong."""
+    """One call of a run with its result: an `output`, or an `error` that describes the failure."""
 
     id: str
     name: str
@@ -69,10 +69,10 @@ class ToolCallRecord(msgspec.Struct, frozen=True):
 
 
 class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
-    """The outcome of a run, finished or not. `ToolLoopRunner.resume` can continue its `run`.
+    """The outcome of a run, finished or not. `ToolLoopRunner.resume` continues its `run`.
 
     `text` is the final answer. `output` is the answer as a value of the runner's `output` type, or
-    None without one; in a replay, which does not know the type, it is plain JSON.
+    None without one; a replay does not know the type and returns plain JSON.
     """
 
     text: str
@@ -87,23 +87,28 @@ class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
         return f"RunResult({', '.join(fields)})"
 
     def __rich_repr__(self) -> list[tuple[str, Any]]:
-        """Say how it ended, and no more: the configuration and the transcript are in `run`."""
+        """Show how the run ended; its configuration and transcript are in `run`."""
         return [
-            ("text", _shortened(self.text, _SHOWN_TEXT)),
-            ("stop_reason", _shortened(self.stop_reason, _SHOWN_REASON)),
-            ("turns", self.run.turn),
+            ("text", _shorten_repr(self.text, _MAX_SHOWN_TEXT)),
+            ("stop_reason", _shorten_repr(self.stop_reason, _MAX_SHOWN_REASON)),
+            ("turns", self.run.turn_count),
             ("tokens", self.usage.total_tokens),
         ]
 
     @property
     def assistant_text(self) -> str:
-        """The final answer: another name for `text`."""
+        """The final answer; an alias of `text`."""
         return self.text
+
+    @property
+    def fired(self) -> tuple[str, ...]:
+        """The repairs; an alias of `repairs` for programs of earlier versions."""
+        return self.repairs
 
     @property
     def tool_calls(self) -> list[ToolCallRecord]:
         """The calls of this run that have a result, in order."""
-        return [_recorded_call(call, result) for call, result in self.run.answered_calls]
+        return [_call_record(call, result) for call, result in self.run.answered_calls]
 
     @property
     def messages(self) -> list[JSON]:
@@ -111,36 +116,36 @@ class RunResult(msgspec.Struct, Generic[T_co], frozen=True):
 
         `run(…, history=result.messages)` continues it.
         """
-        rendered = (render_message(each, _COMPLETE) for each in _with_marked_ids(self.run))
+        rendered = (render_message(each, _FULL_STYLE) for each in _with_marked_ids(self.run))
         return [fields for fields in rendered if fields is not None]
 
     @property
     def history(self) -> list[Message]:
-        """The conversation as surecall's own values, which `history=` takes as well."""
+        """The conversation as surecall's own messages; `history=` accepts them as well."""
         return list(self.run.messages)
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
-        """The calls that a person must decide about; `ToolLoopRunner.resume` takes the decisions.
+        """The calls that need human approval; pass decisions to `ToolLoopRunner.resume`.
 
-        If there are any, this is no answer yet.
+        While there are any, `text` is not the final answer.
         """
         return self.run.waiting
 
     @property
-    def fired(self) -> tuple[str, ...]:
-        """The names of the repairs that were needed, in order, with repetitions."""
-        return tuple(fired_in(self.trace))
+    def repairs(self) -> tuple[str, ...]:
+        """The names of the repairs that were applied, in order, with repetitions."""
+        return tuple(repairs_in(self.trace))
 
     @property
     def models(self) -> tuple[str, ...]:
-        """The models that answered, in order; of a chain it may be several."""
+        """The models that replied, in order; with a fallback chain there may be several."""
         return tuple(name for name, replies in replies_by_model(self.trace) if replies)
 
     @property
     def false_finals(self) -> int:
-        """How many early answers there were: "done" while something was still to be done."""
-        return false_finals(self.run)
+        """The number of premature answers: final answers before the work was done."""
+        return count_premature_answers(self.run)
 
 
 class RunFailed(SurecallError):
@@ -152,30 +157,30 @@ class RunFailed(SurecallError):
         self.result = result
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Travel between processes: the arguments of an exception are not its message here."""
+        """Support pickling: the constructor's arguments are not the exception's `args`."""
         return type(self), (self._fail, self.result)
 
     @property
     def code(self) -> ErrorCode:
-        """Why it ended."""
+        """The code of the failure."""
         return self._fail.code
 
     @property
     def details(self) -> JSON:
-        """What else is known."""
+        """Further facts about the failure, by name."""
         return self._fail.details
 
 
 class ToolUseError(RunFailed):
-    """The model did not use the tools as the run demands."""
+    """The model did not use the tools as the run requires."""
 
 
 class LimitExceeded(RunFailed):
-    """A guard stopped the run."""
+    """The run reached one of its limits."""
 
 
 class RequestFailed(RunFailed, ProviderError):
-    """The endpoint failed in the middle of a run."""
+    """A request to the endpoint failed permanently."""
 
     def __init__(self, fail: Fail, fault: Fault, result: RunResult) -> None:
         RunFailed.__init__(self, fail, result)
@@ -187,31 +192,31 @@ class RequestFailed(RunFailed, ProviderError):
         return type(self), (self._fail, self.fault, self.result)
 
 
-def failure(fail: Fail, result: RunResult) -> RunFailed:
+def run_error(fail: Fail, result: RunResult) -> RunFailed:
     """Return the error for a failed run."""
-    if fail.code in _LIMITS:
+    if fail.code in _LIMIT_CODES:
         return LimitExceeded(fail, result)
     if fail.code is ErrorCode.OUTPUT_INVALID:
         return RunFailed(fail, result)
-    if fail.fault is not None and fail.code not in _OF_THE_APPLICATION:
+    if fail.fault is not None and fail.code not in _APPLICATION_CODES:
         return RequestFailed(fail, fail.fault, result)
     return ToolUseError(fail, result)
 
 
-def usage_of(trace: Trace) -> Usage:
-    """Add up what the provider reported for every reply."""
-    heard = (event.reply.usage for event in trace if isinstance(event, LlmRequestEndEvent))
-    return sum((usage for usage in heard if usage is not None), Usage())
+def total_usage(trace: Trace) -> Usage:
+    """Return the sum of the usage that the provider reported for each reply."""
+    reported = (event.reply.usage for event in trace if isinstance(event, LlmRequestEndEvent))
+    return sum((usage for usage in reported if usage is not None), Usage())
 
 
-def fired_in(trace: Trace) -> Iterator[str]:
-    """Name the repairs of every reply, of turns with too many calls, and of a typed answer."""
+def repairs_in(trace: Trace) -> Iterator[str]:
+    """Yield the repairs of every reply, of turns with too many calls, and of a typed answer."""
     for event in trace:
         match event:
             case LlmRequestEndEvent(reply=reply):
                 yield from reply.fired
             case CallsInOrderEvent():
-                yield _IN_ORDER
+                yield _CALLS_IN_ORDER
             case FinalEvent(repairs=repairs):
                 yield from repairs
             case _:
@@ -219,7 +224,7 @@ def fired_in(trace: Trace) -> Iterator[str]:
 
 
 def replies_by_model(trace: Trace) -> list[tuple[str, list[LlmRequestEndEvent]]]:
-    """Return the models of a run in the order of their turn, each with its replies."""
+    """Return the models of a run in order, each with its replies."""
     found: list[tuple[str, list[LlmRequestEndEvent]]] = []
     for event in trace:
         match event:
@@ -232,8 +237,8 @@ def replies_by_model(trace: Trace) -> list[tuple[str, list[LlmRequestEndEvent]]]
     return found
 
 
-def after_changes(fail: Fail, trace: Trace) -> Fail:
-    """Say in the details of a failure which models were tried before; none without a chain."""
+def with_tried_models(fail: Fail, trace: Trace) -> Fail:
+    """Add the models tried before to a failure's details; unchanged without a fallback chain."""
     changes = [event for event in trace if isinstance(event, ModelChangedEvent)]
     if not changes:
         return fail
@@ -246,14 +251,14 @@ def after_changes(fail: Fail, trace: Trace) -> Fail:
 
 
 def _with_marked_ids(run: Run) -> Iterator[Message]:
-    """Yield the messages; ids of calls that were parsed from text say so."""
-    taken = ids_of(run.messages)
+    """Yield the messages, with the ids of calls parsed from text marked by a prefix."""
+    taken = used_call_ids(run.messages)
     ids = {
-        call.id: taken.claim(FROM_TEXT + call.id)
+        call.id: taken.claim(TEXT_CALL_ID_PREFIX + call.id)
         for message in run.messages
         if isinstance(message, Assistant)
         for call in message.calls
-        if call.from_text and not call.id.startswith(FROM_TEXT)
+        if call.from_text and not call.id.startswith(TEXT_CALL_ID_PREFIX)
     }
     for message in run.messages:
         if isinstance(message, Assistant) and any(call.id in ids for call in message.calls):
@@ -265,8 +270,8 @@ def _with_marked_ids(run: Run) -> Iterator[Message]:
             yield message
 
 
-def _recorded_call(call: ToolCall, result: ToolResult) -> ToolCallRecord:
-    own = call.private()
+def _call_record(call: ToolCall, result: ToolResult) -> ToolCallRecord:
+    own = call.with_copied_arguments()
     envelope = result.envelope
     if result.ok:
         data: Any = envelope.get("data")
@@ -281,15 +286,15 @@ def _recorded_call(call: ToolCall, result: ToolResult) -> ToolCallRecord:
     return ToolCallRecord(call.id, call.name, own.arguments, error=error)
 
 
-def _shortened(text: str, most: int) -> str:
-    """Shorten a text until its `repr`, in which one character may take ten, is short as well."""
-    kept = text[:most]
-    while len(repr(kept)) > most + 2:
+def _shorten_repr(text: str, max_length: int) -> str:
+    """Shorten a text until its `repr`, in which a character may take ten, is short as well."""
+    kept = text[:max_length]
+    while len(repr(kept)) > max_length + 2:
         kept = kept[: len(kept) * 3 // 4]
     return kept if kept == text else f"{kept}…"
 
 
 def last_text(run: Run) -> str:
-    """Return the model's newest words, the best there is when a run fails."""
-    texts = [message.text for message in run.own if isinstance(message, Assistant)]
+    """Return the text of the newest reply; a failed run has no better answer."""
+    texts = [message.text for message in run.own_messages if isinstance(message, Assistant)]
     return texts[-1] if texts else ""

@@ -1,7 +1,7 @@
-"""The state of a run is its transcript; everything else here is derived from it.
+"""The state of a run: its settings and its transcript.
 
-A `Run` is a value. It can be written down after any move and continued elsewhere. A `Move` is what
-must happen next; a driver makes it happen.
+Everything else is derived from the transcript. A `Run` is a value: it can be serialized after any
+move and resumed elsewhere. A `Move` is the next step, which a driver carries out.
 """
 
 from collections.abc import Callable, Sequence
@@ -11,12 +11,12 @@ from typing import Any, Final, Generic, Self, TypeAlias, TypeVar
 import msgspec
 
 from surecall.settings.config import ToolCallingConfig
-from surecall.values.decisions import Decision, WaitingCall
+from surecall.values.decisions import Decision, WaitingCall, approval_id
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import (
     JSON,
-    AnswerForm,
+    AnswerFormat,
     Assistant,
     Message,
     Plan,
@@ -28,25 +28,25 @@ from surecall.values.types import (
 )
 
 
-class Ask(msgspec.Struct, frozen=True):
-    """Ask the model."""
+class AskModel(msgspec.Struct, frozen=True):
+    """Send a request to the model."""
 
     plan: Plan
 
 
-class Call(msgspec.Struct, frozen=True):
-    """Answer these calls, in this order."""
+class RunTools(msgspec.Struct, frozen=True):
+    """Execute these calls, in this order."""
 
     calls: tuple[ToolCall, ...]
 
 
-class Wait(msgspec.Struct, frozen=True):
-    """Stop here: a person must decide about these calls first."""
+class AwaitApproval(msgspec.Struct, frozen=True):
+    """Pause: these calls need human approval."""
 
     calls: tuple[WaitingCall, ...]
 
 
-class Done(msgspec.Struct, frozen=True):
+class Finish(msgspec.Struct, frozen=True):
     """The run has its answer."""
 
     text: str
@@ -62,50 +62,49 @@ class Fail(msgspec.Struct, frozen=True):
     fault: Fault | None = None
 
 
-Move: TypeAlias = Ask | Call | Wait | Done | Fail
+Move: TypeAlias = AskModel | RunTools | AwaitApproval | Finish | Fail
 
-# The step of the ladder that an application's objection takes.
+# The step of an application's objection to an answer.
 OBJECTION: Final = "object"
-# The step that tells what is wrong with an answer that is to have a type.
+# The step that reports what is wrong with a typed answer.
 OUTPUT: Final = "output"
-# The step that asks about a call in text.
+# The step that asks about a call written as text.
 TEXT_CALL: Final = "text_call"
-# The step that asks for a call that a reply promises and does not have.
+# The step that re-prompts for a call that a reply announces but does not contain.
 CALL_MISSING: Final = "call_missing"
 
 
 T = TypeVar("T")
 
 
-class Once(Generic[T]):
-    """A property of a run that is derived once: a run is a value, so it stays true.
+class RunFact(Generic[T]):
+    """A fact derived from a run. All facts are derived together and once, as a run is immutable."""
 
-    Other than `functools.cached_property` it takes no lock: whoever derives it twice finds the
-    same.
-    """
+    def __init__(self, doc: str) -> None:
+        self.__doc__ = doc
 
-    def __init__(self, derive: Callable[[Any], T]) -> None:
-        self._derive = derive
-        self._name = derive.__name__
-        self.__doc__ = derive.__doc__
+    def __set_name__(self, _: type, name: str) -> None:
+        """Store the name of the fact."""
+        self._name = name
 
     def __get__(self, run: "Run", _: object = None) -> T:
-        """Derive it, and put it where the next look finds it instead of this."""
-        value: T = self._derive(run)
-        run.__dict__[self._name] = value
+        """Derive all facts into the run's `__dict__`, which then shadows this descriptor."""
+        known = run.__dict__
+        known.update(_derive_facts(run))
+        value: T = known[self._name]
         return value
 
 
-# `dict` leaves room for what is derived (see `Once`, `once_per_run`). It is not part of the value.
+# `dict` makes room for derived values (see `RunFact`, `once_per_run`), which equality ignores.
 class Run(msgspec.Struct, frozen=True, dict=True):
     """One run: its settings and its transcript. Messages before `start` are earlier history.
 
-    `begun` are the ids of calls that had begun when the run was interrupted: whether they took
-    effect is not known. `endpoint` stands for the address; it says only whether it is the same.
-    `decisions` are about calls that are due, by id; one that says `confirm` is still to be made.
-    `since` is where the model took over from another one, in a chain of models.
-    `output` is what the final answer must be, if that is said. `own_options` are request options of
-    this run alone: they are part of `options` and stay when another model takes over.
+    `begun` holds the ids of calls that had started when the run was interrupted; whether they took
+    effect is unknown. `endpoint` identifies the address without revealing it. `decisions` holds
+    the approval decisions about pending calls, by call id; `confirm` means undecided. `since` is
+    the position at which the current model of a fallback chain took over. `output` is the required
+    form of the final answer, if any. `own_options` are the request options of this run alone: they
+    are part of `options` and kept when another model takes over.
     """
 
     run_id: str
@@ -120,29 +119,46 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     endpoint: str = ""
     decisions: dict[str, Decision] = {}
     since: int = 0
-    output: AnswerForm | None = None
+    output: AnswerFormat | None = None
     own_options: JSON = {}
 
-    def plus(self, *messages: Message) -> "Run":
+    own_messages = RunFact[tuple[Message, ...]]("The messages of this run.")
+    last_message = RunFact[Message | None]("The newest message of this run, if any.")
+    tail = RunFact[tuple[Message, ...]]("The messages after the newest reply.")
+    pending_calls = RunFact[tuple[ToolCall, ...]](
+        "The calls of the newest reply that have no result; none after a refusal."
+    )
+    replies = RunFact[tuple[Assistant, ...]]("The model's replies in this run.")
+    turn_count = RunFact[int]("The number of replies in this run.")
+    results = RunFact[tuple[ToolResult, ...]]("The results of all calls of this run.")
+    has_called_tools = RunFact[bool]("Whether the model has called any tool.")
+    answered_calls = RunFact[tuple[tuple[ToolCall, ToolResult], ...]](
+        "The calls of this run that have a result, each with its result, in order."
+    )
+    successful_calls = RunFact[tuple[ToolCall, ...]](
+        "The calls of this run that ran and succeeded, in order."
+    )
+
+    def with_messages(self, *messages: Message) -> "Run":
         """Return the run with messages appended."""
         if not messages:
             return self
         return msgspec.structs.replace(self, messages=(*self.messages, *messages))
 
     def until(self, position: int) -> "Run":
-        """Return the run as it was before a message came."""
+        """Return the run as it was before the message at a position."""
         return msgspec.structs.replace(self, messages=self.messages[:position])
 
-    def answered(self, results: Sequence[ToolResult]) -> "Run":
-        """Return the run with calls of the last turn answered, in the order of the calls."""
-        said = len(self.messages) - len(self.tail)
-        order = {call.id: place for place, call in enumerate(self._last_calls)}
+    def with_results(self, results: Sequence[ToolResult]) -> "Run":
+        """Return the run with results for calls of the newest reply, in the order of the calls."""
+        tail_start = len(self.messages) - len(self.tail)
+        order = {call.id: place for place, call in enumerate(self.replies[-1].calls)}
         answers = [item for item in self.tail if isinstance(item, ToolResult)]
         answers = sorted((*answers, *results), key=lambda result: order[result.call_id])
         ended = {result.call_id for result in results}
         return msgspec.structs.replace(
             self,
-            messages=(*self.messages[:said], *answers),
+            messages=(*self.messages[:tail_start], *answers),
             begun=tuple(call_id for call_id in self.begun if call_id not in ended),
             decisions=self.decisions
             and {key: made for key, made in self.decisions.items() if key not in ended},
@@ -150,132 +166,75 @@ class Run(msgspec.Struct, frozen=True, dict=True):
 
     @property
     def origin(self) -> str:
-        """Where the replies of this run come from; blank if the client does not say."""
+        """The model and endpoint that the replies come from; blank if the endpoint is unknown."""
         return f"{self.model}@{self.endpoint}" if self.endpoint else ""
-
-    @Once
-    def own(self) -> tuple[Message, ...]:
-        """The messages of this run."""
-        return self.messages[self.start :]
-
-    @property
-    def last(self) -> Message | None:
-        """The newest message of this run, if there is one yet."""
-        return self.messages[-1] if len(self.messages) > self.start else None
-
-    @Once
-    def tail(self) -> tuple[Message, ...]:
-        """What came since the model last spoke."""
-        at = len(self.messages)
-        while at > self.start and not isinstance(self.messages[at - 1], Assistant):
-            at -= 1
-        return self.messages[at:]
-
-    @Once
-    def due(self) -> tuple[ToolCall, ...]:
-        """The calls of the last turn that wait for an answer; a refusal ends the wait."""
-        tail = self.tail
-        if any(not isinstance(item, ToolResult) for item in tail):
-            return ()
-        answered = {item.call_id for item in tail if isinstance(item, ToolResult)}
-        return tuple(call for call in self._last_calls if call.id not in answered)
 
     @property
     def waiting(self) -> tuple[WaitingCall, ...]:
-        """The calls that a person must decide about before the run can go on.
+        """The calls that need human approval before the run can continue.
 
-        Their arguments are copies: whoever shows them may shorten them.
+        Their arguments are copies and may be modified for display.
         """
-        asked = {key: made for key, made in self.decisions.items() if made.outcome == "confirm"}
+        undecided = {
+            key: decision
+            for key, decision in self.decisions.items()
+            if decision.outcome == "confirm"
+        }
         return tuple(
-            WaitingCall(call.id, call.name, call.private().arguments, asked[call.id].reason)
-            for call in self.due
-            if call.id in asked
+            WaitingCall(
+                approval_id(self.run_id, call),
+                call.name,
+                call.with_copied_arguments().arguments,
+                undecided[call.id].reason,
+                call.id,
+            )
+            for call in self.pending_calls
+            if call.id in undecided
         )
 
     @property
-    def _last_calls(self) -> tuple[ToolCall, ...]:
-        at = len(self.messages) - len(self.tail)
-        said = self.messages[at - 1] if at > self.start else None
-        return said.calls if isinstance(said, Assistant) else ()
-
-    @Once
-    def said(self) -> tuple[Assistant, ...]:
-        """The model's turns in this run."""
-        return tuple([message for message in self.own if isinstance(message, Assistant)])
-
-    @Once
-    def turn(self) -> int:
-        """How many turns the model has had."""
-        return len(self.said)
-
-    @Once
-    def results(self) -> tuple[ToolResult, ...]:
-        """The answers to all calls of this run."""
-        return tuple([message for message in self.own if isinstance(message, ToolResult)])
-
-    @Once
-    def called(self) -> bool:
-        """Whether the model has made any call that counts."""
-        return any(message.calls for message in self.said)
-
-    @property
-    def nudged(self) -> bool:
-        """Whether, since a tool last answered, nothing usable came and was asked for again."""
-        for message in reversed(self.own):
+    def was_reprompted(self) -> bool:
+        """Whether the model was re-prompted for a usable reply since the newest tool result."""
+        for message in reversed(self.own_messages):
             if isinstance(message, ToolResult):
                 break
-            if isinstance(message, User) and (message.asks or message.rung == CALL_MISSING):
+            if isinstance(message, User) and (
+                message.is_final_request or message.rung == CALL_MISSING
+            ):
                 return True
         return False
 
-    @Once
-    def answered_calls(self) -> tuple[tuple[ToolCall, ToolResult], ...]:
-        """The calls of this run that were answered, each with its answer, in order."""
-        results = {result.call_id: result for result in self.results}
-        return tuple(
-            (call, results[call.id])
-            for message in self.said
-            for call in message.calls
-            if call.id in results
-        )
-
-    @Once
-    def done(self) -> tuple[ToolCall, ...]:
-        """The calls of this run that ran and succeeded, in order."""
-        return tuple(call for call, result in self.answered_calls if result.ok and result.executed)
-
     @property
-    def asks_for_one(self) -> bool:
-        """Whether one call per turn is asked for, and no number of calls is set."""
+    def requests_single_calls(self) -> bool:
+        """Whether one call per turn is requested and `max_tool_calls_per_turn` is not set."""
         explicit = self.config.max_tool_calls_per_turn
         return explicit is None and self.options.get("parallel_tool_calls") is False
 
     @property
-    def calls_per_turn(self) -> int | None:
-        """How many calls of one turn may run.
+    def max_calls_per_turn(self) -> int | None:
+        """The maximum number of calls to run from one reply; None means all.
 
-        Where one is asked for it is one, until the model, which was told so, sends several again:
-        then all run, one after the other. So they do where nobody expects the model to comply.
+        Where one call is requested, it is one until the model, after a note about it, sends several
+        again: then all run, one after the other. With `calls_in_order` they always do.
         """
-        if not self.asks_for_one:
+        if not self.requests_single_calls:
             return self.config.max_tool_calls_per_turn
-        told = (call.ignored for message in self.said for call in message.calls)
-        return None if self.config.endpoint.calls_in_order or any(told) else 1
+        was_told = (call.is_ignored for message in self.replies for call in message.calls)
+        return None if self.config.endpoint.calls_in_order or any(was_told) else 1
 
     @property
     def concurrency(self) -> int:
-        """How many tools may run at the same time; one, unless parallel calls were asked for."""
+        """The maximum number of tools running at once: one, unless parallel calls are enabled."""
         parallel = self.options.get("parallel_tool_calls") is True
         return self.config.max_concurrent_tools if parallel else 1
 
     def to_json(self) -> bytes:
-        """Write the run down."""
+        """Return the run as JSON."""
         return msgspec.json.encode(self)
 
     @classmethod
     def from_json(cls, data: bytes) -> Self:
-        """Read a run that was written down, by this version or an earlier one."""
+        """Parse a run serialized by this version or an earlier one."""
         try:
             return decode_json(data, cls, limit=MAX_WRAPPED_DEPTH)
         except msgspec.ValidationError:
@@ -286,8 +245,40 @@ class Run(msgspec.Struct, frozen=True, dict=True):
             return msgspec.convert(plain | {"config": msgspec.to_builtins(config)}, cls)
 
 
+def _derive_facts(run: Run) -> dict[str, Any]:
+    own = run.messages[run.start :]
+    said = tuple([message for message in own if isinstance(message, Assistant)])
+    results = tuple([message for message in own if isinstance(message, ToolResult)])
+    at = len(own)
+    while at and not isinstance(own[at - 1], Assistant):
+        at -= 1
+    tail = own[at:]
+    by_id = {result.call_id: result for result in results}
+    pairs = [
+        (call, by_id[call.id]) for message in said for call in message.calls if call.id in by_id
+    ]
+    due: tuple[ToolCall, ...] = ()
+    if at and len(after := [item for item in tail if isinstance(item, ToolResult)]) == len(tail):
+        answered = {result.call_id for result in after}
+        due = tuple([call for call in said[-1].calls if call.id not in answered])
+    return {
+        "own_messages": own,
+        "last_message": own[-1] if own else None,
+        "tail": tail,
+        "pending_calls": due,
+        "replies": said,
+        "turn_count": len(said),
+        "results": results,
+        "has_called_tools": any(message.calls for message in said),
+        "answered_calls": tuple(pairs),
+        "successful_calls": tuple(
+            [call for call, result in pairs if result.ok and result.executed]
+        ),
+    }
+
+
 def _has_flat_config(plain: Any) -> bool:
-    """Whether a run was written when a config held the fields of its endpoint as well."""
+    """Whether a run was serialized when configs still held the fields of their endpoint."""
     match plain:
         case {"config": {"text_calls": _}}:
             return True
@@ -296,11 +287,11 @@ def _has_flat_config(plain: Any) -> bool:
 
 
 def once_per_run(derive: Callable[[Run], T]) -> Callable[[Run], T]:
-    """Remember what a function derives from a run: a run is a value, so the result stays true."""
+    """Cache a function's result per run; runs are immutable, so it never goes stale."""
     key = f"{derive.__module__}.{derive.__qualname__}"
 
     @wraps(derive)
-    def derived(run: Run) -> T:
+    def cached_derive(run: Run) -> T:
         known: dict[str, T] = run.__dict__
         try:
             return known[key]
@@ -308,4 +299,4 @@ def once_per_run(derive: Callable[[Run], T]) -> Callable[[Run], T]:
             value = known[key] = derive(run)
             return value
 
-    return derived
+    return cached_derive

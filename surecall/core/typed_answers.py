@@ -1,22 +1,22 @@
-"""Typed answers: how a final answer of a given schema is asked for, judged and corrected.
+"""Typed answers: request, validate, and correct a final answer that must match a schema.
 
-Who asks for it depends on the request:
+How the answer is requested depends on the request:
 
-    the reply is guided          its form has a place for the answer, which is bound to the schema
-    calls are described in words the same words describe the answer
-    no tools, and it is `bound`  the endpoint binds the reply: `response_format`
-    anything else                a sentence at the end of the instructions
+    guided protocol            the reply schema includes the schema of the answer
+    prompted protocol          the prompt that describes the calls also describes the answer
+    no tools, form is `bound`  the endpoint constrains the reply: `response_format`
+    otherwise                  a sentence at the end of the system message
 
-An endpoint that does not bind what it was asked to bind gets the sentence as well, from the first
-answer on that does not fit.
+An endpoint that ignores `response_format` gets the sentence as well, after the first answer that
+does not match.
 
-Which of them it is never decides what counts. An answer is read as JSON, fitted to the schema where
-nothing is lost, and validated. One that does not fit is answered with what is wrong, in a sentence;
-after `MOST_CORRECTIONS` of them, and in the last turn, the run fails with OUTPUT_INVALID. So does a
-model that refuses: what it says instead is in the result.
+Every answer is checked the same way: parsed as JSON, coerced to the schema where nothing is lost,
+and validated. An invalid answer is sent back with the error; after `MAX_CORRECTIONS` of them, and
+in the last turn, the run fails with OUTPUT_INVALID. So does a refusal by the model; its text is in
+the result.
 
-All this is derived from the transcript. What only the Python type can say is asked by the driver,
-recorded, and counted here as a correction like any other.
+All of this is derived from the transcript. Errors that only the Python type can find are found by
+the driver, recorded, and counted here as corrections.
 """
 
 from functools import lru_cache
@@ -24,103 +24,105 @@ from typing import Final
 
 import msgspec
 
+from surecall.core.prompted import ANSWER_SCHEMA_PROMPT
 from surecall.core.state import OUTPUT, Run, once_per_run
-from surecall.parsing.answers import Value
-from surecall.tools.output import answer_reader
-from surecall.tools.validation import clipped
+from surecall.parsing.arguments import ParsedValue
+from surecall.tools.output import answer_parser
+from surecall.tools.validation import clip_middle
 from surecall.values.types import JSON, System, ToolSpec, User
-from surecall.wire.finish_reasons import UNFINISHED, ending_of
-from surecall.wire.protocols.in_words import IN_FORM
+from surecall.wire.finish_reasons import UNFINISHED, finish_kind
 
-MOST_CORRECTIONS: Final = 3
-_LONGEST_REASON: Final = 500
+MAX_CORRECTIONS: Final = 3
+_MAX_REASON_CHARS: Final = 500
 _UNFINISHED: Final = "it was cut off before its end"
-# What is said to a model without a type; with one, it is to keep to the form.
+# Prompts ask for plain text; with an output type they ask for the form instead.
 _AS_TEXT: Final = (" as plain text", " in plain text")
-_AS_ASKED: Final = " in the form that was asked for"
+_IN_REQUESTED_FORM: Final = " in the form that was asked for"
 
 
 @once_per_run
-def typed_answer(run: Run) -> Value | None:
-    """Read the newest reply as the answer; None where every answer is a text."""
-    if run.output is None or not run.said:
+def typed_answer(run: Run) -> ParsedValue | None:
+    """Parse the newest reply as the typed answer; None if the run has no output type."""
+    if run.output is None or not run.replies:
         return None
-    said = run.said[-1]
-    if ending_of(said.finish_reason) in UNFINISHED:
-        return Value(problem=_UNFINISHED)
-    reader = answer_reader(run.output.schema)
-    return reader.read(said.text, coerce=run.config.endpoint.coerce_arguments)
+    reply = run.replies[-1]
+    if finish_kind(reply.finish_reason) in UNFINISHED:
+        return ParsedValue(problem=_UNFINISHED)
+    reader = answer_parser(run.output.schema)
+    return reader.parse(reply.text, coerce=run.config.endpoint.coerce_arguments)
 
 
-def form_problem(run: Run) -> str:
-    """Say why the newest reply does not have the type of the answer; nothing if all is well."""
+def answer_problem(run: Run) -> str:
+    """Return why the newest reply is no valid typed answer; blank if it is."""
     answer = typed_answer(run)
     return "" if answer is None else answer.problem
 
 
-def may_correct(run: Run) -> bool:
-    """Whether the model may still be told what is wrong with its answer."""
-    return _corrections(run) < MOST_CORRECTIONS and run.turn < run.config.max_turns
+def can_correct(run: Run) -> bool:
+    """Whether an invalid answer may still be sent back to the model."""
+    return _count_corrections(run) < MAX_CORRECTIONS and run.turn_count < run.config.max_turns
 
 
-def _corrections(run: Run) -> int:
-    return sum(isinstance(item, User) and item.rung == OUTPUT for item in run.own)
+def _count_corrections(run: Run) -> int:
+    return sum(isinstance(item, User) and item.rung == OUTPUT for item in run.own_messages)
 
 
-def correction(reason: str) -> User:
-    """Tell the model what is wrong with its answer."""
-    wrong = f"This answer does not have the form that was asked for: {_short(reason)}."
+def correction_message(reason: str) -> User:
+    """Return the prompt that sends an invalid answer back to the model."""
+    wrong = f"This answer does not have the form that was asked for: {_shorten_reason(reason)}."
     return User(f"{wrong} Correct it, and answer with JSON alone.", nudge=True, rung=OUTPUT)
 
 
-def misfit(reason: str) -> str:
-    """Say why a run fails whose answer did not get its type."""
-    return f"the answer does not have the form that was asked for: {_short(reason)}"
+def mismatch_message(reason: str) -> str:
+    """Return the error message of a run that ends with an invalid answer."""
+    return f"the answer does not match the requested schema: {_shorten_reason(reason)}"
 
 
-def _short(reason: str) -> str:
-    return clipped(reason.rstrip(". "), _LONGEST_REASON)
+def _shorten_reason(reason: str) -> str:
+    return clip_middle(reason.rstrip(". "), _MAX_REASON_CHARS)
 
 
-def in_form(run: Run, words: str) -> str:
-    """Return what is said to a model, without asking for plain text where another form is asked."""
+def prompt_in_form(run: Run, prompt: str) -> str:
+    """Return a prompt that asks for the requested form instead of plain text, if there is one."""
     if run.output is None:
-        return words
+        return prompt
     for plain in _AS_TEXT:
-        words = words.replace(plain, _AS_ASKED)
-    return words
+        prompt = prompt.replace(plain, _IN_REQUESTED_FORM)
+    return prompt
 
 
-def instructions(run: Run, described: tuple[ToolSpec, ...]) -> System | None:
-    """Return the instructions of a run; they ask for the form if nothing else in a plan does."""
+def system_message(run: Run, known_tools: tuple[ToolSpec, ...]) -> System | None:
+    """Return the system message; it requests the form if nothing else in the request does."""
     form = run.output
-    if form is None or (described and run.config.call_protocol != "native"):
+    if form is None or (known_tools and run.config.call_protocol != "native"):
         return run.system
-    is_bound = form.bound and not described and not _corrections(run)
-    return run.system if is_bound else asking(run.system, form.schema)
+    is_bound = form.bound and not known_tools and not _count_corrections(run)
+    return run.system if is_bound else with_answer_schema(run.system, form.schema)
 
 
-def asking(system: System | None, schema: JSON) -> System:
-    """Return instructions that end with what the answer must be.
+def with_answer_schema(system: System | None, schema: JSON) -> System:
+    """Return a system message that ends with the schema of the answer.
 
-    The same ones for the same ones, so that what was written for a turn is not written again.
+    Equal arguments return the same object, so that it is encoded only once.
     """
-    return _asking(system, msgspec.json.encode(schema))
+    return _append_schema(system, msgspec.json.encode(schema))
 
 
 @lru_cache(maxsize=64)
-def _asking(system: System | None, schema: bytes) -> System:
-    words = f"{IN_FORM[0].upper()}{IN_FORM[1:]} {schema.decode()}"
+def _append_schema(system: System | None, schema: bytes) -> System:
+    words = f"{ANSWER_SCHEMA_PROMPT[0].upper()}{ANSWER_SCHEMA_PROMPT[1:]} {schema.decode()}"
     if system is None:
         return System(words)
     return system if system.text.endswith(words) else System(f"{system.text}\n\n{words}")
 
 
-def binding(run: Run, described: tuple[ToolSpec, ...], tools: tuple[ToolSpec, ...]) -> JSON | None:
-    """Return what binds the reply to the form, where the endpoint does that without tools."""
+def answer_response_format(
+    run: Run, known_tools: tuple[ToolSpec, ...], tools: tuple[ToolSpec, ...]
+) -> JSON | None:
+    """Return the `response_format` of the answer, if the endpoint supports it without tools."""
     form = run.output
     if form is None or not form.bound or tools:
         return None
-    if described and run.config.call_protocol != "native":
-        return None  # the protocol has a form of its own, or none
+    if known_tools and run.config.call_protocol != "native":
+        return None  # the protocol sets its own, or none
     return {"type": "json_schema", "json_schema": {"name": "answer", "schema": form.schema}}

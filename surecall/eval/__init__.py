@@ -1,9 +1,9 @@
-"""The evaluation: model x sampling profile x strategy x scenario x trial, judged.
+"""Evaluates models: runs every model x profile x strategy x scenario x trial, and judges it.
 
-`from surecall.eval import expect, scenario` is all that a scenario of one's own needs.
+To write a scenario, use `from surecall.eval import expect, scenario`.
 """
 
 from surecall.eval.scenarios.expectations import expect
-from surecall.eval.scenarios.functions import scenario
+from surecall.eval.scenarios.function_scenarios import scenario
 
 __all__ = ["expect", "scenario"]

@@ -4,7 +4,7 @@
         runner = ToolLoopRunner(client=…, model=…, tools=tools)
         await runner.run("What is in /tmp?")
 
-The SDK is imported when a server is opened; naming it here costs nothing.
+The MCP SDK is imported when a server is opened, so importing this package is cheap.
 """
 
 import importlib.util
@@ -12,16 +12,16 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from surecall.mcp.connection import MCPServerError
-from surecall.mcp.server_tools import Hints, selection_of
-from surecall.mcp.targets import target_of
+from surecall.mcp.server_connection import MCPServerError
+from surecall.mcp.server_tools import Hints, build_selection
+from surecall.mcp.targets import parse_target
 from surecall.mcp.tools import MCPTools
 from surecall.values.errors import ConfigError
 
 __all__ = ["Hints", "MCPServerError", "MCPTools", "mcp_tools"]
 
 NOT_INSTALLED: Final = (
-    "to use the tools of MCP servers, mcp must be installed: pip install 'surecall[mcp]'"
+    "mcp_tools needs the package mcp, which is not installed: pip install 'surecall[mcp]'"
 )
 
 
@@ -39,15 +39,16 @@ def mcp_tools(  # noqa: PLR0913  # settings, all but one by keyword
     timeout_s: float | None = None,
     starts_within_s: float = 60.0,
 ) -> MCPTools:
-    """Open a server with `async with` (or `with`), and offer its tools.
+    """Return the tools of an MCP server; open it with `async with` (or `with`).
 
-    `server` is a command, which no shell sees; an address of streamable HTTP; or a server object of
-    the official SDK. A command gets a few variables such as PATH, and `env`. `headers` go with
-    every HTTP request. `prefix` is put before every name. `allow`, `deny` and `hints` use the
-    server's own names. `timeout_s` limits each call (else the runner's `tool_timeout_s` does).
+    `server` is a command (run without a shell), the URL of a streamable HTTP server, or a server
+    object of the official SDK. A command gets `env` and a few variables such as PATH. `headers` are
+    sent with every HTTP request. `prefix` is added to every tool name. `allow`, `deny` and `hints`
+    use the server's names. `timeout_s` limits each call; the default is the runner's
+    `tool_timeout_s`.
 
-    What a server says of its tools is not believed where it makes a call run twice: `trust_hints`
-    changes that for all of them, `hints={"search": {"read_only": True}}` for one.
+    The hints of a server are ignored where they would let a call run twice. `trust_hints` trusts
+    them for all tools, `hints={"search": {"read_only": True}}` overrides them for one.
     """
     if importlib.util.find_spec("mcp") is None:
         raise ConfigError(NOT_INSTALLED)
@@ -55,7 +56,7 @@ def mcp_tools(  # noqa: PLR0913  # settings, all but one by keyword
         raise ConfigError("starts_within_s must be positive")
     if timeout_s is not None and not timeout_s > 0:
         raise ConfigError("timeout_s must be positive")
-    selection = selection_of(
+    selection = build_selection(
         prefix, allow, deny, hints, trust_hints=trust_hints, timeout_s=timeout_s
     )
-    return MCPTools(target_of(server, env, cwd, headers), selection, starts_within_s)
+    return MCPTools(parse_target(server, env, cwd, headers), selection, starts_within_s)

@@ -1,11 +1,10 @@
-"""The tools of a server as tools of ours: which are taken, under which names, with which hints.
+"""Converts the tools of a server to tool definitions: selects, names, and hints them.
 
-    what the server lists ─ selected ─► named ─► hinted ─► ToolDefinition
+    the server's list ─ selected ─► named ─► hinted ─► ToolDefinition
 
-What a server says is foreign. Its schemas are rewritten within limits, as those of an application
-are, and never fetched from elsewhere. Its names are kept; what no provider accepts in a name
-becomes `_`, and the server is still called by its own one. Of its hints only what makes a tool
-stricter is believed, unless the application says that the server is trusted.
+Servers are untrusted. Schemas are rewritten within limits, and references are never fetched.
+Characters that providers do not accept in a name become `_`; calls to the server use its own name.
+Only hints that make a tool stricter are applied, unless the application trusts the server.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping
@@ -13,16 +12,16 @@ from typing import Any, TypedDict
 
 import msgspec
 
-from surecall.parsing.names import MAX_LENGTH, fold, is_legal
+from surecall.parsing.names import MAX_NAME_LENGTH, fold_name, is_legal_name
 from surecall.tools.binding import Handler
 from surecall.tools.registry import ToolDefinition
-from surecall.tools.validation import clipped
+from surecall.tools.validation import clip_middle
 from surecall.values.errors import ConfigError
-from surecall.values.family import unknown
+from surecall.values.family import unknown_name_message
 from surecall.values.types import JSON
 
 _SHOWN = 80
-# MCP's words for what ours say.
+# Names of hints in MCP, and in this package.
 _HINTS = {
     "readOnlyHint": "read_only",
     "idempotentHint": "idempotent",
@@ -31,7 +30,7 @@ _HINTS = {
 
 
 class Hints(TypedDict, total=False):
-    """What a call does to the world, as far as it is known."""
+    """The side effects of a tool."""
 
     read_only: bool
     idempotent: bool
@@ -39,7 +38,7 @@ class Hints(TypedDict, total=False):
 
 
 class ServerTool(msgspec.Struct, frozen=True):
-    """A tool as its server describes it. Of the hints it has those that the server gave."""
+    """A tool as described by its server; `hints` has only those that the server set."""
 
     name: str
     description: str
@@ -47,8 +46,8 @@ class ServerTool(msgspec.Struct, frozen=True):
     hints: Hints
 
 
-class Selection(msgspec.Struct, frozen=True):
-    """What the application wants of a server's tools; names are the server's own."""
+class ToolSelection(msgspec.Struct, frozen=True):
+    """The application's selection of a server's tools, by the server's names."""
 
     prefix: str = ""
     allow: frozenset[str] | None = None
@@ -57,30 +56,29 @@ class Selection(msgspec.Struct, frozen=True):
     hints: dict[str, Hints] = {}
     timeout_s: float | None = None
 
-    def takes(self, name: str) -> bool:
-        """Whether a tool is wanted; what is denied is not, even if it is allowed."""
+    def includes(self, name: str) -> bool:
+        """Whether a tool is selected; `deny` takes precedence over `allow`."""
         return (self.allow is None or name in self.allow) and name not in self.deny
 
-    def believed(self, tool: ServerTool) -> Hints:
-        """Return the hints that count: the application's own, then what the server may say.
+    def effective_hints(self, tool: ServerTool) -> Hints:
+        """Return the effective hints: the application's, then those accepted from the server.
 
-        A tool that is read-only or idempotent may run twice, so a server that is not trusted cannot
-        make it that. Every server may say that a tool is destructive. What MCP takes for granted
-        where nothing is said (a tool is destructive) is no word of the server's.
+        Read-only and idempotent tools may run twice, so these hints need a trusted server. The hint
+        `destructive` is always accepted. MCP's default (destructive) is not applied.
         """
         own = self.hints.get(tool.name, Hints())
-        said = tool.hints
+        server_hints = tool.hints
         if not self.trust_hints:
-            said = Hints(destructive=said.get("destructive", False))
-        # One who says both of a tool is taken at the stricter word.
-        if said.get("destructive"):
-            said = said | Hints(read_only=False)
+            server_hints = Hints(destructive=server_hints.get("destructive", False))
+        # Of contradictory hints, the stricter one applies.
+        if server_hints.get("destructive"):
+            server_hints = server_hints | Hints(read_only=False)
         if own.get("read_only"):
-            said = said | Hints(destructive=False)
-        return said | own
+            server_hints = server_hints | Hints(destructive=False)
+        return server_hints | own
 
 
-def selection_of(
+def build_selection(
     prefix: str,
     allow: Iterable[str] | None,
     deny: Iterable[str],
@@ -88,9 +86,9 @@ def selection_of(
     *,
     trust_hints: bool,
     timeout_s: float | None,
-) -> Selection:
-    """Check what the application wants, as far as that is possible without its server."""
-    if prefix and not is_legal(prefix):
+) -> ToolSelection:
+    """Return the application's selection; raise for mistakes detectable without the server."""
+    if prefix and not is_legal_name(prefix):
         raise ConfigError(f"prefix {prefix!r:.80} must be letters, digits, '_' or '-', at most 64")
     for word, names in (("allow", allow), ("deny", deny)):
         if isinstance(names, str):
@@ -99,8 +97,10 @@ def selection_of(
     for name, given in (hints or {}).items():
         for hint in given:
             if hint not in known:
-                raise ConfigError(f"hints of {name!r:.80}: {unknown('hint', str(hint), known)}")
-    return Selection(
+                raise ConfigError(
+                    f"hints of {name!r:.80}: {unknown_name_message('hint', str(hint), known)}"
+                )
+    return ToolSelection(
         prefix,
         None if allow is None else frozenset(allow),
         frozenset(deny),
@@ -110,8 +110,8 @@ def selection_of(
     )
 
 
-def check_names(selection: Selection, listed: Collection[str]) -> None:
-    """Refuse names that the server does not know: a mistyped `deny` would let a tool through."""
+def check_names(selection: ToolSelection, listed: Collection[str]) -> None:
+    """Raise for names that the server does not have; a mistyped `deny` would allow a tool."""
     for word, names in (
         ("allow", selection.allow or ()),
         ("deny", selection.deny),
@@ -119,77 +119,82 @@ def check_names(selection: Selection, listed: Collection[str]) -> None:
     ):
         for name in sorted(names):
             if name not in listed:
-                raise ConfigError(unknown(f"tool in {word}", name, listed))
+                raise ConfigError(unknown_name_message(f"tool in {word}", name, listed))
 
 
-def read_tool(listed: JSON) -> ServerTool:
-    """Read one tool of a server's list."""
+def parse_tool(listed: JSON) -> ServerTool:
+    """Parse one tool of a server's list."""
     annotations = listed.get("annotations") or {}
     hints = {ours: annotations.get(theirs) for theirs, ours in _HINTS.items()}
-    given: Any = {name: value for name, value in hints.items() if isinstance(value, bool)}
+    valid_hints: Any = {name: value for name, value in hints.items() if isinstance(value, bool)}
     title = listed.get("title") or annotations.get("title") or ""
     return ServerTool(
-        listed["name"], listed.get("description") or title, listed.get("inputSchema") or {}, given
+        listed["name"],
+        listed.get("description") or title,
+        listed.get("inputSchema") or {},
+        valid_hints,
     )
 
 
-def define(
+def define_tools(
     tools: Iterable[ServerTool],
-    selection: Selection,
+    selection: ToolSelection,
     handler_of: Callable[[ServerTool], Handler],
 ) -> dict[str, ToolDefinition]:
-    """Make definitions of the tools that are wanted, each under its server's name.
+    """Return the definitions of the selected tools, by the server's names.
 
-    What cannot be offered to a model is refused, in a sentence that says what to do about it.
+    Raises `ConfigError` with the remedy for tools that providers would reject.
     """
-    made: dict[str, ToolDefinition] = {}
+    definitions: dict[str, ToolDefinition] = {}
     taken: dict[str, str] = {}
-    for tool in filter(lambda tool: selection.takes(tool.name), tools):
-        name = _name(tool.name, selection.prefix)
-        other = taken.setdefault(fold(name), tool.name)
-        if tool.name in made or other != tool.name:
+    for tool in filter(lambda tool: selection.includes(tool.name), tools):
+        name = _tool_name(tool.name, selection.prefix)
+        other = taken.setdefault(fold_name(name), tool.name)
+        if tool.name in definitions or other != tool.name:
             raise ConfigError(
-                f"the tools {clipped(repr(other), _SHOWN)} and {clipped(repr(tool.name), _SHOWN)} "
-                f"would both be called {name!r}: {_leave_out(tool.name)}"
+                f"the tools {clip_middle(repr(other), _SHOWN)} and "
+                f"{clip_middle(repr(tool.name), _SHOWN)} "
+                f"would both be called {name!r}: {_deny_advice(tool.name)}"
             )
-        made[tool.name] = _definition(name, tool, selection, handler_of(tool))
-    return made
+        definitions[tool.name] = _definition(name, tool, selection, handler_of(tool))
+    return definitions
 
 
-def _name(name: str, prefix: str) -> str:
-    """Return the name under which the model knows a tool."""
-    full = prefix + "".join(mark if is_legal(mark) else "_" for mark in name)
+def _tool_name(name: str, prefix: str) -> str:
+    """Return the name of a tool for the model."""
+    full = prefix + "".join(mark if is_legal_name(mark) else "_" for mark in name)
     if not name:
-        raise ConfigError(f"a tool has no name: {_leave_out(name)}")
-    if len(full) > MAX_LENGTH:
-        shorter = " or shorten the prefix" if prefix and len(name) < MAX_LENGTH else ""
+        raise ConfigError(f"a tool has no name: {_deny_advice(name)}")
+    if len(full) > MAX_NAME_LENGTH:
+        shorter = " or shorten the prefix" if prefix and len(name) < MAX_NAME_LENGTH else ""
         raise ConfigError(
-            f"the tool {clipped(repr(name), _SHOWN)} has a name of {len(full)} characters, and "
-            f"providers take {MAX_LENGTH} at most: {_leave_out(name)}{shorter}"
+            f"the tool {clip_middle(repr(name), _SHOWN)} has a name of {len(full)} characters, and "
+            f"providers accept at most {MAX_NAME_LENGTH}: {_deny_advice(name)}{shorter}"
         )
     return full
 
 
 def _definition(
-    name: str, tool: ServerTool, selection: Selection, handler: Handler
+    name: str, tool: ServerTool, selection: ToolSelection, handler: Handler
 ) -> ToolDefinition:
     try:
-        made = ToolDefinition(
+        definition = ToolDefinition(
             name,
             tool.description,
             parameters=tool.parameters,
             handler=handler,
             timeout_s=selection.timeout_s,
-            **selection.believed(tool),
+            **selection.effective_hints(tool),
         )
-        _ = made.validate  # compiled here, so that a bad schema is found now
+        _ = definition.validate  # compiled here to detect an invalid schema early
     except ConfigError as problem:
-        shown = clipped(repr(tool.name), _SHOWN)
+        shown = clip_middle(repr(tool.name), _SHOWN)
         raise ConfigError(
-            f"the tool {shown} cannot be offered: {clipped(str(problem))} ({_leave_out(tool.name)})"
+            f"the tool {shown} cannot be used: {clip_middle(str(problem))} "
+            f"({_deny_advice(tool.name)})"
         ) from None
-    return made
+    return definition
 
 
-def _leave_out(name: str) -> str:
-    return f"leave it out with deny=[{clipped(repr(name), _SHOWN)}]"
+def _deny_advice(name: str) -> str:
+    return f"leave it out with deny=[{clip_middle(repr(name), _SHOWN)}]"

@@ -1,7 +1,6 @@
-"""Where a server is: a command that becomes one, an address, or an object in this process.
+"""The ways to reach an MCP server: a command, a URL, or an object in this process.
 
-A command and an address may hold secrets, so messages name no more of them than is needed to know
-which server is meant: the program, or the host.
+Commands and URLs may hold secrets, so messages only name the program or the host.
 """
 
 import shlex
@@ -15,8 +14,8 @@ import msgspec
 from surecall.values.errors import ConfigError
 
 
-class Command(msgspec.Struct, frozen=True):
-    """A server that is started as a process, and spoken to over its standard streams."""
+class CommandTarget(msgspec.Struct, frozen=True):
+    """A server that is started as a process and uses its standard streams."""
 
     arguments: tuple[str, ...]
     env: dict[str, str] = {}
@@ -26,8 +25,8 @@ class Command(msgspec.Struct, frozen=True):
         return f"the MCP server {Path(self.arguments[0]).name!r}"
 
 
-class Address(msgspec.Struct, frozen=True):
-    """A server that is reached over streamable HTTP."""
+class HttpTarget(msgspec.Struct, frozen=True):
+    """A server that uses streamable HTTP."""
 
     url: str
     headers: dict[str, str] = {}
@@ -37,7 +36,7 @@ class Address(msgspec.Struct, frozen=True):
         return f"the MCP server at {parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
-class InProcess(msgspec.Struct, frozen=True):
+class InProcessTarget(msgspec.Struct, frozen=True):
     """A server of the official SDK in this process."""
 
     server: Any
@@ -46,39 +45,39 @@ class InProcess(msgspec.Struct, frozen=True):
         return f"the MCP server {getattr(self.server, 'name', '')!r:.80}"
 
 
-Target: TypeAlias = Command | Address | InProcess
+Target: TypeAlias = CommandTarget | HttpTarget | InProcessTarget
 
 
-def target_of(
+def parse_target(
     server: Any,
     env: Mapping[str, str] | None,
     cwd: Any,
     headers: Mapping[str, str] | None,
 ) -> Target:
-    """Tell what kind of server is meant, and refuse settings of another kind."""
-    target = _target(server, dict(env or {}), cwd, dict(headers or {}))
-    if not isinstance(target, Command) and (env is not None or cwd is not None):
-        raise ConfigError("env and cwd are for a server that is started by a command")
-    if not isinstance(target, Address) and headers is not None:
-        raise ConfigError("headers are for a server that has an address")
+    """Return the target for a server; raise for settings that do not apply to its kind."""
+    target = _parse_server(server, dict(env or {}), cwd, dict(headers or {}))
+    if not isinstance(target, CommandTarget) and (env is not None or cwd is not None):
+        raise ConfigError("env and cwd only apply to a server that is started by a command")
+    if not isinstance(target, HttpTarget) and headers is not None:
+        raise ConfigError("headers only apply to a server that has a URL")
     return target
 
 
-def _target(server: Any, env: dict[str, str], cwd: Any, headers: dict[str, str]) -> Target:
+def _parse_server(server: Any, env: dict[str, str], cwd: Any, headers: dict[str, str]) -> Target:
     where = None if cwd is None else str(cwd)
     if isinstance(server, str):
         scheme, mark, _ = server.lstrip().partition("://")
         if mark and scheme.isalnum():
-            return Address(_checked_url(server.strip()), headers)
-        return Command(_split(server), env, where)
+            return HttpTarget(_checked_url(server.strip()), headers)
+        return CommandTarget(_split_command(server), env, where)
     if isinstance(server, Sequence) and all(isinstance(part, str) for part in server) and server:
-        return Command(tuple(server), env, where)
+        return CommandTarget(tuple(server), env, where)
     if server is None or isinstance(server, bytes | Sequence | Mapping):
         raise ConfigError(
-            'an MCP server is a command such as "npx -y some-server", an address such as '
+            'server must be a command such as "npx -y some-server", a URL such as '
             f'"http://127.0.0.1:9000/mcp", or a server object, not {server!r:.80}'
         )
-    return InProcess(server)
+    return InProcessTarget(server)
 
 
 def _checked_url(url: str) -> str:
@@ -88,16 +87,16 @@ def _checked_url(url: str) -> str:
     except ValueError:
         fine = False
     if not fine:
-        raise ConfigError("the address of an MCP server must be http://host/… or https://host/…")
+        raise ConfigError("the URL of an MCP server must be http://host/… or https://host/…")
     return url
 
 
-def _split(command: str) -> tuple[str, ...]:
-    """Split a command as a shell would; no shell ever sees it."""
+def _split_command(command: str) -> tuple[str, ...]:
+    """Split a command as a shell would."""
     try:
         arguments = tuple(shlex.split(command))
     except ValueError as problem:
-        raise ConfigError(f"the command of an MCP server cannot be read: {problem}") from None
+        raise ConfigError(f"the command of an MCP server cannot be parsed: {problem}") from None
     if not arguments or not arguments[0]:
         raise ConfigError("the command of an MCP server is blank")
     return arguments

@@ -1,1 +1,1 @@
-"""Readers of text that a model wrote: never raise, never guess."""
+"""Parsers for text that models write. They never raise and never guess."""

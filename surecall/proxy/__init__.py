@@ -1,6 +1,6 @@
-"""The proxy: the same healing for agents that are already written, by changing one address."""
+"""The proxy: repairs tool calls for existing agents, which only change their base URL."""
 
-from surecall.proxy.serving.record import Record
-from surecall.proxy.serving.server import Proxy
+from surecall.proxy.serving.proxy_server import Proxy
+from surecall.proxy.serving.request_records import Record
 
 __all__ = ["Proxy", "Record"]

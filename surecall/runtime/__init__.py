@@ -1,1 +1,1 @@
-"""The shell: the only code that waits."""
+"""Everything that performs I/O: requests, tools, stores, traces, and the loop's drivers."""

@@ -1,45 +1,71 @@
-"""ToolDispatcher: answers calls. The only place where an application's tools run.
+"""ToolDispatcher: answers calls. The only code that runs an application's tools.
 
     call ─ has a problem? ─► refusal
-         └ policy ─► still at work? ─► refusal
+         └ policy ─► still running? ─► refusal, or its late result (`answer_from_earlier`)
                   └ handler or executor, with a timeout ─► envelope ─► transforms, size guard
 
-What a handler raises is told to the model without its internals; the trace keeps them.
+The model gets the message of a tool's exception without internals; the trace has the details.
 """
 
+import asyncio
 import functools
 import json
 import math
 import time
 from collections.abc import Callable, Hashable, Mapping
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Final, NamedTuple, TypeAlias
 
 import msgspec
 
 from surecall.core.approvals import with_arguments
-from surecall.core.inbound import judge_call, judge_given
-from surecall.core.tool_results import failed, refusal, seal, success, unserialisable
-from surecall.runtime.execution import Execution, LeftRunning, Raised, asked
+from surecall.core.effects import (
+    EARLIER_OUTCOME_UNKNOWN,
+    OUTCOME_UNKNOWN,
+    UnknownOutcome,
+    effect_of,
+    execution_id,
+)
+from surecall.core.reply_parsing import resolve_call, resolve_given_call
+from surecall.core.tool_results import (
+    build_result,
+    failure_envelope,
+    refusal_envelope,
+    success_envelope,
+    unserializable_problem,
+)
+from surecall.runtime.execution import (
+    Execution,
+    LeftRunningTools,
+    ToolThreadPool,
+    UserCodeError,
+    call_user_code,
+)
 from surecall.runtime.hooks import (
     AnyToolPolicy,
     Executor,
     accepts_call_id,
-    executor_context,
-    wants_tool,
+    accepts_tool,
+    executor_context_parameter,
 )
-from surecall.runtime.thread_pool import Threads
+from surecall.runtime.retrying_requests import run_within_budget
 from surecall.settings.config import ToolCallingConfig
 from surecall.tools.context import Context
 from surecall.tools.registry import Toolbox, ToolDefinition
 from surecall.tools.signatures import is_async_callable
 from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError, ErrorCode, SurecallError, ToolError
+from surecall.values.text import join_surrogates
 from surecall.values.types import JSON, Problem, ToolCall, ToolResult
-from surecall.wire.messages import scrub
 
 _STILL_RUNNING = Problem(
     ErrorCode.TOOL_STILL_RUNNING,
-    "This call was made before, took too long, and is still running. It was not started again.",
+    "This call was made before, took too long, and is still running. It was not started again. "
+    "Make it again later to get its result.",
+)
+_HOW_TO_WAIT = " To wait for its result, make the same call again."
+_LATE_RESULT_NOTE = (
+    "This call was made before and took too long. It has finished since then, and this is its "
+    "result. The tool did not run again."
 )
 _TOO_MANY = Problem(
     ErrorCode.TOO_MANY_LEFT_RUNNING,
@@ -50,37 +76,53 @@ _NO_TIME = Problem(
 )
 MAX_MESSAGE = 500
 MAX_DETAIL = 2_000
-# These are ValueErrors by descent only; their words are not for the model.
+# Subclasses of ValueError that are not about the arguments; the model does not get their messages.
 _NOT_ABOUT_ARGUMENTS = (UnicodeError, json.JSONDecodeError, SurecallError)
 Work: TypeAlias = functools.partial[Any]
 
 
-class PolicyBroken(SurecallError):
-    """A tool policy raised, and the config wants that to end the run."""
+# A tool that raises one of these stopped waiting, for example for the response to a payment. It
+# does not know whether it took effect.
+_OPEN_ENDED: Final = (TimeoutError, asyncio.CancelledError)
+_STOPPED_WAITING: Final = (
+    "The tool stopped waiting before its work was done; it may have taken effect."
+)
+
+
+class ToolPolicyFailed(SurecallError):
+    """A tool policy raised, and `policy_error_mode` is `raise`."""
 
 
 OnPolicyError: TypeAlias = Callable[[BaseException, ToolCall], None]
 
 
-def _unheard(_error: BaseException, _call: ToolCall) -> None:
-    """Do nothing."""
+def _ignore_policy_error(_error: BaseException, _call: ToolCall) -> None:
+    """Ignore an error of the tool policy."""
 
 
-class Ready(msgspec.Struct, frozen=True):
-    """A call that may begin: what is to be called, how long it may take, when it was made.
-
-    What is blocking needs a thread.
-    """
+class ReadyCall(msgspec.Struct, frozen=True):
+    """A call that is ready to run. `began` is when it was made; blocking work needs a thread."""
 
     call: ToolCall
     work: Work
     limit_s: float
     began: float
     is_blocking: bool
+    is_repeatable: bool
 
 
-class _Bound(NamedTuple):
-    """A tool, and what is to be called."""
+class EarlierExecution(msgspec.Struct, frozen=True):
+    """A call answered by an earlier execution with the same effect, still running or finished."""
+
+    call: ToolCall
+    name: str
+    execution: Execution
+    limit_s: float
+    began: float
+
+
+class _BoundCall(NamedTuple):
+    """A tool, and its handler or executor bound to the arguments of a call."""
 
     tool: ToolDefinition
     work: Work
@@ -97,10 +139,10 @@ class ToolDispatcher:
         executor: Executor | None = None,
         policy: AnyToolPolicy | None = None,
         context: Mapping[str, Any] | None = None,
-        threads: Threads | None = None,
-        left_running: LeftRunning | None = None,
+        threads: ToolThreadPool | None = None,
+        left_running: LeftRunningTools | None = None,
         run_id: str = "",
-        on_policy_error: OnPolicyError = _unheard,
+        on_policy_error: OnPolicyError = _ignore_policy_error,
     ) -> None:
         self._toolbox = toolbox
         self._config = config
@@ -108,188 +150,244 @@ class ToolDispatcher:
         self._is_async = executor is not None and is_async_callable(executor)
         self._policy = policy
         self._context = Context(context)
-        self._threads = threads or Threads()
-        self._left_running = LeftRunning() if left_running is None else left_running
+        self._threads = threads or ToolThreadPool()
+        self._left_running = LeftRunningTools() if left_running is None else left_running
         self._run_id = run_id
         self._on_policy_error = on_policy_error
 
     def is_serial(self, call: ToolCall) -> bool:
-        """Whether a call must not run beside another one of its kind."""
+        """Whether a call must not run concurrently with other serial calls."""
         tool = self._toolbox.resolve(call.name)
         return tool is not None and tool.serial
 
     async def execute(self, name: str, arguments: Any, tool_call_id: str = "") -> ToolResult:
-        """Answer a call that has not been judged yet: any name, any arguments."""
-        call = judge_call(name.strip(), arguments, self._config, self._toolbox)
+        """Validate and answer a call; name and arguments may be anything."""
+        judge = functools.partial(
+            resolve_call, name.strip(), arguments, self._config, self._toolbox
+        )
+        call = await run_within_budget(lambda budget: judge(budget=budget))
         return await self.answer(msgspec.structs.replace(call, id=tool_call_id))
 
-    async def answer(self, call: ToolCall, longest_s: float | None = None) -> ToolResult:
-        """Answer a judged call, within its timeout and within `longest_s`; no person is asked."""
+    async def answer(self, call: ToolCall, remaining_s: float | None = None) -> ToolResult:
+        """Answer a validated call within its timeout and `remaining_s`.
+
+        A call that needs human approval is refused.
+        """
         began = time.perf_counter()
-        left = math.inf if longest_s is None else longest_s
-        decision = call.problem or await self.decide(call, left)
+        remaining = math.inf if remaining_s is None else remaining_s
+        decision = call.problem or await self.decide(call, remaining)
         if isinstance(decision, Decision) and decision.outcome == "replace":
             call = with_arguments(call, decision.arguments)
-            decision = await self.decide(call, left)
+            decision = await self.decide(call, remaining)
         if isinstance(decision, Decision) and decision.outcome == "confirm":
-            decision = _unconfirmed(decision)
-        left -= time.perf_counter() - began if self.has_policy else 0.0
-        ready = decision if isinstance(decision, Problem) else self.ready(call, left, began)
-        return await self.run(ready) if isinstance(ready, Ready) else self.refuse(call, ready)
+            decision = _confirmation_required(decision)
+        remaining -= time.perf_counter() - began if self.has_policy else 0.0
+        ready = (
+            decision if isinstance(decision, Problem) else self.prepare_call(call, remaining, began)
+        )
+        return await self.run(ready) if isinstance(ready, ReadyCall) else self.refuse(call, ready)
 
     @property
     def has_policy(self) -> bool:
-        """Whether the application has a say over calls."""
+        """Whether there is a tool policy."""
         return self._policy is not None
 
     async def decide(
-        self, call: ToolCall, longest_s: float, settled: Decision | None = None
+        self, call: ToolCall, remaining_s: float, settled: Decision | None = None
     ) -> Decision | Problem:
-        """Return what is decided about a call, or why it may not run.
+        """Return the decision about a call, or the problem for which it is refused.
 
-        What a person has `settled` stands for the policy's wish to ask or to change; but the policy
+        A person's decision (`settled`) overrides `confirm` and `replace` of the policy. The policy
         can still deny the call.
         """
         if settled is not None and settled.outcome in {"deny", "confirm"}:
-            return settled if settled.outcome == "confirm" else _denied(settled)
-        bound = self._bound(call) if settled is None else self._still_bound(call)
+            return settled if settled.outcome == "confirm" else _denial(settled)
+        bound = self._bind_call(call) if settled is None else self._rebind_call(call)
         if isinstance(bound, Problem):
             return bound
         if self._policy is None:
             return Decision.approve()
-        decision = await self._asked(self._policy, bound.tool, call, longest_s)
+        decision = await self._ask_policy(self._policy, bound.tool, call, remaining_s)
         if isinstance(decision, Decision) and decision.outcome == "deny":
-            return _denied(decision)
+            return _denial(decision)
         is_open = isinstance(decision, Problem) or settled is None
         return decision if is_open else Decision.approve()
 
-    def ready(self, call: ToolCall, longest_s: float, began: float) -> Ready | Problem:
-        """Return a call that may begin ready to run, or why it may not; it was made at `began`."""
-        bound = self._bound(call)
+    def prepare_call(self, call: ToolCall, remaining_s: float, began: float) -> ReadyCall | Problem:
+        """Return an allowed call ready to run, or the problem for which it is refused."""
+        bound = self._bind_call(call)
         if isinstance(bound, Problem):
             return bound
         tool, work = bound
-        limit_s = min(tool.timeout_s or self._config.tool_timeout_s, longest_s)
+        limit_s = min(tool.timeout_s or self._config.tool_timeout_s, remaining_s)
         is_async = tool.is_async if tool.handler is not None else self._is_async
-        ready = Ready(call, work, limit_s, began, is_blocking=not is_async)
-        return _NO_TIME if longest_s <= 0 else self._too_much(tool, ready) or ready
+        again = tool.spec.may_repeat or tool.spec.repeatable
+        ready = ReadyCall(call, work, limit_s, began, not is_async, again)
+        return _NO_TIME if remaining_s <= 0 else self._left_running_problem(tool, ready) or ready
 
-    def _bound(self, call: ToolCall) -> "_Bound | Problem":
+    def _bind_call(self, call: ToolCall) -> "_BoundCall | Problem":
         tool = self._toolbox.resolve(call.name)
-        if tool is None:  # a call judged by another registry, or under another mask
+        if tool is None:  # the call was validated against another registry or mask
             return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
         try:
-            return _Bound(tool, self._work(tool, call))
+            return _BoundCall(tool, self._build_work(tool, call))
         except ToolError as error:
-            return Problem(ErrorCode.ARGUMENT_ERROR, _words(error)[:MAX_MESSAGE])
+            return Problem(ErrorCode.ARGUMENT_ERROR, _error_text(error)[:MAX_MESSAGE])
 
-    def _still_bound(self, call: ToolCall) -> "_Bound | Problem":
-        """Do the same for a call that has waited: its tool may have changed since it was judged."""
-        bound = self._bound(call)
+    def _rebind_call(self, call: ToolCall) -> "_BoundCall | Problem":
+        """Bind a call that was waiting; its tool may have changed since it was validated."""
+        bound = self._bind_call(call)
         if isinstance(bound, Problem) or not self._config.validate_arguments:
             return bound
         errors = bound.tool.validate(call.arguments)
         message = f"{call.name} has changed. Fix the arguments: {'; '.join(errors)}"
         return Problem(ErrorCode.ARGUMENT_ERROR, message) if errors else bound
 
-    def _too_much(self, tool: ToolDefinition, ready: Ready) -> Problem | None:
-        """Say whether what was left running stands in the way of a call."""
+    def _left_running_problem(self, tool: ToolDefinition, ready: ReadyCall) -> Problem | None:
+        """Return the problem if tools that were left running prevent a call."""
         if not self._left_running:
             return None
-        if not tool.spec.may_repeat and self._left_running.has(self._key(ready.call)):
+        if not tool.spec.may_repeat and self._left_running.has_running(
+            self._effect_key(ready.call)
+        ):
             return _STILL_RUNNING
-        left = self._left_running.count(blocking=ready.is_blocking)
-        return _TOO_MANY if left >= self._config.max_tools_left_running else None
+        count = self._left_running.count(blocking=ready.is_blocking)
+        return _TOO_MANY if count >= self._config.max_tools_left_running else None
 
-    def _key(self, call: ToolCall) -> Hashable:
-        arguments = msgspec.json.encode(call.arguments, order="deterministic")
-        return self._run_id, call.name, arguments
+    def _effect_key(self, call: ToolCall) -> Hashable:
+        tool = self._toolbox.resolve(call.name)
+        return self._run_id, effect_of(call, {} if tool is None else tool.spec.parameters)
+
+    def earlier_execution(
+        self, call: ToolCall, doubt: UnknownOutcome, remaining_s: float, began: float
+    ) -> EarlierExecution | None:
+        """Return the execution that a doubt is about, if it is running or its outcome is known."""
+        execution = self._left_running.find(doubt.execution) if self._left_running else None
+        if execution is None:
+            return None
+        tool = self._toolbox.resolve(call.name)
+        limit_s = (tool and tool.timeout_s) or self._config.tool_timeout_s
+        return EarlierExecution(call, doubt.execution, execution, min(limit_s, remaining_s), began)
+
+    async def answer_from_earlier(self, earlier: EarlierExecution) -> ToolResult:
+        """Wait for an earlier execution within the call's timeout, and answer with its result."""
+        execution, call = earlier.execution, earlier.call
+        if not await execution.wait_until_done(max(earlier.limit_s, 0.0)):
+            refused = self.refuse(call, _STILL_RUNNING)
+            return msgspec.structs.replace(refused, execution=earlier.name)
+        if not execution.has_outcome:
+            return self.refuse(call, EARLIER_OUTCOME_UNKNOWN)
+        annotated = msgspec.structs.replace(call, warnings=(*call.warnings, _LATE_RESULT_NOTE))
+        return self._build_result(
+            annotated, *_outcome_envelope(annotated, execution), earlier.began
+        )
 
     def refuse(self, call: ToolCall, problem: Problem) -> ToolResult:
-        """Answer a call that must not run."""
-        return seal(call, refusal(call.name, problem), self._config, executed=False)
-
-    async def run(self, ready: Ready) -> ToolResult:
-        """Run a tool, and answer its call."""
-        execution = Execution(ready.work, self._threads, blocking=ready.is_blocking)
-        try:
-            ended = await execution.ended(ready.limit_s)
-        finally:
-            if execution.at_work:
-                self._left_running.add(self._key(ready.call), execution)
-        call = ready.call
-        envelope, detail = (
-            _came_to(call, execution) if ended else (_took_too_long(ready, execution), None)
+        """Answer a call that is not allowed to run."""
+        result = build_result(
+            call, refusal_envelope(call.name, problem), self._config, executed=False
         )
-        result = seal(call, envelope, self._config, executed=True)
-        elapsed_ms = round((time.perf_counter() - ready.began) * 1000)
+        if problem is not OUTCOME_UNKNOWN:
+            return result
+        return msgspec.structs.replace(result, execution=execution_id(self._run_id, call))
+
+    async def run(self, ready: ReadyCall) -> ToolResult:
+        """Run a tool and answer its call."""
+        execution = Execution(ready.work, self._threads, blocking=ready.is_blocking)
+        name, ended = execution_id(self._run_id, ready.call), False
+        try:
+            ended = await execution.wait_for_outcome(ready.limit_s)
+        finally:
+            # A thread may end at any moment, including this one.
+            is_left = not ended and (execution.is_running or execution.has_outcome)
+            if is_left:
+                self._left_running.add(name, self._effect_key(ready.call), execution)
+        if ended:
+            return self._build_result(
+                ready.call, *_outcome_envelope(ready.call, execution), ready.began
+            )
+        envelope = _timeout_envelope(ready, is_left=is_left)
+        result = self._build_result(ready.call, envelope, None, ready.began)
+        return msgspec.structs.replace(result, execution=name) if is_left else result
+
+    def _build_result(
+        self, call: ToolCall, envelope: JSON, detail: str | None, began: float
+    ) -> ToolResult:
+        result = build_result(call, envelope, self._config, executed=True)
+        elapsed_ms = round((time.perf_counter() - began) * 1000)
         return msgspec.structs.replace(result, elapsed_ms=elapsed_ms, detail=detail)
 
-    def _work(self, tool: ToolDefinition, call: ToolCall) -> Work:
-        """Return what is to be called, with its arguments as it wants them."""
-        # A copy: what a tool does to its arguments must not change the transcript.
+    def _build_work(self, tool: ToolDefinition, call: ToolCall) -> Work:
+        """Return the handler or executor bound to the arguments of a call."""
+        # A copy, so that a tool that changes its arguments does not change the transcript.
         arguments = msgspec.to_builtins(call.arguments)
         if tool.handler is not None:
             return functools.partial(
-                tool.handler, **tool.bind(arguments) | self._given(tool.context)
+                tool.handler, **tool.bind(arguments) | self._context_argument(tool.context)
             )
         if self._executor is None:
-            raise ConfigError(f"tool {tool.name!r} has neither a handler nor an executor")
-        wants_id, context = self._executor_wants
+            raise ConfigError(
+                f"tool {tool.name!r} cannot run: give it a handler, or the dispatcher an executor"
+            )
+        wants_id, context = self._executor_parameters
         ids: dict[str, Any] = {"tool_call_id": call.id} if wants_id else {}
-        given = ids | self._given(context)
-        return functools.partial(self._executor, tool.name, arguments, **given)
+        keywords = ids | self._context_argument(context)
+        return functools.partial(self._executor, tool.name, arguments, **keywords)
 
     @functools.cached_property
-    def _executor_wants(self) -> tuple[bool, str | None]:
-        """Whether the executor takes the id of a call, and under which name the run's context.
+    def _executor_parameters(self) -> tuple[bool, str | None]:
+        """Whether the executor takes the call's id, and its parameter for the run's context.
 
-        It is found out when the first call is made: many runs make none.
+        Determined at the first call, because many runs make none.
         """
         if self._executor is None:
             return False, None
-        return accepts_call_id(self._executor), executor_context(self._executor)
+        return accepts_call_id(self._executor), executor_context_parameter(self._executor)
 
-    def _given(self, parameter: str | None) -> dict[str, Any]:
-        """Return the run's context under the name that wants it."""
+    def _context_argument(self, parameter: str | None) -> dict[str, Any]:
+        """Return the run's context as a keyword argument; nothing if no parameter takes it."""
         return {} if parameter is None else {parameter: self._context}
 
-    async def _asked(
-        self, policy: AnyToolPolicy, tool: ToolDefinition, call: ToolCall, longest_s: float
+    async def _ask_policy(
+        self, policy: AnyToolPolicy, tool: ToolDefinition, call: ToolCall, remaining_s: float
     ) -> Decision | Problem:
-        """Ask the application's policy about a call; what it says is foreign, and made ours."""
+        """Ask the tool policy about a call, and validate its decision."""
         authorize: Callable[..., Any] = policy.authorize
         if self._policy_wants_tool:
             authorize = functools.partial(authorize, tool=tool.spec)
         try:
-            said = await asked(longest_s, authorize, call.private(), self._context)
-            return self._understood(call, said)
-        except Raised as raised:
-            return self._policy_broke(raised.error, call)
-        except Exception as error:  # noqa: BLE001  # a decision is foreign, too; or it took too long
-            return self._policy_broke(error, call)
+            decision = await call_user_code(
+                remaining_s, authorize, call.with_copied_arguments(), self._context
+            )
+            return self._parse_decision(call, decision)
+        except UserCodeError as raised:
+            return self._handle_policy_error(raised.error, call)
+        except Exception as error:  # noqa: BLE001  # a decision of user code, or a timeout
+            return self._handle_policy_error(error, call)
 
-    def _understood(self, call: ToolCall, said: Any) -> Decision:
-        """Make a decision ours; arguments that the tool does not take are the policy's error."""
-        reason = str(scrub(str(said.reason)))  # it is written down with the run
-        match said.outcome:
+    def _parse_decision(self, call: ToolCall, decision: Any) -> Decision:
+        """Validate a policy's decision; arguments that the tool does not take are its error."""
+        reason = join_surrogates(str(decision.reason))  # stored with the run
+        match decision.outcome:
             case "allow" | "confirm" as outcome:
                 return Decision(outcome, reason)
             case "replace":
-                judged = judge_given(call.name, said.arguments, self._config, self._toolbox)
-                if judged.problem is not None:
-                    raise ValueError(judged.problem.message)
-                return Decision("replace", reason, judged.arguments)
+                validated = resolve_given_call(
+                    call.name, decision.arguments, self._config, self._toolbox
+                )
+                if validated.problem is not None:
+                    raise ValueError(validated.problem.message)
+                return Decision("replace", reason, validated.arguments)
             case outcome:
-                if outcome != "deny":  # a typing error; whatever was meant, it is not permitted
-                    self._on_policy_error(ValueError(f"{outcome!r} is no decision"), call)
+                if outcome != "deny":  # probably a typo: deny to be safe
+                    self._on_policy_error(ValueError(f"{outcome!r} is not a decision"), call)
                 return Decision("deny", reason)
 
     @functools.cached_property
     def _policy_wants_tool(self) -> bool:
-        return self._policy is not None and wants_tool(self._policy)
+        return self._policy is not None and accepts_tool(self._policy)
 
-    def _policy_broke(self, error: BaseException, call: ToolCall) -> Decision | Problem:
+    def _handle_policy_error(self, error: BaseException, call: ToolCall) -> Decision | Problem:
         self._on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
@@ -297,61 +395,65 @@ class ToolDispatcher:
             case "deny":
                 return Problem(ErrorCode.TOOL_POLICY_ERROR, "This call could not be checked.")
             case "raise":
-                raise PolicyBroken(f"the tool policy raised {type(error).__name__}") from error
+                raise ToolPolicyFailed(f"the tool policy raised {type(error).__name__}") from error
 
 
-def _denied(decision: Decision) -> Problem:
+def _denial(decision: Decision) -> Problem:
     message = f"This call is not permitted. {decision.reason}".strip()
-    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _told(decision))
+    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _policy_details(decision))
 
 
-def _unconfirmed(decision: Decision) -> Problem:
+def _confirmation_required(decision: Decision) -> Problem:
     message = f"A person must confirm this call first. {decision.reason}".strip()
-    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _told(decision))
+    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _policy_details(decision))
 
 
-def _told(decision: Decision) -> JSON:
+def _policy_details(decision: Decision) -> JSON:
     return {"policy": {"outcome": decision.outcome, "reason": decision.reason}}
 
 
-def _took_too_long(ready: Ready, execution: Execution) -> JSON:
-    ends = "is still at work" if execution.at_work else "was told to stop; it may have taken effect"
-    message = f"The tool did not finish within {ready.limit_s:g} s and {ends}."
-    return failed(ready.call.name, ErrorCode.TOOL_TIMEOUT, message)
+def _timeout_envelope(ready: ReadyCall, *, is_left: bool) -> JSON:
+    ends = "was asked to stop; it may have taken effect."
+    if is_left:
+        ends = f"is still running.{'' if ready.is_repeatable else _HOW_TO_WAIT}"
+    message = f"The tool did not finish within {ready.limit_s:g} s and {ends}"
+    return failure_envelope(ready.call.name, ErrorCode.TOOL_TIMEOUT, message)
 
 
-def _came_to(call: ToolCall, execution: Execution) -> tuple[JSON, str | None]:
-    """Return the envelope of a tool that has ended, and what only the trace may know."""
+def _outcome_envelope(call: ToolCall, execution: Execution) -> tuple[JSON, str | None]:
+    """Return the envelope of a finished tool, and details for the trace."""
     try:
         value = execution.value()
-    except Raised as raised:
+    except UserCodeError as raised:
         error = raised.error
         if isinstance(error, ToolError):
-            words = _words(error)[:MAX_MESSAGE]
-            return failed(call.name, str(error.code), words, retry=error.retry), None
-        return _raised(call, error)
+            words = _error_text(error)[:MAX_MESSAGE]
+            return failure_envelope(call.name, str(error.code), words, retry=error.retry), None
+        return _error_envelope(call, error)
     try:
-        return success(call.name, value), None
-    except BaseException as odd:  # noqa: BLE001  # a tool's own classes are foreign code
-        return refusal(call.name, unserialisable(odd)), _detail(odd)
+        return success_envelope(call.name, value), None
+    except BaseException as odd:  # noqa: BLE001  # the value's class is user code
+        return refusal_envelope(call.name, unserializable_problem(odd)), _error_detail(odd)
 
 
-def _words(error: BaseException) -> str:
-    """Return the text of an exception; its class is foreign code, and may be broken."""
+def _error_text(error: BaseException) -> str:
+    """Return the text of an exception, whose `__str__` is user code and may raise."""
     try:
-        return str(scrub(str(error)))
+        return join_surrogates(str(error))
     except BaseException:  # noqa: BLE001  # see above
         return "(no message)"
 
 
-def _detail(error: BaseException) -> str:
-    return f"{type(error).__name__}: {_words(error)[:MAX_DETAIL]}"
+def _error_detail(error: BaseException) -> str:
+    return f"{type(error).__name__}: {_error_text(error)[:MAX_DETAIL]}"
 
 
-def _raised(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
-    """Tell the model that a tool raised; a ValueError is taken to be about the arguments."""
-    words, detail = _words(error), _detail(error)
+def _error_envelope(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
+    """Return the error envelope for an exception; a ValueError is about the arguments."""
+    words, detail = _error_text(error), _error_detail(error)
     if isinstance(error, ValueError) and not isinstance(error, _NOT_ABOUT_ARGUMENTS):
-        return failed(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
-    message = "The tool itself failed. Go on without it, or try something else."
-    return failed(call.name, ErrorCode.INTERNAL_ERROR, message), detail
+        return failure_envelope(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
+    if isinstance(error, _OPEN_ENDED):
+        return failure_envelope(call.name, ErrorCode.TOOL_TIMEOUT, _STOPPED_WAITING), detail
+    message = "The tool itself failed. Continue without it, or try something else."
+    return failure_envelope(call.name, ErrorCode.INTERNAL_ERROR, message), detail

@@ -1,6 +1,6 @@
-"""What an application may hand to a runner beside its tools: the functions that a run will call.
+"""The callbacks that an application can pass to a runner: observers, policies, executors, checks.
 
-Importing this loads nothing that runs anything, so that a runner can be named without its parts.
+This module is cheap to import.
 """
 
 import inspect
@@ -14,59 +14,58 @@ from surecall.values.errors import ConfigError
 from surecall.values.events import Event
 from surecall.values.types import ToolCall, ToolSpec
 
-# Its class may also have the methods `run_entered(run_id, clients)` and `run_left(run_id, error)`.
-# They are called where a run begins and where it is left, also if it was cancelled. `clients` has
-# those that the run may ask, each by what events call its `endpoint`; `error` is the class of what
-# it was left with, or None.
+# Its class may also have the methods `run_entered(run_id, clients)` and `run_left(run_id, error)`,
+# called when a run begins and ends, including by cancellation. `clients` maps the `endpoint` of
+# events to the run's clients; `error` is the class of the exception that ended the run, or None.
 Observer: TypeAlias = Callable[[Event], object]
 # Runs the tools that have no handler.
 Executor: TypeAlias = Callable[..., Any]
-# Says why an answer is not accepted, or None if it is. It may be a coroutine function.
+# Returns why an answer is not accepted, or None if it is. It may be a coroutine function.
 AcceptFinal: TypeAlias = Callable[[RunResult], str | Awaitable[str | None] | None]
 
 
 class ToolPolicy(Protocol):
-    """An application's say over tools: which are shown, and which calls may run.
+    """Decides which tools the model sees, and which calls are allowed.
 
-    A call that `authorize` answers with `Decision.confirm()` waits for a person.
+    If `authorize` returns `Decision.confirm()`, the call needs human approval.
     """
 
     def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
-        """Whether the model may see a tool at all in this run."""
+        """Whether the model may see a tool in this run."""
 
     def authorize(
         self, call: ToolCall, context: Mapping[str, Any]
     ) -> Decision | Awaitable[Decision]:
-        """Whether one call may run."""
+        """Return the decision about a call."""
 
 
 class HintedToolPolicy(Protocol):
-    """The same, for a policy that decides by the hints of a tool: it is given the tool, too."""
+    """A tool policy whose `authorize` also gets the tool, to decide by its hints."""
 
     def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:
-        """Whether the model may see a tool at all in this run."""
+        """Whether the model may see a tool in this run."""
 
     def authorize(
         self, call: ToolCall, context: Mapping[str, Any], tool: ToolSpec
     ) -> Decision | Awaitable[Decision]:
-        """Whether one call may run."""
+        """Return the decision about a call."""
 
 
 AnyToolPolicy: TypeAlias = ToolPolicy | HintedToolPolicy
 
 
 class AskFirst:
-    """A tool policy by hints: a person decides before anything of some weight is done.
+    """A tool policy that requires human approval, depending on the tool's hints.
 
-    `"destructive"` asks about tools that are marked so, `"writes"` about every tool that is not
-    marked read-only, `"everything"` about all of them.
+    `"destructive"` covers tools marked destructive, `"writes"` every tool not marked read-only, and
+    `"everything"` all tools.
     """
 
     def __init__(
         self, about: Literal["destructive", "writes", "everything"] = "destructive"
     ) -> None:
-        if about not in (known := ("destructive", "writes", "everything")):
-            raise ConfigError(f"AskFirst: {about!r} is none of {', '.join(map(repr, known))}")
+        if about not in (choices := ("destructive", "writes", "everything")):
+            raise ConfigError(f"AskFirst: {about!r} is not one of {', '.join(map(repr, choices))}")
         self._about = about
 
     def visible(self, tool: ToolSpec, context: Mapping[str, Any]) -> bool:  # noqa: ARG002
@@ -74,20 +73,20 @@ class AskFirst:
         return True
 
     def authorize(self, call: ToolCall, context: Mapping[str, Any], tool: ToolSpec) -> Decision:  # noqa: ARG002
-        """Let a call wait for a person if its tool may do what this policy is about."""
+        """Require human approval if the policy covers the call's tool."""
         match self._about:
             case "destructive" if tool.destructive:
                 return Decision.confirm(f"{call.name} is marked destructive.")
             case "writes" if not tool.read_only:
                 return Decision.confirm(f"{call.name} is not marked read-only.")
             case "everything":
-                return Decision.confirm("Every call is asked about.")
+                return Decision.confirm("Every call needs approval.")
             case _:
                 return Decision.approve()
 
 
-def wants_tool(policy: AnyToolPolicy) -> bool:
-    """Whether a policy wants to be given the tool beside the call: a parameter named `tool`."""
+def accepts_tool(policy: AnyToolPolicy) -> bool:
+    """Whether the policy's `authorize` has a parameter named `tool`."""
     try:
         return "tool" in inspect.signature(policy.authorize).parameters
     except (TypeError, ValueError):
@@ -95,7 +94,7 @@ def wants_tool(policy: AnyToolPolicy) -> bool:
 
 
 def accepts_call_id(executor: Executor) -> bool:
-    """Whether an executor takes a `tool_call_id`, by name or among any keywords."""
+    """Whether an executor takes a `tool_call_id`, by name or as part of `**kwargs`."""
     try:
         parameters = inspect.signature(executor).parameters.values()
     except (TypeError, ValueError):
@@ -107,12 +106,12 @@ def accepts_call_id(executor: Executor) -> bool:
     )
 
 
-def executor_context(executor: Executor) -> str | None:
-    """Return the name under which an executor takes the run's context, if it does."""
+def executor_context_parameter(executor: Executor) -> str | None:
+    """Return the parameter through which an executor gets the run's context, if it has one."""
     name = context_parameter(executor, (), "executor")
     if name is not None and name in list(inspect.signature(executor).parameters)[:2]:
         raise ConfigError(
-            f"executor: it is called with the tool's name and arguments; `{name}: Context` comes "
-            "after them"
+            "executor: the first two parameters are the tool's name and arguments; put "
+            f"`{name}: Context` after them"
         )
     return name

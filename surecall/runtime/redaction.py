@@ -1,7 +1,4 @@
-"""Redaction: secrets are taken out of text, in the spellings in which they leak.
-
-Known keys in any of those spellings, pieces of them, and whatever looks like a key.
-"""
+"""Removes secrets from text: known keys in common encodings, fragments of them, and likely keys."""
 
 import base64
 import urllib.parse
@@ -14,18 +11,18 @@ import msgspec
 
 from surecall.values.errors import Fault
 from surecall.values.types import Secret
-from surecall.wire.messages import encode
+from surecall.wire.chat_format import encode
 
 Secrets: TypeAlias = Secret | str | Iterable[Secret | str | None] | None
 REDACTED = "[redacted]"
 # Shorter "secrets" would redact ordinary words.
 MIN_SECRET_CHARS = 6
 FRAGMENT_CHARS = 8
-# Of a spelling, so much that what is left of it holds less than a fragment.
+# The shortest prefix of a truncated secret to remove; the rest is shorter than a fragment.
 _HEAD_CHARS = 12
 _STRIDE = 3
 _MARK_CHARS = FRAGMENT_CHARS - _STRIDE + 1
-# An unknown token must be this long to be taken for a key.
+# Minimum length of an unknown token to be treated as a key.
 MIN_KEY_CHARS = 16
 
 _BEARER = ("Bearer", "bearer", "BEARER")
@@ -35,69 +32,73 @@ _TOKEN = _UNRESERVED | frozenset("+/=")
 
 
 class Redactor:
-    """Takes secrets out of text, in the spellings in which they leak.
+    """Replaces secrets in text, in all common encodings.
 
-    With `wary`, pieces of the secrets go too, and so does whatever looks like a key. What a model
-    says to a user is not a place for that; files and error messages are.
+    With `aggressive`, it also removes fragments of the secrets and anything that looks like a key.
+    Use that for files and error messages, not for a model's answers.
     """
 
-    def __init__(self, secrets: Secrets = (), *, wary: bool = True) -> None:
-        known = tuple(dict.fromkeys(_known(secrets)))
-        self._needles, self._fragments, self._marks = _wanted(known, wary=wary)
-        self._wary = wary
+    def __init__(self, secrets: Secrets = (), *, aggressive: bool = True) -> None:
+        texts = tuple(dict.fromkeys(_secret_texts(secrets)))
+        self._needles, self._fragments, self._marks = _search_terms(texts, aggressive=aggressive)
+        self._wary = aggressive
 
-    def suspects(self, data: bytes) -> bool:
-        """Whether there may be something to take out; a quick look at bytes."""
+    def may_match(self, data: bytes) -> bool:
+        """Whether bytes may hold a secret; a quick check."""
         return any(mark in data for mark in self._marks)
 
-    def value(self, value: Any) -> Any:
-        """Copy a JSON value without the secrets in its texts and keys."""
+    def redact_value(self, value: Any) -> Any:
+        """Return a copy of a JSON value without secrets in its strings and keys."""
         match value:
             case str():
-                return self.text(value)
+                return self.redact_text(value)
             case list() | tuple():
-                return [self.value(item) for item in value]
+                return [self.redact_value(item) for item in value]
             case dict():
-                return {self.text(key): self.value(item) for key, item in value.items()}
+                return {
+                    self.redact_text(key): self.redact_value(item) for key, item in value.items()
+                }
             case _:
                 return value
 
-    def fault(self, fault: Fault) -> Fault:
-        """Copy a fault without the secrets that an endpoint echoed."""
+    def redact_fault(self, fault: Fault) -> Fault:
+        """Return a copy of a fault without the secrets that an endpoint echoed."""
         words = (fault.message, fault.body, fault.hint, fault.provider)
-        message, body, hint, provider = (word and self.text(word) for word in words)
+        message, body, hint, provider = (word and self.redact_text(word) for word in words)
         return msgspec.structs.replace(
             fault, message=message, body=body, hint=hint, provider=provider
         )
 
-    def text(self, text: str) -> str:
-        """Return the text without the secrets."""
+    def redact_text(self, text: str) -> str:
+        """Return the text without secrets."""
         for needle in self._needles:
             text = text.replace(needle, REDACTED)
         if self._wary:
-            text = _without(text, [*self._found(text), *_bearers(text), *_keys(text)])
+            text = _replace_spans(
+                text, [*self._secret_spans(text), *_bearer_token_spans(text), *_key_spans(text)]
+            )
         return text
 
-    def _found(self, text: str) -> Iterator[tuple[int, int]]:
+    def _secret_spans(self, text: str) -> Iterator[tuple[int, int]]:
         for piece in self._fragments:
             at = text.find(piece)
             while at >= 0:
                 yield at, at + len(piece)
                 at = text.find(piece, at + len(piece))
         for needle in self._needles:
-            yield from _cut_off(text, needle)
+            yield from _truncated_spans(text, needle)
 
 
-# Cached for programs that run many conversations with one key: this takes longer than a look.
+# Cached for programs that run many conversations with one key, because this is slow.
 @lru_cache(maxsize=64)
-def _wanted(
-    known: tuple[str, ...], *, wary: bool
+def _search_terms(
+    texts: tuple[str, ...], *, aggressive: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[bytes, ...]]:
-    """Return what to take out, whole and in pieces, and what to look for in bytes."""
-    needles = {spelling for text in known for spelling in _spellings(text)}
-    pieces = dict(pair for text in known for pair in _pieces(text)) if wary else {}
-    marks = {*pieces.values(), *(("sk-", *_BEARER) if wary else ())}
-    heads = {needle[:_HEAD_CHARS] if wary else needle for needle in needles}
+    """Return the encoded secrets, their fragments, and the marks that `may_match` looks for."""
+    needles = {spelling for text in texts for spelling in _spellings(text)}
+    pieces = dict(pair for text in texts for pair in _pieces(text)) if aggressive else {}
+    marks = {*pieces.values(), *(("sk-", *_BEARER) if aggressive else ())}
+    heads = {needle[:_HEAD_CHARS] if aggressive else needle for needle in needles}
     marks |= {head for head in heads if not any(mark in head for mark in marks)}
     return (
         tuple(sorted(needles, key=len, reverse=True)),
@@ -106,9 +107,9 @@ def _wanted(
     )
 
 
-def _known(secrets: Secrets) -> Iterator[str]:
-    given = (secrets,) if secrets is None or isinstance(secrets, Secret | str) else secrets
-    for secret in given:
+def _secret_texts(secrets: Secrets) -> Iterator[str]:
+    items = (secrets,) if secrets is None or isinstance(secrets, Secret | str) else secrets
+    for secret in items:
         text = secret.reveal() if isinstance(secret, Secret) else secret or ""
         if len(text) >= MIN_SECRET_CHARS:
             yield text
@@ -128,47 +129,47 @@ def _spellings(text: str) -> Iterator[str]:
 
 
 def _variants(text: str) -> tuple[str, ...]:
-    """Return a text as it is, and as it is written by who plays with it."""
+    """Return the text unchanged, reversed, in upper case, and in lower case."""
     return text, text[::-1], text.upper(), text.lower()
 
 
 def _base64s(raw: bytes) -> Iterator[str]:
     for shift in range(3):
-        # Inside a longer text, base64 depends on where in a group of three bytes the key begins;
-        # the characters at both ends also depend on its neighbours, so they are left out.
+        # Inside a longer text, base64 depends on where in a group of three bytes the key begins.
+        # The characters at both ends also depend on the neighboring bytes, so they are left out.
         whole = base64.b64encode(bytes(shift) + raw).decode().rstrip("=")
         loose = (shift + len(raw)) % 3
-        kept = whole[(0, 2, 3)[shift] : len(whole) - bool(loose)]
-        yield from (kept, kept.replace("+", "-").replace("/", "_"))
+        middle = whole[(0, 2, 3)[shift] : len(whole) - bool(loose)]
+        yield from (middle, middle.replace("+", "-").replace("/", "_"))
 
 
 def _escapes(text: str) -> Iterator[str]:
-    # JSON in JSON in JSON: a call's arguments, in a tool's result, in an event.
+    # JSON nested three times: a call's arguments, in a tool's result, in an event.
     for _ in range(3):
         yield text
         text = encode(text)[1:-1].decode()
 
 
 def _pieces(text: str) -> Iterator[tuple[str, str]]:
-    """Find the pieces that give a secret away, and in each what to look for first.
+    """Yield the telling fragments of a secret, each with the mark to search for first.
 
-    Every piece holds one of the few marks that begin at each third character, so a quick look
-    needs only those.
+    Every fragment holds one of the marks that begin at each third character, so a quick check needs
+    only those.
     """
     for at in range(len(text) - FRAGMENT_CHARS + 1):
-        if _telling(piece := text[at : at + FRAGMENT_CHARS]):
+        if _looks_random(piece := text[at : at + FRAGMENT_CHARS]):
             mark = -(-at // _STRIDE) * _STRIDE
             yield piece, text[mark : mark + _MARK_CHARS]
 
 
-def _telling(text: str) -> bool:
-    """Whether a text looks made by a machine. Words of a language must not be taken for keys."""
+def _looks_random(text: str) -> bool:
+    """Whether a text looks random, unlike words of a language."""
     capitals = sum(char.isupper() for char in text[1:])
     return any(char.isdigit() for char in text) or 0 < capitals < len(text) - 1
 
 
-def _cut_off(text: str, needle: str) -> Iterator[tuple[int, int]]:
-    """Find the beginnings of a secret in some spelling: a message that was cut may end in one."""
+def _truncated_spans(text: str, needle: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of prefixes of a secret; a truncated message may end with one."""
     at = text.find(needle[:_HEAD_CHARS])
     while at >= 0:
         pairs = zip(needle, text[at : at + len(needle)], strict=False)
@@ -177,44 +178,44 @@ def _cut_off(text: str, needle: str) -> Iterator[tuple[int, int]]:
         at = text.find(needle[:_HEAD_CHARS], end)
 
 
-def _bearers(text: str) -> Iterator[tuple[int, int]]:
-    """Find the tokens after the word Bearer."""
+def _bearer_token_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of tokens after the word Bearer."""
     for word in _BEARER:
         at = text.find(word)
         while at >= 0:
-            start = _end(text, at + len(word), frozenset(" \t:"))
-            end = _end(text, start, _TOKEN)
+            start = _token_end(text, at + len(word), frozenset(" \t:"))
+            end = _token_end(text, start, _TOKEN)
             if start > at + len(word) and _is_key(text[start:end], FRAGMENT_CHARS):
                 yield start, end
             at = text.find(word, end)
 
 
-def _keys(text: str) -> Iterator[tuple[int, int]]:
-    """Find tokens that begin like the keys of most providers."""
+def _key_spans(text: str) -> Iterator[tuple[int, int]]:
+    """Yield the spans of tokens that begin like the keys of most providers."""
     at = text.find("sk-")
     while at >= 0:
-        end = _end(text, at, _WORD)
+        end = _token_end(text, at, _WORD)
         if (not at or text[at - 1] not in _WORD) and _is_key(text[at:end], MIN_KEY_CHARS):
             yield at, end
         at = text.find("sk-", end)
 
 
 def _is_key(token: str, shortest: int) -> bool:
-    return len(token) >= shortest and (_telling(token) or len(token) > 2 * MIN_KEY_CHARS)
+    return len(token) >= shortest and (_looks_random(token) or len(token) > 2 * MIN_KEY_CHARS)
 
 
-def _end(text: str, at: int, alphabet: frozenset[str]) -> int:
+def _token_end(text: str, at: int, alphabet: frozenset[str]) -> int:
     while at < len(text) and text[at] in alphabet:
         at += 1
     return at
 
 
-def _without(text: str, spans: list[tuple[int, int]]) -> str:
-    """Cut out the spans, which may overlap, and leave a mark for each stretch."""
-    kept: list[str] = []
+def _replace_spans(text: str, spans: list[tuple[int, int]]) -> str:
+    """Replace the spans, which may overlap, with one marker per contiguous stretch."""
+    pieces: list[str] = []
     position = 0
     for start, end in sorted(spans):
-        if start > position or not kept:
-            kept += [text[position:start], REDACTED]
+        if start > position or not pieces:
+            pieces += [text[position:start], REDACTED]
         position = max(position, end)
-    return "".join((*kept, text[position:]))
+    return "".join((*pieces, text[position:]))

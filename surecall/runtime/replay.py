@@ -1,10 +1,10 @@
-"""Replay: the loop driven by a recording instead of a network, tools or a clock.
+"""Replays a recorded run: drives the loop from a trace, without network, tools, or a clock.
 
-Every request is composed again and its hash compared; every raw answer is read again and compared
-with what was read then. Either the same run comes out, or the first divergence is named.
+Each request is composed again and its hash compared; each raw answer is parsed again and compared
+with the recorded reply. The result is the same run, or an error that names the first divergence.
 
-A trace holds what was said, not the bodies of requests, which repeat it turn by turn.
-`sent_requests` composes them again, and says of each whether it is what was sent, byte by byte.
+A trace does not hold the bodies of requests, which repeat the transcript turn by turn.
+`sent_requests` composes them again, and tells whether each is identical to what was sent.
 """
 
 from collections import deque
@@ -14,19 +14,40 @@ from typing import TypeVar
 
 import msgspec
 
-from surecall.core.approvals import changed, held_again, is_stopped
-from surecall.core.effects import unfinished
-from surecall.core.endpoint_lessons import applied, with_stream
-from surecall.core.fallback import taken_over
-from surecall.core.inbound import inbound
-from surecall.core.loop import heard, next_move, objected, ran, refused
-from surecall.core.outbound import Composer, Request
-from surecall.core.outcome import WAITING, RunResult, last_text, usage_of
-from surecall.core.state import OBJECTION, OUTPUT, Ask, Call, Done, Fail, Move, Run, Wait
+from surecall.core.approvals import (
+    has_same_waiting_calls,
+    is_awaiting_approval,
+    replace_call,
+    restore_holds,
+)
+from surecall.core.effects import mark_unfinished
+from surecall.core.lessons import apply_lessons, with_stream
+from surecall.core.loop import (
+    next_move,
+    record_objection,
+    record_refusal,
+    record_reply,
+    record_results,
+)
+from surecall.core.model_change import change_model
+from surecall.core.outcome import APPROVAL_PENDING, RunResult, last_text, total_usage
+from surecall.core.reply_parsing import parse_reply
+from surecall.core.request_building import Request, RequestBuilder
+from surecall.core.state import (
+    OBJECTION,
+    OUTPUT,
+    AskModel,
+    AwaitApproval,
+    Fail,
+    Finish,
+    Move,
+    Run,
+    RunTools,
+)
 from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.overlay import union
-from surecall.tools.registry import ToolRegistry, registry_of
+from surecall.tools.registry import ToolRegistry, registry_from_specs, specs_of
 from surecall.values.decisions import WaitingCall
 from surecall.values.errors import ReplayDiverged, SurecallError
 from surecall.values.events import (
@@ -46,7 +67,7 @@ from surecall.values.events import (
 )
 from surecall.values.trace import Trace
 from surecall.values.types import JSON, Plan, ToolCall, ToolSpec
-from surecall.wire.messages import encode
+from surecall.wire.chat_format import encode
 
 _Recorded = (
     LlmRequestEndEvent
@@ -74,12 +95,12 @@ T = TypeVar(
 
 
 def replay(trace: Trace) -> RunResult:
-    """Go through a recorded run again; raise `ReplayDiverged` where it takes another turn."""
+    """Replay a recorded run; raise `ReplayDiverged` at the first divergence."""
     return _Replay(trace).drive()
 
 
 class SentRequest(msgspec.Struct, frozen=True):
-    """The request of a turn, composed again. `exact` says that its hash is the recorded one."""
+    """The recomposed request of a turn. `exact` is true if its hash equals the recorded one."""
 
     turn: int
     body: bytes
@@ -87,33 +108,35 @@ class SentRequest(msgspec.Struct, frozen=True):
 
 
 def sent_requests(trace: Trace) -> list[SentRequest]:
-    """Return the requests of a recorded run, as far as they can be composed again."""
-    found: list[SentRequest] = []
-    # Another version of this code may have recorded what it now does otherwise.
+    """Return the requests of a recorded run, up to the first that cannot be composed again."""
+    requests: list[SentRequest] = []
+    # The trace may come from a version of this package that behaved differently.
     with suppress(SurecallError):
-        _Retold(trace, found).gather()
-    return found
+        _RequestCollector(trace, requests).replay_to_last_move()
+    return requests
 
 
 def run_of(trace: Trace) -> Run:
-    """Return the run up to the last complete move of a recording, be it cut by a crash.
+    """Return the run up to the last complete move of a recording, which a crash may have cut off.
 
-    `ToolLoopRunner.resume` takes it from there. A call that had begun and has no recorded result
-    does not run again, unless its tool is read-only or idempotent: nobody knows what came of it.
+    `ToolLoopRunner.resume` continues it. A call that had begun and has no recorded result does not
+    run again, unless its tool is read-only or idempotent, because its outcome is unknown.
     """
     if at := [event.turn for event in trace if event.redacted]:
-        raise ReplayDiverged(at[0], "a secret was taken out of the recording, so it cannot go on")
-    return _Replay(trace).gather()
+        raise ReplayDiverged(
+            at[0], "a secret was removed from the recording, so the run cannot be resumed"
+        )
+    return _Replay(trace).replay_to_last_move()
 
 
 class _Replay:
     def __init__(self, trace: Trace) -> None:
         if not len(trace) or not isinstance(trace[0], RunStartEvent):
-            raise ReplayDiverged(0, "the recording does not begin with run_start")
+            raise ReplayDiverged(0, "the trace does not begin with run_start")
         start = trace[0]
         self._trace = trace
-        self._config, self._registry = self._told(start)
-        self._composer = Composer(self._config)
+        self._config, self._registry = self._settings_and_tools(start)
+        self._composer = RequestBuilder(self._config)
         self._events = deque(
             event for event in trace if isinstance(event, _Recorded) and not _is_derived(event)
         )
@@ -124,7 +147,7 @@ class _Replay:
             messages=start.messages,
             start=start.start,
             system=start.system,
-            tools=tuple(definition.spec for definition in self._registry.definitions),
+            tools=specs_of(self._registry),
             options=start.options,
             begun=start.begun,
             endpoint=start.endpoint,
@@ -133,150 +156,159 @@ class _Replay:
             output=start.output,
         )
 
-    def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
-        """Return what the run was told: its settings, and its tools."""
-        return _read(start.config, start.tools)
+    def _settings_and_tools(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
+        """Return the settings and tools of the run."""
+        return _parse_settings(start.config, start.tools)
 
     def drive(self) -> RunResult:
         run = self._run
-        while isinstance(move := next_move(run), Ask | Call) or self._goes_on(move):
+        while isinstance(move := next_move(run), AskModel | RunTools) or self._continues(move):
             run = self._step(run, move)
-        result = self._end(run, move)
+        result = self._finish(run, move)
         if self._events:
-            raise ReplayDiverged(run.turn, "the recording goes on after the run has ended")
+            raise ReplayDiverged(run.turn_count, "the trace continues after the run has ended")
         return result
 
-    def gather(self) -> Run:
+    def replay_to_last_move(self) -> Run:
         run = self._run
         while self._events and (
-            isinstance(move := next_move(run), Ask | Call) or self._goes_on(move)
+            isinstance(move := next_move(run), AskModel | RunTools) or self._continues(move)
         ):
             run = self._step(run, move)
         started = (event for event in self._trace if isinstance(event, ToolCallStartEvent))
-        return unfinished(run, (event.call for event in started))
+        return mark_unfinished(run, (event.call for event in started))
 
-    def _goes_on(self, move: Move) -> bool:
-        """Whether this was not the end: another model went on, or the application objected.
+    def _continues(self, move: Move) -> bool:
+        """Whether the recorded run continued after a move that could have ended it.
 
-        It may also have been unable to judge an answer, or more calls were left to a person.
+        It did if another model took over, the application objected to the answer or failed to check
+        it, or more calls needed human approval.
         """
         match move, self._events[0] if self._events else None:
-            case Done(), FinalObjectedEvent() | RequestRefusedEvent():
+            case Finish(), FinalObjectedEvent() | RequestRefusedEvent():
                 return True
             case Fail(), ModelChangedEvent():
                 return True
-            case Wait(calls), RunPausedEvent(waiting=waiting):
-                return calls != waiting
+            case AwaitApproval(calls), RunPausedEvent(waiting=waiting):
+                return not has_same_waiting_calls(calls, waiting)
             case _:
                 return False
 
     def _step(self, run: Run, move: Move) -> Run:
-        match self._next(run), move:
+        match self._next_event(run), move:
             case RequestRefusedEvent(), _:
-                return refused(run, self._take(run, RequestRefusedEvent).fault)
+                return record_refusal(run, self._take_event(run, RequestRefusedEvent).fault)
             case ModelChangedEvent(), _:
-                return self._change(run, self._take(run, ModelChangedEvent))
-            case _, Ask(plan):
-                return self._ask(run, plan)
-            case CallChangedEvent(), Call():
-                return changed(run, self._take(run, CallChangedEvent).call)
-            case RunPausedEvent(waiting=waiting), Call() | Wait():
-                return self._held(run, waiting)
-            case _, Call(calls):
-                return self._call(run, calls)
+                return self._switch_model(run, self._take_event(run, ModelChangedEvent))
+            case _, AskModel(plan):
+                return self._replay_request(run, plan)
+            case CallChangedEvent(), RunTools():
+                return replace_call(run, self._take_event(run, CallChangedEvent).call)
+            case RunPausedEvent(waiting=waiting), RunTools() | AwaitApproval():
+                return self._hold_calls(run, waiting)
+            case _, RunTools(calls):
+                return self._replay_result(run, calls)
             case _:
-                objection = self._take(run, FinalObjectedEvent)
-                return objected(
+                objection = self._take_event(run, FinalObjectedEvent)
+                return record_objection(
                     run, objection.reason, OUTPUT if objection.by == "type" else OBJECTION
                 )
 
-    def _change(self, run: Run, to: ModelChangedEvent) -> Run:
+    def _switch_model(self, run: Run, to: ModelChangedEvent) -> Run:
         self._config = ToolCallingConfig.from_mapping(to.config)
-        self._composer = Composer(self._config)
-        after = taken_over(run, to.model, self._config, to.options, to.endpoint)
+        self._composer = RequestBuilder(self._config)
+        after = change_model(run, to.model, self._config, to.options, to.endpoint)
         if after is None or after.config != self._config:
-            raise ReplayDiverged(run.turn, f"{to.model} cannot go on with the run as it was")
+            raise ReplayDiverged(run.turn_count, f"{to.model} cannot continue the run")
         return after
 
-    def _ask(self, run: Run, plan: Plan) -> Run:
-        recorded = self._take(run, LlmRequestEndEvent)
-        request = self._composed(plan, recorded.lessons, streamed=recorded.streamed)
+    def _replay_request(self, run: Run, plan: Plan) -> Run:
+        recorded = self._take_event(run, LlmRequestEndEvent)
+        request = self._compose(plan, recorded.lessons, streamed=recorded.streamed)
         if request.hash != recorded.request_hash:
-            raise ReplayDiverged(run.turn, "the request differs from the recorded one")
-        if (reply := inbound(recorded.body, plan, self._config, self._registry)) != recorded.reply:
+            raise ReplayDiverged(run.turn_count, "the request differs from the recorded one")
+        if (
+            reply := parse_reply(recorded.body, plan, self._config, self._registry)
+        ) != recorded.reply:
             raise ReplayDiverged(
-                run.turn,
-                f"the answer reads as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
+                run.turn_count,
+                f"the answer was parsed as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
             )
-        return heard(run, recorded.reply)
+        return record_reply(run, recorded.reply)
 
-    def _composed(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
-        spoken = self._composer.speak(plan)
-        return self._composer.compose(applied(with_stream(spoken) if streamed else spoken, lessons))
+    def _compose(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
+        spoken = self._composer.encode_plan(plan)
+        return self._composer.build(
+            apply_lessons(with_stream(spoken) if streamed else spoken, lessons)
+        )
 
-    def _call(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
-        """Take the next result; of calls that ran at the same time, any may have been first."""
-        result = self._take(run, ToolCallEndEvent).result
+    def _replay_result(self, run: Run, calls: tuple[ToolCall, ...]) -> Run:
+        """Take the next result; of calls that ran concurrently, any may have been first."""
+        result = self._take_event(run, ToolCallEndEvent).result
         if result.call_id not in {call.id for call in calls}:
             due = ", ".join(repr(call.id) for call in calls)
-            raise ReplayDiverged(run.turn, f"call {due} is due, recorded is {result.call_id!r}")
-        return ran(run, [result])
+            raise ReplayDiverged(
+                run.turn_count, f"expected the result of call {due}, recorded is {result.call_id!r}"
+            )
+        return record_results(run, [result])
 
-    def _held(self, run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
-        """Let calls wait for a person, as the policy said then."""
-        stopped = held_again(run, waiting)
-        if not is_stopped(stopped) or stopped.waiting != waiting:
-            raise ReplayDiverged(run.turn, "the run stops for other calls")
+    def _hold_calls(self, run: Run, waiting: tuple[WaitingCall, ...]) -> Run:
+        """Hold calls for human approval, as the recorded run did."""
+        stopped = restore_holds(run, waiting)
+        if not is_awaiting_approval(stopped) or not has_same_waiting_calls(
+            stopped.waiting, waiting
+        ):
+            raise ReplayDiverged(run.turn_count, "other calls need human approval")
         return stopped
 
-    def _end(self, run: Run, move: Wait | Done | Fail) -> RunResult:
-        usage = usage_of(self._trace)
+    def _finish(self, run: Run, move: AwaitApproval | Finish | Fail) -> RunResult:
+        usage = total_usage(self._trace)
         match move:
-            case Wait():
-                self._take(run, RunPausedEvent)
-                return RunResult(last_text(run), WAITING, usage, self._trace, run)
-            case Done(text, stop_reason):
-                recorded = self._take(run, FinalEvent)
+            case AwaitApproval():
+                self._take_event(run, RunPausedEvent)
+                return RunResult(last_text(run), APPROVAL_PENDING, usage, self._trace, run)
+            case Finish(text, stop_reason):
+                recorded = self._take_event(run, FinalEvent)
                 if (text, stop_reason) != (recorded.text, recorded.stop_reason):
-                    raise ReplayDiverged(run.turn, "the run ends with another answer")
+                    raise ReplayDiverged(run.turn_count, "the run ends with a different answer")
                 answer = typed_answer(run)
                 output = None if answer is None else answer.value
                 return RunResult(text, stop_reason, usage, self._trace, run, output)
             case Fail(code, message):
-                stopped = self._take(run, RunFailedEvent)
+                stopped = self._take_event(run, RunFailedEvent)
                 if code != stopped.code:
                     raise ReplayDiverged(
-                        run.turn, f"the run fails with {code} ({message}), not {stopped.code}"
+                        run.turn_count, f"the run fails with {code} ({message}), not {stopped.code}"
                     )
                 return RunResult(last_text(run), code, usage, self._trace, run)
 
-    def _next(self, run: Run) -> _Recorded:
+    def _next_event(self, run: Run) -> _Recorded:
         if not self._events:
-            raise ReplayDiverged(run.turn, "the recording ends before the run does")
+            raise ReplayDiverged(run.turn_count, "the trace ends before the run does")
         return self._events[0]
 
-    def _take(self, run: Run, kind: type[T]) -> T:
-        event = self._next(run)
+    def _take_event(self, run: Run, kind: type[T]) -> T:
+        event = self._next_event(run)
         if not isinstance(event, kind):
             raise ReplayDiverged(
-                run.turn, f"{kind.__name__} is due, recorded is {type(event).__name__}"
+                run.turn_count, f"expected {kind.__name__}, recorded is {type(event).__name__}"
             )
         self._events.popleft()
         return event
 
 
 def _is_derived(event: _Recorded) -> bool:
-    """Whether the loop comes to an event by itself: what a schema objects to, it always does."""
+    """Whether replaying produces the event anyway, as it does for objections of a schema."""
     return isinstance(event, FinalObjectedEvent) and event.by == "schema"
 
 
-class _Retold(_Replay):
-    """Goes through a recording and notes each request. What was read is taken as it was read."""
+class _RequestCollector(_Replay):
+    """Replays a trace and collects each request. Recorded replies are not parsed again."""
 
-    def __init__(self, trace: Trace, found: list[SentRequest]) -> None:
+    def __init__(self, trace: Trace, requests: list[SentRequest]) -> None:
         super().__init__(trace)
-        self._found = found
-        # By model and turn: another model of a chain takes the same turn again.
+        self._requests = requests
+        # By model and turn, because the next model of a fallback chain repeats a turn.
         self._hashes: dict[tuple[int, int], set[str]] = {}
         self._dropped: dict[tuple[int, int], tuple[str, ...]] = {}
         model = 0
@@ -284,55 +316,61 @@ class _Retold(_Replay):
             if isinstance(event, LlmRequestStartEvent):
                 self._hashes.setdefault((model, event.turn), set()).add(event.request_hash)
             elif isinstance(event, LlmRequestRetryEvent) and event.dropped:
-                known = self._dropped.get((model, event.turn), ())
-                self._dropped[model, event.turn] = (*known, event.dropped)
+                dropped = self._dropped.get((model, event.turn), ())
+                self._dropped[model, event.turn] = (*dropped, event.dropped)
             elif isinstance(event, ModelChangedEvent):
                 model += 1
         self._lessons: tuple[str, ...] = ()
         self._model = 0
 
-    def _change(self, run: Run, to: ModelChangedEvent) -> Run:
+    def _switch_model(self, run: Run, to: ModelChangedEvent) -> Run:
         self._lessons = ()
         self._model += 1
-        return super()._change(run, to)
+        return super()._switch_model(run, to)
 
-    def _told(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
-        """Return the same, read once for all runs that were told it: none of them gets it."""
-        return _read_again(encode(msgspec.to_builtins(_Told(start.config, start.tools))))
+    def _settings_and_tools(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
+        """Return the settings and tools of the run, cached across runs."""
+        return _parse_settings_cached(
+            encode(msgspec.to_builtins(_RecordedSettings(start.config, start.tools)))
+        )
 
     def _step(self, run: Run, move: Move) -> Run:
-        if isinstance(move, Ask) and (self._model, run.turn) in self._hashes:
-            self._tell(run, move.plan)
+        if isinstance(move, AskModel) and (self._model, run.turn_count) in self._hashes:
+            self._collect_request(run, move.plan)
         return super()._step(run, move)
 
-    def _tell(self, run: Run, plan: Plan) -> None:
-        event = self._next(run)
+    def _collect_request(self, run: Run, plan: Plan) -> None:
+        event = self._next_event(run)
         streamed = False
         if isinstance(event, LlmRequestEndEvent):
             self._lessons, streamed = event.lessons, event.streamed
-        else:  # refused for good; what was learned until then is told by its retries
-            self._lessons = union(self._lessons, self._dropped.get((self._model, run.turn), ()))
-        request = self._composed(plan, self._lessons, streamed=streamed)
-        exact = request.hash in self._hashes[self._model, run.turn]
-        self._found.append(SentRequest(run.turn, request.body, exact))
+        else:  # the endpoint refused it; the lessons learned until then are in its retries
+            self._lessons = union(
+                self._lessons, self._dropped.get((self._model, run.turn_count), ())
+            )
+        request = self._compose(plan, self._lessons, streamed=streamed)
+        exact = request.hash in self._hashes[self._model, run.turn_count]
+        self._requests.append(SentRequest(run.turn_count, request.body, exact))
 
-    def _ask(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - it was composed before
-        return heard(run, self._take(run, LlmRequestEndEvent).reply)
+    def _replay_request(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - its request was composed already
+        return record_reply(run, self._take_event(run, LlmRequestEndEvent).reply)
 
 
-class _Told(msgspec.Struct, frozen=True):
-    """What a run was told, as it is recorded."""
+class _RecordedSettings(msgspec.Struct, frozen=True):
+    """The recorded settings and tools of a run."""
 
     config: JSON
     tools: tuple[ToolSpec, ...]
 
 
-def _read(config: JSON, tools: tuple[ToolSpec, ...]) -> tuple[ToolCallingConfig, ToolRegistry]:
-    return ToolCallingConfig.from_mapping(config), registry_of(tools)
+def _parse_settings(
+    config: JSON, tools: tuple[ToolSpec, ...]
+) -> tuple[ToolCallingConfig, ToolRegistry]:
+    return ToolCallingConfig.from_mapping(config), registry_from_specs(tools)
 
 
 @lru_cache(maxsize=64)
-def _read_again(told: bytes) -> tuple[ToolCallingConfig, ToolRegistry]:
-    # The runs of an evaluation are told the same, cell by cell and scenario by scenario.
-    found = msgspec.json.decode(told, type=_Told)
-    return _read(found.config, found.tools)
+def _parse_settings_cached(recorded: bytes) -> tuple[ToolCallingConfig, ToolRegistry]:
+    # The runs of an evaluation share their settings and tools by cell and scenario.
+    settings = msgspec.json.decode(recorded, type=_RecordedSettings)
+    return _parse_settings(settings.config, settings.tools)

@@ -1,10 +1,10 @@
-"""A run that is watched while it goes: an iterator of what happens, and of the text as it comes.
+"""Streams of a run: iterators over its events, and the text as it arrives.
 
     async for event in runner.stream("…"):      for event in runner.stream_sync("…"):
 
-The run goes on by itself; a slow reader cannot hold it up. Leaving the loop, or being cancelled
-in it, ends the run immediately and closes its connection. How far it had come is in `run`, and
-`resume` takes it from there. A run that fails raises its error after the last event.
+The run does not wait for the reader. Leaving the loop, or being cancelled in it, cancels the run
+immediately and closes its connection. The run so far is in `run`, and `resume` continues it. A run
+that fails raises its error after the last event.
 """
 
 import asyncio
@@ -15,52 +15,51 @@ from typing import Any, Generic, Protocol, Self, TypeAlias
 
 from surecall.core.outcome import RunResult, T_co
 from surecall.core.state import Run
-from surecall.core.streaming.display import CallAnnounced, TextWithdrawn
-from surecall.runtime.event_loop_thread import EventLoopClosed, EventLoopThread
-from surecall.runtime.turns import turn
+from surecall.core.streaming import CallAnnounced, TextWithdrawn
+from surecall.runtime.event_loop import EventLoopClosed, EventLoopThread, wait_for_slot
 from surecall.values.errors import SurecallError
 from surecall.values.events import Event
 from surecall.wire.assembler import ReasoningDelta, TextDelta
 
 LiveEvent: TypeAlias = TextDelta | ReasoningDelta | TextWithdrawn | CallAnnounced | Event
-Watch: TypeAlias = Callable[[LiveEvent], None]
+LiveObserver: TypeAlias = Callable[[LiveEvent], None]
 
 
-class Driven(Protocol):
-    """What a stream watches: a session, or something that drives one."""
+class Drivable(Protocol):
+    """A session, or an object that drives one."""
 
     @property
     def run(self) -> Run:
-        """How far the run has come."""
+        """The run so far."""
 
     async def drive(self) -> RunResult[Any]:
         """Drive the run to its end."""
 
 
 class RunStream(Generic[T_co]):
-    """One run, watched. It begins when its first event is asked for, and can be watched once.
+    """A stream of one run. The run starts with the first iteration; iterate once.
 
-    Leaving the loop asks the run to end; `async with`, or `await stream.aclose()`, also waits until
-    it has. Read `run` after that.
+    Leaving the loop cancels the run; `async with` or `await stream.aclose()` also waits until it
+    has ended. Read `run` after that.
     """
 
-    def __init__(self, session: Callable[[Watch], Driven]) -> None:
+    def __init__(self, session: Callable[[LiveObserver], Drivable]) -> None:
         self._ready: list[LiveEvent] = []
-        self._news = asyncio.Event()
-        self._session = session(self._put)
+        self._has_news = asyncio.Event()
+        self._session = session(self._publish)
         self._task: asyncio.Task[RunResult[T_co]] | None = None
         self._is_closed = False
 
     @property
     def run(self) -> Run:
-        """How far the run has come."""
+        """The run so far."""
         return self._session.run
 
     @property
     def result(self) -> RunResult[T_co]:
-        """What the run came to, once it has ended; of a run that failed, its error is raised."""
+        """The result of the run once it has ended; raises the error of a failed run."""
         if self._task is None or not self._task.done() or self._task.cancelled():
-            raise SurecallError("this run has no result: it was not watched to its end")
+            raise SurecallError("this run has no result: iterate over the stream to its end")
         return self._task.result()
 
     def __aiter__(self) -> AsyncIterator[LiveEvent]:
@@ -72,52 +71,52 @@ class RunStream(Generic[T_co]):
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
 
-    async def batch(self) -> list[LiveEvent]:
-        """Wait for news; return all there is. Nothing means that the run has ended well."""
+    async def next_batch(self) -> list[LiveEvent]:
+        """Wait for events, and return all there are; none if the run has ended successfully."""
         if self._is_closed:
             return []
         if self._task is None:
-            self._task = asyncio.create_task(self._driven())
-            self._task.add_done_callback(lambda _: self._news.set())
+            self._task = asyncio.create_task(self._drive())
+            self._task.add_done_callback(lambda _: self._has_news.set())
         while not self._ready and not self._task.done():
-            self._news.clear()
-            await self._news.wait()
+            self._has_news.clear()
+            await self._has_news.wait()
         ready, self._ready = self._ready, []
-        return ready or self._ended(self._task)
+        return ready or self._check_end(self._task)
 
-    async def _driven(self) -> RunResult[T_co]:
-        await turn()
+    async def _drive(self) -> RunResult[T_co]:
+        await wait_for_slot()
         return await self._session.drive()
 
-    def leave(self) -> None:
-        """Ask the run to end, without waiting for it."""
+    def cancel(self) -> None:
+        """Cancel the run, without waiting for its end."""
         is_first, self._is_closed = not self._is_closed, True
         if is_first and self._task is not None:
-            # Once: a second request would interrupt what tools do to leave in good order.
+            # Only once: a second cancellation would interrupt the cleanup of tools.
             self._task.cancel()
 
     async def aclose(self) -> None:
-        """End the run, if it is still going, and wait until it has let go of everything."""
-        self.leave()
+        """Cancel the run if it is still running, and wait until it has ended."""
+        self.cancel()
         if self._task is not None:
             await asyncio.wait({self._task})
             if not self._task.cancelled():
-                self._task.exception()  # looked at, so that asyncio does not warn about it
+                self._task.exception()  # retrieved, so that asyncio does not warn about it
 
-    def _put(self, event: LiveEvent) -> None:
+    def _publish(self, event: LiveEvent) -> None:
         self._ready.append(event)
-        self._news.set()
+        self._has_news.set()
 
-    def _ended(self, task: asyncio.Task[RunResult[Any]]) -> list[LiveEvent]:
+    def _check_end(self, task: asyncio.Task[RunResult[Any]]) -> list[LiveEvent]:
         if not task.cancelled():
             task.result()
         elif not self._is_closed:
-            raise SurecallError("the run was cancelled from inside")
+            raise SurecallError("a tool or callback cancelled the run")
         return []
 
 
 class _EventIterator:
-    """The loop over the events of a run. When it is left, it is forgotten, and the run ends."""
+    """An iterator over the events of a run. The run is cancelled when it is collected."""
 
     def __init__(self, stream: RunStream) -> None:
         self._stream = stream
@@ -130,7 +129,7 @@ class _EventIterator:
     async def __anext__(self) -> LiveEvent:
         if not self._batch:
             try:
-                self._batch.extend(await self._stream.batch())
+                self._batch.extend(await self._stream.next_batch())
             except asyncio.CancelledError:
                 await self._stream.aclose()
                 raise
@@ -145,13 +144,13 @@ class _EventIterator:
             except RuntimeError:
                 here = False
             if here:
-                self._stream.leave()
+                self._stream.cancel()
             else:
-                self._loop.call_soon_threadsafe(self._stream.leave)
+                self._loop.call_soon_threadsafe(self._stream.cancel)
 
 
 class BlockingRunStream(Generic[T_co]):
-    """The same for code that blocks; the run itself goes on in the runner's own thread."""
+    """A stream of one run for blocking code; the run continues in the runner's thread."""
 
     def __init__(self, stream: RunStream[T_co], thread: EventLoopThread) -> None:
         self._stream = stream
@@ -159,17 +158,17 @@ class BlockingRunStream(Generic[T_co]):
 
     @property
     def run(self) -> Run:
-        """How far the run has come."""
+        """The run so far."""
         return self._stream.run
 
     @property
     def result(self) -> RunResult[T_co]:
-        """What the run came to, once it has ended; of a run that failed, its error is raised."""
+        """The result of the run once it has ended; raises the error of a failed run."""
         return self._stream.result
 
     def __iter__(self) -> Iterator[LiveEvent]:
         try:
-            while batch := self._thread.call(self._stream.batch()):
+            while batch := self._thread.call(self._stream.next_batch()):
                 yield from batch
         finally:
             self.close()
@@ -181,6 +180,6 @@ class BlockingRunStream(Generic[T_co]):
         self.close()
 
     def close(self) -> None:
-        """End the run, if it is still going, and wait until it has let go of everything."""
-        with suppress(EventLoopClosed):  # then it has ended with everything else
+        """Cancel the run if it is still running, and wait until it has ended."""
+        with suppress(EventLoopClosed):  # the run has ended with the loop
             self._thread.call(self._stream.aclose())

@@ -1,48 +1,49 @@
-"""One run, driven: each move of the loop is made to happen, timed and recorded."""
+"""Drives one run: carries out, times, and records each move of the loop."""
 
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from surecall.core.loop import heard, next_move, objected, refused
-from surecall.core.obligations import unmet
-from surecall.core.offer import offers_tools
+from surecall.core.exposed_tools import exposes_tools, missing_call_reason
+from surecall.core.giving_up import count_premature_answers
+from surecall.core.loop import next_move, record_objection, record_refusal, record_reply
+from surecall.core.obligations import unmet_obligation
 from surecall.core.outcome import (
-    HANDED_OVER,
-    WAITING,
+    APPROVAL_PENDING,
+    TOOL_CALLS_REQUESTED,
     RunResult,
-    after_changes,
-    failure,
     last_text,
-    usage_of,
+    run_error,
+    total_usage,
+    with_tried_models,
 )
-from surecall.core.promised_calls import missing_call
 from surecall.core.state import (
     CALL_MISSING,
     OBJECTION,
     OUTPUT,
     TEXT_CALL,
-    Ask,
-    Call,
-    Done,
+    AskModel,
+    AwaitApproval,
     Fail,
+    Finish,
     Move,
     Run,
-    Wait,
+    RunTools,
 )
-from surecall.core.streaming.display import TextWithdrawn
-from surecall.core.typed_answers import form_problem, typed_answer
-from surecall.core.ways_out import false_finals
-from surecall.runtime.accepting import Objection, ReadOutput, heard_typed, judged
-from surecall.runtime.answering import Answering
-from surecall.runtime.chain import Chain, Change
-from surecall.runtime.deadline import Deadline, DeadlinePassed
-from surecall.runtime.dispatch import PolicyBroken, ToolDispatcher
+from surecall.core.streaming import TextWithdrawn
+from surecall.core.typed_answers import answer_problem, typed_answer
+from surecall.runtime.dispatch import ToolDispatcher, ToolPolicyFailed
+from surecall.runtime.execution import USER_CODE_ERRORS, UserCodeError, call_user_code
+from surecall.runtime.fallback_chain import FallbackChain, ModelSwitch
 from surecall.runtime.hooks import AcceptFinal
-from surecall.runtime.requests import Exchange, Requests
-from surecall.runtime.trace import Recorder, plain_words
+from surecall.runtime.recording import Recorder, safe_str
+from surecall.runtime.retrying_requests import ReceivedReply, RunRequests, run_in_thread_if_large
+from surecall.runtime.tool_turn import Deadline, DeadlinePassed, TurnExecutor
 from surecall.settings.config import all_settings
+from surecall.tools.output import answer_parser
+from surecall.tools.validation import clip_middle
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
     CallsInOrderEvent,
@@ -53,6 +54,7 @@ from surecall.values.events import (
     LlmRequestEndEvent,
     LlmRequestRetryEvent,
     ModelChangedEvent,
+    ObjectionSource,
     PolicyErrorEvent,
     RequestRefusedEvent,
     RunFailedEvent,
@@ -60,22 +62,116 @@ from surecall.values.events import (
     RunStartEvent,
     TextCallAskedEvent,
 )
-from surecall.values.types import Assistant, Plan, ToolCall, Usage, User
+from surecall.values.types import Assistant, Plan, Reply, ToolCall, Usage, User
 from surecall.values.version import __version__
 from surecall.wire.assembler import TextDelta
+
+# Checks of a final answer: it is converted to the output type, then `accept_final` is called.
+#
+# Both are user code. An exception becomes an objection, or a fault of the run.
+
+_MAX_REASON_CHARS: Final = 400
+# How much longer validating a typed answer takes than parsing a body of the same size.
+_PARSE_WEIGHT: Final = 16
+# The weight of a schema that doubles this.
+_WEIGHTS_PER_CHAR: Final = 4
+# Converts validated JSON to a value of the output type.
+ReadOutput: TypeAlias = Callable[[Any], Any]
+
+
+class Objection(msgspec.Struct, frozen=True):
+    """The reason why an answer is not accepted, and who objected."""
+
+    reason: str
+    by: ObjectionSource
+
+
+async def check_final_answer(
+    result: RunResult,
+    read_output: ReadOutput | None,
+    hook: AcceptFinal | None,
+    limit_s: float = math.inf,
+) -> RunResult | Objection | Fault:
+    """Return the result with its output if the answer is accepted; an objection; or a fault.
+
+    Raises `TimeoutError` if `accept_final` takes too long.
+    """
+    checked = await _parse_output(result, read_output)
+    if hook is None or not isinstance(checked, RunResult):
+        return checked
+    try:
+        reason = await find_objection(checked, hook, limit_s)
+    except UserCodeError as raised:
+        return _callback_fault("accept_final", raised.error)
+    except TypeError as error:
+        return _callback_fault("accept_final", error)
+    return checked if reason is None else Objection(reason, "application")
+
+
+async def record_typed_reply(run: Run, reply: Reply) -> Run:
+    """Record a reply that may be a typed answer; a long one is parsed in a thread."""
+    weight = 0 if run.output is None else answer_parser(run.output.schema).weight
+    size = len(reply.text) * max(_PARSE_WEIGHT, weight // _WEIGHTS_PER_CHAR)
+    return await run_in_thread_if_large(size, _record_and_parse, run, reply)
+
+
+def _record_and_parse(run: Run, reply: Reply) -> Run:
+    after = record_reply(run, reply)
+    if not reply.calls:
+        typed_answer(after)  # cached in the run
+    return after
+
+
+async def _parse_output(
+    result: RunResult, read_output: ReadOutput | None
+) -> RunResult | Objection | Fault:
+    """Convert an answer that fits the output's schema to its type."""
+    answer = typed_answer(result.run)
+    if answer is None:
+        return result
+    try:
+        size = len(result.assistant_text) * _PARSE_WEIGHT
+        value = (
+            answer.value
+            if read_output is None
+            else await run_in_thread_if_large(size, read_output, answer.value)
+        )
+    except ValueError as problem:
+        words = clip_middle(safe_str(problem), _MAX_REASON_CHARS)
+        return Objection(words or "its type does not accept it", "type")
+    except USER_CODE_ERRORS as error:
+        return _callback_fault("the output type", error)
+    return msgspec.structs.replace(result, output=value)
+
+
+async def find_objection(
+    result: RunResult, hook: AcceptFinal, limit_s: float = math.inf
+) -> str | None:
+    """Call `accept_final`; return its reason for rejecting the answer, or None."""
+    reason: Any = await call_user_code(limit_s, hook, result)
+    if reason is None:
+        return None
+    if isinstance(reason, str) and reason.strip():
+        return reason
+    raise TypeError(f"it returned {reason!r:.50}; return None or a reason")
+
+
+def _callback_fault(who: str, error: BaseException) -> Fault:
+    message = f"{who} raised {type(error).__name__}: {safe_str(error)}"[:200]
+    return Fault(ErrorCode.POLICY_ERROR, message)
 
 
 class Session:
     """The asynchronous driver of one run.
 
-    One that `hands_over` makes no calls: it ends as soon as there is one that may run. Of a `chain`
-    of models, another goes on where one has failed.
+    With `hands_over` it runs no calls, and ends as soon as there is an allowed one. With a `chain`,
+    another model continues where one has failed.
     """
 
     def __init__(  # noqa: PLR0913  # collaborators
         self,
         run: Run,
-        requests: Requests,
+        requests: RunRequests,
         dispatcher: ToolDispatcher,
         recorder: Recorder,
         policy_error: BaseException | None = None,
@@ -83,12 +179,12 @@ class Session:
         *,
         read_output: ReadOutput | None = None,
         hands_over: bool = False,
-        chain: Chain | None = None,
+        chain: FallbackChain | None = None,
     ) -> None:
         self._run = run
         self._chain = chain
         self._hands_over = hands_over
-        self._answering: Answering | None = None
+        self._tool_turn: TurnExecutor | None = None
         self._requests = requests
         self._dispatcher = dispatcher
         self._recorder = recorder
@@ -99,50 +195,54 @@ class Session:
 
     @property
     def run(self) -> Run:
-        """How far the run has come; what has begun by now has begun, also in mid-turn."""
-        return self._run if self._answering is None else self._answering.run
+        """The run so far, including calls that have begun in an unfinished turn."""
+        return self._run if self._tool_turn is None else self._tool_turn.run
 
     async def drive(self) -> RunResult:
-        """Run the loop to its end; return the result, or raise the error that carries it."""
+        """Run the loop to its end; return the result, or raise `RunFailed` with it."""
         with self._recorder, Deadline(self._run.config.run_deadline_s) as self._deadline:
-            return await self._driven()
+            return await self._drive_models()
 
-    async def _driven(self) -> RunResult:
-        self._run = self._begin(self._run)
+    async def _drive_models(self) -> RunResult:
+        self._run = self._start(self._run)
         chain = self._chain
         if chain is not None:
-            self._change(chain.begun(self._run))
-        move = await self._moved()
-        while chain is not None and self._change(chain.after(self._run, move)):
-            move = await self._moved()
-        return self._end(self._run, move)
+            self._switch_model(chain.switch_at_start(self._run))
+        move = await self._drive_model()
+        while chain is not None and self._switch_model(chain.switch_after(self._run, move)):
+            move = await self._drive_model()
+        return self._finish(self._run, move)
 
-    async def _moved(self) -> Wait | Done | Fail:
-        """Make move after move, with one model, until there is none left to make."""
-        async with self._requests.opened():
-            while isinstance(move := await self._next_move(), Ask | Call):
+    async def _drive_model(self) -> AwaitApproval | Finish | Fail:
+        """Carry out moves with the current model until the run ends or pauses."""
+        async with self._requests.keep_open():
+            while isinstance(move := await self._next_move(), AskModel | RunTools):
                 match move:
-                    case Ask(plan):
-                        self._run = await self._ask(self._run, plan)
-                    case Call(calls) if self._hands_over and any(each.may_run for each in calls):
-                        return Done(last_text(self._run), HANDED_OVER)
-                    case Call(calls):
-                        self._run = await self._call(self._run, calls)
-                        self._answering = None
+                    case AskModel(plan):
+                        self._run = await self._request_reply(self._run, plan)
+                    case RunTools(calls) if self._hands_over and any(
+                        each.is_runnable for each in calls
+                    ):
+                        return Finish(last_text(self._run), TOOL_CALLS_REQUESTED)
+                    case RunTools(calls):
+                        self._run = await self._run_calls(self._run, calls)
+                        self._tool_turn = None
         return move
 
-    def _change(self, change: Change | None) -> bool:
-        """Let another model go on with the run; an answer of the last one does not count."""
+    def _switch_model(self, change: ModelSwitch | None) -> bool:
+        """Continue the run with another model, and withdraw an answer of the last one."""
         if change is None:
             return False
-        said = self._run.last
-        if isinstance(said, Assistant) and not (said.claims and missing_call(self._run, said)):
-            self._withdraw(said.text)
+        answer = self._run.last_message
+        if isinstance(answer, Assistant) and not (
+            answer.claims and missing_call_reason(self._run, answer)
+        ):
+            self._withdraw(answer.text)
         self._run = change.run
         self._requests, self._dispatcher = change.parts
         self._recorder.emit(
             ModelChangedEvent,
-            change.run.turn,
+            change.run.turn_count,
             before=change.before,
             model=change.run.model,
             config=all_settings(change.run.config),
@@ -154,56 +254,56 @@ class Session:
         return True
 
     async def _next_move(self) -> Move:
-        """Say what must happen next; an answer that is not accepted is not the end."""
+        """Return the next move, after checking a final answer; a rejected one continues the run."""
         asks = self._accept_final is not None or self._run.output is not None
-        while isinstance(move := next_move(self._run), Done) and asks:
-            match await self._judged(move):
+        while isinstance(move := next_move(self._run), Finish) and asks:
+            match await self._check_answer(move):
                 case RunResult(output=output):
                     self._output = output
                     return move
                 case Fault() as fault:
-                    self._run = self._refuse(self._run, fault)
+                    self._run = self._record_refusal(self._run, fault)
                 case Objection() as objection:
-                    self._object(objection, move.text)
+                    self._record_objection(objection, move.text)
         return move
 
-    async def _judged(self, move: Done) -> RunResult | Objection | Fault:
-        """Have an answer accepted, by its type and by the application."""
-        result = self._result(self._run, move.text, move.stop_reason, self._usage())
-        limit_s = self._deadline.left_s
+    async def _check_answer(self, move: Finish) -> RunResult | Objection | Fault:
+        """Check an answer with the output type and the application."""
+        result = self._build_result(self._run, move.text, move.stop_reason, self._usage())
+        limit_s = self._deadline.remaining_s
         try:
-            return await judged(result, self._read_output, self._accept_final, limit_s)
+            return await check_final_answer(result, self._read_output, self._accept_final, limit_s)
         except TimeoutError:
-            return _too_late(self._run)
+            return _deadline_fault(self._run)
 
-    def _object(self, objection: Objection, text: str) -> None:
+    def _record_objection(self, objection: Objection, text: str) -> None:
         rung = OUTPUT if objection.by == "type" else OBJECTION
-        self._run = objected(self._run, objection.reason, rung)
-        said = self._run.last.content if isinstance(self._run.last, User) else ""
+        self._run = record_objection(self._run, objection.reason, rung)
+        prompt = self._run.last_message.content if isinstance(self._run.last_message, User) else ""
         self._recorder.emit(
             FinalObjectedEvent,
-            self._run.turn - 1,
+            self._run.turn_count - 1,
             reason=objection.reason,
-            text=str(said),
+            text=str(prompt),
             by=objection.by,
         )
         self._withdraw(text)
 
-    def _result(self, run: Run, text: str, stop_reason: str, usage: Usage) -> RunResult:
+    def _build_result(self, run: Run, text: str, stop_reason: str, usage: Usage) -> RunResult:
         return RunResult(text, stop_reason, usage, self._recorder.trace, run, self._output)
 
     def _usage(self) -> Usage:
-        return usage_of(self._recorder.trace)
+        return total_usage(self._recorder.trace)
 
     def _withdraw(self, text: str) -> None:
-        """Take back an answer that was shown and does not count."""
+        """Withdraw text that was shown as an answer and does not count."""
         if self._requests.show is not None and text:
             self._requests.show(TextWithdrawn(text))
 
-    def _begin(self, run: Run) -> Run:
+    def _start(self, run: Run) -> Run:
         self._recorder.emit(
             RunStartEvent,
-            run.turn,
+            run.turn_count,
             model=run.model,
             config=all_settings(run.config),
             options=run.options,
@@ -222,29 +322,31 @@ class Session:
             return run
         record_policy_error(self._recorder, self._policy_error)
         if run.config.policy_error_mode == "raise":
-            return self._refuse(run, _policy_fault(self._policy_error))
+            return self._record_refusal(run, _policy_fault(self._policy_error))
         return run
 
-    async def _ask(self, run: Run, plan: Plan) -> Run:
-        left = self._deadline.left_s
-        if left <= 0:
-            return self._refuse(run, _too_late(run))
+    async def _request_reply(self, run: Run, plan: Plan) -> Run:
+        remaining_s = self._deadline.remaining_s
+        if remaining_s <= 0:
+            return self._record_refusal(run, _deadline_fault(run))
         try:
-            asking = self._requests.ask(plan, run.turn, left)
+            asking = self._requests.ask(plan, run.turn_count, remaining_s)
             exchange = await self._deadline.within(asking)
         except ProviderError as error:
-            return self._refuse(run, error.fault)
+            return self._record_refusal(run, error.fault)
         except DeadlinePassed:
-            return self._refuse(run, _too_late(run))
-        # Observers get the reply itself; the transcript keeps a copy that they cannot reach.
-        calls = tuple(call.private() for call in exchange.reply.calls)
+            return self._record_refusal(run, _deadline_fault(run))
+        # Observers get the original reply; the transcript keeps a copy that they cannot change.
+        calls = tuple(call.with_copied_arguments() for call in exchange.reply.calls)
         reply = msgspec.structs.replace(exchange.reply, calls=calls)
-        after = heard(run, reply) if run.output is None else await heard_typed(run, reply)
-        self._heard(run.turn, after, exchange)
+        after = (
+            record_reply(run, reply) if run.output is None else await record_typed_reply(run, reply)
+        )
+        self._emit_reply(run.turn_count, after, exchange)
         return after
 
-    def _heard(self, turn: int, after: Run, exchange: Exchange) -> None:
-        said = after.said[-1]
+    def _emit_reply(self, turn: int, after: Run, exchange: ReceivedReply) -> None:
+        message = after.replies[-1]
         self._recorder.emit(
             LlmRequestEndEvent,
             turn,
@@ -256,106 +358,106 @@ class Session:
             response_bytes=exchange.response_bytes,
             lessons=exchange.lessons,
             streamed=exchange.streamed,
-            ignored_tool_calls=tuple(call.id for call in said.ignored),
+            ignored_tool_calls=tuple(call.id for call in message.ignored_calls),
         )
-        running = sum(not call.ignored for call in said.calls)
-        if running > 1 and after.asks_for_one:
+        running = sum(not call.is_ignored for call in message.calls)
+        if running > 1 and after.requests_single_calls:
             self._recorder.emit(CallsInOrderEvent, turn, calls=running)
-        words = after.last if isinstance(after.last, User) else None
+        words = after.last_message if isinstance(after.last_message, User) else None
         if words is not None and words.rung == TEXT_CALL:
-            self._asked(turn, said, words)
+            self._emit_text_call(turn, message, words)
             return
         show = self._requests.show
-        if said.claims and show is not None and not missing_call(after, said):
-            # What was in doubt until now is what the model says.
-            show(TextDelta(said.text))
+        if message.claims and show is not None and not missing_call_reason(after, message):
+            # The text held back as a possible call is part of the answer.
+            show(TextDelta(message.text))
         if words is not None:
-            self._followed_up(turn, after, words)
+            self._emit_follow_up(turn, after, words)
 
-    def _followed_up(self, turn: int, after: Run, words: User) -> None:
-        """Record what the loop has said to an answer that does not count."""
-        need = unmet(after)
-        self._withdraw(after.said[-1].text)
-        if words.rung == OUTPUT:
-            said, reason = str(words.content), form_problem(after)
-            self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=said, by="schema")
+    def _emit_follow_up(self, turn: int, after: Run, follow_up: User) -> None:
+        """Record the loop's follow-up prompt to an answer that does not count."""
+        need = unmet_obligation(after)
+        self._withdraw(after.replies[-1].text)
+        if follow_up.rung == OUTPUT:
+            prompt, reason = str(follow_up.content), answer_problem(after)
+            self._recorder.emit(FinalObjectedEvent, turn, reason=reason, text=prompt, by="schema")
             return
-        if words.rung in {"", CALL_MISSING} or need is None:
+        if follow_up.rung in {"", CALL_MISSING} or need is None:
             self._recorder.emit(
                 FixEmptyFinalEvent,
                 turn,
-                disable_tools=not offers_tools(after),
-                user_text_bytes=len(str(words.content).encode()),
-                text=str(words.content),
+                disable_tools=not exposes_tools(after),
+                user_text_bytes=len(str(follow_up.content).encode()),
+                text=str(follow_up.content),
             )
             return
         self._recorder.emit(
             ForcedContinuationEvent,
             turn,
-            rung=words.rung,
+            rung=follow_up.rung,
             code=need.code,
             message=need.message,
-            text=str(words.content),
+            text=str(follow_up.content),
             tools=need.tools,
         )
 
-    def _asked(self, turn: int, said: Assistant, words: User) -> None:
-        """Record that the model was asked about a call in its text, which is no answer yet."""
+    def _emit_text_call(self, turn: int, message: Assistant, prompt: User) -> None:
+        """Record that the model was re-prompted about a call in its text."""
         self._recorder.emit(
             TextCallAskedEvent,
             turn,
-            rule=said.claims[0].rule,
-            tools=tuple(dict.fromkeys(claim.name for claim in said.claims if claim.name)),
-            text=str(words.content),
+            rule=message.claims[0].rule,
+            tools=tuple(dict.fromkeys(claim.name for claim in message.claims if claim.name)),
+            text=str(prompt.content),
         )
 
-    async def _call(self, run: Run, calls: Sequence[ToolCall]) -> Run:
-        self._answering = Answering(run, self._dispatcher, self._recorder, self._deadline)
+    async def _run_calls(self, run: Run, calls: Sequence[ToolCall]) -> Run:
+        self._tool_turn = TurnExecutor(run, self._dispatcher, self._recorder, self._deadline)
         try:
-            await self._answering.answer(calls)
-        except PolicyBroken as broken:
+            await self._tool_turn.answer_calls(calls)
+        except ToolPolicyFailed as broken:
             fault = _policy_fault(broken.__cause__ or broken)
-            return self._refuse(self._answering.answered, fault)
-        return self._answering.answered
+            return self._record_refusal(self._tool_turn.run_with_results, fault)
+        return self._tool_turn.run_with_results
 
-    def _refuse(self, run: Run, fault: Fault) -> Run:
-        self._recorder.emit(RequestRefusedEvent, run.turn, fault=fault)
-        after = refused(run, fault)
-        if isinstance(next_move(after), Ask):
+    def _record_refusal(self, run: Run, fault: Fault) -> Run:
+        self._recorder.emit(RequestRefusedEvent, run.turn_count, fault=fault)
+        after = record_refusal(run, fault)
+        if isinstance(next_move(after), AskModel):
             self._recorder.emit(
                 LlmRequestRetryEvent,
-                run.turn,
+                run.turn_count,
                 attempt=1,
                 wait_s=0.0,
-                tools_enabled=offers_tools(after),
+                tools_enabled=exposes_tools(after),
             )
         return after
 
-    def _end(self, run: Run, move: Wait | Done | Fail) -> RunResult:
+    def _finish(self, run: Run, move: AwaitApproval | Finish | Fail) -> RunResult:
         usage = self._usage()
-        early = false_finals(run)
-        turn = max(run.turn - 1, 0)
+        early = count_premature_answers(run)
+        turn = max(run.turn_count - 1, 0)
         match move:
-            case Wait(calls):
+            case AwaitApproval(calls):
                 self._recorder.emit(
                     RunPausedEvent, turn, waiting=calls, usage=usage, false_finals=early
                 )
-                return self._result(run, last_text(run), WAITING, usage)
-            case Done(text, stop_reason):
+                return self._build_result(run, last_text(run), APPROVAL_PENDING, usage)
+            case Finish(text, stop_reason):
                 self._recorder.emit(
                     FinalEvent,
                     turn,
                     text=text,
                     stop_reason=stop_reason,
                     usage=usage,
-                    any_tool_calls_seen=run.called,
+                    any_tool_calls_seen=run.has_called_tools,
                     any_tool_success_seen=any(result.ok for result in run.results),
                     false_finals=early,
                     repairs=answer.repairs if (answer := typed_answer(run)) else (),
                 )
-                return self._result(run, text, stop_reason, usage)
+                return self._build_result(run, text, stop_reason, usage)
             case Fail():
-                move = after_changes(move, self._recorder.trace)
+                move = with_tried_models(move, self._recorder.trace)
                 self._recorder.emit(
                     RunFailedEvent,
                     turn,
@@ -365,24 +467,24 @@ class Session:
                     details=move.details,
                     false_finals=early,
                 )
-                raise failure(move, self._result(run, last_text(run), move.code, usage))
+                raise run_error(move, self._build_result(run, last_text(run), move.code, usage))
 
 
 def record_policy_error(
     recorder: Recorder, error: BaseException, call: ToolCall | None = None
 ) -> None:
-    """Record that the tool policy raised, in the turn of the newest event; `call` if about one."""
+    """Record that the tool policy raised, in the turn of the newest event."""
     recorder.emit(
         PolicyErrorEvent,
         recorder.events[-1].turn,
         stage="exposure" if call is None else "call",
-        message=f"the tool policy raised {type(error).__name__}: {plain_words(error)}"[:200],
+        message=f"the tool policy raised {type(error).__name__}: {safe_str(error)}"[:200],
         call_id=call.id if call else None,
         name=call.name if call else None,
     )
 
 
-def _too_late(run: Run) -> Fault:
+def _deadline_fault(run: Run) -> Fault:
     message = f"the run took longer than {run.config.run_deadline_s:g} s"
     return Fault(ErrorCode.DEADLINE_EXCEEDED, message)
 

@@ -1,13 +1,13 @@
-"""The transport: one request body goes out, one HTTP answer comes back.
+"""The HTTP client: sends requests, reads bodies and streams, and classifies network failures.
 
-    send(body)   ─► Answer           whatever its status: a 401, a 302 and a 500 are answers too
-    models()     ─► Answer           the list of models, in the same way
-    stream(body) ─► Incoming         the same, with a body that is still on its way
-                 ─► ProviderError    no usable answer: refused, too slow, cut off, too large
+    send(body)   ─► Answer           whatever its status, including 302, 401 and 500
+    models()     ─► Answer           the list of models, likewise
+    stream(body) ─► Incoming         an answer whose body is still arriving
+                 ─► ProviderError    no usable answer: refused, too slow, truncated, too large
 
-It does not retry, follow redirects, read JSON or judge a status; others do. Nothing it raises or
-prints carries a key. `aiohttp` and `asyncio` are imported inside functions only, because naming a
-client must stay cheap for programs that never open a connection.
+It does not retry, follow redirects, parse JSON, or interpret a status. Its errors and `repr` never
+contain a key. `aiohttp` and `asyncio` are imported inside functions, so that importing this module
+is cheap.
 """
 
 import io
@@ -16,22 +16,144 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
 
-from surecall.runtime.loopback import is_loopback
-from surecall.runtime.network_faults import fault_of_error, too_large
 from surecall.settings.connection import (
+    CHAT_COMPLETIONS_PATH,
     DEFAULT_LIMITS,
-    ENDPOINT,
-    MODELS,
+    MODELS_PATH,
     Limits,
-    checked_headers,
-    checked_key,
-    checked_kind,
-    checked_prefix,
-    checked_url,
-    secrets_in,
+    is_loopback,
+    normalize_prefix,
+    parse_base_url,
+    query_secrets,
+    require_type,
+    wrap_api_key,
+    wrap_headers,
 )
-from surecall.values.errors import ProviderError
-from surecall.values.types import Answer, Secret
+from surecall.values.errors import ErrorCode, Fault, ProviderError
+from surecall.values.types import HttpResponse, Secret
+
+# Network failures as faults.
+#
+# The message of the original error may quote the request, and with it the key; it is never used.
+
+
+def fault_of_error(error: Exception, place: str, limits: Limits) -> Fault:
+    """Return the fault for an error of the HTTP library."""
+    kinds = (
+        *_timeout_faults(place, limits),
+        *_invalid_response_faults(place),
+        *_connection_faults(place),
+    )
+    return next(fault for kind, fault in kinds if isinstance(error, kind))
+
+
+def _timeout_faults(place: str, limits: Limits) -> tuple[tuple[type[Exception], Fault], ...]:
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    def timeout_fault(message: str, hint: str) -> Fault:
+        return Fault(ErrorCode.TIMEOUT, message, hint=hint, retryable=True)
+
+    return (
+        (
+            aiohttp.ConnectionTimeoutError,
+            timeout_fault(
+                f"Connect timeout: no connection to {place} within {limits.connect_s:g} s.",
+                "Check the URL and the network, or raise limits.connect_s.",
+            ),
+        ),
+        (
+            aiohttp.SocketTimeoutError,
+            timeout_fault(
+                f"Idle timeout: {place} sent nothing for {limits.idle_s:g} s.",
+                "Raise limits.idle_s if the model needs longer to think.",
+            ),
+        ),
+        (
+            TimeoutError,
+            timeout_fault(
+                f"Total timeout: no complete answer from {place} within {limits.total_s:g} s.",
+                "Raise limits.total_s if the model needs longer to answer.",
+            ),
+        ),
+    )
+
+
+def _invalid_response_faults(place: str) -> tuple[tuple[type[Exception], Fault], ...]:
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    unreadable = Fault(
+        ErrorCode.DECODE_ERROR,
+        f"{place} sent an answer that is not HTTP, has an unknown compression, or has headers that "
+        "are too large.",
+        hint="Check that the URL is that of an HTTP API.",
+    )
+    misspelt = Fault(
+        ErrorCode.CONNECTION_ERROR,
+        f"{place} is not a valid host name.",
+        hint="Check the URL.",
+    )
+    return (
+        # A proxy's refusal is a response error too, but should be reported as a connection fault.
+        (aiohttp.ClientHttpProxyError, _proxy_fault(place)),
+        (aiohttp.ClientResponseError, unreadable),
+        (aiohttp.InvalidURL, misspelt),
+        (UnicodeError, misspelt),
+    )
+
+
+def _connection_faults(place: str) -> tuple[tuple[type[Exception], Fault], ...]:
+    import aiohttp  # noqa: PLC0415 - see the module's first lines
+
+    def connection_fault(message: str, hint: str) -> Fault:
+        return Fault(ErrorCode.CONNECTION_ERROR, message, hint=hint, retryable=True)
+
+    again = "Try again; if the error persists, check the server's log."
+    return (
+        (aiohttp.ClientProxyConnectionError, _proxy_fault(place)),
+        (
+            aiohttp.ClientConnectorDNSError,
+            connection_fault(
+                f"The host name of {place} cannot be resolved.", "Check the URL and the network."
+            ),
+        ),
+        (
+            aiohttp.ClientSSLError,
+            connection_fault(
+                f"No TLS connection to {place}.",
+                "Check the certificate, and whether the URL should start with http://.",
+            ),
+        ),
+        (
+            aiohttp.ClientConnectorError,
+            connection_fault(
+                f"Cannot connect to {place}.", "Check the URL, and whether the server is running."
+            ),
+        ),
+        (
+            aiohttp.ClientPayloadError,
+            connection_fault(f"{place} sent an incomplete or corrupt answer.", again),
+        ),
+        (Exception, connection_fault(f"{place} closed the connection without an answer.", again)),
+    )
+
+
+def _proxy_fault(place: str) -> Fault:
+    return Fault(
+        ErrorCode.CONNECTION_ERROR,
+        f"The proxy for {place} cannot be reached, or refused the connection.",
+        hint="Check HTTPS_PROXY, HTTP_PROXY and NO_PROXY in the environment.",
+        retryable=True,
+    )
+
+
+def too_large_fault(place: str, limits: Limits) -> Fault:
+    """Return the fault for an answer that exceeds `max_response_bytes`."""
+    return Fault(
+        ErrorCode.RESPONSE_TOO_LARGE,
+        f"The answer of {place} exceeds {limits.max_response_bytes} bytes.",
+        hint="Raise limits.max_response_bytes if answers of that size are expected.",
+    )
+
 
 if TYPE_CHECKING:
     import asyncio
@@ -40,7 +162,7 @@ if TYPE_CHECKING:
 
 _LARGE_BODY = 1024 * 1024
 _LINGER_S = 0.1
-# What these say is for everyone; taking it for a secret would take words out of answers.
+# Headers without secrets; redacting their values would remove ordinary words from answers.
 _PUBLIC_HEADERS = frozenset(
     {"accept", "http-referer", "user-agent", "x-openrouter-metadata", "x-title"}
 )
@@ -54,19 +176,19 @@ _HEADERS = {
 
 
 class Client(Protocol):
-    """What the rest of the program needs of an endpoint."""
+    """The interface of a client."""
 
-    async def send(self, body: bytes) -> Answer:
+    async def send(self, body: bytes) -> HttpResponse:
         """Send one chat completion request and return the answer, whatever its status."""
         ...
 
     def opened(self) -> AbstractAsyncContextManager[None]:
-        """Keep connections open for as long as the block lasts."""
+        """Keep connections open inside the block."""
         ...
 
 
 class Incoming(NamedTuple):
-    """An answer whose body is still on its way. Reading it may raise `ProviderError`."""
+    """An answer whose body is still arriving. Reading it may raise `ProviderError`."""
 
     status: int
     headers: dict[str, str]
@@ -74,33 +196,33 @@ class Incoming(NamedTuple):
 
 
 class StreamingClient(Client, Protocol):
-    """A client that can also hand over an answer piece by piece."""
+    """A client that can also stream answers."""
 
     def stream(self, body: bytes) -> AbstractAsyncContextManager[Incoming]:
-        """Send one request; leaving the block closes what was not read to its end."""
+        """Send one request; leaving the block closes a response that was not read to its end."""
         ...
 
 
-class _Line(NamedTuple):
-    """An open session, and the proxy that the environment names for it."""
+class _SessionAndProxy(NamedTuple):
+    """An open session, and the proxy that the environment configures for it."""
 
     session: "aiohttp.ClientSession"
     proxy: str | None
 
 
-class _OpenSession:
-    """The line of one event loop, and how many hold on to it."""
+class _SharedSession:
+    """The session of one event loop, and the number of its users."""
 
     def __init__(self) -> None:
         self.holders = 0
-        self.line: _Line | None = None
+        self.open_session: _SessionAndProxy | None = None
 
 
 class OpenAICompatible:
-    """A client for one endpoint that speaks the OpenAI chat completions protocol.
+    """A client for an endpoint with the OpenAI chat completions API.
 
-    Inside `async with client:` connections are reused from run to run; without it, a run opens
-    and closes its own. One client may serve several event loops and threads simultaneously.
+    Inside `async with client:`, runs share connections; otherwise each run opens and closes its
+    own. A client may be used by several event loops and threads at once.
     """
 
     def __init__(
@@ -112,105 +234,105 @@ class OpenAICompatible:
         headers: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
     ) -> None:
-        self._base = checked_url(base_url)
-        self._prefix = checked_prefix(api_prefix)
-        self._headers = checked_headers(headers or {})
-        self._lines: dict[asyncio.AbstractEventLoop, _OpenSession] = {}
-        self._url = self.url(ENDPOINT)
-        self.api_key = checked_key(api_key)
+        self._base = parse_base_url(base_url)
+        self._prefix = normalize_prefix(api_prefix)
+        self._headers = wrap_headers(headers or {})
+        self._shared_sessions: dict[asyncio.AbstractEventLoop, _SharedSession] = {}
+        self._url = self.url(CHAT_COMPLETIONS_PATH)
+        self.api_key = wrap_api_key(api_key)
         self.lessons: dict[str, tuple[str, ...]] = {}
-        self.limits = checked_kind(limits, Limits, "limits")
+        self.limits = require_type(limits, Limits, "limits")
 
     def __repr__(self) -> str:
         return f"OpenAICompatible({self._root!r})"
 
     @property
     def secrets(self) -> tuple[Secret, ...]:
-        """What must not be shown: the key, and the values of the caller's own headers and query."""
+        """The values that must not be shown: the key, and those of custom headers and the query."""
         key = () if self.api_key is None else (self.api_key,)
         own = (value for name, value in self._headers.items() if not _is_public(name, value))
-        return (*key, *own, *secrets_in(self._base.query))
+        return (*key, *own, *query_secrets(self._base.query))
 
     @property
     def base_url(self) -> str:
-        """The address that requests go to, without its query."""
+        """The URL that requests go to, without its query."""
         return self._root
 
     @property
     def _root(self) -> str:
-        """Scheme, host, path and prefix: what is safe to show."""
+        """Scheme, host, path and prefix, which are safe to show."""
         path = self._base.path.rstrip("/").removesuffix(self._prefix)
         return f"{self._base.scheme}://{self._base.netloc}{path}{self._prefix}"
 
     @property
-    def _place(self) -> str:
-        """Host and port, the way error messages name the endpoint."""
+    def _host_and_port(self) -> str:
+        """Host and port, as error messages name the endpoint."""
         default = 443 if self._base.scheme == "https" else 80
         host = self._base.netloc.rstrip(":")
         return host if self._base.port is not None else f"{host}:{default}"
 
     def url(self, endpoint: str) -> str:
-        """Return the full address of `endpoint`; a base that ends with the prefix keeps one."""
+        """Return the full URL of `endpoint`. A base URL that ends with the prefix has it once."""
         query = f"?{self._base.query}" if self._base.query else ""
         return f"{self._root}/{endpoint.lstrip('/')}{query}"
 
-    async def send(self, body: bytes) -> Answer:
+    async def send(self, body: bytes) -> HttpResponse:
         """Post one chat completion request and return the answer, whatever its status."""
-        return await self._answer("POST", self._url, body)
+        return await self._fetch("POST", self._url, body)
 
-    async def models(self) -> Answer:
-        """Ask for the list of models and return the answer, whatever its status."""
-        return await self._answer("GET", self.url(MODELS))
+    async def models(self) -> HttpResponse:
+        """Request the list of models and return the answer, whatever its status."""
+        return await self._fetch("GET", self.url(MODELS_PATH))
 
-    async def _answer(self, method: str, url: str, body: bytes | None = None) -> Answer:
+    async def _fetch(self, method: str, url: str, body: bytes | None = None) -> HttpResponse:
         async with self:
-            response = await self._begun(method, url, body)
+            response = await self._send_request(method, url, body)
             try:
-                received = await self._read(response.content)
+                received = await self._read_body(response.content)
             finally:
-                # After its end the connection is back in the pool, and this does nothing.
+                # If the body was read to its end, the connection is back in the pool already.
                 response.close()
-            return Answer(response.status, _plain(response.headers), received)
+            return HttpResponse(response.status, _plain_headers(response.headers), received)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Keep this loop's connections open while the block lasts; blocks may overlap."""
+        """Keep this loop's connections open inside the block; blocks may overlap."""
         async with self:
             yield
 
     async def __aenter__(self) -> Self:
         import asyncio  # noqa: PLC0415 - see the module's first lines
 
-        self._lines.setdefault(asyncio.get_running_loop(), _OpenSession()).holders += 1
+        self._shared_sessions.setdefault(asyncio.get_running_loop(), _SharedSession()).holders += 1
         return self
 
     async def __aexit__(self, *_: object) -> None:
         import asyncio  # noqa: PLC0415 - see the module's first lines
 
         loop = asyncio.get_running_loop()
-        held = self._lines[loop]
-        held.holders -= 1
-        if held.holders:
+        shared = self._shared_sessions[loop]
+        shared.holders -= 1
+        if shared.holders:
             return
-        del self._lines[loop]
-        if held.line is not None:
-            await held.line.session.close()
-            # A transport reports its end one turn of the loop after it was closed.
+        del self._shared_sessions[loop]
+        if shared.open_session is not None:
+            await shared.open_session.session.close()
+            # A transport reports its end one loop iteration after it was closed.
             await asyncio.sleep(0)
 
-    def _line(self) -> _Line:
+    def _current_session(self) -> _SessionAndProxy:
         import asyncio  # noqa: PLC0415 - see the module's first lines
 
-        held = self._lines[asyncio.get_running_loop()]
-        if held.line is None:
-            held.line = _Line(self._new_session(), proxy_for(self._base))
-        return held.line
+        shared = self._shared_sessions[asyncio.get_running_loop()]
+        if shared.open_session is None:
+            shared.open_session = _SessionAndProxy(self._new_session(), proxy_for(self._base))
+        return shared.open_session
 
     def _new_session(self) -> "aiohttp.ClientSession":
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
         # Not `trust_env`: it reads `.netrc` and the proxies in a thread for every request, and
-        # sends a password that was not asked for. The proxies are looked up once, below.
+        # sends passwords from `.netrc`. The proxy is looked up once per session, see `proxy_for`.
         return aiohttp.ClientSession(
             connector=aiohttp.TCPConnector(limit=self.limits.max_connections),
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -221,8 +343,8 @@ class OpenAICompatible:
             ),
         )
 
-    def _signed(self) -> dict[str, str]:
-        """Return the headers of a request. The key leaves its wrapping here and nowhere else."""
+    def _request_headers(self) -> dict[str, str]:
+        """Return the headers of a request. The only place where the key is revealed."""
         headers = dict(_HEADERS)
         if self.api_key is not None:
             headers["Authorization"] = f"Bearer {self.api_key.reveal()}"
@@ -230,37 +352,37 @@ class OpenAICompatible:
 
     @asynccontextmanager
     async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
-        """Post one request and hand over the answer as it arrives."""
+        """Post one request and yield the answer as it arrives."""
         async with self:
-            response = await self._begun("POST", self._url, body)
+            response = await self._send_request("POST", self._url, body)
             try:
                 chunks = self._chunks(response.content)
-                yield Incoming(response.status, _plain(response.headers), chunks)
-                await _drained(response.content)
+                yield Incoming(response.status, _plain_headers(response.headers), chunks)
+                await _drain(response.content)
             finally:
                 response.close()
 
-    async def _begun(
+    async def _send_request(
         self, method: str, url: str, body: bytes | None, kind: str | None = None
     ) -> "aiohttp.ClientResponse":
-        """Send one request and return its answer as soon as the head of it is there."""
+        """Send one request and return the response once its head has arrived."""
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
         try:
-            return await self._request(method, url, body, kind)
+            return await self._open_request(method, url, body, kind)
         except (aiohttp.ClientError, OSError, UnicodeError) as error:
-            fault = fault_of_error(error, self._place, self.limits)
-        # Raised out here because `__context__` would keep the request, and with it the key.
+            fault = fault_of_error(error, self._host_and_port, self.limits)
+        # Raised outside the handler, because `__context__` would hold the request with the key.
         raise ProviderError(fault)
 
-    def _request(
+    def _open_request(
         self, method: str, url: str, body: bytes | None, kind: str | None
     ) -> "aiohttp.client._RequestContextManager":
-        # Not a coroutine: its variables hold secrets, and none of them may be in a traceback.
-        line = self._line()
-        # aiohttp warns about large bodies unless they come as a file, which it sends in pieces.
+        # Not a coroutine: its variables hold secrets, which must not appear in a traceback.
+        line = self._current_session()
+        # aiohttp warns about large bodies unless they are files, which it sends in chunks.
         data = body if body is None or len(body) < _LARGE_BODY else io.BytesIO(body)
-        headers = self._signed() | ({"Content-Type": kind} if kind else {})
+        headers = self._request_headers() | ({"Content-Type": kind} if kind else {})
         return line.session.request(
             method, url, data=data, headers=headers, proxy=line.proxy, allow_redirects=False
         )
@@ -273,34 +395,34 @@ class OpenAICompatible:
             while chunk := await content.readany():
                 yield chunk
         except (aiohttp.ClientError, OSError) as error:
-            fault = fault_of_error(error, self._place, self.limits)
+            fault = fault_of_error(error, self._host_and_port, self.limits)
         if fault is not None:
             raise ProviderError(fault)
 
-    async def _read(self, content: "aiohttp.StreamReader") -> bytes:
+    async def _read_body(self, content: "aiohttp.StreamReader") -> bytes:
         import aiohttp  # noqa: PLC0415 - see the module's first lines
 
-        # aiohttp inflates a compressed body only as fast as it is read, so the limit on what was
-        # read also bounds what a compressed bomb can allocate.
+        # aiohttp decompresses a body only while reading, so this limit also bounds the
+        # memory that a decompression bomb can allocate.
         received = bytearray()
         fault = None
         try:
             while chunk := await content.readany():
                 received += chunk
                 if len(received) > self.limits.max_response_bytes:
-                    fault = too_large(self._place, self.limits)
+                    fault = too_large_fault(self._host_and_port, self.limits)
                     break
         except (aiohttp.ClientError, OSError) as error:
-            fault = fault_of_error(error, self._place, self.limits)
+            fault = fault_of_error(error, self._host_and_port, self.limits)
         if fault is not None:
             raise ProviderError(fault)
         return bytes(received)
 
 
-async def _drained(content: "aiohttp.StreamReader") -> None:
-    """Wait a moment for the end of a body that has said all it had to say.
+async def _drain(content: "aiohttp.StreamReader") -> None:
+    """Wait a moment for the end of a body whose content is complete.
 
-    A connection whose body has ended serves the next request; any other has to be closed.
+    A connection can only be reused if its body has ended.
     """
     import asyncio  # noqa: PLC0415 - see the module's first lines
 
@@ -317,32 +439,32 @@ async def _drained(content: "aiohttp.StreamReader") -> None:
 
 
 def _is_public(name: str, value: Secret) -> bool:
-    """Whether a header says who asks, in words or as an address, and not with a token."""
+    """Whether a header only identifies the caller, and its value does not look like a token."""
     text = value.reveal()
     token = len(text) >= _MIN_TOKEN_CHARS and any(char.isdigit() for char in text)
     return name.lower() in _PUBLIC_HEADERS and not (token and text.isascii() and " " not in text)
 
 
 def proxy_for(base: SplitResult) -> str | None:
-    """Return the proxy that the environment names for an endpoint; none for this machine."""
+    """Return the proxy that the environment configures for an endpoint; None for loopback."""
     if is_loopback(base.hostname or ""):
         return None
-    # Imported here for its cost, which programs without a connection should not pay.
+    # Imported here because it is slow to import, and not always needed.
     from urllib.request import getproxies, proxy_bypass  # noqa: PLC0415
 
     proxy = getproxies().get(base.scheme)
     return None if proxy is None or proxy_bypass(base.netloc) else proxy
 
 
-def _plain(headers: Mapping[str, str]) -> dict[str, str]:
-    """Join repeated headers, lower their names, and replace bytes that are not UTF-8."""
+def _plain_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return headers with lower-case names, repeated ones joined, and invalid UTF-8 replaced."""
     plain: dict[str, str] = {}
     for name, value in headers.items():
         key = name.lower()
-        text = value if value.isascii() else _without_surrogates(value)
+        text = value if value.isascii() else _replace_surrogates(value)
         plain[key] = f"{plain[key]}, {text}" if key in plain else text
     return plain
 
 
-def _without_surrogates(text: str) -> str:
+def _replace_surrogates(text: str) -> str:
     return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")

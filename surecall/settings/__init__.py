@@ -1,1 +1,1 @@
-"""What a run is told: settings, presets, catalogs."""
+"""Run settings, presets, and catalogs of models and providers."""

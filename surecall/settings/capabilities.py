@@ -1,7 +1,7 @@
-"""What an endpoint can do: providers by any of their spellings, and what fits the window.
+"""Endpoint capabilities: provider names, supported features, and the context window.
 
-Knowledge is a table of differences from a careful default, so an unknown provider is never
-asked for more than nearly every endpoint understands. Callers override what they know better.
+The provider table lists differences from a conservative default, so an unknown provider gets only
+requests that nearly every endpoint supports. Callers can override any capability.
 """
 
 from typing import Final
@@ -9,30 +9,22 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from surecall.settings.providers import BY_OPENROUTER_MODEL, ROWS
+from surecall.settings.providers import provider_table
 from surecall.values.errors import ConfigError
-from surecall.values.family import suggest
+from surecall.values.family import suggestion_text
 from surecall.values.types import JSON
 
-PROVIDERS: Final = tuple(row.name for row in ROWS)
-# An endpoint of no provider in the table: it gets the careful defaults.
+# An endpoint of no listed provider; it gets the conservative defaults.
 CUSTOM: Final = "custom"
 
 _BYTES_PER_TOKEN = 4
 
-# Keys are folded and without underscores, so one row covers every way to join the words.
-_ALIASES: Final = {name.replace("_", ""): name for name in PROVIDERS} | {
-    alias: row.name for row in ROWS for alias in row.aliases
-}
 _SEPARATORS: Final = str.maketrans("-._", "   ")
-_BY_DOMAIN: Final = {domain: row.name for row in ROWS for domain in row.domains}
-_BY_LOCAL_PORT: Final = {row.local_port: row.name for row in ROWS if row.local_port}
-_BY_PROVIDER: Final = {row.name: row.takes for row in ROWS}
 _THIS_MACHINE: Final = frozenset({"localhost", "127.0.0.1", "::1", "host.docker.internal"})
 
 
 class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What may be sent to an endpoint. The defaults are those of an unknown provider."""
+    """The features that an endpoint supports. The defaults are those of an unknown provider."""
 
     tools: bool = True
     json_object: bool = True
@@ -58,40 +50,46 @@ class Capabilities(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def canonical_provider(name: str) -> str:
-    """Return the one spelling of a provider's name; an unknown name comes back folded."""
+    """Return the canonical spelling of a provider's name; an unknown name is normalized."""
     folded = "_".join(name.casefold().translate(_SEPARATORS).split())
-    return _ALIASES.get(folded.replace("_", ""), folded)
+    # Keys have no underscores, so each covers every way to join the words.
+    return provider_table().by_alias.get(folded.replace("_", ""), folded)
 
 
 def require_provider(name: str) -> str:
-    """Return the one spelling of a provider's name, or `custom`; any other name is an error."""
+    """Return the canonical spelling of a provider's name, or `custom`; others are errors."""
     known = canonical_provider(name)
-    if known == CUSTOM or known in PROVIDERS:
+    providers = provider_table()
+    if known == CUSTOM or known in providers.by_name:
         return known
-    names = (*PROVIDERS, CUSTOM)
-    near = suggest(name, (*names, *(alias for row in ROWS for alias in row.aliases)), names)
+    names = (*providers.by_name, CUSTOM)
+    near = suggestion_text(
+        name, (*names, *(each for row in providers.rows for each in row.aliases)), names
+    )
     raise ConfigError(f'unknown endpoint "{name}"; {near}')
 
 
-def provider_of(url: str) -> str:
-    """Return the provider that an address belongs to; blank if the address does not tell."""
+def provider_for_url(url: str) -> str:
+    """Return the provider that a URL belongs to; blank if it is unknown."""
     try:
         parts = urlsplit(url)
         host, port = parts.hostname or "", parts.port
     except ValueError:
         return ""
     if host in _THIS_MACHINE:
-        return _BY_LOCAL_PORT.get(port or 0, "")
+        return provider_table().by_local_port.get(port or 0, "")
     labels = host.split(".")
     domains = [".".join(labels[at:]) for at in range(len(labels))]
     domains += [f"{labels[0]}.*.{name}" for name in domains[2:]]
-    return next((_BY_DOMAIN[name] for name in domains if name in _BY_DOMAIN), "")
+    known = provider_table().by_domain
+    return next((known[name] for name in domains if name in known), "")
 
 
 def capabilities_for(provider: str, model: str = "", **overrides: object) -> Capabilities:
-    """Return what a provider can do with a model; overrides replace what the table says."""
+    """Return the capabilities of a provider for a model; `overrides` replace table values."""
     known = canonical_provider(provider)
-    facts = dict(_BY_PROVIDER.get(known, {}))
+    row = provider_table().by_name.get(known)
+    facts = {} if row is None else dict(row.takes)
     if known == "openrouter":
         facts |= _openrouter_facts(model)
     try:
@@ -101,27 +99,27 @@ def capabilities_for(provider: str, model: str = "", **overrides: object) -> Cap
 
 
 def estimate_tokens(text: str) -> int:
-    """Guess how many tokens a text takes: a quarter of its bytes, rounded up."""
-    # Model output may hold lone surrogates, which plain UTF-8 refuses to encode.
+    """Estimate the number of tokens in a text: a quarter of its bytes, rounded up."""
+    # Model output may contain lone surrogates, which strict UTF-8 cannot encode.
     size = len(text.encode("utf-8", "surrogatepass"))
     return -(-size // _BYTES_PER_TOKEN)
 
 
-def check_budget(tokens: int, capabilities: Capabilities) -> str | None:
-    """Return a sentence when a prompt does not fit, `None` when it does or that is unknown."""
+def budget_problem(tokens: int, capabilities: Capabilities) -> str | None:
+    """Return an error message if a prompt does not fit; None if it does or that is unknown."""
     window, reserve = capabilities.context_window_tokens, capabilities.reserved_response_tokens
     if window is None or tokens <= window - reserve:
         return None
     return (
-        f"The prompt takes about {tokens} tokens, but only {window - reserve} fit: "
-        f"the window holds {window}, and {reserve} are reserved for the answer."
+        f"The prompt takes about {tokens} tokens, but only {window - reserve} fit: the context "
+        f"window has {window} tokens, of which {reserve} are reserved for the answer."
     )
 
 
 def _openrouter_facts(model: str) -> JSON:
     name = f"{model.casefold()}:"
     facts: JSON = {}
-    for prefix, difference in BY_OPENROUTER_MODEL.items():
-        if name.startswith(prefix):
-            facts |= difference
+    for each in provider_table().models:
+        if name.startswith(each.prefix):
+            facts |= each.takes
     return facts

@@ -1,8 +1,8 @@
 """Run configuration: an immutable, validated, JSON-serializable struct.
 
-`ToolCallingConfig` says what a run may do; its `endpoint` says how to talk to the endpoint and
-model. Each default is written here or in `endpoint_profile`, and nowhere else. Whatever you set is
-laid over the settings that presets recommend for the endpoint and model.
+`ToolCallingConfig` sets the rules of a run; its `endpoint` sets how to talk to the endpoint and
+model. All defaults are defined here and in `endpoint_profile`. Your settings override those that
+presets recommend for the endpoint and model.
 """
 
 from collections.abc import Mapping
@@ -14,20 +14,19 @@ import msgspec
 
 from surecall.settings.contract import Contract
 from surecall.settings.endpoint_profile import EndpointProfile
-from surecall.settings.overlay import Settings, adjust_fields, copy_with, default
+from surecall.settings.overlay import LayeredSettings, adjust_fields, copy_with, default
 from surecall.values.errors import ConfigError
-from surecall.values.family import unknown
+from surecall.values.family import unknown_name_message
 from surecall.values.nesting import encode_json
 from surecall.values.types import JSON
 from surecall.wire.call_styles import CallProtocol
-from surecall.wire.messages import RESERVED_OPTIONS, encode
-from surecall.wire.plain_json import is_finite
+from surecall.wire.chat_format import RESERVED_OPTIONS, encode, is_finite
 
 PolicyErrorMode: TypeAlias = Literal["deny", "allow", "raise"]
 # What follows a premature answer: a reminder of what is missing, then a required call.
-Step: TypeAlias = Literal["remind", "require"]
-REMIND: Final[Step] = "remind"
-REQUIRE: Final[Step] = "require"
+LadderStep: TypeAlias = Literal["remind", "require"]
+REMIND: Final[LadderStep] = "remind"
+REQUIRE: Final[LadderStep] = "require"
 
 FINAL_ANSWER_REQUEST = "Please give your final answer now, as plain text."
 
@@ -47,8 +46,8 @@ class ToolFailurePolicy(StrEnum):
     TOLERATED = "tolerated"
 
 
-class ToolCallingConfig(Settings, frozen=True, kw_only=True):
-    """What a run may do. Fields that you leave out have the recommended values."""
+class ToolCallingConfig(LayeredSettings, frozen=True, kw_only=True):
+    """The rules of a run. Fields that you omit have the recommended values."""
 
     # Tools
     tool_use_mode: ToolUseMode = default(ToolUseMode.RELAXED)
@@ -59,16 +58,16 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
     tool_allowlist: tuple[str, ...] | None = default(None)
     """The only tools to send and run; null means all, an empty list none."""
     tool_denylist: tuple[str, ...] = default(())
-    """Tools that are neither sent nor run; takes precedence over the allow list."""
+    """Tools that are neither sent nor run; takes precedence over `tool_allowlist`."""
     tool_choice: str | JSON = default("auto")
-    """`tool_choice` of requests that send tools."""
+    """Value of `tool_choice` in requests with tools."""
     policy_error_mode: PolicyErrorMode = default("deny")
-    """What to do when your tool policy raises: `deny`, `allow` or `raise`."""
+    """What to do when your tool policy raises: `deny`, `allow`, or `raise`."""
     call_protocol: CallProtocol = default("native")
     """How the model calls tools: `native` uses the endpoint's tool calling; `guided` constrains
     replies to a JSON schema of the allowed calls; `prompted` describes a format in the prompt."""
     validate_arguments: bool = default(True)
-    """Validate arguments against the tool's schema before it runs."""
+    """Validate arguments against the schema before the tool runs."""
     event_context_keys: tuple[str, ...] = default(())
     """Keys of the run's context to include in events."""
 
@@ -76,12 +75,12 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
     contract: Contract | None = default(None)
     """Calls that must have succeeded before a final answer counts (`all_of`, `any_of`, `in_order`);
     null requires none."""
-    final_ladder: tuple[Step, ...] = default((REMIND, REQUIRE))
-    """Responses to a premature answer, in order: `remind` says what is missing, `require` also
-    requires a call; after the last step the run fails."""
+    final_ladder: tuple[LadderStep, ...] = default((REMIND, REQUIRE))
+    """Responses to premature answers, in order: `remind` names what is missing, `require` also
+    requires a call. After the last step the run fails."""
     fix_empty_final: bool = default(True)
-    """Re-prompt once when a reply is empty or announces a call that is not there; otherwise the
-    blank answer is returned with the stop reason `empty_final`."""
+    """Re-prompt once when a reply is empty or announces a call that it does not contain; if false,
+    a blank answer is returned with the stop reason `empty_final`."""
     fix_empty_final_user_text: str = default(FINAL_ANSWER_REQUEST)
     """The prompt that follows an empty answer after tool calls."""
     fix_empty_final_disable_tools: bool = default(True)
@@ -95,13 +94,14 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
     tool_timeout_s: float = default(60.0)
     """Maximum duration of a tool call, in seconds, unless the tool has its own timeout."""
     max_tool_args_bytes: int = default(200_000)
-    """Maximum size of a call's arguments; larger ones are refused before the tool runs."""
+    """Maximum size of a call's arguments, in bytes; larger ones are refused before the tool
+    runs."""
     max_tool_output_bytes: int = default(200_000)
-    """Maximum size of a tool result; a larger one is replaced by an error that says the tool
-    ran."""
+    """Maximum size of a tool result, in bytes; a larger one is replaced by an error that says
+    the tool ran."""
     max_tool_calls_per_turn: int | None = default(None)
-    """Maximum number of calls to run from one reply; null means all, or one where
-    `parallel_tool_calls` is false and the model complies."""
+    """Maximum number of calls to run from one reply; null means all, or one if
+    `parallel_tool_calls` is false and `calls_in_order` is off."""
     max_concurrent_tools: int = default(8)
     """Maximum number of tools running at once where `parallel_tool_calls` is true; otherwise one
     at a time."""
@@ -110,23 +110,23 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
     max_unknown_tool_calls: int = default(3)
     """Maximum number of turns that call tools that do not exist."""
     max_tools_left_running: int = default(32)
-    """Maximum number of timed-out tools still running in the background; blocking tools and
-    coroutines are counted separately."""
+    """Maximum number of timed-out tools that still run in the background, counted separately for
+    blocking tools and coroutines."""
     repeat_note_at: int = default(2)
-    """From this many identical calls in a row on, the result carries a note to the model."""
+    """Number of identical calls in a row from which the result carries a note to the model."""
     repeat_block_at: int = default(3)
-    """From this many identical calls in a row on, the call does not run."""
+    """Number of identical calls in a row from which the call does not run."""
     repeat_stop_at: int = default(6)
-    """This many identical calls in a row end the run."""
+    """Number of identical calls in a row that ends the run."""
 
     # Requests
     request_overrides: JSON = default({"parallel_tool_calls": False})
-    """Merged into every request body; keys that the runner owns are rejected."""
+    """Options merged into every request body; keys that the runner sets itself are rejected."""
     fallback_retry_count: int = default(0)
-    """In `relaxed` mode: how often to retry a request without tools after the endpoint rejected
-    the tools."""
+    """In `relaxed` mode: maximum number of retries without tools after the endpoint rejected the
+    tools."""
     endpoint: EndpointProfile = default(EndpointProfile())
-    """How to talk to the endpoint and model; presets fill it in."""
+    """Settings for the endpoint and model; usually derived by presets."""
 
     MERGED: ClassVar = frozenset({"request_overrides"})
     WORDS: ClassVar = {
@@ -153,34 +153,42 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
     NOT_NEGATIVE: ClassVar = ("fallback_retry_count", "max_unknown_tool_calls")
 
     def check(self) -> None:
-        """Refuse values that do not fit each other, and blank texts."""
+        """Refuse contradictory values and blank texts."""
         if not self.repeat_note_at <= self.repeat_block_at <= self.repeat_stop_at:
-            raise ConfigError("repeat_note_at, repeat_block_at, repeat_stop_at must not decrease")
+            limits = self.repeat_note_at, self.repeat_block_at, self.repeat_stop_at
+            raise ConfigError(
+                "repeat_note_at, repeat_block_at, repeat_stop_at must not decrease, "
+                f"but are {', '.join(map(str, limits))}"
+            )
         if not self.fix_empty_final_user_text.strip():
-            raise ConfigError("fix_empty_final_user_text is blank")
+            raise ConfigError("fix_empty_final_user_text is blank; set a prompt or omit it")
         if isinstance(self.tool_choice, str) and not self.tool_choice.strip():
-            raise ConfigError("tool_choice is blank")
+            raise ConfigError('tool_choice is blank; set a value such as "auto"')
 
     def __post_init__(self) -> None:
-        """Validate what was set; a config in which everything was set is resolved."""
+        """Validate the fields that were set; a config with every field set is resolved."""
         super().__post_init__()
         if self.explicit.issuperset(SETTINGS):
             self.__dict__["resolved"] = True
 
     @classmethod
     def accept(cls, given: JSON) -> JSON:
-        """Return keyword arguments by the names of the fields; those of the endpoint go there."""
+        """Return keyword arguments by field; those of the endpoint are moved into `endpoint`."""
         try:
-            own, quirks = _split(given)
+            own, endpoint_fields = _split_fields(given)
         except ConfigError as problem:
             raise TypeError(f"{cls.__name__}: {problem}") from None
-        return _with_endpoint(own, quirks, EndpointProfile())
+        return _with_endpoint(own, endpoint_fields, EndpointProfile())
 
     @classmethod
     def validate(cls, name: str, value: Any) -> Any:
-        """Return a value in its field's type; options that the runner owns are errors."""
+        """Return a value converted to its field's type; options that the runner owns are errors."""
         if name == "endpoint":
-            return EndpointProfile.read(value) if isinstance(value, Mapping) else _profile(value)
+            return (
+                EndpointProfile.parse(value)
+                if isinstance(value, Mapping)
+                else _require_profile(value)
+            )
         if name == "request_overrides" and isinstance(value, Mapping):
             check_options(value, name)
         if name == "tool_choice" and isinstance(value, Mapping):
@@ -195,23 +203,23 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
 
     @property
     def is_resolved(self) -> bool:
-        """Whether a runner uses this config unchanged: `presets.resolve` or `raw` returned it."""
+        """Whether a runner uses the config unchanged: `presets.resolve` or `raw` returned it."""
         return "resolved" in self.__dict__
 
     @property
     def demands_nothing(self) -> bool:
-        """Whether every answer counts: there is no contract, and no tool must be called."""
+        """Whether every answer counts: no contract, and no required call."""
         return self.contract is None and self.tool_use_mode is not ToolUseMode.ENFORCED
 
     def replace(self, **changes: Any) -> "ToolCallingConfig":
-        """Return a copy with fields set. Fields of the endpoint are accepted by name as well."""
-        own = _with_endpoint(*_split(changes), self.endpoint)
+        """Return a copy with fields set, including those of the endpoint."""
+        own = _with_endpoint(*_split_fields(changes), self.endpoint)
         return copy_with(self, own, own)
 
     def to_mapping(self) -> JSON:
-        """Return one flat mapping of plain data, which `from_mapping` reads.
+        """Return a flat mapping of plain data for `from_mapping`.
 
-        It holds what was set or changed by a preset; of a resolved config it holds everything.
+        It contains the fields that you or a preset changed; for a resolved config, all fields.
         """
         values = all_settings(self)
         if self.is_resolved:
@@ -225,34 +233,34 @@ class ToolCallingConfig(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def from_mapping(cls, mapping: Mapping[str, Any]) -> "ToolCallingConfig":
-        """Build a config from plain data; unknown keys, words and types are errors.
+        """Build a config from plain data; unknown keys, values, and types are errors.
 
-        Fields of the endpoint may stand beside the others or in a mapping of their own. A mapping
-        with every field is resolved.
+        Fields of the endpoint may be at the top level or in an `endpoint` mapping. A mapping with
+        every field is resolved.
         """
         if not isinstance(mapping, Mapping):
-            raise ConfigError(_no_config(mapping))
-        own, quirks = _split({str(key): value for key, value in mapping.items()})
-        return cls(**cls.read_words(own), **EndpointProfile.read_words(quirks))
+            raise ConfigError(_config_type_message(mapping))
+        own, endpoint_fields = _split_fields({str(key): value for key, value in mapping.items()})
+        return cls(**cls.parse_words(own), **EndpointProfile.parse_words(endpoint_fields))
 
 
 def adjust(config: ToolCallingConfig, **changes: Any) -> ToolCallingConfig:
     """Change settings as a preset does: fields that were set stay, and none is marked as set."""
-    own, quirks = _split(changes)
-    if quirks:
-        own["endpoint"] = adjust_fields(config.endpoint, quirks)
+    own, endpoint_fields = _split_fields(changes)
+    if endpoint_fields:
+        own["endpoint"] = adjust_fields(config.endpoint, endpoint_fields)
     return adjust_fields(config, own)
 
 
 def all_settings(config: ToolCallingConfig) -> JSON:
-    """Return every setting as plain data, those of the endpoint beside the others."""
+    """Return every setting as plain data, with those of the endpoint at the top level."""
     plain: JSON = msgspec.to_builtins(config)
-    quirks: JSON = plain.pop("endpoint")
-    return plain | quirks
+    endpoint_fields: JSON = plain.pop("endpoint")
+    return plain | endpoint_fields
 
 
 def mark_resolved(config: ToolCallingConfig, *, is_resolved: bool = True) -> ToolCallingConfig:
-    """Return a copy that a runner uses unchanged, or one that it lays over what is recommended."""
+    """Return a copy marked as resolved (used unchanged) or not (laid over recommended settings)."""
     copy = copy_with(config, {})
     copy.__dict__.pop("resolved", None)
     if is_resolved:
@@ -260,30 +268,30 @@ def mark_resolved(config: ToolCallingConfig, *, is_resolved: bool = True) -> Too
     return copy
 
 
-def _split(changes: Mapping[str, Any]) -> tuple[JSON, JSON]:
-    """Tell the fields of a config from those of its endpoint."""
+def _split_fields(changes: Mapping[str, Any]) -> tuple[JSON, JSON]:
+    """Separate the fields of a config from those of its endpoint."""
     own: JSON = {}
-    quirks: JSON = {}
+    endpoint_fields: JSON = {}
     for key, value in changes.items():
         if key in ToolCallingConfig.__struct_fields__:
             own[key] = value
         elif key in EndpointProfile.__struct_fields__:
-            quirks[key] = value
+            endpoint_fields[key] = value
         else:
-            raise ConfigError(unknown("configuration key", key, SETTINGS))
-    return own, quirks
+            raise ConfigError(unknown_name_message("configuration key", key, SETTINGS))
+    return own, endpoint_fields
 
 
-def _with_endpoint(own: JSON, quirks: JSON, below: EndpointProfile) -> JSON:
-    """Return the fields of a config, with those of its endpoint set in it."""
-    if not quirks:
+def _with_endpoint(own: JSON, endpoint_fields: JSON, below: EndpointProfile) -> JSON:
+    """Return the fields of a config, with `endpoint` built from its fields."""
+    if not endpoint_fields:
         return own
     endpoint = ToolCallingConfig.validate("endpoint", own.get("endpoint", below))
-    return own | {"endpoint": copy_with(endpoint, quirks, quirks)}
+    return own | {"endpoint": copy_with(endpoint, endpoint_fields, endpoint_fields)}
 
 
-def _no_config(given: Any) -> str:
-    """Say why something is no config, and what to pass instead."""
+def _config_type_message(given: Any) -> str:
+    """Return the error for a value that is not a config."""
     name = getattr(given, "__name__", "")
     hint = f": call {name}()" if callable(given) and name else ""
     kind = name or type(given).__name__
@@ -291,7 +299,7 @@ def _no_config(given: Any) -> str:
     return f"{wanted}, not {kind}{hint}"
 
 
-def _profile(value: Any) -> EndpointProfile:
+def _require_profile(value: Any) -> EndpointProfile:
     if not isinstance(value, EndpointProfile):
         raise ConfigError(f"endpoint must be an EndpointProfile, not {type(value).__name__}")
     return value
@@ -306,7 +314,7 @@ _DEFAULT: Final = ToolCallingConfig()
 
 
 def check_options(options: Mapping[str, Any], where: str) -> None:
-    """Refuse request options that another layer owns."""
+    """Refuse request options that the runner sets itself."""
     if not isinstance(options, Mapping):
         raise ConfigError(f"{where} must be a mapping, not {type(options).__name__}")
     taken = sorted(RESERVED_OPTIONS & options.keys())
@@ -315,16 +323,17 @@ def check_options(options: Mapping[str, Any], where: str) -> None:
             f"{where} cannot set {', '.join(taken)}: the runner owns these keys. "
             "Use the runner's own parameters instead."
         )
-    check_json(options, where)
+    if options:
+        check_json(options, where)
     if not isinstance(parallel := options.get("parallel_tool_calls", False), bool):
         raise ConfigError(f"{where}: parallel_tool_calls must be true or false, not {parallel!r}")
 
 
 def check_json(value: Mapping[str, Any], where: str) -> None:
-    """Refuse what cannot be written as JSON, or could not be read again."""
+    """Refuse values that cannot be written as JSON or parsed again."""
     try:
         encode_json(dict(value), encode)
     except (TypeError, ValueError) as error:
         raise ConfigError(f"{where} cannot be written as JSON: {error}") from None
     if not is_finite(dict(value)):
-        raise ConfigError(f"{where} cannot be written as JSON: NaN and infinity are no numbers")
+        raise ConfigError(f"{where} cannot be written as JSON: it contains NaN or infinity")

@@ -1,8 +1,6 @@
-"""A connection: its limits, its address and key, and when a failed request is sent again.
+"""The connection to an endpoint: its address, limits, and retry policy."""
 
-Everything is checked before anything is sent. Messages never quote a secret.
-"""
-
+import ipaddress
 import math
 import re
 import string
@@ -16,31 +14,66 @@ from surecall.parsing.budget import MAX_BYTES, MAX_VALUES
 from surecall.values.errors import ConfigError, Fault
 from surecall.values.types import Secret
 
-ENDPOINT = "chat/completions"
-MODELS = "models"
-HIDDEN: Final = "..."
+# Host names and loopback addresses.
+
+LOOPBACK: Final = "127.0.0.1"
+_HTTP_PORT: Final = 80
+
+
+def split_host(host: str) -> tuple[str, int]:
+    """Split a `Host` header into name and port."""
+    name, colon, digits = host.rpartition(":")
+    if not colon or host.endswith("]"):
+        name, digits = host, str(_HTTP_PORT)
+    port = int(digits) if digits.isascii() and digits.isdigit() else 0
+    if name.startswith("[") and name.endswith("]"):
+        name = name[1:-1]
+    return name.lower(), port
+
+
+def is_ip_address(name: str) -> bool:
+    """Whether a host is an IP address rather than a name."""
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a server on this host is reachable only from this machine."""
+    return host == "localhost" or (is_ip_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+# Limits, retry policy, URL, key, and headers of a connection.
+#
+# Everything is validated before a request is sent. Error messages never quote a secret.
+
+CHAT_COMPLETIONS_PATH = "chat/completions"
+MODELS_PATH = "models"
+REDACTED: Final = "..."
 _PORTS: Final = {"http": 80, "https": 443}
-_ODD_IN_HOSTS: Final = frozenset("\\^|`{}<>\"'$&*+,;=!()~")
-# What versions are made of, as in 2024-06-01-preview. Such a value is no secret, and taking it
-# for one would take dates out of answers.
-_VERSIONS: Final = ("api-version", "api_version")
-_IN_VERSIONS: Final = frozenset("0123456789.-")
+_INVALID_HOST_CHARS: Final = frozenset("\\^|`{}<>\"'$&*+,;=!()~")
+# API versions, as in 2024-06-01-preview, are not secrets; hiding them would remove dates from
+# replies.
+_VERSION_PARAMETERS: Final = ("api-version", "api_version")
+_VERSION_CHARS: Final = frozenset("0123456789.-")
 _ASCII: Final = string.printable
 _HEX_DIGITS: Final = frozenset(string.hexdigits)
-_UNQUOTED: Final = frozenset(string.ascii_letters + string.digits + "-._~!$'()*,?/:@")
-# A host, a port and a path, and nothing that may be a key: a lone word is none of them.
+_UNQUOTED_CHARS: Final = frozenset(string.ascii_letters + string.digits + "-._~!$'()*,?/:@")
+# A host, port, and path. A single word does not match, as it may be a key.
 _WITHOUT_SCHEME: Final = re.compile(
     r"(?P<local>localhost|\d+(?:\.\d+){3}|[a-z0-9.-]+(?=:\d))(?::\d{1,5})?(?:/[\w./-]*)?"
     r"|[a-z0-9-]+(?:\.[a-z0-9-]+)*\.[a-z]{2,}(?:/[\w./-]*)?"
 )
-_LONGEST_QUOTE: Final = 60
+_MAX_QUOTED_CHARS: Final = 60
 
 
 T = TypeVar("T")
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """How long and how much an endpoint may take: seconds, decoded bytes, JSON values, sockets."""
+    """Limits of a connection: seconds, decoded bytes, JSON values, and sockets."""
 
     connect_s: float = 5.0
     idle_s: float = 60.0
@@ -51,7 +84,7 @@ class Limits(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
-            # Zero means "no limit" to aiohttp, and an infinite number overflows in it.
+            # To aiohttp, zero means "no limit", and infinity overflows.
             if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
                 raise ConfigError(f"limits.{name} must be a finite number above zero")
 
@@ -60,7 +93,7 @@ DEFAULT_LIMITS = Limits()
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """Bounds of the retry of one request. `attempts` counts the first one too."""
+    """When to retry a failed request. `attempts` includes the first one."""
 
     attempts: int = 3
     first_wait_s: float = 0.5
@@ -68,11 +101,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     longest_retry_after_s: float = 120.0
 
     def wait(self, fault: Fault, attempt: int, jitter: float) -> float | None:
-        """Return the seconds to wait before the next attempt; None means: give up.
+        """Return the seconds to wait before the next attempt; None means giving up.
 
-        `jitter` is a random number from 0 to 1. A server's Retry-After is followed exactly if it
-        is short enough, and means giving up if it is not. One that is already over (a date in the
-        past, zero) does not count.
+        `jitter` is a random number from 0 to 1. A `Retry-After` of at most `longest_retry_after_s`
+        is followed exactly; a longer one means giving up. A past or zero one is ignored.
         """
         if not fault.retryable or attempt >= self.attempts:
             return None
@@ -82,45 +114,45 @@ class RetryPolicy(msgspec.Struct, frozen=True):
         return backoff * (0.5 + jitter / 2)
 
 
-def _address_text(base_url: Any) -> str:
+def _require_url_text(base_url: Any) -> str:
     if not isinstance(base_url, str):
         hint = "; pass its url" if hasattr(base_url, "url") else ""
         raise ConfigError(
-            "base_url must be an address such as http://localhost:8000, "
+            "base_url must be a URL such as http://localhost:8000, "
             f"not {type(base_url).__name__}{hint}"
         )
     if not base_url.strip():
         raise ConfigError(
-            "base_url is blank: write it as in http://localhost:8000, and use a Simulator or a "
-            "Proxy inside `with`"
+            "base_url is blank. Pass a URL such as http://localhost:8000. The URL of a Simulator "
+            "or a Proxy is only set inside its `with` block."
         )
     return base_url.strip()
 
 
-def checked_url(base_url: str) -> SplitResult:
-    """Split the address. Messages quote no part of it that may hold a password or a key."""
-    text = _address_text(base_url)
+def parse_base_url(base_url: str) -> SplitResult:
+    """Split and validate a URL. Errors quote no part that may contain a password or a key."""
+    text = _require_url_text(base_url)
     try:
         parts = urlsplit(text)
         host, _ = parts.hostname, parts.port
     except ValueError:
         raise ConfigError("base_url has a malformed host or port") from None
     problems = {
-        f"base_url must start with http:// or https://{_corrected(text)}": (
+        f"base_url must start with http:// or https://{_scheme_hint(text)}": (
             parts.scheme not in {"http", "https"}
         ),
-        "base_url holds a user name or password; pass the key as api_key instead": (
+        "base_url contains a user name or password; pass the key as api_key instead": (
             "@" in parts.netloc
         ),
-        "base_url names no host; write it as in http://localhost:8000": not host,
-        # Two libraries read the address; in such a name they could see two different hosts.
-        "base_url has a character in its host that no host has": bool(
-            _ODD_IN_HOSTS & set(host or "")
+        "base_url has no host; pass a URL such as http://localhost:8000": not host,
+        # Two libraries parse the URL; with such a character they could see different hosts.
+        "base_url has an invalid character in its host": bool(
+            _INVALID_HOST_CHARS & set(host or "")
         ),
         "base_url contains a space or a control character": not text.isprintable() or " " in text,
-        "base_url has a fragment (#…); leave it out": bool(parts.fragment),
-        f"base_url ends with /{ENDPOINT}; leave that out, it is added to every request": (
-            parts.path.rstrip("/").endswith(f"/{ENDPOINT}")
+        "base_url has a fragment (#…); remove it": bool(parts.fragment),
+        f"base_url ends with /{CHAT_COMPLETIONS_PATH}; remove that, it is added to every request": (
+            parts.path.rstrip("/").endswith(f"/{CHAT_COMPLETIONS_PATH}")
         ),
     }
     for sentence, found in problems.items():
@@ -129,22 +161,21 @@ def checked_url(base_url: str) -> SplitResult:
     return parts
 
 
-def _corrected(text: str) -> str:
-    """Write an address with the scheme that it lacks, if it is a plain host, port and path."""
-    found = _WITHOUT_SCHEME.fullmatch(text) if len(text) <= _LONGEST_QUOTE else None
+def _scheme_hint(text: str) -> str:
+    """Return the suggestion of a scheme for a plain host, port, and path; else an example URL."""
+    found = _WITHOUT_SCHEME.fullmatch(text) if len(text) <= _MAX_QUOTED_CHARS else None
     if found is None or "sk-" in text:
         return ", as in http://localhost:8000"
     return f', not "{text}"; write {"http" if found["local"] else "https"}://{text}'
 
 
-def origin_of(url: str) -> str:
-    """Return scheme, host and port: what a key is bound to. The port is always written.
+def url_origin(url: str) -> str:
+    """Return scheme, host, and explicit port, to which a key is bound; blank if the URL is invalid.
 
-    Blank if there is none of them. Two spellings of one host may count as two, never the other
-    way round.
+    Two spellings of one host may have different origins, but two hosts never share one.
     """
     try:
-        parts = checked_url(url)
+        parts = parse_base_url(url)
     except ConfigError:
         return ""
     host = parts.hostname or ""
@@ -152,63 +183,63 @@ def origin_of(url: str) -> str:
     return f"{parts.scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def shown_url(url: str) -> str:
-    """Return an address without the parts that can hold a secret: user, password, query."""
+def redact_url(url: str) -> str:
+    """Return a URL without the parts that can contain a secret: user, password, and query."""
     parts = urlsplit(url)
     host = parts.netloc.rpartition("@")[2]
-    query = HIDDEN if parts.query else ""
+    query = REDACTED if parts.query else ""
     return urlunsplit(parts._replace(netloc=host, query=query, fragment=""))
 
 
-def secrets_in(query: str) -> tuple[Secret, ...]:
-    """Return what must not be shown of the query of an address, as it is written and decoded."""
-    return tuple(Secret(text) for text in dict.fromkeys(_secret_words(query)) if text)
+def query_secrets(query: str) -> tuple[Secret, ...]:
+    """Return the secrets in the query of a URL, as written, as sent, and decoded."""
+    return tuple(Secret(text) for text in dict.fromkeys(_secret_spellings(query)) if text)
 
 
-def _secret_words(query: str) -> Iterator[str]:
+def _secret_spellings(query: str) -> Iterator[str]:
     pairs = [pair.partition("=") for pair in query.replace(";", "&").split("&")]
     secret = [value or name for name, _, value in pairs if not _is_version(name, value)]
     whole = [query] if len(secret) == len(pairs) else []
     for text in (*whole, *secret):
-        yield from (text, _as_sent(text), unquote(text), unquote_plus(text))
+        yield from (text, _encode_as_sent(text), unquote(text), unquote_plus(text))
 
 
-def _as_sent(text: str) -> str:
-    """Return a part of a query as the HTTP library writes it, and an endpoint may echo it."""
+def _encode_as_sent(text: str) -> str:
+    """Return a part of a query as the HTTP library encodes it, as an endpoint may echo it."""
     first, *rest = quote(text, safe=_ASCII).split("%")
-    return first + "".join(map(_requoted, rest))
+    return first + "".join(map(_requote, rest))
 
 
-def _requoted(part: str) -> str:
+def _requote(part: str) -> str:
     number, after = part[:2], part[2:]
     if len(number) != len("ff") or not set(number) <= _HEX_DIGITS:
-        return f"%25{part}"  # a mere percent sign
+        return f"%25{part}"  # a literal percent sign
     char = chr(int(number, 16))
-    return f"{char if char in _UNQUOTED else f'%{number.upper()}'}{after}"
+    return f"{char if char in _UNQUOTED_CHARS else f'%{number.upper()}'}{after}"
 
 
 def _is_version(name: str, value: str) -> bool:
     plain = value.removesuffix("-preview")
-    return name.casefold() in _VERSIONS and set(plain) <= _IN_VERSIONS
+    return name.casefold() in _VERSION_PARAMETERS and set(plain) <= _VERSION_CHARS
 
 
-def checked_kind(value: Any, kind: type[T], name: str) -> T:
-    """Return a value of a class; anything else is refused by name."""
-    if not isinstance(value, kind):
-        raise ConfigError(f"{name} must be a {kind.__name__}, not {type(value).__name__}")
+def require_type(value: Any, expected: type[T], name: str) -> T:
+    """Return a value of the given type; any other is an error that names the parameter."""
+    if not isinstance(value, expected):
+        raise ConfigError(f"{name} must be a {expected.__name__}, not {type(value).__name__}")
     return value
 
 
-def checked_prefix(api_prefix: str | None) -> str:
-    """Force one leading slash and no trailing one; nothing stays nothing."""
+def normalize_prefix(api_prefix: str | None) -> str:
+    """Return a path prefix with a leading slash and no trailing one; blank stays blank."""
     if api_prefix is not None and not isinstance(api_prefix, str):
         raise ConfigError(f'api_prefix must be text such as "/v1", not {type(api_prefix).__name__}')
     path = (api_prefix or "").strip().strip("/")
     return f"/{path}" if path else ""
 
 
-def checked_key(api_key: str | Secret | None) -> Secret | None:
-    """Wrap the key; refuse one that could not be sent. Messages never quote it."""
+def wrap_api_key(api_key: str | Secret | None) -> Secret | None:
+    """Wrap the key as a secret; one that cannot be sent is an error that does not quote it."""
     if api_key is None:
         return None
     if not isinstance(api_key, str | Secret):
@@ -224,13 +255,13 @@ def checked_key(api_key: str | Secret | None) -> Secret | None:
     return secret
 
 
-def checked_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
-    """Wrap the values, which may be keys; refuse what could break out of its line."""
+def wrap_headers(headers: Mapping[str, str]) -> dict[str, Secret]:
+    """Wrap header values as secrets; names and values that cannot be sent are errors."""
     if not isinstance(headers, Mapping):
         raise ConfigError(f"headers must be a mapping, not {type(headers).__name__}")
     for name, value in headers.items():
-        checked_kind(name, str, "a header name")
-        checked_kind(value, str, f"header {name!r}")
+        require_type(name, str, "a header name")
+        require_type(value, str, f"header {name!r}")
         token = name.isascii() and name.isprintable() and not set(name) & set(" :")
         if not (name and token):
             raise ConfigError("a header name is empty or contains a space, colon or line break")

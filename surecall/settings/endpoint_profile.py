@@ -1,16 +1,16 @@
-"""How to talk to one endpoint and model: what to send, what to withhold, what to repair.
+"""Settings for one endpoint and model: what to send, what to omit, and what to repair.
 
-Presets fill in a profile from the endpoint's address and the model's name; you rarely set these
-fields yourself. What a run may do is in `ToolCallingConfig`.
+Presets derive a profile from the endpoint's URL and the model's name; you rarely set these fields
+yourself. The rules of a run are in `ToolCallingConfig`.
 """
 
 from typing import Any, ClassVar, Final, Literal, TypeAlias, get_args
 
-from surecall.settings.overlay import Settings, default
+from surecall.settings.overlay import LayeredSettings, default
 from surecall.values.family import Family
 from surecall.values.types import JSON
 from surecall.wire.call_styles import TEXT_CALL_RULES, TextCallRule, TextCalls
-from surecall.wire.messages import WireStyle
+from surecall.wire.chat_format import WireStyle
 from surecall.wire.transforms import BODY, MESSAGE, RESPONSE, TOOL, TOOL_CALL, TOOL_RESULT
 
 ToolsOffStyle: TypeAlias = Literal["omit", "tool_choice_none"]
@@ -24,14 +24,14 @@ FAMILIES: Final[dict[str, Family[JSON]]] = {
     "tool_result_transforms": TOOL_RESULT,
 }
 FAILED_GENERATION: Final = "failed_generation_to_message"
-BODIES: Final = (
+BODY_TRANSFORMS: Final = (
     "response_body_unwrapped",
     FAILED_GENERATION,
     "choice_delta_to_message",
     "choices_of_one_turn_joined",
 )
-# In this order: the list of calls first, then each call, then its arguments.
-NORMALISERS: Final = (
+# The order matters: the list of calls first, then each call, then its arguments.
+RESPONSE_NORMALIZERS: Final = (
     "assistant_tool_calls_json_text_to_array",
     "assistant_function_call_to_tool_calls",
     "assistant_tool_calls_object_to_array",
@@ -47,8 +47,8 @@ NORMALISERS: Final = (
 BLANK_ARGUMENTS: Final = "assistant_tool_calls_arguments_blank_to_empty_object"
 
 
-class EndpointProfile(Settings, frozen=True, kw_only=True):
-    """How to talk to an endpoint and model. The defaults suit an endpoint nothing is known of."""
+class EndpointProfile(LayeredSettings, frozen=True, kw_only=True):
+    """Settings for an endpoint and model. The defaults suit an unknown endpoint."""
 
     # Request
     default_max_tokens: int | None = default(None)
@@ -64,18 +64,18 @@ class EndpointProfile(Settings, frozen=True, kw_only=True):
     max_tool_definitions_count: int = default(128)
     """Maximum number of tools in a request."""
     max_tool_definitions_bytes: int = default(200_000)
-    """Maximum size of all tool definitions together."""
+    """Maximum size of all tool definitions together, in bytes."""
 
     # History
     keep_text_beside_calls: bool = default(False)
     """Send text that came with tool calls back to the model."""
     echo_fields: tuple[str, ...] | None = default(None)
     """Extra fields of an assistant message, such as reasoning, to send back unchanged; null means
-    all. Only the endpoint and model that produced them receive them."""
+    all. They are sent only to the endpoint and model that produced them."""
     echo_call_fields: bool = default(True)
     """Send back unknown fields of a call and its function, such as signatures."""
     withheld_fields: tuple[str, ...] = default(("annotations", "audio", "images", "image_url"))
-    """Fields of messages, calls and functions, and types of content parts, never to send back."""
+    """Fields of messages, calls, and functions, and types of content parts, never to send back."""
     short_call_ids: bool = default(False)
     """Send call ids of nine letters and digits, the only ones Mistral accepts."""
     name_tool_messages: bool = default(True)
@@ -86,20 +86,21 @@ class EndpointProfile(Settings, frozen=True, kw_only=True):
     # Replies
     text_calls: TextCalls = default("marked")
     """Which calls written as text to parse: `off` none, `marked` those with unmistakable markers,
-    `any` also unmarked JSON that names a known tool."""
+    `any` also unmarked JSON with the name of a known tool."""
     text_call_rules: tuple[TextCallRule, ...] = default(TEXT_CALL_RULES)
-    """What must hold before a call written as text runs; otherwise the model is asked to repeat it.
-    `whole`: nothing is broken; `marked`: its markers mean nothing else; `own_words`: it is in no
-    tool result and no user text; `last_words`: nothing follows it; `only_way`: the model has made
-    no native call; `not_destructive`: the tool is not marked destructive."""
+    """Rules that a call written as text must meet to run; otherwise the model is asked whether it
+    meant the call. `whole`: the call is complete; `marked`: its markers are unmistakable;
+    `own_words`: it cannot be a copy of a tool result or user text; `last_words`: nothing follows
+    it; `only_way`: the model has made no native call; `not_destructive`: the tool is not marked
+    destructive."""
     strip_thinking: bool = default(True)
     """Move `<think>` blocks and similar from the answer to the reply's reasoning."""
     calls_in_order: bool = default(True)
-    """Run every call of a reply that has several although `parallel_tool_calls` is false, one after
-    the other; false runs the first and tells the model to send one call at a time."""
+    """Run all calls of a reply in order even if `parallel_tool_calls` is false; false runs the
+    first and tells the model to send one call at a time."""
     coerce_arguments: bool = default(True)
-    """Convert arguments to the types in the tool's schema where that loses nothing, such as `"2"`
-    to 2; typed answers likewise."""
+    """Convert arguments, and typed answers, to the types in the schema where that loses nothing,
+    such as `"2"` to 2."""
     decode_html_entities: bool = default(False)
     """Decode `&amp;` and other HTML entities in arguments; wrong for tools that take HTML."""
     stringify_containers: bool = default(False)
@@ -107,16 +108,17 @@ class EndpointProfile(Settings, frozen=True, kw_only=True):
 
     # Techniques for small models
     guided_thought: int = default(0)
-    """Maximum characters of reasoning in a guided reply once there are results; zero asks for
-    none. It is recorded in the trace and never sent back."""
+    """Maximum characters of reasoning at the start of a guided reply once there are results; 0
+    disables it. It is recorded in the trace and never sent back."""
     guided_fit_check: bool = default(False)
-    """Make a guided reply state what is requested and whether a tool can provide it before it
-    calls one; not under a contract, nor where a call is required."""
+    """Make a guided reply state what is requested and whether any tool can provide it before it
+    may call one. Ignored with a contract, or where a call is required."""
     choice_temperature: float | None = default(None)
-    """`temperature` of guided replies that choose among observed values; null keeps the usual."""
+    """`temperature` of guided replies that choose among observed values; null keeps the
+    request's."""
     closing_reminder: bool = default(False)
-    """Repeat the results and the request before the final answer of a fulfilled contract; `guided`
-    and `prompted` only."""
+    """Repeat the results and the request before the final answer of a fulfilled contract; only
+    with the `guided` and `prompted` protocols."""
     block_repeated_success: bool = default(False)
     """Refuse a call that has just succeeded; a read-only call, while nothing has changed since."""
 
@@ -125,9 +127,9 @@ class EndpointProfile(Settings, frozen=True, kw_only=True):
     """Applied to each outgoing message, in order."""
     tool_transforms: tuple[str, ...] = default(())
     """Applied to each outgoing tool definition."""
-    body_transforms: tuple[str, ...] = default(BODIES)
+    body_transforms: tuple[str, ...] = default(BODY_TRANSFORMS)
     """Applied to each incoming response body."""
-    response_transforms: tuple[str, ...] = default(NORMALISERS)
+    response_transforms: tuple[str, ...] = default(RESPONSE_NORMALIZERS)
     """Applied to each incoming assistant message."""
     tool_call_transforms: tuple[str, ...] = default((BLANK_ARGUMENTS,))
     """Applied to each incoming call."""
@@ -148,14 +150,14 @@ class EndpointProfile(Settings, frozen=True, kw_only=True):
 
     @classmethod
     def validate(cls, name: str, value: Any) -> Any:
-        """Return a value in its field's type; unknown transforms are errors."""
+        """Return a value converted to its field's type; unknown transforms are errors."""
         valid = super().validate(name, value)
         family = FAMILIES.get(name)
         return valid if family is None else family.check(valid)
 
     @property
     def wire_style(self) -> WireStyle:
-        """How earlier assistant turns are written."""
+        """The style in which earlier messages are sent."""
         return WireStyle(
             self.keep_text_beside_calls,
             self.echo_fields,

@@ -1,12 +1,12 @@
-"""A model that goes on where another failed: who it is, and which failures it is there for.
+"""Model fallback: which model continues a run, and after which failures.
 
-    of the endpoint or the key      go on, and let the model rest    `UNAVAILABLE`
-    of this conversation alone      go on                            `UNFIT`
-    of the request, or of content   only if the application says so  `ON_REQUEST`
-    of the run: time, limits, contract, policy                       never
+    failure of the endpoint or key     continue, with a cooldown     `UNAVAILABLE_CODES`
+    failure in this conversation only  continue                      `CONVERSATION_CODES`
+    invalid request, or moderation     only if you list the code     `OPT_IN_CODES`
+    time, limits, contract, policy     never
 
-A request that one endpoint finds wrong is wrong elsewhere, too: going on would hide the mistake.
-What moderation refuses is not carried to whoever lets it pass, unless the application wants that.
+A request that one endpoint rejects as invalid is invalid elsewhere: continuing would hide the
+mistake. Moderated content is not sent to a more permissive model unless you ask for that.
 """
 
 import math
@@ -18,10 +18,10 @@ import msgspec
 from surecall.settings.capabilities import Capabilities, canonical_provider
 from surecall.settings.config import ToolCallingConfig, check_options
 from surecall.values.errors import ConfigError, ErrorCode
-from surecall.values.family import unknown
+from surecall.values.family import unknown_name_message
 from surecall.values.types import JSON
 
-UNAVAILABLE: Final = frozenset(
+UNAVAILABLE_CODES: Final = frozenset(
     {
         ErrorCode.AUTH,
         ErrorCode.CONNECTION_ERROR,
@@ -37,11 +37,11 @@ UNAVAILABLE: Final = frozenset(
         ErrorCode.UPSTREAM_5XX,
     }
 )
-UNFIT: Final = frozenset(
+CONVERSATION_CODES: Final = frozenset(
     {ErrorCode.CONTEXT_TOO_LONG, ErrorCode.MALFORMED_CALL, ErrorCode.REQUEST_TOO_LARGE}
 )
-GO_ON: Final = UNAVAILABLE | UNFIT
-ON_REQUEST: Final = frozenset(
+DEFAULT_CODES: Final = UNAVAILABLE_CODES | CONVERSATION_CODES
+OPT_IN_CODES: Final = frozenset(
     {
         ErrorCode.BAD_REQUEST,
         ErrorCode.CALL_MISSING,
@@ -53,24 +53,24 @@ ON_REQUEST: Final = frozenset(
         ErrorCode.UNPROCESSABLE,
     }
 )
-REST_S: Final = 30.0
-_REASONS: Final = {str(code): code for code in GO_ON | ON_REQUEST}
+DEFAULT_REST_S: Final = 30.0
+_CODES_BY_NAME: Final = {str(code): code for code in DEFAULT_CODES | OPT_IN_CODES}
 
 
-class _Named(msgspec.Struct, frozen=True):
-    """What has the name of a model."""
+class _HasModel(msgspec.Struct, frozen=True):
+    """Base of `Fallback` that makes `model` its only positional argument."""
 
     model: str
 
 
-class Fallback(_Named, frozen=True, kw_only=True, repr_omit_defaults=True):
-    """A model of a chain, which is asked when the one before it failed with a code of `on`.
+class Fallback(_HasModel, frozen=True, kw_only=True, repr_omit_defaults=True):
+    """A model of a fallback chain, used when the previous one failed with a code in `on`.
 
-    `client` is where it is asked, with its own key: a client, or an address that needs no key;
-    without one it is the runner's. `provider` says whose presets fit, where the address does not
-    tell. Without a `config` it gets the runner's, if that was given one, else what is recommended
-    for it. `options` go over the runner's. After a failure of the endpoint or the key it rests:
-    as long as the endpoint asks for, else for `rest_s` seconds.
+    `client` is a client with its own key, or the URL of an endpoint that needs no key; the default
+    is the runner's client. `provider` selects the presets; by default they are inferred from the
+    URL. `config` defaults to the config given to the runner, else to the recommended settings of
+    the model. `options` override the runner's. After a failure of its endpoint or key the model is
+    skipped for as long as the endpoint asks, else for `rest_s` seconds.
     """
 
     client: Any = None
@@ -78,25 +78,25 @@ class Fallback(_Named, frozen=True, kw_only=True, repr_omit_defaults=True):
     config: ToolCallingConfig | Mapping[str, Any] | None = None
     options: JSON = {}
     capabilities: Capabilities | None = None
-    on: Iterable[str] = GO_ON
-    rest_s: float = REST_S
+    on: Iterable[str] = DEFAULT_CODES
+    rest_s: float = DEFAULT_REST_S
 
     @property
     def reasons(self) -> frozenset[ErrorCode]:
-        """The codes of `on`."""
-        return frozenset(_REASONS[code] for code in self.on)
+        """The codes in `on`."""
+        return frozenset(_CODES_BY_NAME[code] for code in self.on)
 
     def __post_init__(self) -> None:
-        """Refuse what cannot work, while the caller still sees where it came from."""
+        """Validate the fields."""
         _check_names(self.model, self.provider)
         check_options(self.options, "Fallback: options")
         _check_rest(self.rest_s)
-        settle = msgspec.structs.force_setattr
-        settle(self, "provider", canonical_provider(self.provider))
-        settle(self, "on", _codes(self.on))
+        set_field = msgspec.structs.force_setattr
+        set_field(self, "provider", canonical_provider(self.provider))
+        set_field(self, "on", _parse_codes(self.on))
 
     def __repr__(self) -> str:
-        # Not its client: an address may hold a secret.
+        # Not the client: its URL may contain a secret.
         return f"Fallback({self.model!r})"
 
 
@@ -114,16 +114,16 @@ def _check_rest(rest_s: Any) -> None:
         raise ConfigError(f"Fallback: rest_s must be a number of seconds, not {rest_s!r}")
 
 
-def _codes(given: Any) -> frozenset[ErrorCode]:
+def _parse_codes(given: Any) -> frozenset[ErrorCode]:
     if isinstance(given, str) or not isinstance(given, Iterable):
         raise ConfigError('Fallback: on must be a set of codes, such as {"RATE_LIMIT"}')
-    return frozenset(map(_code, given))
+    return frozenset(map(_parse_code, given))
 
 
-def _code(given: Any) -> ErrorCode:
+def _parse_code(given: Any) -> ErrorCode:
     name = str(given)
-    if name in _REASONS:
-        return _REASONS[name]
+    if name in _CODES_BY_NAME:
+        return _CODES_BY_NAME[name]
     if name in frozenset(ErrorCode):
-        raise ConfigError(f"Fallback: on: {name} is no reason to ask another model")
-    raise ConfigError(f"Fallback: on: {unknown('code', name, _REASONS)}")
+        raise ConfigError(f"Fallback: on: {name} cannot trigger a fallback")
+    raise ConfigError(f"Fallback: on: {unknown_name_message('code', name, _CODES_BY_NAME)}")

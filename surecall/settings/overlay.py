@@ -1,99 +1,104 @@
-"""Settings that record which fields were set, so that one set can be laid over another.
+"""Layered settings: objects that record which fields you set, and the docs of their fields."""
 
-A field that you set stays as you set it. Presets change only the others, and so does whatever is
-recommended for an endpoint. `explicit` lists the fields that were set, even those set to their
-default.
-"""
-
+import ast
+import inspect
 import math
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
 from functools import cache
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar, cast
 
 import msgspec
 
 from surecall.values.errors import ConfigError
-from surecall.values.family import canonical, unknown
+from surecall.values.family import canonical_name, unknown_name_message
 from surecall.values.types import JSON
+
+# Settings record which fields were set, so that they can be laid over recommended values.
+#
+# Presets and recommended values change only fields that you did not set. `explicit` lists the
+# fields that were set, even to their default.
 
 T = TypeVar("T")
 Item = TypeVar("Item")
 
 
-class Unset(msgspec.Struct, frozen=True):
-    """Marks a field that was not set; `value` is its default."""
+class FieldDefault(msgspec.Struct, frozen=True):
+    """Marks an unset field; `value` is its default."""
 
     value: Any
 
 
 def default(value: T) -> T:
     """Declare the default of a field."""
-    return cast("T", Unset(value))
+    return cast("T", FieldDefault(value))
 
 
-class SettingsMeta(msgspec.StructMeta):
-    """Passes keyword arguments through `accept` before an object is built."""
+class LayeredSettingsMeta(msgspec.StructMeta):
+    """Passes keyword arguments through `accept` before it builds an object."""
 
     if not TYPE_CHECKING:  # pragma: no branch  # a type checker knows the fields
 
         def __call__(cls, *args: Any, **given: Any) -> Any:  # noqa: N805 - its self is a class
-            """Build settings; a misspelt name is refused with a guess."""
+            """Build settings; the error for an unknown name suggests a known one."""
             return super().__call__(*args, **cls.accept(given))
 
 
-# `dict` leaves room for what is recorded beside the values. It is not part of the value.
-class Settings(
+# `dict` makes room for the recorded names, which are not part of equality or serialization.
+class LayeredSettings(
     msgspec.Struct,
     frozen=True,
     kw_only=True,
     forbid_unknown_fields=True,
     dict=True,
-    metaclass=SettingsMeta,
+    metaclass=LayeredSettingsMeta,
 ):
     """Immutable, validated settings that record which of them were set."""
 
-    # Mappings that merge with what is below them, and lists of names that unite with it.
+    # Mappings that merge with the layer below, and lists of names that unite with it.
     MERGED: ClassVar[frozenset[str]] = frozenset()
     UNITED: ClassVar[frozenset[str]] = frozenset()
-    # Fields that take certain words, lists that may be written as comma-separated text, numbers.
+    # Allowed words by field; lists that may be written as comma-separated text; ranges of numbers.
     WORDS: ClassVar[Mapping[str, tuple[str, ...]]] = {}
     LISTS: ClassVar[frozenset[str]] = frozenset()
     POSITIVE: ClassVar[tuple[str, ...]] = ()
     NOT_NEGATIVE: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
-        """Validate what was set, fill in the rest."""
+        """Validate the fields that were set, and fill in the others."""
         explicit = []
-        for name, unset in unset_fields(type(self)).items():
+        for name, unset in field_defaults(type(self)).items():
             value = getattr(self, name)
             if value is unset:
                 value = unset.value
-                _set(self, name, deepcopy(value) if isinstance(value, dict) else value)
+                _force_set(self, name, deepcopy(value) if isinstance(value, dict) else value)
             else:
                 explicit.append(name)
                 if value is not unset.value:
-                    _set(self, name, self.validate(name, value))
+                    _force_set(self, name, self.validate(name, value))
         self.__dict__["explicit"] = frozenset(explicit)
         self.check()
 
     def check(self) -> None:
-        """Refuse values that do not fit each other."""
+        """Refuse contradictory values."""
 
     @classmethod
     def accept(cls, given: JSON) -> JSON:
         """Return keyword arguments by the names of the fields."""
         for name in given:
             if name not in cls.__struct_fields__:
-                raise TypeError(f"{cls.__name__}: {unknown('field', name, cls.__struct_fields__)}")
+                raise TypeError(
+                    f"{cls.__name__}: {unknown_name_message('field', name, cls.__struct_fields__)}"
+                )
         return given
 
     @classmethod
     def validate(cls, name: str, value: Any) -> Any:
-        """Return a value in its field's type; a wrong type, word or number is an error."""
+        """Return a value converted to its field's type; an invalid one is an error."""
         words = cls.WORDS.get(name)
         if words and value not in words:
-            raise ConfigError(unknown(name, str(value), words))
+            raise ConfigError(unknown_name_message(name, str(value), words))
         try:
             valid = msgspec.convert(value, field_types(cls)[name])
         except msgspec.ValidationError as error:
@@ -101,28 +106,30 @@ class Settings(
         if name in cls.POSITIVE and valid is not None and not 0 < valid < math.inf:
             raise ConfigError(f"{name} must be a positive number, not {valid!r}")
         if name in cls.NOT_NEGATIVE and (valid or 0) < 0:
-            raise ConfigError(f"{name} cannot be negative")
+            raise ConfigError(f"{name} cannot be negative, but is {valid!r}")
         return valid
 
     @classmethod
-    def read(cls, mapping: Mapping[str, Any]) -> Self:
-        """Build settings from plain data; unknown keys, words and types are errors."""
+    def parse(cls, mapping: Mapping[str, Any]) -> Self:
+        """Build settings from plain data; unknown keys, values, and types are errors."""
         for key in mapping:
             if key not in cls.__struct_fields__:
-                raise ConfigError(unknown("configuration key", str(key), cls.__struct_fields__))
-        return cls(**cls.read_words(mapping))
+                raise ConfigError(
+                    unknown_name_message("configuration key", str(key), cls.__struct_fields__)
+                )
+        return cls(**cls.parse_words(mapping))
 
     @classmethod
-    def read_words(cls, mapping: Mapping[str, Any]) -> JSON:
-        """Accept how people write settings: words in any case, lists as comma-separated text."""
-        return {key: cls._read_word(key, value) for key, value in mapping.items()}
+    def parse_words(cls, mapping: Mapping[str, Any]) -> JSON:
+        """Normalize handwritten settings: words in any case, lists as comma-separated text."""
+        return {key: cls._parse_word(key, value) for key, value in mapping.items()}
 
     @classmethod
-    def _read_word(cls, key: str, value: Any) -> Any:
+    def _parse_word(cls, key: str, value: Any) -> Any:
         if key in cls.WORDS and isinstance(value, str):
-            return canonical(value)
+            return canonical_name(value)
         if key in cls.LISTS and isinstance(value, str):
-            return names_in(value)
+            return split_names(value)
         if isinstance(value, list | tuple):
             stripped = (item.strip() if isinstance(item, str) else item for item in value)
             return [item for item in stripped if item != ""]
@@ -135,10 +142,10 @@ class Settings(
         return fields
 
     def __repr__(self) -> str:
-        """Show what differs from the defaults."""
+        """Show the fields that were set or differ from the default."""
         shown = (
             f"{name}={getattr(self, name)!r}"
-            for name, unset in unset_fields(type(self)).items()
+            for name, unset in field_defaults(type(self)).items()
             if name in self.explicit or getattr(self, name) != unset.value
         )
         return f"{type(self).__name__}({', '.join(shown)})"
@@ -147,27 +154,27 @@ class Settings(
         return self
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _restore, (type(self), values_of(self), self.__dict__)
+        return _restore, (type(self), setting_values(self), self.__dict__)
 
 
 @cache
-def unset_fields(kind: type[Settings]) -> dict[str, Unset]:
+def field_defaults(kind: type[LayeredSettings]) -> dict[str, FieldDefault]:
     """Return the default of each field."""
     return {field.name: field.default for field in msgspec.structs.fields(kind)}
 
 
 @cache
-def field_types(kind: type[Settings]) -> dict[str, Any]:
+def field_types(kind: type[LayeredSettings]) -> dict[str, Any]:
     """Return the type of each field."""
     return {field.name: field.type for field in msgspec.structs.fields(kind)}
 
 
-def values_of(settings: Settings) -> JSON:
+def setting_values(settings: LayeredSettings) -> JSON:
     """Return all values by name."""
     return {name: getattr(settings, name) for name in settings.__struct_fields__}
 
 
-S = TypeVar("S", bound=Settings)
+S = TypeVar("S", bound=LayeredSettings)
 
 
 def copy_with(settings: S, changes: Mapping[str, Any], explicit: Iterable[str] = ()) -> S:
@@ -178,19 +185,19 @@ def copy_with(settings: S, changes: Mapping[str, Any], explicit: Iterable[str] =
 
 
 def _copy(settings: S, values: Mapping[str, Any], recorded: Mapping[str, Any]) -> S:
-    """Return a copy with other values, which are valid, and what is recorded of them."""
+    """Return a copy with validated values and the recorded names."""
     copy: S = msgspec.Struct.__copy__(settings)  # type: ignore[attr-defined]  # it is written in C
     for name in settings.MERGED:
-        _set(copy, name, deepcopy(getattr(settings, name)))
+        _force_set(copy, name, deepcopy(getattr(settings, name)))
     for name, value in values.items():
-        _set(copy, name, value)
+        _force_set(copy, name, value)
     copy.__dict__.update(recorded)
     copy.check()
     return copy
 
 
 def adjust_fields(settings: S, changes: Mapping[str, Any]) -> S:
-    """Change fields as a preset does: fields that were set stay, and none is marked as set."""
+    """Change fields as a preset: fields that were set stay, and none is marked as set."""
     allowed: JSON = {}
     for name, value in changes.items():
         if name not in settings.explicit:
@@ -205,15 +212,15 @@ def adjust_fields(settings: S, changes: Mapping[str, Any]) -> S:
 
 
 def overlay(base: S, given: S) -> S:
-    """Lay settings over recommended ones: what was set, or changed by a preset, wins."""
+    """Lay settings over recommended ones: fields that you set or a preset changed win."""
     values = {name: _combine(name, base, given) for name in base.__struct_fields__}
     return _copy(base, values, given.__dict__)
 
 
-def _combine(name: str, base: Settings, given: Settings) -> Any:
+def _combine(name: str, base: LayeredSettings, given: LayeredSettings) -> Any:
     value, below = getattr(given, name), getattr(base, name)
-    usual = unset_fields(type(base))[name].value
-    if isinstance(value, Settings):
+    usual = field_defaults(type(base))[name].value
+    if isinstance(value, LayeredSettings):
         return overlay(below, value)
     is_explicit = name in given.__dict__["explicit"]
     is_adjusted = name in given.__dict__.get("adjusted", ())
@@ -228,7 +235,7 @@ def _combine(name: str, base: Settings, given: Settings) -> Any:
 
 
 def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> JSON:
-    """Merge mappings recursively; anything else, lists too, is replaced by the right side."""
+    """Merge mappings recursively; any other value, including a list, is replaced by `over`."""
     merged = dict(base)
     for key, value in over.items():
         old = merged.get(key)
@@ -238,12 +245,12 @@ def deep_merge(base: Mapping[str, Any], over: Mapping[str, Any]) -> JSON:
 
 
 def union(first: Iterable[Item], second: Iterable[Item]) -> tuple[Item, ...]:
-    """Join two lists without repeating anything; the order stays."""
+    """Return the items of both lists without duplicates, in order."""
     return tuple(dict.fromkeys((*first, *second)))
 
 
-def names_in(text: str) -> list[str]:
-    """Split a comma-separated list; blanks do not count."""
+def split_names(text: str) -> list[str]:
+    """Split a comma-separated list; blank items are ignored."""
     return [name for part in text.split(",") if (name := part.strip())]
 
 
@@ -253,5 +260,26 @@ def _restore(kind: type[S], values: JSON, recorded: JSON) -> S:
     return settings
 
 
-def _set(settings: Settings, name: str, value: Any) -> None:
+def _force_set(settings: LayeredSettings, name: str, value: Any) -> None:
     msgspec.structs.force_setattr(settings, name, value)
+
+
+# The documentation of a setting is the string below its field, which editors show.
+#
+# Python discards it, so it is parsed from the source, for the generated reference only.
+
+
+@cache
+def setting_docs(kind: type[LayeredSettings]) -> dict[str, str]:
+    """Return the documentation of each setting of a class, on one line, in field order."""
+    (source,) = ast.parse(inspect.getsource(kind)).body
+    docs: dict[str, str] = {}
+    for field, below in pairwise(ast.iter_child_nodes(source)):
+        match field, below:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(
+                value=ast.Constant(value=str(text))
+            ):
+                docs[name] = " ".join(text.split())
+            case _:
+                pass
+    return docs

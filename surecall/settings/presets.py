@@ -1,16 +1,15 @@
-"""Presets: named functions from a config to a config. Compose them by calling them in turn.
+"""Presets: named functions that take a config and return a changed one. Compose them by nesting.
 
-A preset changes only what it is about, and never a field that you set. `resolve` returns the
-recommended settings for an endpoint and model with yours on top; a runner calls it for every config
-that is not resolved yet. The strategy `production` applies all that is known of the provider and
-the model; `baseline` leaves out the model's workarounds and calls written as text; `raw` repairs
-nothing.
+A preset never changes a field that you set. `resolve` returns the recommended settings for an
+endpoint and model, overridden by yours; a runner calls it for every config that is not resolved
+yet. The strategy `production` applies all provider settings and model workarounds; `baseline` omits
+the model workarounds and calls written as text; `raw` repairs nothing.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Literal, TypeAlias, get_args
 
-from surecall.settings.capabilities import PROVIDERS, canonical_provider, capabilities_for
+from surecall.settings.capabilities import canonical_provider, capabilities_for
 from surecall.settings.catalog import ModelCatalog
 from surecall.settings.config import (
     REMIND,
@@ -24,32 +23,33 @@ from surecall.settings.config import (
 )
 from surecall.settings.endpoint_profile import (
     BLANK_ARGUMENTS,
-    BODIES,
+    BODY_TRANSFORMS,
     FAILED_GENERATION,
     FAMILIES,
-    NORMALISERS,
+    RESPONSE_NORMALIZERS,
 )
-from surecall.settings.overlay import deep_merge, names_in, overlay, union
+from surecall.settings.overlay import deep_merge, overlay, split_names, union
+from surecall.settings.providers import provider_table
 from surecall.values.errors import ConfigError
-from surecall.values.family import Family, closest, unknown
+from surecall.values.family import Family, closest_matches, unknown_name_message
 from surecall.values.types import JSON
 
 Strategy: TypeAlias = Literal[
     "raw", "baseline", "production", "contract", "guided", "guided_contract"
 ]
 
-LOOKS_LIKE = 0.85
-# Small models may write the same character for ever; a call or a short answer takes less than this.
-MOST_TOKENS = 1024
-# A sentence: enough to choose the right one of several, and no essay.
-MOST_THOUGHT = 80
-# What a strategy adds to production.
-FURTHER: dict[Strategy, str] = {
+TYPO_SIMILARITY = 0.85
+# Small models may repeat a character forever; a call or a short answer takes fewer tokens.
+SMALL_MODEL_MAX_TOKENS = 1024
+# One sentence: enough to choose among several values.
+SMALL_MODEL_THOUGHT_CHARS = 80
+# The presets that strategies add to `production`.
+STRATEGY_PRESETS: dict[Strategy, str] = {
     "guided": "small_model",
     "guided_contract": "small_model",
 }
-# The strategies under which a scenario's own contract is in force.
-CONTRACTED: frozenset[Strategy] = frozenset({"contract", "guided_contract"})
+# The strategies that enforce a scenario's contract.
+CONTRACT_STRATEGIES: frozenset[Strategy] = frozenset({"contract", "guided_contract"})
 PRESET: Family[ToolCallingConfig] = Family("preset")
 DEFAULT = ToolCallingConfig()
 
@@ -58,39 +58,9 @@ PLAIN_IDS = "call_ids_short_if_odd"
 PLAIN_TEXT = "content_text_parts_to_text"
 TAG_FALLBACK = "assistant_content_tool_call_tags_to_tool_calls"
 
-# What a provider does not accept in earlier turns. Everything else is the default.
-PROVIDER_CHANGES: dict[str, JSON] = {
-    "openai": {"echo_fields": ()},
-    "mistral": {"echo_fields": (), "echo_call_fields": False},
-    "gemini": {"name_tool_messages": True},
-    "groq": {"echo_fields": ()},
-    "fireworks": {"echo_fields": ("reasoning_content",)},
-    "azure": {"echo_fields": ()},  # deepsense-ai/db-ally#95
-    # Refuses `reasoning_content`, but takes back the field that it sends itself.
-    "cerebras": {"echo_fields": ("reasoning",), "demand_by_name": False},  # QwenLM/qwen-code#11045
-    "deepinfra": {"demand_by_name": False},  # BerriAI/litellm#4655
-    "zai": {"demand_by_name": False},  # vectorize-io/hindsight#4246
-    "ollama": {"demand_by_name": False},
-    "lm_studio": {"demand_by_name": False},
-}
 # An unknown endpoint may be a gateway to Gemini, which rejects results without a name, so the
-# default sends one. Providers that are known and do not need it get none.
-KNOWN_CHANGES: JSON = {"name_tool_messages": False}
-PROVIDER_WORKAROUNDS = {
-    # Some hosts behind the router are Bedrock.
-    "openrouter": "bedrock_compat",
-    "bedrock": "anthropic_compat",  # earendil-works/pi#781
-    "anthropic": "anthropic_compat",  # openai/openai-agents-python#1147
-    "azure": "azure_compat",  # BerriAI/litellm#11392
-    "moonshot": "moonshot_compat",  # theopenco/llmgateway#2093
-    "sambanova": "sambanova_compat",  # musistudio/claude-code-router#965
-    "zai": "bedrock_compat",  # earendil-works/pi#3365
-    "minimax": "bedrock_compat",  # PTFOPlayer/TinyHarness#36
-    "mistral": "mistral_compat",
-    "deepseek": "deepseek_openrouter_compat",
-    "gemini": "gemini_openrouter_compat",
-    "llama_cpp": "llama_cpp_compat",
-}
+# default sends one. Known providers that do not need it get none.
+KNOWN_PROVIDER_SETTINGS: JSON = {"name_tool_messages": False}
 # What `raw` turns off.
 _NO_REPAIRS: JSON = {
     "final_ladder": (),
@@ -107,7 +77,7 @@ _NO_REPAIRS: JSON = {
 
 @PRESET.register
 def default_tool_calling(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Parse every common shape of a call, and request one call at a time."""
+    """Parse all common call formats, and request one call at a time."""
     parallel = config.request_overrides.get("parallel_tool_calls", False)
     config = adjust(
         config, request_overrides=config.request_overrides | {"parallel_tool_calls": parallel}
@@ -117,39 +87,39 @@ def default_tool_calling(config: ToolCallingConfig = DEFAULT) -> ToolCallingConf
 
 @PRESET.register
 def deepseek_openrouter_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send `reasoning_content` with every tool-call turn, as DeepSeek's thinking mode demands."""
+    """Send `reasoning_content` with every tool-call turn, as DeepSeek's thinking mode requires."""
     name = "assistant_tool_calls_reasoning_content_empty_if_missing"
     return _with_message_transforms(config, name)
 
 
 @PRESET.register
 def gemini_openrouter_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Mark calls without a thought signature, so that Gemini does not refuse the history."""
+    """Mark calls without a thought signature, so that Gemini accepts the history."""
     name = "assistant_tool_calls_signature_skip_validator_if_missing"
     return _with_message_transforms(config, name)
 
 
 @PRESET.register
 def bedrock_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send `null` for a blank text beside calls, which Bedrock refuses; others accept `null`."""
+    """Send `null` instead of blank text beside calls, which Bedrock rejects."""
     return _with_message_transforms(config, CONTENT_NULL)
 
 
 @PRESET.register
 def anthropic_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send no blank text beside calls, and only plain ids, as Anthropic and Bedrock demand."""
+    """Send no blank text beside calls, and only plain ids, as Anthropic and Bedrock require."""
     return azure_compat(bedrock_compat(config))
 
 
 @PRESET.register
 def azure_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send only call ids of at most 40 letters, digits, `_` and `-`: Azure counts them."""
+    """Send only call ids of at most 40 letters, digits, `_`, and `-`, as Azure requires."""
     return _with_message_transforms(config, PLAIN_IDS)
 
 
 @PRESET.register
 def moonshot_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send reasoning with every call, Moonshot's flavour of schemas, and no demand by name."""
+    """Send reasoning with every call and schemas that Moonshot accepts; require no tool by name."""
     reasoning = "assistant_tool_calls_reasoning_content_space_if_blank"
     tools = union(config.endpoint.tool_transforms, ("openai_tools_types_into_any_of",))
     config = _with_message_transforms(config, reasoning, PLAIN_TEXT)
@@ -158,72 +128,72 @@ def moonshot_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
 
 @PRESET.register
 def sambanova_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send text instead of a list of texts, which some of SambaNova's models do not take."""
+    """Send text instead of a list of text parts, which some SambaNova models reject."""
     return _with_message_transforms(config, PLAIN_TEXT)
 
 
 @PRESET.register
 def mistral_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send short call ids and named tool messages, and no user message right after a tool's."""
+    """Send short call ids and named tool messages, and no user message after a tool message."""
     return adjust(config, short_call_ids=True, name_tool_messages=True, bridge_user_after_tool=True)
 
 
 @PRESET.register
 def llama_cpp_compat(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Send schemas that llama.cpp can read, and no demand by name, which it ignores."""
+    """Send schemas that llama.cpp can parse; require no tool by name, which it ignores."""
     transforms = union(config.endpoint.tool_transforms, ("openai_tools_untyped_to_any_type",))
     return adjust(config, tool_transforms=transforms, demand_by_name=False)
 
 
 @PRESET.register
 def content_tag_tool_call_fallback(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Read calls from the text of models that cannot emit structured ones, in every dialect."""
+    """Parse calls in every dialect from the text of models that cannot make native ones."""
     transforms = union(config.endpoint.response_transforms, (TAG_FALLBACK,))
     return adjust(config, response_transforms=transforms, text_calls="any")
 
 
 @PRESET.register
 def decode_html_entities(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Read `&amp;` in arguments as `&`, for models that escape what they write (Grok)."""
+    """Decode HTML entities in arguments, such as `&amp;`, for models that escape them (Grok)."""
     return adjust(config, decode_html_entities=True)
 
 
 @PRESET.register
 def stringify_containers(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Write an object as JSON text where the schema wants a string."""
+    """Write an object or a list as JSON text where the schema requires a string."""
     return adjust(config, stringify_containers=True)
 
 
 @PRESET.register
 def forced_continuation(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Answer an early answer with a reminder, then with the demand for a call."""
+    """Respond to a premature answer with a reminder, then with a required call."""
     return adjust(config, final_ladder=config.final_ladder or (REMIND, REQUIRE))
 
 
 @PRESET.register
 def guided_calls(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Bind every reply to a JSON schema of what is allowed now: a call, or the answer."""
+    """Constrain every reply to a JSON schema of what is allowed now: a call or the answer."""
     return adjust(config, call_protocol="guided")
 
 
 @PRESET.register
 def small_model(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Lead a small model by the hand: guided calls after a thought, reminders, replies that end."""
+    """Help small models: guided calls after a thought, reminders, and limited replies."""
     config = guided_calls(forced_continuation(config))
     return adjust(
         config,
         block_repeated_success=True,
         guided_fit_check=True,
-        guided_thought=config.endpoint.guided_thought or MOST_THOUGHT,
+        guided_thought=config.endpoint.guided_thought or SMALL_MODEL_THOUGHT_CHARS,
         choice_temperature=0.0,
         closing_reminder=True,
-        default_max_tokens=config.endpoint.default_max_tokens or MOST_TOKENS,
+        default_max_tokens=config.endpoint.default_max_tokens or SMALL_MODEL_MAX_TOKENS,
     )
 
 
 @PRESET.register
 def tool_use_disabled(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Never send tools: the model is for chat only."""
+    """Never send tools, for chat-only models."""
     return adjust(config, tool_use_mode=ToolUseMode.DISABLED)
 
 
@@ -233,17 +203,17 @@ def openai_compatible_reliability(
     parallel_tool_calls: bool | None = None,
     enable_content_tag_fallback: bool = False,
 ) -> ToolCallingConfig:
-    """Normalize replies and handle premature answers; optionally parse tags, set parallel calls."""
+    """Normalize replies and re-prompt after premature answers; optionally parse tagged calls."""
     if parallel_tool_calls is not None:
-        wish = {"parallel_tool_calls": parallel_tool_calls}
-        config = config.replace(request_overrides=config.request_overrides | wish)
+        override = {"parallel_tool_calls": parallel_tool_calls}
+        config = config.replace(request_overrides=config.request_overrides | override)
     if config.endpoint.text_calls == "off":
         config = adjust(config, text_calls="marked")
     config = adjust(
         config,
         coerce_arguments=True,
-        body_transforms=union(config.endpoint.body_transforms, BODIES),
-        response_transforms=union(config.endpoint.response_transforms, NORMALISERS),
+        body_transforms=union(config.endpoint.body_transforms, BODY_TRANSFORMS),
+        response_transforms=union(config.endpoint.response_transforms, RESPONSE_NORMALIZERS),
         tool_call_transforms=union(config.endpoint.tool_call_transforms, (BLANK_ARGUMENTS,)),
     )
     config = forced_continuation(config)
@@ -251,26 +221,30 @@ def openai_compatible_reliability(
 
 
 def provider_defaults(provider: str, config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Adapt to a provider, by any common spelling; an unknown one gets the defaults."""
-    name = _known_or_new(canonical_provider(provider))
+    """Apply a provider's settings, by any common name; an unknown one gets the defaults."""
+    name = _check_provider(canonical_provider(provider))
     config = default_tool_calling(config)
-    if name not in PROVIDERS:
+    row = provider_table().by_name.get(name)
+    if row is None:
         return config
-    able = capabilities_for(name)
-    # A model that never hears of the rule, or need not obey it, is not told to repeat its calls.
-    config = adjust(config, **KNOWN_CHANGES, calls_in_order=not able.one_call_on_request)
-    if name in PROVIDER_WORKAROUNDS:
-        config = PRESET[PROVIDER_WORKAROUNDS[name]](config)
-    if not able.parallel_tool_calls:
+    capabilities = capabilities_for(name)
+    # Do not blame the model for several calls where the provider does not enforce a single one.
+    config = adjust(
+        config, **KNOWN_PROVIDER_SETTINGS, calls_in_order=not capabilities.one_call_on_request
+    )
+    config = adjust(config, **row.settings)
+    if row.workaround:
+        config = PRESET[row.workaround](config)
+    if not capabilities.parallel_tool_calls:
         unsupported = union(config.endpoint.unsupported_options, ("parallel_tool_calls",))
         config = adjust(config, unsupported_options=unsupported)
-    return adjust(config, **PROVIDER_CHANGES.get(name, {}))
+    return config
 
 
-def _known_or_new(name: str) -> str:
-    """Refuse what looks like a typo; an unknown provider is accepted, and so is none."""
-    known = not name or name in PROVIDERS
-    if not known and (near := closest(name, PROVIDERS, 1, LOOKS_LIKE)):
+def _check_provider(name: str) -> str:
+    """Return the provider's name; one that looks like a typo is an error."""
+    known = not name or name in provider_table().by_name
+    if not known and (near := closest_matches(name, provider_table().by_name, 1, TYPO_SIMILARITY)):
         raise ConfigError(
             f'unknown provider "{name}"; did you mean "{near[0]}"? '
             'For an endpoint of your own, pass provider="custom".'
@@ -288,7 +262,7 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
     provider_ignore: list[str] | None = None,
     require_parameters: bool = False,
 ) -> ToolCallingConfig:
-    """Choose among OpenRouter's upstream providers, by name or by what they honour."""
+    """Restrict OpenRouter's upstream providers, by name or by supported parameters."""
     preferences = {
         "only": provider_only,
         "order": provider_order,
@@ -307,7 +281,7 @@ def openrouter_routing(  # noqa: PLR0913  # the router's own fields, by keyword
 
 
 def without_text_calls(config: ToolCallingConfig = DEFAULT) -> ToolCallingConfig:
-    """Read no calls from text: not marked ones, nor those that a provider failed to read itself."""
+    """Parse no calls from text, including output that the provider failed to parse."""
     return adjust(
         config,
         text_calls="off",
@@ -326,7 +300,7 @@ def _without(names: Iterable[str], left_out: str) -> tuple[str, ...]:
 
 
 def raw(config: ToolCallingConfig = DEFAULT, **changes: Any) -> ToolCallingConfig:
-    """Return a config that repairs nothing beyond arguments that are almost JSON.
+    """Return a config that repairs only malformed JSON in arguments.
 
     A runner uses it unchanged. `changes` are fields to set.
     """
@@ -334,7 +308,7 @@ def raw(config: ToolCallingConfig = DEFAULT, **changes: Any) -> ToolCallingConfi
 
 
 def tool_calling(config: ToolCallingConfig = DEFAULT, **changes: Any) -> ToolCallingConfig:
-    """Change any settings, and only those."""
+    """Return the config with some fields set."""
     return config.replace(**changes)
 
 
@@ -346,15 +320,15 @@ def resolve(
     catalog: ModelCatalog | None = None,
     config: ToolCallingConfig = DEFAULT,
 ) -> ToolCallingConfig:
-    """Return the recommended config for a model at a provider, with the given one laid over it.
+    """Return the recommended config for a model at a provider, overridden by the given one.
 
-    Provider and model may be unknown. A runner uses the result unchanged, and a config that is
-    resolved already comes back unchanged.
+    Provider and model may be unknown. A runner uses the result unchanged. A resolved config is
+    returned unchanged.
     """
     if config.is_resolved:
         return config
     *_, (_, resolved) = _stages(provider, model, strategy, catalog, config)
-    # Without a place to be resolved for, it is still open to what a runner knows of its own.
+    # Without a provider, model, or strategy, a runner may still resolve it for its own.
     is_final = provider or model or strategy != "production"
     return mark_resolved(resolved) if is_final else resolved
 
@@ -367,7 +341,7 @@ def origins(
     catalog: ModelCatalog | None = None,
     config: ToolCallingConfig = DEFAULT,
 ) -> dict[str, str]:
-    """Return where `resolve` takes each setting from that you set or that is not the default."""
+    """Return the source of each setting in `resolve` that is set or differs from the default."""
     sources: dict[str, str] = {}
     before = all_settings(DEFAULT)
     for source, stage in _stages(provider, model, strategy, catalog, config):
@@ -384,9 +358,9 @@ def _stages(
     catalog: ModelCatalog | None,
     config: ToolCallingConfig,
 ) -> Iterator[tuple[str, ToolCallingConfig]]:
-    """Yield the config after each step of `resolve`, with what the step is."""
+    """Yield the name of each step of `resolve` with the config after it."""
     if strategy not in get_args(Strategy):
-        raise ConfigError(unknown("strategy", str(strategy), get_args(Strategy)))
+        raise ConfigError(unknown_name_message("strategy", str(strategy), get_args(Strategy)))
     if strategy == "raw":
         yield "strategy raw", raw(config)
         return
@@ -401,19 +375,19 @@ def _stages(
             yield f"model workaround {name}", base
     config = overlay(base, config)
     yield "config", config
-    if strategy in FURTHER:
-        yield f"strategy {strategy}", PRESET[FURTHER[strategy]](config)
+    if strategy in STRATEGY_PRESETS:
+        yield f"strategy {strategy}", PRESET[STRATEGY_PRESETS[strategy]](config)
 
 
 RAW = raw()
-_UNITED = (*FAMILIES, "tool_allowlist", "tool_denylist")
+_UNITED_LISTS = (*FAMILIES, "tool_allowlist", "tool_denylist")
 
 
 def merge(*mappings: Mapping[str, Any]) -> JSON:
     """Merge partial configurations in mapping form, left to right.
 
-    Request overrides merge deeply, name lists unite (an explicit empty list clears), everything
-    else is replaced. A null says nothing and changes nothing.
+    Request overrides merge deeply, lists of names unite (an empty list clears), all other values
+    are replaced. A null changes nothing.
     """
     merged: JSON = {}
     for mapping in mappings:
@@ -423,17 +397,17 @@ def merge(*mappings: Mapping[str, Any]) -> JSON:
             if key == "request_overrides":
                 check_options(value, key)
                 merged[key] = deep_merge(merged.get(key, {}), value)
-            elif key in _UNITED:
-                names = _names(key, value)
+            elif key in _UNITED_LISTS:
+                names = _name_list(key, value)
                 merged[key] = list(union(merged.get(key, ()), names)) if names else []
             else:
                 merged[key] = value
     return merged
 
 
-def _names(key: str, value: Any) -> list[str]:
+def _name_list(key: str, value: Any) -> list[str]:
     if isinstance(value, str):
-        return names_in(value)
+        return split_names(value)
     if isinstance(value, list | tuple):
         return list(value)
     raise ConfigError(f"{key} must be a list of names, not {type(value).__name__}")

@@ -1,105 +1,73 @@
-"""The providers: their names and addresses, and in what an endpoint differs from a careful default.
+"""The provider table (data/providers.toml), and documented facts with their sources.
 
-Where each fact comes from is in `provider_sources`. What nobody has reported is not in a row.
+Both files are loaded at first use, so importing a runner loads no TOML parser.
 """
 
-from typing import Final
+from functools import cache
+from itertools import groupby
 
 import msgspec
 
+from surecall.settings.catalog import parse_entries, parse_tables, read_packaged
 from surecall.values.types import JSON
 
 
-class Provider(msgspec.Struct, frozen=True):
-    """One provider: its name, how else it is called, where it lives, what its endpoint takes.
-
-    A domain stands for itself and all below it; `*` stands for the labels between the first one
-    and a domain. `takes` holds fields of `Capabilities`: `parallel_tool_calls` is false where the
-    request field of that name is known to be refused, `one_call_on_request` is true where one call
-    is known to come if the field says so. Aliases are folded and joined.
-    """
+class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One provider: its names and domains, and how requests to it differ from the default."""
 
     name: str
     aliases: tuple[str, ...] = ()
     domains: tuple[str, ...] = ()
     local_port: int = 0
     takes: JSON = {}
+    workaround: str = ""
+    settings: dict[str, bool | str | tuple[str, ...]] = {}
 
 
-_NO_OBJECT: Final[JSON] = {"json_object": False}
-_NO_FORMAT: Final[JSON] = {"json_object": False, "json_schema": False}
-_HONOURED: Final[JSON] = {"one_call_on_request": True}
-_SCHEMA: Final[JSON] = {"json_schema": True}
+class OpenRouterModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Capabilities that differ for OpenRouter models whose ids begin with a prefix."""
 
-ROWS: Final = (
-    Provider("openrouter", domains=("openrouter.ai",), takes=_SCHEMA | _HONOURED),
-    Provider("openai", domains=("openai.com",), takes=_SCHEMA | _HONOURED),
-    # Takes `json_object` only.
-    Provider("deepseek", domains=("deepseek.com",)),
-    Provider(
-        "gemini",
-        ("google", "googleaistudio"),
-        ("googleapis.com",),
-        takes=_SCHEMA | {"parallel_tool_calls": False},
-    ),
-    Provider("mistral", ("mistralai",), ("mistral.ai",), takes=_SCHEMA | _HONOURED),
-    # Takes `json_schema` by model.
-    Provider("groq", domains=("groq.com",), takes=_HONOURED),
-    # Takes `json_schema` in another shape.
-    Provider("together", ("togetherai",), ("together.xyz", "together.ai")),
-    Provider("fireworks", ("fireworksai",), ("fireworks.ai",), takes=_SCHEMA),
-    Provider("vllm", takes=_SCHEMA | _HONOURED),
-    Provider("llama_cpp", takes=_SCHEMA | _HONOURED),
-    # A local server is known by the port that it listens on by default. Ports that many servers
-    # share (8000, 8080) say nothing.
-    Provider("ollama", local_port=11434, takes=_SCHEMA),
-    # Takes no form but `json_schema`.
-    Provider("lm_studio", local_port=1234, takes=_SCHEMA | _NO_OBJECT),
-    Provider("volcengine", ("ark", "volcano", "volcanoengine"), ("volces.com",), takes=_HONOURED),
-    Provider(
-        "bedrock",
-        ("amazonbedrock", "awsbedrock"),
-        (
-            "bedrock-runtime.*.amazonaws.com",
-            "bedrock-mantle.*.amazonaws.com",
-            "bedrock-mantle.*.api.aws",
-        ),
-    ),
-    # Takes `json_schema` by version of its interface.
-    Provider(
-        "azure",
-        ("azureopenai", "azureaifoundry", "azurefoundry", "microsoftfoundry"),
-        ("openai.azure.com", "services.ai.azure.com"),
-    ),
-    Provider("anthropic", ("claude",), ("anthropic.com",), takes=_NO_OBJECT | _HONOURED),
-    Provider("xai", ("grok",), ("x.ai",), takes=_SCHEMA),
-    # Takes `json_schema` only where every object is closed.
-    Provider("cerebras", domains=("cerebras.ai",), takes={"parallel_tool_calls": False}),
-    Provider("sambanova", ("sambanovacloud", "sambacloud"), ("sambanova.ai",), takes=_SCHEMA),
-    Provider("nebius", ("nebiusai", "nebiusaistudio", "nebiustokenfactory"), ("nebius.com",)),
-    # Takes `json_schema` by model.
-    Provider("deepinfra", domains=("deepinfra.com",)),
-    # Takes `json_schema` in its own flavour.
-    Provider("moonshot", ("kimi", "moonshotai"), ("moonshot.ai", "moonshot.cn", "kimi.com")),
-    Provider("zai", ("bigmodel", "glm", "zhipu", "zhipuai"), ("z.ai", "bigmodel.cn")),
-    Provider(
-        "minimax",
-        ("minimaxai",),
-        ("minimax.io", "minimaxi.com", "minimax.chat"),
-        takes=_NO_OBJECT,
-    ),
-    # Takes `json_schema` by model.
-    Provider(
-        "dashscope",
-        ("alibaba", "alibabacloud", "aliyun", "bailian", "qwencloud"),
-        ("dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com"),
-    ),
-)
+    prefix: str
+    takes: JSON
 
-# Prefixes of the model id with a colon appended, so that a whole name can be spelt as `name:`.
-BY_OPENROUTER_MODEL: Final[dict[str, JSON]] = {
-    "anthropic/": {"json_schema": False},
-    "openai/": _NO_FORMAT,
-    "minimax/": _NO_FORMAT,
-    "minimax/minimax-m2-her:": {"tools": False},
-}
+
+class ProviderFact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One documented fact about an endpoint, with its sources."""
+
+    provider: str
+    says: str
+    sources: tuple[str, ...]
+
+
+class ProviderTable(msgspec.Struct, frozen=True):
+    """All providers, indexed by name, alias, domain, and local port."""
+
+    rows: tuple[Provider, ...]
+    models: tuple[OpenRouterModel, ...]
+    by_name: dict[str, Provider]
+    by_alias: dict[str, str]
+    by_domain: dict[str, str]
+    by_local_port: dict[int, str]
+
+
+@cache
+def provider_table() -> ProviderTable:
+    """Return the providers that ship with the package."""
+    tables = parse_tables(read_packaged("providers.toml"), ("provider", "openrouter_model"))
+    rows = parse_entries(tables, "provider", Provider)
+    return ProviderTable(
+        rows,
+        parse_entries(tables, "openrouter_model", OpenRouterModel),
+        {row.name: row for row in rows},
+        {alias: row.name for row in rows for alias in (row.name.replace("_", ""), *row.aliases)},
+        {domain: row.name for row in rows for domain in row.domains},
+        {row.local_port: row.name for row in rows if row.local_port},
+    )
+
+
+@cache
+def facts_by_provider() -> dict[str, tuple[ProviderFact, ...]]:
+    """Return the facts that public issues and documents report; used by docs, not by runs."""
+    tables = parse_tables(read_packaged("provider_facts.toml"), ("fact",))
+    facts = parse_entries(tables, "fact", ProviderFact)
+    return {name: tuple(group) for name, group in groupby(facts, lambda fact: fact.provider)}

@@ -1,7 +1,9 @@
-"""A provider that misbehaves on purpose: faults, personas, strict checks, and the server.
+"""A simulated provider with faults, personas, and strict request checks.
 
-In Python: `with Simulator(seed=1) as simulator: client = OpenAICompatible(simulator.url)`, or
-`client = stand_in()` where a key is missing.
+    with Simulator(seed=1) as simulator:
+        client = OpenAICompatible(simulator.url)
+
+Without an API key, `client = stand_in()` returns a client for a simulator.
 """
 
 from importlib import import_module
@@ -15,10 +17,12 @@ __all__ = ["Simulator", "stand_in"]
 
 _MODULES = {"Simulator": "server", "stand_in": "without_key"}
 
-if not TYPE_CHECKING:  # pragma: no branch  # or a type checker would take any name for ours
+if (
+    not TYPE_CHECKING
+):  # pragma: no branch  # hidden from type checkers, or they would accept any name
 
     def __getattr__(name: str) -> Any:
-        """Import the server, and aiohttp with it, at its first use."""
+        """Import the server, and with it aiohttp, on first use."""
         if name not in _MODULES:
             raise AttributeError(f"module 'surecall.simulator' has no attribute {name!r}")
         return getattr(import_module(f"surecall.simulator.{_MODULES[name]}"), name)

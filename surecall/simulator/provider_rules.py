@@ -1,6 +1,6 @@
-"""What particular providers demand of a request beyond the common rules.
+"""Request rules of particular providers, beyond the common ones.
 
-Where each rule comes from is in `surecall.settings.provider_sources`.
+The sources are in `surecall/settings/data/provider_facts.toml`.
 """
 
 from typing import Final
@@ -8,32 +8,33 @@ from typing import Final
 from surecall.simulator.violations import ProviderRules
 
 _ALL: Final = (
-    ProviderRules(name="common", summary="the rules that every strict provider shares"),
+    ProviderRules("common", "enforces the rules shared by all strict providers"),
     ProviderRules(
-        name="openai",
-        summary="refuses message fields that the API does not document",
+        "openai",
+        "rejects undocumented message fields",
         ids="any",
         strict_fields=True,
     ),
     ProviderRules(
-        name="anthropic",
-        summary="ids of letters, digits, '_' and '-', unique in the whole conversation, no blank "
-        "`content` beside calls",
+        "anthropic",
+        "requires unique ids of letters, digits, '_', and '-'; rejects blank `content` next to "
+        "calls",
         ids="plain",
         refuses_blank=True,
-        words={
+        messages={
             "content_blank": "messages: text content blocks must be non-empty",
             "id_form": "{where}.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'",
         },
     ),
     ProviderRules(
-        name="mistral",
-        summary="ids of nine letters or digits, no user after a tool, no undocumented fields",
+        "mistral",
+        "requires ids of nine letters or digits; rejects a user message after a tool result "
+        "and undocumented message fields",
         ids="nine",
         strict_fields=True,
         refuses_user_after_tool=True,
-        error_form="mistral",
-        words={
+        error_format="mistral",
+        messages={
             "id_form": "Tool call id was {found} but must be a-z, A-Z, 0-9, with a length of 9.",
             "unanswered": "Not the same number of function calls and responses",
             "answered_twice": "Not the same number of function calls and responses",
@@ -42,48 +43,49 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="deepseek",
-        summary="wants `reasoning_content` back with every tool-call turn; no forced tool",
-        thinks_in="reasoning_content",
-        wants_reasoning=True,
+        "deepseek",
+        "requires `reasoning_content` in every turn with calls; rejects forced tool calls",
+        reasoning_field="reasoning_content",
+        requires_reasoning=True,
         refused_choices=("required", "named"),
-        words={"choice_refused": "Thinking mode does not support this tool_choice"},
+        messages={"choice_refused": "Thinking mode does not support this tool_choice"},
     ),
     ProviderRules(
-        name="gemini",
-        summary="wants its thought signature back, a name with each result, no unknown options",
-        wants_signatures=True,
-        wants_result_names=True,
+        "gemini",
+        "requires its thought signatures and a name for each result; rejects unknown options",
+        requires_signatures=True,
+        requires_result_names=True,
         refused_options=("parallel_tool_calls", "metadata"),
-        error_form="gemini",
-        words={
+        error_format="gemini",
+        messages={
             "option_refused": 'Invalid JSON payload received. Unknown name "{found}": Cannot find '
-            "field.",
+            "field."
         },
     ),
     ProviderRules(
-        name="kimi",
-        summary="wants its own ids `functions.name:index` kept",
+        "kimi",
+        "requires ids of the form `functions.name:index`",
         ids="kimi",
         refused_choices=("required",),
-        words={
+        messages={
             "id_form": "{where}: tool_call_id '{found}' is not of the form functions.name:index",
             "choice_refused": "tool_choice 'required' is incompatible with thinking enabled",
         },
     ),
     ProviderRules(
-        name="ollama",
-        summary="refuses `content: null`, also beside calls",
+        "ollama",
+        "rejects `content: null`, even next to calls",
         refuses_null=True,
-        words={"content_type": "invalid message content type: <nil>"},
+        messages={"content_type": "invalid message content type: <nil>"},
     ),
     ProviderRules(
-        name="bedrock",
-        summary="refuses a blank `content` beside calls, and ids that are long or not plain",
+        "bedrock",
+        "requires ids of at most 64 letters, digits, '_', and '-'; rejects blank `content` next "
+        "to calls",
         ids="plain",
-        longest_id=64,
+        max_id_chars=64,
         refuses_blank=True,
-        words={
+        messages={
             "id_form": "Value at '{where}.toolUseId' failed to satisfy constraint: Member must "
             "satisfy regular expression pattern: [a-zA-Z0-9_-]+",
             "id_long": "Value at '{where}.toolUseId' failed to satisfy constraint: Member must "
@@ -93,49 +95,45 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="groq",
-        summary="refuses message fields that the API does not document",
+        "groq",
+        "rejects undocumented message fields",
         strict_fields=True,
-        words={
+        messages={
             "field_unknown": "'{where}' : for 'role:assistant' the following must be satisfied"
-            "[('{where}' : property '{found}' is unsupported)]",
+            "[('{where}' : property '{found}' is unsupported)]"
         },
     ),
+    ProviderRules("llama_cpp", "rejects tools with an untyped property", refuses_untyped=True),
     ProviderRules(
-        name="llama_cpp",
-        summary="refuses a tool with a property that has no type",
-        refuses_untyped=True,
-    ),
-    ProviderRules(
-        name="cerebras",
-        summary="refuses `parallel_tool_calls`, a named tool, and message fields beyond the "
+        "cerebras",
+        "rejects `parallel_tool_calls`, a named tool choice, and message fields other than the "
         "documented ones and its own `reasoning`",
         strict_fields=True,
         known_fields=("reasoning",),
-        thinks_in="reasoning",
+        reasoning_field="reasoning",
         refused_options=("parallel_tool_calls",),
         refused_choices=("named",),
-        error_form="cerebras",
-        words={
+        error_format="cerebras",
+        messages={
             "option_refused": "{found}=False is not supported by this model.",
             "field_unknown": "{where}.assistant.{found}: property '{where}.assistant.{found}' is "
             "unsupported",
         },
     ),
     ProviderRules(
-        name="azure",
-        summary="refuses ids of more than 40 characters, and fields that are not documented",
-        longest_id=40,
+        "azure",
+        "rejects ids over 40 characters and undocumented message fields",
+        max_id_chars=40,
         strict_fields=True,
     ),
     ProviderRules(
-        name="xai",
-        summary="refuses `content: null`, also beside calls, and penalties",
+        "xai",
+        "rejects `content: null`, even next to calls, and penalties",
         refuses_null=True,
-        thinks_in="reasoning_content",
+        reasoning_field="reasoning_content",
         refused_options=("presence_penalty", "frequency_penalty"),
-        error_form="xai",
-        words={
+        error_format="xai",
+        messages={
             "content_null": "Invalid request content: Each message must have at least one content "
             "element.",
             "content_empty": "Invalid request content: Each message must have at least one content "
@@ -144,37 +142,33 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="sambanova",
-        summary="takes text as `content`, but no list of parts",
+        "sambanova",
+        "rejects a list of parts as `content`",
         refuses_parts=True,
-        words={
+        messages={
             "content_parts": "Unable to tokenize message with status code 400: Invalid 'content' "
-            "type. Expected one of: ['str'], got list.",
+            "type. Expected one of: ['str'], got list."
         },
     ),
     ProviderRules(
-        name="nebius",
-        summary="knows no role `developer`",
+        "nebius",
+        "rejects the role `developer`",
         refused_roles=("developer",),
-        thinks_in="reasoning_content",
+        reasoning_field="reasoning_content",
     ),
+    ProviderRules("deepinfra", "rejects a named tool choice", refused_choices=("named",)),
     ProviderRules(
-        name="deepinfra",
-        summary="refuses a named tool",
-        refused_choices=("named",),
-    ),
-    ProviderRules(
-        name="moonshot",
-        summary="wants some `reasoning_content` with every call, and a type in every schema but "
-        "beside no `anyOf`; no forced tool, no empty turns",
-        thinks_in="reasoning_content",
-        wants_reasoning=True,
-        wants_some_reasoning=True,
+        "moonshot",
+        "requires nonempty `reasoning_content` in turns with calls and typed schemas, with no "
+        "`type` next to `anyOf`; rejects forced tool calls and empty turns",
+        reasoning_field="reasoning_content",
+        requires_reasoning=True,
+        requires_nonblank_reasoning=True,
         refuses_untyped=True,
         refuses_type_beside_any_of=True,
         refused_choices=("required", "named"),
-        error_form="moonshot",
-        words={
+        error_format="moonshot",
+        messages={
             "reasoning_missing": "thinking is enabled but reasoning_content is missing in "
             "assistant tool call message at {where}",
             "choice_refused": "tool_choice '{found}' is incompatible with thinking enabled",
@@ -188,16 +182,16 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="zai",
-        summary="refuses any forced tool, a blank `content` beside calls, a `name`, and a "
-        "conversation without a user",
+        "zai",
+        "rejects any `tool_choice` but auto, blank `content` next to calls, a `name`, and a "
+        "conversation without a user message",
         refused_fields=("name",),
-        thinks_in="reasoning_content",
-        wants_user=True,
+        reasoning_field="reasoning_content",
+        requires_user=True,
         refuses_blank=True,
         refused_choices=("required", "named", "none"),
-        error_form="zai",
-        words={
+        error_format="zai",
+        messages={
             "choice_refused": "Tool choice must be auto",
             **dict.fromkeys(
                 ("user_missing", "content_empty", "orphan", "unanswered", "id_twice"),
@@ -207,13 +201,13 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="minimax",
-        summary="refuses a blank `content` beside calls, and a tool without `parameters`",
-        wants_parameters=True,
+        "minimax",
+        "rejects blank `content` next to calls and tools without `parameters`",
+        requires_parameters=True,
         refuses_blank=True,
-        thinks_in="reasoning_content",
-        error_form="minimax",
-        words={
+        reasoning_field="reasoning_content",
+        error_format="minimax",
+        messages={
             "tool_parameters": "invalid params, function parameters is empty",
             "content_blank": "invalid params, chat content is empty",
             "content_empty": "invalid params, chat content is empty",
@@ -224,15 +218,15 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="dashscope",
-        summary="refuses a forced tool while it thinks, a form without the word JSON, and the "
+        "dashscope",
+        "rejects forced tool calls, `response_format` without the word JSON, and the "
         "role `developer`",
-        thinks_in="reasoning_content",
-        wants_format_word=True,
+        reasoning_field="reasoning_content",
+        requires_json_word=True,
         refused_roles=("developer",),
         refused_choices=("required", "named"),
-        error_form="dashscope",
-        words={
+        error_format="dashscope",
+        messages={
             "choice_refused": "The tool_choice parameter does not support being set to required "
             "or object in thinking mode",
             "arguments_object": 'The "function.arguments" parameter of the code model must be in '
@@ -242,23 +236,21 @@ _ALL: Final = (
         },
     ),
     ProviderRules(
-        name="sealed",
-        summary="seals each turn with calls in five places, and wants all of them back unchanged",
+        "sealed",
+        "signs each turn with calls in five places, and requires all signatures unchanged",
         seals_turns=True,
     ),
     ProviderRules(
-        name="no-parallel",
-        summary="refuses `parallel_tool_calls`, as some reasoning models do behind any provider",
+        "no-parallel",
+        "rejects `parallel_tool_calls`, as some reasoning models do with any provider",
         refused_options=("parallel_tool_calls",),
     ),
     ProviderRules(
-        name="no-required",
-        summary="refuses to be forced to call a tool",
-        refused_choices=("required", "named"),
+        "no-required", "rejects forced tool calls", refused_choices=("required", "named")
     ),
     ProviderRules(
-        name="no-format",
-        summary="refuses `response_format`, as servers do that cannot bind a reply to a schema",
+        "no-format",
+        "rejects `response_format`, like servers without structured output",
         refused_options=("response_format",),
     ),
 )

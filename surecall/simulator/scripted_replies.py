@@ -1,4 +1,4 @@
-"""Replies for a script: chat completion bodies, as the API would send them."""
+"""Chat completion bodies for scripted models."""
 
 from typing import Any
 
@@ -6,77 +6,83 @@ import msgspec
 
 from surecall.values.types import JSON
 
-_OF_THE_BODY = frozenset({"created", "error", "id", "model", "object", "provider", "usage"})
-_OF_THE_CHOICE = frozenset({"finish_reason", "index", "logprobs", "native_finish_reason"})
+_BODY_FIELDS = frozenset({"created", "error", "id", "model", "object", "provider", "usage"})
+_CHOICE_FIELDS = frozenset({"finish_reason", "index", "logprobs", "native_finish_reason"})
 
 
 def says(text: str | None, **extra: Any) -> JSON:
     """Build a final answer.
 
-    Extra fields land where the API keeps them: `usage`, `model`, `id` and `provider` in the body,
-    `finish_reason` in the choice, anything else (`reasoning`, `refusal`, …) in the message.
+    Extra fields go where the API puts them: `usage`, `model`, `id`, and `provider` in the body,
+    `finish_reason` in the choice, all others (`reasoning`, `refusal`, …) in the message.
     """
     return _completion({"role": "assistant", "content": text}, "stop", extra)
 
 
-class _Numbered(dict[str, Any]):
-    """A call whose id nobody chose. A model gives every call of a conversation one of its own."""
+def error_body(message: str, code: str | None = None) -> JSON:
+    """Build the error object that the API returns for an invalid request."""
+    kind = "invalid_request_error"
+    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
+
+
+class _AutoIdCall(dict[str, Any]):
+    """A call without a chosen id; it gets one that is unique in the conversation."""
 
 
 def calls(name: str, /, call_id: str | None = None, **arguments: Any) -> JSON:
-    """Build a reply that calls one tool; the arguments are sent as JSON text.
+    """Build a reply that calls one tool; the arguments are sent as a JSON string.
 
-    Without an id of your own it gets the next one that is free: `call_1`, `call_2`, …
+    Without a `call_id`, the call gets the next free one: `call_1`, `call_2`, …
     """
     function = {"name": name, "arguments": msgspec.json.encode(arguments).decode()}
     call = {"id": "call_1", "type": "function", "function": function}
-    return _calling([_Numbered(call) if call_id is None else call | {"id": call_id}])
+    return _call_completion([_AutoIdCall(call) if call_id is None else call | {"id": call_id}])
 
 
 def calls_many(*replies: JSON) -> JSON:
     """Merge several `calls(...)` into one reply.
 
-    Ids you chose stay; the others become `call_1`, `call_2`, … by position.
+    Ids that you passed are kept; the others become `call_1`, `call_2`, … by position.
     """
     merged = [call for reply in replies for call in reply["choices"][0]["message"]["tool_calls"]]
-    taken = {call["id"] for call in merged if not isinstance(call, _Numbered)}
-    return _calling(_numbered(merged, taken))
+    taken = {call["id"] for call in merged if not isinstance(call, _AutoIdCall)}
+    return _call_completion(_with_free_ids(merged, taken))
 
 
-def continuing(reply: JSON, request: JSON) -> JSON:
-    """Give the calls whose ids nobody chose ids that the conversation does not have yet."""
-    made = _made(reply)
-    if not any(isinstance(call, _Numbered) for call in made):
+def assign_call_ids(reply: JSON, request: JSON) -> JSON:
+    """Give the calls without a chosen id ids that are new to the conversation."""
+    made = _reply_calls(reply)
+    if not any(isinstance(call, _AutoIdCall) for call in made):
         return reply
     sent = [message.get("tool_calls") or () for message in request.get("messages", ())]
     taken = {call["id"] for calls_sent in sent for call in calls_sent}
     choice = reply["choices"][0]
-    message = choice["message"] | {"tool_calls": _numbered(made, taken)}
+    message = choice["message"] | {"tool_calls": _with_free_ids(made, taken)}
     return reply | {"choices": [choice | {"message": message}]}
 
 
-def _made(reply: JSON) -> list[JSON]:
+def _reply_calls(reply: JSON) -> list[JSON]:
     try:
         return list(reply["choices"][0]["message"]["tool_calls"])
-    except (KeyError, IndexError, TypeError):  # not one of `calls`
+    except (KeyError, IndexError, TypeError):  # not built by `calls`
         return []
 
 
-def _numbered(made: list[JSON], taken: set[Any]) -> list[JSON]:
-    numbered = list(made)
-    for position, call in enumerate(made, start=1):
-        if isinstance(call, _Numbered):
+def _with_free_ids(tool_calls: list[JSON], taken: set[Any]) -> list[JSON]:
+    numbered = list(tool_calls)
+    for position, call in enumerate(tool_calls, start=1):
+        if isinstance(call, _AutoIdCall):
             free = _free_id(position, taken)
             taken.add(free)
-            numbered[position - 1] = _Numbered(call | {"id": free})
+            numbered[position - 1] = _AutoIdCall(call | {"id": free})
     return numbered
 
 
 def _completion(message: JSON, finish_reason: str, extra: JSON) -> JSON:
-    """Wrap a message the way the API does, each extra field in its place."""
-    of_body = {key: value for key, value in extra.items() if key in _OF_THE_BODY}
-    of_choice = {key: value for key, value in extra.items() if key in _OF_THE_CHOICE}
-    rest = {key: extra[key] for key in extra if key not in _OF_THE_BODY | _OF_THE_CHOICE}
+    """Wrap a message in a completion body, with each extra field in its place."""
+    of_body = {key: value for key, value in extra.items() if key in _BODY_FIELDS}
+    of_choice = {key: value for key, value in extra.items() if key in _CHOICE_FIELDS}
+    rest = {key: extra[key] for key in extra if key not in _BODY_FIELDS | _CHOICE_FIELDS}
     choice = {"index": 0, "message": message | rest, "finish_reason": finish_reason} | of_choice
     return {
         "id": "chatcmpl-scripted",
@@ -88,7 +94,7 @@ def _completion(message: JSON, finish_reason: str, extra: JSON) -> JSON:
     } | of_body
 
 
-def _calling(tool_calls: list[JSON]) -> JSON:
+def _call_completion(tool_calls: list[JSON]) -> JSON:
     message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     return _completion(message, "tool_calls", {})
 

@@ -1,60 +1,157 @@
-"""The simulator's server: an OpenAI-compatible provider on loopback that answers as personas.
+"""The simulator: an OpenAI-compatible server on loopback that answers as personas.
 
     with Simulator(seed=7) as simulator:
         client = OpenAICompatible(simulator.url)
 
-It serves `POST /v1/chat/completions`, plain or as a stream, and `GET /v1/models`; `GET /health`;
-and what was wrong in the requests at `GET /violations` (`DELETE` forgets it). The `model` of a
-request names the persona. `aiohttp` is imported inside functions only, so that a list of personas
-does not load it.
+The `model` of a request names the persona. Routes: `POST /v1/chat/completions`, plain or streamed,
+`GET /v1/models`, `GET /health`, and `GET` or `DELETE /violations` for the violations in requests.
+`aiohttp` is imported inside functions, so that listing the personas does not load it.
 """
 
 import asyncio
+import gzip
 import itertools
 import socket
 import struct
 import zlib
 from collections import Counter, OrderedDict, deque
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
-from typing import TYPE_CHECKING, Any, Self
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, ClassVar, Final
 
 import msgspec
 
-from surecall.runtime.event_loop_thread import in_background
-from surecall.runtime.loopback import LOOPBACK, is_loopback
-from surecall.simulator.answer_bytes import PLAIN, AnswerBytes, body_bytes, encoded, stream_bytes
-from surecall.simulator.error_bodies import refusal
-from surecall.simulator.personas.catalogue import PERSONAS, find, no_persona, persona_for
-from surecall.simulator.personas.persona import RETRIED, Persona, Said, outcome_of, say
-from surecall.simulator.personas.worded_requests import understood
+from surecall.runtime.http_server import HttpServer
+from surecall.settings.connection import LOOPBACK, is_loopback
+from surecall.simulator.faults.stream_fault import apply_stream_fault
+from surecall.simulator.personas.persona import (
+    RETRIED,
+    Persona,
+    PersonaReply,
+    answer_request,
+    fault_outcome,
+)
+from surecall.simulator.personas.persona_catalog import (
+    PERSONAS,
+    find_persona,
+    persona_for,
+    unknown_persona,
+)
+from surecall.simulator.personas.text_protocols import parse_request
 from surecall.simulator.provider_rules import PROVIDER_RULES
-from surecall.simulator.request_checks import check
+from surecall.simulator.request_checks import check_request
+from surecall.simulator.scripted_replies import error_body
 from surecall.simulator.stream_events import (
+    build_events,
+    check_streaming,
+    encode_frames,
     is_streamable,
-    stream_rules,
     wants_usage,
     without_streaming,
 )
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS, TransportFault
-from surecall.simulator.violations import Violation
+from surecall.simulator.violations import Violation, refusal_response
 from surecall.values.errors import ConfigError
 from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import JSON
 from surecall.values.version import __version__
 from surecall.wire.content_parts import text_of
 
+# Encoding: the bytes of a response, in the pieces in which a transport fault sends them.
+
+NO_FAULT: Final = TransportFault(id="", summary="")
+_GZIP_WINDOW_BITS = 31
+_HEADER_BYTES = 4096
+_JSON_HEADERS: Final = {"Content-Type": "application/json"}
+_EVENT_STREAM_HEADERS: Final = {
+    "Content-Type": "text/event-stream; charset=utf-8",
+    "Cache-Control": "no-cache",
+}
+
+
+class ResponseBytes(msgspec.Struct, frozen=True):
+    """An encoded response: status, headers, pieces, and a block to repeat after them.
+
+    `length` is the declared content length, None for a stream. `is_faulty` is false if the stream
+    fault does not apply to this reply.
+    """
+
+    status: int
+    headers: dict[str, str]
+    pieces: tuple[bytes, ...]
+    repeated: bytes = b""
+    length: int | None = None
+    is_faulty: bool = True
+
+
+def encode_response(fault: TransportFault, body: Any, status: int = 200) -> ResponseBytes:
+    """Encode a plain response: the fault's own body, or the persona's reply."""
+    if fault.status is not None:
+        body, status = fault.body, fault.status
+    data, headers = encode_body(body), _JSON_HEADERS | _fault_headers(fault)
+    if fault.gzip:
+        data, headers = gzip.compress(data, mtime=0), headers | {"Content-Encoding": "gzip"}
+    pieces = _split_frames(fault, [data])
+    return ResponseBytes(status, headers, pieces, length=len(data))
+
+
+def encode_stream(fault: TransportFault, body: JSON, *, usage: bool, seed: int) -> ResponseBytes:
+    """Encode a reply as a stream of events."""
+    clean = build_events(body, usage=usage, seed=seed)
+    events = apply_stream_fault(fault.stream_fault, clean, seed) if fault.stream_fault else clean
+    frames, again = encode_frames(events), fault.repeated_block.encode()
+    headers = _EVENT_STREAM_HEADERS | _fault_headers(fault)
+    if fault.gzip:
+        frames, again = _compress_frames(frames, again)
+        headers = headers | {"Content-Encoding": "gzip"}
+    faulty = not fault.stream_fault or events != clean
+    return ResponseBytes(200, headers, _split_frames(fault, frames), again, is_faulty=faulty)
+
+
+def encode_body(body: Any) -> bytes:
+    """Encode a body as JSON; send text unchanged."""
+    return body.encode() if isinstance(body, str) else msgspec.json.encode(body)
+
+
+def _fault_headers(fault: TransportFault) -> dict[str, str]:
+    padding = range(fault.header_bytes // _HEADER_BYTES)
+    return fault.headers | {f"X-Padding-{number}": "x" * _HEADER_BYTES for number in padding}
+
+
+def _split_frames(fault: TransportFault, frames: Sequence[bytes]) -> tuple[bytes, ...]:
+    """Truncate frames to the share that is sent, and split them into pieces."""
+    if fault.sent_share == 1 and not fault.piece_bytes:
+        return tuple(frames)
+    if fault.repeated_block:
+        # The repeated block must follow a whole frame, or it would be parsed as part of it.
+        return tuple(frames[: int(len(frames) * fault.sent_share)])
+    data = b"".join(frames)
+    data = data[: int(len(data) * fault.sent_share)]
+    size = fault.piece_bytes or max(1, len(data))
+    return tuple(data[start : start + size] for start in range(0, len(data), size))
+
+
+def _compress_frames(frames: Sequence[bytes], again: bytes) -> tuple[list[bytes], bytes]:
+    """Compress each frame so that it can be decoded on arrival, and the block to repeat.
+
+    A full flush resets the compressor, so the compressed block can be sent repeatedly.
+    """
+    packer = zlib.compressobj(9, zlib.DEFLATED, _GZIP_WINDOW_BITS)
+    packed = [packer.compress(frame) + packer.flush(zlib.Z_FULL_FLUSH) for frame in frames]
+    if not again:
+        return [*packed, packer.flush()], b""
+    return packed, packer.compress(again) + packer.flush(zlib.Z_FULL_FLUSH)
+
+
 if TYPE_CHECKING:
     from aiohttp import web
 
-_MAX_REQUEST_BYTES = 64 * 1024 * 1024
-_KEPT = 10_000
-_LONGEST_ANSWER_S = 600.0
-_JSON = {"Content-Type": "application/json"}
+_MAX_RECORDED = 10_000
+_MAX_RESPONSE_S = 600.0
 
 
-class Seen(msgspec.Struct, frozen=True):
-    """A violation, with the persona whose rules were broken and the number of the request."""
+class RequestViolation(msgspec.Struct, frozen=True):
+    """A violation, with the persona whose rules it breaks and the number of the request."""
 
     persona: str
     request: int
@@ -63,20 +160,23 @@ class Seen(msgspec.Struct, frozen=True):
     message: str
 
 
-Report = Callable[[Seen], None]
+ViolationCallback = Callable[[RequestViolation], None]
 
 
-class Simulator:
-    """A provider that misbehaves on purpose, served from a thread of its own.
+class Simulator(HttpServer):
+    """A simulated provider with faults, served from a thread or the running event loop.
 
-    `requests` and `violations` hold what came in and what was wrong with it, the newest ten
-    thousand of each; `faults` counts the faults that were sent. `default` names the persona for
-    models that the simulator does not know; without it, and for unknown names that begin with
-    `sim/`, the answer is a 404. Anything but
-    loopback is refused unless `anywhere` says that it is meant: every program that reaches the
-    port can use the server. Pages of other sites are not let in, and a request has to arrive in
-    time: `patience` is `head_s` and `body_s` of `runtime.loopback_server.Door`.
+    `requests` and `violations` keep the newest 10,000 requests and violations; `faults` counts the
+    faults sent. `default` names the persona for unknown models; without it, and for unknown names
+    that begin with `sim/`, the response is a 404.
+
+    The server has no authentication, so a host other than loopback requires `anywhere`. It rejects
+    requests from other websites. `patience` sets the timeouts `head_s` and `body_s` of
+    `runtime.loopback_server.GuardedListener`.
     """
+
+    max_request_bytes = 64 * 1024 * 1024
+    options: ClassVar = {"handler_cancellation": True}
 
     def __init__(
         self,
@@ -86,147 +186,122 @@ class Simulator:
         host: str = LOOPBACK,
         port: int = 0,
         anywhere: bool = False,
-        report: Report | None = None,
+        report: ViolationCallback | None = None,
         **patience: float,
     ) -> None:
         if not anywhere and not is_loopback(host):
-            raise ConfigError(f"{host} is not loopback; say `anywhere` if the network may use it")
-        if default is not None and find(default) is None:
-            raise ConfigError(no_persona(default))
-        self.url = ""
+            raise ConfigError(
+                f"{host} is not loopback. Pass `anywhere=True` to let the network use it."
+            )
+        if default is not None and find_persona(default) is None:
+            raise ConfigError(unknown_persona(default))
+        super().__init__(host, port, **patience)
         self.seed = seed
-        self.requests: deque[JSON] = deque(maxlen=_KEPT)
-        self.violations: deque[Seen] = deque(maxlen=_KEPT)
+        self.requests: deque[JSON] = deque(maxlen=_MAX_RECORDED)
+        self.violations: deque[RequestViolation] = deque(maxlen=_MAX_RECORDED)
         self.faults: Counter[str] = Counter()
-        self._count = 0
+        self._request_count = 0
         self.default = default
-        self._address = (host, port)
         self._report = report
-        self._patience = patience
-        self._spared: OrderedDict[str, None] = OrderedDict()
-        self._open: dict[int, web.Request] = {}
-        self._stopping = asyncio.Event()
-        self._cleanup = ExitStack()
+        self._recovered_positions: OrderedDict[str, None] = OrderedDict()
+        self._open_requests: dict[int, web.Request] = {}
 
-    def __enter__(self) -> Self:
-        self._cleanup = in_background(self.start, self.stop)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._cleanup.close()
-
-    async def start(self) -> "web.AppRunner":
-        """Listen, in the running event loop."""
-        from aiohttp import web  # noqa: PLC0415 - see the module's first lines
-
-        from surecall.runtime.loopback_server import Door  # noqa: PLC0415 - the same
-
-        self._stopping = asyncio.Event()
-        app = web.Application(client_max_size=_MAX_REQUEST_BYTES)
-        app.router.add_post("/v1/chat/completions", self._complete)
-        app.router.add_get("/v1/models", self._models)
-        app.router.add_get("/health", self._health)
+    def _add_routes(self, app: "web.Application") -> None:
+        app.router.add_post("/v1/chat/completions", self._handle_completion)
+        app.router.add_get("/v1/models", self._list_models)
+        app.router.add_get("/health", self._report_health)
         app.router.add_get("/violations", self._list_violations)
-        app.router.add_delete("/violations", self._forget_violations)
-        door = Door(self._address[0], _refused, **self._patience)
-        runner = await door.open(app, self._address[1], handler_cancellation=True)
-        self.url = door.url
-        return runner
+        app.router.add_delete("/violations", self._clear_violations)
 
-    async def stop(self, runner: "web.AppRunner") -> None:
-        """Stop listening; connections that still wait for an answer are closed."""
+    def _refusal(self, status: int, message: str) -> "web.Response":
+        return _json_response(status, error_body(message))
+
+    async def stop(self) -> None:
+        """Stop listening, and close connections that wait for a response."""
         self._stopping.set()
-        for request in self._open.values():
-            _hang_up(request, "abort")
-        await runner.cleanup()
+        for request in self._open_requests.values():
+            _close_connection(request, "abort")
+        await super().stop()
 
-    async def _complete(self, request: "web.Request") -> "web.StreamResponse":
-        body = _decoded(await request.read())
+    async def _handle_completion(self, request: "web.Request") -> "web.StreamResponse":
+        body = _decode_request(await request.read())
         if isinstance(body, str):
-            return _answer(400, _error(body, None))
-        self._count += 1
+            return _json_response(400, error_body(body))
+        self._request_count += 1
         self.requests.append(body)
         persona = persona_for(str(body.get("model")), self.default)
         if persona is None:
-            return _answer(404, _error(no_persona(str(body.get("model"))[:64]), "model_not_found"))
+            unknown = unknown_persona(str(body.get("model"))[:64])
+            return _json_response(404, error_body(unknown, "model_not_found"))
         rules = PROVIDER_RULES[persona.rules]
-        if found := [*check(body, rules), *stream_rules(body)]:
-            self._note(persona, found)
-            return _answer(*refusal(rules, found[0]))
-        said = self._said(persona, body)
-        fault = TRANSPORT_FAULTS.get(said.fault, PLAIN)
-        answer = _answer_bytes(fault, said.body, body)
-        self.faults[said.fault] += said.fault != "" and answer.faulty
-        self._open[id(request)] = request
+        if violations := [*check_request(body, rules), *check_streaming(body)]:
+            self._record_violations(persona, violations)
+            return _json_response(*refusal_response(rules, violations[0]))
+        reply = self._persona_reply(persona, body)
+        fault = TRANSPORT_FAULTS.get(reply.fault, NO_FAULT)
+        answer = _encode_reply(fault, reply.body, body)
+        self.faults[reply.fault] += reply.fault != "" and answer.is_faulty
+        self._open_requests[id(request)] = request
         try:
             return await self._deliver(request, fault, answer)
         finally:
-            self._open.pop(id(request))
+            self._open_requests.pop(id(request))
 
-    def _note(self, persona: Persona, found: list[Violation]) -> None:
-        for violation in found:
+    def _record_violations(self, persona: Persona, violations: list[Violation]) -> None:
+        for violation in violations:
             fields = msgspec.structs.asdict(violation)
-            seen = Seen(persona.id, self._count, **fields)
-            self.violations.append(seen)
+            recorded = RequestViolation(persona.id, self._request_count, **fields)
+            self.violations.append(recorded)
             if self._report is not None:
-                self._report(seen)
+                self._report(recorded)
 
-    def _said(self, persona: Persona, body: JSON) -> Said:
-        """Let the persona answer; a fault that a retry cures comes once in each place."""
-        place = _place(persona, body)
-        spare = place in self._spared
-        said = say(persona, without_streaming(body), self.seed, spare=spare)
-        if TRANSPORT_FAULTS.get(said.fault, PLAIN).only_streams and not body.get("stream"):
-            said = Said(said.body)
-        self._spared.pop(place, None)
-        if said.fault and not spare and outcome_of(said.fault) == RETRIED:
-            self._spared[place] = None
-            while len(self._spared) > _KEPT:
-                self._spared.popitem(last=False)
-        return said
+    def _persona_reply(self, persona: Persona, body: JSON) -> PersonaReply:
+        """Return the persona's reply; a fault that a retry fixes occurs once per position."""
+        place = _conversation_position(persona, body)
+        spare = place in self._recovered_positions
+        reply = answer_request(persona, without_streaming(body), self.seed, skip_transient=spare)
+        if TRANSPORT_FAULTS.get(reply.fault, NO_FAULT).only_streams and not body.get("stream"):
+            reply = PersonaReply(reply.body)
+        self._recovered_positions.pop(place, None)
+        if reply.fault and not spare and fault_outcome(reply.fault) == RETRIED:
+            self._recovered_positions[place] = None
+            while len(self._recovered_positions) > _MAX_RECORDED:
+                self._recovered_positions.popitem(last=False)
+        return reply
 
     async def _deliver(
-        self, request: "web.Request", fault: TransportFault, answer: AnswerBytes
+        self, request: "web.Request", fault: TransportFault, answer: ResponseBytes
     ) -> "web.StreamResponse":
-        """Send an answer with its transport fault, for a bounded time."""
-        from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+        """Send a response with its transport fault, for a bounded time."""
+        from aiohttp import web  # noqa: PLC0415 - see the module docstring
 
         response = web.StreamResponse(status=answer.status, headers=answer.headers)
         response.content_length = answer.length
         with suppress(TimeoutError):
-            async with asyncio.timeout(_LONGEST_ANSWER_S):
-                await self._rest(fault.wait_s)
-                if fault.sends:
+            async with asyncio.timeout(_MAX_RESPONSE_S):
+                await self._pause(fault.wait_s)
+                if fault.sent_share:
                     await response.prepare(request)
-                    await self._send(response, fault, answer)
+                    await self._send_pieces(response, fault, answer)
                 if fault.ending == "hang":
                     await self._stopping.wait()
         if fault.ending:
-            _hang_up(request, fault.ending)
+            _close_connection(request, fault.ending)
         return response
 
-    async def _send(
-        self, response: "web.StreamResponse", fault: TransportFault, answer: AnswerBytes
+    async def _send_pieces(
+        self, response: "web.StreamResponse", fault: TransportFault, answer: ResponseBytes
     ) -> None:
         sent = 0
-        again = itertools.repeat(answer.again) if answer.again else ()
+        again = itertools.repeat(answer.repeated) if answer.repeated else ()
         for piece in itertools.chain(answer.pieces, again):
-            if sent >= fault.at_most or self._stopping.is_set():
+            if sent >= fault.max_bytes or self._stopping.is_set():
                 return
             await response.write(piece)
             sent += len(piece)
-            await self._rest(fault.pause_s)
+            await self._pause(fault.pause_s)
 
-    async def _rest(self, seconds: float) -> None:
-        """Wait, but not beyond the end of the server; let others run in any case."""
-        if not seconds:
-            await asyncio.sleep(0)
-            return
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                await self._stopping.wait()
-
-    async def _models(self, _: "web.Request") -> "web.StreamResponse":
+    async def _list_models(self, _: "web.Request") -> "web.StreamResponse":
         models = [
             {
                 "id": persona.id,
@@ -237,24 +312,28 @@ class Simulator:
             }
             for persona in PERSONAS.values()
         ]
-        return _answer(200, {"object": "list", "data": models})
+        return _json_response(200, {"object": "list", "data": models})
 
-    async def _health(self, _: "web.Request") -> "web.StreamResponse":
+    async def _report_health(self, _: "web.Request") -> "web.StreamResponse":
         state = {"status": "ok", "version": __version__, "seed": self.seed}
-        counts = {"personas": len(PERSONAS), "requests": self._count, "faults": +self.faults}
-        return _answer(200, state | counts)
+        counts = {
+            "personas": len(PERSONAS),
+            "requests": self._request_count,
+            "faults": +self.faults,
+        }
+        return _json_response(200, state | counts)
 
     async def _list_violations(self, _: "web.Request") -> "web.StreamResponse":
-        return _answer(200, {"violations": list(self.violations)})
+        return _json_response(200, {"violations": list(self.violations)})
 
-    async def _forget_violations(self, _: "web.Request") -> "web.StreamResponse":
+    async def _clear_violations(self, _: "web.Request") -> "web.StreamResponse":
         count = len(self.violations)
         self.violations.clear()
-        return _answer(200, {"deleted": count})
+        return _json_response(200, {"deleted": count})
 
 
-def status_of(body: Any) -> int:
-    """Return the HTTP status of a reply: Groq reports its model's slips with a 400."""
+def reply_status(body: Any) -> int:
+    """Return the HTTP status of a reply; Groq reports malformed calls with a 400."""
     match body:
         case {"error": {"code": "tool_use_failed"}}:
             return 400
@@ -264,19 +343,19 @@ def status_of(body: Any) -> int:
             return 200
 
 
-def _place(persona: Persona, body: JSON) -> str:
-    """Name the point that a conversation has reached: a retry, however worded, is the same."""
-    asked = understood(body).request
-    messages = [item for item in asked.get("messages", ()) if isinstance(item, dict)]
+def _conversation_position(persona: Persona, body: JSON) -> str:
+    """Return a key for a position in a conversation; retries have the same key."""
+    request = parse_request(body).request
+    messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
     first = next((item for item in messages if item.get("role") == "user"), {})
     results = sum(item.get("role") == "tool" for item in messages)
-    # What a client says after an empty reply may be part of the first message.
-    asked_first, _, _ = text_of(first.get("content")).partition("\n")
-    return f"{persona.id}\0{results}\0{hash(asked_first)}"
+    # A client may append its follow-up to an empty reply to the first message.
+    first_line, _, _ = text_of(first.get("content")).partition("\n")
+    return f"{persona.id}\0{results}\0{hash(first_line)}"
 
 
-def _decoded(data: bytes) -> JSON | str:
-    """Read a request as strictly as a real server: the object, or what is wrong with it."""
+def _decode_request(data: bytes) -> JSON | str:
+    """Decode a request as strictly as a real server; return the object or an error message."""
     try:
         body = decode_json(data, limit=MAX_WRAPPED_DEPTH)
     except ValueError as problem:
@@ -284,39 +363,30 @@ def _decoded(data: bytes) -> JSON | str:
     return body if isinstance(body, dict) else "The request body must be a JSON object."
 
 
-def _answer_bytes(fault: TransportFault, reply: Any, request: JSON) -> AnswerBytes:
-    """Put a reply into the form that was asked for; an error before a stream is plain."""
+def _encode_reply(fault: TransportFault, reply: Any, request: JSON) -> ResponseBytes:
+    """Encode a reply in the requested form; an error before a stream is plain."""
     if not request.get("stream") or fault.status is not None or not is_streamable(reply):
-        return body_bytes(fault, reply, status_of(reply))
-    seed = zlib.crc32(encoded(reply))
-    return stream_bytes(fault, reply, usage=wants_usage(request), seed=seed)
+        return encode_response(fault, reply, reply_status(reply))
+    seed = zlib.crc32(encode_body(reply))
+    return encode_stream(fault, reply, usage=wants_usage(request), seed=seed)
 
 
-def _answer(status: int, body: Any) -> "web.Response":
-    from aiohttp import web  # noqa: PLC0415 - see the module's first lines
+def _json_response(status: int, body: Any) -> "web.Response":
+    from aiohttp import web  # noqa: PLC0415 - see the module docstring
 
-    return web.Response(status=status, body=encoded(body), headers=_JSON)
-
-
-def _refused(status: int, message: str) -> "web.Response":
-    return _answer(status, _error(message, None))
+    return web.Response(status=status, body=encode_body(body), headers=_JSON_HEADERS)
 
 
-def _error(message: str, code: str | None) -> JSON:
-    kind = "invalid_request_error"
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
-def _hang_up(request: "web.Request", ending: str) -> None:
+def _close_connection(request: "web.Request", ending: str) -> None:
     transport = request.transport
-    if transport is None:  # pragma: no cover  # a client that left has cancelled us already
+    if transport is None:  # pragma: no cover  # a client that disconnects cancels the handler first
         return
     if ending == "abort":
-        # A client that does not read what was sent must not keep the connection open.
+        # A client that does not read must not keep the connection open.
         transport.abort()
         return
     if ending == "reset":
-        # Lingering for no time makes the kernel send a reset instead of a polite end.
+        # With a linger time of zero, the kernel sends a reset instead of a normal close.
         linger = struct.pack("ii", 1, 0)
         transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, linger)
     transport.close()

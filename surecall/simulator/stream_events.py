@@ -1,83 +1,83 @@
-"""A reply as a stream: what a client may ask for, and the events that say what a body says.
+"""Convert completion bodies to event streams, and check the streaming options of requests.
 
-    stream_rules(request)   what OpenAI refuses about `stream` and `stream_options`
-    events_of(body)         role, thoughts, content, calls in pieces, finish, usage, [DONE]
-    frames_of(events)       the same as bytes, one block for each event
+    check_streaming(request)   violations of OpenAI's rules for `stream` and `stream_options`
+    build_events(body)         role, reasoning, content, calls in pieces, finish, usage, [DONE]
+    encode_frames(events)      the events as bytes, one frame each
 
-A faulty body makes a faulty stream: each field goes into the deltas in the form it has in the
-body, so that a reader who undoes the streaming gets the same fault as in the plain form.
+A faulty body makes a faulty stream: every field keeps its form in the deltas, so a parser that
+reassembles them gets the same fault as in the body.
 """
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, Final, TypeAlias
 
-from surecall.simulator.faults.shape_fault import written
+from surecall.simulator.faults.shape_fault import encode_json
 from surecall.simulator.violations import Violation
 from surecall.values.types import JSON
 
-# A chunk, or a block of lines exactly as it is sent.
+# A chunk, or a block of lines to send unchanged.
 Event: TypeAlias = JSON | str
 
 DONE: Final = "data: [DONE]\n\n"
-LONGEST_PIECE: Final = 12
-MOST_PIECES: Final = 200
+MAX_PIECE_CHARS: Final = 12
+MAX_PIECES: Final = 200
 _STEP: Final = 5
-_OPTIONS: Final = ("stream", "stream_options")
+_STREAMING_FIELDS: Final = ("stream", "stream_options")
 _OPTION_FIELDS: Final = ("include_usage", "include_obfuscation")
-_KINDS: Final = {bool: "a boolean", int: "an integer", float: "a decimal", str: "a string"}
-_KINDS_OF_CONTAINERS: Final = {dict: "an object", list: "an array", type(None): "null"}
+_TYPE_NAMES: Final = {bool: "a boolean", int: "an integer", float: "a decimal", str: "a string"}
+_CONTAINER_NAMES: Final = {dict: "an object", list: "an array", type(None): "null"}
 
 
-def stream_rules(request: JSON) -> Iterator[Violation]:
-    """Yield what OpenAI refuses about the streaming of a request, in its words."""
+def check_streaming(request: JSON) -> Iterator[Violation]:
+    """Yield violations of OpenAI's rules for streaming options, with OpenAI's messages."""
     streams, options = request.get("stream"), request.get("stream_options")
     if streams is not None and not isinstance(streams, bool):
-        yield _wrong_type("stream", "a boolean", streams)
+        yield _type_violation("stream", "a boolean", streams)
     if options is None:
         return
     if streams is not True:
         message = "The 'stream_options' parameter is only allowed when 'stream' is enabled."
         yield Violation("stream_options_alone", "stream_options", message)
     if not isinstance(options, dict):
-        yield _wrong_type("stream_options", "an object", options)
+        yield _type_violation("stream_options", "an object", options)
         return
     for key, value in options.items():
         where = f"stream_options.{key}"
         if key not in _OPTION_FIELDS:
             yield Violation("stream_option_unknown", where, f"Unknown parameter: '{where}'.")
         elif not isinstance(value, bool):
-            yield _wrong_type(where, "a boolean", value)
+            yield _type_violation(where, "a boolean", value)
 
 
-def _wrong_type(where: str, wanted: str, found: object) -> Violation:
-    got = (_KINDS | _KINDS_OF_CONTAINERS)[type(found)]
+def _type_violation(where: str, wanted: str, found: object) -> Violation:
+    got = (_TYPE_NAMES | _CONTAINER_NAMES)[type(found)]
     message = f"Invalid type for '{where}': expected {wanted}, but got {got} instead."
     return Violation("stream_type", where, message)
 
 
 def wants_usage(request: JSON) -> bool:
-    """Whether the client asked for the chunk with the usage."""
+    """Return whether the client requested a usage chunk."""
     return (request.get("stream_options") or {}).get("include_usage") is True
 
 
 def without_streaming(request: JSON) -> JSON:
-    """Return a request as its plain form would be, so that both forms get one reply."""
-    return {key: value for key, value in request.items() if key not in _OPTIONS}
+    """Return a request without streaming options, so that both forms get the same reply."""
+    return {key: value for key, value in request.items() if key not in _STREAMING_FIELDS}
 
 
 def is_streamable(body: Any) -> bool:
-    """Whether a body can be cut into chunks: errors and foreign envelopes are sent as they are."""
+    """Return whether a body can be split into chunks; error bodies cannot."""
     return isinstance(body, dict) and "choices" in body
 
 
-def events_of(body: JSON, *, usage: bool = False, seed: int = 0) -> list[Event]:
-    """Cut a body into the events of a stream; `seed` decides where texts are cut."""
+def build_events(body: JSON, *, usage: bool = False, seed: int = 0) -> list[Event]:
+    """Split a body into stream events; `seed` decides where texts are split."""
     head = {key: value for key, value in body.items() if key not in {"choices", "usage"}}
     if head.get("object"):
         head["object"] = "chat.completion.chunk"
     choices = body["choices"]
     if isinstance(choices, list) and choices and all(isinstance(each, dict) for each in choices):
-        cut = (each for choice in choices for each in _choices(choice, seed))
+        cut = (each for choice in choices for each in _choice_chunks(choice, seed))
         chunks = [head | {"choices": [each]} for each in cut]
     else:
         chunks = [head | {"choices": choices}]
@@ -87,21 +87,21 @@ def events_of(body: JSON, *, usage: bool = False, seed: int = 0) -> list[Event]:
     return [*chunks, DONE]
 
 
-def frames_of(events: Sequence[Event]) -> list[bytes]:
-    """Write events as bytes, one frame each."""
+def encode_frames(events: Sequence[Event]) -> list[bytes]:
+    """Encode events as bytes, one frame each."""
     return [
-        (event if isinstance(event, str) else f"data: {written(event)}\n\n").encode()
+        (event if isinstance(event, str) else f"data: {encode_json(event)}\n\n").encode()
         for event in events
     ]
 
 
-def pieces(text: str, seed: int = 0) -> list[str]:
-    """Cut a text, by the seed, into pieces of a few characters, more if it is very long.
+def split_text(text: str, seed: int = 0) -> list[str]:
+    """Split a text into short pieces by the seed; very long texts get longer pieces.
 
-    The first piece is the longest. A longer second one might begin with all of the first, and
-    could not be told from arguments that are sent again in full with every chunk.
+    The first piece is the longest: a longer second piece could begin with the first, and would be
+    indistinguishable from cumulative arguments.
     """
-    longest = max(LONGEST_PIECE, -(-len(text) // MOST_PIECES))
+    longest = max(MAX_PIECE_CHARS, -(-len(text) // MAX_PIECES))
     cut, at = [text[:longest]], longest
     while at < len(text):
         size = 1 + (seed + _STEP * len(cut)) % longest
@@ -110,7 +110,7 @@ def pieces(text: str, seed: int = 0) -> list[str]:
     return cut
 
 
-def _choices(choice: JSON, seed: int) -> Iterator[JSON]:
+def _choice_chunks(choice: JSON, seed: int) -> Iterator[JSON]:
     rest = {key: choice[key] for key in choice if key not in {"message", "delta", "finish_reason"}}
     index = {"index": rest.get("index", 0)}
     message = choice.get("message") or choice.get("delta")
@@ -120,8 +120,8 @@ def _choices(choice: JSON, seed: int) -> Iterator[JSON]:
 
 
 def _deltas(message: JSON, seed: int) -> Iterator[JSON]:
-    """Yield what does not grow in one delta, and then what grows, piece by piece."""
-    grown = {key: list(grow(message.get(key), seed)) for key, grow in _GROWING.items()}
+    """Yield one delta with the fixed fields, then the streamed fields piece by piece."""
+    grown = {key: list(grow(message.get(key), seed)) for key, grow in _STREAMED_FIELDS.items()}
     opening = {key: value for key, value in message.items() if not grown.get(key)}
     if isinstance(message.get("content"), str):
         opening["content"] = ""
@@ -130,79 +130,79 @@ def _deltas(message: JSON, seed: int) -> Iterator[JSON]:
         yield from ({key: value} for value in values)
 
 
-def _texts(value: Any, seed: int) -> list[Any]:
-    return list(pieces(value, seed)) if value and isinstance(value, str) else []
+def _text_pieces(value: Any, seed: int) -> list[Any]:
+    return list(split_text(value, seed)) if value and isinstance(value, str) else []
 
 
-def _contents(value: Any, seed: int) -> Iterator[Any]:
+def _content_pieces(value: Any, seed: int) -> Iterator[Any]:
     if not isinstance(value, list):
-        yield from _texts(value, seed)
+        yield from _text_pieces(value, seed)
         return
     for part in value:
         match part:
             case {"type": "text", "text": str(text)}:
-                yield from ([part | {"text": piece}] for piece in pieces(text, seed))
+                yield from ([part | {"text": piece}] for piece in split_text(text, seed))
             case {"type": "thinking", "thinking": str()}:
-                yield from _details([part], seed)
+                yield from _detail_pieces([part], seed)
             case _:
                 yield [part]
 
 
-def _details(value: Any, seed: int) -> Iterator[list[Any]]:
+def _detail_pieces(value: Any, seed: int) -> Iterator[list[Any]]:
     for detail in value if isinstance(value, list) else []:
         match detail:
             case {"text": str(text)}:
-                yield from _signed_last(detail, "text", text, seed)
+                yield from _signed_pieces(detail, "text", text, seed)
             case {"thinking": str(text)}:
-                yield from _signed_last(detail, "thinking", text, seed)
+                yield from _signed_pieces(detail, "thinking", text, seed)
             case _:
                 yield [detail]
 
 
-def _signed_last(detail: JSON, key: str, text: str, seed: int) -> Iterator[list[Any]]:
-    """Yield a text in pieces, and then its signature."""
+def _signed_pieces(detail: JSON, key: str, text: str, seed: int) -> Iterator[list[Any]]:
+    """Yield a text in pieces, followed by its signature."""
     rest = {name: detail[name] for name in detail if name != "signature"}
-    yield from ([rest | {key: piece}] for piece in pieces(text, seed))
+    yield from ([rest | {key: piece}] for piece in split_text(text, seed))
     if "signature" in detail:
         yield [detail | {key: ""}]
 
 
-def _calls(value: Any, seed: int) -> Iterator[Any]:
-    """Yield the values of `tool_calls`, in whichever form the calls have."""
+def _tool_call_pieces(value: Any, seed: int) -> Iterator[Any]:
+    """Yield the values of `tool_calls`, whatever form the calls have."""
     match value:
         case dict():
-            yield from _fragments(value, 0, seed)
+            yield from _call_fragments(value, 0, seed)
         case list():
             index = 0
             for item in value:
                 if not isinstance(item, dict):
                     yield [item]
                     continue
-                yield from ([fragment] for fragment in _fragments(item, index, seed))
+                yield from ([fragment] for fragment in _call_fragments(item, index, seed))
                 index += 1
         case _:
-            yield from _texts(value, seed)
+            yield from _text_pieces(value, seed)
 
 
-def _fragments(call: JSON, index: int, seed: int) -> Iterator[JSON]:
+def _call_fragments(call: JSON, index: int, seed: int) -> Iterator[JSON]:
     function = call.get("function")
     if not isinstance(function, dict):
-        yield from ({"index": index} | flat for flat in _functions(call, seed))
+        yield from ({"index": index} | flat for flat in _function_pieces(call, seed))
         return
-    first, *others = _functions(function, seed)
+    first, *others = _function_pieces(function, seed)
     yield {"index": index} | call | {"function": first}
     yield from ({"index": index, "function": other} for other in others)
 
 
-def _functions(function: Any, seed: int) -> Iterator[JSON]:
-    """Yield a function with arguments that only begin, and then the arguments in pieces."""
+def _function_pieces(function: Any, seed: int) -> Iterator[JSON]:
+    """Yield a function with empty arguments, then the arguments in pieces."""
     if not isinstance(function, dict):
         return
     arguments = function.get("arguments")
     match arguments:
         case str() if arguments:
             yield function | {"arguments": ""}
-            yield from ({"arguments": piece} for piece in pieces(arguments, seed))
+            yield from ({"arguments": piece} for piece in split_text(arguments, seed))
         case dict() if arguments:
             yield function | {"arguments": {}}
             yield {"arguments": arguments}
@@ -210,14 +210,14 @@ def _functions(function: Any, seed: int) -> Iterator[JSON]:
             yield function
 
 
-# What of a message grows from delta to delta, in the order in which models speak.
-_GROWING: Final[dict[str, Callable[[Any, int], Iterator[Any] | list[Any]]]] = {
-    "reasoning": _texts,
-    "reasoning_content": _texts,
-    "reasoning_details": _details,
-    "thinking_blocks": _details,
-    "refusal": _texts,
-    "content": _contents,
-    "tool_calls": _calls,
-    "function_call": _functions,
+# The streamed fields of a message, in the order in which models send them.
+_STREAMED_FIELDS: Final[dict[str, Callable[[Any, int], Iterator[Any] | list[Any]]]] = {
+    "reasoning": _text_pieces,
+    "reasoning_content": _text_pieces,
+    "reasoning_details": _detail_pieces,
+    "thinking_blocks": _detail_pieces,
+    "refusal": _text_pieces,
+    "content": _content_pieces,
+    "tool_calls": _tool_call_pieces,
+    "function_call": _function_pieces,
 }

@@ -1,34 +1,33 @@
-"""Transport faults: what goes wrong around a reply, not in it, and how a stream is cut or ended."""
+"""Transport faults: HTTP errors, broken connections, and malformed streams."""
 
 from typing import Final
 
 import msgspec
 
-from surecall.simulator.faults import call_fragments as faults_fragments
-from surecall.simulator.faults import streams as faults_stream
+from surecall.simulator.faults import chunk_faults as faults_stream
+from surecall.simulator.faults import fragment_faults as faults_fragments
+from surecall.simulator.faults.chunk_faults import KEEP_ALIVE
 from surecall.simulator.faults.shape_fault import ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
-from surecall.simulator.faults.streams import KEEP_ALIVE
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
 
 STREAM_FAULT_MODULES = (faults_fragments, faults_stream)
 _RETRIED = "retried"
-_WIRE_BYTES = 64 * 1024 * 1024
-_HTML = (
+_MAX_WIRE_BYTES = 64 * 1024 * 1024
+_HTML_ERROR_PAGE = (
     "<!DOCTYPE html>\n<html><head><title>502 Bad Gateway</title></head>\n"
     "<body><center><h1>502 Bad Gateway</h1></center><hr><center>nginx</center></body></html>\n"
 )
 
 
-class TransportFault(msgspec.Struct, frozen=True, kw_only=True):
-    """How one answer is sent. Without a `status` the persona's own reply goes out.
+class TransportFault(msgspec.Struct, frozen=True):
+    """How to send one response. Without a `status`, the persona's own reply is sent.
 
-    `wait_s` comes before the answer. `sends` is the share of the body that goes out; at zero there
-    are not even headers, which otherwise `header_bytes` inflate. `forever` is repeated after it
-    until `at_most` bytes are on the wire.
-    `ending` says what then happens to the connection: `close`, `reset`, or the silence of `hang`.
-    With `only_streams`, plain requests are left alone; `stream_fault` names a fault of the stream.
+    `wait_s` is the delay before the response. `sent_share` is the share of the body that is sent;
+    zero omits the headers too. `header_bytes` pads the headers. `repeated_block` is then repeated
+    up to `max_bytes` in total. `ending` is the fate of the connection: `close`, `reset`, or `hang`.
+    With `only_streams`, the fault skips plain requests; `stream_fault` names a fault of the stream.
     """
 
     id: str
@@ -40,7 +39,7 @@ class TransportFault(msgspec.Struct, frozen=True, kw_only=True):
     headers: dict[str, str] = {}
     header_bytes: int = 0
     wait_s: float = 0.0
-    sends: float = 1.0
+    sent_share: float = 1.0
     ending: str = ""
     gzip: bool = False
     only_first: bool = False
@@ -48,108 +47,97 @@ class TransportFault(msgspec.Struct, frozen=True, kw_only=True):
     pause_s: float = 0.0
     only_streams: bool = False
     stream_fault: str = ""
-    forever: str = ""
-    at_most: int = _WIRE_BYTES
+    repeated_block: str = ""
+    max_bytes: int = _MAX_WIRE_BYTES
 
 
-def _error(message: str, kind: str, code: object = None) -> JSON:
+def _error_body(message: str, kind: str, code: object = None) -> JSON:
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 
-_ALL: Final = (
+_RESPONSE_FAULTS: Final = (
     TransportFault(
-        id="http-429",
-        summary="429 with Retry-After: 1 for the first request of a conversation, then fine",
+        "http-429",
+        "429 with Retry-After: 1 for the first request of a conversation, then fine",
         only_first=True,
         status=429,
         headers={"Retry-After": "1"},
-        body=_error("Rate limit reached for requests.", "requests", "rate_limit_exceeded"),
+        body=_error_body("Rate limit reached for requests.", "requests", "rate_limit_exceeded"),
     ),
     TransportFault(
-        id="http-500",
-        summary="500 with an error object, then fine",
+        "http-500",
+        "500 with an error object, then fine",
         status=500,
-        body=_error("The server had an error while processing your request.", "server_error"),
+        body=_error_body("The server had an error while processing your request.", "server_error"),
     ),
     TransportFault(
-        id="http-503",
-        summary="503 with an overloaded error, then fine",
+        "http-503",
+        "503 with an overloaded error, then fine",
         status=503,
-        body=_error("The engine is currently overloaded.", "overloaded_error"),
+        body=_error_body("The engine is currently overloaded.", "overloaded_error"),
     ),
     TransportFault(
-        id="html-502",
-        summary="502 with a proxy's HTML page, then fine",
+        "html-502",
+        "502 with a proxy's HTML page, then fine",
         status=502,
         headers={"Content-Type": "text/html; charset=utf-8"},
-        body=_HTML,
+        body=_HTML_ERROR_PAGE,
     ),
     TransportFault(
-        id="html-200",
-        summary="200 with an HTML page instead of JSON, as from a wrong address",
+        "html-200",
+        "200 with an HTML page instead of JSON, as from a wrong URL",
         outcome=ErrorCode.DECODE_ERROR,
         status=200,
         headers={"Content-Type": "text/html; charset=utf-8"},
-        body=_HTML,
+        body=_HTML_ERROR_PAGE,
     ),
     TransportFault(
-        id="blank-200",
-        summary="200 with nothing but blank lines, as some proxies keep a connection alive",
+        "blank-200",
+        "200 with only blank lines, which some proxies send as keep-alive",
         status=200,
         headers={"Content-Type": "application/json"},
         body="\n\n\n",
     ),
     TransportFault(
-        id="huge-headers",
-        summary="ten megabytes of headers before the answer",
+        "huge-headers",
+        "10 MB of response headers",
         outcome=ErrorCode.DECODE_ERROR,
         header_bytes=10 * 1024 * 1024,
     ),
     TransportFault(
-        id="hang-up",
-        summary="the connection is closed without an answer",
-        sends=0.0,
-        ending="close",
+        "hang-up", "the connection is closed without a response", sent_share=0.0, ending="close"
     ),
     TransportFault(
-        id="reset",
-        summary="the connection is reset without an answer",
-        sends=0.0,
-        ending="reset",
+        "reset", "the connection is reset without a response", sent_share=0.0, ending="reset"
     ),
     TransportFault(
-        id="cut",
-        summary="the body ends in the middle, the rest never comes",
-        sends=0.5,
-        ending="close",
+        "cut", "the connection is closed in the middle of the body", sent_share=0.5, ending="close"
     ),
     TransportFault(
-        id="silent", summary="the socket stays open and silent", sends=0.0, ending="hang"
+        "silent", "the connection stays open without a response", sent_share=0.0, ending="hang"
     ),
+    TransportFault("slow", "the response is delayed by 0.2 s", outcome="repaired", wait_s=0.2),
     TransportFault(
-        id="slow", summary="the answer comes, a little late", outcome="cured", wait_s=0.2
+        "drip", "the response arrives in small pieces", outcome="repaired", piece_bytes=16
     ),
+    TransportFault("gzip", "the response is compressed", outcome="repaired", gzip=True),
     TransportFault(
-        id="drip", summary="the answer comes in small pieces", outcome="cured", piece_bytes=16
-    ),
-    TransportFault(id="gzip", summary="the answer is compressed", outcome="cured", gzip=True),
-    TransportFault(
-        id="http-401",
-        summary="401: the key is refused",
+        "http-401",
+        "401: the API key is invalid",
         outcome=ErrorCode.AUTH,
         status=401,
-        body=_error("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
+        body=_error_body("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
     ),
     TransportFault(
-        id="http-402",
-        summary="402: the account is out of credit",
+        "http-402",
+        "402: the account has no credit left",
         outcome=ErrorCode.PAYMENT_REQUIRED,
         status=402,
         body={"error": {"code": 402, "message": "Insufficient credits."}},
     ),
     TransportFault(
-        id="http-403-moderation",
-        summary="403: moderation refused the prompt",
+        "http-403-moderation",
+        "403: moderation rejected the prompt",
         outcome=ErrorCode.CONTENT_POLICY,
         status=403,
         body={
@@ -161,11 +149,11 @@ _ALL: Final = (
         },
     ),
     TransportFault(
-        id="http-400-context",
-        summary="400: the conversation does not fit the window",
+        "http-400-context",
+        "400: the conversation exceeds the context window",
         outcome=ErrorCode.CONTEXT_TOO_LONG,
         status=400,
-        body=_error(
+        body=_error_body(
             "This model's maximum context length is 8192 tokens.",
             "invalid_request_error",
             "context_length_exceeded",
@@ -174,114 +162,115 @@ _ALL: Final = (
 )
 
 
-def _endless(
+def _endless_stream(
     name: str, summary: str, block: str, outcome: str = ErrorCode.RESPONSE_TOO_LARGE
 ) -> TransportFault:
-    """Describe a stream that begins like any other and then repeats a block without end."""
+    """Build a fault whose stream begins normally and then repeats a block endlessly."""
     return TransportFault(
-        id=f"stream-{name}",
-        summary=summary,
+        f"stream-{name}",
+        summary,
         outcome=outcome,
         only_streams=True,
-        sends=0.5,
-        forever=block,
+        sent_share=0.5,
+        repeated_block=block,
         ending="close",
     )
 
 
-def _chunk(delta: str) -> str:
+def _delta_block(delta: str) -> str:
     return f'data: {{"choices":[{{"index":0,"delta":{delta},"finish_reason":null}}]}}\n\n'
 
 
-_STREAMS: Final = (
+_STREAM_TRANSPORT_FAULTS: Final = (
     TransportFault(
-        id="stream-cut",
-        summary="the connection is closed in the middle of a stream",
+        "stream-cut",
+        "the connection is closed in the middle of a stream",
         only_streams=True,
-        sends=0.6,
+        sent_share=0.6,
         ending="close",
     ),
     TransportFault(
-        id="stream-reset",
-        summary="the connection is reset in the middle of a stream",
+        "stream-reset",
+        "the connection is reset in the middle of a stream",
         only_streams=True,
-        sends=0.6,
+        sent_share=0.6,
         ending="reset",
     ),
     TransportFault(
-        id="stream-silent",
-        summary="a stream falls silent in the middle, and the socket stays open",
+        "stream-silent",
+        "a stream stalls in the middle with the connection open",
         only_streams=True,
-        sends=0.6,
+        sent_share=0.6,
         ending="hang",
     ),
     TransportFault(
-        id="stream-bytes",
-        summary="a stream comes byte by byte, so that characters and lines are torn apart",
-        outcome="cured",
+        "stream-bytes",
+        "a stream arrives byte by byte, which splits characters and lines",
+        outcome="repaired",
         only_streams=True,
         piece_bytes=1,
     ),
     TransportFault(
-        id="stream-torn",
-        summary="a stream comes in pieces of seven bytes, wherever its events begin and end",
-        outcome="cured",
+        "stream-torn",
+        "a stream arrives in pieces of seven bytes, regardless of event boundaries",
+        outcome="repaired",
         only_streams=True,
         piece_bytes=7,
     ),
     TransportFault(
-        id="stream-drip",
-        summary="one byte of a stream in a second",
+        "stream-drip",
+        "a stream arrives at one byte per second",
         only_streams=True,
         piece_bytes=1,
         pause_s=1.0,
     ),
     TransportFault(
-        id="stream-keep-alive",
-        summary="nothing but a comment now and then, for as long as the client waits",
+        "stream-keep-alive",
+        "a stream continues with only keep-alive comments",
         only_streams=True,
-        sends=0.5,
-        forever=KEEP_ALIVE,
+        sent_share=0.5,
+        repeated_block=KEEP_ALIVE,
         pause_s=0.05,
         ending="close",
     ),
-    _endless(
+    _endless_stream(
         "endless",
-        "a text that never ends, in large deltas",
-        _chunk(f'{{"content":"{"la " * 4096}"}}') * 4,
+        "endless text in large deltas",
+        _delta_block(f'{{"content":"{"la " * 4096}"}}') * 4,
     ),
-    _endless(
+    _endless_stream(
         "endless-crumbs",
-        "a text that never ends, in the smallest deltas: a million and more",
-        _chunk('{"content":"."}') * 512,
+        "endless text in over a million tiny deltas",
+        _delta_block('{"content":"."}') * 512,
     ),
-    _endless(
+    _endless_stream(
         "endless-arguments",
-        "arguments of a call that never end",
-        _chunk(f'{{"tool_calls":[{{"index":0,"function":{{"arguments":"{"la " * 4096}"}}}}]}}') * 4,
+        "endless arguments of a call",
+        _delta_block(
+            f'{{"tool_calls":[{{"index":0,"function":{{"arguments":"{"la " * 4096}"}}}}]}}'
+        )
+        * 4,
     ),
-    _endless(
-        "endless-comments", "comments without end, as fast as they are read", KEEP_ALIVE * 2048
-    ),
-    _endless("endless-line", "a line that never ends", "la" * (32 * 1024)),
+    _endless_stream("endless-comments", "endless comments without pauses", KEEP_ALIVE * 2048),
+    _endless_stream("endless-line", "an endless line", "la" * (32 * 1024)),
     TransportFault(
-        id="stream-gzip-bomb",
-        summary="a megabyte on the wire that unpacks to a gigabyte",
+        "stream-gzip-bomb",
+        "1 MB of compressed data that expands to 1 GB",
         outcome=ErrorCode.RESPONSE_TOO_LARGE,
         only_streams=True,
-        sends=0.5,
-        forever="la" * (512 * 1024),
-        at_most=1024 * 1024,
+        sent_share=0.5,
+        repeated_block="la" * (512 * 1024),
+        max_bytes=1024 * 1024,
         gzip=True,
         ending="close",
     ),
 )
 
 
-def _streamed(fault: ShapeFault) -> TransportFault:
+def _as_transport_fault(fault: ShapeFault) -> TransportFault:
     return TransportFault(
-        id=f"stream-{fault.id.replace('_', '-')}",
-        summary=fault.summary,
+        f"stream-{fault.id.replace('_', '-')}",
+        fault.summary,
         sources=fault.sources,
         outcome=fault.outcome,
         only_streams=True,
@@ -290,5 +279,10 @@ def _streamed(fault: ShapeFault) -> TransportFault:
 
 
 TRANSPORT_FAULTS: Final[dict[str, TransportFault]] = {
-    fault.id: fault for fault in (*_ALL, *_STREAMS, *map(_streamed, STREAM_FAULTS.values()))
+    fault.id: fault
+    for fault in (
+        *_RESPONSE_FAULTS,
+        *_STREAM_TRANSPORT_FAULTS,
+        *map(_as_transport_fault, STREAM_FAULTS.values()),
+    )
 }

@@ -1,10 +1,15 @@
-"""What a provider may refuse, how it says so, and which of it one provider refuses."""
+"""Request violations and provider error responses, with the wording of real providers."""
 
-from typing import Final
+from collections.abc import Callable
+from typing import Final, TypeAlias
 
 import msgspec
 
-WORDING: Final[dict[str, str]] = {
+from surecall.values.types import JSON
+
+# Rule names and default messages.
+
+VIOLATION_MESSAGES: Final[dict[str, str]] = {
     "messages_empty": "Invalid 'messages': empty array. Expected an array with minimum length 1, "
     "but got an empty array instead.",
     "tools_empty": "Invalid 'tools': empty array. Expected an array with minimum length 1, but "
@@ -76,33 +81,33 @@ WORDING: Final[dict[str, str]] = {
 
 
 class Violation(msgspec.Struct, frozen=True):
-    """One thing that is wrong in a request: the rule, the place, the provider's sentence."""
+    """One violation in a request: the rule, its location, and the provider's message."""
 
     rule: str
     where: str
     message: str
 
 
-class ProviderRules(msgspec.Struct, frozen=True, kw_only=True):
-    """What one provider demands beyond the common rules, and how it words and wraps errors."""
+class ProviderRules(msgspec.Struct, frozen=True):
+    """A provider's rules beyond the common ones, and the format of its errors."""
 
     name: str
     summary: str
     ids: str = "any"  # any | plain | nine | kimi
-    longest_id: int | None = None
+    max_id_chars: int | None = None
     strict_fields: bool = False
-    known_fields: tuple[str, ...] = ()  # beside the documented ones
+    known_fields: tuple[str, ...] = ()  # accepted in addition to the documented ones
     refused_fields: tuple[str, ...] = ()
     refused_roles: tuple[str, ...] = ()
-    thinks_in: str = ""  # the field that carries a thought in its replies
-    wants_reasoning: bool = False
-    wants_some_reasoning: bool = False  # a blank one does not count
-    wants_signatures: bool = False
+    reasoning_field: str = ""  # the reply field that contains the reasoning
+    requires_reasoning: bool = False
+    requires_nonblank_reasoning: bool = False  # blank reasoning does not count
+    requires_signatures: bool = False
     seals_turns: bool = False
-    wants_result_names: bool = False
-    wants_user: bool = False
-    wants_parameters: bool = False
-    wants_format_word: bool = False
+    requires_result_names: bool = False
+    requires_user: bool = False
+    requires_parameters: bool = False
+    requires_json_word: bool = False
     refuses_null: bool = False
     refuses_blank: bool = False
     refuses_parts: bool = False
@@ -111,10 +116,97 @@ class ProviderRules(msgspec.Struct, frozen=True, kw_only=True):
     refuses_type_beside_any_of: bool = False
     refused_options: tuple[str, ...] = ()
     refused_choices: tuple[str, ...] = ()
-    error_form: str = "openai"  # a form of `error_bodies`
-    words: dict[str, str] = {}
+    error_format: str = "openai"  # a key of `_ERROR_FORMATS`
+    messages: dict[str, str] = {}
 
     def violation(self, rule: str, where: str, found: object = "") -> Violation:
-        """Word a violation as this provider would."""
-        template = self.words.get(rule, WORDING[rule])
+        """Build a violation with this provider's message."""
+        template = self.messages.get(rule, VIOLATION_MESSAGES[rule])
         return Violation(rule, where, template.format(where=where, found=found))
+
+
+# Error formats: providers wrap the same message in different bodies.
+
+RefusalResponse: TypeAlias = tuple[int, JSON | list[JSON]]
+
+_ERROR_TYPE = "invalid_request_error"
+_REQUEST_ID = "060ddc5b11062bd3139dfc01ab8b68bd"
+_ORDER_RULES: Final = frozenset({"user_after_tool", "unanswered", "answered_twice", "orphan"})
+_ZAI_CODES: Final = {"content_blank": "1213"} | dict.fromkeys(
+    ("user_missing", "content_empty", "orphan", "unanswered", "id_twice", "field_unknown"), "1214"
+)
+
+
+def refusal_response(rules: ProviderRules, violation: Violation) -> RefusalResponse:
+    """Return the status and body with which a provider rejects a request."""
+    return _ERROR_FORMATS[rules.error_format](violation)
+
+
+def _openai_error(violation: Violation) -> RefusalResponse:
+    error = {
+        "message": violation.message,
+        "type": _ERROR_TYPE,
+        "param": violation.where,
+        "code": None,
+    }
+    return 400, {"error": error}
+
+
+def _mistral_error(violation: Violation) -> RefusalResponse:
+    flat = {"object": "error", "message": violation.message}
+    if violation.rule == "field_unknown":
+        return 422, flat | {"type": _ERROR_TYPE}
+    if violation.rule in _ORDER_RULES:
+        kind = {"type": "invalid_request_message_order", "param": None, "code": "3230"}
+    else:
+        kind = {"type": "invalid_request", "param": None, "code": "1000"}
+    return 400, flat | kind
+
+
+def _gemini_error(violation: Violation) -> RefusalResponse:
+    error = {"code": 400, "message": violation.message, "status": "INVALID_ARGUMENT"}
+    return 400, [{"error": error}]
+
+
+def _cerebras_error(violation: Violation) -> RefusalResponse:
+    place = "validation_error" if violation.rule == "field_unknown" else violation.where
+    flat = {"message": violation.message, "type": _ERROR_TYPE, "param": place}
+    return 400, flat | {"code": "wrong_api_format"}
+
+
+def _xai_error(violation: Violation) -> RefusalResponse:
+    return 400, {"code": "Client specified an invalid argument", "error": violation.message}
+
+
+def _moonshot_error(violation: Violation) -> RefusalResponse:
+    return 400, {"error": {"message": violation.message, "type": _ERROR_TYPE}}
+
+
+def _zai_error(violation: Violation) -> RefusalResponse:
+    code = _ZAI_CODES.get(violation.rule, "1210")
+    return 400, {"error": {"code": code, "message": violation.message}}
+
+
+def _minimax_error(violation: Violation) -> RefusalResponse:
+    error = {"type": "bad_request_error", "message": f"{violation.message} (2013)"}
+    wrapped = error | {"http_code": "400"}
+    return 400, {"type": "error", "error": wrapped, "request_id": _REQUEST_ID}
+
+
+def _dashscope_error(violation: Violation) -> RefusalResponse:
+    text = f"<400> InternalError.Algo.InvalidParameter: {violation.message}"
+    error = {"message": text, "type": _ERROR_TYPE, "param": None, "code": "invalid_parameter_error"}
+    return 400, {"error": error, "request_id": _REQUEST_ID}
+
+
+_ERROR_FORMATS: Final[dict[str, Callable[[Violation], RefusalResponse]]] = {
+    "openai": _openai_error,
+    "mistral": _mistral_error,
+    "gemini": _gemini_error,
+    "cerebras": _cerebras_error,
+    "xai": _xai_error,
+    "moonshot": _moonshot_error,
+    "zai": _zai_error,
+    "minimax": _minimax_error,
+    "dashscope": _dashscope_error,
+}

@@ -1,9 +1,9 @@
-"""A client for the simulator, for code that is to run before there is a key.
+"""A simulator client for code that runs without an API key.
 
     key = os.environ.get("OPENROUTER_API_KEY")
     client = OpenAICompatible("https://openrouter.ai/api", api_key=key) if key else stand_in()
 
-Nothing here is chosen behind anybody's back: whoever wants it writes it down, and it says so.
+The simulator is never used automatically, and it prints a notice.
 """
 
 import atexit
@@ -11,19 +11,19 @@ import sys
 from typing import Final
 
 from surecall.runtime.transport import OpenAICompatible
-from surecall.simulator.personas.catalogue import DEFAULT_PERSONA
+from surecall.simulator.personas.persona_catalog import DEFAULT_PERSONA
 from surecall.simulator.server import Simulator
 
-SAID: Final = "surecall: no key, so the simulator answers; this is no real model"
+NO_KEY_NOTICE: Final = "surecall: no API key; using the built-in simulator instead of a real model."
 
 
 def stand_in(persona: str = DEFAULT_PERSONA) -> OpenAICompatible:
-    """Start the simulator for the rest of the program, say so, and return a client for it.
+    """Start a simulator for the rest of the program, print a notice, and return a client for it.
 
-    Whatever model is asked for, the `persona` answers, unless the name begins with `sim/`.
+    The `persona` answers for every model whose name does not begin with `sim/`.
     """
     simulator = Simulator(default=persona)
     simulator.__enter__()
     atexit.register(simulator.__exit__)
-    print(SAID, file=sys.stderr)  # noqa: T201 - whoever asks for it must see that it is no model
+    print(NO_KEY_NOTICE, file=sys.stderr)  # noqa: T201 - the user must see that this is not a model
     return OpenAICompatible(simulator.url)

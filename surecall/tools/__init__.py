@@ -1,1 +1,1 @@
-"""The tools an application offers."""
+"""Definition, validation, and registration of an application's tools."""

@@ -1,4 +1,4 @@
-"""From checked arguments to a call: what the handler of a tool is called with."""
+"""Converts validated arguments to the keyword arguments of a tool's handler."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass
@@ -6,32 +6,31 @@ from typing import Any, TypeAlias, is_typeddict
 
 import msgspec
 
-from surecall.tools.schema import bind_function
+from surecall.tools.schema import function_binder
 from surecall.tools.signatures import context_parameter, converter
 from surecall.values.errors import ToolError
-from surecall.values.types import JSON
+from surecall.values.types import JSON, object_or_empty
 
 Handler: TypeAlias = Callable[..., Any]
-Bind: TypeAlias = Callable[[JSON], dict[str, Any]]
+ArgumentBinder: TypeAlias = Callable[[JSON], dict[str, Any]]
 
 
-def context_of(handler: Handler | None, schema: JSON, where: str) -> str | None:
-    """Return the name under which a handler takes the run's context, if it does."""
+def context_parameter_name(handler: Handler | None, schema: JSON, where: str) -> str | None:
+    """Return the name of the handler's `Context` parameter, if it has one."""
     if handler is None:
         return None
-    properties = schema.get("properties")
-    return context_parameter(handler, properties if isinstance(properties, dict) else {}, where)
+    return context_parameter(handler, object_or_empty(schema.get("properties")), where)
 
 
-def binding(parameters: Any, handler: Handler, context: str | None) -> Bind:
-    """Return what turns checked arguments into the handler's keyword arguments."""
-    own = isinstance(parameters, type) and _reads_itself(parameters)
-    bind = _bind_fields(parameters) if own else bind_function(handler)
+def argument_binder(parameters: Any, handler: Handler, context: str | None) -> ArgumentBinder:
+    """Return a function that converts validated arguments to the handler's keyword arguments."""
+    own = isinstance(parameters, type) and _is_model_class(parameters)
+    bind = _field_binder(parameters) if own else function_binder(handler)
     if context is None:
         return bind
 
     def bind_without_context(arguments: JSON) -> dict[str, Any]:
-        # The schema may allow further arguments, but never this one.
+        # The schema may allow additional arguments, but never this one.
         if context in arguments:
             raise ToolError(f"{context}: the tool has no such parameter")
         return bind(arguments)
@@ -39,26 +38,26 @@ def binding(parameters: Any, handler: Handler, context: str | None) -> Bind:
     return bind_without_context
 
 
-def _bind_fields(parameters: type[Any]) -> Bind:
+def _field_binder(parameters: type[Any]) -> ArgumentBinder:
     read = converter(parameters) or dict
 
     def bind(arguments: JSON) -> dict[str, Any]:
         try:
-            return _fields(read(arguments))
-        except BaseException as problem:  # a class of the application's is foreign code
-            # Only errors about values are meant for the model; others may tell of our insides.
-            told = isinstance(problem, ValueError)
-            raise ToolError(str(problem) if told else "not acceptable") from problem
+            return _field_values(read(arguments))
+        except BaseException as problem:  # the application's code may raise anything
+            # Only errors about values are meant for the model; others may leak internals.
+            is_safe = isinstance(problem, ValueError)
+            raise ToolError(str(problem) if is_safe else "not acceptable") from problem
 
     return bind
 
 
-def _reads_itself(kind: type[Any]) -> bool:
+def _is_model_class(kind: type[Any]) -> bool:
     known = is_dataclass(kind) or is_typeddict(kind) or issubclass(kind, msgspec.Struct)
     return known or callable(getattr(kind, "model_validate", None))
 
 
-def _fields(value: Any) -> dict[str, Any]:
+def _field_values(value: Any) -> dict[str, Any]:
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, msgspec.Struct):

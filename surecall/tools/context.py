@@ -1,9 +1,9 @@
-"""The run's context: what an application hands to its own tools, past the model.
+"""The run's context: values that an application passes to its own tools, hidden from the model.
 
     def cancel(order: int, context: Context) -> str: …        runner.run("…", context={"user": 7})
 
-A parameter annotated `Context` is left out of the schema, and the model cannot set it. What looks
-like such a parameter but is not one would be asked of the model, so it is refused.
+A parameter annotated `Context` is omitted from the schema, and the model cannot set it. A parameter
+that looks like one but lacks the annotation would be exposed to the model, so it is rejected.
 """
 
 import inspect
@@ -12,14 +12,14 @@ from typing import Any, get_args
 
 from surecall.values.errors import ConfigError
 
-LOOKALIKES = frozenset({"context", "ctx", "run_context"})
+CONTEXT_LIKE_NAMES = frozenset({"context", "ctx", "run_context"})
 
 
 class Context(Mapping[str, Any]):
-    """What was given to a run as `context`: a mapping that can be read, but not changed.
+    """The `context` of a run, as a read-only mapping.
 
-    The values are the application's own objects, not copies. Its `repr` names the keys alone, so
-    that no value gets into a message or a log by accident.
+    The values are the application's own objects, not copies. The `repr` only shows the keys, so
+    that values do not leak into messages or logs.
     """
 
     __slots__ = ("_values",)
@@ -40,28 +40,28 @@ class Context(Mapping[str, Any]):
         return f"<Context: {', '.join(map(str, self._values)) or 'empty'}>"
 
 
-def check_parameter(one: inspect.Parameter, hint: Any, where: str) -> None:
-    """Refuse a parameter that has to do with the context, but not in the one way that works."""
+def check_context_parameter(one: inspect.Parameter, hint: Any, where: str) -> None:
+    """Reject a parameter that uses `Context` in an unsupported way."""
     if not _mentions_context(hint):
         return
     write = f"write `{one.name}: Context`."
     if hint is not Context:
-        raise ConfigError(f"{where} is annotated with more than `Context`; {write}")
+        raise ConfigError(f"{where} must be annotated with `Context` alone; {write}")
     if one.default is not one.empty:
         raise ConfigError(
-            f"{where} has a default, but a tool always gets a context, an empty one if the run has "
-            f"none; {write}"
+            f"{where} has a default, but a context is always passed, empty if the run has none; "
+            f"{write}"
         )
     if one.kind not in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
         raise ConfigError(f"{where} cannot be passed by name; {write}")
 
 
-def check_name(name: str, where: str, otherwise: str) -> None:
-    """Refuse a parameter that is called like the context; `otherwise` it must be described."""
-    if name in LOOKALIKES:
+def check_context_name(name: str, where: str, alternative: str) -> None:
+    """Reject a parameter with a context-like name; `alternative` is the advice for other uses."""
+    if name in CONTEXT_LIKE_NAMES:
         raise ConfigError(
             f"{where}: for the run's context write `{name}: Context` (from surecall import "
-            f"Context); {otherwise}."
+            f"Context); {alternative}."
         )
 
 

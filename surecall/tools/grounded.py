@@ -1,27 +1,27 @@
-"""Parameters that hold only what was seen: how they are declared, and whether that can work.
+"""Grounded parameters, which only accept observed values.
 
-    order_id: Annotated[str, Grounded]                  the user or any tool has named it
-    order_id: Annotated[str, Grounded("find_order")]    a result of that tool holds it
+    order_id: Annotated[str, Grounded]                  named by the user or by any tool
+    order_id: Annotated[str, Grounded("find_order")]    found in a result of that tool
 
-A tool whose values come from tools that themselves wait for it could never be called; that is the
-caller's mistake, and found when the tools are registered.
+Tools that depend on each other's results could never be called. Such cycles raise `ConfigError`
+when the tools are registered.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
 from surecall.values.errors import ConfigError
-from surecall.values.family import unknown
-from surecall.values.types import JSON
+from surecall.values.family import unknown_name_message
+from surecall.values.types import JSON, object_or_empty
 
-# Parameters, each with the tools whose results may hold its value; none means any.
+# Maps parameters to the tools whose results may hold their values; an empty tuple means any tool.
 Grounds: TypeAlias = dict[str, tuple[str, ...]]
-Declared: TypeAlias = Iterable[str] | Mapping[str, Any]
-_FITTING = frozenset({"string", "integer", "number"})
+GroundedDeclaration: TypeAlias = Iterable[str] | Mapping[str, Any]
+_GROUNDABLE_TYPES = frozenset({"string", "integer", "number"})
 
 
 class Grounded:
-    """Marks a parameter: its value must have been seen, in a result of these tools or anywhere."""
+    """Marks a parameter whose value must have been observed, in results of `tools` or anywhere."""
 
     def __init__(self, *tools: str) -> None:
         self.tools = tools
@@ -31,7 +31,7 @@ class Grounded:
 
 
 def grounds_in(hint: Any) -> tuple[str, ...] | None:
-    """Return the tools that an annotation names as grounds; None if it asks for none."""
+    """Return the grounding tools of an annotation, or None if it is not grounded."""
     for extra in getattr(hint, "__metadata__", ()):
         if extra is Grounded:
             return ()
@@ -40,64 +40,67 @@ def grounds_in(hint: Any) -> tuple[str, ...] | None:
     return None
 
 
-def checked_grounds(grounded: Declared, schema: JSON, where: str) -> Grounds:
-    """Return what was declared as grounded; a parameter that does not exist is an error."""
-    given = grounds_of(grounded)
-    properties = schema.get("properties")
-    known = properties if isinstance(properties, dict) else {}
+def validated_grounds(grounded: GroundedDeclaration, schema: JSON, where: str) -> Grounds:
+    """Return the declared grounds; raise `ConfigError` for unknown or unsuitable parameters."""
+    given = declared_grounds(grounded)
+    known = object_or_empty(schema.get("properties"))
     for name in given:
         if name not in known:
-            raise ConfigError(f"{where}: {unknown('grounded parameter', str(name), known)}")
-        if not _fits(known[name]):
             raise ConfigError(
-                f"{where}: {name!r} cannot be grounded: only texts, numbers and lists of them can"
+                f"{where}: {unknown_name_message('grounded parameter', str(name), known)}"
             )
-    return {name: _tools(tools) for name, tools in given.items()}
+        if not _is_groundable(known[name]):
+            raise ConfigError(
+                f"{where}: {name!r} cannot be grounded: only strings, numbers, or lists of them can"
+            )
+    return {name: _as_tuple(tools) for name, tools in given.items()}
 
 
-def grounds_of(grounded: Declared) -> JSON:
-    """Return grounded parameters as a mapping, whichever way they were given."""
+def declared_grounds(grounded: GroundedDeclaration) -> JSON:
+    """Return declared grounds as a mapping."""
     if isinstance(grounded, str) or not isinstance(grounded, Iterable):
         raise ConfigError("grounded must be a list of parameters, as in ['order_id']")
     return dict(grounded) if isinstance(grounded, Mapping) else dict.fromkeys(grounded, ())
 
 
-def waits_of(grounded: Grounds) -> list[tuple[str, ...]]:
-    """Return the tools that must be called before a tool: one of each group."""
+def prerequisite_groups(grounded: Grounds) -> list[tuple[str, ...]]:
+    """Return the groups of tools of which one each must be called first."""
     return [tools for tools in grounded.values() if tools]
 
 
-def _tools(tools: Any) -> tuple[str, ...]:
+def _as_tuple(tools: Any) -> tuple[str, ...]:
     return (tools,) if isinstance(tools, str) else tuple(tools)
 
 
-def _fits(schema: Any) -> bool:
+def _is_groundable(schema: Any) -> bool:
     match schema:
         case {"type": "array", "items": items}:
-            return _fits(items)
+            return _is_groundable(items)
         case {"type": list(kinds)}:
-            return bool(_FITTING.intersection(kinds))
+            return bool(_GROUNDABLE_TYPES.intersection(kinds))
         case {"type": kind}:
-            return kind in _FITTING
+            return kind in _GROUNDABLE_TYPES
         case {"anyOf": list(kinds)}:
-            return any(map(_fits, kinds))
+            return any(map(_is_groundable, kinds))
         case _:
             return False
 
 
 def check_grounds(declared: Mapping[str, Grounds]) -> None:
-    """Refuse grounds that nobody can give: tools that do not exist, or wait for each other."""
+    """Reject grounds that cannot be met: unknown tools, and tools that depend on each other."""
     for name, grounded in declared.items():
         for source in [tool for tools in grounded.values() for tool in tools]:
             if source not in declared:
-                raise ConfigError(f"tool {name!r}: {unknown('grounding tool', source, declared)}")
-    check_reach({name: waits_of(grounded) for name, grounded in declared.items()})
+                raise ConfigError(
+                    f"tool {name!r}: {unknown_name_message('grounding tool', source, declared)}"
+                )
+    check_reachable({name: prerequisite_groups(grounded) for name, grounded in declared.items()})
 
 
-def check_reach(waits: Mapping[str, Sequence[Iterable[str]]], where: str = "tools") -> None:
-    """Refuse tools that wait for each other.
+def check_reachable(waits: Mapping[str, Sequence[Iterable[str]]], where: str = "tools") -> None:
+    """Reject tools that depend on each other.
 
-    Each tool waits for groups of tools, of every group for one. A group of none waits for nothing.
+    `waits` maps each tool to groups of tools; it can be called after one tool of every group.
     """
     reached: set[str] = set()
     while True:
@@ -112,6 +115,6 @@ def check_reach(waits: Mapping[str, Sequence[Iterable[str]]], where: str = "tool
     stuck = [name for name in waits if name not in reached]
     if stuck:
         raise ConfigError(
-            f"{where}: {', '.join(stuck)} can never be called: the values that must have been seen "
-            "come only from tools that cannot be called before"
+            f"{where}: {', '.join(stuck)} can never be called: the required values only come from "
+            "tools that cannot be called first"
         )

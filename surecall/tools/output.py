@@ -1,10 +1,10 @@
-"""The type of a final answer: what the model is told of it, and how its text becomes a value.
+"""Typed final answers: the schema for the model, and the conversion of its text to a value.
 
-    type ─── typed_output ─► schema, and what makes a value of the type
-    schema ─ AnswerReader ─► text ─► JSON ─► fitted without loss ─► validated
+    type ─── typed_output ─► schema, and the conversion to the type
+    schema ─ AnswerParser ─► text ─► JSON ─► lossless coercion ─► validation
 
-Everything that the schema says is checked here, so that it can be checked again from a recording.
-What only the type knows, such as the validators of a pydantic model, is the application's code.
+The schema is checked here, so that the check can be repeated from a recording. Checks beyond the
+schema, such as pydantic validators, are the application's code.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,49 +14,51 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.parsing.answers import Value, read_value
-from surecall.parsing.arguments import whole
-from surecall.parsing.coercion import Coerced, Shapes, coercer
-from surecall.tools.schema import inlined, provided_schema, written
-from surecall.tools.signatures import reader
-from surecall.tools.validation import clipped, compile_schema
+from surecall.parsing.arguments import ParsedValue, parse_json_value, repair_surrogates
+from surecall.parsing.budget import WorkBudget
+from surecall.parsing.coercion import Coercer, Coercion, SchemaShapes, coercer
+from surecall.tools.schema import hint_schema, inline_references, provided_schema
+from surecall.tools.signatures import type_decoder
+from surecall.tools.validation import clip_middle, compile_schema
 from surecall.values.errors import ConfigError
-from surecall.values.types import JSON, AnswerForm
+from surecall.values.types import JSON, AnswerFormat
 
-_MOST_PROBLEMS: Final = 3
-_MOST_CHARS: Final = 400
+_MAX_PROBLEMS: Final = 3
+_MAX_PROBLEM_CHARS: Final = 400
 
 
 class TypedOutput(msgspec.Struct, frozen=True):
-    """A type as the form of an answer, and what makes a value of it of checked JSON."""
+    """The answer format of a type, and the conversion of validated JSON to the type."""
 
-    form: AnswerForm
-    read: Callable[[Any], Any]
+    answer_format: AnswerFormat
+    parse: Callable[[Any], Any]
 
 
 def typed_output(kind: Any, *, binds: bool = False) -> TypedOutput:
-    """Describe a type: a class, a type hint, a JSON Schema, or an object that has a schema.
+    """Describe an output type: a class, a type hint, a JSON Schema, or a schema provider.
 
-    `binds` says that the endpoint binds a reply to a schema. What it binds is an object.
+    `binds` says that the endpoint enforces object schemas.
     """
-    schema, read = _described(kind)
-    compile_schema(schema)  # so that a schema that is none is the caller's error
-    return TypedOutput(AnswerForm(schema, binds and schema.get("type") == "object"), read)
+    schema, read = _schema_and_decoder(kind)
+    compile_schema(schema)  # raises ConfigError if it is invalid
+    return TypedOutput(AnswerFormat(schema, binds and schema.get("type") == "object"), read)
 
 
-def _described(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
+def _schema_and_decoder(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
     if isinstance(kind, Mapping):
-        return inlined(_bare_schema(dict(kind))), _as_it_is
-    if not isinstance(kind, type) and _is_value(kind):
-        raise ConfigError(f"The output is an object of {type(kind).__name__}: pass the class.")
+        return inline_references(_unwrap_schema(dict(kind))), _identity
+    if not isinstance(kind, type) and _is_instance(kind):
+        raise ConfigError(f"The output is an instance of {type(kind).__name__}: pass the class.")
     if (provided := provided_schema(kind)) is not None:
         reads_itself = hasattr(kind, "model_validate")
-        return inlined(provided), reader(kind) if reads_itself else _as_it_is
-    return inlined(written(kind, f"The output {clipped(repr(kind))}")), reader(kind)
+        return inline_references(provided), type_decoder(kind) if reads_itself else _identity
+    return inline_references(
+        hint_schema(kind, f"The output {clip_middle(repr(kind))}")
+    ), type_decoder(kind)
 
 
-def _bare_schema(given: JSON) -> JSON:
-    """Return the schema inside of what `response_format` takes, in either of its forms."""
+def _unwrap_schema(given: JSON) -> JSON:
+    """Return the schema inside a `response_format` value, in either form."""
     match given:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return schema
@@ -66,8 +68,8 @@ def _bare_schema(given: JSON) -> JSON:
             return given
 
 
-def _is_value(kind: Any) -> bool:
-    """Whether a value is given in place of its class: an answer cannot be made of it."""
+def _is_instance(kind: Any) -> bool:
+    """Whether an instance is given instead of its class."""
     return (
         is_dataclass(kind)
         or isinstance(kind, msgspec.Struct)
@@ -75,47 +77,55 @@ def _is_value(kind: Any) -> bool:
     )
 
 
-def _as_it_is(value: Any) -> Any:
+def _identity(value: Any) -> Any:
     return value
 
 
-class AnswerReader:
-    """Reads answers that are to fit one schema."""
+class AnswerParser:
+    """Parses answers that must match one schema."""
 
     def __init__(self, schema: JSON) -> None:
         self._validate = compile_schema(schema)
-        self._coerce: Callable[[Any], Coerced] = coercer(schema)
-        shape = Shapes(schema).of([schema])
-        self._wants_text = shape is not None and shape.kinds == {"string"}
+        self._coerce: Coercer = coercer(schema)
+        shape = SchemaShapes(schema).shape_for([schema])
+        self._expects_string = shape is not None and shape.kinds == {"string"}
 
-    def read(self, text: str, *, coerce: bool) -> Value:
-        """Read a text into a value that fits, or into the reason why it has none."""
-        found = self._fitted(read_value(text), coerce=coerce)
-        if not found.problem or not self._wants_text or text.lstrip()[:1] in {"{", '"'}:
+    @property
+    def weight(self) -> int:
+        """The work of validating each part of an answer."""
+        return self._validate.weight
+
+    def parse(self, text: str, *, coerce: bool) -> ParsedValue:
+        """Parse a text; return the value or the problem."""
+        budget = WorkBudget()
+        found = self._fit(parse_json_value(text), budget, coerce=coerce)
+        if not found.problem or not self._expects_string or text.lstrip()[:1] in {"{", '"'}:
             return found
-        # Where only a text can be meant, it may come without quotation marks.
-        fired: dict[str, None] = {}
-        bare = whole(text, fired)
-        as_it_is = self._checked(bare, tuple(fired))
-        return self._checked(bare.strip(), tuple(fired)) if as_it_is.problem else as_it_is
+        # A string may lack its quotation marks where the schema only allows strings.
+        repairs: dict[str, None] = {}
+        bare = repair_surrogates(text, repairs)
+        result = self._check(bare, tuple(repairs), budget)
+        return self._check(bare.strip(), tuple(repairs), budget) if result.problem else result
 
-    def _fitted(self, found: Value, *, coerce: bool) -> Value:
+    def _fit(self, found: ParsedValue, budget: WorkBudget, *, coerce: bool) -> ParsedValue:
         if found.problem:
             return found
-        fitted = self._coerce(found.value) if coerce else Coerced(found.value)
-        return self._checked(fitted.value, (*found.repairs, *fitted.steps))
+        fitted = self._coerce(found.value, budget) if coerce else Coercion(found.value)
+        return self._check(fitted.value, (*found.repairs, *fitted.steps), budget)
 
-    def _checked(self, value: Any, repairs: tuple[str, ...]) -> Value:
-        if problems := self._validate(value):
-            return Value(problem=clipped("; ".join(problems[:_MOST_PROBLEMS]), _MOST_CHARS))
-        return Value(value, repairs=repairs)
+    def _check(self, value: Any, repairs: tuple[str, ...], budget: WorkBudget) -> ParsedValue:
+        if problems := self._validate(value, budget):
+            return ParsedValue(
+                problem=clip_middle("; ".join(problems[:_MAX_PROBLEMS]), _MAX_PROBLEM_CHARS)
+            )
+        return ParsedValue(value, repairs=repairs)
 
 
-def answer_reader(schema: JSON) -> AnswerReader:
-    """Return the reader of a schema; a schema that comes again has the same one."""
-    return _known(msgspec.json.encode(schema))
+def answer_parser(schema: JSON) -> AnswerParser:
+    """Return the parser of a schema; parsers are cached."""
+    return _cached_parser(msgspec.json.encode(schema))
 
 
 @lru_cache(maxsize=64)
-def _known(schema: bytes) -> AnswerReader:
-    return AnswerReader(msgspec.json.decode(schema))
+def _cached_parser(schema: bytes) -> AnswerParser:
+    return AnswerParser(msgspec.json.decode(schema))

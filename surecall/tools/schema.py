@@ -1,10 +1,10 @@
-"""JSON Schema on the caller's side: written from signatures, made portable.
+"""Builds JSON Schemas from signatures and type hints, and makes schemas portable.
 
-    function ─┬─ describe_function ─► what the model is told
-              └─ bind_function ─────► the model's JSON as values of the annotated types
-    provider ─── schema_of ─► schema ─ portable ─► schema, which `validation` compiles
+    function ─┬─ describe_function ─► the schema that the model sees
+              └─ function_binder ───► the model's JSON as values of the annotated types
+    provider ─── schema_of ─► schema ─ portable_schema ─► schema, which `validation` compiles
 
-Classes of pydantic's shape are known by their methods; pydantic itself is never imported.
+Pydantic-style classes are recognized by their methods; pydantic itself is never imported.
 """
 
 from collections.abc import Callable, Mapping
@@ -14,27 +14,41 @@ from typing import Any, is_typeddict
 
 import msgspec
 
-from surecall.tools.signatures import converter, dated, read_signature
-from surecall.tools.validation import clipped, line
+from surecall.tools.signatures import converter, parse_signature, with_date_format
+from surecall.tools.validation import clip_middle, problem_line
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.types import JSON
 
-_MAX_NODES = 10_000
+MAX_NODES = 10_000
 _MAX_DEPTH = 64
 
 _PROVIDER_METHODS = ("model_json_schema", "json_schema", "to_json_schema", "__json_schema__")
-# `discriminator` is OpenAPI's, and its mapping would point at definitions that are gone.
-_DROPPED = {"$defs", "$id", "$ref", "$schema", "definitions", "discriminator", "title"}
+# `discriminator` belongs to OpenAPI, and its mapping would refer to removed definitions.
+_DROPPED_KEYWORDS = {"$defs", "$id", "$ref", "$schema", "definitions", "discriminator", "title"}
 _ANNOTATIONS = {"default", "deprecated", "description", "examples"}
 _MAPS_OF_SCHEMAS = {"$defs", "definitions", "dependencies", "dependentSchemas"}
 _MAPS_OF_SCHEMAS |= {"patternProperties", "properties"}
 _LISTS_OF_SCHEMAS = {"allOf", "anyOf", "items", "oneOf", "prefixItems"}
-_SCHEMAS = {"additionalItems", "additionalProperties", "contains", "contentSchema", "else", "if"}
-_SCHEMAS |= {"items", "not", "propertyNames", "then", "unevaluatedItems", "unevaluatedProperties"}
+_SINGLE_SCHEMAS = {
+    "additionalItems",
+    "additionalProperties",
+    "contains",
+    "contentSchema",
+    "else",
+    "if",
+}
+_SINGLE_SCHEMAS |= {
+    "items",
+    "not",
+    "propertyNames",
+    "then",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+}
 
 
 class FunctionSchema(msgspec.Struct, frozen=True):
-    """A function as the model is told of it."""
+    """A function as described to the model."""
 
     name: str
     description: str
@@ -43,44 +57,44 @@ class FunctionSchema(msgspec.Struct, frozen=True):
 
 
 def describe_function(fn: Callable[..., Any]) -> FunctionSchema:
-    """Describe a function by its signature, type hints and docstring."""
-    signature = read_signature(fn)
+    """Describe a function by its signature, type hints, and docstring."""
+    signature = parse_signature(fn)
     properties, definitions = {}, {}
     for one in signature.parameters:
-        schema, definitions[one.name] = _written(
+        schema, definitions[one.name] = _hint_schema_parts(
             one.hint, f"#/$defs/{one.name}", f"{signature.name}(): parameter {one.name!r}"
         )
-        described = {"description": one.text} if one.text else {}
+        described = {"description": one.description} if one.description else {}
         properties[one.name] = {**schema, **described, **one.default}
     root = {
         "properties": properties,
         "required": [one.name for one in signature.parameters if one.required],
-        "additionalProperties": signature.takes_more,
+        "additionalProperties": signature.accepts_extra,
         "$defs": definitions,
     }
     grounds = {one.name: one.grounds for one in signature.parameters if one.grounds is not None}
-    return FunctionSchema(signature.name, signature.summary, portable(root), grounds)
+    return FunctionSchema(signature.name, signature.summary, portable_schema(root), grounds)
 
 
-def bind_function(fn: Callable[..., Any]) -> Callable[[JSON], dict[str, Any]]:
-    """Return the conversion of validated JSON arguments into `fn`'s keyword arguments."""
-    signature = read_signature(fn)
+def function_binder(fn: Callable[..., Any]) -> Callable[[JSON], dict[str, Any]]:
+    """Return a function that converts validated JSON arguments to keyword arguments of `fn`."""
+    signature = parse_signature(fn)
     converters = {one.name: converter(one.hint) for one in signature.parameters}
 
     def bind(arguments: JSON) -> dict[str, Any]:
         bound = {}
         for name, value in arguments.items():
-            if name not in converters and not signature.takes_more:
-                raise ToolError(line([name], "the tool has no such parameter"))
+            if name not in converters and not signature.accepts_extra:
+                raise ToolError(problem_line([name], "the tool has no such parameter"))
             convert = converters.get(name)
-            bound[name] = value if convert is None else _converted(name, convert, value)
+            bound[name] = value if convert is None else _convert_argument(name, convert, value)
         return bound
 
     return bind
 
 
 def schema_of(source: object) -> JSON:
-    """Return the schema that `source` is, or provides."""
+    """Return the schema that `source` is or provides."""
     if isinstance(source, Mapping):
         return dict(source)
     if (provided := provided_schema(source)) is not None:
@@ -88,57 +102,59 @@ def schema_of(source: object) -> JSON:
     if isinstance(source, type) and (
         is_dataclass(source) or is_typeddict(source) or issubclass(source, msgspec.Struct)
     ):
-        return written(source, f"The schema provider {source!r}")
-    known = "a mapping, a dataclass, TypedDict, Struct or model class, or an object that has one of"
+        return hint_schema(source, f"The schema provider {source!r}")
+    known = "a mapping, a dataclass, TypedDict, Struct, or model class, or an object with one of"
     methods = ", ".join(_PROVIDER_METHODS)
-    raise ConfigError(f"{clipped(repr(source))} is no schema provider: pass {known} {methods}.")
+    raise ConfigError(
+        f"{clip_middle(repr(source))} is not a schema provider: pass {known} {methods}."
+    )
 
 
 def provided_schema(source: object) -> JSON | None:
-    """Return the schema that an object, or a class of pydantic's shape, has a method for."""
+    """Return the schema from a schema method of an object or class, or None without one."""
     for method in _PROVIDER_METHODS:
         if callable(ask := getattr(source, method, None)):
-            return _asked(ask, f"The schema provider {clipped(repr(source))}")
+            return _call_provider(ask, f"The schema provider {clip_middle(repr(source))}")
     return None
 
 
-def portable(schema: JSON) -> JSON:
-    """Return a copy that picky providers accept: an object, references inlined, no clutter."""
-    root = inlined(schema)
+def portable_schema(schema: JSON) -> JSON:
+    """Return a copy for strict providers: an object schema with references inlined."""
+    root = inline_references(schema)
     kind = root.pop("type", "object")
     if "object" not in (kind if isinstance(kind, list) else [kind]):
-        raise ConfigError(f"The parameters of a tool are an object, not {kind!r}.")
+        raise ConfigError(f"The parameters of a tool must be an object, not {kind!r}.")
     return {"type": "object", "properties": {}, **root}
 
 
-def inlined(schema: JSON) -> JSON:
-    """Return a copy with references inlined, as far as they can be, and without clutter."""
-    return _Portable(schema).document()
+def inline_references(schema: JSON) -> JSON:
+    """Return a copy with all non-recursive references inlined and unneeded keywords removed."""
+    return _SchemaRewriter(schema).rewrite()
 
 
-def written(hint: Any, where: str) -> JSON:
-    """Write the schema of a type hint; `where` begins the sentence that says that it has none."""
-    schema, definitions = _written(hint, "#/$defs", where)
+def hint_schema(hint: Any, where: str) -> JSON:
+    """Return the schema of a type hint; `where` starts the error message if it has none."""
+    schema, definitions = _hint_schema_parts(hint, "#/$defs", where)
     return {**schema, "$defs": definitions}
 
 
-def _written(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
-    """Return the hint's schema and the definitions it refers to, which belong at pointer `at`."""
+def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
+    """Return the schema of a hint, and its definitions, which belong at pointer `at`."""
     provided: JSON = {}
 
     def provide(kind: type[Any]) -> JSON:
         if kind is object:
-            # msgspec takes an empty answer for none; `portable` drops the title.
+            # msgspec treats an empty schema as none; `portable_schema` drops the title.
             return {"title": "any"}
         if not callable(getattr(kind, "model_json_schema", None)):
             raise NotImplementedError
-        key = f"{_plain_name(kind.__name__)}.{len(provided)}"
-        provided[key] = _rebased(kind.model_json_schema(), f"{at}/{key}")
+        key = f"{_safe_name(kind.__name__)}.{len(provided)}"
+        provided[key] = _rebase_references(kind.model_json_schema(), f"{at}/{key}")
         return {"$ref": f"{at}/{key}"}
 
     try:
         (schema,), components = msgspec.json.schema_components(
-            (dated(hint),), schema_hook=provide, ref_template=f"{at}/{{name}}"
+            (with_date_format(hint),), schema_hook=provide, ref_template=f"{at}/{{name}}"
         )
     except Exception as problem:
         reason = str(problem).strip().rpartition("\n")[2]
@@ -146,16 +162,18 @@ def _written(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
     return schema, {**components, **provided}
 
 
-def _converted(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
+def _convert_argument(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
     try:
         return convert(value)
-    except BaseException as problem:  # a class of the application's is foreign code
-        # Only errors about values are meant for the model; others may tell of our insides.
-        told = isinstance(problem, ValueError | TypeError | ToolError)
-        raise ToolError(line([name], str(problem) if told else "not acceptable")) from problem
+    except BaseException as problem:  # the application's code may raise anything
+        # Only errors about values are meant for the model; others may leak internals.
+        is_safe = isinstance(problem, ValueError | TypeError | ToolError)
+        raise ToolError(
+            problem_line([name], str(problem) if is_safe else "not acceptable")
+        ) from problem
 
 
-def _asked(ask: Callable[[], object], provider: str) -> JSON:
+def _call_provider(ask: Callable[[], object], provider: str) -> JSON:
     try:
         answer = ask()
     except Exception as problem:
@@ -168,8 +186,8 @@ def _asked(ask: Callable[[], object], provider: str) -> JSON:
 # Portable schemas
 
 
-class _Portable:
-    """One rewriting: which references loop, and how much of the budget is spent."""
+class _SchemaRewriter:
+    """The state of one rewriting: recursive references and spent nodes."""
 
     def __init__(self, root: JSON) -> None:
         self._root = root
@@ -177,61 +195,70 @@ class _Portable:
         self._seen: set[str] = set()
         self._loops: dict[str, str] = {}
 
-    def document(self) -> JSON:
-        """Write the whole schema."""
-        self._trace(self._root, frozenset({"#"}), 0)
+    def rewrite(self) -> JSON:
+        """Return the rewritten schema."""
+        self._find_loops(self._root, frozenset({"#"}), 0)
         self._spent = 0
-        root = _as_mapping(self._write(self._root, 0, inline=True))
+        root = _as_mapping(self._rewrite_node(self._root, 0, inline=True))
         loops = [(pointer, name) for pointer, name in self._loops.items() if pointer != "#"]
-        definitions = {name: self._write(self._resolve(pointer), 1) for pointer, name in loops}
+        definitions = {
+            name: self._rewrite_node(self._resolve(pointer), 1) for pointer, name in loops
+        }
         return {**root, "$defs": definitions} if definitions else root
 
-    def _trace(self, node: Any, ancestors: frozenset[str], depth: int) -> None:
-        """Note every reference that leads back to itself."""
+    def _find_loops(self, node: Any, ancestors: frozenset[str], depth: int) -> None:
+        """Record every recursive reference."""
         self._spend(depth)
         if not isinstance(node, Mapping):
             return
-        pointer = _pointer(node)
+        pointer = _reference(node)
         if pointer in ancestors - self._loops.keys():
-            self._loops[pointer] = self._fresh_name(pointer)
+            self._loops[pointer] = self._unused_name(pointer)
         elif pointer and pointer not in self._seen:
             self._seen.add(pointer)
-            self._trace(self._resolve(pointer), ancestors | {pointer}, depth + 1)
-        below = partial(self._trace, ancestors=ancestors, depth=depth + 1)
-        _rebuilt(_kept(node), below, lambda _: None)
+            self._find_loops(self._resolve(pointer), ancestors | {pointer}, depth + 1)
+        below = partial(self._find_loops, ancestors=ancestors, depth=depth + 1)
+        _rebuild(_without_clutter(node), below, lambda _: None)
 
-    def _fresh_name(self, pointer: str) -> str:
-        name = _plain_name(pointer.rpartition("/")[2])
+    def _unused_name(self, pointer: str) -> str:
+        name = _safe_name(pointer.rpartition("/")[2])
         while name in self._loops.values():
             name += "_"
         return name
 
-    def _write(self, node: Any, depth: int, *, inline: bool = False) -> Any:
+    def _rewrite_node(self, node: Any, depth: int, *, inline: bool = False) -> Any:
         if not isinstance(node, Mapping):
-            return self._copy(node, depth)
+            return self._copy_data(node, depth)
         self._spend(depth)
-        write, copy = partial(self._write, depth=depth + 1), partial(self._copy, depth=depth + 1)
-        written = _typed(_rebuilt(_kept(node), write, copy))
-        pointer = _pointer(node)
+        write, copy = (
+            partial(self._rewrite_node, depth=depth + 1),
+            partial(self._copy_data, depth=depth + 1),
+        )
+        written = _with_enum_type(_rebuild(_without_clutter(node), write, copy))
+        pointer = _reference(node)
         if not pointer:
             return written
         if pointer in self._loops and not inline:
             name = self._loops[pointer]
             return {"$ref": pointer if pointer == "#" else f"#/$defs/{name}", **written}
-        return _merged(self._write(self._resolve(pointer), depth + 1, inline=inline), written)
+        return _merge_siblings(
+            self._rewrite_node(self._resolve(pointer), depth + 1, inline=inline), written
+        )
 
-    def _copy(self, data: Any, depth: int) -> Any:
+    def _copy_data(self, data: Any, depth: int) -> Any:
         self._spend(depth)
         if isinstance(data, Mapping):
-            return {key: self._copy(value, depth + 1) for key, value in data.items()}
+            return {key: self._copy_data(value, depth + 1) for key, value in data.items()}
         if isinstance(data, list | tuple):
-            return [self._copy(value, depth + 1) for value in data]
+            return [self._copy_data(value, depth + 1) for value in data]
         return data
 
     def _spend(self, depth: int) -> None:
         self._spent += 1
-        if self._spent > _MAX_NODES:
-            raise ConfigError(f"The schema has more than {_MAX_NODES} nodes, references inlined.")
+        if self._spent > MAX_NODES:
+            raise ConfigError(
+                f"The schema has more than {MAX_NODES} nodes with references inlined."
+            )
         if depth > _MAX_DEPTH:
             raise ConfigError(f"The schema is nested deeper than {_MAX_DEPTH} levels.")
 
@@ -241,53 +268,53 @@ class _Portable:
             outside, *segments = pointer.split("/")
             if outside != "#":
                 raise KeyError
-            for segment in map(_unescaped, segments):
+            for segment in map(_unescape_segment, segments):
                 node = node[int(segment)] if isinstance(node, list | tuple) else node[segment]
         except (LookupError, TypeError, ValueError) as problem:
-            raise ConfigError(f"{pointer!r} refers to nothing in the schema.") from problem
+            raise ConfigError(f"The reference {pointer!r} cannot be resolved.") from problem
         return node
 
 
-def _pointer(schema: Mapping[str, Any]) -> str:
+def _reference(schema: Mapping[str, Any]) -> str:
     pointer = schema.get("$ref")
     return pointer if isinstance(pointer, str) else ""
 
 
-def _kept(schema: Mapping[str, Any]) -> JSON:
-    # Some providers reject `required: []`; leaving the key out means the same.
+def _without_clutter(schema: Mapping[str, Any]) -> JSON:
+    # Some providers reject `required: []`; omitting the key is equivalent.
     return {
         key: value
         for key, value in schema.items()
-        if key not in _DROPPED and not (key == "required" and value in ([], ()))
+        if key not in _DROPPED_KEYWORDS and not (key == "required" and value in ([], ()))
     }
 
 
-def _rebuilt(schema: JSON, visit: Callable[[Any], Any], copy: Callable[[Any], Any]) -> JSON:
-    """Rebuild one level: `visit` what is a schema, `copy` what is mere data."""
+def _rebuild(schema: JSON, visit: Callable[[Any], Any], copy: Callable[[Any], Any]) -> JSON:
+    """Rebuild one level: `visit` each schema, `copy` other data."""
 
     def rebuild(key: str, value: Any) -> Any:
         if key in _MAPS_OF_SCHEMAS and isinstance(value, Mapping):
             return {name: visit(child) for name, child in value.items()}
         if key in _LISTS_OF_SCHEMAS and isinstance(value, list | tuple):
             return [visit(child) for child in value]
-        return visit(value) if key in _SCHEMAS else copy(value)
+        return visit(value) if key in _SINGLE_SCHEMAS else copy(value)
 
     return {key: rebuild(key, value) for key, value in schema.items()}
 
 
-def _rebased(schema: Any, at: str) -> Any:
-    """Make the references of a schema hold when it is put at pointer `at`."""
+def _rebase_references(schema: Any, at: str) -> Any:
+    """Adjust the references of a schema that is moved to pointer `at`."""
     if not isinstance(schema, Mapping):
         return schema
-    rebuilt = _rebuilt(dict(schema), lambda child: _rebased(child, at), lambda data: data)
-    pointer = _pointer(schema)
+    rebuilt = _rebuild(dict(schema), lambda child: _rebase_references(child, at), lambda data: data)
+    pointer = _reference(schema)
     if pointer.startswith("#"):
         rebuilt["$ref"] = at + pointer[1:]
     return rebuilt
 
 
-def _merged(target: Any, beside: JSON) -> Any:
-    """Join a definition with what stood beside the reference to it."""
+def _merge_siblings(target: Any, beside: JSON) -> Any:
+    """Merge a definition with the siblings of the reference to it."""
     if not beside:
         return target
     target = _as_mapping(target)
@@ -303,22 +330,22 @@ def _as_mapping(schema: Any) -> JSON:
     if isinstance(schema, bool):
         return {} if schema else {"not": {}}
     if not isinstance(schema, dict):
-        raise ConfigError(f"A schema is an object, not {clipped(repr(schema))}.")
+        raise ConfigError(f"A schema must be an object, not {clip_middle(repr(schema))}.")
     return schema
 
 
-def _typed(schema: JSON) -> JSON:
-    """Give an enumeration of texts its type, which some providers insist on."""
+def _with_enum_type(schema: JSON) -> JSON:
+    """Add the type to an enum of strings, which some providers require."""
     options = schema.get("enum")
     texts = isinstance(options, list) and all(isinstance(option, str) for option in options)
     return {"type": "string", **schema} if texts and options else schema
 
 
-def _unescaped(segment: str) -> str:
+def _unescape_segment(segment: str) -> str:
     head, *tails = segment.split("%")
     octets = head.encode() + b"".join(bytes.fromhex(t[:2]) + t[2:].encode() for t in tails)
     return octets.decode().replace("~1", "/").replace("~0", "~")
 
 
-def _plain_name(name: str) -> str:
+def _safe_name(name: str) -> str:
     return "".join(char if char.isalnum() or char in "_-" else "_" for char in name)

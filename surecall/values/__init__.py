@@ -1,1 +1,1 @@
-"""The values everything else is made of."""
+"""Immutable values shared by every layer."""

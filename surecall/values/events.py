@@ -1,4 +1,4 @@
-"""Events: one small frozen value for each move of a run and each outcome.
+"""Events: one small frozen value for each step of a run and each outcome.
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
@@ -6,7 +6,7 @@
         | fix_empty_final | forced_continuation | final_objected | model_changed)*
     run_paused | final | run_failed
 
-A `Trace` (in `values.trace`) is their list: all that replay needs, and all that a report reads.
+A `Trace` (in `values.trace`) is a list of events. Replay and reports need no other data.
 """
 
 from typing import Any, Literal, TypeAlias
@@ -17,7 +17,7 @@ from surecall.values.decisions import Decision, WaitingCall
 from surecall.values.errors import Fault
 from surecall.values.types import (
     JSON,
-    AnswerForm,
+    AnswerFormat,
     Message,
     Reply,
     System,
@@ -28,15 +28,15 @@ from surecall.values.types import (
 )
 
 SCHEMA_VERSION = 1
-Objector: TypeAlias = Literal["application", "schema", "type"]
+ObjectionSource: TypeAlias = Literal["application", "schema", "type"]
 
 
-class Stamped(
+class BaseEvent(
     msgspec.Struct, frozen=True, gc=False, tag_field="type", omit_defaults=True, kw_only=True
 ):
-    """What every event carries: whose, which turn, when (UTC seconds), and allowed context.
+    """Fields of every event: run, turn, time (UTC seconds), and allowed context.
 
-    `redacted` says that a secret was taken out of it when it was written down.
+    If `redacted`, a secret was removed from the event when it was stored.
     """
 
     run_id: str
@@ -46,16 +46,16 @@ class Stamped(
     redacted: bool = False
 
 
-# Nothing is left out of this one: a version that is not written down cannot be refused later.
+# Defaults are stored here, because a version that is not stored cannot be rejected later.
 class RunStartEvent(
-    Stamped, frozen=True, gc=False, tag="run_start", kw_only=True, omit_defaults=False
+    BaseEvent, frozen=True, gc=False, tag="run_start", kw_only=True, omit_defaults=False
 ):
-    """A run began: everything that is needed to begin it again.
+    """A run started. Holds everything needed to start it again.
 
-    Of a run that is resumed, `begun` are the calls that had begun and have no recorded end.
-    `endpoint` stands for the address, without telling it. `decisions` are what was decided about
-    calls that waited for a person, `since` is where the model took over from another of its chain,
-    and `output` is what the answer must be.
+    If the run was resumed, `begun` are the calls that had started and have no recorded end.
+    `endpoint` identifies the address without revealing it. `decisions` are the decisions about
+    calls that needed human approval, `since` is the message at which this model took over in the
+    fallback chain, and `output` is the format of the answer.
     """
 
     model: str
@@ -71,13 +71,13 @@ class RunStartEvent(
     endpoint: str = ""
     decisions: dict[str, Decision] = {}
     since: int = 0
-    output: AnswerForm | None = None
+    output: AnswerFormat | None = None
 
 
-class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
-    """A request is about to leave. `request_hash` is the SHA-256 of its body.
+class LlmRequestStartEvent(BaseEvent, frozen=True, gc=False, tag="llm_request_start", kw_only=True):
+    """A request is about to be sent. `request_hash` is the SHA-256 of its body.
 
-    `reminder` is what was said in it beside the transcript, where a protocol speaks in words.
+    `reminder` is text that a text-based protocol added to the transcript.
     """
 
     tool_use_mode: str
@@ -92,7 +92,7 @@ class LlmRequestStartEvent(Stamped, frozen=True, gc=False, tag="llm_request_star
     reminder: str = ""
 
 
-class LlmRequestErrorEvent(Stamped, frozen=True, gc=False, tag="llm_request_error", kw_only=True):
+class LlmRequestErrorEvent(BaseEvent, frozen=True, gc=False, tag="llm_request_error", kw_only=True):
     """A request failed. A retry may follow."""
 
     fault: Fault
@@ -100,8 +100,8 @@ class LlmRequestErrorEvent(Stamped, frozen=True, gc=False, tag="llm_request_erro
     elapsed_ms: int
 
 
-class LlmRequestRetryEvent(Stamped, frozen=True, gc=False, tag="llm_request_retry", kw_only=True):
-    """A failed request will be sent again after a wait, or again without tools."""
+class LlmRequestRetryEvent(BaseEvent, frozen=True, gc=False, tag="llm_request_retry", kw_only=True):
+    """A failed request will be retried, after a wait or without tools."""
 
     attempt: int
     wait_s: float
@@ -109,8 +109,8 @@ class LlmRequestRetryEvent(Stamped, frozen=True, gc=False, tag="llm_request_retr
     dropped: str | None = None
 
 
-class LlmRequestEndEvent(Stamped, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
-    """A reply was heard: as it came (`body`), and as it was read (`reply`)."""
+class LlmRequestEndEvent(BaseEvent, frozen=True, gc=False, tag="llm_request_end", kw_only=True):
+    """A reply arrived: the original `body` and the parsed `reply`."""
 
     reply: Reply
     body: Any
@@ -123,29 +123,29 @@ class LlmRequestEndEvent(Stamped, frozen=True, gc=False, tag="llm_request_end", 
     streamed: bool = False
 
 
-class CallsInOrderEvent(Stamped, frozen=True, gc=False, tag="calls_in_order", kw_only=True):
-    """One call was asked for, several came and are taken at their word: one after the other."""
+class CallsInOrderEvent(BaseEvent, frozen=True, gc=False, tag="calls_in_order", kw_only=True):
+    """The model made several calls where one was requested; they run one at a time."""
 
     calls: int
 
 
-class CallChangedEvent(Stamped, frozen=True, gc=False, tag="call_changed", kw_only=True):
-    """The tool policy gave a call other arguments; it is answered with them."""
+class CallChangedEvent(BaseEvent, frozen=True, gc=False, tag="call_changed", kw_only=True):
+    """The tool policy replaced the arguments of a call, which runs with the new ones."""
 
     call: ToolCall
 
 
-class ToolCallStartEvent(Stamped, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
-    """A call is about to be answered. With a `problem` on it, it will not run.
+class ToolCallStartEvent(BaseEvent, frozen=True, gc=False, tag="tool_call_start", kw_only=True):
+    """A call is about to be processed. A call with a `problem` will not run.
 
-    Without an end that was recorded, nobody knows what came of it.
+    If the trace has no matching end event, the outcome of the call is unknown.
     """
 
     call: ToolCall
 
 
-class ToolCallEndEvent(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_only=True):
-    """A call was answered."""
+class ToolCallEndEvent(BaseEvent, frozen=True, gc=False, tag="tool_call_end", kw_only=True):
+    """A call has a result."""
 
     result: ToolResult
     ok: bool
@@ -155,8 +155,8 @@ class ToolCallEndEvent(Stamped, frozen=True, gc=False, tag="tool_call_end", kw_o
     error_codes: tuple[str, ...] = ()
 
 
-class FixEmptyFinalEvent(Stamped, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
-    """The reply had nothing usable, and is asked for once more: `text` was said."""
+class FixEmptyFinalEvent(BaseEvent, frozen=True, gc=False, tag="fix_empty_final", kw_only=True):
+    """The reply was empty; the model is re-prompted with `text`."""
 
     disable_tools: bool
     user_text_bytes: int
@@ -164,9 +164,9 @@ class FixEmptyFinalEvent(Stamped, frozen=True, gc=False, tag="fix_empty_final", 
 
 
 class ForcedContinuationEvent(
-    Stamped, frozen=True, gc=False, tag="forced_continuation", kw_only=True
+    BaseEvent, frozen=True, gc=False, tag="forced_continuation", kw_only=True
 ):
-    """An answer came too early; the next step of the ladder was taken. `text` was said."""
+    """The answer was premature; the run escalated to `rung`, and `text` was sent."""
 
     rung: str
     code: str
@@ -175,27 +175,27 @@ class ForcedContinuationEvent(
     tools: tuple[str, ...] = ()
 
 
-class TextCallAskedEvent(Stamped, frozen=True, gc=False, tag="text_call_asked", kw_only=True):
-    """The text holds a call that is not sure enough to run: `rule` says why, `text` was said."""
+class TextCallAskedEvent(BaseEvent, frozen=True, gc=False, tag="text_call_asked", kw_only=True):
+    """The text holds an ambiguous call, which did not run. `rule` says why; `text` was sent."""
 
     rule: str
     tools: tuple[str, ...]
     text: str
 
 
-class FinalObjectedEvent(Stamped, frozen=True, gc=False, tag="final_objected", kw_only=True):
-    """An answer was not accepted. `text` was said to the model, if anything was.
+class FinalObjectedEvent(BaseEvent, frozen=True, gc=False, tag="final_objected", kw_only=True):
+    """An answer was rejected. `text` is the prompt sent to the model, if any.
 
-    `by` says who objected: the `application`, the `schema` of the output, or its `type`.
+    `by` is the source of the objection: the `application`, the output's `schema`, or its `type`.
     """
 
     reason: str
     text: str = ""
-    by: Objector = "application"
+    by: ObjectionSource = "application"
 
 
-class PolicyErrorEvent(Stamped, frozen=True, gc=False, tag="policy_error", kw_only=True):
-    """The application's tool policy raised."""
+class PolicyErrorEvent(BaseEvent, frozen=True, gc=False, tag="policy_error", kw_only=True):
+    """The application's tool policy raised an exception."""
 
     stage: str
     message: str
@@ -203,31 +203,31 @@ class PolicyErrorEvent(Stamped, frozen=True, gc=False, tag="policy_error", kw_on
     name: str | None = None
 
 
-class ObserverErrorEvent(Stamped, frozen=True, gc=False, tag="observer_error", kw_only=True):
-    """An observer raised; it gets no further events of this run."""
+class ObserverErrorEvent(BaseEvent, frozen=True, gc=False, tag="observer_error", kw_only=True):
+    """An observer raised an exception; it gets no further events of this run."""
 
     observer: str
     message: str
 
 
-class RequestRefusedEvent(Stamped, frozen=True, gc=False, tag="run_refused", kw_only=True):
-    """The loop was told that a request failed for good, or that time ran out."""
+class RequestRefusedEvent(BaseEvent, frozen=True, gc=False, tag="run_refused", kw_only=True):
+    """A request failed permanently, or the deadline passed."""
 
     fault: Fault
 
 
-class RunPausedEvent(Stamped, frozen=True, gc=False, tag="run_paused", kw_only=True):
-    """A run stopped, because a person must decide about calls before it can go on."""
+class RunPausedEvent(BaseEvent, frozen=True, gc=False, tag="run_paused", kw_only=True):
+    """A run paused, because calls need human approval before it can continue."""
 
     waiting: tuple[WaitingCall, ...]
     usage: Usage
     false_finals: int = 0
 
 
-class ModelChangedEvent(Stamped, frozen=True, gc=False, tag="model_changed", kw_only=True):
-    """Another model of the chain goes on with the run, with all that it is told; `before` failed.
+class ModelChangedEvent(BaseEvent, frozen=True, gc=False, tag="model_changed", kw_only=True):
+    """Another model of the fallback chain continues the run, after `fault` of model `before`.
 
-    `fault` says how. If `before` `rests`, it was not asked: it had failed a short while ago.
+    If `rests`, model `before` was skipped because it had failed recently.
     """
 
     before: str
@@ -239,8 +239,8 @@ class ModelChangedEvent(Stamped, frozen=True, gc=False, tag="model_changed", kw_
     rests: bool = False
 
 
-class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
-    """A run ended with an answer. `repairs` were needed to read it, if it has a type."""
+class FinalEvent(BaseEvent, frozen=True, gc=False, tag="final", kw_only=True):
+    """A run ended with an answer. `repairs` are those of a typed answer."""
 
     text: str
     stop_reason: str
@@ -251,7 +251,7 @@ class FinalEvent(Stamped, frozen=True, gc=False, tag="final", kw_only=True):
     repairs: tuple[str, ...] = ()
 
 
-class RunFailedEvent(Stamped, frozen=True, gc=False, tag="run_failed", kw_only=True):
+class RunFailedEvent(BaseEvent, frozen=True, gc=False, tag="run_failed", kw_only=True):
     """A run ended without a usable answer."""
 
     code: str

@@ -1,7 +1,7 @@
-"""A family is a set of named `T -> T` functions: five kinds of transform, and the presets.
+"""Families: registries of named `T -> T` functions, such as the transforms and the presets.
 
-A member's name is its function's name, its docstring is its help text. It returns its very
-argument when it has nothing to do, so `apply` can tell which members fired.
+A member is named after its function, and its docstring is its help text. It returns its argument
+itself if it changes nothing, so `apply` can record which members changed the value.
 """
 
 from collections.abc import Callable, Iterable
@@ -10,12 +10,12 @@ from typing import Any, Generic, TypeVar
 from surecall.values.errors import ConfigError
 
 T = TypeVar("T")
-# A member takes a T and returns a T; as a variable of its own it keeps its default argument.
+# Not `Callable[[T], T]`: a variable of its own keeps the member's default arguments.
 M = TypeVar("M", bound=Callable[..., Any])
 
-_COMPARED = 64
-_SUGGESTIONS = 3
-_LISTED = 30
+_MAX_COMPARED_CHARS = 64
+_MAX_SUGGESTIONS = 3
+_MAX_LISTED = 30
 
 
 class Family(Generic[T]):
@@ -26,10 +26,10 @@ class Family(Generic[T]):
         self._members: dict[str, Callable[[T], T]] = {}
 
     def register(self, member: M) -> M:
-        """Add a function under its own name; a name is taken once and for all."""
-        name = canonical(member.__name__)
+        """Add a function under its own name; raise `ConfigError` if the name is taken."""
+        name = canonical_name(member.__name__)
         if name in self._members:
-            raise ConfigError(f"there is a {self.kind} called {name!r} already")
+            raise ConfigError(f"a {self.kind} named {name!r} is already registered")
         self._members[name] = member
         return member
 
@@ -43,58 +43,62 @@ class Family(Generic[T]):
         return (self[name].__doc__ or "").strip().split("\n", 1)[0]
 
     def check(self, names: Iterable[str]) -> tuple[str, ...]:
-        """Return the names in canonical spelling, each once; an unknown one is an error."""
+        """Return the distinct names in canonical spelling; raise if one is unknown."""
         checked: dict[str, None] = {}
         for given in names:
-            name = canonical(given)
+            name = canonical_name(given)
             if name not in self._members:
-                raise ConfigError(unknown(self.kind, given, self._members))
+                raise ConfigError(unknown_name_message(self.kind, given, self._members))
             checked[name] = None
         return tuple(checked)
 
-    def apply(self, names: Iterable[str], value: T, fired: list[str]) -> T:
-        """Send a value through members; note in `fired` the names of those that changed it."""
+    def apply(self, names: Iterable[str], value: T, applied: list[str]) -> T:
+        """Pass a value through members; append the names of those that change it to `applied`."""
         for name in names:
             before, value = value, self._members[name](value)
             if value is not before:
-                fired.append(name)
+                applied.append(name)
         return value
 
     def __getitem__(self, name: str) -> Callable[[T], T]:
-        """Return a member by any spelling of its name."""
+        """Return a member by its name, in any spelling."""
         return self._members[self.check([name])[0]]
 
 
-def canonical(name: str) -> str:
-    """Fold the spellings of a name: case, hyphens and outer blanks do not count."""
+def canonical_name(name: str) -> str:
+    """Normalize a name: ignore case and outer blanks, and read hyphens as underscores."""
     return name.strip().lower().replace("-", "_")
 
 
-def unknown(kind: str, given: str, known: Iterable[str]) -> str:
-    """Say that a name is unknown, and what may have been meant."""
-    return f'unknown {kind} "{given}"; {suggest(given, sorted(known))}'
+def unknown_name_message(kind: str, given: str, known: Iterable[str]) -> str:
+    """Return the error message for an unknown name, with suggestions."""
+    return f'unknown {kind} "{given}"; {suggestion_text(given, sorted(known))}'
 
 
-def suggest(word: str, candidates: Iterable[str], listed: Iterable[str] | None = None) -> str:
-    """Finish an error message: the nearest candidates, or failing that the `listed` ones."""
-    known = {canonical(name): name for name in candidates}
-    # Comparing takes quadratic time in the length.
-    near = closest(canonical(word)[:_COMPARED], known, _SUGGESTIONS)
+def suggestion_text(
+    word: str, candidates: Iterable[str], fallback_names: Iterable[str] | None = None
+) -> str:
+    """Return the end of an error message: the closest candidates, or else `fallback_names`."""
+    known = {canonical_name(name): name for name in candidates}
+    # Comparison is quadratic in the length.
+    near = closest_matches(canonical_name(word)[:_MAX_COMPARED_CHARS], known, _MAX_SUGGESTIONS)
     if near:
-        return f"did you mean {_quoted(known[name] for name in near)}?"
-    names = list(known.values() if listed is None else listed)
+        return f"did you mean {_join_quoted(known[name] for name in near)}?"
+    names = list(known.values() if fallback_names is None else fallback_names)
     if not names:
-        return "there is nothing to choose from"
-    return f"known: {_quoted(names[:_LISTED])}{', …' if len(names) > _LISTED else ''}"
+        return "none are available"
+    return f"known: {_join_quoted(names[:_MAX_LISTED])}{', …' if len(names) > _MAX_LISTED else ''}"
 
 
-def closest(word: str, candidates: Iterable[str], most: int, likeness: float = 0.6) -> list[str]:
-    """Return the candidates most like a word, best first; from 0 to 1, so like they must be."""
-    # Imported late: only mistakes need it, and loading it takes two milliseconds.
+def closest_matches(
+    word: str, candidates: Iterable[str], limit: int, cutoff: float = 0.6
+) -> list[str]:
+    """Return the candidates closest to a word, best first; `cutoff` is from 0 to 1."""
+    # Imported late: only error messages need it, and loading it takes two milliseconds.
     from difflib import get_close_matches  # noqa: PLC0415
 
-    return get_close_matches(word, list(candidates), most, likeness)
+    return get_close_matches(word, list(candidates), limit, cutoff)
 
 
-def _quoted(names: Iterable[str]) -> str:
+def _join_quoted(names: Iterable[str]) -> str:
     return ", ".join(f'"{name}"' for name in names)

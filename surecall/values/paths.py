@@ -1,7 +1,7 @@
 """Paths into JSON values: `items[*].id`, `rows[0].name`, `[*]`.
 
-A key, keys after dots, `[n]` for one item of a list, `[*]` for all of them. A path leads to any
-number of values; where it does not fit, to none.
+Keys are separated by dots; `[n]` selects one item of a list and `[*]` selects all of them. A path
+matches any number of values, or none if it does not fit.
 """
 
 from collections.abc import Iterator
@@ -9,41 +9,41 @@ from typing import Any, TypeAlias
 
 from surecall.values.errors import ConfigError
 
-# A key, the place in a list, or None for all places.
+# An object key, a list index, or None for every item.
 Step: TypeAlias = str | int | None
 
 
 def path_steps(path: str) -> tuple[Step, ...]:
-    """Read a path; one that is written wrongly is the caller's error."""
+    """Parse a path; raise `ConfigError` if it is malformed."""
     steps: list[Step] = []
     for number, part in enumerate(path.split(".") if path else ()):
         key, *places = part.split("[")
         if key or (number > 0 or not places):
             steps.append(key)
-        steps += [_place(path, place) for place in places]
+        steps += [_parse_index(path, place) for place in places]
     if "" in steps or any(isinstance(step, str) and "]" in step for step in steps):
-        raise ConfigError(f"the path {path!r} cannot be read: write it like items[*].id")
+        raise ConfigError(f"invalid path {path!r}: use the form items[*].id")
     return tuple(steps)
 
 
-def _place(path: str, written: str) -> int | None:
+def _parse_index(path: str, written: str) -> int | None:
     inside = written.removesuffix("]")
     if written == "*]":
         return None
     if written.endswith("]") and inside.isdecimal() and inside.isascii():
         return int(inside)
-    raise ConfigError(f"the path {path!r} cannot be read: [{written} is no place in a list")
+    raise ConfigError(f"invalid path {path!r}: [{written} is not a list index")
 
 
 def values_at(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
-    """Return the values that a path leads to."""
+    """Yield the values that a path matches."""
     found = [value]
     for step in steps:
-        found = [item for one in found for item in _next(one, step)]
+        found = [item for one in found for item in _children_at(one, step)]
     yield from found
 
 
-def _next(value: Any, step: Step) -> list[Any]:
+def _children_at(value: Any, step: Step) -> list[Any]:
     match value, step:
         case dict(), str() if step in value:
             return [value[step]]

@@ -1,12 +1,12 @@
-"""The trace of a run: its events in order, turn by turn, or as lines for people."""
+"""The trace of a run: its events in order, grouped by turn, or rendered as readable lines."""
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 import msgspec
 
 from surecall.values.decisions import WaitingCall
-from surecall.values.digests import sha256
 from surecall.values.events import (
     CallChangedEvent,
     CallsInOrderEvent,
@@ -31,22 +31,18 @@ from surecall.values.events import (
     ToolCallStartEvent,
 )
 from surecall.values.nesting import decode_json
-from surecall.values.types import (
-    Reply,
-    ToolCall,
-    ToolResult,
-    Usage,
-)
+from surecall.values.text import quantity, truncate
+from surecall.values.types import Reply, ToolCall, ToolResult, Usage, sha256
 
 SAMPLE_CHARS = 200
 
 
-# When and where something happened, which is not what happened.
-_CIRCUMSTANCES = frozenset({"run_id", "at", "elapsed_ms", "endpoint", "origin"})
+# Keys that differ between runs with the same behavior.
+_VOLATILE_KEYS = frozenset({"run_id", "at", "elapsed_ms", "endpoint", "origin"})
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """One turn at a glance: what was asked, what was said, what the calls came to."""
+class TraceTurn(msgspec.Struct, frozen=True):
+    """One turn: its request, its response, and the results of its calls."""
 
     turn: int
     request: LlmRequestStartEvent | None
@@ -55,7 +51,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that were let through, in order."""
+        """The calls that were accepted, in order."""
         if self.response is None:
             return ()
         ignored = frozenset(self.response.ignored_tool_calls)
@@ -63,7 +59,7 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def ignored_tool_calls(self) -> tuple[ToolCall, ...]:
-        """The calls that were counted but not run."""
+        """The calls that were recorded but not run."""
         if self.response is None:
             return ()
         ignored = frozenset(self.response.ignored_tool_calls)
@@ -71,17 +67,17 @@ class Turn(msgspec.Struct, frozen=True):
 
     @property
     def ignored_tool_calls_count(self) -> int:
-        """How many calls were counted but not run."""
+        """How many calls were recorded but not run."""
         return len(self.ignored_tool_calls)
 
     @property
     def usage(self) -> Usage | None:
-        """What the provider says the turn cost."""
+        """The usage that the provider reported for the turn."""
         return self.response.reply.usage if self.response else None
 
     @property
     def assistant_content_stripped(self) -> bool:
-        """Whether text stood beside calls (it is not sent back unless the config says so)."""
+        """Whether the reply had text beside its calls (only sent back if configured)."""
         return bool(self.tool_calls and self.response and self.response.reply.text)
 
     @property
@@ -91,7 +87,7 @@ class Turn(msgspec.Struct, frozen=True):
 
 
 class Trace:
-    """The events of one run, in order. `print(trace)` is meant to be read."""
+    """The events of one run, in order. `print(trace)` writes one readable line per event."""
 
     def __init__(self, events: tuple[Event, ...]) -> None:
         self.events = events
@@ -106,8 +102,8 @@ class Trace:
         return self.events[index]
 
     def __eq__(self, other: object) -> bool:
-        # By what would be written: a trace that was read back has lists where settings had tuples.
-        return isinstance(other, Trace) and _plain(self.events) == _plain(other.events)
+        # Compares the encoded form: a loaded trace has lists where settings had tuples.
+        return isinstance(other, Trace) and _plain_value(self.events) == _plain_value(other.events)
 
     def __hash__(self) -> int:
         return hash(tuple(type(event) for event in self.events))
@@ -117,13 +113,13 @@ class Trace:
 
     @property
     def digest(self) -> str:
-        """The SHA-256 of what happened, wherever, whenever, and however long it took."""
-        plain = [_timeless(msgspec.to_builtins(event)) for event in self.events]
+        """The SHA-256 of the events, without ids, endpoints, times, and durations."""
+        plain = [_without_volatile_keys(msgspec.to_builtins(event)) for event in self.events]
         return sha256(msgspec.json.encode(plain, order="deterministic")).hex()
 
     @property
-    def turns(self) -> tuple[Turn, ...]:
-        """The trace, turn by turn."""
+    def turns(self) -> tuple[TraceTurn, ...]:
+        """The turns of the run, in order."""
         requests: dict[int, LlmRequestStartEvent] = {}
         responses: dict[int, LlmRequestEndEvent] = {}
         results: dict[int, list[ToolResult]] = {}
@@ -138,7 +134,7 @@ class Trace:
                 case _:
                     pass
         return tuple(
-            Turn(turn, request, responses.get(turn), tuple(results.get(turn, ())))
+            TraceTurn(turn, request, responses.get(turn), tuple(results.get(turn, ())))
             for turn, request in requests.items()
         )
 
@@ -147,125 +143,123 @@ class Trace:
 
 
 def render_event(event: Event) -> str:
-    """Write an event as one line for people; control characters are made visible."""
-    return safe_text(_sentence(event))
+    """Render an event as one readable line, with control characters escaped."""
+    return safe_text(_event_line(event))
 
 
 def safe_text(text: str) -> str:
-    """Make text from a model safe for a terminal: no control or direction characters."""
+    """Escape control and direction characters, so that model text is safe for a terminal."""
     if text.isprintable():
         return text
     return "".join(char if char.isprintable() else repr(char)[1:-1] for char in text)
 
 
-def _sentence(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat case for each kind of event
+def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one flat case for each kind of event
     match event:
         case RunStartEvent():
-            return f"run {event.run_id[:8]} {event.model}, {_count(len(event.tools), 'tool')}"
+            return f"run {event.run_id[:8]} {event.model}, {quantity(len(event.tools), 'tool')}"
         case LlmRequestStartEvent():
-            tools = _count(event.tools_count, "tool") if event.tools_enabled else "no tools"
-            return f"[{event.turn}] → {_count(event.messages_count, 'message')}, {tools}"
+            tools = quantity(event.tools_count, "tool") if event.tools_enabled else "no tools"
+            return f"[{event.turn}] → {quantity(event.messages_count, 'message')}, {tools}"
         case LlmRequestErrorEvent():
             return f"[{event.turn}] ✗ {event.fault}"
         case LlmRequestRetryEvent():
             how = f"without {event.dropped}" if event.dropped else f"in {event.wait_s:.1f} s"
-            return f"[{event.turn}] ↻ again {how}"
+            return f"[{event.turn}] ↻ retrying {how}"
         case LlmRequestEndEvent():
-            return f"[{event.turn}] ← {_said(event.reply)} ({event.elapsed_ms} ms)"
+            return f"[{event.turn}] ← {_reply_summary(event.reply)} ({event.elapsed_ms} ms)"
         case CallsInOrderEvent():
-            return f"[{event.turn}]   {_count(event.calls, 'call')}, one after the other"
+            return f"[{event.turn}]   {quantity(event.calls, 'call')}, run one at a time"
         case CallChangedEvent():
-            return f"[{event.turn}]   arguments changed: {_called(event.call)}"
-        case ToolCallStartEvent():
-            return ""
+            return f"[{event.turn}]   arguments changed: {_call_summary(event.call)}"
         case ToolCallEndEvent():
             mark = "✓" if event.ok else "✗"
-            return f"[{event.turn}]   {mark} {_short(event.result.name)} {_came_to(event.result)}"
+            name, summary = _shorten(event.result.name), _result_summary(event.result)
+            return f"[{event.turn}]   {mark} {name} {summary}"
         case FixEmptyFinalEvent():
-            return f"[{event.turn}] ↻ empty answer, asking for it once more"
+            return f"[{event.turn}] ↻ empty answer, re-prompting"
         case ForcedContinuationEvent():
-            return f"[{event.turn}] ↻ answered too early ({event.rung}): {event.message}"
+            return f"[{event.turn}] ↻ premature answer ({event.rung}): {event.message}"
         case TextCallAskedEvent():
-            asked = ", ".join(map(_short, event.tools))
-            return f"[{event.turn}] ↻ a call in text was not run ({event.rule}): {asked}"
+            asked = ", ".join(map(_shorten, event.tools))
+            return f"[{event.turn}] ↻ ambiguous call in text, not run ({event.rule}): {asked}"
         case FinalObjectedEvent():
-            return f"[{event.turn}] ↻ answer not accepted: {_short(event.reason)}"
+            return f"[{event.turn}] ↻ answer not accepted: {_shorten(event.reason)}"
         case PolicyErrorEvent() | ObserverErrorEvent():
             return f"[{event.turn}] ! {event.message}"
-        case RequestRefusedEvent():
+        case ToolCallStartEvent() | RequestRefusedEvent():
             return ""
         case ModelChangedEvent():
-            return f"[{event.turn}] ⇢ on to {_short(event.model)} ({_why(event)})"
+            reason = _switch_reason(event)
+            return f"[{event.turn}] ⇢ switching to {_shorten(event.model)} ({reason})"
         case RunPausedEvent() | FinalEvent() | RunFailedEvent():  # pragma: no branch  # closed
-            return _ended(event)
+            return _end_line(event)
 
 
-def _why(event: ModelChangedEvent) -> str:
-    return f"{_short(event.before)} {'rests' if event.rests else 'failed'}: {event.fault.code}"
+def _switch_reason(event: ModelChangedEvent) -> str:
+    state = "cooling down" if event.rests else "failed"
+    return f"{_shorten(event.before)} {state}: {event.fault.code}"
 
 
-def _ended(event: RunPausedEvent | FinalEvent | RunFailedEvent) -> str:
+def _end_line(event: RunPausedEvent | FinalEvent | RunFailedEvent) -> str:
     match event:
         case RunPausedEvent():
-            return f"waiting for a person: {', '.join(map(_called, event.waiting))}"
+            return f"needs human approval: {', '.join(map(_call_summary, event.waiting))}"
         case FinalEvent():
             return f"done: {event.stop_reason}, {event.usage.total_tokens} tokens"
-        case RunFailedEvent():  # pragma: no branch  # a closed union: mypy knows of no other
+        case RunFailedEvent():  # pragma: no branch  # a closed union
             return f"failed: {event.code}: {event.message}"
 
 
-def _plain(value: Any) -> Any:
+def _plain_value(value: Any) -> Any:
     match value:
         case list() | tuple():
-            return [_plain(item) for item in value]
+            return [_plain_value(item) for item in value]
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: _plain_value(item) for key, item in value.items()}
         case msgspec.Struct():
-            return _plain(msgspec.to_builtins(value))
+            return _plain_value(msgspec.to_builtins(value))
         case _:
             return value
 
 
-def _timeless(value: Any) -> Any:
+def _without_volatile_keys(value: Any) -> Any:
     match value:
         case dict():
             return {
-                key: _timeless(item) for key, item in value.items() if key not in _CIRCUMSTANCES
+                key: _without_volatile_keys(item)
+                for key, item in value.items()
+                if key not in _VOLATILE_KEYS
             }
         case list() | tuple():
-            return [_timeless(item) for item in value]
+            return [_without_volatile_keys(item) for item in value]
         case _:
             return value
 
 
-def _said(reply: Reply) -> str:
-    calls = ", ".join(map(_called, reply.calls))
-    healed = f" [{', '.join(reply.fired)}]" if reply.fired else ""
-    return (calls or repr(_short(reply.text))) + healed
+def _reply_summary(reply: Reply) -> str:
+    calls = ", ".join(map(_call_summary, reply.calls))
+    repairs = f" [{', '.join(reply.fired)}]" if reply.fired else ""
+    return (calls or repr(_shorten(reply.text))) + repairs
 
 
-def _called(call: ToolCall | WaitingCall) -> str:
-    return f"{_short(call.name)}({_short(msgspec.json.encode(call.arguments).decode())})"
+def _call_summary(call: ToolCall | WaitingCall) -> str:
+    return f"{_shorten(call.name)}({_shorten(msgspec.json.encode(call.arguments).decode())})"
 
 
-def _came_to(result: ToolResult) -> str:
-    """Say what a call came to: its data, or its errors."""
+def _result_summary(result: ToolResult) -> str:
+    """Summarize the result of a call: its data or its first error."""
     try:
         envelope = decode_json(result.content)
-    except ValueError:  # from a foreign history, or made by hand
-        return _short(result.content)
+    except ValueError:  # from a third-party history, or made by hand
+        return _shorten(result.content)
     match envelope:
         case {"ok": True, "data": data}:
-            return _short(msgspec.json.encode(data).decode())
+            return _shorten(msgspec.json.encode(data).decode())
         case {"ok": False, "errors": [{"code": code, "message": message}, *_]}:
-            return _short(f"{code}: {message}")
+            return _shorten(f"{code}: {message}")
         case _:
-            return _short(result.content)
+            return _shorten(result.content)
 
 
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def _short(text: str, limit: int = 100) -> str:
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+_shorten = partial(truncate, limit=100)

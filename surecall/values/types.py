@@ -1,6 +1,6 @@
-"""The values everything else is made of: messages, calls, results, plans, replies.
+"""Immutable values shared by every layer: messages, calls, results, plans, and replies.
 
-All are frozen, compare by value, and turn into JSON and back with `msgspec`. The transcript is a
+All are frozen, compare by value, and convert to JSON and back with `msgspec`. The transcript is a
 tuple of `Message`; every fact about a run is derived from it.
 """
 
@@ -12,10 +12,24 @@ from surecall.values.errors import ErrorCode, Fault
 
 JSON: TypeAlias = dict[str, Any]
 UNMATCHED_RESULT: Final = "unmatched_result"
+# A float this large or larger may stand for several integers.
+FIRST_INEXACT_FLOAT: Final = 2**53
+
+
+def sha256(data: bytes) -> bytes:
+    """Return the SHA-256 digest of `data`."""
+    import hashlib  # noqa: PLC0415 - it loads OpenSSL
+
+    return hashlib.sha256(data).digest()
+
+
+def object_or_empty(value: Any) -> JSON:
+    """Return a JSON object unchanged, and an empty one for anything else."""
+    return value if isinstance(value, dict) else {}
 
 
 class Secret:
-    """A key that can be used but not printed, logged, pickled or copied by accident."""
+    """An API key that cannot be printed, logged, or pickled by accident."""
 
     __slots__ = ("_value",)
 
@@ -23,7 +37,7 @@ class Secret:
         self._value = value
 
     def reveal(self) -> str:
-        """Return the key itself. Only the transport's last step calls this."""
+        """Return the key itself. Only the transport calls this, just before sending."""
         return self._value
 
     def __bool__(self) -> bool:
@@ -35,34 +49,36 @@ class Secret:
     __str__ = __repr__
 
     def __reduce__(self) -> str | tuple[Any, ...]:
-        raise TypeError("a Secret is not serialised")
+        raise TypeError("a Secret cannot be serialized")
 
 
 class Problem(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Why a call cannot run, in the words the model will read."""
+    """Why a call cannot run, as the message that is sent to the model."""
 
     code: ErrorCode
     message: str
     data: JSON = {}
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A call in text that is not sure enough to run: the tool it names, the rule that says so.
+class AmbiguousCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """An ambiguous call in text, which does not run: the tool it names, and the rule it matched.
 
-    `alone` says that the text holds nothing else, and no quotation: it cannot be an answer.
+    If `alone`, the text has no other content, so it cannot be an answer. If `retold`, untrusted
+    text retells the call but has no copy of it, so the model may repeat the call if it means it.
     """
 
     name: str
     rule: str
     alone: bool = False
+    retold: bool = False
 
 
 class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One call, read and judged: `arguments` are parsed; a `problem` means it must not run.
+    """One call with parsed `arguments`. A call with a `problem` must not run.
 
-    `from_text` says that it was read from the model's text. `first_id` is the id that it came with,
-    if an earlier call of the conversation already had that one. `grounds` says where the values of
-    grounded parameters were seen.
+    `from_text` calls were parsed from the model's text. `first_id` is the original id of a call
+    whose id was already taken by an earlier call of the conversation. `grounds` maps grounded
+    parameters to the places where their values were observed.
     """
 
     id: str
@@ -78,18 +94,18 @@ class ToolCall(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     first_id: str | None = None
     grounds: dict[str, str] = {}
 
-    def private(self) -> "ToolCall":
-        """Return the same call with arguments of its own, for eyes that might change them."""
+    def with_copied_arguments(self) -> "ToolCall":
+        """Return the call with a copy of its arguments, for code that might modify them."""
         return msgspec.structs.replace(self, arguments=msgspec.to_builtins(self.arguments))
 
     @property
-    def may_run(self) -> bool:
-        """Whether nothing is wrong with this call."""
+    def is_runnable(self) -> bool:
+        """Whether the call has no problem."""
         return self.problem is None
 
     @property
-    def ignored(self) -> bool:
-        """Whether this call was one too many in its turn."""
+    def is_ignored(self) -> bool:
+        """Whether the call exceeded the limit of calls per turn."""
         return self.problem is not None and self.problem.code is ErrorCode.TOOL_CALL_NOT_EXECUTED
 
 
@@ -100,10 +116,10 @@ class System(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="syste
 
 
 class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", omit_defaults=True):
-    """What the user said, or (`nudge`) what the loop said in the user's place.
+    """A message of the user or, if `nudge`, a prompt that the loop sends in the user's role.
 
-    `rung` is the step of the ladder that an early answer led to, or `UNMATCHED_RESULT` for a tool
-    result that answers no call: it holds no words of the user.
+    `rung` is the escalation step for a premature answer, or `UNMATCHED_RESULT` for a tool result
+    that matches no call and holds no text of the user.
     """
 
     content: str | list[Any]
@@ -111,18 +127,19 @@ class User(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="user", 
     rung: str = ""
 
     @property
-    def asks(self) -> bool:
-        """Whether the loop asks for a final answer here, after an empty one."""
+    def is_final_request(self) -> bool:
+        """Whether the loop re-prompts for a final answer, after an empty one."""
         return self.nudge and not self.rung
 
 
 class Assistant(
     msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="assistant", omit_defaults=True
 ):
-    """What the model said. `dropped` calls came when no tools were on offer.
+    """A reply of the model. `dropped` calls were made while no tools were exposed.
 
-    `claims` are calls in the text that are asked about instead of run. `extra` is opaque state,
-    and `origin` the model and endpoint that it came from and goes back to, blank if nobody knows.
+    `claims` are ambiguous calls in the text: the model is asked about them, and they do not run.
+    `extra` is provider state, and `origin` the model and endpoint that it came from and is sent
+    back to, blank if unknown.
     """
 
     text: str
@@ -130,21 +147,22 @@ class Assistant(
     dropped: tuple[ToolCall, ...] = ()
     finish_reason: str | None = None
     extra: JSON = {}
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[AmbiguousCall, ...] = ()
     origin: str = ""
 
     @property
-    def ignored(self) -> tuple[ToolCall, ...]:
-        """Calls that were counted and traced, but not run."""
-        return (*(call for call in self.calls if call.ignored), *self.dropped)
+    def ignored_calls(self) -> tuple[ToolCall, ...]:
+        """Calls that were recorded but not run."""
+        return (*(call for call in self.calls if call.is_ignored), *self.dropped)
 
 
 class ToolResult(
     msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="tool", omit_defaults=True
 ):
-    """The answer to one call. `content` is the envelope as the model sees it.
+    """The result of one call. `content` is the envelope that is sent to the model.
 
-    Without `retry` the tool has said that making the call again will not help.
+    If `retry` is false, the tool reported that retrying the call will not help. `execution` is the
+    id of the execution with an unknown outcome that this call or an identical one started.
     """
 
     call_id: str
@@ -157,6 +175,7 @@ class ToolResult(
     elapsed_ms: int = 0
     detail: str | None = None
     retry: bool = True
+    execution: str = ""
 
     @property
     def envelope(self) -> JSON:
@@ -166,7 +185,7 @@ class ToolResult(
 
 
 class Refusal(msgspec.Struct, frozen=True, gc=False, tag_field="role", tag="refusal"):
-    """A request that failed for good. Part of the transcript, never sent."""
+    """A request that failed permanently. Part of the transcript, but never sent."""
 
     fault: Fault
 
@@ -175,12 +194,11 @@ Message: TypeAlias = System | User | Assistant | ToolResult | Refusal
 
 
 class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """A tool as the model sees it, plus what the loop must know about it.
+    """A tool as the model sees it, plus the properties that the loop needs.
 
-    A call of a `destructive` tool is never taken from text. A tool that is `read_only` or
-    `idempotent` may run again when nobody knows what came of its call. What is not said is not
-    known: such a tool is treated as none of these. `grounded` are the parameters whose values must
-    have been seen, each with the tools whose results may hold them; none means anywhere.
+    Calls of a `destructive` tool are never parsed from text. A `read_only` or `idempotent` tool may
+    run again if the outcome of its call is unknown. `grounded` maps each parameter whose values
+    must have been observed to the tools whose results may hold them; an empty tuple means anywhere.
     """
 
     name: str
@@ -194,14 +212,14 @@ class ToolSpec(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
     @property
     def may_repeat(self) -> bool:
-        """Whether running a call twice does no more than running it once."""
+        """Whether running a call twice has the same effect as running it once."""
         return self.read_only or self.idempotent
 
 
-class AnswerForm(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """What a final answer must be: JSON that fits a schema.
+class AnswerFormat(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
+    """The format of a final answer: JSON that matches a schema.
 
-    Where the endpoint is known to bind a reply to a schema it is `bound`; else it is asked for.
+    If `bound`, the endpoint enforces the schema; otherwise the model is instructed to follow it.
     """
 
     schema: JSON
@@ -209,14 +227,14 @@ class AnswerForm(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Plan(msgspec.Struct, frozen=True, gc=False):
-    """Everything one request is made of, before it becomes bytes.
+    """The content of one request, before it is encoded.
 
-    `tools` are on offer now; `known_tools` are all of the run's, for protocols that describe them
-    in words. `may_answer` is off while a final answer would be refused; `reminder` says why, where
-    the model seems not to know. `way_out` is what tools said when a call failed for good: one of it
-    may be the reason why the model gives up. `origin` names model and endpoint, and `lessons` what
-    of an earlier turn this endpoint does not take. `foreign` is the range of messages in which
-    another model of the chain spoke. `output` is the schema of the final answer.
+    `tools` are exposed now; `known_tools` are all tools of the run, for protocols that describe
+    them in text. `may_answer` is false while a final answer would be rejected, and `reminder` tells
+    the model why. `give_up_reasons` are the errors of calls that failed permanently; the model may
+    give up for one of them. `origin` identifies model and endpoint, and `lessons` are the features
+    of earlier turns that this endpoint does not accept. `other_model_span` is the range of messages
+    by another model of the fallback chain. `output` is the schema of the final answer.
     """
 
     model: str
@@ -227,16 +245,16 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     options: JSON = {}
     known_tools: tuple[ToolSpec, ...] = ()
     may_answer: bool = True
-    way_out: tuple[str, ...] = ()
+    give_up_reasons: tuple[str, ...] = ()
     reminder: str = ""
     origin: str = ""
     lessons: tuple[str, ...] = ()
-    foreign: tuple[int, int] = (0, 0)
+    other_model_span: tuple[int, int] = (0, 0)
     output: JSON | None = None
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """Tokens and money, of one reply or of a whole run."""
+    """Token counts and cost of one reply or of a whole run."""
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -246,7 +264,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     cost: float | None = None
 
     def __add__(self, other: "Usage") -> "Usage":
-        """Sum field by field; a cost is known when either side knows one."""
+        """Add field by field; the cost is known if either side has one."""
         known = [cost for cost in (self.cost, other.cost) if cost is not None]
         return Usage(
             self.prompt_tokens + other.prompt_tokens,
@@ -259,7 +277,7 @@ class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
 
 
 class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
-    """One answer of the model, healed and judged."""
+    """One reply of the model, parsed and repaired. `fired` are the names of the repairs."""
 
     text: str = ""
     calls: tuple[ToolCall, ...] = ()
@@ -270,13 +288,13 @@ class Reply(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):
     response_id: str | None = None
     fired: tuple[str, ...] = ()
     extra: JSON = {}
-    claims: tuple[Claim, ...] = ()
+    claims: tuple[AmbiguousCall, ...] = ()
 
 
-class Answer(msgspec.Struct, frozen=True, gc=False):
-    """What came back over HTTP, untouched. Header names are in lower case.
+class HttpResponse(msgspec.Struct, frozen=True, gc=False):
+    """An HTTP response, unparsed. Header names are in lower case.
 
-    `waited_s` is how long a client held the request back before it was sent.
+    `waited_s` is how long the client delayed the request before sending it.
     """
 
     status: int
@@ -286,5 +304,5 @@ class Answer(msgspec.Struct, frozen=True, gc=False):
 
 
 def is_blank(text: str) -> bool:
-    """Whether there is nothing in a text but blanks; unlike `strip` it makes no copy."""
+    """Whether a text is empty or whitespace; unlike `strip`, this makes no copy."""
     return not text or text.isspace()

@@ -1,1 +1,1 @@
-"""OpenAI's wire format, clean and bent."""
+"""OpenAI's wire format, valid and malformed."""

@@ -1,4 +1,4 @@
-"""The words by which settings choose how calls are asked for, and where they are looked for."""
+"""Setting values: how calls are requested, and which text calls are recognized."""
 
 from typing import Literal, TypeAlias, get_args
 

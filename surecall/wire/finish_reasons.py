@@ -1,15 +1,14 @@
-"""How a reply ended, in whatever words its provider has for that.
+"""Classifies finish reasons, whatever the provider calls them.
 
     stop, end_turn, eos, …                        ─► complete
-    tool_calls, function_call, tool_use, …        ─► calls: a call should be there
-    length, max_tokens, model_context_window…     ─► cut off: what is there may go on
+    tool_calls, function_call, tool_use, …        ─► calls: the reply should contain a call
+    length, max_tokens, model_context_window…     ─► cut off: the reply may be incomplete
     content_filter, SAFETY, guardrail_…           ─► filtered: cut off on purpose
-    error, network_error, abort, …                ─► broken: the request is made again
-    MALFORMED_FUNCTION_CALL, …                    ─► malformed: a call was meant, and is not right
+    error, network_error, abort, …                ─► broken: the request is retried
+    MALFORMED_FUNCTION_CALL, …                    ─► malformed: the reply meant to call a tool
 
-Every upstream has its own words, and routers pass them on. So they are told apart by the stems in
-them, whatever their case and signs. A word with none of the stems is a normal end: nobody invents
-a word for a failure that says nothing of it.
+Upstreams use their own words and routers pass them on, so reasons are matched by word stem,
+ignoring case and punctuation. A reason without a known stem is a normal end.
 """
 
 from enum import IntEnum
@@ -17,11 +16,11 @@ from functools import lru_cache
 
 from surecall.values.types import JSON
 
-MAX_REASON = 200
+MAX_REASON_LENGTH = 200
 
 
-class Ending(IntEnum):
-    """The families of finish reasons; of two that are given, the greater one counts."""
+class FinishKind(IntEnum):
+    """The kinds of finish reasons, ordered by severity: of two reasons, the greater counts."""
 
     COMPLETE = 0
     CALLS = 1
@@ -31,20 +30,20 @@ class Ending(IntEnum):
     MALFORMED = 5
 
 
-_ABOUT_CALLS = ("tool", "function")
-_BAD = ("error", "fail", "invalid", "unexpected", "toomany", "pars", "illegal")
-# In this order: `function_call_filter: MALFORMED_FUNCTION_CALL` is more than a filter.
+_CALL_STEMS = ("tool", "function")
+_FAILURE_STEMS = ("error", "fail", "invalid", "unexpected", "toomany", "pars", "illegal")
+# Order matters: `function_call_filter: MALFORMED_FUNCTION_CALL` is malformed, not filtered.
 _STEMS = (
-    (Ending.MALFORMED, ("malformed",)),
+    (FinishKind.MALFORMED, ("malformed",)),
     (
-        Ending.FILTERED,
+        FinishKind.FILTERED,
         (
             *("filter", "guardrail", "safety", "moderat", "block", "prohibit", "recitation"),
             *("sensitive", "refus", "policy", "spii", "censor", "violat", "flagged", "interven"),
         ),
     ),
     (
-        Ending.BROKEN,
+        FinishKind.BROKEN,
         (
             *("error", "abort", "cancel", "fail", "timeout", "timedout", "overload", "interrupt"),
             *("disconnect", "unavailable", "insufficient", "exception", "crash", "preempt"),
@@ -52,38 +51,44 @@ _STEMS = (
         ),
     ),
     (
-        Ending.CUT_OFF,
+        FinishKind.CUT_OFF,
         (
             *("length", "maxtoken", "maxoutput", "maxcompletion", "maxnew", "tokenlimit"),
             *("outputlimit", "contextlimit", "contextwindow", "exceed", "trunc", "incomplete"),
             *("outoftoken", "tokenbudget"),
         ),
     ),
-    (Ending.CALLS, _ABOUT_CALLS),
+    (FinishKind.CALLS, _CALL_STEMS),
 )
-# A call of such a reply is not known to be whole, however well it reads.
-UNFINISHED = frozenset({Ending.CUT_OFF, Ending.FILTERED, Ending.BROKEN, Ending.MALFORMED})
-# The reply says that it calls a tool.
-PROMISES = frozenset({Ending.CALLS, Ending.MALFORMED})
+# Calls in such a reply may be incomplete, even if they parse.
+UNFINISHED = frozenset(
+    {FinishKind.CUT_OFF, FinishKind.FILTERED, FinishKind.BROKEN, FinishKind.MALFORMED}
+)
+# Replies that announce a call.
+CALLS_EXPECTED = frozenset({FinishKind.CALLS, FinishKind.MALFORMED})
 
 
-def ending_of(reason: object) -> Ending:
-    """Say which family a finish reason belongs to; none at all is a normal end."""
-    return _ending(reason[:MAX_REASON]) if isinstance(reason, str) else Ending.COMPLETE
+def finish_kind(reason: object) -> FinishKind:
+    """Return the kind of a finish reason; a missing reason is a normal end."""
+    return (
+        _classify_reason(reason[:MAX_REASON_LENGTH])
+        if isinstance(reason, str)
+        else FinishKind.COMPLETE
+    )
 
 
 @lru_cache(maxsize=64)
-def _ending(reason: str) -> Ending:
+def _classify_reason(reason: str) -> FinishKind:
     word = "".join(filter(str.isalnum, reason.casefold()))
-    if any(stem in word for stem in _ABOUT_CALLS) and any(stem in word for stem in _BAD):
-        return Ending.MALFORMED
+    if any(stem in word for stem in _CALL_STEMS) and any(stem in word for stem in _FAILURE_STEMS):
+        return FinishKind.MALFORMED
     found = (ending for ending, stems in _STEMS if any(stem in word for stem in stems))
-    return next(found, Ending.COMPLETE)
+    return next(found, FinishKind.COMPLETE)
 
 
-def finish_reason(choice: JSON) -> str | None:
-    """Return the finish reason of a choice, or the upstream's own if that one says worse."""
+def worst_finish_reason(choice: JSON) -> str | None:
+    """Return the finish reason of a choice, or the native one if it is more severe."""
     given, native = choice.get("finish_reason"), choice.get("native_finish_reason")
-    if isinstance(native, str) and ending_of(native) > ending_of(given):
+    if isinstance(native, str) and finish_kind(native) > finish_kind(given):
         return native
     return given if isinstance(given, str) else None

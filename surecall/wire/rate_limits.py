@@ -1,6 +1,6 @@
-"""What the headers of an answer say about the quota of its sender: how much is left, until when.
+"""Parses rate-limit headers: the remaining quota and the time until it resets.
 
-Providers write it in many ways; the same three words are in all of them:
+Providers use different names and formats for the same three fields:
 
     OpenAI, Groq, Azure   x-ratelimit-remaining-requests: 0    x-ratelimit-reset-requests: 6m0s
     OpenRouter, GitHub    x-ratelimit-remaining: 0             x-ratelimit-reset: 1731879000000
@@ -8,7 +8,7 @@ Providers write it in many ways; the same three words are in all of them:
     IETF, older drafts    ratelimit-remaining: 0               ratelimit-reset: 30
     IETF, newer drafts    ratelimit: "default";r=0;t=30        ratelimit-policy: "default";q=9;w=60
 
-Whatever cannot be read, or cannot be true, is as if it had not been said.
+Unparsable and impossible values are ignored.
 """
 
 import re
@@ -20,17 +20,17 @@ import msgspec
 
 from surecall.values.nesting import decode_json
 
-# Quotas are renewed each minute or each day. What takes longer is a mistake, or no use to anyone.
-LONGEST_RESET_S: Final = 86_400.0
-_LARGEST: Final = 1e15
-_LONGEST_TEXT: Final = 400
-_LONGEST_REFUSAL: Final = 65_536
-# A number as large as this is no period but a moment: in seconds since 1970, or in milliseconds.
-_SECONDS_OF_A_MOMENT: Final = 1e9
-_MILLISECONDS_OF_A_MOMENT: Final = 1e11
+# Quotas reset every minute or day; longer periods are ignored.
+MAX_RESET_S: Final = 86_400.0
+_MAX_COUNT: Final = 1e15
+_MAX_HEADER_LENGTH: Final = 400
+_MAX_BODY_BYTES: Final = 65_536
+# Numbers from here on are Unix timestamps, in seconds or milliseconds.
+_MIN_EPOCH_S: Final = 1e9
+_MIN_EPOCH_MS: Final = 1e11
 
-_WORDS: Final = ("remaining", "reset", "limit")
-_FORMS: Final = (
+_FIELDS: Final = ("remaining", "reset", "limit")
+_HEADER_FORMATS: Final = (
     *(f"x-ratelimit-{{}}-{kind}" for kind in ("requests", "tokens")),
     "x-ratelimit-{}",
     *(
@@ -39,15 +39,17 @@ _FORMS: Final = (
     ),
     "ratelimit-{}",
 )
-_NAMES: Final = tuple(tuple(form.format(word) for word in _WORDS) for form in _FORMS)
+_HEADER_NAMES: Final = tuple(
+    tuple(form.format(word) for word in _FIELDS) for form in _HEADER_FORMATS
+)
 _UNITS: Final = {"d": 86_400.0, "h": 3_600.0, "m": 60.0, "s": 1.0, "ms": 1e-3, "us": 1e-6}
-_PART: Final = re.compile(r"(\d{1,15}(?:\.\d{0,15})?)(ms|us|d|h|m|s)", re.ASCII)
+_DURATION_PART: Final = re.compile(r"(\d{1,15}(?:\.\d{0,15})?)(ms|us|d|h|m|s)", re.ASCII)
 
 
 class Quota(msgspec.Struct, frozen=True):
-    """So much is left, and in so many seconds there is `limit` again, if that is known.
+    """The remaining requests or tokens, and the seconds until `limit` are available again.
 
-    Of requests or of tokens: a request takes at least one of either.
+    Both units are treated alike because a request uses at least one of either.
     """
 
     remaining: int
@@ -55,60 +57,62 @@ class Quota(msgspec.Struct, frozen=True):
     limit: int | None = None
 
 
-class _Metadata(msgspec.Struct):
+class _ErrorMetadata(msgspec.Struct):
     headers: dict[str, str | int]
 
 
-class _Error(msgspec.Struct):
-    metadata: _Metadata
+class _ErrorObject(msgspec.Struct):
+    metadata: _ErrorMetadata
 
 
-class _Refusal(msgspec.Struct):
-    error: _Error
+class _ErrorBody(msgspec.Struct):
+    error: _ErrorObject
 
 
-def headers_in(body: bytes) -> dict[str, str]:
-    """Return the headers that OpenRouter hands on inside of a refusal, names in lower case."""
+def embedded_headers(body: bytes) -> dict[str, str]:
+    """Return the headers that OpenRouter embeds in an error body, with lower-case names."""
     try:
-        error = decode_json(body[:_LONGEST_REFUSAL], _Refusal).error
+        error = decode_json(body[:_MAX_BODY_BYTES], _ErrorBody).error
     except ValueError:
         return {}
     return {name.lower(): f"{value}" for name, value in error.metadata.headers.items()}
 
 
-def quota_in(headers: Mapping[str, str], now: float) -> Quota | None:
-    """Return the quota of which least is left. `now` is in seconds since 1970."""
+def tightest_quota(headers: Mapping[str, str], now: float) -> Quota | None:
+    """Return the quota with the least remaining; `now` is a Unix timestamp."""
     return min(_quotas(headers, now), key=lambda quota: quota.remaining, default=None)
 
 
 def _quotas(headers: Mapping[str, str], now: float) -> Iterator[Quota]:
-    told = [
+    fields = [
         (left, headers.get(reset, ""), headers.get(limit, ""))
-        for remaining, reset, limit in _NAMES
+        for remaining, reset, limit in _HEADER_NAMES
         if (left := headers.get(remaining)) is not None
     ]
-    told.extend(_drafted(headers.get("ratelimit", ""), headers.get("ratelimit-policy", "")))
-    for left, reset, limit in told:
-        remaining, reset_s = _count(left), _period(reset, now)
-        if remaining is not None and reset_s is not None and 0 < reset_s <= LONGEST_RESET_S:
-            yield Quota(remaining, reset_s, _count(limit) or None)
+    fields.extend(_draft_fields(headers.get("ratelimit", ""), headers.get("ratelimit-policy", "")))
+    for left, reset, limit in fields:
+        remaining, reset_s = _parse_count(left), _parse_reset(reset, now)
+        if remaining is not None and reset_s is not None and 0 < reset_s <= MAX_RESET_S:
+            yield Quota(remaining, reset_s, _parse_count(limit) or None)
 
 
-def _drafted(text: str, policies: str) -> Iterator[tuple[str, str, str]]:
-    """Read the newer drafts, and the one that came before them: limit=10, remaining=1, reset=7."""
-    if len(text) > _LONGEST_TEXT or len(policies) > _LONGEST_TEXT:
+def _draft_fields(text: str, policies: str) -> Iterator[tuple[str, str, str]]:
+    """Parse the newer drafts and their predecessor `limit=10, remaining=1, reset=7`."""
+    if len(text) > _MAX_HEADER_LENGTH or len(policies) > _MAX_HEADER_LENGTH:
         return
     if "remaining" in text:
         whole = _parameters(text.replace(",", ";"))
         yield whole.get("remaining", ""), whole.get("reset", ""), whole.get("limit", "")
         return
-    limits = {_named(policy): _parameters(policy).get("q", "") for policy in policies.split(",")}
+    limits = {
+        _policy_name(policy): _parameters(policy).get("q", "") for policy in policies.split(",")
+    }
     for member in text.split(","):
         found = _parameters(member)
-        yield found.get("r", ""), found.get("t", ""), limits.get(_named(member), "")
+        yield found.get("r", ""), found.get("t", ""), limits.get(_policy_name(member), "")
 
 
-def _named(member: str) -> str:
+def _policy_name(member: str) -> str:
     return member.partition(";")[0].strip()
 
 
@@ -117,39 +121,39 @@ def _parameters(member: str) -> dict[str, str]:
     return {name.strip(): value.strip() for name, _, value in parts}
 
 
-def _number(text: str) -> float | None:
+def _parse_number(text: str) -> float | None:
     try:
-        return float(text) if len(text) <= _LONGEST_TEXT else None
+        return float(text) if len(text) <= _MAX_HEADER_LENGTH else None
     except ValueError:
         return None
 
 
-def _count(text: str) -> int | None:
-    """Read how many; of a list, such as `100, 100;w=60`, the first."""
-    number = _number(text.partition(",")[0].partition(";")[0])
-    return int(number) if number is not None and 0 <= number < _LARGEST else None
+def _parse_count(text: str) -> int | None:
+    """Parse a count; of a list such as `100, 100;w=60`, the first."""
+    number = _parse_number(text.partition(",")[0].partition(";")[0])
+    return int(number) if number is not None and 0 <= number < _MAX_COUNT else None
 
 
-def _period(text: str, now: float) -> float | None:
-    """Read in how many seconds: a number, a period such as 6m0s, or a moment."""
+def _parse_reset(text: str, now: float) -> float | None:
+    """Parse the seconds until a reset: a number, a duration such as 6m0s, or a timestamp."""
     text = text.strip()
-    number = _number(text)
+    number = _parse_number(text)
     if number is None:
-        period = _written_period(text)
-        return _until(text, now) if period is None else period
-    if number >= _MILLISECONDS_OF_A_MOMENT:
+        period = _parse_duration(text)
+        return _seconds_until(text, now) if period is None else period
+    if number >= _MIN_EPOCH_MS:
         return number / 1000 - now
-    return number - now if number >= _SECONDS_OF_A_MOMENT else number
+    return number - now if number >= _MIN_EPOCH_S else number
 
 
-def _written_period(text: str) -> float | None:
-    parts = _PART.findall(text[:_LONGEST_TEXT])
+def _parse_duration(text: str) -> float | None:
+    parts = _DURATION_PART.findall(text[:_MAX_HEADER_LENGTH])
     if "".join(map("".join, parts)) != text:
         return None
     return sum(float(number) * _UNITS[unit] for number, unit in parts)
 
 
-def _until(text: str, now: float) -> float | None:
+def _seconds_until(text: str, now: float) -> float | None:
     try:
         moment = datetime.fromisoformat(text)
         aware = moment if moment.tzinfo is not None else moment.replace(tzinfo=UTC)

@@ -1,9 +1,9 @@
-"""Calls that came as text: found in the content, and put where calls belong.
+"""Extracts calls that a model wrote as text and moves them to `tool_calls`.
 
-The text itself says which dialect it is (see `dialects`). What is found passes the same resolver,
-mask, size guard and validation as any other call. Only the model's own words of this turn are
-looked at, never tool output or what a user wrote. Whether a call may run is not decided here: a
-`TextReading` has both the message with its calls lifted out and the message as it came.
+The text itself determines the dialect (see `dialects`). Extracted calls pass the same resolution,
+masking, size limits, and validation as native calls. Only the model's text of this turn is parsed,
+never tool output or user text. Whether a call may run is decided by the caller: `ExtractedCalls`
+has both the message with its calls extracted and the message without extraction.
 """
 
 from collections.abc import Sequence
@@ -11,174 +11,178 @@ from typing import Any
 
 import msgspec
 
-from surecall.values.types import JSON, Claim, ToolSpec, is_blank
+from surecall.values.types import JSON, AmbiguousCall, ToolSpec, is_blank, object_or_empty
 from surecall.wire.call_styles import TextCalls
+from surecall.wire.chat_format import decode, name_and_arguments, raw_calls
 from surecall.wire.content_parts import text_of
-from surecall.wire.dialects import Found, Recovered, recover, without_thoughts
+from surecall.wire.dialects import RecoveredCall, RecoveredText, extract_reasoning, recover
 from surecall.wire.dialects.spelling import ARGUMENT_KEYS, OPENERS
-from surecall.wire.messages import call_parts, decode, raw_calls
-from surecall.wire.text_edges import trimmed
+from surecall.wire.text_edges import trim_edges
 
-# A call that was cut off must not run, however well its beginning reads.
-CUT_OFF = "{"
-THINKING = "thinking_kept_apart"
-ECHO = "text_echo_of_calls_removed"
-# How the step that lifts a call out of the text is called, before the name of the dialect.
-TEXT_CALL = "text_call_"
-_THOUGHT_ENDS = "</think>"
-_THOUGHTS = ("reasoning_content", "reasoning")
-# How special tokens of chat templates begin, and what a call may end with.
-_SPECIAL = "<|"
-_ENDS = frozenset("}])>")
-# How a text begins and ends that is nothing but a call, and whose call cannot be read.
-_CALL_BEGINS = ("{", "[", "«", ">>>", "Action:")
+# Invalid JSON: a truncated call must not run, even if its beginning parses.
+TRUNCATED_ARGUMENTS = "{"
+REASONING_MOVED = "thinking_kept_apart"
+ECHO_REMOVED = "text_echo_of_calls_removed"
+# Name of the repair that extracts a call, followed by the name of the dialect.
+TEXT_CALL_PREFIX = "text_call_"
+_REASONING_END = "</think>"
+_REASONING_FIELDS = ("reasoning_content", "reasoning")
+# Start of special tokens of chat templates, and the last characters of calls.
+_SPECIAL_START = "<|"
+_CALL_LAST_CHARS = frozenset("}])>")
+# How a text that is an unparsable call begins and ends.
+_CALL_STARTS = ("{", "[", "«", ">>>", "Action:")
 _CALL_ENDS = ("}", "]", "»")
-# Marks that open a call and nothing else; those that prose can have are weak.
-_WRAPS = tuple(opener.stem for opener in OPENERS if opener.kind == "wrap" and not opener.weak)
+# Marks that only open calls; weak marks, which also occur in prose, are excluded.
+_WRAP_STEMS = tuple(opener.stem for opener in OPENERS if opener.kind == "wrap" and not opener.weak)
 
 
-class TextReading(msgspec.Struct, frozen=True):
-    """What the text of a message holds: the message with its calls lifted out, and without that.
+class ExtractedCalls(msgspec.Struct, frozen=True):
+    """The calls in the text of a message.
 
-    `asked` are the names and arguments of the calls, `words` the words of each, and `claims` calls
-    that cannot be lifted out. `followed` says that something comes after the last call, `spare`
-    that a call may have ended too early. `apparent` has the words of a claim that only looks like
-    a call.
+    `message` has its calls extracted; `unextracted` still has them in its text. `requested_calls`
+    are names and arguments, `call_texts` the text of each call, `claims` calls that cannot be
+    extracted. `has_trailing_text` means that text follows the last call, `may_end_early` that a
+    call may have ended too early. `apparent` is the text of a claim that only looks like a call.
     """
 
     message: JSON
-    unlifted: JSON
-    fired: tuple[str, ...] = ()
-    unlifted_fired: tuple[str, ...] = ()
-    asked: tuple[tuple[str, Any], ...] = ()
-    words: tuple[str, ...] = ()
-    claims: tuple[Claim, ...] = ()
-    followed: bool = False
-    spare: bool = False
+    unextracted: JSON
+    repairs: tuple[str, ...] = ()
+    unextracted_repairs: tuple[str, ...] = ()
+    requested_calls: tuple[tuple[str, Any], ...] = ()
+    call_texts: tuple[str, ...] = ()
+    claims: tuple[AmbiguousCall, ...] = ()
+    has_trailing_text: bool = False
+    may_end_early: bool = False
     apparent: str = ""
 
     @property
     def text(self) -> str:
-        """What is said, with its calls in it."""
-        return text_of(self.unlifted.get("content"))
+        """The text of the message, including its calls."""
+        return text_of(self.unextracted.get("content"))
 
     @property
-    def names(self) -> tuple[str, ...]:
-        """The tools that are called."""
-        return tuple(name for name, _ in self.asked)
+    def tool_names(self) -> tuple[str, ...]:
+        """The names of the called tools."""
+        return tuple(name for name, _ in self.requested_calls)
 
 
-def with_text_calls(
+def extract_text_calls(
     message: JSON, tools: Sequence[ToolSpec], mode: TextCalls, *, strip_thinking: bool = True
-) -> TextReading:
-    """Read the text of a raw message.
+) -> ExtractedCalls:
+    """Extract the calls from the text of a raw message.
 
-    Unless told otherwise, thoughts leave the text, also where no calls are looked for.
+    With `strip_thinking`, reasoning is removed from the text even if `mode` is "off".
     """
     content = text_of(message.get("content"))
     if mode == "off" and not strip_thinking:
-        return TextReading(message, message)
+        return ExtractedCalls(message, message)
     if raw_calls(message):
-        return _without_echo(message, content, tools, mode)
+        return _remove_echoed_calls(message, content, tools, mode)
     if mode == "off":
-        return _without_thoughts(message, without_thoughts(content))
+        return _move_reasoning(message, extract_reasoning(content))
     weak = mode == "any"
     if is_blank(content):
-        return _from_thoughts(message, tools, weak=weak)
+        return _extract_from_reasoning(message, tools, weak=weak)
     found = recover(content, tools, weak=weak, keep_reasoning=not strip_thinking)
-    plain = _without_thoughts(message, found) if strip_thinking else TextReading(message, message)
-    reading = _lifted(message, found, plain)
-    if reading.asked or reading.claims:
+    plain = _move_reasoning(message, found) if strip_thinking else ExtractedCalls(message, message)
+    reading = _move_calls(message, found, plain)
+    if reading.requested_calls or reading.claims:
         return reading
-    return _broken(reading, content, tools) or (
-        reading if weak else _apparent(reading, content, tools)
+    return _claim_unreadable_call(reading, content, tools) or (
+        reading if weak else _claim_apparent_call(reading, content, tools)
     )
 
 
-def _without_echo(
+def _remove_echoed_calls(
     message: JSON, content: str, tools: Sequence[ToolSpec], mode: TextCalls
-) -> TextReading:
-    """Take calls out of the text that stand where calls belong as well; they are not made twice."""
+) -> ExtractedCalls:
+    """Remove calls from the text that are also in `tool_calls`, so that they do not run twice."""
     if mode == "off" or is_blank(content):
-        return TextReading(message, message)
+        return ExtractedCalls(message, message)
     found = recover(content, tools, weak=mode == "any")
-    made = [_plain_parts(raw) for raw in raw_calls(message)]
-    if not found.calls or any((call.name, call.arguments) not in made for call in found.calls):
-        return _without_thoughts(message, found)
+    existing = [_decoded_name_and_arguments(raw) for raw in raw_calls(message)]
+    if not found.calls or any((call.name, call.arguments) not in existing for call in found.calls):
+        return _move_reasoning(message, found)
     unlifted = message | {"content": found.text or None}
-    return TextReading(unlifted, unlifted, (ECHO,), (ECHO,))
+    return ExtractedCalls(unlifted, unlifted, (ECHO_REMOVED,), (ECHO_REMOVED,))
 
 
-def _plain_parts(raw: JSON) -> tuple[str, Any]:
-    """Return the name and the arguments of a call, decoded where they are JSON."""
-    name, arguments = call_parts(raw)
+def _decoded_name_and_arguments(raw: JSON) -> tuple[str, Any]:
+    """Return the name and the arguments of a call, decoded if they are JSON."""
+    name, arguments = name_and_arguments(raw)
     try:
         return name, decode(arguments.encode()) if isinstance(arguments, str) else arguments
     except ValueError:
         return name, arguments
 
 
-def _without_thoughts(message: JSON, found: Recovered) -> TextReading:
-    """Move thoughts to where a provider would have put them; a reply of thoughts alone stays."""
-    text = found.unlifted
+def _move_reasoning(message: JSON, found: RecoveredText) -> ExtractedCalls:
+    """Move reasoning to `reasoning_content`, unless the reply has nothing else."""
+    text = found.unextracted
     if text == text_of(message.get("content")) or is_blank(text):
-        return TextReading(message, message)
-    apart = _thoughts(found) | message | {"content": text}
-    return TextReading(apart, apart, (THINKING,), (THINKING,))
+        return ExtractedCalls(message, message)
+    apart = _reasoning_field(found) | message | {"content": text}
+    return ExtractedCalls(apart, apart, (REASONING_MOVED,), (REASONING_MOVED,))
 
 
-def _thoughts(found: Recovered) -> JSON:
+def _reasoning_field(found: RecoveredText) -> JSON:
     return {"reasoning_content": found.reasoning} if found.reasoning else {}
 
 
-def _from_thoughts(message: JSON, tools: Sequence[ToolSpec], *, weak: bool) -> TextReading:
-    """Take a call out of the reasoning when it is all there is; the last one is the decision."""
-    plain = TextReading(message, message)
-    for field in _THOUGHTS:
+def _extract_from_reasoning(
+    message: JSON, tools: Sequence[ToolSpec], *, weak: bool
+) -> ExtractedCalls:
+    """Extract the last call in the reasoning of a reply that has nothing else."""
+    plain = ExtractedCalls(message, message)
+    for field in _REASONING_FIELDS:
         thoughts = message.get(field)
         if isinstance(thoughts, str) and not is_blank(thoughts) and tools:
-            # As if the server had left the thought in the text, or all of the text in the thought.
+            # Parse it as if the server had not separated the reasoning from the text.
             whole = f"<think>{thoughts}"
-            whole = whole if _THOUGHT_ENDS in thoughts else f"{whole}{_THOUGHT_ENDS}"
+            whole = whole if _REASONING_END in thoughts else f"{whole}{_REASONING_END}"
             found = recover(whole, tools, weak=weak)
             found = msgspec.structs.replace(found, reasoning="")
             if found.calls and not found.calls[-1].truncated:
-                return _lifted(message, found, plain)
+                return _move_calls(message, found, plain)
     return plain
 
 
-def _lifted(message: JSON, found: Recovered, plain: TextReading) -> TextReading:
-    """Put the calls of a text where calls belong."""
-    claims = tuple(Claim(left.tool, left.rule) for left in found.passed_over if left.tool)
+def _move_calls(message: JSON, found: RecoveredText, plain: ExtractedCalls) -> ExtractedCalls:
+    """Move the calls of a text to `tool_calls`."""
+    claims = tuple(AmbiguousCall(left.tool, left.rule) for left in found.passed_over if left.tool)
     if not found.calls:
-        if not claims and is_nameless_call(found.unlifted):
-            claims = (Claim("", "whole", alone=True),)
+        if not claims and is_nameless_call(found.unextracted):
+            claims = (AmbiguousCall("", "whole", alone=True),)
         return msgspec.structs.replace(plain, claims=claims)
-    lifted = {"content": found.text, "tool_calls": [_raw(call) for call in found.calls]}
-    return TextReading(
-        _thoughts(found) | message | lifted,
-        plain.unlifted,
-        tuple(dict.fromkeys(f"{TEXT_CALL}{call.dialect}" for call in found.calls)),
-        plain.unlifted_fired,
+    lifted = {"content": found.text, "tool_calls": [_raw_call(call) for call in found.calls]}
+    return ExtractedCalls(
+        _reasoning_field(found) | message | lifted,
+        plain.unextracted,
+        tuple(dict.fromkeys(f"{TEXT_CALL_PREFIX}{call.dialect}" for call in found.calls)),
+        plain.unextracted_repairs,
         tuple((call.name, call.arguments) for call in found.calls),
-        found.words,
+        found.call_texts,
         claims,
-        found.followed,
-        found.spare,
+        found.has_trailing_text,
+        found.may_end_early,
     )
 
 
-def _broken(reading: TextReading, content: str, tools: Sequence[ToolSpec]) -> TextReading | None:
-    """Claim what is nothing but a call of a known tool, and cannot be read; None if it is not."""
+def _claim_unreadable_call(
+    reading: ExtractedCalls, content: str, tools: Sequence[ToolSpec]
+) -> ExtractedCalls | None:
+    """Claim a text that is only an unparsable call of a known tool; None if it is not one."""
     if "{" not in content:
         return None
-    text = trimmed(content).strip()
-    if not text.startswith(_CALL_BEGINS) or not text.rstrip("` \n").endswith(_CALL_ENDS):
+    text = trim_edges(content).strip()
+    if not text.startswith(_CALL_STARTS) or not text.rstrip("` \n").endswith(_CALL_ENDS):
         return None
     named = next((tool.name for tool in tools if tool.name in text), "")
     if not named or _is_json(text):
         return None
-    claim = Claim(named, "whole", alone=True)
+    claim = AmbiguousCall(named, "whole", alone=True)
     return msgspec.structs.replace(reading, claims=(claim,), apparent=text)
 
 
@@ -190,54 +194,56 @@ def _is_json(text: str) -> bool:
     return True
 
 
-def _apparent(reading: TextReading, content: str, tools: Sequence[ToolSpec]) -> TextReading:
-    """Claim what ends a text and looks like a call, though its marks may mean something else."""
-    text = trimmed(content).strip()
-    if text[-1:] not in _ENDS:
+def _claim_apparent_call(
+    reading: ExtractedCalls, content: str, tools: Sequence[ToolSpec]
+) -> ExtractedCalls:
+    """Claim what ends a text and looks like a call, although its marks are ambiguous."""
+    text = trim_edges(content).strip()
+    if text[-1:] not in _CALL_LAST_CHARS:
         return reading
     named = next((tool.name for tool in tools if tool.name in text), "")
-    # A text that begins with a token that is known is addressed to somebody.
-    is_strange = text.startswith(_SPECIAL) and reading.text == content
-    if _is_list_of_calls(text) or (named and is_strange):
-        claim = Claim(named, "marked", alone=True)
+    # An unchanged text that begins with a special token is in an unknown format.
+    is_strange = text.startswith(_SPECIAL_START) and reading.text == content
+    if _is_api_call_list(text) or (named and is_strange):
+        claim = AmbiguousCall(named, "marked", alone=True)
         return msgspec.structs.replace(reading, claims=(claim,), apparent=text)
     found = recover(content, tools, weak=True) if named else None
-    if found is None or not found.calls or found.followed:
+    if found is None or not found.calls or found.has_trailing_text:
         return reading
-    if not all(_fits(call, tools) for call in found.calls):
+    if not all(_fits_declaration(call, tools) for call in found.calls):
         return reading
-    claim = Claim(found.calls[-1].name, "marked", alone=is_blank(found.text))
-    return msgspec.structs.replace(reading, claims=(claim,), apparent=found.words[-1])
+    claim = AmbiguousCall(found.calls[-1].name, "marked", alone=is_blank(found.text))
+    return msgspec.structs.replace(reading, claims=(claim,), apparent=found.call_texts[-1])
 
 
-def _fits(call: Found, tools: Sequence[ToolSpec]) -> bool:
-    """Whether a call is whole, and all that it says is declared."""
+def _fits_declaration(call: RecoveredCall, tools: Sequence[ToolSpec]) -> bool:
+    """Whether a call is complete and all its arguments are declared."""
     declared = {tool.name: tool.parameters.get("properties", {}) for tool in tools}
     given = call.arguments if isinstance(call.arguments, dict) else {}
     return not call.truncated and given.keys() <= declared.get(call.name, {}).keys()
 
 
-def _is_list_of_calls(text: str) -> bool:
-    """Whether a text is a list of calls in the form of the API, and nothing else."""
+def _is_api_call_list(text: str) -> bool:
+    """Whether a text is only a `tool_calls` object as in the API."""
     if not text.startswith("{") or '"tool_calls"' not in text:
         return False
     try:
         value = decode(text.encode("utf-8", "replace"))
     except ValueError:
         return False
-    calls = raw_calls(_mapping(value))
-    return bool(calls) and all(call_parts(call)[0] for call in calls)
+    calls = raw_calls(object_or_empty(value))
+    return bool(calls) and all(name_and_arguments(call)[0] for call in calls)
 
 
 def is_nameless_call(text: str) -> bool:
-    """Whether a text is a marked call and nothing else, and its object is right but for the name.
+    """Whether a text is only a marked call that is valid except for its name.
 
-    Such a text is meant for the machine, even if it names no tool, or has a sentence for a name.
+    Such a text is meant as a call even if it names no tool or has a sentence as its name.
     """
     if "{" not in text:
         return False
-    text = trimmed(text).strip()
-    mark = next((stem for stem in _WRAPS if text.startswith(stem)), "")
+    text = trim_edges(text).strip()
+    mark = next((stem for stem in _WRAP_STEMS if text.startswith(stem)), "")
     begin, end = text.find("{", len(mark)), text.rfind("}") + 1
     tag, after = text[len(mark) : max(begin, 0)].strip(" \t\r\n["), text[end:].strip(" \t\r\n],")
     opened = bool(mark) and (not tag or (mark[-1] != ">" and tag[-1] == ">"))
@@ -250,17 +256,13 @@ def _has_arguments(text: str) -> bool:
         value = decode(text.encode("utf-8", "replace"))
     except ValueError:
         return False
-    inner = _mapping(_mapping(value).get("function")) or _mapping(value)
-    if "type" in _mapping(inner.get("parameters")):
+    inner = object_or_empty(object_or_empty(value).get("function")) or object_or_empty(value)
+    if "type" in object_or_empty(inner.get("parameters")):
         return False  # it describes a tool
     return any(isinstance(inner.get(key), dict | str) for key in ARGUMENT_KEYS)
 
 
-def _mapping(value: Any) -> JSON:
-    return value if isinstance(value, dict) else {}
-
-
-def _raw(call: Found) -> JSON:
-    arguments = CUT_OFF if call.truncated else call.arguments
+def _raw_call(call: RecoveredCall) -> JSON:
+    arguments = TRUNCATED_ARGUMENTS if call.truncated else call.arguments
     raw: JSON = {"type": "function", "function": {"name": call.name, "arguments": arguments}}
     return raw | {"id": call.id} if call.id else raw

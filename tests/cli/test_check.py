@@ -8,40 +8,25 @@ from pathlib import Path
 import pytest
 
 from surecall.cli import check
-from surecall.eval.running.probe import UNHEARD_OF
 from surecall.eval.settings.fields import FIELDS
 from surecall.settings.config import SETTINGS
 from surecall.simulator.server import Simulator
 from surecall.testing import Scripted, ScriptedProvider, calls, failure, hangs, raw, says
 from surecall.values.types import JSON
-from tests.support.clock import skipping_time
-from tests.support.commands import HOSTILE, Run, one_line
-from tests.support.patience import PATIENCE_S
+from tests.support.commands import HOSTILE, MODEL, PROBED, TRIED, Run, one_line, protocols_in
+from tests.support.timing import PATIENCE_S, skipping_time
 
 KEY = "sk-or-v1-0123456789abcdef"
-MODEL = ("-m", "my-model")
-BOUND = json.dumps({"tool": "echo", "arguments": {"text": UNHEARD_OF}})
-TAGGED = '<tool_call>{"name": "echo", "arguments": {"text": "hello"}}</tool_call>'
-TRIED = (calls("echo", text="hello"), says("Done."))
-# The replies of an endpoint that honours all protocols, in the order in which it is asked.
-NATIVE, GUIDED, PROMPTED = calls("echo", text="hello"), says(BOUND), says(TAGGED)
-PROBED = (NATIVE, GUIDED, PROMPTED)
-
-
-def protocols_in(out: str) -> dict[str, str]:
-    lines = [line.partition("  ") for line in out.splitlines()]
-    names = ("native", "guided", "prompted")
-    return {name: said.strip() for name, _, said in lines if name in names}
 
 
 def test_without_a_key_and_an_address_it_tries_the_simulator_and_says_so(run: Run) -> None:
     code, out, err = run("check")
 
     assert code == 0
-    assert "simulated" in err
-    assert "endpoint  the simulator, in this process\n" in out
+    assert "built-in simulator" in err
+    assert "endpoint  built-in simulator\n" in out
     assert "key       not set\n" in out
-    assert "ok: sim/clean called the tool and answered, in" in out
+    assert "ok: sim/clean called the tool and answered in" in out
     assert "setting" not in out  # nothing is set
 
 
@@ -64,7 +49,7 @@ def test_each_setting_comes_with_its_place_and_the_key_with_its_length(
     assert rows["endpoint"] == "https://openrouter.ai/api/v1/chat/completions"
     assert "jobs" not in rows
     assert KEY[6:] not in out + err
-    assert err == "nothing was sent\n"
+    assert err == "no request was sent\n"
 
 
 @pytest.mark.parametrize("flag", ["-v", "--all"])
@@ -104,7 +89,12 @@ def test_the_address_that_is_called_has_one_prefix_and_hides_its_query(run: Run,
 
 @pytest.mark.parametrize(
     "command",
-    [("check", "--offline", *MODEL), ("ls", "models", *MODEL), ("ls", "runs"), ("report",)],
+    [
+        ("check", "--offline", *MODEL),
+        ("ls", "models", *MODEL),
+        ("ls", "runs"),
+        ("report", "--no-open"),
+    ],
 )
 def test_a_key_and_its_address_in_the_environment_are_no_cause_for_a_warning(
     run: Run, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
@@ -124,7 +114,7 @@ def test_a_command_that_sends_nothing_does_not_speak_of_keys(
     monkeypatch.setenv("SURECALL_API_KEY", KEY)
     Path("surecall.toml").write_text('base_url = "http://127.0.0.1:9"')
 
-    assert "is not sent there" in run("check", "--offline", *MODEL)[2]
+    assert "is not sent to " in run("check", "--offline", *MODEL)[2]
     assert "API_KEY" not in run("ls", "models", *MODEL)[2]
 
 
@@ -158,7 +148,7 @@ def test_one_small_tool_call_goes_the_way_of_an_evaluation(run: Run) -> None:
         )
 
     assert (code, err) == (0, "")
-    assert "ok: my-model called the tool and answered, in " in out
+    assert "ok: my-model called the tool and answered in " in out
     first = provider.requests[0]
     assert (first["model"], first["temperature"], first["top_k"]) == ("my-model", 0.5, 4)
     assert [one["function"]["name"] for one in first["tools"]] == ["echo"]
@@ -174,14 +164,14 @@ def test_a_model_that_calls_nothing_is_told_but_not_blamed(run: Run) -> None:
     with ScriptedProvider(says("Hello!"), *PROBED) as provider:
         code, out, _ = run("check", *MODEL, "--base-url", provider.url)
     assert code == 0
-    assert "ok: my-model answered without a call, in " in out
+    assert "ok: my-model answered without a call in " in out
 
 
 def test_a_model_that_never_ends_shows_that_the_endpoint_works(run: Run) -> None:
     with ScriptedProvider(calls("echo", text=HOSTILE), repeat=True) as provider:
         code, out, _ = run("check", *MODEL, "--base-url", provider.url)
     assert code == 0
-    assert "ok: the endpoint answers, but my-model does not finish: " in out
+    assert "ok: the endpoint responds, but my-model does not finish: " in out
 
 
 def test_where_tools_are_off_none_is_offered(run: Run) -> None:
@@ -239,7 +229,7 @@ def test_an_endpoint_that_cannot_be_reached_is_exit_code_three(run: Run) -> None
 
     assert code == 3
     assert "CONNECTION_ERROR: Cannot connect to 127.0.0.1" in one_line(err)
-    assert "Check the URL, and whether the server runs." in err
+    assert "Check the URL, and whether the server is running." in err
 
 
 def test_a_model_that_the_endpoint_does_not_know_is_exit_code_two(run: Run) -> None:
@@ -280,7 +270,7 @@ def test_an_endpoint_that_is_too_slow_is_exit_code_three(run: Run) -> None:
 
 def test_nobody_waits_longer_than_a_moment(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     moment_s = 60.0
-    monkeypatch.setattr(check, "_LONGEST_S", moment_s)
+    monkeypatch.setattr(check, "_MAX_WAIT_S", moment_s)
 
     def slow(_: JSON) -> Scripted:
         clock.skip(moment_s)

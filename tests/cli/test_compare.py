@@ -23,7 +23,7 @@ def test_a_row_tells_both_rates_what_changed_and_how_sure_that_is(run: Run) -> N
     assert (code, blank) == (0, "")
     assert sentence == (
         "From A to B with production: 2 of 12 runs passed, then 12; +83 points (10 fixed, "
-        "0 broken); this is more than chance."
+        "0 broken); statistically significant."
     )
     assert head.startswith("verdict   simulated model  profile  strategy    difference ")
     assert "2/12 16.7% [4.7, 44.8]" in row
@@ -31,7 +31,7 @@ def test_a_row_tells_both_rates_what_changed_and_how_sure_that_is(run: Run) -> N
     assert "+83.3% [" in row
     assert row.startswith("▲ better  maker/model ")
     assert row.endswith("  10     0       0.00195")
-    assert overall.startswith("▲ better  over all                  production  ")
+    assert overall.startswith("▲ better  overall                   production  ")
     assert f"A = {before.name} (12 trials, simulated)\n" in err
     assert f"B = {after.name} (12 trials, simulated)\n" in err
 
@@ -41,7 +41,7 @@ def test_a_difference_that_may_be_noise_is_called_so(run: Run) -> None:
     _, out, _ = run("compare", before.name, after.name)
 
     sentence, _, _, *rows = out.splitlines()
-    assert sentence.endswith("this may be chance.")
+    assert sentence.endswith("; not significant after correction.")
     assert all(line.startswith("≈ no evidence of a difference  ") for line in rows)
 
 
@@ -52,14 +52,14 @@ def test_a_run_is_not_compared_with_itself(run: Run, flags: tuple[str, ...]) -> 
 
     assert (code, out) == (2, "")
     assert one_line(err).startswith(
-        f"surecall: A and B are the same run, {same.name} (given as {same.name}), which has"
+        f"surecall: A and B are the same run, {same.name} (given as {same.name}). Name two"
     )
     assert "`surecall ls runs` lists them" in err
 
 
 def test_a_run_is_the_same_by_any_of_its_names(run: Run) -> None:
     same = stored(series("....xx"))
-    for given in ("latest", str(same), str(same.absolute()), same.name[-5:]):
+    for given in ("latest", str(same), str(same.absolute()), same.name[-4:]):
         code, _, err = run("compare", same.name, given)
 
         assert code == 2
@@ -91,7 +91,7 @@ def test_what_only_one_run_has_and_what_was_left_out_is_said(run: Run) -> None:
     assert "other/model" not in out
     assert "only in A: other/model warm raw\n" in err
     assert "5 trials, because only one of the runs has them" in err
-    assert "1 trial, because the infrastructure spoiled it" in err
+    assert "1 trial, because infrastructure errors made it invalid" in err
 
 
 def test_runs_that_were_not_made_alike_are_compared_with_a_warning(run: Run) -> None:
@@ -102,16 +102,16 @@ def test_runs_that_were_not_made_alike_are_compared_with_a_warning(run: Run) -> 
     code, _, err = run("compare", before.name, after.name)
 
     assert code == 0
-    assert "made with different settings: seed: 0 and 7\n" in err
-    assert "made with different settings: top_p: nothing and " in err
-    assert "one run is simulated, the other is not" in err
+    assert "the runs have different settings: seed: 0 and 7\n" in err
+    assert "the runs have different settings: top_p: nothing and " in err
+    assert "only one of the runs is simulated" in err
 
 
 def test_a_scenario_that_has_changed_is_named(run: Run) -> None:
     runs = [stored([trial(prompt_hash=text)]) for text in ("", "p1", "p2")]
-    assert "is not the same" not in run("compare", runs[0].name, runs[1].name)[2]
+    assert "differs between" not in run("compare", runs[0].name, runs[1].name)[2]
     _, _, err = run("compare", runs[1].name, runs[2].name)
-    assert "the scenario happy_path is not the same in both runs\n" in err
+    assert "scenario happy_path differs between the runs\n" in err
 
 
 def test_runs_without_a_trial_in_common_compare_nothing(run: Run) -> None:
@@ -119,7 +119,7 @@ def test_runs_without_a_trial_in_common_compare_nothing(run: Run) -> None:
     code, _, err = run("compare", before.name, after.name, "--fail-on-regression")
 
     assert code == 4
-    assert err.endswith("surecall: the two runs have no trial in common that was judged in both\n")
+    assert err.endswith("surecall: the runs have no scored trial in common\n")
 
 
 def test_the_document_holds_every_row_and_what_is_missing(run: Run) -> None:
@@ -148,7 +148,7 @@ def test_what_is_over_all_is_over_one_strategy(run: Run) -> None:
     before = stored([*series(GOOD), *series(BAD, cell=raw)])
     after = stored([*series(GOOD), *series(GOOD, cell=raw)])
     _, out, _ = run("compare", before.name, after.name)
-    rows = [line.partition("over all") for line in out.splitlines() if "over all" in line]
+    rows = [line.partition("overall") for line in out.splitlines() if "overall" in line]
 
     assert [(verdict.strip(), rest.split()[0]) for verdict, _, rest in rows] == [
         ("▲ better", "raw"),
@@ -187,7 +187,7 @@ def test_an_unknown_or_ambiguous_run_is_one_line(
 
 
 def test_where_there_are_no_runs_that_is_what_is_said(run: Run) -> None:
-    code, _, err = run("compare", "latest", "latest", "-o", "nowhere")
+    code, _, err = run("compare", "latest", "latest", "--runs", "nowhere")
 
     assert (code, one_line(err)) == (2, "surecall: there are no runs in nowhere\n")
 
@@ -209,9 +209,9 @@ def test_a_page_is_written_beside_what_is_printed(run: Run) -> None:
     page = Path("new/page.html").read_text("utf-8")
 
     assert (code, out) == plain[:2]
-    assert err.endswith("the page is new/page.html\n")
+    assert err.endswith("wrote new/page.html\n")
     assert "<code>seed: 0 and 7</code>" in page.replace("<wbr>", "")
-    assert "the scenario two is not the same in both runs" in page
+    assert "scenario two differs between the runs" in page
     assert before.name in page
 
 

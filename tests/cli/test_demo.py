@@ -1,4 +1,4 @@
-"""`surecall demo`: what a stranger sees in the first minute, and that it is all measured."""
+"""Tests of `surecall.cli.demo`."""
 
 import json
 import os
@@ -10,6 +10,7 @@ import sys
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -18,14 +19,33 @@ import pytest
 
 from surecall import cli
 from surecall.cli import demo
-from surecall.cli.demo_page import WIDTH
-from surecall.simulator.demo.contest import OWN, PLAIN, SDK, Row, contest
-from surecall.simulator.demo.shapes import Shape, drawn, every_shape
-from surecall.simulator.demo.tasks import Judgement
+from surecall.cli.demo import (
+    ASCII_SYMBOLS,
+    FAILURES,
+    SYMBOLS,
+    WIDTH,
+    find_repaired,
+    header_lines,
+    result_lines,
+)
+from surecall.simulator.demo_loops import (
+    PLAIN_LOOP,
+    SDK_LOOP,
+    SURECALL_LOOP,
+    DemoRow,
+    LoopOutcome,
+    compare_loops,
+)
+from surecall.simulator.demo_tasks import DemoCase, Judgment, all_cases, draw_cases
 from surecall.testing import ScriptedProvider, calls, says
-from tests.cli.test_main import SURECALL
-from tests.support.commands import Run
-from tests.support.patience import PATIENCE_S
+from surecall.values.events import LlmRequestEndEvent
+from surecall.values.trace import Trace
+from surecall.values.types import Reply, ToolCall
+from tests.support.commands import STRICT_SURECALL, Run
+from tests.support.timing import PATIENCE_S
+
+# `surecall demo`: what a stranger sees in the first minute, and that it is all measured
+
 
 CELL = re.compile(r"(?:✓|✗) ((?:\w+)(?: \w+)?)")
 ESCAPE = "\x1b["
@@ -38,14 +58,14 @@ class Shown(NamedTuple):
 
 
 @pytest.fixture(scope="module", name="rows")
-def rows_fixture() -> list[Row]:
-    return contest(drawn())
+def rows_fixture() -> list[DemoRow]:
+    return compare_loops(draw_cases())
 
 
 @pytest.fixture(name="shown")
-def shown_fixture(rows: list[Row], run: Run, monkeypatch: pytest.MonkeyPatch) -> Shown:
+def shown_fixture(rows: list[DemoRow], run: Run, monkeypatch: pytest.MonkeyPatch) -> Shown:
     """Show the same outcome as text and as JSON."""
-    monkeypatch.setattr(demo, "contest", lambda _: rows)
+    monkeypatch.setattr(demo, "compare_loops", lambda _: rows)
     code, text, _ = run("demo")
     return Shown(code, text.splitlines(), json.loads(run("demo", "--json")[1]))
 
@@ -54,7 +74,7 @@ def test_the_command_runs_to_its_end_and_writes_nothing(run: Run, tmp_path: Path
     code, out, err = run("demo")
 
     assert (code, err) == (0, "")
-    assert f"{len(drawn())} of {len(drawn())}" in out
+    assert f"{len(draw_cases())} of {len(draw_cases())}" in out
     assert list(tmp_path.iterdir()) == []
 
 
@@ -63,9 +83,9 @@ def test_every_line_fits_a_terminal_of_eighty_columns(shown: Shown) -> None:
 
 
 def test_every_shape_has_a_line_with_a_word_for_each_loop(shown: Shown) -> None:
-    for shape in drawn():
-        (line,) = [line for line in shown.lines if line.startswith(f"  {shape.words} ")]
-        assert len(CELL.findall(line)) == len((PLAIN, SDK, OWN))
+    for shape in draw_cases():
+        (line,) = [line for line in shown.lines if line.startswith(f"  {shape.label} ")]
+        assert len(CELL.findall(line)) == len((PLAIN_LOOP, SDK_LOOP, SURECALL_LOOP))
 
 
 def test_the_totals_add_up(shown: Shown) -> None:
@@ -84,9 +104,9 @@ def test_the_totals_add_up(shown: Shown) -> None:
 def test_surecall_is_right_everywhere_and_the_plain_loop_is_not(shown: Shown) -> None:
     right, number = shown.document["right"], shown.document["of"]
 
-    assert (shown.code, right[OWN]) == (0, number)
-    assert 0 < right[PLAIN] < number
-    assert 0 < right[SDK] < number
+    assert (shown.code, right[SURECALL_LOOP]) == (0, number)
+    assert 0 < right[PLAIN_LOOP] < number
+    assert 0 < right[SDK_LOOP] < number
 
 
 def test_the_document_says_what_the_lines_say(shown: Shown) -> None:
@@ -99,32 +119,32 @@ def test_the_document_says_what_the_lines_say(shown: Shown) -> None:
     (totals,) = [line for line in shown.lines if line.startswith("right ")]
     assert totals.split()[1::3] == [str(n) for n in shown.document["right"].values()]
     assert shown.document["schema_version"] == 1
-    assert f"One of these replies, opened ({shown.document['opened']['shape']}):" in shown.lines
+    assert f"One of these replies ({shown.document['opened']['shape']}):" in shown.lines
 
 
 def test_on_request_every_reply_is_met(
-    rows: list[Row], run: Run, monkeypatch: pytest.MonkeyPatch
+    rows: list[DemoRow], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    met: list[Shape] = []
+    met: list[DemoCase] = []
 
-    def meet(shapes: Sequence[Shape]) -> list[Row]:
+    def meet(shapes: Sequence[DemoCase]) -> list[DemoRow]:
         met.extend(shapes)
         return rows
 
-    monkeypatch.setattr(demo, "contest", meet)
+    monkeypatch.setattr(demo, "compare_loops", meet)
     run("demo", "--all")
 
-    assert tuple(met) == every_shape()
+    assert tuple(met) == all_cases()
 
 
 @pytest.mark.parametrize("flag", [(), ("--json",)])
 def test_the_exit_code_tells_if_surecall_was_wrong(
-    flag: tuple[str, ...], rows: list[Row], run: Run, monkeypatch: pytest.MonkeyPatch
+    flag: tuple[str, ...], rows: list[DemoRow], run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, *others = rows
-    wrong = first.outcomes[OWN]._replace(judgement=Judgement("silent", "ran nothing"))
-    spoilt = first._replace(outcomes=first.outcomes | {OWN: wrong})
-    monkeypatch.setattr(demo, "contest", lambda _: [spoilt, *others])
+    wrong = first.outcomes[SURECALL_LOOP]._replace(judgment=Judgment("silent", "ran nothing"))
+    spoilt = first._replace(outcomes=first.outcomes | {SURECALL_LOOP: wrong})
+    monkeypatch.setattr(demo, "compare_loops", lambda _: [spoilt, *others])
 
     assert run("demo", *flag)[0] == 1
 
@@ -170,7 +190,7 @@ def test_the_program_is_named_so_that_it_can_be_typed(
     monkeypatch.setattr(sys, "executable", str(folder / "env" / "bin" / "python"))
     monkeypatch.setattr(shutil, "which", lambda _: "/bin/surecall" if on_path else None)
 
-    assert demo._program() == typed
+    assert demo._program_name() == typed
 
 
 # Terminals
@@ -179,7 +199,7 @@ def test_the_program_is_named_so_that_it_can_be_typed(
 def shown_in(**environment: str) -> subprocess.CompletedProcess[bytes]:
     plain = {key: value for key, value in os.environ.items() if "COLOR" not in key}
     return subprocess.run(
-        [*SURECALL, "demo"],
+        [*STRICT_SURECALL, "demo"],
         env=plain | {"PYTHONIOENCODING": "utf-8", "TERM": "xterm"} | environment,
         capture_output=True,
         timeout=PATIENCE_S,
@@ -211,7 +231,7 @@ def test_a_terminal_without_such_characters_gets_others() -> None:
 @pytest.mark.processes
 def test_an_interrupt_ends_it_quietly() -> None:
     with subprocess.Popen(
-        [*SURECALL, "demo"],
+        [*STRICT_SURECALL, "demo"],
         env=os.environ | {"PYTHONUNBUFFERED": "1"},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -224,3 +244,122 @@ def test_an_interrupt_ends_it_quietly() -> None:
 
     assert (running.returncode, err) == (130, "")
     assert "right" not in {line.split(" ")[0] for line in out.splitlines()}
+
+
+# The lines of the demo, from outcomes that are made up
+
+
+RIGHT = LoopOutcome(Judgment("right"))
+CALL = ToolCall("call_1", "book_room", {"guest": "Kim"})
+
+
+def failed(how: str) -> LoopOutcome:
+    return LoopOutcome(Judgment("error", how))
+
+
+def told(*rows: DemoRow, signs: tuple[str, str] = SYMBOLS) -> list[str]:
+    return result_lines(rows, signs, "surecall")
+
+
+def heard(reply: Reply, answer: object) -> LoopOutcome:
+    event = LlmRequestEndEvent(
+        run_id="r",
+        turn=1,
+        at=0.0,
+        reply=reply,
+        body=answer,
+        request_hash="",
+        attempt=1,
+        elapsed_ms=0,
+        response_bytes=0,
+    )
+    return LoopOutcome(Judgment("right"), Trace((event,)))
+
+
+@pytest.mark.parametrize("how", FAILURES)
+def test_every_line_fits_whatever_happens(how: str) -> None:
+    rows = [
+        DemoRow(shape, {PLAIN_LOOP: failed(how), SDK_LOOP: failed(how), SURECALL_LOOP: failed(how)})
+        for shape in all_cases()
+    ]
+
+    assert [line for line in header_lines(len(rows)) + told(*rows) if len(line) > WIDTH] == []
+
+
+def test_no_two_cells_of_a_line_touch() -> None:
+    (shape, *_) = draw_cases()
+    for first, second in product(FAILURES, repeat=2):
+        rows = told(
+            DemoRow(
+                shape, {PLAIN_LOOP: failed(first), SDK_LOOP: failed(second), SURECALL_LOOP: RIGHT}
+            )
+        )
+        assert f"✗ {first} " in rows[2]
+        assert f" ✗ {second} " in rows[2]
+
+
+def test_signs_have_words_beside_them_and_a_plain_form() -> None:
+    (shape, *_) = draw_cases()
+    row = DemoRow(shape, {PLAIN_LOOP: failed("crashed"), SURECALL_LOOP: RIGHT})
+
+    assert told(row)[2].split() == [*shape.label.split(), "✗", "crashed", "✓", "right"]
+    assert told(row, signs=ASCII_SYMBOLS)[2].split()[-4:] == ["x", "crashed", "+", "right"]
+    assert all(line.isascii() for line in told(row, signs=ASCII_SYMBOLS))
+
+
+def test_failures_are_counted_and_told_in_a_sentence_most_often_first() -> None:
+    first, second, third, *_ = draw_cases()
+    lines = told(
+        DemoRow(first, {PLAIN_LOOP: failed("HTTP 418"), SURECALL_LOOP: RIGHT}),
+        DemoRow(second, {PLAIN_LOOP: failed("ran twice"), SURECALL_LOOP: RIGHT}),
+        DemoRow(third, {PLAIN_LOOP: failed("ran twice"), SURECALL_LOOP: RIGHT}),
+    )
+    at = lines.index("The plain loop failed 3 times.")
+
+    assert lines[at + 1].split() == ["2", "x", "ran", "twice", *FAILURES["ran twice"].split()]
+    assert lines[at + 2].split() == ["1", "x", "HTTP", "418"]
+
+
+def test_only_a_sample_is_said_to_be_drawn() -> None:
+    rows = [DemoRow(shape, {PLAIN_LOOP: RIGHT, SURECALL_LOOP: RIGHT}) for shape in all_cases()]
+
+    assert any("random sample" in line for line in told(*rows[1:]))
+    assert not any("random sample" in line for line in told(*rows))
+    assert any(line.startswith("  A fault occurs in every reply") for line in told(*rows))
+
+
+def test_a_loop_that_never_failed_is_told_so() -> None:
+    assert "The plain loop failed 0 times." in told(
+        DemoRow(draw_cases()[0], {PLAIN_LOOP: RIGHT, SURECALL_LOOP: RIGHT})
+    )
+
+
+def test_a_healed_reply_is_opened_one_with_its_call_in_the_text_first() -> None:
+    by_family = {shape.family: shape for shape in draw_cases()}
+    healed = Reply(calls=(CALL,), fired=("text_call_A1",))
+    message = {"role": "assistant", "content": "<tool_call>…"}
+    rows = [
+        DemoRow(by_family["names"], {PLAIN_LOOP: RIGHT, SURECALL_LOOP: heard(healed, {"data": 1})}),
+        DemoRow(
+            by_family["text"],
+            {PLAIN_LOOP: RIGHT, SURECALL_LOOP: heard(healed, {"choices": [{"message": message}]})},
+        ),
+    ]
+    in_text, other = find_repaired(rows), find_repaired(rows[:1])
+
+    assert in_text is not None
+    assert in_text.shape == by_family["text"].id
+    assert in_text.came == '{"role": "assistant", "content": "<tool_call>\\u2026"}'
+    assert (in_text.read, in_text.steps) == ('book_room {"guest": "Kim"}', ("text_call_A1",))
+    assert other is not None
+    assert other.came == '{"data": 1}'
+    assert f"One of these replies ({in_text.shape}):" in told(*rows)
+    assert any(line.split() == ["plain", "loop", "parsed", "it,", "too"] for line in told(*rows))
+
+
+def test_without_a_healed_reply_none_is_opened() -> None:
+    clean = heard(Reply(calls=(CALL,)), {})
+    rows = [DemoRow(draw_cases()[0], {PLAIN_LOOP: RIGHT, SURECALL_LOOP: clean})]
+
+    assert find_repaired(rows) is None
+    assert not any(line.startswith("One of these") for line in told(*rows))

@@ -1,41 +1,41 @@
-"""`surecall eval`: what it prints, what it keeps, how it continues, and how it fails."""
+"""Tests of `surecall.cli.eval`."""
 
 import json
 import os
 import re
 import signal
-import sqlite3
 import subprocess
 import sys
-from contextlib import closing
 from pathlib import Path
 
 import pytest
 
+from surecall.eval.storage.trial import Cell
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedProvider, says
-from tests.support.commands import Run
-from tests.support.patience import PATIENCE_S, until
+from tests.support.commands import (
+    SMALL,
+    Run,
+    on_terminal,
+    recorded_statuses,
+    stored,
+    until_recorded,
+)
 from tests.support.spec import proves
-from tests.support.terminals import on_terminal
+from tests.support.timing import PATIENCE_S
+from tests.support.trials import series
+
+# `surecall eval`: what it prints, what it keeps, how it continues, and how it fails
+
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
-SMALL = ("eval", "-m", "sim/clean,sim/lazy", "-s", "happy_path,chat_only", "-n", "3")
-
-
-def recorded(folder: Path) -> dict[str, int]:
-    """Count the trials of the only run by status."""
-    (database,) = folder.glob(".surecall/runs/*/trials.sqlite")
-    with closing(sqlite3.connect(database)) as connection:
-        rows = connection.execute("SELECT status, count(*) FROM trials GROUP BY status").fetchall()
-    return dict(rows)
 
 
 def test_without_a_key_it_measures_simulated_models_and_says_so(run: Run, tmp_path: Path) -> None:
     code, out, err = run(*SMALL)
 
     assert code == 0
-    assert "simulated" in err
+    assert "built-in simulator" in err
     assert "sim/clean" in out
     assert "3/3 100%" in out
     assert "✗ not handled" in out
@@ -52,15 +52,15 @@ def test_a_simulator_that_is_reached_over_http_is_no_real_model(run: Run, tmp_pa
         code, out, err = run(*where, "-q")
         document = json.loads(run(*where, "--json", "-q")[1])
 
-    assert (code, err.count("no real model is being measured")) == (0, 1)
+    assert (code, err.count("no real model is measured")) == (0, 1)
     assert "no network" not in err
-    assert out.startswith("Simulated: sim/clean is handled.")
+    assert out.startswith("Simulated: sim/clean is handled with production (profile default).")
     assert document["simulated"]
     (row,) = document["recommendations"]
     assert (row["decision"], row["verdict"], row["snippet"]) == ("handled", "handled", "")
     (report,) = tmp_path.glob(".surecall/runs/*/report.md")
     text = report.read_text()
-    assert "## Simulated: what was handled" in text
+    assert "## Simulated: what surecall handled" in text
     assert "| simulated model |" in text
     assert "recommended" not in text.casefold()
 
@@ -77,12 +77,12 @@ def test_the_same_command_runs_nothing_twice_and_more_trials_top_up(
     run: Run, tmp_path: Path
 ) -> None:
     run(*SMALL)
-    first = recorded(tmp_path)
+    first = recorded_statuses(tmp_path)
     _, _, err = run(*SMALL)
     assert "12 recorded" in err
-    assert recorded(tmp_path) == first
+    assert recorded_statuses(tmp_path) == first
     run(*SMALL[:-1], "5")
-    assert sum(recorded(tmp_path).values()) == 20
+    assert sum(recorded_statuses(tmp_path).values()) == 20
     assert len(list(tmp_path.glob(".surecall/runs/*/trials.sqlite"))) == 1
 
 
@@ -185,7 +185,7 @@ def test_a_wrong_key_is_one_line_without_the_key(
 
 def test_a_directory_that_is_a_file_is_one_line(run: Run, tmp_path: Path) -> None:
     (tmp_path / "taken").write_text("not a directory")
-    code, _, err = run(*SMALL, "-o", "taken")
+    code, _, err = run(*SMALL, "--runs", "taken")
 
     assert code == 2
     assert "taken" in err
@@ -226,7 +226,7 @@ def test_scenarios_of_ones_own_are_run_from_a_file(run: Run, tmp_path: Path) -> 
     code, _, err = run("eval", "-m", "sim/clean", "-s", "mine.py", "-n", "2")
 
     assert code == 0, err
-    assert err.count("cannot be expected to solve scenarios of your own") == 1
+    assert err.count("Use a real model for your own scenarios") == 1
     assert "of your own" not in run(*SMALL)[2]
 
 
@@ -239,20 +239,6 @@ def started(folder: Path, *arguments: str) -> subprocess.Popen[str]:
         text=True,
         env={key: value for key, value in os.environ.items() if "SURECALL" not in key},
     )
-
-
-def until_recorded(folder: Path, count: int) -> None:
-    """Wait until some trials are on the disk."""
-
-    def is_recorded() -> bool:
-        if not list(folder.glob(".surecall/runs/*/trials.sqlite")):
-            return False
-        try:
-            return sum(recorded(folder).values()) >= count
-        except sqlite3.Error:  # it is being made
-            return False
-
-    until(is_recorded)
 
 
 # More than is done before an interrupt can reach it, on any machine.
@@ -270,11 +256,11 @@ def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continue
 
     assert process.returncode == 130
     assert "Traceback" not in err
-    kept = recorded(tmp_path)
+    kept = recorded_statuses(tmp_path)
     before = sum(kept.values())
     done = before - kept.get("skipped", 0)
     (wanted,) = re.findall(r"= (\d+) runs", err)
-    said = f"interrupted: {done} of {wanted} done, the same command continues"
+    said = f"interrupted: {done} of {wanted} done; run the same command to continue"
     assert err.splitlines()[-1] == said
     assert out.startswith(
         f"Partial: {int(wanted) - done} of {wanted} planned runs are not recorded"
@@ -286,7 +272,7 @@ def test_ctrl_c_finishes_what_is_under_way_writes_the_report_and_can_be_continue
     with started(tmp_path, *part) as again:
         again.communicate(timeout=PATIENCE_S)
     assert again.returncode == 0
-    assert sum(recorded(tmp_path).values()) >= before
+    assert sum(recorded_statuses(tmp_path).values()) >= before
 
 
 @pytest.mark.processes
@@ -295,13 +281,13 @@ def test_a_kill_loses_nothing_that_was_recorded(tmp_path: Path) -> None:
         until_recorded(tmp_path, 10)
         process.kill()
         process.communicate(timeout=PATIENCE_S)
-    before = sum(recorded(tmp_path).values())
+    before = sum(recorded_statuses(tmp_path).values())
     part = ("eval", "-m", "sim/like-gpt", "-n", "20", "-q", "--into", "latest")
     with started(tmp_path, *part) as again:
         _, err = again.communicate(timeout=PATIENCE_S)
 
     assert again.returncode in {0, 1}, err
-    assert sum(recorded(tmp_path).values()) >= before
+    assert sum(recorded_statuses(tmp_path).values()) >= before
 
 
 @pytest.mark.processes
@@ -315,7 +301,7 @@ def test_after_a_kill_the_same_command_completes_the_same_run(tmp_path: Path) ->
         _, err = again.communicate(timeout=PATIENCE_S)
 
     assert again.returncode == 0, err
-    assert sum(recorded(tmp_path).values()) == 400
+    assert sum(recorded_statuses(tmp_path).values()) == 400
 
 
 @pytest.mark.processes
@@ -325,3 +311,92 @@ def test_on_a_terminal_the_board_is_drawn_while_it_fills(tmp_path: Path) -> None
     assert code == 0
     assert "in flight" in drawn
     assert "tool pass" in drawn
+
+
+# `surecall eval`: a command speaks of what it asked for, and its gates judge only that
+
+
+ONE = ("eval", "-m", "sim/lazy", "-s", "happy_path", "-n", "20", "-q")
+
+
+def test_fewer_trials_and_scenarios_show_only_themselves(run: Run) -> None:
+    run("eval", "-m", "sim/clean", "-s", "happy_path,missing_workspace_id", "-n", "5", "-q")
+    part = ("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "2", "--into", "latest")
+    _, out, err = run(*part)
+    assert "= 2 runs, 2 recorded" in err
+    assert "2/2 100%" in out
+    _, out, _ = run(*part, "--json")
+    found = json.loads(out)
+    assert found["totals"]["runs"] == 2
+    assert list(found["by_scenario"]) == ["happy_path"]
+    assert found["recommendations"][0]["tool"]["n"] == 2
+
+
+def test_what_was_recorded_for_other_models_is_not_counted_as_recorded(run: Run) -> None:
+    run(*SMALL, "-q")
+    more = ("eval", "-m", "sim/clean,sim/like-gpt", "-s", "happy_path", "-n", "4")
+    _, _, err = run(*more, "--into", "latest")
+
+    assert "= 8 runs, 3 recorded" in err
+
+
+def test_an_automatic_number_of_trials_takes_in_all_there_are(run: Run) -> None:
+    run("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "55", "-q")
+    _, out, _ = run("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "auto", "-q")
+
+    assert "55/55 100%" in out
+
+
+def test_a_shard_shows_only_its_part(run: Run) -> None:
+    run("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "12", "-q")
+    part = ("eval", "-m", "sim/clean", "-s", "happy_path", "-n", "12", "-q", "--json", "--shard")
+    sizes = [json.loads(run(*part, shard)[1])["totals"]["runs"] for shard in ("1/2", "2/2")]
+
+    assert sum(sizes) == 12
+    assert min(sizes) > 0
+
+
+def test_a_dry_run_tells_what_is_recorded_and_estimates_the_rest(run: Run, tmp_path: Path) -> None:
+    run(*SMALL, "-q")
+    stored(series("..."))
+    (tmp_path / ".surecall" / "runs" / "empty").mkdir()
+    (tmp_path / ".surecall" / "runs" / "empty" / "trials.sqlite").touch()
+    more = (*SMALL[:-1], "5", "--dry-run")
+
+    assert "= 20 runs, 12 recorded" in run(*more)[1]
+    found = json.loads(run(*more, "--json")[1])
+    assert (found["recorded"], found["estimate"]["trials"]) == (12, 8)
+    assert "recorded" not in run(*more, "--fresh")[1]
+
+
+def test_against_the_latest_means_the_one_before(run: Run) -> None:
+    stored(series("." * 20, cell=Cell("sim/lazy")))
+    code, _, err = run(*ONE, "--fresh", "--against", "latest")
+
+    assert code == 1
+    assert "significantly worse than before, 0 fixed, 20 broken" in err
+
+
+def test_a_run_to_hold_against_that_does_not_exist_costs_nothing(run: Run, tmp_path: Path) -> None:
+    code, out, err = run(*ONE, "--against", "nowhere")
+
+    assert (code, out) == (2, "")
+    assert "there are no runs" in err
+    assert not (tmp_path / ".surecall").exists()
+
+
+def test_the_report_is_opened_while_it_fills_and_once_more_in_the_end(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened: list[str] = []
+
+    def browse(address: str) -> bool:
+        opened.append(address)
+        return True
+
+    monkeypatch.setattr("webbrowser.open", browse)
+    code, _, _ = run("eval", "-m", "sim/clean", "-s", "simple", "-n", "1", "-q", "--open")
+
+    assert code == 0
+    assert [address.split(":")[0] for address in opened] == ["http", "file"]
+    assert opened[1].endswith("report.html")

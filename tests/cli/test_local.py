@@ -16,14 +16,14 @@ from urllib.parse import urlsplit
 import pytest
 
 from surecall.cli import local
+from surecall.eval import local_server as localserver
+from surecall.eval.local_server import LocalServer
+from surecall.eval.settings.fields import ServingOptions
 from surecall.eval.storage.run_directories import find_run
 from surecall.eval.storage.store import open_for_reading
-from surecall.runtime import local_server as localserver
-from surecall.runtime.gguf import Serving
-from surecall.runtime.local_server import LocalServer
-from tests.runtime.test_local_server import ENGINE, child, closes, model
 from tests.support.commands import Run, one_line
-from tests.support.patience import PATIENCE_S
+from tests.support.servers import ENGINE, child_command, closes, write_model
+from tests.support.timing import PATIENCE_S
 
 SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
 CHAT = ("eval", "--gguf", "tiny.gguf", "-s", "chat_only", "-q")
@@ -34,7 +34,7 @@ Stage: TypeAlias = Callable[[str], None]
 @pytest.fixture(name="run")
 def run_fixture(run: Run, tmp_path: Path) -> Run:
     """Run commands where there is a model."""
-    model(tmp_path / "tiny.gguf")
+    write_model(tmp_path / "tiny.gguf")
     return run
 
 
@@ -43,7 +43,9 @@ def stage_fixture(monkeypatch: pytest.MonkeyPatch) -> Stage:
     """Let a stand-in with some behaviour become the server."""
 
     def stage(behaviour: str) -> None:
-        monkeypatch.setattr(local, "LocalServer", partial(LocalServer, child=child(behaviour)))
+        monkeypatch.setattr(
+            local, "LocalServer", partial(LocalServer, child=child_command(behaviour))
+        )
 
     return stage
 
@@ -53,7 +55,7 @@ def stage_fixture(monkeypatch: pytest.MonkeyPatch) -> Stage:
     [
         (("none.gguf",), 2, "none.gguf does not exist"),
         ((".",), 2, "is a directory"),
-        (("tiny.gguf", "--host", "192.0.2.1"), 2, "192.0.2.1 is not loopback; add --public"),
+        (("tiny.gguf", "--host", "192.0.2.1"), 2, "192.0.2.1 is not loopback: add --public"),
         (("tiny.gguf", "--threads", "0"), 2, "Invalid value for '--threads'"),
         (("tiny.gguf", "--context", "none"), 2, "Invalid value for '--context'"),
         (("tiny.gguf", "--host", "192.0.2.1", "--public"), 1, "cannot listen on 192.0.2.1"),
@@ -77,7 +79,7 @@ def test_a_missing_package_and_a_server_that_fails_are_told_by_every_command(
 ) -> None:
     commands = (("local", "tiny.gguf"), ("check", "--json", "--gguf", "tiny.gguf"), CHAT)
     with monkeypatch.context() as hidden:
-        hidden.setattr(localserver, "ENGINE", "no_such_engine")
+        hidden.setattr(localserver, "ENGINE_MODULE", "no_such_engine")
         for command in commands:
             code, _, err = run(*command)
             assert (code, "pip install 'surecall[local]'" in one_line(err)) == (2, True)
@@ -97,7 +99,10 @@ def test_a_port_that_is_taken_is_told_with_the_way_out(run: Run, stage: Stage) -
         code, _, err = run("local", "tiny.gguf", "--port", port)
 
     assert code == 1
-    assert f"port {port} on 127.0.0.1 is taken; choose another one with --port" in one_line(err)
+    assert (
+        f"port {port} on 127.0.0.1 is in use: stop the other process, or pass another --port"
+        in one_line(err)
+    )
 
 
 @pytest.mark.processes
@@ -109,7 +114,7 @@ def test_a_server_that_ends_by_itself_ends_the_command(run: Run, stage: Stage) -
     assert "surecall: the local server has ended (exit code 7)\n" in err
     first, check, evaluation = out.splitlines()
     assert first.startswith("tiny on http://127.0.0.1:")
-    assert first.endswith("/v1 (stand-in 1); Ctrl-C ends it")
+    assert first.endswith("/v1 (stand-in 1); press Ctrl-C to stop")
     assert check.startswith("  surecall check --base-url http://127.0.0.1:")
     assert evaluation.endswith("--endpoint llama_cpp -m tiny")
 
@@ -125,7 +130,7 @@ def test_the_servers_log_is_shown_only_where_that_is_wished(run: Run, stage: Sta
 
 @pytest.mark.processes
 def test_it_serves_until_an_interrupt_and_leaves_nothing_behind(tmp_path: Path) -> None:
-    command = [*SURECALL, "local", str(model(tmp_path / "tiny.gguf")), "--port", "0"]
+    command = [*SURECALL, "local", str(write_model(tmp_path / "tiny.gguf")), "--port", "0"]
     with subprocess.Popen(
         command,
         stdout=subprocess.PIPE,
@@ -188,8 +193,8 @@ def test_the_report_of_such_a_run_can_be_written_again_without_the_file(
     run(*CHAT, "-n", "1")
     (tmp_path / "tiny.gguf").unlink()
 
-    assert run("report")[0] == 0
-    assert run("export", "latest")[0] == 0
+    assert run("report", "--no-open")[0] == 0
+    assert run("report", "-o", ".")[0] == 0
 
 
 @pytest.mark.processes
@@ -197,7 +202,7 @@ def test_a_second_file_joins_the_same_run_if_it_is_told_to(
     run: Run, stage: Stage, tmp_path: Path
 ) -> None:
     stage("healthy")
-    model(tmp_path / "other.gguf")
+    write_model(tmp_path / "other.gguf")
     run(*CHAT, "-n", "1")
     other = ("eval", "--gguf", "other.gguf", "-s", "chat_only", "-n", "1", "-q")
     run(*other, "--into", "latest")
@@ -230,7 +235,7 @@ def test_also_a_short_run_tells_that_the_server_died(run: Run, stage: Stage) -> 
     assert err.startswith(
         "surecall: CONNECTION_ERROR: The local server has ended (signal 9, Killed"
     )
-    assert "the same command continues. Given up after 1 of 1 run." in err
+    assert "run the same command to continue. Gave up after 1 of 1 run." in err
 
 
 @pytest.mark.processes
@@ -240,7 +245,7 @@ def test_a_check_serves_the_file_and_tries_its_model(run: Run, stage: Stage) -> 
 
     assert (code, err) == (0, LOADING)
     assert "provider  llama_cpp\n" in out
-    assert "ok: tiny answered without a call, in " in out
+    assert "ok: tiny answered without a call in " in out
 
 
 @pytest.mark.processes
@@ -257,10 +262,10 @@ def test_a_connection_that_breaks_is_not_yet_the_end_of_the_server(run: Run, sta
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (("--provider", "local"), "name its file with --gguf"),
-        (("--endpoint", "local"), "name its file with --gguf"),
+        (("--provider", "local"), "pass it with --gguf"),
+        (("--endpoint", "local"), "pass it with --gguf"),
         (("--gguf", "tiny.gguf", "--base-url", "http://127.0.0.1:9"), "leave out one of them"),
-        (("--gguf", "tiny.gguf", "--endpoint", "vllm"), "can only be local or llama_cpp"),
+        (("--gguf", "tiny.gguf", "--endpoint", "vllm"), "must be local or llama_cpp"),
         (("--gguf", "tiny.gguf", "-m", "qwen"), 'unknown model "qwen"; known: "tiny"'),
     ],
 )
@@ -277,11 +282,11 @@ def test_settings_that_contradict_each_other_are_refused(
 def test_threads_and_context_of_an_evaluation_reach_the_server(
     run: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[Serving | None] = []
+    asked: list[ServingOptions | None] = []
 
-    def staged(gguf: Path, serving: Serving, **others: Any) -> LocalServer:
+    def staged(gguf: Path, serving: ServingOptions, **others: Any) -> LocalServer:
         asked.append(serving)
-        return LocalServer(gguf, serving, child=child("healthy"), **others)
+        return LocalServer(gguf, serving, child=child_command("healthy"), **others)
 
     monkeypatch.setattr(local, "LocalServer", staged)
     _, _, err = run(*CHAT[:-1], "-n", "1", "--threads", "5", "--context", "4096")
@@ -289,7 +294,7 @@ def test_threads_and_context_of_an_evaluation_reach_the_server(
     _, again, _ = run(*CHAT, "-n", "1", "--threads", "1", "--context", "4096", "--dry-run")
     _, other, _ = run(*CHAT, "-n", "1", "--context", "2048", "--dry-run")
 
-    assert asked[0] == Serving(threads=5, context=4096)
+    assert asked[0] == ServingOptions(threads=5, context=4096)
     assert err.startswith("loading tiny.gguf (0.0 MB), with 5 threads and 4096 tokens of context")
     assert "loading" not in quiet
     assert "1 recorded" in again  # as fast as it likes, it is the same run
@@ -300,5 +305,8 @@ def test_threads_and_context_of_an_evaluation_reach_the_server(
 def test_the_default_of_the_command_is_that_of_the_server() -> None:
     defaults = {option.name: option.default for option in local.command.params}
 
-    assert (defaults["threads"], defaults["context"]) == (Serving().threads, Serving().context)
+    assert (defaults["threads"], defaults["context"]) == (
+        ServingOptions().threads,
+        ServingOptions().context,
+    )
     assert (defaults["host"], defaults["port"]) == ("127.0.0.1", 8080)

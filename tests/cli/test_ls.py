@@ -6,17 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.scenarios.builtin import SCENARIOS
+from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
 from surecall.eval.scenarios.work import WORK
 from surecall.eval.storage.run_directories import DATABASE
 from surecall.eval.storage.trial import Cell
-from surecall.settings.capabilities import PROVIDERS
-from surecall.settings.catalog import ModelCatalog
+from surecall.settings.catalog import ModelCatalog, SamplingCatalog
 from surecall.settings.presets import PRESET
-from surecall.settings.sampling import SamplingCatalog
+from surecall.settings.providers import provider_table
 from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.mixed import SHOWN
+from surecall.simulator.personas.persona_catalog import PERSONAS, SHOWCASES
 from tests.support.commands import HOSTILE, Run, one_line, stored
 from tests.support.trials import series, trial
 
@@ -32,10 +30,10 @@ def test_without_a_key_the_models_are_named_by_what_they_do_and_called_simulated
     code, out, err = run("ls", "models")
 
     assert code == 0
-    assert "simulated" in err
-    assert "'sim/*' lists them" in err
+    assert "built-in simulator" in err
+    assert "-m 'sim/*'" in err
     listed = first_words(out)
-    assert listed == ["sim/clean", *(persona.id for persona in SHOWN)]
+    assert listed == ["sim/clean", *(persona.id for persona in SHOWCASES)]
     assert "recommended" not in out.splitlines()[0]
 
 
@@ -99,7 +97,7 @@ def test_a_filter_that_is_not_in_plain_sight_is_told(
         (["models", "-m", "sim/claen"], 'did you mean "sim/clean"'),
         (["profiles", "-p", "defalt"], 'did you mean "default"'),
         (["scenarios", "-s", "happy_pth"], 'did you mean "happy_path"'),
-        (["scenarios", "-s", "missing.py"], "there is no scenario file 'missing.py'"),
+        (["scenarios", "-s", "missing.py"], "no scenario file 'missing.py'"),
         ([HOSTILE], "unknown list"),
         ([], "Missing argument"),
     ],
@@ -127,8 +125,8 @@ def test_profiles_come_with_their_options_and_can_be_picked_by_model(run: Run) -
 
 def test_endpoints_come_with_their_aliases_and_addresses(run: Run) -> None:
     code, out, err = run("ls", "endpoints")
-    assert (code, first_words(out)) == (0, [*PROVIDERS, "custom"])
-    assert "--endpoint takes each name" in err
+    assert (code, first_words(out)) == (0, [*provider_table().by_name, "custom"])
+    assert "--endpoint accepts each name" in err
 
     rows = {
         row["endpoint"]: row for row in json.loads(run("ls", "endpoints", "--json")[1])["endpoints"]
@@ -167,12 +165,17 @@ def test_runs_are_listed_newest_first_with_their_rates(run: Run) -> None:
     assert (code, err) == (0, "")
     head, first, second = out.splitlines()
     assert head.split() == [
-        *("begun", "run", "trials", "tool_pass", "strategy", "infra", "partial", "simulated")
+        *("begun", "run", "trials", "tool_pass", "strategy", "infra", "partial", "simulated"),
+        "models",
     ]
     assert newer.name in first
-    assert first.endswith("  4       3/3 100.0% [43.9, 100.0]  production  1      no       no")
+    assert first.endswith(
+        "  4       3/3 100.0% [43.9, 100.0]  production  1      no       no         real/model"
+    )
     assert older.name in second
-    assert second.endswith("  7       2/3 66.7% [20.8, 93.9]    production  0      no       yes")
+    assert second.endswith(
+        "  7       2/3 66.7% [20.8, 93.9]    production  0      no       yes        maker/model"
+    )
 
 
 def test_the_rate_of_a_run_is_that_of_one_strategy_which_is_named(run: Run) -> None:
@@ -191,7 +194,16 @@ def test_a_run_that_measured_nothing_has_no_rate(run: Run) -> None:
     assert (line["trials"], line["infra"], line["tool_pass"]["rate"]) == (2, 2, None)
     assert datetime.fromisoformat(line["begun"]).tzinfo is not None
     told = run("ls", "runs")[1].splitlines()[1].split()
-    assert told[-5:] == ["-", "production", "2", "no", "yes"]
+    assert told[-6:-1] == ["-", "production", "2", "no", "yes"]
+
+
+def test_each_run_names_its_models(run: Run) -> None:
+    stored([*series(".", cell=Cell("a/b")), *series(".", cell=Cell("c/d", strategy="raw"))])
+    stored([*series(".", cell=Cell("a/b")), *series(".", cell=Cell("a/b", strategy="raw"))])
+    newer, older = json.loads(run("ls", "runs", "--json")[1])["runs"]
+
+    assert (newer["models"], older["models"]) == (["a/b"], ["a/b", "c/d"])
+    assert run("ls", "runs")[1].splitlines()[2].endswith("  a/b, c/d")
 
 
 def test_a_run_that_cannot_be_read_is_a_remark_and_the_others_are_listed(run: Run) -> None:
@@ -225,7 +237,7 @@ def test_a_filter_that_is_given_twice_lists_both(run: Run) -> None:
 
 def test_no_runs_are_an_empty_list_and_a_remark(run: Run, tmp_path: Path) -> None:
     assert run("ls", "runs") == (0, "", "there are no runs in .surecall\n")
-    code, out, _ = run("ls", "runs", "--json", "-o", str(tmp_path / "elsewhere"))
+    code, out, _ = run("ls", "runs", "--json", "--runs", str(tmp_path / "elsewhere"))
     assert (code, json.loads(out)) == (0, {"schema_version": 1, "runs": []})
 
 

@@ -1,5 +1,6 @@
 """The command line: what it prints, and how it fails."""
 
+import re
 import runpy
 import subprocess
 import sys
@@ -12,15 +13,18 @@ import pytest
 import surecall
 from surecall import cli
 from surecall.cli import sim
-from tests.support.paths import ROOT
-from tests.support.patience import PATIENCE_S
-
-SURECALL = (sys.executable, "-W", "error", "-m", "surecall")
+from tests.support.commands import STRICT_SURECALL
+from tests.support.project_files import ROOT
+from tests.support.timing import PATIENCE_S
 
 
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [*SURECALL, *arguments], capture_output=True, text=True, timeout=PATIENCE_S, check=False
+        [*STRICT_SURECALL, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
+        check=False,
     )
 
 
@@ -28,7 +32,7 @@ def test_without_a_command_and_with_help_it_says_what_it_can_do(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert (cli.main([]), cli.main(["--help"])) == (0, 0)
-    assert capsys.readouterr().out.count("Serve a provider that misbehaves") == 2
+    assert capsys.readouterr().out.count("Run a simulated provider that misbehaves") == 2
 
 
 def test_the_version_is_that_of_the_package(capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,6 +63,16 @@ def test_a_module_of_the_working_directory_is_not_taken_for_a_dependency(tmp_pat
     ran = subprocess.run(command, cwd=tmp_path, capture_output=True, check=False)
 
     assert ran.returncode == 0
+
+
+def test_the_help_lists_every_command_in_its_group(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--help"]) == 0
+    _, *groups = capsys.readouterr().out.split("\n\n")[2:]
+    found = [re.findall(r"^  ?(\w+)", group.strip(), re.MULTILINE) for group in groups]
+    titles = [group.partition(":")[0] for group in groups]
+
+    assert titles == ["Run", "Inspect", "Develop"]
+    assert found == [list(group) for group in cli.COMMAND_GROUPS.values()]
 
 
 def test_the_list_of_commands_says_what_the_commands_say() -> None:
@@ -98,9 +112,14 @@ def test_help_loads_neither_the_simulator_nor_an_http_library() -> None:
         (["sim", "--port", "http"], "Invalid value for '--port'"),
         (["sim", "--persona-default", "sim/cleanx"], 'did you mean "sim/clean"'),
         (["sim", "--persona-default", "\x1b[31mred"], "unknown persona"),
-        (["sim", "--host", "192.0.2.1"], "192.0.2.1 is not loopback; add --public"),
+        (["sim", "--host", "192.0.2.1"], "192.0.2.1 is not loopback: add --public"),
         (["sim", "extra"], "unexpected extra argument"),
         (["simm"], "Did you mean 'sim'?"),
+        (["view"], "`surecall view` is now `surecall report`"),
+        (["view", "latest", "--live"], "`surecall view` is now `surecall report`"),
+        (["export", "-h"], "`surecall export` is now `surecall report --format`"),
+        (["new-drift", "x.json"], "`surecall new-drift` is now `surecall dev new-drift`"),
+        (["eval", "-o", "there"], "No such option"),
         (["--nonsense"], "No such option"),
     ],
 )
@@ -118,7 +137,10 @@ def test_wrong_usage_is_one_line_and_exit_code_two(
 @pytest.mark.processes
 def test_a_reader_that_goes_away_is_no_traceback() -> None:
     with subprocess.Popen(
-        [*SURECALL, "sim", "--list"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*STRICT_SURECALL, "sim", "--list"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     ) as listing:
         assert listing.stdout is not None
         assert listing.stderr is not None
@@ -132,11 +154,26 @@ def test_a_reader_that_goes_away_is_no_traceback() -> None:
 def test_what_ends_a_command_from_outside_is_an_exit_code(
     problem: type[BaseException], code: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def ended() -> int:
+    def ended(_: str) -> int:
         raise problem
 
     monkeypatch.setattr(sim, "_list_personas", ended)
     assert cli.main(["sim", "--list"]) == code
+
+
+@pytest.mark.parametrize("cause", [KeyboardInterrupt(), None])
+def test_a_signal_while_a_class_is_created_is_an_exit_code(
+    cause: BaseException | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def ended(_: str) -> int:
+        raise RuntimeError("Error calling __set_name__") from cause
+
+    monkeypatch.setattr(sim, "_list_personas", ended)
+    if cause is None:
+        with pytest.raises(RuntimeError):
+            cli.main(["sim", "--list"])
+    else:
+        assert cli.main(["sim", "--list"]) == 130
 
 
 @pytest.mark.processes

@@ -1,30 +1,36 @@
-"""`surecall proxy`: what it says, what it refuses, and that it serves."""
+"""Tests of `surecall.cli.proxy`."""
 
+import http.client
 import signal
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
 
+from surecall.testing import ScriptedProvider, calls, hangs
 from tests.support.commands import Run
 from tests.support.proxy import asked, post
+from tests.support.timing import PATIENCE_S, until
+
+# `surecall proxy`: what it says, what it refuses, and that it serves
 
 
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        ([], "there is no endpoint behind the proxy: pass --upstream URL, or --sim"),
-        (["--upstream", ""], "there is no endpoint behind the proxy"),
+        ([], "no upstream: pass --upstream URL, or --sim"),
+        (["--upstream", ""], "no upstream: pass --upstream URL"),
         (
             ["--sim", "--upstream", "http://me:secret@x/?key=hidden"],
-            "--sim and --upstream http://x/?... exclude each other",
+            "--sim and --upstream http://x/?... cannot be combined",
         ),
-        (["--sim", "--upstream", "http://[x"], "--sim and --upstream exclude each other"),
+        (["--sim", "--upstream", "http://[x"], "--sim and --upstream cannot be combined"),
         (["--sim", "--public"], "--public needs a token"),
         (["--sim", "--host", "0.0.0.0"], "add --public"),  # noqa: S104  # it is refused
-        (["--sim", "--guard", "repeats"], "write it as in repeats=3"),
+        (["--sim", "--guard", "repeats"], "must be NAME=N, such as repeats=3"),
         (["--sim", "--guard", "speed=3"], 'unknown guard "speed"'),
         (["--sim", "--model-preset", "small_modle"], "small_model"),
         (["--sim", "--endpoint", "openruter"], 'endpoint "openruter"; did you mean "openrouter"?'),
@@ -68,7 +74,7 @@ def test_it_serves_the_simulator_and_explains_until_it_is_interrupted(tmp_path: 
     assert first.startswith("surecall proxy on http://127.0.0.1:")
     assert got.status == 200
     assert "-> calls get_weather" in explained[0]
-    assert [line.split()[0] for line in explained[1:]] == ["came", "healed", "went"]
+    assert [line.split()[0] for line in explained[1:]] == ["received", "repaired", "sent"]
     assert process.returncode == 130
     assert "/surecall/" in errors
     assert "models are simulated: sim/bends-arguments answers for any model name" in errors
@@ -101,4 +107,53 @@ def test_a_port_that_is_taken_is_told(run: Run) -> None:
         taken.listen()
         code, _, err = run("proxy", "--sim", "--port", str(taken.getsockname()[1]))
     assert code == 1
-    assert "is taken" in err
+    assert "is in use" in err
+
+
+# A proxy that is killed takes only its open requests with it; the next one serves on
+
+
+def started(upstream: str, port: int) -> "subprocess.Popen[str]":
+    command = [sys.executable, "-m", "surecall", "proxy", "--upstream", upstream]
+    process = subprocess.Popen(
+        [*command, "--port", str(port)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline().startswith("surecall proxy on")
+    return process
+
+
+@pytest.mark.processes
+def test_after_a_kill_the_same_address_serves_again_and_nothing_is_asked_twice() -> None:
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    url = f"http://127.0.0.1:{port}"
+    seen: list[int | str] = []
+
+    def ask() -> None:
+        try:
+            seen.append(post(url, asked().body).status)
+        except (ConnectionError, http.client.HTTPException) as error:
+            seen.append(type(error).__name__)
+
+    script = (hangs(PATIENCE_S), calls("get_weather", city="Oslo"))
+    with ScriptedProvider(*script) as upstream:
+        first = started(upstream.url, port)
+        client = threading.Thread(target=ask)
+        client.start()
+        until(lambda: upstream.requests)
+        first.kill()
+        client.join()
+        first.communicate()
+        assert seen == ["RemoteDisconnected"] or "Reset" in str(seen[0])
+        assert len(upstream.requests) == 1
+
+        second = started(upstream.url, port)
+        got = post(url, asked().body)
+        second.send_signal(signal.SIGINT)
+        second.communicate()
+
+    assert got.json["choices"][0]["finish_reason"] == "tool_calls"
+    assert len(upstream.requests) == 2
+    assert second.returncode == 130

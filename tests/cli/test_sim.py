@@ -12,11 +12,12 @@ import pytest
 
 from surecall import cli
 from surecall.cli import sim
+from surecall.cli.interrupts import serve_until_canceled
 from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.simulator.personas.catalogue import DEFAULT_PERSONA, PERSONAS
-from surecall.simulator.server import Seen, Simulator
-from tests.cli.test_main import SURECALL
-from tests.support.patience import PATIENCE_S, until_soon
+from surecall.simulator.personas.persona_catalog import DEFAULT_PERSONA, PERSONAS
+from surecall.simulator.server import RequestViolation, Simulator
+from tests.support.commands import STRICT_SURECALL
+from tests.support.timing import PATIENCE_S, until_soon
 
 
 def test_the_list_has_a_line_for_every_persona_with_its_source(
@@ -31,6 +32,45 @@ def test_the_list_has_a_line_for_every_persona_with_its_source(
     assert all(line.isprintable() for line in lines)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "expected"),
+    [
+        ("sim/stream-c*", {"sim/stream-cut"}),
+        ("STREAM-CUT", {"sim/stream-cut"}),
+        ("sim/clean", {"sim/clean"}),
+        ("", set(PERSONAS)),
+    ],
+)
+def test_the_list_can_be_filtered(
+    pattern: str, expected: set[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["sim", "--list", pattern]) == 0
+    _, *lines = capsys.readouterr().out.splitlines()
+    assert expected <= {line.split()[0] for line in lines}
+    assert all(pattern.strip("*").lower() in line for line in lines)
+
+
+def test_the_list_finds_personas_by_their_faults(capsys: pytest.CaptureFixture[str]) -> None:
+    persona = PERSONAS[DEFAULT_PERSONA]
+    assert cli.main(["sim", "--list", persona.faults[0][0]]) == 0
+    assert persona.id in capsys.readouterr().out
+
+
+def test_a_pattern_that_nothing_matches_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["sim", "--list", "zzz\x1b"]) == 4
+    assert capsys.readouterr() == (
+        "",
+        "surecall: no persona or fault matches 'zzz\\x1b'\n",
+    )
+
+
+def test_the_list_needs_no_pattern_before_another_option(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert cli.main(["sim", "--list", "--seed", "3"]) == 0
+    assert len(capsys.readouterr().out.splitlines()) == len(PERSONAS) + 1
+
+
 def test_a_port_that_is_taken_is_one_line_and_exit_code_one(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
@@ -39,7 +79,10 @@ def test_a_port_that_is_taken_is_one_line_and_exit_code_one(
         holder.listen()
         port = str(holder.getsockname()[1])
         assert cli.main(["sim", "--port", port]) == 1
-    expected = f"surecall: port {port} on 127.0.0.1 is taken; choose another one with --port\n"
+    expected = (
+        f"surecall: port {port} on 127.0.0.1 is in use: stop the other process, or pass another "
+        "--port\n"
+    )
     assert capsys.readouterr() == ("", expected)
 
 
@@ -53,7 +96,7 @@ def test_an_address_of_another_machine_is_one_line_and_exit_code_one(
 
 @pytest.mark.processes
 def test_it_serves_and_ends_quietly_on_an_interrupt() -> None:
-    command = [*SURECALL, "sim", "--port", "0", "--seed", "4"]
+    command = [*STRICT_SURECALL, "sim", "--port", "0", "--seed", "4"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
     ) as served:
@@ -72,28 +115,27 @@ def test_it_serves_and_ends_quietly_on_an_interrupt() -> None:
 def test_a_violation_is_printed_without_the_control_characters_it_may_hold(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    sim._report(Seen("sim/clean", 1, "field_unknown", "messages[0]", "bad \x1b[2J\nname"))
+    sim._print_violation(
+        RequestViolation("sim/clean", 1, "field_unknown", "messages[0]", "bad \x1b[2J\nname")
+    )
     assert capsys.readouterr().err == "violation: sim/clean messages[0]: bad \\x1b[2J\\nname\n"
 
 
-@pytest.mark.parametrize(("problem", "code"), [(KeyboardInterrupt, 130), (None, 0)])
-def test_the_end_of_the_server_is_the_end_of_the_command(
-    problem: type[BaseException] | None, code: int, monkeypatch: pytest.MonkeyPatch
+def test_an_interrupt_of_the_server_is_the_end_of_the_command(
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    async def served(simulator: Simulator) -> None:
-        del simulator
-        if problem is not None:
-            raise problem
+    async def start(_: Simulator) -> None:
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(sim, "_serve", served)
-    assert cli.main(["sim", "--port", "0"]) == code
+    monkeypatch.setattr(Simulator, "start", start)
+    assert cli.main(["sim", "--port", "0"]) == 130
 
 
 @pytest.mark.parametrize(
     ("default", "said"),
     [
-        (None, "; Ctrl-C ends it\n"),
-        ("sim/tags", "; sim/tags answers for any model name; Ctrl-C ends it\n"),
+        (None, "; press Ctrl-C to stop\n"),
+        ("sim/tags", "; sim/tags answers for any model name; press Ctrl-C to stop\n"),
     ],
 )
 def test_the_address_is_announced_and_given_back(
@@ -102,7 +144,9 @@ def test_the_address_is_announced_and_given_back(
     simulator = Simulator(seed=4, default=default)
 
     async def serve_until_announced() -> None:
-        serving = asyncio.create_task(sim._serve(simulator))
+        serving = asyncio.create_task(
+            serve_until_canceled(simulator, lambda: sim._announce(simulator))
+        )
         await until_soon(lambda: simulator.url)
         serving.cancel()
         await asyncio.gather(serving, return_exceptions=True)
@@ -116,14 +160,15 @@ def test_the_address_is_announced_and_given_back(
 def test_a_model_of_another_name_gets_the_default_persona(
     flags: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    served: list[str | None] = []
+    defaults: list[str | None] = []
 
-    async def serve(simulator: Simulator) -> None:
-        served.append(simulator.default)
+    def serve(simulator: Simulator, *_: object) -> int:
+        defaults.append(simulator.default)
+        return 0
 
-    monkeypatch.setattr(sim, "_serve", serve)
+    monkeypatch.setattr(sim, "serve_until_interrupted", serve)
     assert cli.main(["sim", "--port", "0", *flags]) == 0
-    assert served == [flags[-1] if flags else DEFAULT_PERSONA]
+    assert defaults == [flags[-1] if flags else DEFAULT_PERSONA]
 
 
 def test_the_default_persona_calls_tools_and_needs_repairs() -> None:

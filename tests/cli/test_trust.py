@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from surecall.cli.consents import consent_file, consents
+from surecall.cli.options import consent_file, load_consents
 from tests.support.commands import Run
-from tests.support.listening import Listener, listening
+from tests.support.servers import Listener, listening
 
 KEY = "sk-own-0123456789abcdef"
 MODEL = ("-m", "my-model")
@@ -38,14 +38,17 @@ def test_the_key_goes_there_after_the_consent_and_not_before(
     told = run(command, *MODEL, *quickly)[2]
 
     assert listener.keys == {None}
-    assert f"surecall.toml: base_url names {listener.url}, and SURECALL_API_KEY is not sent" in told
+    assert (
+        f"SURECALL_API_KEY is not sent to {listener.url}, the URL in surecall.toml: base_url"
+        in told
+    )
 
     code, out, _ = run("trust", "--yes")
     listener.heard.clear()
     run(command, *MODEL, *quickly, *(() if command == "check" else ("--fresh",)))
 
     assert code == 0
-    assert f"surecall.toml: base_url names {listener.url}\n" in out
+    assert f"surecall.toml: base_url names {listener.url}.\n" in out
     assert "not encrypted" in out
     assert listener.keys == {f"Bearer {KEY}"}
     assert not [path for path in tmp_path.rglob("*trust*") if path.is_file()]
@@ -70,7 +73,7 @@ def test_the_consent_is_for_this_directory_and_can_be_listed_and_taken_back(
         0,
         f"no longer trusted in {tmp_path}: https://api.test:443\n",
     )
-    assert consents() == ()
+    assert load_consents() == ()
 
 
 def test_another_directory_keeps_its_consent(run: Run, tmp_path: Path) -> None:
@@ -80,7 +83,7 @@ def test_another_directory_keeps_its_consent(run: Run, tmp_path: Path) -> None:
         assert run("trust", "-y", str(tmp_path / name))[0] == 0
     run("trust", "--remove", str(tmp_path / "one"))
 
-    assert [each.directory for each in consents()] == [str(tmp_path / "two")]
+    assert [each.directory for each in load_consents()] == [str(tmp_path / "two")]
 
 
 @pytest.mark.parametrize("agrees", [False, True])
@@ -99,7 +102,7 @@ def test_the_user_is_asked_and_nothing_is_kept_without_a_yes(
     monkeypatch.setattr("sys.stdin.isatty", lambda: True)
     code, out, err = run("trust")
 
-    assert asked == ["Trust it?"]
+    assert asked == ["Trust this address?"]
     assert "https://api.test:443" in out  # shown before
     assert (code, consent_file().exists()) == (0 if agrees else 1, agrees)
     assert ("nothing was trusted" in err) is not agrees
@@ -144,7 +147,9 @@ def test_the_key_that_belongs_to_the_address_is_named_and_goes_there_after_the_c
     run("check", *MODEL)
     assert listener.keys == {None}
 
-    assert "Your key (SURECALL_API_KEY, or else OPENROUTER_API_KEY) will" in run("trust", "-y")[1]
+    assert (
+        "will send your key (SURECALL_API_KEY or OPENROUTER_API_KEY) there" in run("trust", "-y")[1]
+    )
     listener.heard.clear()
     run("check", *MODEL)
     assert listener.keys == {f"Bearer {KEY}"}

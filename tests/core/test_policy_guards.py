@@ -212,10 +212,10 @@ def test_a_circle_of_any_period_is_a_loop(period: int, noted: int, ran: int) -> 
 
     assert limit.code is ErrorCode.LOOP_DETECTED
     assert counter.ran == [turn % period for turn in range(ran)], "the third round does not run"
-    assert limit.result.run.turn == 3 * period
+    assert limit.result.run.turn_count == 3 * period
     notes = [item for item in limit.result.run.results if item.envelope["warnings"]]
     assert len(notes) == noted, "the call that closes the second round is told"
-    assert f"in a circle of {period} steps" in notes[0].content
+    assert f"in a cycle of {period} steps" in notes[0].content
     assert codes(limit.result)[ran:] == [("REPEATED_CALL",)] * period
 
 

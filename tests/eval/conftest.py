@@ -4,8 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.support.browser import Browser, started
-from tests.support.viewed import Made, make_run
+from tests.support.browser import Browser, Made, make_run, started
 
 
 @pytest.fixture(scope="session")

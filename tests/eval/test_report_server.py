@@ -14,25 +14,25 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 import pytest
 
-from surecall.eval.analysis.summary import summarise
-from surecall.eval.report_server import LiveReport, Newsroom
+from surecall.eval.analysis.summary import summarize
+from surecall.eval.report_server import LiveReport, ReportCache
 from surecall.eval.storage.run_directories import DATABASE
-from surecall.eval.storage.store import Store, open_or_resume
+from surecall.eval.storage.store import RunStore, open_or_resume
 from surecall.eval.storage.trial import Cell, Key, Trial
-from tests.support.eval_results import SAME, TRACE, key, passed, spoiled
-from tests.support.hostile import PAYLOADS
-from tests.support.patience import PATIENCE_S, until
+from tests.support.hostile_texts import PAYLOADS
+from tests.support.timing import PATIENCE_S, until
+from tests.support.trials import SAME, TRACE, key, passed, spoiled
 
 
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
+def store(tmp_path: Path) -> Iterator[RunStore]:
     with open_or_resume(tmp_path, SAME) as opened:
         opened.add(passed(key(1)), TRACE)
         yield opened
 
 
 @pytest.fixture
-def live(store: Store) -> Iterator[LiveReport]:
+def live(store: RunStore) -> Iterator[LiveReport]:
     with LiveReport(store.directory) as served:
         yield served
 
@@ -82,13 +82,13 @@ def test_without_the_token_there_is_nothing(live: LiveReport) -> None:
     assert {ask(live, path).status for path in others} == {404}
 
 
-def test_two_servers_do_not_share_a_token(store: Store) -> None:
+def test_two_servers_do_not_share_a_token(store: RunStore) -> None:
     with LiveReport(store.directory) as one, LiveReport(store.directory) as two:
         assert urlsplit(one.url).path != urlsplit(two.url).path
         assert ask(one, urlsplit(two.url).path).status == 404
 
 
-def test_no_path_leads_out_of_the_report(live: LiveReport, store: Store) -> None:
+def test_no_path_leads_out_of_the_report(live: LiveReport, store: RunStore) -> None:
     root = urlsplit(live.url).path
     (store.directory.parent.parent / "secret").write_text("secret")
     paths = [
@@ -151,7 +151,7 @@ def test_the_address_itself_may_run_nothing_but_the_page(live: LiveReport) -> No
     assert "default-src 'none'" in ask(live, "/").headers["content-security-policy"]
 
 
-def test_news_come_once_and_again_when_a_trial_has_ended(store: Store, live: LiveReport) -> None:
+def test_news_come_once_and_again_when_a_trial_has_ended(store: RunStore, live: LiveReport) -> None:
     first = ask(live, "data?since=0")
     again = ask(live, f"data?since={first.json['number']}")
     store.add(passed(key(2)))
@@ -167,17 +167,17 @@ def news_after(live: LiveReport, number: int) -> Answer:
     return ask(live, f"data?since={number}")
 
 
-def test_the_figures_are_those_of_the_summary(store: Store, live: LiveReport) -> None:
+def test_the_figures_are_those_of_the_summary(store: RunStore, live: LiveReport) -> None:
     for number in range(2, 6):
         store.add(passed(key(number)))
     store.add(Trial(key=key(6), status="failed", category="ASSERTION_FAILED"))
-    tool = summarise(store.trials()).totals.tool
+    tool = summarize(store.trials()).totals.tool
 
     assert (tool.k, tool.n) == (5, 6)
     assert b">5/6</td>" in ask(live).body
 
 
-def test_a_result_that_replaces_a_spoiled_one_is_news(store: Store, live: LiveReport) -> None:
+def test_a_result_that_replaces_a_spoiled_one_is_news(store: RunStore, live: LiveReport) -> None:
     store.add(spoiled(key(2)))
     before = ask(live, "data").json
     store.add(passed(key(2)))
@@ -220,7 +220,9 @@ def test_one_run_comes_as_its_record_and_its_events(live: LiveReport) -> None:
     assert b"".join(events) == TRACE
 
 
-def test_a_run_without_events_has_its_record_all_the_same(store: Store, live: LiveReport) -> None:
+def test_a_run_without_events_has_its_record_all_the_same(
+    store: RunStore, live: LiveReport
+) -> None:
     store.add(passed(key(2)))
 
     assert ask(live, of(key(2))).body.count(b"\n") == 1
@@ -233,7 +235,7 @@ def test_a_run_that_is_not_there_and_a_question_that_is_none_are_refused(live: L
     assert ask(live, of(key(1)).replace("trial=1", f"trial={10**30}")).status == 400
 
 
-def test_runs_with_hostile_names_are_found_by_them(store: Store, live: LiveReport) -> None:
+def test_runs_with_hostile_names_are_found_by_them(store: RunStore, live: LiveReport) -> None:
     cells = [Cell(text, text[::-1], "raw") for text in PAYLOADS]
     for cell in cells:
         store.add(passed(Key(cell, cell.model, 1)))
@@ -251,7 +253,9 @@ def test_a_run_that_cannot_be_read_is_an_answer_and_not_a_crash(tmp_path: Path) 
     assert all(b"is damaged" in answer.body for answer in answers)
 
 
-def test_a_run_that_vanishes_is_told_and_the_server_stays(store: Store, live: LiveReport) -> None:
+def test_a_run_that_vanishes_is_told_and_the_server_stays(
+    store: RunStore, live: LiveReport
+) -> None:
     assert ask(live).status == 200
     store.close()
     (store.directory / DATABASE).unlink()
@@ -267,16 +271,16 @@ def test_a_port_that_is_taken_is_an_error_at_once(tmp_path: Path) -> None:
             asyncio.run(live.start())
 
 
-def test_many_questions_at_once_are_answered_from_one_reading(store: Store) -> None:
+def test_many_questions_at_once_are_answered_from_one_reading(store: RunStore) -> None:
     async def all_at_once() -> list[int]:
-        newsroom = Newsroom(store.directory)
+        newsroom = ReportCache(store.directory)
         editions = await asyncio.gather(*(newsroom.latest() for _ in range(20)))
         return [edition.number for edition in editions]
 
     assert asyncio.run(all_at_once()) == [1] * 20
 
 
-def test_half_a_head_does_not_keep_a_connection(store: Store) -> None:
+def test_half_a_head_does_not_keep_a_connection(store: RunStore) -> None:
     with LiveReport(store.directory, head_s=0.05) as live:
         where = urlsplit(live.url)
         line = socket.create_connection((where.hostname or "", where.port or 0), PATIENCE_S)

@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.analysis.summary import summarise
+from surecall.eval.analysis.summary import summarize
 from surecall.eval.report_server import LiveReport
-from surecall.eval.storage.store import Invocation, Store, open_for_reading, open_or_resume
+from surecall.eval.storage.store import Invocation, RunStore, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Trial
-from tests.support.browser import Browser
-from tests.support.eval_results import SAME
-from tests.support.viewed import Made, address_of, show
+from tests.support.browser import Browser, Made, address_of, show
+from tests.support.trials import SAME
 
 Packed = list[tuple[Trial, bytes | None]]
 
@@ -21,11 +20,11 @@ Packed = list[tuple[Trial, bytes | None]]
 def packed(made: Made) -> Packed:
     """Return the runs of the simulator, with their traces, to be recorded one by one."""
     with open_for_reading(made.directory) as store:
-        return list(store.packed())
+        return list(store.packed_trials())
 
 
 @pytest.fixture
-def store(tmp_path: Path, packed: Packed) -> Iterator[Store]:
+def store(tmp_path: Path, packed: Packed) -> Iterator[RunStore]:
     with open_or_resume(tmp_path, SAME, Invocation(command=("surecall", "eval"))) as opened:
         opened.absorb(packed[:10])
         yield opened
@@ -42,7 +41,7 @@ def served(browser: Browser, directory: Path) -> Iterator[LiveReport]:
 
 
 @pytest.fixture
-def live(blank: Browser, store: Store) -> Iterator[LiveReport]:
+def live(blank: Browser, store: RunStore) -> Iterator[LiveReport]:
     with served(blank, store.directory) as live:
         yield live
 
@@ -54,13 +53,13 @@ def has_runs(browser: Browser, count: int) -> None:
 
 
 def test_new_runs_appear_with_their_figures(
-    blank: Browser, live: LiveReport, store: Store, packed: Packed
+    blank: Browser, live: LiveReport, store: RunStore, packed: Packed
 ) -> None:
     blank.open(live.url)
     has_runs(blank, 10)
     store.absorb(packed[10:])
     has_runs(blank, len(packed))
-    cells = [each for each in summarise(store.trials()).cells if each.cell.strategy == "production"]
+    cells = [each for each in summarize(store.trials()).cells if each.cell.strategy == "production"]
 
     assert blank.text("#live") == "Live"
     shown = blank.text("#use")
@@ -71,7 +70,7 @@ def test_new_runs_appear_with_their_figures(
 
 
 def test_what_someone_has_chosen_and_opened_stays(
-    blank: Browser, live: LiveReport, store: Store, packed: Packed
+    blank: Browser, live: LiveReport, store: RunStore, packed: Packed
 ) -> None:
     missed = [pair for pair in packed if pair[0].category == "NO_TOOL_CALLS"]
     store.absorb(missed)
@@ -95,7 +94,7 @@ def test_what_someone_has_chosen_and_opened_stays(
 
 
 def test_the_focus_stays_where_it_is(
-    blank: Browser, live: LiveReport, store: Store, packed: Packed
+    blank: Browser, live: LiveReport, store: RunStore, packed: Packed
 ) -> None:
     blank.open(live.url)
     has_runs(blank, 10)
@@ -107,7 +106,7 @@ def test_the_focus_stays_where_it_is(
 
 
 def test_a_run_can_be_read_while_others_come_in(
-    blank: Browser, live: LiveReport, store: Store, packed: Packed
+    blank: Browser, live: LiveReport, store: RunStore, packed: Packed
 ) -> None:
     trial = packed[5][0]
     blank.open(live.url)
@@ -126,7 +125,7 @@ def test_a_run_can_be_read_while_others_come_in(
 
 
 def test_a_link_to_a_run_that_has_yet_to_come_opens_it_when_it_comes(
-    blank: Browser, live: LiveReport, store: Store, packed: Packed
+    blank: Browser, live: LiveReport, store: RunStore, packed: Packed
 ) -> None:
     blank.open(live.url + address_of(packed[30][0]))
     assert blank.text("#trace-title") == "No such run"
@@ -137,7 +136,7 @@ def test_a_link_to_a_run_that_has_yet_to_come_opens_it_when_it_comes(
 
 
 def test_a_reload_shows_the_same_place_as_things_are_now(
-    blank: Browser, live: LiveReport, store: Store, packed: Packed
+    blank: Browser, live: LiveReport, store: RunStore, packed: Packed
 ) -> None:
     trial = packed[3][0]
     blank.open(live.url)
@@ -165,7 +164,7 @@ def test_the_end_of_an_evaluation_and_its_return_make_no_difference(
 
 
 def test_when_the_server_ends_the_page_says_so_and_keeps_what_it_has(
-    window: Browser, store: Store
+    window: Browser, store: RunStore
 ) -> None:
     window.open("about:blank")
     with LiveReport(store.directory) as live:
@@ -178,7 +177,7 @@ def test_when_the_server_ends_the_page_says_so_and_keeps_what_it_has(
     window.complaints()
 
 
-def test_a_run_that_cannot_be_read_any_more_is_told(window: Browser, store: Store) -> None:
+def test_a_run_that_cannot_be_read_any_more_is_told(window: Browser, store: RunStore) -> None:
     window.open("about:blank")
     with LiveReport(store.directory) as live:
         window.open(live.url)

@@ -9,7 +9,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from surecall import OpenAICompatible, ToolLoopRunner
 from surecall.otel import SCHEMA_URL, OpenTelemetry
 from surecall.testing import ScriptedProvider, calls, says
-from tests.support.collector import collecting, told_by
+from tests.support.telemetry import collecting, told_by
 from tests.support.tools import add
 
 HOSTILE = "half \ud800, \x00, \u202e and " + "long " * 10_000

@@ -13,7 +13,7 @@ from surecall.mcp import mcp_tools
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.errors import ToolError
 from tests.support.mcp_servers import Child, called
-from tests.support.patience import until, until_soon
+from tests.support.timing import until, until_soon
 
 pytestmark = pytest.mark.processes
 
@@ -178,7 +178,7 @@ def test_a_server_that_cannot_be_started_again_is_a_tool_error(
 
 def test_a_result_that_is_none_is_a_tool_error(child: Child) -> None:
     with mcp_tools(child.command) as tools:
-        with pytest.raises(ToolError, match="not the result of a call"):
+        with pytest.raises(ToolError, match="not a valid tool result"):
             asyncio.run(called(tools, "crooked"))
         assert asyncio.run(called(tools, "echo", text="on")) == "on"
 
@@ -193,11 +193,11 @@ def test_a_tool_that_vanished_or_changed_is_not_called(child: Child) -> None:
         )
         asyncio.run(called(tools, "shrink", text="hang"))
         until(lambda: "hang" not in [tool.name for tool in tools])
-        with pytest.raises(ToolError, match="does not offer this tool any more"):
+        with pytest.raises(ToolError, match="no longer has this tool"):
             asyncio.run(hang())
         asyncio.run(called(tools, "change"))
         until(lambda: "more" in str([tool.spec.parameters for tool in tools]))
-        with pytest.raises(ToolError, match="has changed what this tool takes"):
+        with pytest.raises(ToolError, match="has changed this tool's parameters"):
             asyncio.run(echo(text="a"))
         assert asyncio.run(called(tools, "echo", text="a", more="b")) == "a"
 

@@ -4,7 +4,14 @@ from typing import Any
 
 import pytest
 
-from surecall.mcp.server_tools import Hints, Selection, check_names, define, read_tool, selection_of
+from surecall.mcp.server_tools import (
+    Hints,
+    ToolSelection,
+    build_selection,
+    check_names,
+    define_tools,
+    parse_tool,
+)
 from surecall.tools.registry import ToolDefinition
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
@@ -15,7 +22,9 @@ def listed(name: str, **fields: Any) -> JSON:
 
 
 def defined(*tools: JSON, **wanted: Any) -> dict[str, ToolDefinition]:
-    return define(map(read_tool, tools), Selection(**wanted), lambda tool: lambda **_: tool.name)
+    return define_tools(
+        map(parse_tool, tools), ToolSelection(**wanted), lambda tool: lambda **_: tool.name
+    )
 
 
 def refusal(*tools: JSON, **wanted: Any) -> str:
@@ -52,7 +61,7 @@ def test_tools_that_would_answer_to_one_name_are_refused(pair: tuple[str, str]) 
 
 def test_a_name_that_is_too_long_is_refused_and_the_sentence_says_what_to_do() -> None:
     assert refusal(listed("n" * 60), prefix="files_") == (
-        f"the tool '{'n' * 60}' has a name of 66 characters, and providers take 64 at most: "
+        f"the tool '{'n' * 60}' has a name of 66 characters, and providers accept at most 64: "
         f"leave it out with deny=['{'n' * 60}'] or shorten the prefix"
     )
     assert len(refusal(listed("n" * 10_000))) < 400
@@ -73,7 +82,7 @@ def test_only_what_is_allowed_is_taken_and_deny_wins() -> None:
 @pytest.mark.parametrize("wanted", [{"allow": ["reed"]}, {"deny": ["reed"]}])
 def test_a_name_that_the_server_does_not_know_is_a_mistake(wanted: dict[str, list[str]]) -> None:
     (word,) = wanted
-    selection = selection_of(
+    selection = build_selection(
         **({"prefix": "", "allow": None, "deny": ()} | wanted),  # type: ignore[arg-type]
         hints=None,
         trust_hints=False,
@@ -98,7 +107,7 @@ def test_a_name_that_the_server_does_not_know_is_a_mistake(wanted: dict[str, lis
 def test_a_selection_that_cannot_be_meant_is_refused(wrong: Any) -> None:
     usual: Any = {"prefix": "", "allow": None, "deny": (), "hints": None}
     with pytest.raises(ConfigError):
-        selection_of(**(usual | wrong), trust_hints=False, timeout_s=None)
+        build_selection(**(usual | wrong), trust_hints=False, timeout_s=None)
 
 
 # Hints
@@ -145,9 +154,9 @@ def test_the_application_has_the_last_word(own: Hints, counts: tuple[bool, ...])
 
 
 def test_a_title_stands_in_for_a_description() -> None:
-    assert read_tool(listed("a", title="One")).description == "One"
-    assert read_tool(listed("a", annotations={"title": "Two"})).description == "Two"
-    assert read_tool(listed("a", description=None)).description == ""
+    assert parse_tool(listed("a", title="One")).description == "One"
+    assert parse_tool(listed("a", annotations={"title": "Two"})).description == "Two"
+    assert parse_tool(listed("a", description=None)).description == ""
 
 
 # Schemas
@@ -186,7 +195,7 @@ BOMB: JSON = {
 def test_a_schema_that_cannot_be_offered_is_refused_by_name(schema: JSON) -> None:
     sentence = refusal(listed("bad", inputSchema=schema))
 
-    assert sentence.startswith("the tool 'bad' cannot be offered: ")
+    assert sentence.startswith("the tool 'bad' cannot be used: ")
     assert sentence.endswith("(leave it out with deny=['bad'])")
     assert len(sentence) < 400
     assert defined(listed("bad", inputSchema=schema), deny=frozenset({"bad"})) == {}

@@ -14,8 +14,8 @@ import pytest
 from surecall.mcp import MCPServerError, mcp_tools, stdio
 from surecall.values.errors import ToolError
 from tests.support.mcp_servers import Child, called
-from tests.support.paths import ROOT
-from tests.support.patience import PATIENCE_S, until
+from tests.support.project_files import ROOT
+from tests.support.timing import PATIENCE_S, until
 
 pytestmark = pytest.mark.processes
 
@@ -103,7 +103,7 @@ def test_a_line_without_end_ends_the_session_and_not_the_program(child: Child) -
 @pytest.mark.parametrize(
     ("command", "reason"),
     [
-        ("no-such-program-at-all", "there is no such program, or no such working directory"),
+        ("no-such-program-at-all", "no such program or working directory"),
         ("/bin/sh -c 'echo it is broken >&2; exit 3'", "Connection closed (it is broken)"),
         ("/", "Permission denied"),
     ],

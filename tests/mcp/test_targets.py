@@ -5,31 +5,31 @@ from typing import Any
 
 import pytest
 
-from surecall.mcp.targets import Address, Command, InProcess, target_of
+from surecall.mcp.targets import CommandTarget, HttpTarget, InProcessTarget, parse_target
 from surecall.values.errors import ConfigError
 
 
 def target(server: Any, **given: Any) -> Any:
-    return target_of(server, given.get("env"), given.get("cwd"), given.get("headers"))
+    return parse_target(server, given.get("env"), given.get("cwd"), given.get("headers"))
 
 
 def test_a_command_is_split_and_no_shell_sees_it() -> None:
     made = target("npx -y 'a server' $HOME; rm", env={"A": "1"}, cwd=Path("/tmp"))  # noqa: S108
 
-    assert made == Command(("npx", "-y", "a server", "$HOME;", "rm"), {"A": "1"}, "/tmp")  # noqa: S108
-    assert target(["a b", "c"]) == Command(("a b", "c"))
+    assert made == CommandTarget(("npx", "-y", "a server", "$HOME;", "rm"), {"A": "1"}, "/tmp")  # noqa: S108
+    assert target(["a b", "c"]) == CommandTarget(("a b", "c"))
 
 
 def test_an_address_is_known_by_its_scheme() -> None:
     made = target(" https://host/mcp", headers={"Authorization": "Bearer x"})
 
-    assert made == Address("https://host/mcp", {"Authorization": "Bearer x"})
+    assert made == HttpTarget("https://host/mcp", {"Authorization": "Bearer x"})
 
 
 def test_an_object_is_a_server_in_this_process() -> None:
     server = object()
 
-    assert target(server) == InProcess(server)
+    assert target(server) == InProcessTarget(server)
 
 
 def test_a_message_names_a_server_without_its_secrets() -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from surecall.mcp import mcp_tools
 from tests.support.mcp_servers import called
-from tests.support.patience import until_soon
+from tests.support.timing import until_soon
 
 pytestmark = pytest.mark.processes
 

@@ -14,7 +14,7 @@ from surecall.testing import ScriptedModel, calls, says
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ToolError
 from tests.support.mcp_servers import called, official, over_http
-from tests.support.patience import until, until_soon
+from tests.support.timing import until, until_soon
 
 WITHOUT_THE_EXTRA = """
 import sys
@@ -108,7 +108,7 @@ def test_several_servers_are_several_lists_and_names_must_differ() -> None:
     with mcp_tools(official(), prefix="a_") as first, mcp_tools(official(), prefix="b_") as second:
         names = ToolRegistry([*first, *second]).names
         assert {"a_add", "b_add"} <= set(names)
-        with pytest.raises(ConfigError, match="two tools would answer to one name"):
+        with pytest.raises(ConfigError, match="conflicting tool names"):
             ToolRegistry([*first, *first])
 
 
@@ -197,7 +197,7 @@ def test_a_server_that_has_forgotten_the_session_gets_a_new_one(status: int) -> 
             tools = await mcp_tools(url).__aenter__()
             assert await called(tools, "add", a=1, b=1) == {"result": 2}
         with over_http(official(), port_of(url), forgets=status):
-            with pytest.raises(ToolError, match="does not know this session any more"):
+            with pytest.raises(ToolError, match="no longer knows this session"):
                 await called(tools, "add", a=1, b=1)
             assert await called(tools, "add", a=1, b=1) == {"result": 2}
             await tools.__aexit__()
@@ -271,7 +271,7 @@ def test_a_recorded_run_is_replayed_without_the_server_and_without_the_extra(
     told, answer = printed(WITHOUT_THE_EXTRA, str(path))
 
     assert told == (
-        "ConfigError: to use the tools of MCP servers, mcp must be installed: "
+        "ConfigError: mcp_tools needs the package mcp, which is not installed: "
         "pip install 'surecall[mcp]'"
     )
     assert answer == "Three."

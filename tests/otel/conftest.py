@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.support.spans import Kept
+from tests.support.telemetry import Kept
 
 
 @pytest.fixture(name="kept")

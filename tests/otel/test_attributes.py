@@ -1,5 +1,6 @@
-"""Attributes: the names and types of the conventions, whatever the values are."""
+"""Tests of `surecall.otel.attributes`."""
 
+import json
 from typing import Any
 
 import pytest
@@ -8,19 +9,41 @@ from surecall.otel.attributes import (
     MAX_INT,
     MAX_TEXT,
     OTHER,
+    UNWRITABLE,
     double,
+    embeddable_json,
+    encode_answer,
+    encode_definitions,
+    encode_message,
+    encode_output,
+    encode_value,
+    endpoint_attributes,
     integer,
     nanoseconds,
-    of_endpoint,
-    of_options,
-    of_reply,
-    of_result,
-    plain,
+    request_attributes,
+    response_attributes,
+    result_attributes,
+    simple_attributes,
     text,
     texts,
 )
+from surecall.values.errors import ErrorCode, Fault
 from surecall.values.events import LlmRequestEndEvent, ToolCallEndEvent
-from surecall.values.types import Reply, ToolResult, Usage
+from surecall.values.types import (
+    Assistant,
+    Message,
+    Refusal,
+    Reply,
+    System,
+    ToolCall,
+    ToolResult,
+    ToolSpec,
+    Usage,
+    User,
+)
+
+# Attributes: the names and types of the conventions, whatever the values are
+
 
 STAMP: dict[str, Any] = {"run_id": "r", "turn": 0, "at": 1.0}
 
@@ -78,7 +101,7 @@ def test_options_go_by_the_names_of_the_conventions() -> None:
         "response_format": {"type": "json_schema", "json_schema": {}},
         "user": "somebody",
     }
-    assert of_options(options) == {
+    assert request_attributes(options) == {
         "gen_ai.request.temperature": 0.0,
         "gen_ai.request.top_p": 0.5,
         "gen_ai.request.top_k": 40.0,
@@ -93,12 +116,14 @@ def test_options_go_by_the_names_of_the_conventions() -> None:
 
 
 def test_options_that_say_nothing_or_nonsense_are_left_out() -> None:
-    assert of_options({"max_tokens": 1, "max_completion_tokens": 2}) == {
+    assert request_attributes({"max_tokens": 1, "max_completion_tokens": 2}) == {
         "gen_ai.request.max_tokens": 2
     }
-    assert of_options({"response_format": {"type": "text"}}) == {"gen_ai.output.type": "text"}
+    assert request_attributes({"response_format": {"type": "text"}}) == {
+        "gen_ai.output.type": "text"
+    }
     odd = {"temperature": "hot", "n": 1, "stop": {}, "seed": 2**80, "response_format": "json"}
-    assert of_options(odd) == {}
+    assert request_attributes(odd) == {}
 
 
 @pytest.mark.parametrize(
@@ -127,7 +152,7 @@ def test_options_that_say_nothing_or_nonsense_are_left_out() -> None:
 def test_an_address_tells_the_provider_and_the_server(
     address: str, provider: str, server: str, port: int
 ) -> None:
-    assert of_endpoint(address) == {
+    assert endpoint_attributes(address) == {
         "gen_ai.provider.name": provider,
         "server.address": server,
         "server.port": port,
@@ -136,8 +161,8 @@ def test_an_address_tells_the_provider_and_the_server(
 
 @pytest.mark.parametrize("address", ["", None, 5, "http://[", "http://x:99999999"])
 def test_without_an_address_there_is_only_a_provider(address: object) -> None:
-    assert of_endpoint(address) == {"gen_ai.provider.name": "openai_compatible"}
-    assert of_endpoint(address, "vllm") == {"gen_ai.provider.name": "vllm"}
+    assert endpoint_attributes(address) == {"gen_ai.provider.name": "openai_compatible"}
+    assert endpoint_attributes(address, "vllm") == {"gen_ai.provider.name": "vllm"}
 
 
 def test_a_reply_tells_who_answered_and_what_it_took() -> None:
@@ -151,7 +176,7 @@ def test_a_reply_tells_who_answered_and_what_it_took() -> None:
         response_id="id",
         fired=("strip_thinking",),
     )
-    assert of_reply(ended(reply, streamed=True)) == {
+    assert response_attributes(ended(reply, streamed=True)) == {
         "gen_ai.response.model": "m-1",
         "gen_ai.response.id": "id",
         "gen_ai.response.finish_reasons": ("stop",),
@@ -167,19 +192,135 @@ def test_a_reply_tells_who_answered_and_what_it_took() -> None:
 
 
 def test_a_reply_that_says_nothing_about_itself_is_told_so() -> None:
-    assert of_reply(ended(Reply("hi"))) == {}
-    assert of_reply(ended(Reply("hi", usage=Usage()))) == {
+    assert response_attributes(ended(Reply("hi"))) == {}
+    assert response_attributes(ended(Reply("hi", usage=Usage()))) == {
         "gen_ai.usage.input_tokens": 0,
         "gen_ai.usage.output_tokens": 0,
     }
 
 
 def test_a_result_tells_its_first_code() -> None:
-    assert of_result(answered(ok=True)) == {"surecall.tool.executed": True}
-    assert of_result(answered("TOOL_TIMEOUT", "OTHER"))["error.type"] == "TOOL_TIMEOUT"
-    assert of_result(answered())["error.type"] == of_result(answered(None))["error.type"] == OTHER
+    assert result_attributes(answered(ok=True)) == {"surecall.tool.executed": True}
+    assert result_attributes(answered("TOOL_TIMEOUT", "OTHER"))["error.type"] == "TOOL_TIMEOUT"
+    assert (
+        result_attributes(answered())["error.type"]
+        == result_attributes(answered(None))["error.type"]
+        == OTHER
+    )
 
 
 def test_facts_that_are_none_are_left_out() -> None:
     facts = {"a": True, "b": "x", "c": 2, "d": None, "e": "", "f": [], "g": 0.0}
-    assert plain(facts) == {"a": True, "b": "x", "c": 2.0, "g": 0.0}
+    assert simple_attributes(facts) == {"a": True, "b": "x", "c": 2.0, "g": 0.0}
+
+
+# Messages in the JSON of the conventions: roles, and parts of a few types
+
+
+CALL = ToolCall("c1", "add", {"a": 1})
+CALLED = {"type": "tool_call", "id": "c1", "name": "add", "arguments": {"a": 1}}
+
+
+def parts(message: Message) -> list[dict[str, Any]]:
+    read = json.loads(encode_message(message))
+    found: list[dict[str, Any]] = read["parts"]
+    return found
+
+
+def words(text: str) -> dict[str, Any]:
+    return {"type": "text", "content": text}
+
+
+@pytest.mark.parametrize(
+    ("message", "role", "said"),
+    [
+        (System("Be brief."), "system", [words("Be brief.")]),
+        (User("hi"), "user", [words("hi")]),
+        (Assistant("hm", (CALL,)), "assistant", [words("hm"), CALLED]),
+        (Assistant("", (CALL,)), "assistant", [CALLED]),
+        (
+            ToolResult("c1", "add", ok=True, content='{"ok":true}'),
+            "tool",
+            [{"type": "tool_call_response", "id": "c1", "response": {"ok": True}}],
+        ),
+        (
+            ToolResult("c1", "add", ok=True, content="not JSON"),
+            "tool",
+            [{"type": "tool_call_response", "id": "c1", "response": "not JSON"}],
+        ),
+    ],
+)
+def test_a_message_has_a_role_and_parts(
+    message: Message, role: str, said: list[dict[str, Any]]
+) -> None:
+    assert json.loads(encode_message(message)) == {"role": role, "parts": said}
+
+
+def test_what_was_never_sent_is_not_written() -> None:
+    assert encode_message(Refusal(Fault(ErrorCode.AUTH, "no"))) == ""
+
+
+@pytest.mark.parametrize(
+    ("given", "part"),
+    [
+        ("hi", words("hi")),
+        ({"type": "text", "text": "hi"}, words("hi")),
+        (
+            {"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA"}},
+            {"type": "blob", "modality": "image", "mime_type": "image/png", "content": "AAAA"},
+        ),
+        (
+            {"type": "image_url", "image_url": {"url": "https://example.org/a.png"}},
+            {"type": "uri", "modality": "image", "uri": "https://example.org/a.png"},
+        ),
+        (
+            {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}},
+            {"type": "blob", "modality": "audio", "content": "AAAA"},
+        ),
+        ({"type": "image_url"}, {"type": "unknown", "modality": "image"}),
+        ({"type": "file", "file": {"file_id": "f"}}, {"type": "file", "file": {"file_id": "f"}}),
+        (7, {"type": "unknown", "content": 7}),
+    ],
+)
+def test_every_part_of_what_a_user_says_has_a_type(given: Any, part: dict[str, Any]) -> None:
+    assert parts(User([given])) == [part]
+
+
+def test_a_reply_is_a_message_and_with_its_end_an_output() -> None:
+    reply = Reply("hm", (CALL,), "tool_calls")
+    message = {"role": "assistant", "parts": [words("hm"), CALLED]}
+
+    assert json.loads(encode_message(Assistant(reply.text, reply.calls))) == message
+    assert json.loads(encode_output(reply)) == [message | {"finish_reason": "tool_calls"}]
+    assert json.loads(encode_output(Reply("hm")))[0]["finish_reason"] == "error"
+
+
+def test_what_the_loop_says_and_what_a_run_answers() -> None:
+    assert json.loads(encode_message(User("again"))) == {"role": "user", "parts": [words("again")]}
+    assert json.loads(encode_answer("3")) == [
+        {"role": "assistant", "parts": [words("3")], "finish_reason": "stop"}
+    ]
+
+
+def test_tools_are_written_with_what_the_model_sees_of_them() -> None:
+    spec = ToolSpec("add", "Add.", {"type": "object"}, destructive=True)
+
+    assert json.loads(encode_definitions([spec])) == [
+        {
+            "type": "function",
+            "name": "add",
+            "description": "Add.",
+            "parameters": {"type": "object"},
+        }
+    ]
+
+
+def test_half_a_character_is_replaced_and_what_cannot_be_written_is_said_so() -> None:
+    deep: list[Any] = []
+    for _ in range(100_000):
+        deep = [deep]
+
+    assert json.loads(encode_value("half \ud800")) == "half \ufffd"
+    assert encode_value(deep) == encode_value(object()) == UNWRITABLE
+    assert json.loads(encode_message(ToolResult("c", "t", ok=True, content='"\ud800"'))) != ""
+    assert embeddable_json("[" * 100_000) == "[" * 100_000

@@ -1,17 +1,28 @@
-"""What models write into `arguments`: what is read, what is mended, what is refused."""
+"""Tests of `surecall.parsing.arguments`."""
 
 import json
+from typing import Any
 
 import pytest
 
-from surecall.parsing.arguments import Arguments, read_arguments, truncated
+from surecall.parsing.arguments import (
+    ParsedArguments,
+    ParsedValue,
+    parse_arguments,
+    parse_json_value,
+    refuse_truncated,
+)
+from surecall.parsing.budget import MAX_TEXT, MAX_VALUES
 from surecall.values.errors import ErrorCode
+
+# What models write into `arguments`: what is read, what is mended, what is refused
+
 
 LIMIT = 200_000
 
 
-def read(raw: object) -> Arguments:
-    return read_arguments(raw, LIMIT)
+def read(raw: object) -> ParsedArguments:
+    return parse_arguments(raw, LIMIT)
 
 
 def value(raw: object) -> object:
@@ -54,14 +65,14 @@ def test_nothing_means_no_arguments(raw: object) -> None:
 
 
 def test_an_object_is_taken_as_it_is_and_measured_as_json() -> None:
-    assert read({"city": "Köln", "n": [1, 2.5, None, True]}) == Arguments(
+    assert read({"city": "Köln", "n": [1, 2.5, None, True]}) == ParsedArguments(
         {"city": "Köln", "n": [1, 2.5, None, True]},
         len('{"city":"Köln","n":[1,2.5,null,true]}') + 1,
     )
 
 
 def test_text_is_measured_in_bytes_after_trimming() -> None:
-    assert read(' {"a": "ö"} ') == Arguments({"a": "ö"}, 11)
+    assert read(' {"a": "ö"} ') == ParsedArguments({"a": "ö"}, 11)
 
 
 @pytest.mark.parametrize(
@@ -296,7 +307,7 @@ def test_sizes_are_known_for_what_is_refused() -> None:
         ("false", "The arguments are a boolean, not a JSON object."),
         ('{"a": "b', "Send the arguments again as one complete JSON object."),
         ('{"field": ,}', 'The key "field" has no value.'),
-        ('{"a":1,"a":2}', 'The key "a" comes twice, with different values.'),
+        ('{"a":1,"a":2}', 'The key "a" appears twice, with different values.'),
         ('{"a":1}{"a":2}', "Send one JSON object per call."),
         ("[" * 100_000, "nested too deeply"),
         ('{"p": "\\d"}', "Write each backslash in a string as two"),
@@ -338,9 +349,9 @@ def test_a_key_of_eighty_characters_is_quoted_whole() -> None:
 
 @pytest.mark.parametrize("raw", ['{"a":"öö"}', '  {"a":"öö"}\n', {"a": "öö"}])
 def test_the_limit_counts_bytes_and_includes_itself(raw: object) -> None:
-    assert read_arguments(raw, 12).value == {"a": "öö"}
+    assert parse_arguments(raw, 12).value == {"a": "öö"}
 
-    refused = read_arguments(raw, 11)
+    refused = parse_arguments(raw, 11)
     assert (refused.value, refused.size) == (None, 12)
     assert refused.problem is not None
     assert refused.problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
@@ -349,22 +360,94 @@ def test_the_limit_counts_bytes_and_includes_itself(raw: object) -> None:
 
 
 def test_a_fence_does_not_count_against_the_limit() -> None:
-    assert read_arguments('```json\n{"a":1}\n```', 7).value == {"a": 1}
+    assert parse_arguments('```json\n{"a":1}\n```', 7).value == {"a": 1}
 
 
 @pytest.mark.parametrize("raw", ["[[[[[[", '{"a":', [1, 2, 3]])
 def test_size_is_judged_before_shape(raw: object) -> None:
-    problem = read_arguments(raw, 4).problem
+    problem = parse_arguments(raw, 4).problem
 
     assert problem is not None
     assert problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
 
 
 def test_a_reply_that_was_cut_off_makes_even_readable_arguments_unusable() -> None:
-    cut = truncated(read('{"file_path": "x.py",}'))
+    cut = refuse_truncated(read('{"file_path": "x.py",}'))
 
     assert (cut.value, cut.size, cut.repairs) == (None, 22, ())
     assert cut.problem is not None
     assert cut.problem.code is ErrorCode.ARGUMENTS_TRUNCATED
     assert "cut off" in cut.problem.message
     assert "Send the call again, shorter." in cut.problem.message
+
+
+# Answers that are to be JSON: what is read, what is repaired, and what is refused
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ("[1, 2]", [1, 2]),
+        ('"x"', "x"),
+        ("5", 5),
+        (" true \n", True),
+        ("null", None),
+        ("{}", {}),
+    ],
+)
+def test_json_of_any_kind_is_read_as_it_is(text: str, value: Any) -> None:
+    assert parse_json_value(text) == ParsedValue(value)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "repair"),
+    [
+        ('```json\n{"a": 1}\n```', {"a": 1}, "code_fence"),
+        ("```\n[1]\n```", [1], "code_fence"),
+        ("[1, 2,]", [1, 2], "trailing_commas"),
+        ("{'a': True}", {"a": True}, "python_literals"),
+        ("{a: 1}", {"a": 1}, "bare_keys"),
+        ("\ufeff[1]", [1], "byte_order_mark"),
+        ('{"a": 1}\n{"a": 1}', {"a": 1}, "repeated_object"),
+        ('"\\ud83d"', "\ufffd", "surrogates"),
+    ],
+)
+def test_a_slip_whose_cure_loses_nothing_is_repaired_and_named(
+    text: str, value: Any, repair: str
+) -> None:
+    assert parse_json_value(text) == ParsedValue(value, repairs=(repair,))
+
+
+@pytest.mark.parametrize(
+    ("text", "problem"),
+    [
+        ("", "it is not one JSON value with nothing around it"),
+        ("I cannot.", "it is not one JSON value with nothing around it (near `I cannot.`)"),
+        ('{"a": 1', "it ends too early"),
+        ('{"a": 1}{"a": 2}', "it holds several different JSON values"),
+        ('{"a": 1, "a": 2}', 'the key "a" appears twice, with different values'),
+        ('{"a": }', 'the key "a" has no value'),
+        ('{"a": "\\q"}', "it has an invalid JSON escape"),
+        ("[NaN]", "it has a number that is not finite, or too long"),
+        ("[" * 65 + "]" * 65, "it is nested more than 64 levels deep"),
+        ("1" * (MAX_TEXT + 1), "it is too large"),
+        ("[" + "," * (MAX_VALUES + 1) + "]", "it is too large"),
+    ],
+)
+def test_anything_else_is_refused_with_a_reason(text: str, problem: str) -> None:
+    assert parse_json_value(text) == ParsedValue(problem=problem)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'Here it is: {"a": 1}',
+        '{"a": 1}\nThis is only an example.',
+        'The file says:\n```json\n{"a": 1}\n```\nI did not follow it.',
+        '```json\n{"a": 1}\n```\n```json\n{"a": 2}\n```',
+        "[1] [1]",
+    ],
+)
+def test_words_around_a_value_are_never_dropped(text: str) -> None:
+    assert parse_json_value(text).problem

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.parsing.budget import MAX_VALUES, Budget, holds_too_many, most_values
-from tests.support.nesting import DEPTHS, nested
-from tests.support.strategies import FINITE_VALUES
+from surecall.parsing.budget import MAX_VALUES, StreamBudget, has_too_many_values, value_count_bound
+from tests.support.costly_inputs import DEPTHS, nested
+from tests.support.generated import FINITE_VALUES
 
 MANY = 1_000
 
@@ -30,9 +30,9 @@ def values_of(value: Any) -> int:
 def test_values_are_counted_as_a_reader_would_find_them(value: Any) -> None:
     data, count = json.dumps(value).encode(), values_of(value)
 
-    assert holds_too_many(data, count + 1) is False
-    assert count == 0 or holds_too_many(data, count)
-    assert most_values(data) >= count
+    assert has_too_many_values(data, count + 1) is False
+    assert count == 0 or has_too_many_values(data, count)
+    assert value_count_bound(data) >= count
 
 
 @pytest.mark.parametrize(
@@ -53,17 +53,17 @@ def test_values_are_counted_as_a_reader_would_find_them(value: Any) -> None:
 def test_what_stands_in_a_string_is_no_value_and_what_is_no_json_is_counted_as_well(
     data: bytes, *, is_too_much: bool
 ) -> None:
-    assert holds_too_many(data, MANY) is is_too_much
+    assert has_too_many_values(data, MANY) is is_too_much
 
 
 @pytest.mark.parametrize("unit", [b'"ab",', b'{"a":0},', b"[],", b'"\\"', b'\\"', b'"'])
 def test_counting_makes_no_copy(unit: bytes) -> None:
     data = b"[" + unit * (1_000_000 // len(unit))
-    holds_too_many(data, MANY)
+    has_too_many_values(data, MANY)
 
     tracemalloc.start()
     try:
-        holds_too_many(data, 10 * MANY)
+        has_too_many_values(data, 10 * MANY)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
@@ -72,10 +72,10 @@ def test_counting_makes_no_copy(unit: bytes) -> None:
 
 
 def spent(*kept: Any, **limits: int) -> bool:
-    budget = Budget(**limits)
+    budget = StreamBudget(**limits)
     for value in kept:
         budget.spend(value)
-    return budget.spent
+    return budget.is_exhausted
 
 
 def test_a_budget_is_spent_by_bytes_and_by_values() -> None:

@@ -1,17 +1,17 @@
-"""Fragments of calls: which call each belongs to, and what of it is new."""
+"""Tests of `surecall.parsing.call_fragments`."""
 
 import json
 from typing import Any
 
 import pytest
 
-from surecall.parsing.arguments import read_arguments
-from surecall.parsing.call_fragments import Arguments, Text
-from surecall.parsing.sse import SseEvent
+from surecall.parsing.arguments import parse_arguments
+from surecall.parsing.budget import StreamBudget
+from surecall.parsing.call_fragments import ArgumentsBuffer, DetailAssembler, TextBuffer
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
-from tests.support.steps import LINEAR, growth
-from tests.support.streams import (
+from surecall.wire.sse import SseEvent
+from tests.support.replies import (
     END,
     assembled,
     body_of,
@@ -21,12 +21,16 @@ from tests.support.streams import (
     fragment,
     pairs_of,
 )
+from tests.support.timing import LINEAR, growth
+
+# Fragments of calls: which call each belongs to, and what of it is new
+
 
 A, B = '{"a":1}', '{"b":2}'
 
 
 def merged(*values: Any, limit: int | None = None) -> Any:
-    arguments = Arguments(limit)
+    arguments = ArgumentsBuffer(limit)
     for value in values:
         arguments.add(value)
     return arguments.value()
@@ -72,8 +76,8 @@ def test_a_value_that_cannot_be_written_is_refused_by_the_reader() -> None:
     for _ in range(5000):
         deep = [deep]
 
-    assert read_arguments(merged(deep), 100).problem is not None
-    assert read_arguments(merged({"a": deep}, A), 100).problem is not None
+    assert parse_arguments(merged(deep), 100).problem is not None
+    assert parse_arguments(merged({"a": deep}, A), 100).problem is not None
 
 
 @pytest.mark.parametrize("limit", [1, 7, 20])
@@ -83,7 +87,7 @@ def test_arguments_beyond_the_limit_are_refused_as_too_large(
     text: str, limit: int, step: int
 ) -> None:
     value = merged(*(text[at : at + step] for at in range(0, len(text), step)), limit=limit)
-    problem = read_arguments(value, limit).problem
+    problem = parse_arguments(value, limit).problem
 
     assert problem is not None
     assert problem.code is ErrorCode.ARGUMENTS_TOO_LARGE
@@ -96,14 +100,14 @@ def test_arguments_at_the_limit_are_kept() -> None:
 
 
 def test_the_size_is_that_of_the_merged_value() -> None:
-    arguments = Arguments(8)
+    arguments = ArgumentsBuffer(8)
     sizes = []
     for piece in ('{"a', A, A, A + " ", A + "  ", "more"):
         arguments.add(piece)
         sizes.append(arguments.size)
 
     assert sizes == [3, 7, 7, 8, 9, 9]
-    assert arguments.too_large
+    assert arguments.is_too_large
 
 
 def test_a_call_that_was_too_large_is_no_reason_to_call_the_stream_cut() -> None:
@@ -262,14 +266,14 @@ def test_streams_share_no_state() -> None:
 
 
 def test_a_piece_shorter_than_the_whole_is_never_compared() -> None:
-    text = Text()
+    text = TextBuffer()
     text.append("100")
 
-    assert text.fresh("00", lambda: True) == "00"
-    assert text.fresh("100", lambda: False) == "100"
-    assert text.fresh("100", lambda: True) == ""
-    assert text.fresh("1000", lambda: False) == "0"
-    assert text.fresh("100", lambda: False) == ""
+    assert text.new_part("00", lambda: True) == "00"
+    assert text.new_part("100", lambda: False) == "100"
+    assert text.new_part("100", lambda: True) == ""
+    assert text.new_part("1000", lambda: False) == "0"
+    assert text.new_part("100", lambda: False) == ""
 
 
 @pytest.mark.parametrize("keys", [{}, {"name": "f"}, {"name": "f", "id": "x"}])
@@ -290,3 +294,34 @@ def test_cumulative_arguments_cost_no_more_than_their_bytes() -> None:
         assert pairs_of(*pieces, fragment(text, index=0, name="f")) == [("f", text)]
 
     assert growth(joined, 10_000) < LINEAR
+
+
+# Details of reasoning: texts grow, everything else stays as it came, and both are paid for
+
+
+def read(*raw: object, budget: StreamBudget | None = None) -> tuple[str, list[JSON]]:
+    details = DetailAssembler(budget or StreamBudget())
+    added = "".join(details.add(each) for each in raw)
+    return added, details.render()
+
+
+def test_a_text_grows_until_it_is_signed_and_then_another_begins() -> None:
+    first = {"type": "reasoning.text", "index": 0}
+    added, details = read(
+        first | {"text": "a"},
+        first | {"text": "b"},
+        first | {"signature": "s"},
+        first | {"text": "c"},
+        "no detail",
+    )
+
+    assert added == "abc"
+    assert details == [first | {"text": "ab", "signature": "s"}, first | {"text": "c"}]
+
+
+def test_what_differs_from_before_is_spent_and_what_repeats_it_is_not() -> None:
+    once, often = StreamBudget(max_bytes=60), StreamBudget(max_bytes=60)
+    read(*[{"type": "t", "format": "x" * 20}] * 100, budget=once)
+    read(*[{"type": "t", f"key {number}": "x"} for number in range(100)], budget=often)
+
+    assert (once.is_exhausted, often.is_exhausted) == (False, True)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from surecall.values.types import JSON
-from tests.parsing.test_coercion import (
+from tests.support.generated import (
     ARRAY,
     BOOLEAN,
     INTEGER,
@@ -19,7 +19,7 @@ from tests.parsing.test_coercion import (
     any_of,
     assert_becomes,
     assert_stays,
-    tool,
+    tool_parameters,
 )
 
 CAT = {"properties": {"kind": {"const": "cat"}, "lives": INTEGER}, "required": ["kind"]}
@@ -32,18 +32,20 @@ DOG = {"properties": {"kind": {"const": "dog"}, "lives": STRING}, "required": ["
 @pytest.mark.parametrize("schema", [STRING, INTEGER, any_of(STRING, ARRAY), {"enum": ["a"]}])
 def test_null_for_an_optional_property_that_is_never_null_is_dropped(schema: JSON) -> None:
     before = {"x": None, "y": 1}
-    assert_becomes(before, tool(schema, required=False), {"y": 1}, "null_optional_dropped")
-    assert_stays(before, tool(schema))
+    assert_becomes(
+        before, tool_parameters(schema, required=False), {"y": 1}, "null_optional_dropped"
+    )
+    assert_stays(before, tool_parameters(schema))
 
 
 @pytest.mark.parametrize("schema", [{}, NULL, any_of(STRING, NULL), {"enum": ["a", None]}])
 def test_null_stays_where_null_may_stand(schema: JSON) -> None:
-    assert_stays({"x": None}, tool(schema, required=False))
+    assert_stays({"x": None}, tool_parameters(schema, required=False))
 
 
 def test_null_is_dropped_from_declared_properties_only() -> None:
     assert_stays({"x": None}, {"additionalProperties": STRING})
-    assert_stays({"x": [None]}, tool(INTEGERS, required=False))
+    assert_stays({"x": [None]}, tool_parameters(INTEGERS, required=False))
 
 
 @pytest.mark.parametrize(
@@ -73,8 +75,10 @@ def test_null_is_dropped_from_declared_properties_only() -> None:
 )
 def test_an_empty_text_for_an_optional_property_that_refuses_it_is_dropped(schema: JSON) -> None:
     before = {"x": "", "y": 1}
-    assert_becomes(before, tool(schema, required=False), {"y": 1}, "empty_optional_dropped")
-    assert_stays(before, tool(schema))
+    assert_becomes(
+        before, tool_parameters(schema, required=False), {"y": 1}, "empty_optional_dropped"
+    )
+    assert_stays(before, tool_parameters(schema))
 
 
 @pytest.mark.parametrize(
@@ -112,7 +116,7 @@ def test_an_empty_text_for_an_optional_property_that_refuses_it_is_dropped(schem
     ],
 )
 def test_an_empty_text_stays_where_it_may_be_meant(schema: JSON) -> None:
-    assert_stays({"x": ""}, tool(schema, required=False))
+    assert_stays({"x": ""}, tool_parameters(schema, required=False))
 
 
 # Wrappers
@@ -168,7 +172,7 @@ def test_what_is_not_plainly_a_wrapper_is_left_alone(value: JSON) -> None:
         {
             "properties": {"city": STRING},
             "required": ["city"],
-            **any_of(tool({}), {"properties": {"input": {}}}),
+            **any_of(tool_parameters({}), {"properties": {"input": {}}}),
         },
         {"properties": {"city": STRING}},
     ],
@@ -183,16 +187,19 @@ def test_a_key_that_the_tool_may_have_is_no_wrapper(schema: JSON) -> None:
 
 def test_an_optional_container_is_fitted_like_a_declared_one() -> None:
     assert_becomes(
-        {"x": ["1", "a"]}, tool(any_of(INTEGERS, NULL)), {"x": [1, "a"]}, "number_from_text"
+        {"x": ["1", "a"]},
+        tool_parameters(any_of(INTEGERS, NULL)),
+        {"x": [1, "a"]},
+        "number_from_text",
     )
     steps = ("container_from_text", "number_from_text", "null_optional_dropped")
     before = {"x": '{"n": "1", "s": null}'}
-    assert_becomes(before, tool({"oneOf": [NULL, POINT]}), {"x": {"n": 1}}, *steps)
+    assert_becomes(before, tool_parameters({"oneOf": [NULL, POINT]}), {"x": {"n": 1}}, *steps)
 
 
 @pytest.mark.parametrize("key", ["anyOf", "oneOf"])
 def test_the_alternative_is_chosen_by_what_cannot_be_changed(key: str) -> None:
-    schema = tool({"type": "object", key: [CAT, DOG]})
+    schema = tool_parameters({"type": "object", key: [CAT, DOG]})
     cat, dog = {"kind": "cat", "lives": "9"}, {"kind": "dog", "lives": "1"}
     assert_becomes({"x": cat}, schema, {"x": cat | {"lives": 9}}, "number_from_text")
     assert_stays({"x": dog}, schema)
@@ -216,7 +223,7 @@ def test_the_alternative_is_chosen_by_what_cannot_be_changed(key: str) -> None:
     ],
 )
 def test_an_alternative_that_cannot_be_meant_does_not_count(other: JSON) -> None:
-    schema = tool(any_of(other, POINT)) | {"$defs": {"other": {"required": ["y"]}}}
+    schema = tool_parameters(any_of(other, POINT)) | {"$defs": {"other": {"required": ["y"]}}}
     assert_becomes({"x": {"n": "1"}}, schema, {"x": {"n": 1}}, "number_from_text")
 
 
@@ -224,7 +231,7 @@ def test_an_alternative_that_refuses_an_empty_text_does_not_count() -> None:
     other = {"properties": {"s": {"minLength": 1}}, "required": ["s"]}
     after = {"x": {"n": 1, "s": ""}}
     assert_becomes(
-        {"x": {"n": "1", "s": ""}}, tool(any_of(other, POINT)), after, "number_from_text"
+        {"x": {"n": "1", "s": ""}}, tool_parameters(any_of(other, POINT)), after, "number_from_text"
     )
 
 
@@ -240,11 +247,13 @@ def test_an_alternative_that_refuses_an_empty_text_does_not_count() -> None:
     ],
 )
 def test_what_one_alternative_accepts_is_left_alone(other: Any) -> None:
-    assert_stays({"x": {"n": "1"}}, tool(any_of(POINT, other)))
+    assert_stays({"x": {"n": "1"}}, tool_parameters(any_of(POINT, other)))
 
 
 def test_items_decide_between_arrays() -> None:
-    schema = tool(any_of(INTEGERS, {"type": "array", "items": BOOLEAN}, {"prefixItems": [NULL]}))
+    schema = tool_parameters(
+        any_of(INTEGERS, {"type": "array", "items": BOOLEAN}, {"prefixItems": [NULL]})
+    )
     assert_becomes({"x": ["1", 2]}, schema, {"x": [1, 2]}, "number_from_text")
     assert_becomes({"x": ["true"]}, schema, {"x": [True]}, "boolean_from_text")
     assert_stays({"x": ["1", "true"]}, schema)
@@ -270,11 +279,13 @@ def test_items_decide_between_arrays() -> None:
 def test_two_alternatives_with_different_readings_are_left_alone(
     value: Any, one: JSON, other: JSON
 ) -> None:
-    assert_stays({"x": value}, tool(any_of(one, other)))
+    assert_stays({"x": value}, tool_parameters(any_of(one, other)))
 
 
 def test_two_alternatives_with_the_same_reading_agree() -> None:
-    schema = tool(any_of(POINT, POINT | {"properties": {"n": {"type": ["integer", "null"]}}}))
+    schema = tool_parameters(
+        any_of(POINT, POINT | {"properties": {"n": {"type": ["integer", "null"]}}})
+    )
     assert_becomes({"x": {"n": "1"}}, schema, {"x": {"n": 1}}, "number_from_text")
 
 
@@ -305,7 +316,7 @@ def test_a_schema_may_refer_to_its_definitions_and_to_itself() -> None:
     "pointer", ["#/$defs/no", "#/$defs/a/b", "#a", "", "other.json#/a", 5, None]
 )
 def test_a_reference_to_nothing_known_demands_nothing(pointer: Any) -> None:
-    assert_stays({"x": "1"}, tool({"$ref": pointer}) | {"$defs": {"a": 1}, "a": INTEGER})
+    assert_stays({"x": "1"}, tool_parameters({"$ref": pointer}) | {"$defs": {"a": 1}, "a": INTEGER})
 
 
 @pytest.mark.parametrize("key", ["allOf", "anyOf"])
@@ -315,13 +326,15 @@ def test_a_schema_that_only_refers_to_itself_demands_nothing(key: str) -> None:
 
 def test_a_definition_that_only_refers_to_itself_demands_nothing() -> None:
     reference = {"$ref": "#/$defs/loop"}
-    schema = tool(reference, required=False) | {"$defs": {"loop": any_of(reference)}}
+    schema = tool_parameters(reference, required=False) | {"$defs": {"loop": any_of(reference)}}
     assert_stays({"x": ""}, schema)
     assert_stays({"x": None}, schema)
 
 
 def test_what_stands_beside_a_reference_counts_too() -> None:
-    schema = tool({"$ref": "#/$defs/any", "type": "integer"}) | {"$defs": {"any": {"minimum": 0}}}
+    schema = tool_parameters({"$ref": "#/$defs/any", "type": "integer"}) | {
+        "$defs": {"any": {"minimum": 0}}
+    }
     assert_becomes({"x": "1"}, schema, {"x": 1}, "number_from_text")
     split = {"allOf": [{"properties": {"x": INTEGER}}, {"required": ["x"]}]}
     assert_stays({"x": None}, split)

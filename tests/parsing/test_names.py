@@ -1,4 +1,4 @@
-"""Tool names as models write them: which spellings count, and which must never match."""
+"""Tests of `surecall.parsing.names`."""
 
 import string
 
@@ -6,7 +6,23 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.parsing.names import bare_spellings, fold, is_legal, legal, nearest, spellings
+from surecall.parsing.names import (
+    bare_spellings,
+    fold_name,
+    is_control_token,
+    is_legal_name,
+    is_noise,
+    legalized_name,
+    nearest_names,
+    spellings,
+    strip_control_tokens,
+    strip_first_token,
+    strip_last_token,
+)
+from tests.support.timing import LINEAR, growth
+
+# Tool names as models write them: which spellings count, and which must never match
+
 
 LEGAL = st.text(string.ascii_letters + string.digits + "_-", min_size=1, max_size=64)
 KELVIN, LONG_S, FULLWIDTH_A = "\u212a", "\u017f", "\uff21"
@@ -14,7 +30,7 @@ KELVIN, LONG_S, FULLWIDTH_A = "\u212a", "\u017f", "\uff21"
 
 @pytest.mark.parametrize("name", ["a", "state_get", "State-Get2", "_", "-", "x" * 64])
 def test_letters_digits_underscore_and_hyphen_are_legal(name: str) -> None:
-    assert is_legal(name)
+    assert is_legal_name(name)
 
 
 @pytest.mark.parametrize(
@@ -36,11 +52,11 @@ def test_letters_digits_underscore_and_hyphen_are_legal(name: str) -> None:
     ],
 )
 def test_everything_else_is_illegal(name: str) -> None:
-    assert not is_legal(name)
+    assert not is_legal_name(name)
 
 
 def test_folding_ignores_ascii_case_and_the_kind_of_separator() -> None:
-    assert fold("State-Get.ALL_9") == "state_get_all_9"
+    assert fold_name("State-Get.ALL_9") == "state_get_all_9"
 
 
 @pytest.mark.parametrize(
@@ -48,14 +64,14 @@ def test_folding_ignores_ascii_case_and_the_kind_of_separator() -> None:
     [(KELVIN, "k"), (LONG_S, "s"), (FULLWIDTH_A, "a"), ("a\u200b", "a"), ("É", "é"), ("İ", "i")],
 )
 def test_folding_leaves_letters_beyond_ascii_alone(name: str, like: str) -> None:
-    assert fold(name) == name
-    assert fold(name) != fold(like)
+    assert fold_name(name) == name
+    assert fold_name(name) != fold_name(like)
 
 
 @given(st.text())
 def test_folding_twice_is_folding_once_and_keeps_the_length(name: str) -> None:
-    assert fold(fold(name)) == fold(name)
-    assert len(fold(name)) == len(name)
+    assert fold_name(fold_name(name)) == fold_name(name)
+    assert len(fold_name(name)) == len(name)
 
 
 @pytest.mark.parametrize(
@@ -143,7 +159,7 @@ def test_bare_spellings_have_lost_what_is_no_part_of_a_name(
 @given(LEGAL)
 def test_a_legal_name_has_one_spelling_and_stands_for_itself(name: str) -> None:
     assert spellings(name) == bare_spellings(name) == (name,)
-    assert legal(name) == name
+    assert legalized_name(name) == name
 
 
 @given(st.text())
@@ -165,36 +181,102 @@ def test_spellings_are_distinct_parts_of_what_was_asked(asked: str) -> None:
     ],
 )
 def test_an_illegal_name_gets_a_legal_stand_in(name: str, expected: str) -> None:
-    assert legal(name) == expected
+    assert legalized_name(name) == expected
 
 
 @given(st.text(st.characters()))
 def test_every_stand_in_is_legal(name: str) -> None:
-    assert is_legal(legal(name))
+    assert is_legal_name(legalized_name(name))
 
 
 def test_the_nearest_names_come_best_first_and_as_they_are_registered() -> None:
     names = ["State-Patch", "state_get", "state_set", "unrelated"]
 
-    assert nearest("state.gett", names) == ("state_get", "state_set", "State-Patch")
-    assert nearest("state.gett", names, limit=1) == ("state_get",)
-    assert nearest(" STATE_PATCHES", names)[0] == "State-Patch"
+    assert nearest_names("state.gett", names) == ("state_get", "state_set", "State-Patch")
+    assert nearest_names("state.gett", names, limit=1) == ("state_get",)
+    assert nearest_names(" STATE_PATCHES", names)[0] == "State-Patch"
 
 
 def test_names_that_fold_alike_are_all_offered() -> None:
-    assert nearest("state_get", ["state.get", "State_Get"]) == ("state.get", "State_Get")
+    assert nearest_names("state_get", ["state.get", "State_Get"]) == ("state.get", "State_Get")
 
 
 def test_no_more_names_are_offered_than_wanted() -> None:
     names = [f"tool_{n}" for n in range(9)]
 
-    assert [len(nearest("tool", names, limit)) for limit in (3, 1, 0, -1)] == [3, 1, 0, 0]
+    assert [len(nearest_names("tool", names, limit)) for limit in (3, 1, 0, -1)] == [3, 1, 0, 0]
 
 
 @pytest.mark.parametrize("asked", ["", "zzz", "\ud800"])
 def test_nothing_is_offered_when_nothing_is_near(asked: str) -> None:
-    assert nearest(asked, ["state_get", "state_patch"]) == ()
+    assert nearest_names(asked, ["state_get", "state_patch"]) == ()
 
 
 def test_only_the_beginning_of_an_endless_name_is_compared() -> None:
-    assert nearest("state_get" * 200_000, ["state_get_" * 6, "other"]) == ("state_get_" * 6,)
+    assert nearest_names("state_get" * 200_000, ["state_get_" * 6, "other"]) == ("state_get_" * 6,)
+
+
+# Control tokens: what has their form, and how they come off a text
+
+
+# ruff: noqa: RUF001 (the wide bars are what models write)
+
+
+TOKENS = [
+    *("<|im_end|>", "<｜tool▁call▁end｜>", "<turn|>", "<|tool_call>", '<|"|>', "<|tool_call:end|>"),
+    *("</s>", "</tool_call>", "</minimax:tool_call>", "[/TOOL_CALLS]", "[ARGS]"),
+    *("<end_of_turn>", "<eos>", "<tool_sep>"),
+]
+
+
+@pytest.mark.parametrize("mark", TOKENS)
+def test_a_token_is_known_by_its_form(mark: str) -> None:
+    assert is_control_token(mark)
+    assert strip_control_tokens(f"\u200b{mark} x {mark}\n{mark}\ufeff") == "x"
+
+
+@pytest.mark.parametrize(
+    "mark",
+    [
+        *("", "<", "<>", "</>", "[]", "[/]", "[A]", "[a]", "[1]", "[AB", "<path>", "<tool_call>"),
+        *("<a|b>", "<|a{b|>", "x", "<|im_end|", "</a b>"),
+    ],
+)
+def test_anything_else_is_none(mark: str) -> None:
+    assert not is_control_token(mark)
+    assert not is_noise(mark) or mark == ""
+
+
+def test_a_token_of_more_than_64_characters_is_none() -> None:
+    long = f"<|{'x' * 80}|>"
+
+    assert strip_control_tokens(f"a{long}") == f"a{long}"
+    assert strip_control_tokens(f"{long}a") == f"{long}a"
+
+
+def test_noise_may_hold_words_that_are_named() -> None:
+    assert is_noise("<|channel|>commentary <|constrain|>json", frozenset({"commentary", "json"}))
+    assert not is_noise("<|channel|>commentary", frozenset({"json"}))
+    assert is_noise("} ]<|call|>}", frozenset("}]"))
+
+
+def test_tokens_come_off_one_by_one_from_either_end() -> None:
+    assert strip_last_token("[ARGS]x<|a|></s>") == "[ARGS]x<|a|>"
+    assert strip_first_token("[ARGS]x<|a|></s>") == "x<|a|></s>"
+    assert strip_last_token("x") == strip_first_token("x") == "x"
+    assert strip_last_token("") == strip_first_token("") == ""
+
+
+@given(st.lists(st.sampled_from([*TOKENS, " ", "<", "[", ">", "]", "a", "|"])).map("".join))
+def test_what_is_left_is_a_part_of_the_text_and_the_rest_is_noise(text: str) -> None:
+    inside = strip_control_tokens(text)
+    starts = [at for at in range(len(text) + 1) if text.startswith(inside, at)]
+
+    assert any(is_noise(text[:at]) and is_noise(text[at + len(inside) :]) for at in starts)
+    assert strip_control_tokens(inside) == inside
+
+
+@pytest.mark.parametrize("unit", [*TOKENS, "<", "[", "<|", ">", "|>", "]", " "])
+def test_many_tokens_take_linear_time(unit: str) -> None:
+    assert growth(lambda size: strip_control_tokens(unit * (size // len(unit))), 2_000) < LINEAR
+    assert growth(lambda size: is_noise(unit * (size // len(unit))), 2_000) < LINEAR

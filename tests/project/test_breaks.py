@@ -29,7 +29,7 @@ from surecall.settings.connection import RetryPolicy
 from surecall.simulator import Simulator
 from surecall.testing import Built, ScriptedProvider, calls, raw, says
 from surecall.values.types import JSON
-from tests.support.paths import ROOT
+from tests.support.project_files import ROOT, Trial
 from tests.support.proxy import USER, WEATHER, call, said
 
 PAGE: Final = (ROOT / "docs" / "my-agent-breaks.md").read_text("utf-8")
@@ -221,7 +221,8 @@ def test_what_is_pasted_prints_what_is_told(title: str, tmp_path: Path) -> None:
         ["/bin/sh", "-c", script], capture_output=True, text=True, check=False, cwd=tmp_path
     )
 
-    assert (ran.returncode, ran.stdout) == (0, SECTIONS[title].printed)
+    assert ran.returncode == 0, ran.stderr
+    assert Trial("sh", script, SECTIONS[title].printed).prints(ran.stdout), ran.stdout
 
 
 @pytest.mark.parametrize("title", REPRODUCED)

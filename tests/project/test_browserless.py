@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from tests.support.browser import BROWSERS, DEMANDED, DRIVERS, NONE_FOUND, installed, missing
-from tests.support.paths import ROOT
+from tests.support.project_files import ROOT
 
 PAGES = ROOT / "tests" / "eval" / "report" / "page"
-TESTS = (str(PAGES / "test_browser_early.py"), str(PAGES / "test_browser_look.py"))
+TESTS = (str(PAGES / "test_browser_trials.py"), str(PAGES / "test_browser_board.py"))
 
 
 def provide(folder: Path, *names: str) -> None:

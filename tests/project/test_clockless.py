@@ -1,16 +1,15 @@
 """No test depends on the clock: none reads it, sleeps for a while, or limits what must happen.
 
-What happens in virtual time is free to sleep: there nothing waits. See `tests/support/clock.py`
-for that, `patience.py` beside it for waiting, and `steps.py` for what used to be measured.
+Tests in virtual time may sleep, since nothing waits there. `tests/support/timing.py` provides
+virtual time, waiting for events, and counted steps.
 """
 
 import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT, TESTS
+from tests.support.project_files import ROOT, TESTS
 
 CLOCKS = {"monotonic", "perf_counter", "process_time", "thread_time", "time"}
 READINGS = CLOCKS | {f"{name}_ns" for name in CLOCKS}
@@ -18,28 +17,29 @@ LIMITS = {"timeout", "wait_for"}
 # Where the clock may be used, and why.
 ALLOWED = {
     "tests/core/test_policy_guards.py: slow": "a tool of runs in virtual time",
-    "tests/laws/test_parallel_calls.py: _work": "a tool of runs in virtual time",
-    "tests/eval/running/test_local_engine.py: "
-    "test_never_more_trials_at_once_than_jobs": "virtual time",
-    "tests/eval/running/test_guarded_trial.py: "
+    "tests/properties/test_parallel_calls.py: _work": "a tool of runs in virtual time",
+    **{
+        f"tests/properties/test_unknown_outcomes.py: {name}": "runs in virtual time"
+        for name in ("_ignore_cancellation", "_play", "_wait")
+    },
+    "tests/eval/running/test_harness.py: test_never_more_trials_at_once_than_jobs": "virtual time",
+    "tests/eval/running/test_trial_run.py: "
     "test_a_trial_that_takes_too_long_is_spoiled_and_the_others_go_on": "virtual time",
-    "tests/eval/running/test_harness_ends.py: "
+    "tests/eval/running/test_harness.py: "
     "test_the_first_wish_to_stop_lets_trials_under_way_end": "virtual time",
-    "tests/eval/running/test_harness_ends.py: "
+    "tests/eval/running/test_harness.py: "
     "test_after_one_wish_a_trial_has_all_the_time_that_a_trial_may_take": "virtual time",
-    "tests/eval/running/cluster/test_members.py: run": "virtual time",
-    "tests/eval/running/cluster/test_workshop.py: "
+    "tests/eval/running/cluster/test_dask_engine.py: run": "virtual time",
+    "tests/eval/running/cluster/test_worker_trials.py: "
     "test_no_more_are_under_way_than_its_shares_allow": "virtual time",
-    "tests/eval/running/cluster/test_workshop.py: "
+    "tests/eval/running/cluster/test_worker_trials.py: "
     "test_a_lane_that_was_closed_elsewhere_waits_and_opens_by_itself": "virtual time",
     "tests/support/engine/xllamacpp.py: __init__": "native code that ends with its parent only",
-    "tests/project/test_clocks.py: test_a_shifted_clock_is_that_of_new_event_loops_too": "a shift",
-    "tests/project/test_clocks.py: test_the_clock_reads_what_the_option_says": "a shift",
-    "tests/runtime/test_deadline.py: after": "virtual time",
-    "tests/support/limited_providers.py: send": "virtual time",
-    "tests/support/limited_providers.py: _asked": "virtual time",
-    "tests/support/patience.py: until": "nothing announces what it waits for",
-    "tests/support/patience.py: until_soon": "nothing announces what it waits for",
+    "tests/runtime/test_tool_turn.py: after": "virtual time",
+    "tests/support/evaluations.py: send": "virtual time",
+    "tests/support/evaluations.py: _asked": "virtual time",
+    "tests/support/timing.py: until": "nothing announces what it waits for",
+    "tests/support/timing.py: until_soon": "nothing announces what it waits for",
 }
 # What is only type-checked never runs.
 SOURCES = sorted(path for path in TESTS.rglob("*.py") if path.parent.name != "typing")
@@ -91,19 +91,16 @@ def is_use(name: str, arguments: list[ast.expr]) -> bool:
     return name in LIMITS and any(isinstance(each, int | float) for each in numbers)
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: str(path.relative_to(ROOT)))
-def test_a_test_does_not_depend_on_the_clock(path: Path) -> None:
-    name = path.relative_to(ROOT).as_posix()
-    found = uses_of_the_clock(path.read_text("utf-8"))
+def test_no_test_depends_on_the_clock() -> None:
+    found = [
+        f"{path.relative_to(ROOT).as_posix()}: {use}"
+        for path in SOURCES
+        for use in uses_of_the_clock(path.read_text("utf-8"))
+    ]
+    places = {": ".join(each.split(": ")[:2]) for each in found}
 
-    assert [each for each in found if f"{name}: {each.partition(':')[0]}" not in ALLOWED] == []
-
-
-def test_what_is_allowed_is_there() -> None:
-    for place in ALLOWED:
-        name, _, where = place.partition(": ")
-        found = uses_of_the_clock((ROOT / name).read_text("utf-8"))
-        assert any(each.startswith(f"{where}: ") for each in found), place
+    assert [each for each in found if ": ".join(each.split(": ")[:2]) not in ALLOWED] == []
+    assert sorted(ALLOWED.keys() - places) == [], "allowed, but not there"
 
 
 @pytest.mark.parametrize(

@@ -12,21 +12,19 @@ from click.testing import CliRunner
 
 import surecall
 from surecall.cli import cli
-from surecall.simulator.faults import apply_fault
-from surecall.simulator.personas.catalogue import DEFAULT_PERSONA
+from surecall.simulator.personas.persona_catalog import DEFAULT_PERSONA
 from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
-from surecall.simulator.without_key import SAID
+from surecall.simulator.without_key import NO_KEY_NOTICE
 from surecall.testing import Item, ScriptedProvider, calls, failure, says, streams
-from tests.support.paths import ROOT
-from tests.support.try_it import without_trial
+from tests.support.project_files import ROOT, without_trial
 
 DOCUMENTS = {path.name: path for path in (ROOT / "README.md", *sorted(ROOT.glob("docs/*.md")))}
 FENCE = re.compile(r"^```(?:python|py)\b[^\n]*\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 SHELL = re.compile(r"^```sh\n(.*?)^```$", re.DOTALL | re.MULTILINE)
 LINKED = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(ROOT.glob("docs/**/*.md"))]
 # What builds, serves, opens a browser or takes long is left out; the rest is pasted as it is.
-ELSEWHERE = ("make ", "surecall proxy", "surecall view", "surecall eval")
+ELSEWHERE = ("python3 -m venv", "make ", "surecall proxy", "surecall report", "surecall eval")
 PASTED = [
     block
     for block in SHELL.findall((ROOT / "README.md").read_text("utf-8"))
@@ -43,13 +41,11 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         says("Rain."),
         *WEATHER,
         *WEATHER,
-        *WEATHER,
         calls("cancel_order", order=1017),
         says("Cancelled."),
         streams(calls("get_weather", city="Rome", days=2)),
         streams(says("Clear in Rome, too.")),
     ),
-    "approval.md": (),
     "bridges.md": (
         calls("find_city", country="Norway"),
         calls("get_weather", city="Oslo", days=30),
@@ -72,14 +68,16 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
         says("The lamp of O-7731 is refunded."),
     ),
     "conversations.md": (),
-    "effects.md": (),
     "evaluation.md": (),
     "mcp.md": (calls("clock_get_time", city="Rome"), says("Noon.")),
     "opentelemetry.md": (*WEATHER, *WEATHER),
     "fallback.md": (failure(404), says("Hello.")),
-    "proxy.md": (apply_fault("arguments_fenced", calls("get_weather", city="Paris")),),
+    "gateways.md": (),
+    "guarantees.md": (),
+    "openrouter.md": (says("Hello."),),
+    "options.md": (),
     "testing.md": (),
-    "text-calls.md": (),
+    "tutorial.md": (),
     "typed-answers.md": (
         calls("get_weather", city="Paris", days=3),
         says("Clear for three days."),
@@ -90,7 +88,6 @@ SCRIPTS: dict[str, tuple[Item, ...]] = {
 PRINTED = {
     "README.md": ("Clear for 3 days.",),
     "guide.md": ("Clear for 3 days.", "'cancelled_by': 'kim'", "Clear in Rome, too."),
-    "approval.md": ("waiting\n", "delete_file is marked destructive.", "old.txt is gone"),
     "bridges.md": ("Ask for at most seven days.", '"city":"Oslo","days":3', "68.0"),
     "contracts.md": (
         "The lamp is refunded.",
@@ -101,19 +98,24 @@ PRINTED = {
         "A lamp.",
         "O-7731.",
         "6 messages",
+        "waiting\n",
+        "delete_file is marked destructive.",
+        "old.txt is gone.",
         "customer-8 refund {'order': 'O-7731'} refund is marked destructive.",
         "You get your money back.",
         "A broken lamp",
         "2 versions",
     ),
-    "effects.md": ("('CALL_OUTCOME_UNKNOWN',)",),
     "evaluation.md": (),
     "mcp.md": ("Noon.",),
     "opentelemetry.md": ("Clear for 3 days.",),
     "fallback.md": ("('anthropic/claude-opus-4.6',)",),
-    "proxy.md": ("""arguments='{"city":"Paris"}', name='get_weather'""",),
+    "gateways.md": (),
+    "guarantees.md": ("('CALL_OUTCOME_UNKNOWN',)",),
+    "openrouter.md": ("Hello.",),
+    "options.md": ("{'top_p': 0.5, 'temperature': 0.9, 'max_tokens': 800, 'seed': 7}",),
     "testing.md": (),
-    "text-calls.md": ("a call in text was not run (own_words): delete_file",),
+    "tutorial.md": ("Done. get_weather said", "trip 17 is canceled", "0 calls: Done.", "AUTH"),
     "typed-answers.md": (
         "clear\n",
         "answer not accepted: it is not one JSON value",
@@ -184,7 +186,7 @@ def test_pasted_without_a_key_it_runs_against_the_simulator_and_says_so(
         check=False,
     )
 
-    assert (pasted.returncode, pasted.stderr) == (0, f"{SAID}\n")
+    assert (pasted.returncode, pasted.stderr) == (0, f"{NO_KEY_NOTICE}\n")
     assert '"days":3' in pasted.stdout
     if "streaming" in code:
         assert "[get_weather …]\nDone. get_weather said" in pasted.stdout
@@ -226,7 +228,7 @@ def test_the_ten_lines_of_help_run(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.processes
 @pytest.mark.parametrize("path", sorted(ROOT.glob("examples/*.py")), ids=lambda path: path.name)
 def test_an_example_runs_to_its_last_assertion(path: Path) -> None:
-    pytest_plugin = ("-m", "pytest", "-p", "surecall.pytest_plugin")
+    pytest_plugin = ("-m", "pytest", "-p", "surecall.testing.pytest_plugin")
     program = pytest_plugin if path.name.startswith("test_") else ()
     ran = subprocess.run(
         [sys.executable, "-W", "error", *program, str(path)],
@@ -265,6 +267,21 @@ def test_relative_links_lead_somewhere(path: Path) -> None:
     local = [target.split("#")[0] for target in targets if not target.startswith("http")]
 
     assert [target for target in local if not (path.parent / target).exists()] == []
+
+
+def test_the_readme_shows_what_explain_prints() -> None:
+    text = (ROOT / "README.md").read_text("utf-8")
+    _, _, example = text.partition("surecall explain - <<'REPLY'\n")
+    reply, _, after = example.partition("\nREPLY\n```\n\n```text\n")
+    printed = CliRunner().invoke(cli, ["explain", "-"], input=reply)
+
+    assert after.partition("```\n")[0] == printed.stdout
+
+
+def test_the_readme_counts_the_lines_of_the_loop() -> None:
+    lines = len((ROOT / "surecall" / "core" / "loop.py").read_text("utf-8").splitlines())
+
+    assert f"[{lines} lines](surecall/core/loop.py)" in (ROOT / "README.md").read_text("utf-8")
 
 
 def test_every_make_target_that_the_readme_names_exists() -> None:

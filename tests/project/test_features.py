@@ -5,9 +5,10 @@ from importlib import import_module
 import pytest
 
 from scripts.features.__main__ import scripts
-from scripts.features.table import OURS, SIGNS, TABLE, Cell, page, readme_table
-from tests.support.paths import ROOT
+from scripts.features.table import OURS, SIGNS, TABLE, Cell, evidence, summary, with_features
+from tests.support.project_files import ROOT
 
+PAGE = (ROOT / "docs" / "comparison.md").read_text("utf-8")
 LIBRARIES = [library.name for library in TABLE.libraries]
 CELLS = [
     pytest.param(row.script, name, cell, id=f"{row.key}-{name}")
@@ -51,12 +52,15 @@ def test_every_script_is_there_and_plays_with_libraries_of_the_table() -> None:
     assert [name for name in scripts() if set(played_by(name)) - set(LIBRARIES)] == []
 
 
-def test_the_readme_has_the_short_rows_and_the_page_has_all() -> None:
-    short, whole = readme_table(), "\n".join(page())
+def test_the_short_table_and_the_evidence_have_every_row() -> None:
+    short, whole = summary(), "\n".join(evidence())
 
-    told = [row.title for row in TABLE.rows if f"| {row.title} |" in short]
-    assert told == [row.title for row in TABLE.rows if row.in_readme]
+    assert [row.title for row in TABLE.rows if f"| {row.title} |" not in short] == []
     assert [row.title for row in TABLE.rows if f"{row.title[1:]}\n" not in whole] == []
+
+
+def test_the_page_has_the_tables() -> None:
+    assert with_features(PAGE) == PAGE
 
 
 @pytest.mark.parametrize("script", PLAYED)

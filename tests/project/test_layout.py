@@ -6,18 +6,16 @@ import tomllib
 from pathlib import Path
 from typing import Any, Final
 
-import pytest
-
 import surecall
-from tests.support.paths import ROOT
+from tests.support.project_files import ROOT
 
 SOURCE: Final = ROOT / "surecall"
-MAX_ROOT, MAX_LAYERS = 16, 9
+MAX_ROOT, MAX_LAYERS, MAX_SUPPORT = 14, 9, 35
 NOT_COUNTED = {"__init__.py", "__main__.py", "__pycache__", "py.typed"}
 
 # Modules, or folders of modules, that have no test file of their own, and why.
 REASONS: Final = {
-    "simulator/faults/": "the laws in tests/simulator/faults run over every fault",
+    "simulator/faults/": "the properties in tests/simulator/faults run over every fault",
     "values/version.py": "it holds a number",
     "wire/call_styles.py": "it holds words",
     "wire/dialects/": "every dialect is read through the engine, and tested so",
@@ -31,7 +29,6 @@ DOORS: Final = {
     "surecall.otel",
     "surecall.proxy",
     "surecall.simulator",
-    "surecall.streaming",
     "surecall.testing",
 }
 
@@ -71,11 +68,9 @@ def layers() -> list[list[str]]:
 
 
 def drawing() -> list[str]:
-    """Return the lines of the drawing in CONTRIBUTING.md."""
-    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
-    _, _, below = text.partition("\n## The house\n")
-    section = re.split(r"^## ", below, maxsplit=1, flags=re.MULTILINE)[0]
-    return section.split("```")[1].splitlines()
+    """Return the lines of the drawing in docs/architecture.md."""
+    text = (ROOT / "docs" / "architecture.md").read_text("utf-8")
+    return text.split("```")[1].splitlines()
 
 
 def drawn_names() -> list[str]:
@@ -86,17 +81,51 @@ def drawn_names() -> list[str]:
 # Where tests are
 
 
-@pytest.mark.parametrize("module", modules(), ids=str)
-def test_a_module_has_its_tests_at_the_same_path_or_a_reason_not_to(module: Path) -> None:
-    assert is_tested(module) or any(is_covered(module, entry) for entry in REASONS)
+def test_a_module_has_its_tests_at_the_same_path_or_a_reason_not_to() -> None:
+    untested = [module for module in modules() if not is_tested(module)]
+    missing = [
+        f"{module} has no tests/{module.parent}/test_{module.stem}.py"
+        for module in untested
+        if not any(is_covered(module, entry) for entry in REASONS)
+    ]
+    needless = [
+        entry for entry in REASONS if not any(is_covered(module, entry) for module in untested)
+    ]
+
+    assert missing == []
+    assert needless == [], "a reason is given, but nothing is missing"
 
 
-@pytest.mark.parametrize("entry", REASONS)
-def test_a_reason_is_given_only_where_a_test_file_is_missing(entry: str) -> None:
-    about = [module for module in modules() if is_covered(module, entry)]
+def test_no_test_file_is_beside_the_packages_of_tests() -> None:
+    assert [path.name for path in (ROOT / "tests").glob("test_*.py")] == []
 
-    assert not all(map(is_tested, about))
-    assert (SOURCE / entry).exists()
+
+def imported_modules(path: Path) -> set[str]:
+    """Name the modules that a file imports, and what it imports from packages."""
+    found: set[str] = set()
+    for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+        if isinstance(node, ast.ImportFrom):
+            found |= {f"{node.module}.{alias.name}" for alias in node.names}
+        elif isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names}
+    return found
+
+
+def test_no_file_imports_a_test_file() -> None:
+    folders = ("tests", "bench", "proof", "scripts")
+    found = [
+        f"{path.relative_to(ROOT)} imports {name}"
+        for folder in folders
+        for path in sorted((ROOT / folder).rglob("*.py"))
+        for name in sorted(imported_modules(path))
+        if re.match(r"tests\.(\w+\.)*test_", name)
+    ]
+
+    assert found == [], "what tests share is in tests/support"
+
+
+def test_support_is_a_few_modules_of_a_subject() -> None:
+    assert len(list((ROOT / "tests" / "support").rglob("*.py"))) <= MAX_SUPPORT
 
 
 def imported(path: Path) -> set[str]:
@@ -117,11 +146,14 @@ def imported(path: Path) -> set[str]:
     return {name for name in found if name.partition(".")[0] == "surecall"}
 
 
-@pytest.mark.parametrize(
-    "path", sorted((ROOT / "tests" / "journeys").glob("*.py")), ids=lambda path: path.stem
-)
-def test_a_journey_goes_through_the_public_doors_alone(path: Path) -> None:
-    assert imported(path) <= DOORS
+def test_journeys_go_through_the_public_doors_alone() -> None:
+    inside = {
+        path.name: sorted(imported(path) - DOORS)
+        for path in sorted((ROOT / "tests" / "journeys").glob("*.py"))
+    }
+
+    assert inside
+    assert {name: found for name, found in inside.items() if found} == {}
 
 
 # What the root holds

@@ -1,4 +1,4 @@
-"""The figures of the README come from the command beside them."""
+"""The figures of the README and of the table in `docs/evaluation.md` are true."""
 
 import re
 from pathlib import Path
@@ -8,9 +8,8 @@ import pytest
 from click.testing import CliRunner
 
 from surecall.cli import cli
-from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.mixed import SHOWN
-from tests.support.paths import ROOT
+from surecall.simulator.personas.persona_catalog import PERSONAS, SHOWCASES
+from tests.support.project_files import ROOT
 
 STRATEGIES = ("raw", "production", "guided_contract")
 ROW = re.compile(
@@ -18,7 +17,7 @@ ROW = re.compile(
 )
 TOLD = {
     name: (summary, dict(zip(STRATEGIES, rates, strict=True)))
-    for name, summary, *rates in ROW.findall((ROOT / "README.md").read_text("utf-8"))
+    for name, summary, *rates in ROW.findall((ROOT / "docs" / "evaluation.md").read_text("utf-8"))
 }
 # Enough to notice a change, and quick.
 CHECKED = ("sim/stops-early", "sim/writes-calls-as-text")
@@ -27,7 +26,7 @@ CHECKED = ("sim/stops-early", "sim/writes-calls-as-text")
 def test_the_table_has_every_simulated_model_that_is_shown_and_says_what_it_does() -> None:
     told = {name: summary for name, (summary, _) in TOLD.items()}
 
-    shown = {"sim/clean", *(each.id for each in SHOWN)}
+    shown = {"sim/clean", *(each.id for each in SHOWCASES)}
     assert told == {name: PERSONAS[name].summary for name in shown}
 
 

@@ -5,8 +5,10 @@ from pathlib import Path
 import pytest
 
 from scripts.site.check import trouble
-from scripts.site.pages import DECISIONS, NAVIGATION, gather, place, turned
-from tests.support.paths import ROOT
+from scripts.site.markdown_pages import list_for_models, plain_markdown
+from scripts.site.pages import DECISIONS, NAVIGATION, gather, place, rewrite_links
+from scripts.site.search_pages import page_text, page_weight
+from tests.support.project_files import ROOT
 
 NAMED = [path for group in NAVIGATION.values() for path in group]
 
@@ -31,17 +33,17 @@ def test_every_page_is_in_the_navigation_once() -> None:
         ("README.md", "![a](docs/report.png)", "![a](report.png)"),
         ("README.md", "[a](surecall/core/loop.py)", "[a](source/surecall/core/loop.py.md)"),
         ("docs/guide.md", "[a](../README.md)", "[a](index.md)"),
-        ("docs/guide.md", "[a](snapshot.html)", "[a](as-it-is:snapshot.html)"),
+        ("docs/guide.md", "[a](snapshot.html)", "[a](unchanged:snapshot.html)"),
         ("docs/adr/0001-a.md", "[a](../guide.md)", "[a](../guide.md)"),
         ("docs/guide.md", "[a](https://b.example/c.md)", "[a](https://b.example/c.md)"),
         ("docs/guide.md", "[a](#tools)", "[a](#tools)"),
         ("README.md", "```\n[a](docs/b.md)\n```\n", "```\n[a](docs/b.md)\n```\n"),
     ],
 )
-def test_links_of_a_document_are_turned_to_the_places_of_the_site(
+def test_links_of_a_document_point_to_places_on_the_site(
     path: str, text: str, expected: str
 ) -> None:
-    assert turned(text, path) == expected
+    assert rewrite_links(text, path) == expected
 
 
 def test_whatever_a_document_links_to_is_gathered(tmp_path: Path) -> None:
@@ -50,7 +52,9 @@ def test_whatever_a_document_links_to_is_gathered(tmp_path: Path) -> None:
 
     assert (ROOT / "surecall/core/loop.py").read_text("utf-8").strip() in shown
     assert "0001-moves-not-coroutines.md" in (tmp_path / "pages/adr/index.md").read_text("utf-8")
-    assert 'href="comparability.html"' in (tmp_path / "pages/snapshot.html").read_text("utf-8")
+    assert 'href="comparison.html#what-you-can-compare"' in (
+        tmp_path / "pages/snapshot.html"
+    ).read_text("utf-8")
     front = (tmp_path / "pages/index.md").read_text("utf-8")
     assert front.startswith((ROOT / "README.md").read_text("utf-8")[:500])
     assert "Using the runner <guide.md>" in front
@@ -89,3 +93,33 @@ def test_styles_and_scripts_ask_for_nothing_either(name: str, text: str, tmp_pat
     (tmp_path / name).write_text(text, "utf-8")
 
     assert trouble(tmp_path) == [f"{name} asks for //f.example/a"]
+
+
+def test_a_guide_is_found_before_a_reference_and_a_decision_last() -> None:
+    names = ["guide", "drift", "adr/0001-moves-not-coroutines"]
+
+    assert sorted(names, key=page_weight, reverse=True) == names
+    assert page_weight("CHANGELOG") == page_weight("source/surecall/core/loop.py")
+
+
+def test_the_text_for_snippets_keeps_sections_and_leaves_out_what_is_no_text() -> None:
+    page = (
+        '<nav>menu</nav><article role="main"><section id="a"><h1>A<a class="headerlink" href="#a">'
+        "\u00b6</a></h1><script>x()</script><p>1 &lt; 2</p></section></article><footer>end</footer>"
+    )
+
+    assert page_text(page) == '<div role="main"><section id="a">A 1 &lt; 2 </section></div>'
+
+
+def test_a_page_as_markdown_has_nothing_that_only_sphinx_understands() -> None:
+    hidden = "```{toctree}\n:hidden:\n\nA <a.md>\n```\n"
+    shown = "```{toctree}\n:maxdepth: 1\n\n0001-a.md\n```\n"
+    page = f"---\norphan: true\n---\n# A\n\n[b](unchanged:b.html)\n\n{hidden}{shown}"
+
+    assert plain_markdown(page) == "# A\n\n[b](b.html)\n\n- [0001-a.md](0001-a.md)\n"
+
+
+def test_the_list_for_models_links_every_page_of_the_navigation() -> None:
+    listed = list_for_models()
+
+    assert [path for path in NAMED if f"]({place(path)})" not in listed] == []

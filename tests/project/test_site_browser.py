@@ -7,7 +7,7 @@ import pytest
 from selenium.webdriver.common.keys import Keys
 
 from tests.support.browser import Browser, missing, started
-from tests.support.paths import ROOT
+from tests.support.project_files import ROOT
 
 SITE = ROOT / "site"
 PHONE = 390
@@ -42,6 +42,29 @@ def test_no_page_is_wider_than_a_phone_or_asks_for_anything_outside(browser: Bro
 
     assert wide == []
     assert browser.complaints() == []
+
+
+def test_results_have_snippets_and_guides_come_before_decisions(browser: Browser) -> None:
+    browser.open((SITE / "search.html").as_uri() + "?q=approval")
+    browser.wait("document.querySelector('.search-summary')?.innerText.includes('finished')")
+    browser.wait("document.querySelectorAll('ul.search li:not(:has(p.context))').length === 0")
+    titles = browser.texts("ul.search li > a")
+    decision = next(title for title in titles if title.startswith("23."))
+
+    assert titles[0] == "Conversations and human approval"
+    assert titles.index("MCP servers") < titles.index(decision)
+    assert browser.complaints() == []
+
+
+def test_every_block_of_code_can_be_copied_and_none_is_cut_off(browser: Browser) -> None:
+    browser.resize(PHONE)
+    browser.open(SITE / "index.html")
+    cut = "return [...document.querySelectorAll('pre')].filter(e => e.scrollWidth > e.clientWidth)"
+    without = "return [...document.querySelectorAll('.highlight')].filter(e => !e.lastChild.click)"
+
+    assert browser.run(f"{cut}.length") == 0
+    assert browser.run(f"{without}.length") == 0
+    assert set(browser.texts("button.copy")) == {"Copy"}
 
 
 def _too_wide(browser: Browser, path: Path) -> list[tuple[str, int]]:

@@ -2,7 +2,7 @@
 
 import ast
 
-from tests.support.paths import TESTS
+from tests.support.project_files import TESTS
 from tests.support.spec import SPEC
 
 

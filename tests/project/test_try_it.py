@@ -4,8 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
-from tests.support.try_it import Trial, trial_of, tried, without_trial
+from tests.support.project_files import ROOT, Trial, trial_of, tried, without_trial
 
 PAGES = sorted(ROOT.glob("docs/*.md"))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.paths import ROOT
+from tests.support.project_files import ROOT
 
 FOLDER = ROOT / "tests" / "project" / "typing"
 MARK = re.compile(r"  # type: ignore\[([\w, -]+)\]")

@@ -19,7 +19,7 @@ from surecall.simulator.faults import SHAPE_FAULTS, apply_fault
 from surecall.testing import Built, Reaction, ScriptedProvider, calls, says, streams
 from surecall.values.types import JSON, ToolCall
 from surecall.wire.dialects import WRITERS
-from tests.support.patience import PATIENCE_S
+from tests.support.timing import PATIENCE_S
 
 pytestmark = pytest.mark.processes
 
@@ -170,8 +170,8 @@ class Desk:
         first, last = self.records
         assert (first.outcome, last.outcome) == ("calls", "text")
         assert first.turns == (2 if fault in REFUSED else 1)
-        cures = () if fault == TEXT else SHAPE_FAULTS[fault].cures
-        assert {*cures} <= {*first.fired}
+        cures = () if fault == TEXT else SHAPE_FAULTS[fault].repairs
+        assert {*cures} <= {*first.repairs}
 
 
 @pytest.fixture(name="desk")

@@ -12,17 +12,17 @@ from surecall import (
     ToolUseMode,
     presets,
 )
-from surecall.runtime.candidates import Candidate, Given, candidates_of
+from surecall.runtime.candidates import ModelCandidate, SharedSettings, model_candidates
 from surecall.settings.capabilities import Capabilities
 from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel
 
 HERE = "http://127.0.0.1:9"
-NOTHING = Given(None, {}, None)
+NOTHING = SharedSettings(None, {}, None)
 
 
-def listed(client: Any, model: Any, given: Given = NOTHING) -> tuple[Candidate, ...]:
-    return candidates_of(client, model, given)
+def listed(client: Any, model: Any, given: SharedSettings = NOTHING) -> tuple[ModelCandidate, ...]:
+    return model_candidates(client, model, given)
 
 
 def test_one_model_is_a_list_of_one() -> None:
@@ -58,7 +58,7 @@ def test_everyone_gets_the_config_that_fits_unless_one_was_given() -> None:
     links = ["a", Fallback("b", provider="mistral"), Fallback("c", config={"max_turns": 3})]
     plain, mistral, own = listed(HERE, links)
     given = raw(max_turns=4)
-    same = listed(HERE, links, Given(given, {}, None))
+    same = listed(HERE, links, SharedSettings(given, {}, None))
 
     assert plain.config == presets.resolve(model="a")
     assert mistral.config == presets.resolve(provider="mistral", model="b")
@@ -68,7 +68,7 @@ def test_everyone_gets_the_config_that_fits_unless_one_was_given() -> None:
 
 def test_options_and_capabilities_of_the_runner_hold_for_all_others() -> None:
     able, small = Capabilities(), Capabilities(context_window_tokens=9)
-    given = Given(None, {"temperature": 0, "seed": 1}, able)
+    given = SharedSettings(None, {"temperature": 0, "seed": 1}, able)
     links = ["a", Fallback("b", options={"temperature": 1}, capabilities=small)]
     first, second = listed(HERE, links, given)
 
@@ -80,14 +80,16 @@ def test_options_and_capabilities_of_the_runner_hold_for_all_others() -> None:
 def test_a_model_without_tools_goes_on_without_them_unless_one_must_be_called() -> None:
     links = ["a", Fallback("b", capabilities=Capabilities(tools=False))]
     assert listed(HERE, links)[1].config.tool_use_mode is ToolUseMode.DISABLED
-    enforced = Given({"tool_use_mode": "enforced"}, {}, None)
-    with pytest.raises(ConfigError, match="it has no tools, and in mode enforced"):
+    enforced = SharedSettings({"tool_use_mode": "enforced"}, {}, None)
+    with pytest.raises(ConfigError, match="does not support tools, but tool_use_mode is enforced"):
         listed(HERE, links, enforced)
 
 
 def test_a_provider_at_another_address_needs_a_client_of_its_own() -> None:
     client = OpenAICompatible("https://api.openai.com", "sk-key")
-    with pytest.raises(ConfigError, match="would go to openai, not to mistral; give it a client"):
+    with pytest.raises(
+        ConfigError, match="would go to openai, not to mistral; pass its own client"
+    ):
         listed(client, ["a", Fallback("b", provider="mistral")])
 
     assert listed(client, ["a", Fallback("b", provider="OpenAI")])[1].client is client

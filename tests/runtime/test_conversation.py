@@ -14,13 +14,13 @@ from surecall import (
     RunFailed,
     RunResult,
     SqliteStore,
+    StaleDecision,
     ToolLoopRunner,
 )
 from surecall.testing import ScriptedModel, calls, failure, says, streams
 from surecall.values.events import ToolCallStartEvent
 from surecall.values.types import Assistant, ToolResult, User
-from tests.support.conversations import Till, chat_of, texts
-from tests.support.stores import DictStore, Meddled
+from tests.support.conversations import DictStore, Meddled, Till, chat_of, texts
 
 
 def test_the_next_turn_knows_what_was_said_before_whoever_says_it() -> None:
@@ -99,8 +99,34 @@ def test_a_call_that_waits_is_decided_about_elsewhere_and_runs_once() -> None:
     assert till.paid == [5]
     assert not asking.waiting
     assert not deciding.waiting
-    with pytest.raises(ConfigError, match="nothing to resume"):
+    with pytest.raises(StaleDecision, match="need approval: none") as stale:
         asking.resume_sync({call.id: Decision.approve()})
+    assert (stale.value.key, stale.value.waiting) == (call.id, ())
+    nothings: list[Any] = [None, {}, [call.id]]
+    for nothing in nothings:
+        with pytest.raises(ConfigError, match="nothing to resume"):
+            asking.resume_sync(nothing)
+
+
+def test_a_decision_from_before_a_conversation_was_forgotten_approves_nothing_in_it() -> None:
+    store, till = DictStore(), Till(destructive=True)
+    script = (calls("pay", amount=5), calls("pay", amount=5_000), says("Paid."))
+    chat = chat_of(store, *script, till=till, tool_policy=AskFirst())
+    chat.say_sync("Pay 5.")
+    (old,) = chat.waiting
+    chat.forget()
+    chat.say_sync("Pay 5,000.")
+    (new,) = chat.waiting
+
+    assert old.call_id == new.call_id
+    with pytest.raises(StaleDecision, match=f"'{old.id}' needs.*approval: '{new.id}'") as stale:
+        chat.resume_sync({old.id: Decision.approve()})
+    assert stale.value.waiting == (new,)
+    with pytest.raises(StaleDecision, match=f"'{new.call_id}' needs"):
+        chat.resume_sync({new.call_id: Decision.approve()})
+    assert till.paid == []
+    chat.resume_sync({new.id: Decision.approve()})
+    assert till.paid == [5_000]
 
 
 def test_words_wait_until_a_person_has_decided() -> None:
@@ -109,10 +135,10 @@ def test_words_wait_until_a_person_has_decided() -> None:
     asking = chat_of(store, calls("pay", amount=5), till=till, tool_policy=AskFirst())
     asking.say_sync("Pay 5.")
 
-    with pytest.raises(ConversationBusy, match="decide first about: pay") as busy:
+    with pytest.raises(ConversationBusy, match="need human approval first: pay") as busy:
         chat.say_sync("Hello?")
     assert busy.value.waiting == chat.waiting
-    with pytest.raises(ConfigError, match="no call with the id 'c9' waits"):
+    with pytest.raises(ConfigError, match="no call with id 'c9' needs"):
         chat.resume_sync({"c9": Decision.approve()})
     assert chat.resume_sync().waiting == chat.waiting  # nobody has decided: it stays where it is
     assert till.paid == []
@@ -245,8 +271,8 @@ def test_a_conversation_that_is_forgotten_begins_anew() -> None:
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        ({"key": ""}, "not blank"),
-        ({"key": 7}, "a text"),
+        ({"key": ""}, "non-empty string"),
+        ({"key": 7}, "non-empty string, not 7"),
         ({"key": "\ud800"}, "surrogates"),
         ({"store": None}, "load and save"),
         ({"store": "chats.db"}, "load and save"),

@@ -1,4 +1,4 @@
-"""Tools at work: what they may be, what they may raise, who may stop them, and what is told."""
+"""Tests of `surecall.runtime.dispatch`."""
 
 import asyncio
 import contextvars
@@ -13,12 +13,16 @@ from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
+from surecall.tools.context import Context
 from surecall.tools.registry import FilteredToolRegistry, ToolDefinition, ToolRegistry
 from surecall.values.decisions import Decision
 from surecall.values.errors import ConfigError, ErrorCode, ToolError
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
-from tests.support.patience import never
 from tests.support.spec import proves
+from tests.support.timing import never
+
+# Tools at work: what they may be, what they may raise, who may stop them, and what is told
+
 
 FORBIDDEN = "postgres://root:secret@db"
 
@@ -118,7 +122,7 @@ class MuteValue(Mute, ValueError):
         (RuntimeError(FORBIDDEN), "INTERNAL_ERROR", "The tool itself failed"),
         (TypeError(FORBIDDEN), "INTERNAL_ERROR", "The tool itself failed"),
         (UnicodeDecodeError("utf-8", b"x", 0, 1, FORBIDDEN), "INTERNAL_ERROR", "itself failed"),
-        (TimeoutError(FORBIDDEN), "INTERNAL_ERROR", "The tool itself failed"),
+        (TimeoutError(FORBIDDEN), "TOOL_TIMEOUT", "it may have taken effect"),
         (StopIteration(FORBIDDEN), "INTERNAL_ERROR", "The tool itself failed"),
         (ToolError("Try Monday."), "ARGUMENT_ERROR", "Try Monday."),
         (ToolError("Sold out.", code="OUT_OF_STOCK"), "OUT_OF_STOCK", "Sold out."),
@@ -140,13 +144,19 @@ def test_what_a_tool_raises_is_told_without_its_insides(
 
 
 @pytest.mark.parametrize(
-    "error", [SystemExit(3), KeyboardInterrupt(), GeneratorExit(), asyncio.CancelledError()]
+    ("error", "code"),
+    [
+        (SystemExit(3), ErrorCode.INTERNAL_ERROR),
+        (KeyboardInterrupt(), ErrorCode.INTERNAL_ERROR),
+        (GeneratorExit(), ErrorCode.INTERNAL_ERROR),
+        (asyncio.CancelledError(), ErrorCode.TOOL_TIMEOUT),
+    ],
 )
-def test_a_tool_in_its_thread_cannot_end_the_program(error: BaseException) -> None:
+def test_a_tool_in_its_thread_cannot_end_the_program(error: BaseException, code: ErrorCode) -> None:
     result = run(raises(error))
 
     assert result.assistant_text == "done"
-    assert result.run.results[0].error_codes == (ErrorCode.INTERNAL_ERROR,)
+    assert result.run.results[0].error_codes == (code,)
     assert type(error).__name__ in str(result.run.results[0].detail)
 
 
@@ -156,7 +166,7 @@ def test_a_tool_that_cancels_something_of_its_own_does_not_cancel_the_run() -> N
         inner.cancel()
         await inner
 
-    assert answer(handler).error_codes == (ErrorCode.INTERNAL_ERROR,)
+    assert answer(handler).error_codes == (ErrorCode.TOOL_TIMEOUT,)
 
 
 def test_a_run_that_is_cancelled_ends_while_its_tool_works() -> None:
@@ -222,7 +232,7 @@ def test_a_tool_that_changes_its_arguments_does_not_change_the_transcript() -> N
 
     script = calls("t", found=[1])
     for result in (run(executor=spoil, script=script), run(spoil_one, script=script)):
-        assert result.run.said[0].calls[0].arguments == {"found": [1]}
+        assert result.run.replies[0].calls[0].arguments == {"found": [1]}
 
 
 @proves("C45")
@@ -269,7 +279,7 @@ def test_a_handler_comes_before_the_executor() -> None:
 
 def test_a_tool_that_nothing_can_run_is_the_callers_error() -> None:
     dispatcher = ToolDispatcher(ToolRegistry([ToolDefinition("t")]), raw())
-    with pytest.raises(ConfigError, match="neither a handler nor an executor"):
+    with pytest.raises(ConfigError, match="give it a handler, or the dispatcher an executor"):
         asyncio.run(dispatcher.execute("t", {}))
 
 
@@ -391,3 +401,75 @@ def test_a_policy_that_never_decides_is_bounded_by_the_run() -> None:
     result = asyncio.run(dispatcher.answer(ToolCall("a", "t"), 0.01))
 
     assert result.error_codes == (ErrorCode.TOOL_POLICY_ERROR,)
+
+
+# The application's own code at the border: what an executor takes, and what a tool returns
+
+
+INSIDE = "postgres://root:secret@db"
+
+
+def foreign_answer(executor: Callable[..., Any]) -> ToolResult:
+    """Let an executor answer one call of a run that has a context."""
+    registry = ToolRegistry([ToolDefinition("t")])
+    dispatcher = ToolDispatcher(registry, raw(), executor=executor, context={"user": "kim"})
+    return asyncio.run(dispatcher.answer(ToolCall("a", "t")))
+
+
+def test_an_executor_takes_the_context_in_any_place_after_the_name_and_the_arguments() -> None:
+    def third(name: str, arguments: JSON, context: Context) -> str:
+        return f"{name} {arguments} {context['user']}"
+
+    def fourth(name: str, arguments: JSON, tool_call_id: str, context: Context) -> str:
+        return f"{name} {arguments} {tool_call_id} {context['user']}"
+
+    def by_keyword(name: str, arguments: JSON, *, context: Context) -> str:
+        return f"{name} {arguments} {context['user']}"
+
+    assert foreign_answer(third).envelope["data"] == {"value": "t {} kim"}
+    assert foreign_answer(fourth).envelope["data"] == {"value": "t {} a kim"}
+    assert foreign_answer(by_keyword).envelope["data"] == {"value": "t {} kim"}
+
+
+def test_an_executor_that_wants_the_context_in_the_place_of_the_others_is_refused() -> None:
+    def first(context: Context, name: str, arguments: JSON) -> None:
+        raise AssertionError(context, name, arguments)
+
+    def second(name: str, context: Context, arguments: JSON) -> None:
+        raise AssertionError(context, name, arguments)
+
+    for executor in (first, second):
+        with pytest.raises(ConfigError, match="put `context: Context` after them"):
+            foreign_answer(executor)
+
+
+class Rude(Mapping[str, Any]):
+    """A mapping that leaves when it is looked into."""
+
+    def __init__(self, error: BaseException) -> None:
+        self._error = error
+
+    def __getitem__(self, key: str) -> Any:
+        raise self._error
+
+    def __iter__(self) -> Iterator[str]:
+        raise self._error
+
+    def __len__(self) -> int:
+        return 1
+
+
+@pytest.mark.parametrize(
+    "error", [RuntimeError(INSIDE), KeyError(INSIDE), SystemExit(INSIDE), GeneratorExit(INSIDE)]
+)
+def test_a_result_that_cannot_be_looked_into_is_told_as_one_of_a_tool_that_ran(
+    error: BaseException,
+) -> None:
+    result = foreign_answer(lambda _name, _arguments: Rude(error))
+
+    assert result.error_codes == (ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR,)
+    assert result.executed
+    assert result.envelope["data"] == {"executed": True, "error_class": type(error).__name__}
+    assert INSIDE not in result.content
+    assert result.detail is not None
+    assert INSIDE in result.detail

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from surecall.runtime.dispatch import ToolDispatcher
-from surecall.runtime.execution import LeftRunning
+from surecall.runtime.execution import LeftRunningTools
 from surecall.settings.presets import raw
 from surecall.tools.registry import ToolDefinition, ToolRegistry
 from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall, ToolResult, ToolSpec
-from tests.support.clock import VirtualClock
-from tests.support.patience import never
+from tests.support.timing import VirtualClock, never
 
 pytestmark = pytest.mark.usefixtures("virtual")
 
@@ -119,8 +118,8 @@ def test_a_tool_that_was_told_to_stop_and_one_that_goes_on_are_told_apart() -> N
         stubborn.let_go.set()
         return result.content
 
-    assert "is still at work" in asyncio.run(story(Stubborn()))
-    assert "was told to stop; it may have taken effect" in answer(never, 1.0).content
+    assert "is still running" in asyncio.run(story(Stubborn()))
+    assert "was asked to stop; it may have taken effect" in answer(never, 1.0).content
 
 
 # What was left running
@@ -158,7 +157,7 @@ def test_what_one_dispatcher_left_running_stops_the_same_call_of_the_same_run_in
     run_ids: tuple[str, str], second: str
 ) -> None:
     async def story(stubborn: Stubborn) -> list[ToolResult]:
-        registry, left = registry_of(stubborn), LeftRunning()
+        registry, left = registry_of(stubborn), LeftRunningTools()
         return [
             await ToolDispatcher(registry, raw(), left_running=left, run_id=run_id).answer(
                 ToolCall("x", "t"), 1.0

@@ -19,6 +19,7 @@ from surecall.values.decisions import Decision
 from surecall.values.errors import ErrorCode
 from surecall.values.events import PolicyErrorEvent
 from surecall.values.types import ToolCall, ToolResult, ToolSpec
+from tests.support.scripted_runs import by_approval_id
 from tests.support.spec import proves
 
 SCRIPT = (calls("buy", "c1", item="tea"), says("ok"))
@@ -178,7 +179,7 @@ def test_a_word_that_is_no_decision_denies_the_call_and_is_recorded(mode: str) -
     (event,) = errors(result)
     assert market.bought == []
     assert answer_of(result).error_codes == ("TOOL_POLICY_DENIED",)
-    assert event.message == "the tool policy raised ValueError: 'approve' is no decision"
+    assert event.message == "the tool policy raised ValueError: 'approve' is not a decision"
 
 
 @pytest.mark.parametrize("policy", [Warden(Decision.confirm()), None])
@@ -196,7 +197,8 @@ def test_an_approved_call_is_checked_again_for_its_tool_may_have_changed(
     runner = ToolLoopRunner(
         client=ScriptedModel(says("ok")), model="m", tools=[buy], tool_policy=policy
     )
-    result = runner.resume_sync(result.run, decisions={"c1": Decision.approve()})
+    made = by_approval_id(result.run, {"c1": Decision.approve()})
+    result = runner.resume_sync(result.run, decisions=made)
     assert answer_of(result).error_codes == (("ARGUMENT_ERROR",) if is_checked else ())
     assert bought == ([] if is_checked else ["tea"])
 

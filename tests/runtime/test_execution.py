@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from surecall import ToolDefinition, ToolLoopRunner, tool
-from surecall.runtime.execution import GRACE_S, LEAVING_S, Raised, asked
+from surecall import ToolDefinition, ToolError, ToolLoopRunner, tool
+from surecall.runtime.execution import GRACE_S, LEAVING_S, UserCodeError, call_user_code
 from surecall.testing import ScriptedModel, calls, calls_many, says
 from surecall.values.types import ToolResult
-from tests.support.patience import never, until, until_soon
+from tests.support.timing import PATIENCE_S, never, until, until_soon
 
 
 def runner_of(handler: Any, *script: Any, **settings: Any) -> ToolLoopRunner:
@@ -28,9 +28,10 @@ def results(handler: Any, *script: Any, **settings: Any) -> tuple[ToolResult, ..
 class Stubborn:
     """A coroutine tool that takes no notice of being cancelled until it is let go."""
 
-    def __init__(self) -> None:
+    def __init__(self, *errors: BaseException) -> None:
         self.let_go = asyncio.Event()
         self.began = self.cancelled = 0
+        self._errors = list(errors)
 
     @property
     def tool(self) -> ToolDefinition:
@@ -43,6 +44,8 @@ class Stubborn:
                 await self.let_go.wait()
             except asyncio.CancelledError:
                 self.cancelled += 1
+        if self._errors:
+            raise self._errors.pop()
         return "late"
 
 
@@ -62,7 +65,7 @@ def test_a_coroutine_that_swallows_its_cancellation_is_abandoned() -> None:
     answer, took = asyncio.run(scenario())
 
     assert answer.error_codes == ("TOOL_TIMEOUT",)
-    assert "is still at work" in answer.content
+    assert "is still running" in answer.content
     assert answer.executed
     assert took == pytest.approx(0.5 + GRACE_S)
 
@@ -120,27 +123,130 @@ def test_a_tool_that_may_be_repeated_is_started_again(hint: str) -> None:
     assert asyncio.run(scenario()) == 2
 
 
-@pytest.mark.usefixtures("virtual")
-def test_once_it_has_ended_the_call_may_be_made_again() -> None:
-    async def scenario() -> tuple[int, tuple[ToolResult, ...]]:
-        stubborn = Stubborn()
-        slow = stubborn.tool
+def released(*ends: Any) -> tuple[Stubborn, tuple[ToolResult, ...]]:
+    """Call a tool that takes too long, let it end, and make the same call again and again."""
 
-        @tool
+    async def scenario() -> tuple[Stubborn, tuple[ToolResult, ...]]:
+        stubborn = Stubborn(*ends)
+
+        @tool(read_only=True)
         async def release() -> str:
             """Let it go."""
             stubborn.let_go.set()
             await asyncio.sleep(0)
             return "released"
 
-        script = (calls("slow"), calls("release"), calls("slow"))
-        result = await runner_of([slow, release], *script).run("Go.")
-        return stubborn.began, result.run.results
+        script = (calls("slow"), calls("release"), calls("slow"), calls("release"), calls("slow"))
+        often = {"repeat_note_at": 9, "repeat_block_at": 9, "repeat_stop_at": 9}
+        result = await runner_of([stubborn.tool, release], *script, **often).run("Go.")
+        return stubborn, result.run.results
 
-    began, answers = asyncio.run(scenario())
+    return asyncio.run(scenario())
 
-    assert began == 2
-    assert answers[-1].envelope["data"] == {"value": "late"}
+
+@pytest.mark.usefixtures("virtual")
+def test_once_it_has_ended_its_result_answers_the_same_call() -> None:
+    stubborn, answers = released()
+
+    assert stubborn.began == 1
+    assert [answer.ok for answer in answers] == [False, True, True, True, True]
+    late, again = answers[2], answers[4]
+    assert late.envelope["data"] == again.envelope["data"] == {"value": "late"}
+    assert "It has finished since then" in late.envelope["warnings"][-1]
+    assert (late.executed, again.executed) == (True, False)
+
+
+@pytest.mark.usefixtures("virtual")
+def test_once_it_is_known_to_have_failed_the_call_may_be_made_again() -> None:
+    stubborn, answers = released(ToolError("no money"))
+
+    assert [answer.error_codes for answer in answers if answer.name == "slow"] == [
+        ("TOOL_TIMEOUT",),
+        ("ARGUMENT_ERROR",),
+        (),
+    ]
+    assert stubborn.began == 2
+
+
+@pytest.mark.usefixtures("virtual")
+def test_an_error_after_a_cancellation_does_not_say_that_nothing_happened() -> None:
+    stubborn, answers = released(RuntimeError("stopped"))
+
+    unknown = ("CALL_OUTCOME_UNKNOWN",)
+    codes = [answer.error_codes for answer in answers if answer.name == "slow"]
+    assert codes == [("TOOL_TIMEOUT",), unknown, unknown]
+    assert stubborn.began == 1
+
+
+@pytest.mark.usefixtures("virtual")
+def test_a_call_waits_for_the_one_that_still_runs() -> None:
+    async def scenario() -> tuple[ToolResult, ...]:
+        async def slow() -> str:
+            loop = asyncio.get_running_loop()
+            until_then = loop.time() + 1.7
+            while loop.time() < until_then:
+                with suppress(asyncio.CancelledError):
+                    await asyncio.sleep(until_then - loop.time())
+            return "late"
+
+        tools = [{"name": "slow", "handler": slow}]
+        result = await runner_of(tools, calls("slow"), calls("slow"), tool_timeout_s=1.0).run("Go.")
+        return result.run.results
+
+    first, second = asyncio.run(scenario())
+
+    assert "To wait for its result, make the same call again." in first.content
+    assert second.envelope["data"] == {"value": "late"}
+
+
+@pytest.mark.parametrize(("fails", "codes"), [(False, ()), (True, ("INTERNAL_ERROR",))])
+def test_what_a_thread_came_to_late_answers_the_same_call(
+    codes: tuple[str, ...], *, fails: bool
+) -> None:
+    gate, began = threading.Event(), list[int]()
+
+    @tool
+    def block() -> str:
+        """Block until the gate opens."""
+        began.append(1)
+        gate.wait()
+        if fails:
+            raise RuntimeError("broken")
+        return "late"
+
+    @tool(read_only=True)
+    def release() -> str:
+        """Open the gate."""
+        gate.set()
+        until(lambda: not runner._sessions.left_running.count(blocking=True))
+        return "open"
+
+    script = (calls("block"), calls("release"), calls("block"))
+    runner = runner_of([block, release], *script)
+    answers = runner.run_sync("Go.").run.results
+    runner.close()
+
+    assert (answers[2].error_codes, began) == (codes, [1])
+    assert "It has finished since then" in answers[2].envelope["warnings"][-1]
+
+
+def test_a_call_in_another_event_loop_waits_for_the_thread() -> None:
+    gate = threading.Event()
+    block = blocking_tool(gate, [])
+    runner = runner_of(block, calls("block", n=1), tool_timeout_s=0.05)
+    first = asyncio.run(runner.run("Go."))
+    gate_opener = threading.Timer(0.0, gate.set)
+    again = ToolLoopRunner(
+        client=ScriptedModel(calls("block", n=1), says("Done.")),
+        model="m",
+        tools=block,
+        config={"tool_timeout_s": PATIENCE_S},
+    )
+    again._sessions.left_running = runner._sessions.left_running
+    gate_opener.start()
+    second = asyncio.run(again.run("Go on.", history=first))
+
+    assert second.run.results[0].envelope["data"] == {"value": "late"}
 
 
 def blocking_tool(gate: threading.Event, ended: list[int]) -> Callable[[int], Any]:
@@ -234,11 +340,11 @@ def test_foreign_code_is_bound_and_whatever_it_raises_is_typed() -> None:
 
     async def scenario() -> None:
         with pytest.raises(TimeoutError):
-            await asked(0.0, never)
+            await call_user_code(0.0, never)
         for error in (SystemExit(3), GeneratorExit(), asyncio.CancelledError(), ValueError()):
             for code in (leaving(error), leaving_later(error)):
-                with pytest.raises(Raised) as raised:
-                    await asked(1.0, code)
+                with pytest.raises(UserCodeError) as raised:
+                    await call_user_code(1.0, code)
                 assert raised.value.error is error or isinstance(raised.value.error, type(error))
 
     asyncio.run(scenario())
@@ -267,7 +373,7 @@ def test_a_tool_that_was_told_to_stop_may_have_taken_effect() -> None:
 
     (answer,) = results(pay, calls("pay"))
 
-    assert "was told to stop; it may have taken effect" in answer.content
+    assert "was asked to stop; it may have taken effect" in answer.content
 
 
 @pytest.mark.usefixtures("virtual")

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from surecall.runtime.hooks import accepts_call_id, executor_context
+from surecall.runtime.hooks import accepts_call_id, executor_context_parameter
 from surecall.tools.context import Context
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
@@ -46,10 +46,10 @@ def test_an_executor_without_a_signature_gets_no_id() -> None:
 
 
 def test_the_context_is_found_under_any_name_behind_the_name_and_the_arguments() -> None:
-    assert executor_context(with_context) == "run"
-    assert executor_context(plain) is None
+    assert executor_context_parameter(with_context) == "run"
+    assert executor_context_parameter(plain) is None
 
 
 def test_an_executor_that_wants_the_context_first_is_refused() -> None:
-    with pytest.raises(ConfigError, match="`context: Context` comes after them"):
-        executor_context(context_first)
+    with pytest.raises(ConfigError, match="put `context: Context` after them"):
+        executor_context_parameter(context_first)

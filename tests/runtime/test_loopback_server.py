@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from aiohttp import web
 
-from surecall.runtime.loopback_server import Door
+from surecall.runtime.loopback_server import GuardedListener
 
 SHORT_S = 0.05
 
@@ -21,10 +21,10 @@ async def hello(request: web.Request) -> web.Response:
 
 
 @asynccontextmanager
-async def opened(host: str = "127.0.0.1", **patience: float) -> AsyncIterator[Door]:
+async def opened(host: str = "127.0.0.1", **patience: float) -> AsyncIterator[GuardedListener]:
     app = web.Application(client_max_size=100)
     app.router.add_route("*", "/", hello)
-    door = Door(host, refused, **patience)
+    door = GuardedListener(host, refused, **patience)
     runner = await door.open(app, 0)
     try:
         yield door
@@ -32,7 +32,9 @@ async def opened(host: str = "127.0.0.1", **patience: float) -> AsyncIterator[Do
         await runner.cleanup()
 
 
-async def answer(door: Door, *headers: str, body: bytes = b"", method: str = "GET") -> bytes:
+async def answer(
+    door: GuardedListener, *headers: str, body: bytes = b"", method: str = "GET"
+) -> bytes:
     """Return the head of an answer; a server that got half a body goes on to wait for the rest."""
     host = "127.0.0.1" if door.host == "0.0.0.0" else door.host  # noqa: S104 - see below
     reader, writer = await asyncio.open_connection(host, door.port)
@@ -149,7 +151,7 @@ def test_a_client_that_has_gone_is_not_logged_but_a_mistake_of_ours_is(
     async def scenario() -> bytes:
         app = web.Application()
         app.router.add_route("*", "/", broken)
-        door = Door("127.0.0.1", refused)
+        door = GuardedListener("127.0.0.1", refused)
         runner = await door.open(app, 0)
         try:
             return await answer(door, "Host: localhost:{port}")
@@ -235,7 +237,7 @@ def test_an_address_that_is_taken_is_an_error_and_leaves_nothing_open() -> None:
     async def scenario() -> None:
         async with opened() as door:
             with pytest.raises(OSError, match="in use"):
-                await Door("127.0.0.1", refused).open(web.Application(), door.port)
+                await GuardedListener("127.0.0.1", refused).open(web.Application(), door.port)
 
     asyncio.run(scenario())
 

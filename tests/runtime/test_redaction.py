@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 
 from surecall import presets
 from surecall.core.outcome import RunResult
+from surecall.runtime.recording import JsonlSink, load_trace, save_trace
 from surecall.runtime.redaction import REDACTED, Redactor, Secrets
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.runtime.trace import JsonlSink, load_trace, save_trace
 from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import Item, ScriptedModel, calls, says
 from surecall.tools.registry import tool
@@ -25,7 +25,7 @@ from surecall.values.events import PolicyErrorEvent
 from surecall.values.trace import Trace
 from surecall.values.types import Secret
 from tests.support.spec import proves
-from tests.support.steps import LINEAR, growth
+from tests.support.timing import LINEAR, growth
 
 KEY = "sk-canary/47+11=ab/cdEF"
 
@@ -152,14 +152,16 @@ def test_what_looks_like_a_key_is_not_written_either(tmp_path: Path, text: str) 
     ],
 )
 def test_words_are_not_taken_for_keys(text: str) -> None:
-    assert Redactor().text(text) == text
+    assert Redactor().redact_text(text) == text
 
 
 def test_several_stretches_are_marked_one_by_one() -> None:
     redactor = Redactor("abcd1234efgh5678")
     text = "<abcd1234efgh567> and <d1234efgh5678> and <abcd> Bearer sk-proj-0123456789abc"
-    assert redactor.text(text) == f"<{REDACTED}> and <{REDACTED}> and <abcd> Bearer {REDACTED}"
-    assert redactor.text("abcd1234 d1234efg") == f"{REDACTED} {REDACTED}"
+    assert (
+        redactor.redact_text(text) == f"<{REDACTED}> and <{REDACTED}> and <abcd> Bearer {REDACTED}"
+    )
+    assert redactor.redact_text("abcd1234 d1234efg") == f"{REDACTED} {REDACTED}"
 
 
 RANDOM_KEY = st.text(
@@ -175,8 +177,8 @@ def test_any_eight_characters_of_a_key_are_found_by_a_quick_look_and_taken_out(
     piece = key[at : at + 8]
     text = f"{before}{piece}{before}"
     if any(char.isdigit() for char in piece):  # else it may be a word
-        assert redactor.suspects(text.encode())
-        assert piece not in redactor.text(text)
+        assert redactor.may_match(text.encode())
+        assert piece not in redactor.redact_text(text)
 
 
 @given(
@@ -186,7 +188,7 @@ def test_any_eight_characters_of_a_key_are_found_by_a_quick_look_and_taken_out(
 def test_ordinary_words_stay(key: str, words: list[str]) -> None:
     text = " ".join(words)
 
-    assert Redactor(key).text(text) == text
+    assert Redactor(key).redact_text(text) == text
 
 
 BEGUN = ("cut", "its", "basic", "base64 for urls")  # where the key does not begin the spelling
@@ -198,26 +200,26 @@ def test_a_spelling_that_was_cut_is_taken_out_as_well(spelling: str) -> None:
     redactor = Redactor(KEY)
     for end in range(20, len(spelling)):
         text = f"it was refused: {spelling[:end]}"
-        assert redactor.suspects(text.encode())
-        assert spelling[8:20] not in redactor.text(text)
+        assert redactor.may_match(text.encode())
+        assert spelling[8:20] not in redactor.redact_text(text)
 
 
 @pytest.mark.parametrize("bent", [str.upper, str.lower, lambda key: key[::-1]])
 def test_an_answer_does_not_repeat_a_key_in_another_case_or_reversed(
     bent: Callable[[str], str],
 ) -> None:
-    redactor = Redactor(KEY, wary=False)
+    redactor = Redactor(KEY, aggressive=False)
 
-    assert redactor.suspects(bent(KEY).encode())
-    assert redactor.text(f"<{bent(KEY)}>") == f"<{REDACTED}>"
+    assert redactor.may_match(bent(KEY).encode())
+    assert redactor.redact_text(f"<{bent(KEY)}>") == f"<{REDACTED}>"
 
 
 def test_a_fault_is_redacted_in_all_its_words() -> None:
     fault = Fault(ErrorCode.AUTH, KEY, 401, KEY, KEY, body=KEY)
-    redacted = Redactor(KEY).fault(fault)
+    redacted = Redactor(KEY).redact_fault(fault)
     assert redacted == Fault(ErrorCode.AUTH, REDACTED, 401, REDACTED, REDACTED, body=REDACTED)
     plain = Fault(ErrorCode.AUTH, "no", 401)
-    assert Redactor(KEY).fault(plain) == plain
+    assert Redactor(KEY).redact_fault(plain) == plain
 
 
 PRINTABLE = st.text(st.characters(min_codepoint=33, max_codepoint=126), min_size=6, max_size=40)
@@ -265,4 +267,6 @@ def repr_of(value: Any) -> str:
 def test_redaction_takes_steps_in_proportion_to_the_text(hostile: str) -> None:
     redactor = Redactor(KEY + "1" * 20)
 
-    assert growth(lambda size: redactor.text(hostile * (size // len(hostile))), 20_000) < LINEAR
+    assert (
+        growth(lambda size: redactor.redact_text(hostile * (size // len(hostile))), 20_000) < LINEAR
+    )

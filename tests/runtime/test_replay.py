@@ -27,7 +27,7 @@ from surecall.values.events import (
     ToolCallEndEvent,
 )
 from surecall.values.types import JSON
-from tests.support.scripts import add, result_of
+from tests.support.scripted_runs import add, result_of
 from tests.support.spec import proves
 
 
@@ -50,7 +50,7 @@ def at(trace: Trace, kind: type) -> int:
     ("kind", "changes", "says_what"),
     [
         (LlmRequestEndEvent, {"request_hash": "0" * 64}, "the request differs"),
-        (LlmRequestEndEvent, {"body": says("Something else.")}, "the answer reads as"),
+        (LlmRequestEndEvent, {"body": says("Something else.")}, "the answer was parsed as"),
         (RunStartEvent, {"model": "another"}, "the request differs"),
     ],
 )
@@ -71,7 +71,7 @@ def test_replay_names_a_call_that_is_not_the_recorded_one() -> None:
     assert isinstance(event, ToolCallEndEvent)
     other = msgspec.structs.replace(event.result, call_id="another")
 
-    with pytest.raises(ReplayDiverged, match="'call_1' is due, recorded is 'another'"):
+    with pytest.raises(ReplayDiverged, match="the result of call 'call_1', recorded is 'another'"):
         replay(tampered(trace, index, result=other))
 
 
@@ -79,7 +79,7 @@ def test_replay_names_a_call_that_is_not_the_recorded_one() -> None:
 def test_replay_notices_another_end(field: str, value: str) -> None:
     trace = recorded()
 
-    with pytest.raises(ReplayDiverged, match="another answer"):
+    with pytest.raises(ReplayDiverged, match="different answer"):
         replay(tampered(trace, len(trace) - 1, **{field: value}))
 
 
@@ -95,7 +95,7 @@ def test_replay_notices_another_failure() -> None:
 def test_replay_of_a_recording_that_was_cut_says_where_it_ends(length: int) -> None:
     trace = Trace(recorded().events[:length])
 
-    with pytest.raises(ReplayDiverged, match="recording"):
+    with pytest.raises(ReplayDiverged, match="the trace"):
         replay(trace)
 
 
@@ -108,7 +108,7 @@ def test_replay_notices_events_out_of_order() -> None:
     events[first], events[second] = events[second], events[first]
 
     with pytest.raises(
-        ReplayDiverged, match="LlmRequestEndEvent is due, recorded is ToolCallEndEvent"
+        ReplayDiverged, match="expected LlmRequestEndEvent, recorded is ToolCallEndEvent"
     ):
         replay(Trace(tuple(events)))
 
@@ -116,7 +116,7 @@ def test_replay_notices_events_out_of_order() -> None:
 def test_a_recording_that_goes_on_after_the_end_is_not_of_this_run() -> None:
     events = recorded().events
 
-    with pytest.raises(ReplayDiverged, match="goes on after the run has ended"):
+    with pytest.raises(ReplayDiverged, match="continues after the run has ended"):
         replay(Trace((*events, events[-1])))
 
 

@@ -303,8 +303,8 @@ def test_the_history_of_a_run_continues_in_the_next() -> None:
         *("user", "assistant", "tool"),
     ]
     assert_legal(model.requests[1]["messages"])
-    assert second.run.turn == 2
-    assert second.run.own[0] == User("once more")
+    assert second.run.turn_count == 2
+    assert second.run.own_messages[0] == User("once more")
 
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "look", "arguments": "{}"}}
@@ -349,7 +349,7 @@ def test_what_was_answered_before_keeps_its_answer() -> None:
     model = ScriptedModel(says("3"))
     Shop().run(model, "go on", history=history)
     _, missing, told, _ = model.requests[0]["messages"]
-    assert json.loads(missing["content"])["errors"][0]["code"] == "TOOL_CALL_NOT_EXECUTED"
+    assert json.loads(missing["content"])["errors"][0]["code"] == "CALL_OUTCOME_UNKNOWN"
     assert told == {"role": "tool", "tool_call_id": "c1", "content": "seen"}
 
 
@@ -360,8 +360,8 @@ def test_a_result_says_what_was_repaired() -> None:
     runner = Shop().runner(ScriptedModel(single, says("3")), config=config)
     result = asyncio.run(runner.run("hi"))
     heard = [event.reply.fired for event in result.trace if isinstance(event, LlmRequestEndEvent)]
-    assert result.fired == heard[0]
-    assert len(result.fired) == 1
+    assert result.repairs == heard[0]
+    assert len(result.repairs) == 1
 
 
 def test_a_trace_begins_with_all_that_is_needed_to_begin_again() -> None:

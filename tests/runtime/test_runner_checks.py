@@ -1,18 +1,20 @@
-"""What a runner is given: what is accepted, and what is refused before anything is sent."""
+"""Tests of `surecall.runtime.runner_checks`."""
 
 import asyncio
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 import pytest
 
 from surecall import (
     ConfigError,
+    Conversation,
     Decision,
     OpenAICompatible,
     RunResult,
+    SqliteStore,
     ToolCallingConfig,
     ToolDefinition,
     ToolLoopRunner,
@@ -20,8 +22,22 @@ from surecall import (
     presets,
     tool,
 )
+from surecall.runtime.runner_checks import (
+    ResumeOptions,
+    RunOptions,
+    TurnOptions,
+    WatchOptions,
+    check_keywords,
+    check_parts,
+    expand_keywords,
+)
 from surecall.testing import ScriptedModel, ScriptedProvider, calls, says
 from surecall.values.types import ToolCall, ToolSpec
+
+# Tests of `surecall.runtime.runner_checks`
+
+
+# What a runner is given: what is accepted, and what is refused before anything is sent
 
 
 def plain() -> str:
@@ -92,7 +108,7 @@ def test_a_registry_may_be_given_under_either_name_but_not_under_both() -> None:
     registry = ToolRegistry(plain)
 
     assert runner_of(tools=registry)._registry is runner_of(registry=registry)._registry is registry
-    with pytest.raises(ConfigError, match="give only one of them"):
+    with pytest.raises(ConfigError, match="pass only one of them"):
         runner_of(tools=[plain], registry=registry)
 
 
@@ -216,8 +232,8 @@ class Obscure(Visible):
 @pytest.mark.parametrize(
     ("policy", "sentence"),
     [
-        (Curious(), "authorize is given a call and the context"),
-        (Forgetful(), "authorize is given a call and the context"),
+        (Curious(), "authorize gets a call and the context"),
+        (Forgetful(), "authorize gets a call and the context"),
         (Visible(), "tool_policy has no method authorize: write `def authorize"),
         (Authorize(), "tool_policy has no method visible: write `def visible"),
         (object(), "tool_policy has no method visible"),
@@ -238,15 +254,15 @@ def test_a_whole_policy_is_accepted() -> None:
 @pytest.mark.parametrize(
     ("of", "sentence"),
     [
-        (lambda result: result.run.to_json(), "not bytes: read bytes with Run.from_json"),
+        (lambda result: result.run.to_json(), "not bytes: parse bytes with Run.from_json"),
         (lambda _: None, "resume takes a Run, not None"),
         (
             lambda result: msgspec.structs.replace(result.run, start=9),
-            "start at message 9",
+            "its start is 9, but it has",
         ),
         (
             lambda result: msgspec.structs.replace(result.run, start=-1),
-            "start at message -1",
+            "its start is -1, but it has",
         ),
     ],
 )
@@ -257,3 +273,103 @@ def test_what_is_not_a_run_cannot_go_on(of: Callable[[RunResult], Any], sentence
         runner.resume_sync(given)
     with pytest.raises(ConfigError, match=sentence):
         runner.stream_resumed(given)
+
+
+# The user's words in parts: what is passed on, and what is refused before anything is sent
+
+
+TEXT = {"type": "text", "text": "What is this?"}
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,iVBORw0KGgo="}}
+SOUND = {"type": "input_audio", "input_audio": {"data": "UklGRg==", "format": "wav"}}
+ODD = [
+    ("What is this?", "must be a mapping such as"),
+    (b"PNG", "not bytes"),
+    (7, "not int"),
+    ({}, "has no type"),
+    ({"type": ""}, "has no type"),
+    ({"type": 3}, "has no type"),
+    ({"type": "text"}, "has no text"),
+    ({"type": "text", "text": ["a"]}, "has no text"),
+    ({"type": "image_url"}, "has no image URL"),
+    ({"type": "image_url", "image_url": "https://x/cat.png"}, "has no image URL"),
+    ({"type": "image_url", "image_url": {"url": b"PNG"}}, "has no image URL"),
+    (
+        {"type": "image_url", "image_url": {"url": "cat.png"}},
+        "the image URL 'cat.png': write https",
+    ),
+    ({"type": "image_url", "image_url": {"url": 1_000_000 * "A"}}, "the image URL 'AAA"),
+]
+
+
+@pytest.mark.parametrize(
+    "parts", [[TEXT], [TEXT, IMAGE], [IMAGE], [SOUND], [{"type": "text", "text": ""}], []]
+)
+def test_parts_that_endpoints_take_are_passed_on(parts: list[Any]) -> None:
+    check_parts(parts)
+
+
+@pytest.mark.parametrize(("part", "told"), ODD)
+def test_a_part_that_no_endpoint_takes_is_refused_in_one_sentence(part: Any, told: str) -> None:
+    model = ScriptedModel(says("A cat."))
+    with pytest.raises(ConfigError) as refused:
+        ToolLoopRunner(client=model, model="m").run_sync([TEXT, part])
+
+    sentence = str(refused.value)
+    assert sentence.startswith("part 2 of the user text ")
+    assert told in sentence
+    assert len(sentence) < 250
+    assert model.requests == []
+
+
+# The keyword arguments of a run: each is named once, shown by `help()`, and no other is taken
+
+
+WATCH = ["on_event", "context"]
+
+
+@pytest.mark.parametrize(
+    ("method", "names"),
+    [
+        (ToolLoopRunner.resume, ["run", "decisions", *WATCH]),
+        (ToolLoopRunner.stream_resumed_sync, ["run", "decisions", *WATCH]),
+        (Conversation.resume, ["decisions", *WATCH]),
+        (Conversation.stream_resumed, ["decisions", *WATCH]),
+    ],
+)
+def test_the_keywords_of_a_resumed_run_are_shown_one_by_one(
+    method: Callable[..., Any], names: list[str]
+) -> None:
+    _, *parameters = inspect.signature(method).parameters.values()
+
+    assert [each.name for each in parameters] == names
+    assert all(each.kind is each.KEYWORD_ONLY for each in parameters if each.name in WATCH)
+    assert all(each.default is None for each in parameters if each.name in WATCH)
+
+
+def test_a_method_whose_keywords_are_shown_is_still_the_same() -> None:
+    def method(name: str, **options: Unpack[WatchOptions]) -> str:
+        return f"{name} {sorted(options)}"
+
+    assert expand_keywords(method) is method
+    assert method("a", context={}) == "a ['context']"
+
+
+@pytest.mark.parametrize("kind", [WatchOptions, ResumeOptions, TurnOptions, RunOptions])
+def test_a_keyword_is_taken_only_where_it_is_named(kind: type[WatchOptions]) -> None:
+    check_keywords(dict.fromkeys(kind.__annotations__), kind)
+    with pytest.raises(TypeError, match=r"contxt.*context"):
+        check_keywords({"contxt": None}, kind)
+
+
+def test_a_keyword_that_a_resumed_run_does_not_have_is_refused() -> None:
+    runner = ToolLoopRunner(ScriptedModel(says("Hi.")), "m")
+    run = runner.run_sync("Hi.").run
+    chat = Conversation(runner, SqliteStore(":memory:"), "a")
+    for blocking in (runner.resume_sync, runner.stream_resumed_sync):
+        with pytest.raises(TypeError, match="system"):
+            blocking(run, system="")  # type: ignore[call-arg]  # on purpose
+    with pytest.raises(TypeError, match="system"):
+        asyncio.run(runner.resume(run, system=""))  # type: ignore[call-arg]  # on purpose
+    with pytest.raises(TypeError, match="system"):
+        chat.resume_sync(system="")  # type: ignore[call-arg]  # on purpose
+    runner.close()

@@ -29,7 +29,7 @@ from surecall.proxy import Proxy
 from surecall.simulator import Simulator
 from surecall.testing import ScriptedModel, ScriptedProvider, calls, calls_many, failure, says
 from surecall.values.types import User
-from tests.support.hand_driven import begun
+from tests.support.transcripts import begun_plain
 
 TEXT_CALL = '<tool_call>{"name": "add", "arguments": {"a": 1, "b": 2}}</tool_call>'
 
@@ -314,7 +314,7 @@ def test_what_is_no_address_is_one_clear_error(given: Any) -> None:
         with pytest.raises(ConfigError) as failed:
             build(given)
         assert str(failed.value) == (
-            "base_url must be an address such as http://localhost:8000, "
+            "base_url must be a URL such as http://localhost:8000, "
             f"not {type(given).__name__}{hint}"
         )
 
@@ -323,7 +323,7 @@ def test_what_is_no_address_is_one_clear_error(given: Any) -> None:
 
 
 def test_a_run_that_an_earlier_version_wrote_can_be_read() -> None:
-    run = begun()
+    run = begun_plain()
     plain = json.loads(run.to_json())
     plain["config"] |= plain["config"].pop("endpoint")
     del plain["own_options"]
@@ -336,7 +336,7 @@ def test_a_run_that_an_earlier_version_wrote_can_be_read() -> None:
 @pytest.mark.parametrize("data", [b"[]", b'{"config": {}}', b'{"config": {"max_turns": 3}}'])
 def test_what_is_no_run_is_refused(data: bytes) -> None:
     with pytest.raises(ValueError, match=r"Expected|missing"):
-        type(begun()).from_json(data)
+        type(begun_plain()).from_json(data)
 
 
 @pytest.mark.parametrize("config", [None, {"max_turns": 20}, {}])
@@ -380,7 +380,7 @@ MISTAKES: list[Any] = [
     (OpenAICompatible, (ADDRESS,), {"headers": {"a": 1}}, "header 'a' must be a str, not int"),
     (OpenAICompatible, (ADDRESS,), {"headers": {1: "a"}}, "a header name must be a str, not int"),
     (OpenAICompatible, (ADDRESS,), {"api_prefix": 1}, "api_prefix must be text"),
-    (OpenAICompatible, (Simulator().url,), {}, "base_url is blank: "),
+    (OpenAICompatible, (Simulator().url,), {}, "base_url is blank. "),
     (PromptRunner, (5,), {}, "client must be an OpenAICompatible"),
     (Conversation, (RUNNER, SqliteStore, "k"), {}, "store is the class SqliteStore: pass an obj"),
     (Conversation, (RUNNER, "k.db", "k"), {}, 'load and save, as SqliteStore("chats.db") does'),

@@ -1,25 +1,48 @@
-"""The transport against real sockets on this machine: raw servers, and the scripted provider."""
+"""Tests of `surecall.runtime.transport`."""
 
 import asyncio
 import socket
 import threading
 import traceback
 import tracemalloc
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from surecall.core.outcome import RunFailed
+from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import OpenAICompatible
-from surecall.settings.connection import Limits
+from surecall.settings.connection import Limits, RetryPolicy
 from surecall.testing import ScriptedProvider, failure, says
-from surecall.values.errors import ConfigError, ProviderError
-from surecall.values.types import Answer, Secret
-from tests.support.patience import PATIENCE_S, until_soon
-from tests.support.raw_replies import BOMB, ENDLESS
-from tests.support.raw_server import KEY, OK, SILENCE, asked, sent, served
+from surecall.values.errors import ConfigError, ErrorCode, ProviderError
+from surecall.values.types import HttpResponse, Secret
+from tests.support.servers import (
+    BOMB,
+    CHUNKED,
+    ENDLESS,
+    KEY,
+    LENGTH_9,
+    OK,
+    PATIENT,
+    SILENCE,
+    Knock,
+    Reply,
+    asked,
+    fault_of,
+    listening,
+    sent,
+    served,
+    streamed,
+)
+from tests.support.timing import PATIENCE_S, until_soon
+
+# The transport against real sockets on this machine: raw servers, and the scripted provider
 
 
 @pytest.mark.parametrize(
@@ -56,15 +79,15 @@ def test_a_prefix_is_never_doubled(prefix: str, slashes: int) -> None:
         ("localhost:8000", "must start with http://"),
         ("", "base_url is blank"),
         ("ftp://example.com", "must start with http://"),
-        ("http://", "names no host"),
-        ("http://:80/v1", "names no host"),
+        ("http://", "base_url has no host"),
+        ("http://:80/v1", "base_url has no host"),
         ("http://user:hunter2@host", "pass the key as api_key"),
         ("http://host:hunter2", "malformed host or port"),
         ("http://[::1", "malformed host or port"),
         ("http://ho st", "space or a control character"),
         ("http://host/\x00", "space or a control character"),
         ("http://host/#hunter2", "fragment"),
-        ("http://host/v1/chat/completions/", "leave that out"),
+        ("http://host/v1/chat/completions/", "remove that"),
     ],
 )
 def test_a_bad_address_is_refused_and_not_quoted(base: str, sentence: str) -> None:
@@ -145,7 +168,7 @@ def test_a_request_of_two_megabytes_is_sent_whole() -> None:
 
 
 def test_a_redirect_is_returned_and_not_followed() -> None:
-    async def main() -> tuple[Answer, int]:
+    async def main() -> tuple[HttpResponse, int]:
         async with served(OK) as elsewhere:
             redirect = f"HTTP/1.1 307 Go\r\nLocation: {elsewhere.url}\r\nContent-Length: 0\r\n\r\n"
             async with served(redirect.encode()) as wire:
@@ -182,7 +205,7 @@ def test_a_proxy_of_the_environment_is_used(monkeypatch: pytest.MonkeyPatch) -> 
 def test_a_proxy_of_the_environment_is_not_asked_about_this_machine(
     host: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def main() -> tuple[Answer, list[bytes]]:
+    async def main() -> tuple[HttpResponse, list[bytes]]:
         async with served(OK) as proxy, served(OK) as wire:
             monkeypatch.setenv("http_proxy", proxy.url)
             answer = await OpenAICompatible(wire.url.replace("127.0.0.1", host)).send(b"{}")
@@ -220,7 +243,7 @@ def test_one_connection_serves_a_block_and_is_closed_with_it() -> None:
             await client.send(b"{}")
             await client.send(b"{}")
             assert not any(b"cookie" in head.lower() for head in wire.heads)
-            return [*seen, len(wire.talks), len(client._lines)]
+            return [*seen, len(wire.talks), len(client._shared_sessions)]
 
     assert asyncio.run(main()) == [1, False, 3, 0]
 
@@ -229,7 +252,7 @@ def test_overlapping_runs_of_a_loop_share_one_session() -> None:
     async def run(client: OpenAICompatible, others: asyncio.Event) -> object:
         async with client.opened():
             await client.send(b"{}")
-            session = client._line().session
+            session = client._current_session().session
             await others.wait()
             await client.send(b"{}")
             return session
@@ -256,12 +279,12 @@ def test_loops_in_several_threads_do_not_share_a_session() -> None:
             await client.send(b"{}")
             meeting.wait()
             await client.send(b"{}")
-            return client._line().session
+            return client._current_session().session
 
     with ScriptedProvider(says("hi"), repeat=True) as provider, ThreadPoolExecutor() as pool:
         client = OpenAICompatible(provider.url)
         sessions = list(pool.map(lambda _: asyncio.run(run(client)), range(2)))
-    assert (len(set(sessions)), len(provider.requests), client._lines) == (2, 4, {})
+    assert (len(set(sessions)), len(provider.requests), client._shared_sessions) == (2, 4, {})
 
 
 def test_a_cancelled_request_closes_its_socket() -> None:
@@ -288,3 +311,156 @@ def test_the_list_of_models_is_asked_for_with_the_key() -> None:
         nowhere = OpenAICompatible(f"http://127.0.0.1:{held.getsockname()[1]}")
         with pytest.raises(ProviderError, match="Cannot connect"):
             asyncio.run(nowhere.models())
+
+
+# What goes wrong on the way to an endpoint and back: each has a code, a sentence and a hint
+
+
+@pytest.mark.parametrize("reply", [b"HTTP/1.1 407 No\r\nContent-Length: 0\r\n\r\n", None])
+def test_a_bad_proxy_is_named(reply: bytes | None, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def main() -> None:
+        async with served(reply or b"", stays=False) as proxy:
+            address = proxy.url if reply else "http://127.0.0.1:1"
+            monkeypatch.setenv("https_proxy", address.replace("//", f"//me:{KEY}@"))
+            await OpenAICompatible("https://far.invalid", KEY).send(b"{}")
+
+    fault = fault_of(main())
+    assert fault.code is ErrorCode.CONNECTION_ERROR
+    assert "proxy for far.invalid:443" in fault.message
+
+
+@pytest.mark.parametrize(
+    ("reply", "code", "told"),
+    [
+        ((), "CONNECTION_ERROR", "without an answer"),
+        ((LENGTH_9[:20],), "CONNECTION_ERROR", "without an answer"),
+        ((LENGTH_9 + b"\r\n{}",), "CONNECTION_ERROR", "incomplete"),
+        ((CHUNKED + b"ff\r\nabc",), "CONNECTION_ERROR", "incomplete"),
+        ((LENGTH_9 + b"Content-Encoding: gzip\r\n\r\nnot gzip!",), "CONNECTION_ERROR", "corrupt"),
+        ((b"SSH-2.0-OpenSSH\r\n\r\n",), "DECODE_ERROR", "not HTTP"),
+        ((CHUNKED + b"zz\r\n",), "DECODE_ERROR", "not HTTP"),
+        ((LENGTH_9 + b"X: " + b"x" * 70_000 + b"\r\n\r\n",), "DECODE_ERROR", "too large"),
+        ((LENGTH_9 + b"X: y\r\n" * 3_000 + b"\r\n",), "DECODE_ERROR", "too large"),
+        ((ENDLESS, b"x" * 1_000_001, SILENCE), "RESPONSE_TOO_LARGE", "1000000 bytes"),
+        ((BOMB,), "RESPONSE_TOO_LARGE", "1000000 bytes"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_without_a_usable_answer_there_is_a_fault(
+    reply: tuple[bytes | None, ...], code: str, told: str
+) -> None:
+    fault = fault_of(asked(*reply))
+    assert fault.code == code
+    assert told in fault.message
+    assert "127.0.0.1:" in fault.message
+    assert fault.hint
+    assert fault.retryable is (code == "CONNECTION_ERROR")
+
+
+@pytest.mark.parametrize("ask", [asked, streamed])
+@pytest.mark.parametrize("begun", [(), (LENGTH_9[:20],), (LENGTH_9 + b"\r\n{}",)])
+@pytest.mark.parametrize(
+    ("limit", "told"),
+    [("idle_s", "Idle timeout: 127.0.0.1:"), ("total_s", "Total timeout: no complete answer")],
+)
+def test_an_answer_that_never_ends_is_a_timeout(
+    ask: Callable[..., Coroutine[Any, Any, object]],
+    begun: tuple[bytes, ...],
+    limit: str,
+    told: str,
+) -> None:
+    fault = fault_of(ask(*begun, SILENCE, **{limit: 0.1}))
+    assert fault.code is ErrorCode.TIMEOUT
+    assert told in fault.message
+    assert "127.0.0.1:" in fault.message
+    assert fault.hint
+    assert fault.retryable
+
+
+def test_a_tls_handshake_that_never_ends_is_a_connect_timeout() -> None:
+    assert "Connect timeout" in fault_of(asked(OK, scheme="https", connect_s=0.1)).message
+
+
+def test_an_endpoint_without_tls_is_named() -> None:
+    with ScriptedProvider() as provider:
+        client = OpenAICompatible(
+            provider.url.replace("http", "https"), KEY, limits=Limits(**PATIENT)
+        )
+        assert "No TLS" in fault_of(client.send(b"{}")).message
+
+
+@pytest.mark.parametrize(
+    ("place", "cause", "told"),
+    [
+        ("far.invalid", socket.gaierror(), "The host name of far.invalid:80 cannot be resolved."),
+        ("a..b", UnicodeError(), "a..b:80 is not a valid host name"),
+        ("127.0.0.1:1", None, "Cannot connect to 127.0.0.1:1. Check the URL, and whether the"),
+    ],
+)
+def test_an_endpoint_that_is_not_there_is_named(
+    place: str, cause: Exception, told: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", Mock(side_effect=cause))
+    fault = fault_of(OpenAICompatible(f"http://{place}", KEY).send(b"{}"))
+    assert fault.code is ErrorCode.CONNECTION_ERROR
+    assert fault.retryable is (place != "a..b")
+    assert told in str(fault)
+
+
+# What a client knows and must not show: its key, its own headers, the query of its address
+
+
+SECRET = "canary/47+11=abcdEF"
+QUOTED = "canary%2F47%2B11%3DabcdEF"
+
+
+def secrets_of(client: OpenAICompatible) -> list[str]:
+    return [secret.reveal() for secret in client.secrets]
+
+
+def test_the_key_the_headers_and_the_query_are_secrets() -> None:
+    client = OpenAICompatible(
+        f"http://h?code={QUOTED}", "sk-key", headers={"X-Api-Key": "header-key"}
+    )
+    found = secrets_of(client)
+
+    assert found[:2] == ["sk-key", "header-key"]
+    assert {f"code={QUOTED}", QUOTED, SECRET} <= set(found)
+    assert QUOTED not in repr(client) + client.base_url
+
+
+def test_what_a_header_says_to_everyone_is_no_secret() -> None:
+    headers = {
+        "X-Title": "My evaluation",
+        "HTTP-Referer": "http://x",
+        "X-OpenRouter-Metadata": "enabled",
+    }
+
+    assert secrets_of(OpenAICompatible("http://h", headers=headers)) == []
+
+
+def test_a_token_in_a_header_for_everyone_is_a_secret_all_the_same() -> None:
+    headers = {"X-Title": "4711-canary-in-a-title"}
+
+    assert secrets_of(OpenAICompatible("http://h", headers=headers)) == ["4711-canary-in-a-title"]
+
+
+@pytest.mark.parametrize("quoted", [False, True])
+@pytest.mark.parametrize("status", [200, 400, 500])
+def test_an_endpoint_that_echoes_the_query_does_not_get_it_into_an_error(
+    status: int, *, quoted: bool
+) -> None:
+    def echo(knock: Knock) -> Reply:
+        said = knock.path if quoted else f"code was {SECRET}"
+        return status, {"error": {"message": said, "metadata": {"raw": said}}}
+
+    with listening(echo) as listener:
+        client = OpenAICompatible(f"{listener.url}?code={QUOTED}")
+        runner = ToolLoopRunner(client=client, model="m", tools=[], retry=RetryPolicy(attempts=1))
+        with pytest.raises(ProviderError) as failure:
+            asyncio.run(runner.run("hi"))
+
+    assert "canary/47%2B11%3DabcdEF" in listener.heard[0].path  # as the library writes it
+    assert isinstance(failure.value, RunFailed)
+    told = f"{failure.value} {failure.value.fault!r} {failure.value.result!r}"
+    assert [word for word in ("canary", "47", "abcdEF") if word in told] == []

@@ -8,16 +8,15 @@ from hypothesis import strategies as st
 
 from surecall.settings.capabilities import (
     CUSTOM,
-    PROVIDERS,
     Capabilities,
+    budget_problem,
     canonical_provider,
     capabilities_for,
-    check_budget,
     estimate_tokens,
-    provider_of,
+    provider_for_url,
     require_provider,
 )
-from surecall.settings.providers import ROWS
+from surecall.settings.providers import provider_table
 from surecall.values.errors import ConfigError
 from tests.support.spec import proves
 
@@ -25,7 +24,7 @@ from tests.support.spec import proves
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
-        *((name, name) for name in PROVIDERS),
+        *((name, name) for name in provider_table().by_name),
         ("Open-Router", "openrouter"),
         ("open_router", "openrouter"),
         (" Open Router ", "openrouter"),
@@ -73,8 +72,8 @@ def test_a_provider_has_one_name_and_many_spellings(spelling: str, name: str) ->
 @pytest.mark.parametrize(
     ("spelling", "name"),
     [
-        *((name, name) for name in PROVIDERS),
-        *((alias, row.name) for row in ROWS for alias in row.aliases),
+        *((name, name) for name in provider_table().by_name),
+        *((alias, row.name) for row in provider_table().rows for alias in row.aliases),
         ("Open-Router", "openrouter"),
         ("llama.cpp", "llama_cpp"),
         (" Custom ", CUSTOM),
@@ -157,12 +156,12 @@ def test_folding_a_provider_twice_changes_nothing(name: str) -> None:
     ],
 )
 def test_an_address_tells_the_provider_or_nothing(url: str, provider: str) -> None:
-    assert provider_of(url) == provider
+    assert provider_for_url(url) == provider
 
 
 @given(st.text())
 def test_no_address_makes_it_raise(url: str) -> None:
-    assert provider_of(url) in {"", *PROVIDERS}
+    assert provider_for_url(url) in {"", *provider_table().by_name}
 
 
 def test_an_unknown_provider_is_trusted_with_little() -> None:
@@ -293,27 +292,27 @@ def test_a_reserve_beyond_the_window_is_refused_however_it_is_built() -> None:
 def test_the_narrowest_window_holds_one_token() -> None:
     narrowest = Capabilities(context_window_tokens=1)
 
-    assert check_budget(1, narrowest) is None
-    assert check_budget(2, narrowest) is not None
+    assert budget_problem(1, narrowest) is None
+    assert budget_problem(2, narrowest) is not None
     assert narrowest.__struct_config__.frozen
 
 
 def test_the_reserve_may_fill_the_window_or_stand_alone() -> None:
     full = Capabilities(context_window_tokens=5, reserved_response_tokens=5)
 
-    assert check_budget(0, full) is None
-    assert check_budget(1, full) is not None
-    assert check_budget(10**9, Capabilities(reserved_response_tokens=5)) is None
+    assert budget_problem(0, full) is None
+    assert budget_problem(1, full) is not None
+    assert budget_problem(10**9, Capabilities(reserved_response_tokens=5)) is None
 
 
 @proves("C115")
 def test_a_prompt_beyond_the_window_is_described_in_a_sentence() -> None:
     narrow = Capabilities(context_window_tokens=10, reserved_response_tokens=2)
 
-    assert check_budget(8, narrow) is None
-    assert check_budget(50, narrow) == (
+    assert budget_problem(8, narrow) is None
+    assert budget_problem(50, narrow) == (
         "The prompt takes about 50 tokens, but only 8 fit: "
-        "the window holds 10, and 2 are reserved for the answer."
+        "the context window has 10 tokens, of which 2 are reserved for the answer."
     )
 
 

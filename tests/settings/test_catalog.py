@@ -13,10 +13,10 @@ from surecall.settings.catalog import (
     WORKAROUNDS,
     CatalogModel,
     ModelCatalog,
+    SamplingCatalog,
     WorkaroundRule,
     canonical_workaround,
 )
-from surecall.settings.sampling import SamplingCatalog
 from surecall.values.errors import ConfigError
 
 BUILTIN = ModelCatalog.builtin()
@@ -145,7 +145,7 @@ def test_a_catalog_indexes_its_models_once(monkeypatch: pytest.MonkeyPatch) -> N
         indexed.append(model.id)
         return model.id.casefold()
 
-    monkeypatch.setattr("surecall.settings.catalog._key", key)
+    monkeypatch.setattr("surecall.settings.catalog._model_key", key)
     catalog = ModelCatalog((CatalogModel("a/b"), CatalogModel("c/d:x")))
     indexed.clear()
     found = [catalog.find(name) for name in ("a/b", "c/d", "e/f", "a/b:free")]
@@ -209,7 +209,7 @@ workarounds = []
 
 
 def test_a_catalog_of_ones_own_extends_the_packaged_one() -> None:
-    extended = BUILTIN.extended(ModelCatalog.from_toml(EXTENSION))
+    extended = BUILTIN.extended_by(ModelCatalog.from_toml(EXTENSION))
 
     assert len(extended.models) == 18
     assert [model.id for model in extended.select("local")] == ["acme/rocket"]
@@ -218,7 +218,7 @@ def test_a_catalog_of_ones_own_extends_the_packaged_one() -> None:
 
 
 def test_ones_own_entries_and_rules_replace_the_packaged_ones() -> None:
-    extended = BUILTIN.extended(ModelCatalog.from_toml(EXTENSION))
+    extended = BUILTIN.extended_by(ModelCatalog.from_toml(EXTENSION))
 
     assert extended.workarounds_for("acme/rocket") == TAGS
     assert extended.workarounds_for("acme/plane") == ("tool_use_disabled",)
@@ -265,8 +265,10 @@ def test_an_empty_file_is_an_empty_catalog() -> None:
             '"a" is defined twice',
             id="same-rule",
         ),
-        pytest.param('[[model]]\nid = ""', "no filter could address", id="blank-id"),
-        pytest.param('[[model]]\nid = "a"\ntags = ["b,c"]', 'the name "b,c"', id="comma-in-tag"),
+        pytest.param('[[model]]\nid = ""', "invalid name", id="blank-id"),
+        pytest.param(
+            '[[model]]\nid = "a"\ntags = ["b,c"]', 'invalid name "b,c"', id="comma-in-tag"
+        ),
         pytest.param('[[profile]]\nid = "a"', 'unknown table "profile"', id="other-table"),
     ],
 )
@@ -310,7 +312,7 @@ def test_an_entry_survives_a_round_trip_through_json() -> None:
 @pytest.mark.processes
 def test_importing_the_catalogs_does_not_load_the_toml_reader() -> None:
     code = (
-        "import sys, surecall.settings.catalog, surecall.settings.sampling;"
+        "import sys, surecall.settings.catalog, surecall.settings.catalog;"
         "sys.exit('tomllib' in sys.modules)"
     )
     root = Path(surecall.__file__).parents[1]

@@ -11,18 +11,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ToolCallingConfig, ToolFailurePolicy, ToolUseMode
-from surecall.settings.config import Step, all_settings
+from surecall.settings.config import LadderStep, all_settings
 from surecall.settings.endpoint_profile import (
     BLANK_ARGUMENTS,
-    BODIES,
+    BODY_TRANSFORMS,
     FAMILIES,
-    NORMALISERS,
+    RESPONSE_NORMALIZERS,
     EndpointProfile,
 )
-from surecall.settings.overlay import deep_merge, names_in, union, unset_fields
+from surecall.settings.overlay import deep_merge, field_defaults, split_names, union
 from surecall.values.types import JSON
 from surecall.wire.call_styles import CallProtocol, TextCallRule
-from surecall.wire.messages import RESERVED_OPTIONS
+from surecall.wire.chat_format import RESERVED_OPTIONS
 from tests.support.spec import proves
 
 DEFAULT = ToolCallingConfig()
@@ -37,7 +37,7 @@ LIMITS = [
 LADDER = "final_ladder"
 # Lists of words that are known, and what these are.
 WORDED: dict[str, tuple[str, ...]] = {
-    LADDER: get_args(Step),
+    LADDER: get_args(LadderStep),
     "text_call_rules": get_args(TextCallRule),
 }
 TUPLES = [name for name, value in FIELDS.items() if isinstance(value, tuple)]
@@ -197,8 +197,8 @@ DEFAULTS: JSON = {
     "bridge_user_after_tool": False,
     "message_transforms": (),
     "tool_transforms": (),
-    "body_transforms": BODIES,
-    "response_transforms": NORMALISERS,
+    "body_transforms": BODY_TRANSFORMS,
+    "response_transforms": RESPONSE_NORMALIZERS,
     "tool_call_transforms": (BLANK_ARGUMENTS,),
     "tool_result_transforms": (),
     "event_context_keys": (),
@@ -211,7 +211,7 @@ def test_the_defaults_are_these() -> None:
 
 def test_the_defaults_are_what_their_fields_take() -> None:
     for kind in (ToolCallingConfig, EndpointProfile):
-        for name, unset in unset_fields(kind).items():
+        for name, unset in field_defaults(kind).items():
             assert kind.validate(name, unset.value) == unset.value
 
 
@@ -310,7 +310,7 @@ def test_parallel_tool_calls_is_a_truth_value_too(value: Any) -> None:
 
 
 def test_an_option_that_is_no_number_in_json_is_refused() -> None:
-    sentence = "request_overrides cannot be written as JSON: NaN and infinity are no numbers"
+    sentence = "request_overrides cannot be written as JSON: it contains NaN or infinity"
 
     assert refusal({"request_overrides": {"top_p": float("nan")}}).endswith(sentence)
 
@@ -339,7 +339,7 @@ def test_a_budget_may_be_zero_but_not_negative(field: str) -> None:
     "steps", [{"repeat_note_at": 4}, {"repeat_block_at": 7}, {"repeat_stop_at": 2}]
 )
 def test_the_steps_against_repetition_must_not_decrease(steps: JSON) -> None:
-    assert refusal(steps).endswith("must not decrease")
+    assert "must not decrease" in refusal(steps)
 
 
 @pytest.mark.parametrize("key", sorted(RESERVED_OPTIONS))
@@ -376,7 +376,7 @@ def test_but_refuses_a_key_that_is_none() -> None:
 
 
 def test_names_in_a_text_are_split_at_commas() -> None:
-    assert names_in(" a, ,b c,") == ["a", "b c"]
+    assert split_names(" a, ,b c,") == ["a", "b c"]
 
 
 def test_mappings_merge_in_depth_and_everything_else_is_replaced() -> None:

@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 from surecall import ConfigError, ErrorCode, ToolCallingConfig, ToolLoopRunner, replay, tool
 from surecall.core.outcome import RequestFailed, RunResult, ToolUseError
 from surecall.settings.connection import RetryPolicy
-from surecall.settings.contract import Contract, Need, holds, in_words
+from surecall.settings.contract import Contract, Need, describe_missing, json_contains
 from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, calls, calls_many, failure, says
 from surecall.values.decisions import Decision
 from surecall.values.types import JSON, ToolCall, ToolSpec
-from tests.support.strategies import JSON_VALUES
+from tests.support.generated import JSON_VALUES
 
 BOOK, PAY, MAIL = Need("book"), Need("pay", {"currency": "EUR"}), Need("mail")
 NO_TOOLS = failure(404, {"error": {"message": "No endpoints found that support tool use."}})
@@ -68,7 +68,7 @@ def test_a_step_that_is_named_twice_must_succeed_twice() -> None:
 def test_the_parts_of_a_contract_add_up() -> None:
     contract = Contract(all_of=("a",), any_of=("b", "c"), in_order=("d", "e"))
 
-    assert in_words(contract.missing([])) == "a, b or c, d, e"
+    assert describe_missing(contract.missing([])) == "a, b or c, d, e"
     assert contract.progress([]).next_tools == ("a", "b", "c", "d")
     assert contract.progress(made("a", "b", "d")).next_tools == ("e",)
 
@@ -78,7 +78,7 @@ def test_a_need_can_name_arguments() -> None:
 
     assert contract.missing(made("pay", currency="USD")) == ((PAY,),)
     assert contract.missing(made("pay", currency="EUR", sum=3)) == ()
-    assert in_words(contract.missing([])) == 'pay with {"currency":"EUR"}'
+    assert describe_missing(contract.missing([])) == 'pay with {"currency":"EUR"}'
 
 
 @pytest.mark.parametrize(
@@ -100,26 +100,26 @@ def test_a_need_can_name_arguments() -> None:
 def test_arguments_may_have_more_keys_and_must_otherwise_be_equal(
     value: Any, wanted: Any, *, held: bool
 ) -> None:
-    assert holds(value, wanted) is held
+    assert json_contains(value, wanted) is held
 
 
 @given(JSON_VALUES)
 def test_every_value_holds_itself(value: Any) -> None:
-    assert holds(value, value)
+    assert json_contains(value, value)
 
 
 @given(st.dictionaries(st.text(max_size=3), JSON_VALUES, max_size=3), JSON_VALUES)
 def test_more_keys_do_not_matter(value: JSON, more: Any) -> None:
-    assert holds({"": 0} | value | {"another key": more}, value)
+    assert json_contains({"": 0} | value | {"another key": more}, value)
 
 
 @pytest.mark.parametrize(
     ("parts", "sentence"),
     [
-        ({}, "demands nothing"),
-        ({"all_of": ()}, "demands nothing"),
-        ({"all_of": "book"}, "must be a list of tools, not a text"),
-        ({"any_of": (" ",)}, "names a tool that is blank"),
+        ({}, "the contract is empty"),
+        ({"all_of": ()}, "the contract is empty"),
+        ({"all_of": "book"}, "must be a list of tools, not a string"),
+        ({"any_of": (" ",)}, "contains a blank tool name"),
         ({"all_of": (3,)}, "all_of: Expected `str | object`"),
         ({"in_order": None}, "in_order: Expected `array`"),
         ({"all_of": ({"tol": "book"},)}, "unknown field `tol`"),

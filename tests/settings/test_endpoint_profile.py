@@ -3,7 +3,7 @@
 from surecall import EndpointProfile, ToolCallingConfig
 from surecall.settings.endpoint_profile import FAMILIES
 from surecall.values.types import JSON
-from surecall.wire.messages import WireStyle
+from surecall.wire.chat_format import WireStyle
 
 
 def test_policy_and_quirks_are_told_apart() -> None:

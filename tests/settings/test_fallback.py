@@ -5,19 +5,24 @@ from typing import Any
 import pytest
 
 from surecall import ConfigError, ErrorCode, Fallback
-from surecall.settings.fallback import GO_ON, ON_REQUEST, UNAVAILABLE, UNFIT
+from surecall.settings.fallback import (
+    CONVERSATION_CODES,
+    DEFAULT_CODES,
+    OPT_IN_CODES,
+    UNAVAILABLE_CODES,
+)
 
 
 def test_it_is_a_name_and_everything_else_has_a_default() -> None:
     link = Fallback("b")
 
     assert (link.model, link.provider, link.client) == ("b", "", None)
-    assert link.reasons == GO_ON
+    assert link.reasons == DEFAULT_CODES
 
 
 def test_the_failures_of_an_endpoint_and_of_one_conversation_are_apart() -> None:
-    assert not UNAVAILABLE & UNFIT
-    assert not GO_ON & ON_REQUEST
+    assert not UNAVAILABLE_CODES & CONVERSATION_CODES
+    assert not DEFAULT_CODES & OPT_IN_CODES
 
 
 @pytest.mark.parametrize("code", ["CONTENT_POLICY", "BAD_REQUEST", "EMPTY_FINAL"])
@@ -31,7 +36,7 @@ def test_some_failures_are_a_reason_only_if_the_application_says_so(code: str) -
     "code", ["DEADLINE_EXCEEDED", "CONTRACT_UNMET", "MAX_TURNS_EXCEEDED", "POLICY_ERROR", "GAVE_UP"]
 )
 def test_what_the_run_itself_forbids_is_no_reason(code: str) -> None:
-    with pytest.raises(ConfigError, match=f"{code} is no reason to ask another model"):
+    with pytest.raises(ConfigError, match=f"{code} cannot trigger a fallback"):
         Fallback("b", on={code})
 
 

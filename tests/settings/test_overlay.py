@@ -1,4 +1,4 @@
-"""What you set is laid over what is recommended: it changes that field, and no other."""
+"""Tests of `surecall.settings.overlay`."""
 
 import copy
 import json
@@ -11,13 +11,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, EndpointProfile, ModelCatalog, ToolCallingConfig, presets
-from surecall.settings.capabilities import PROVIDERS
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
 from surecall.settings.config import SETTINGS, all_settings
 from surecall.settings.endpoint_profile import FAMILIES
-from surecall.settings.overlay import deep_merge
+from surecall.settings.overlay import deep_merge, setting_docs
 from surecall.settings.presets import PRESET, Strategy, raw, resolve
+from surecall.settings.providers import provider_table
 from surecall.values.types import JSON
+
+# What you set is laid over what is recommended: it changes that field, and no other
+
 
 # A valid value for each setting that is neither the default nor what any preset sets.
 OTHER: JSON = {
@@ -82,7 +85,7 @@ OTHER: JSON = {
 }
 DEFAULTS = all_settings(ToolCallingConfig())
 PLACES = [
-    *((provider, "") for provider in (*PROVIDERS, "")),
+    *((provider, "") for provider in (*provider_table().by_name, "")),
     *((provider, workaround) for provider in ("openrouter", "") for workaround in WORKAROUNDS),
 ]
 STRATEGIES: tuple[Strategy, ...] = ("production", "baseline", "guided")
@@ -132,7 +135,7 @@ def test_setting_one_field_changes_that_field_and_nothing_else(
 
 @given(
     st.sets(st.sampled_from(SETTINGS), max_size=5),
-    st.sampled_from([*PROVIDERS, ""]),
+    st.sampled_from([*provider_table().by_name, ""]),
     st.sampled_from([*WORKAROUNDS, ""]),
     st.sampled_from(STRATEGIES),
     st.lists(st.sampled_from(PRESET.names), max_size=3),
@@ -165,7 +168,7 @@ def stays(preset: str, field: str) -> bool:
 def test_a_preset_that_you_call_wins_over_what_is_recommended_and_disables_nothing(
     name: str,
 ) -> None:
-    for provider in (*PROVIDERS, ""):
+    for provider in (*provider_table().by_name, ""):
         given_ = PRESET[name](ToolCallingConfig())
         found = all_settings(resolve(provider=provider, model="deepseek/x", config=given_))
         usual = all_settings(resolve(provider=provider, model="deepseek/x"))
@@ -184,7 +187,7 @@ def test_a_preset_that_removes_transforms_removes_them_from_what_is_recommended(
     assert off == presets.without_text_calls(resolve(provider="deepseek"))
 
 
-@pytest.mark.parametrize("provider", [*PROVIDERS, ""])
+@pytest.mark.parametrize("provider", [*provider_table().by_name, ""])
 def test_raw_stays_raw_whatever_is_recommended(provider: str) -> None:
     config = raw(max_turns=3)
 
@@ -269,7 +272,7 @@ def test_a_misspelt_field_is_refused_with_a_guess(kind: Any, name: str, sentence
     assert str(failure.value).startswith(sentence)
 
 
-@pytest.mark.parametrize("provider", [*PROVIDERS, ""])
+@pytest.mark.parametrize("provider", [*provider_table().by_name, ""])
 def test_a_partial_config_stays_partial_as_plain_data(provider: str) -> None:
     partial = presets.stringify_containers(ToolCallingConfig(max_turns=12, tool_denylist=("a",)))
     plain = json.loads(json.dumps(partial.to_mapping()))
@@ -280,7 +283,7 @@ def test_a_partial_config_stays_partial_as_plain_data(provider: str) -> None:
     assert resolve(provider=provider, config=again) == resolve(provider=provider, config=partial)
 
 
-@pytest.mark.parametrize("provider", [*PROVIDERS, ""])
+@pytest.mark.parametrize("provider", [*provider_table().by_name, ""])
 def test_a_resolved_config_is_complete_as_plain_data_and_as_json(provider: str) -> None:
     config = resolve(provider=provider, model="m", config=ToolCallingConfig(max_turns=3))
 
@@ -379,3 +382,23 @@ def test_a_tool_choice_that_is_no_json_is_refused() -> None:
     for choice in (loop, {"a": float("nan")}, {"a": object()}):
         with pytest.raises(ConfigError, match="tool_choice cannot be written as JSON"):
             ToolCallingConfig(tool_choice=choice)
+
+
+# The texts below the settings: every setting has one
+
+
+def test_every_setting_is_explained_where_it_is_declared() -> None:
+    for kind in (ToolCallingConfig, EndpointProfile):
+        assert tuple(setting_docs(kind)) == kind.__struct_fields__
+
+
+TEXTS = setting_docs(ToolCallingConfig) | setting_docs(EndpointProfile)
+
+
+@pytest.mark.parametrize("name", TEXTS)
+def test_an_explanation_is_a_line_that_ends_with_a_full_stop(name: str) -> None:
+    sentence = TEXTS[name]
+
+    assert sentence.endswith(".")
+    assert "\n" not in sentence
+    assert "  " not in sentence

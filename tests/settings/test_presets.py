@@ -1,4 +1,4 @@
-"""Presets: each changes what it is about and nothing else, in any order, as often as you like."""
+"""Tests of `surecall.settings.presets`."""
 
 from collections.abc import Callable
 from typing import Any
@@ -8,20 +8,25 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall import ConfigError, ModelCatalog, ToolCallingConfig, ToolUseMode, presets
-from surecall.settings.capabilities import PROVIDERS, capabilities_for
+from surecall.settings.capabilities import capabilities_for
 from surecall.settings.catalog import WORKAROUNDS, CatalogModel
 from surecall.settings.config import all_settings
-from surecall.settings.endpoint_profile import FAILED_GENERATION, FAMILIES, NORMALISERS
+from surecall.settings.endpoint_profile import FAILED_GENERATION, FAMILIES, RESPONSE_NORMALIZERS
 from surecall.settings.presets import (
     PRESET,
     content_tag_tool_call_fallback,
     default_tool_calling,
+    merge,
     raw,
     resolve,
     without_text_calls,
 )
+from surecall.settings.providers import provider_table
 from surecall.values.types import JSON
 from tests.support.spec import proves
+
+# Presets: each changes what it is about and nothing else, in any order, as often as you like
+
 
 RAW = raw()
 # A config in which nothing is as it comes out of the box.
@@ -163,9 +168,9 @@ def test_a_misspelt_preset_is_one_clear_error() -> None:
 def test_the_default_preset_reads_every_common_shape_of_a_call() -> None:
     config = presets.default_tool_calling()
 
-    assert set(NORMALISERS) == set(FAMILIES["response_transforms"].names) - {TAGS}
+    assert set(RESPONSE_NORMALIZERS) == set(FAMILIES["response_transforms"].names) - {TAGS}
     assert (config.endpoint.response_transforms, config.endpoint.tool_call_transforms) == (
-        NORMALISERS,
+        RESPONSE_NORMALIZERS,
         BLANK,
     )
     assert (config.tool_use_mode, config.fix_empty_final) == (ToolUseMode.RELAXED, True)
@@ -179,7 +184,7 @@ def test_openrouter_and_openai_are_asked_for_one_call_at_a_time(provider: str) -
 
     assert config.request_overrides == {"parallel_tool_calls": False}
     assert config.endpoint.unsupported_options == ()
-    assert config.endpoint.response_transforms == NORMALISERS
+    assert config.endpoint.response_transforms == RESPONSE_NORMALIZERS
 
 
 @proves("C107")
@@ -196,8 +201,8 @@ def test_the_reliability_preset_can_add_the_tag_transform_at_the_end() -> None:
     plain = presets.openai_compatible_reliability()
     tagged = presets.openai_compatible_reliability(enable_content_tag_fallback=True)
 
-    assert plain.endpoint.response_transforms == NORMALISERS
-    assert tagged.endpoint.response_transforms == (*NORMALISERS, TAGS)
+    assert plain.endpoint.response_transforms == RESPONSE_NORMALIZERS
+    assert tagged.endpoint.response_transforms == (*RESPONSE_NORMALIZERS, TAGS)
     assert presets.openai_compatible_reliability(RAW).request_overrides == {}
 
 
@@ -218,7 +223,7 @@ def test_the_reliability_preset_can_say_whether_calls_come_in_parallel(*, parall
         ("deepseek/deepseek-v9", "message_transforms", (NULL, REASONING)),
         ("google/gemini-3-pro-preview", "message_transforms", (NULL, SIGNATURE)),
         ("google/gemini-9", "message_transforms", (NULL, SIGNATURE)),
-        ("qwen/qwen3-235b-a22b-2507", "response_transforms", (*NORMALISERS, TAGS)),
+        ("qwen/qwen3-235b-a22b-2507", "response_transforms", (*RESPONSE_NORMALIZERS, TAGS)),
     ],
 )
 def test_production_adds_what_the_catalog_knows_about_a_model(
@@ -242,7 +247,7 @@ def test_production_with_a_catalog_of_ones_own_asks_no_other() -> None:
 
 @proves("I22")
 @pytest.mark.parametrize("config", [RAW, UNUSUAL], ids=["raw", "unusual"])
-@pytest.mark.parametrize("provider", [*PROVIDERS, "acme"])
+@pytest.mark.parametrize("provider", [*provider_table().by_name, "acme"])
 def test_raw_repairs_nothing_and_keeps_what_was_set(
     provider: str, config: ToolCallingConfig
 ) -> None:
@@ -255,7 +260,7 @@ def test_raw_repairs_nothing_and_keeps_what_was_set(
     assert not changed(RAW, found) - config.explicit
 
 
-@pytest.mark.parametrize("provider", PROVIDERS)
+@pytest.mark.parametrize("provider", provider_table().by_name)
 @pytest.mark.parametrize("strategy", ["baseline", "production"])
 def test_a_provider_is_known_by_every_spelling(provider: str, strategy: Any) -> None:
     expected = resolve(provider=provider, strategy=strategy)
@@ -265,7 +270,7 @@ def test_a_provider_is_known_by_every_spelling(provider: str, strategy: Any) -> 
 
 
 @proves("I21")
-@pytest.mark.parametrize("provider", [*PROVIDERS, "acme"])
+@pytest.mark.parametrize("provider", [*provider_table().by_name, "acme"])
 def test_a_provider_changes_only_the_shape_of_requests_and_replies(provider: str) -> None:
     after = resolve(provider=provider, config=UNUSUAL)
 
@@ -276,7 +281,7 @@ def test_a_provider_changes_only_the_shape_of_requests_and_replies(provider: str
 
 
 @proves("C85")
-@pytest.mark.parametrize("provider", [*PROVIDERS, "acme", ""])
+@pytest.mark.parametrize("provider", [*provider_table().by_name, "acme", ""])
 def test_only_who_takes_the_parallel_flag_is_sent_it(provider: str) -> None:
     config = resolve(provider=provider)
 
@@ -407,3 +412,66 @@ def test_without_text_calls_nothing_else_changes() -> None:
     before, after = all_settings(config), all_settings(off)
     assert set(before["response_transforms"]) - set(after["response_transforms"]) == {TAGS}
     assert set(before["body_transforms"]) - set(after["body_transforms"]) == {FAILED_GENERATION}
+
+
+# Merging settings: overrides in depth, name lists united, and what cannot be merged
+
+
+@proves("C102")
+def test_merge_joins_overrides_in_depth_and_unites_name_lists() -> None:
+    merged = merge(
+        {"request_overrides": {"provider": {"only": ["a"]}}, "tool_allowlist": ["x", "y"]},
+        {"request_overrides": {"provider": {"order": ["b"]}}, "tool_allowlist": " y , z "},
+        {"max_turns": 3, "tool_denylist": ("q",)},
+        {"max_turns": 4, "request_overrides": None, "tool_allowlist": None},
+    )
+
+    assert merged == {
+        "request_overrides": {"provider": {"only": ["a"], "order": ["b"]}},
+        "tool_allowlist": ["x", "y", "z"],
+        "tool_denylist": ["q"],
+        "max_turns": 4,
+    }
+
+
+@proves("C103")
+@pytest.mark.parametrize("field", [*FAMILIES, "tool_allowlist", "tool_denylist"])
+def test_lists_unite_in_order_and_an_empty_one_clears(field: str) -> None:
+    assert merge({field: ["b", "a"]}, {field: "a, c"}) == {field: ["b", "a", "c"]}
+    empties: tuple[Any, ...] = ([], (), "", " , ")
+    for empty in empties:
+        assert merge({field: ["a"]}, {field: empty}) == {field: []}
+        assert merge({field: ["a"]}, {field: empty}, {field: ["b"]}) == {field: ["b"]}
+
+
+@proves("C103")
+def test_what_was_merged_is_read_as_a_config() -> None:
+    merged = merge(
+        {"response_transforms": RESPONSE_NORMALIZERS}, {"response_transforms": TAGS.upper()}
+    )
+
+    config = ToolCallingConfig.from_mapping(merged)
+    assert config.endpoint.response_transforms == (*RESPONSE_NORMALIZERS, TAGS)
+
+
+def test_merge_leaves_its_arguments_alone() -> None:
+    first: JSON = {"request_overrides": {"provider": {"only": ["a"]}}, "tool_denylist": ["x"]}
+    second: JSON = {"request_overrides": {"provider": {"only": ["b"]}}, "tool_denylist": ["y"]}
+
+    merge(first, second, second)
+
+    assert first == {"request_overrides": {"provider": {"only": ["a"]}}, "tool_denylist": ["x"]}
+    assert merge() == {}
+
+
+@pytest.mark.parametrize(
+    ("mapping", "message"),
+    [
+        ({"request_overrides": 3}, "request_overrides must be a mapping, not int"),
+        ({"request_overrides": {"model": "x"}}, "request_overrides cannot set model"),
+        ({"tool_denylist": 3}, "tool_denylist must be a list of names, not int"),
+    ],
+)
+def test_merge_refuses_what_cannot_be_merged(mapping: JSON, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        merge({"max_turns": 3}, mapping)

@@ -16,9 +16,9 @@ from surecall import (
 )
 from surecall.settings.presets import raw
 from surecall.simulator.provider_rules import PROVIDER_RULES
-from surecall.simulator.request_checks import check
+from surecall.simulator.request_checks import check_request
 from surecall.testing import Item, ScriptedModel, calls, calls_many, says
-from surecall.wire.messages import short_id
+from surecall.wire.chat_format import short_id
 
 
 @tool
@@ -206,8 +206,8 @@ def test_a_property_without_a_type_gets_all_of_them_for_llama_cpp() -> None:
         asyncio.run(runner.run("Go."))
 
     rules = PROVIDER_RULES["llama_cpp"]
-    assert [each.rule for each in check(plain.requests[0], rules)] == ["tool_untyped"]
-    assert check(typed.requests[0], rules) == []
+    assert [each.rule for each in check_request(plain.requests[0], rules)] == ["tool_untyped"]
+    assert check_request(typed.requests[0], rules) == []
     value = typed.requests[0]["tools"][0]["function"]["parameters"]["properties"]["value"]
     assert set(value["type"]) == {"string", "number", "boolean", "object", "array", "null"}
     assert value["description"] == "what it is."

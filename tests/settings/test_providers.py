@@ -1,10 +1,15 @@
-"""The rows of the providers: no two are mixed up, and all say only what can be said."""
+"""Tests of `surecall.settings.providers`."""
 
 import pytest
 
 from surecall.settings.capabilities import Capabilities
-from surecall.settings.providers import ROWS, Provider
+from surecall.settings.providers import Provider, ProviderFact, facts_by_provider, provider_table
 from surecall.simulator.provider_rules import PROVIDER_RULES
+
+# The rows of the providers: no two are mixed up, and all say only what can be said
+
+
+ROWS = provider_table().rows
 
 
 def test_no_two_providers_share_a_name_or_an_address() -> None:
@@ -29,3 +34,33 @@ def test_a_refused_option_is_refused_by_the_strict_profile_too(row: Provider) ->
     if rules is not None:
         refused = "parallel_tool_calls" in rules.refused_options
         assert refused is not row.takes.get("parallel_tool_calls", True)
+
+
+# What is known of providers: each fact is a sentence and has a source
+
+
+KNOWN = facts_by_provider()
+FACTS = [fact for facts in KNOWN.values() for fact in facts]
+FIRST = ("bedrock", "azure", "anthropic", "xai", "cerebras", "sambanova")
+BY_ISSUES = (*FIRST, "nebius", "deepinfra", "moonshot", "zai", "minimax", "dashscope")
+
+
+def is_source(text: str) -> bool:
+    """Whether a text is an issue, `owner/repository#number`, or `who: what document`."""
+    repository, mark, number = text.partition("#")
+    if mark:
+        return number.isdecimal() and len(repository.split("/")) == 2
+    who, _, document = text.partition(": ")
+    return bool(who and document)
+
+
+@pytest.mark.parametrize("fact", FACTS, ids=lambda fact: fact.says[:50])
+def test_every_fact_is_a_sentence_with_a_source(fact: ProviderFact) -> None:
+    assert fact.says.endswith(".")
+    assert fact.sources
+    assert all(map(is_source, fact.sources)), fact.sources
+
+
+def test_facts_are_told_of_known_providers_in_the_order_of_the_rows() -> None:
+    assert list(KNOWN) == [name for name in provider_table().by_name if name in KNOWN]
+    assert set(BY_ISSUES) <= KNOWN.keys()

@@ -1,5 +1,5 @@
 """A simulator for the tests of a module."""
 
-from tests.support.fixtures import simulator
+from tests.support.commands import simulator
 
 __all__ = ["simulator"]

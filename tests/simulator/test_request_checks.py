@@ -1,4 +1,4 @@
-"""What the strict simulator refuses in a request, rule by rule, and what it lets through."""
+"""Tests of `surecall.simulator.request_checks`."""
 
 import copy
 from collections.abc import Callable
@@ -7,132 +7,144 @@ from typing import Any
 import pytest
 
 from surecall.simulator.provider_rules import PROVIDER_RULES
-from surecall.simulator.request_checks import check
-from surecall.simulator.seals import signature
+from surecall.simulator.request_checks import (
+    broken_seals,
+    check_request,
+    is_signature,
+    seal_turn,
+    signature,
+)
 from surecall.simulator.violations import Violation
+from surecall.testing import calls
 from surecall.values.types import JSON
+from tests.support.simulator import (
+    LEGAL,
+    OWN_ID,
+    USER,
+    broken_rules,
+    checked_request,
+    ping_call,
+    ping_tool,
+    ping_turn,
+    pong,
+    signed,
+)
+
+# What the strict simulator refuses in a request, rule by rule, and what it lets through
+
 
 COMMON = PROVIDER_RULES["common"]
-
-
-def tool(name: str = "ping") -> JSON:
-    return {"type": "function", "function": {"name": name, "parameters": {"type": "object"}}}
-
-
-def call(call_id: str = "call_1", name: str = "ping", arguments: Any = "{}", **extra: Any) -> JSON:
-    function = {"name": name, "arguments": arguments}
-    return {"id": call_id, "type": "function", "function": function} | extra
-
-
-def turn(*calls: JSON, **extra: Any) -> JSON:
-    return {"role": "assistant", "content": "", "tool_calls": list(calls)} | extra
-
-
-def result(call_id: str = "call_1", **extra: Any) -> JSON:
-    return {"role": "tool", "tool_call_id": call_id, "content": "pong"} | extra
-
-
-USER: JSON = {"role": "user", "content": "Go."}
-
-
-def request(*messages: Any, **options: Any) -> JSON:
-    return {"model": "m", "messages": list(messages), "tools": [tool()]} | options
 
 
 def form(name: str, schema: Any) -> JSON:
     return {"type": "json_schema", "json_schema": {"name": name, "schema": schema}}
 
 
-LEGAL = request({"role": "system", "content": "Be brief."}, USER, turn(call()), result(), USER)
-
-
-def rules(body: JSON, profile: str = "common") -> list[str]:
-    return [violation.rule for violation in check(body, PROVIDER_RULES[profile])]
-
-
 def test_a_legal_conversation_has_no_violation() -> None:
-    assert check(LEGAL, COMMON) == []
+    assert check_request(LEGAL, COMMON) == []
 
 
 def test_parts_as_content_and_an_empty_tool_result_are_legal() -> None:
     parts = [{"type": "text", "text": "Go."}]
-    body = request({"role": "user", "content": parts}, turn(call()), result(content=""))
-    assert check(body, COMMON) == []
+    body = checked_request(
+        {"role": "user", "content": parts}, ping_turn(ping_call()), pong(content="")
+    )
+    assert check_request(body, COMMON) == []
 
 
 @pytest.mark.parametrize("wanted", [{"type": "text"}, {"type": "json_object"}, form("a", {})])
 def test_a_form_may_be_asked_for(wanted: JSON) -> None:
-    assert check(request(USER, response_format=wanted), COMMON) == []
-    refusing = check(request(USER, response_format=wanted), PROVIDER_RULES["no-format"])
+    assert check_request(checked_request(USER, response_format=wanted), COMMON) == []
+    refusing = check_request(
+        checked_request(USER, response_format=wanted), PROVIDER_RULES["no-format"]
+    )
     assert [violation.where for violation in refusing] == ["response_format"]
 
 
 def test_two_calls_may_be_answered_in_any_order() -> None:
-    body = request(USER, turn(call("a"), call("b")), result("b"), result("a"))
-    assert check(body, COMMON) == []
+    body = checked_request(USER, ping_turn(ping_call("a"), ping_call("b")), pong("b"), pong("a"))
+    assert check_request(body, COMMON) == []
 
 
 @pytest.mark.parametrize(
     ("body", "rule"),
     [
-        (request(), "messages_empty"),
+        (checked_request(), "messages_empty"),
         ({"model": "m"}, "messages_empty"),
-        (request(USER, tools=[]), "tools_empty"),
-        (request(USER, tools=[tool(f"t{number}") for number in range(129)]), "tools_many"),
-        (request(USER, tools=[tool("state.get")]), "tool_name"),
-        (request(USER, tools=[tool("x" * 65)]), "tool_name"),
-        (request(USER, tools=[tool(), tool()]), "tool_twice"),
+        (checked_request(USER, tools=[]), "tools_empty"),
         (
-            request(
+            checked_request(USER, tools=[ping_tool(f"t{number}") for number in range(129)]),
+            "tools_many",
+        ),
+        (checked_request(USER, tools=[ping_tool("state.get")]), "tool_name"),
+        (checked_request(USER, tools=[ping_tool("x" * 65)]), "tool_name"),
+        (checked_request(USER, tools=[ping_tool(), ping_tool()]), "tool_twice"),
+        (
+            checked_request(
                 USER, tools=[{"type": "function", "function": {"name": "a", "parameters": {}}}]
             ),
             "tool_schema",
         ),
-        (request(USER, response_format="json"), "format_unknown"),
-        (request(USER, response_format={"type": "grammar"}), "format_unknown"),
-        (request(USER, response_format=form("a b", {})), "format_unknown"),
-        (request(USER, response_format=form("a", None)), "format_unknown"),
-        (request(USER, tool_choice="perhaps"), "choice_unknown"),
+        (checked_request(USER, response_format="json"), "format_unknown"),
+        (checked_request(USER, response_format={"type": "grammar"}), "format_unknown"),
+        (checked_request(USER, response_format=form("a b", {})), "format_unknown"),
+        (checked_request(USER, response_format=form("a", None)), "format_unknown"),
+        (checked_request(USER, tool_choice="perhaps"), "choice_unknown"),
         (
-            request(USER, tool_choice={"type": "function", "function": {"name": "other"}}),
+            checked_request(USER, tool_choice={"type": "function", "function": {"name": "other"}}),
             "choice_unknown",
         ),
         ({"messages": [USER], "tool_choice": "auto"}, "choice_without_tools"),
         ({"messages": [USER], "parallel_tool_calls": False}, "parallel_without_tools"),
-        (request("hello"), "role_unknown"),
-        (request({"role": "robot", "content": "x"}), "role_unknown"),
-        (request({"role": "user", "content": None}), "content_type"),
-        (request({"role": "user", "content": 3}), "content_type"),
-        (request({"role": "user", "content": "  "}), "content_empty"),
-        (request({"role": "user", "content": []}), "content_empty"),
-        (request(USER, {"role": "assistant", "content": ""}), "content_empty"),
-        (request(USER, turn(call(), function_call={"name": "ping"}), result()), "both_call_forms"),
-        (request(USER, {"role": "assistant", "content": "x", "tool_calls": []}), "calls_empty"),
-        (request(USER, turn(call(type="tool")), result()), "call_type"),
-        (request(USER, turn(call("")), result("")), "id_missing"),
-        (request(USER, turn(call(name="state.get")), result()), "name_illegal"),
-        (request(USER, turn(call(function=None)), result()), "name_illegal"),
-        (request(USER, turn(call(arguments={})), result()), "arguments_type"),
-        (request(USER, turn(call(arguments=None)), result()), "arguments_type"),
-        (request(USER, turn(call(arguments="[1]")), result()), "arguments_object"),
-        (request(USER, turn(call(arguments="{'a': 1}")), result()), "arguments_object"),
-        (request(USER, turn(call(arguments="")), result()), "arguments_object"),
-        (request(USER, turn(call()), result(), turn(call()), result()), "id_twice"),
-        (request(USER, turn(call("a"), call("a")), result("a"), result("a")), "id_twice"),
-        (request(USER, turn(call())), "unanswered"),
-        (request(USER, turn(call()), USER, result()), "unanswered"),
-        (request(USER, turn(call()), USER, result()), "orphan"),
-        (request(USER, result()), "orphan"),
-        (request(USER, turn(call()), result(), result()), "answered_twice"),
+        (checked_request("hello"), "role_unknown"),
+        (checked_request({"role": "robot", "content": "x"}), "role_unknown"),
+        (checked_request({"role": "user", "content": None}), "content_type"),
+        (checked_request({"role": "user", "content": 3}), "content_type"),
+        (checked_request({"role": "user", "content": "  "}), "content_empty"),
+        (checked_request({"role": "user", "content": []}), "content_empty"),
+        (checked_request(USER, {"role": "assistant", "content": ""}), "content_empty"),
+        (
+            checked_request(USER, ping_turn(ping_call(), function_call={"name": "ping"}), pong()),
+            "both_call_forms",
+        ),
+        (
+            checked_request(USER, {"role": "assistant", "content": "x", "tool_calls": []}),
+            "calls_empty",
+        ),
+        (checked_request(USER, ping_turn(ping_call(type="tool")), pong()), "call_type"),
+        (checked_request(USER, ping_turn(ping_call("")), pong("")), "id_missing"),
+        (checked_request(USER, ping_turn(ping_call(name="state.get")), pong()), "name_illegal"),
+        (checked_request(USER, ping_turn(ping_call(function=None)), pong()), "name_illegal"),
+        (checked_request(USER, ping_turn(ping_call(arguments={})), pong()), "arguments_type"),
+        (checked_request(USER, ping_turn(ping_call(arguments=None)), pong()), "arguments_type"),
+        (checked_request(USER, ping_turn(ping_call(arguments="[1]")), pong()), "arguments_object"),
+        (
+            checked_request(USER, ping_turn(ping_call(arguments="{'a': 1}")), pong()),
+            "arguments_object",
+        ),
+        (checked_request(USER, ping_turn(ping_call(arguments="")), pong()), "arguments_object"),
+        (
+            checked_request(USER, ping_turn(ping_call()), pong(), ping_turn(ping_call()), pong()),
+            "id_twice",
+        ),
+        (
+            checked_request(USER, ping_turn(ping_call("a"), ping_call("a")), pong("a"), pong("a")),
+            "id_twice",
+        ),
+        (checked_request(USER, ping_turn(ping_call())), "unanswered"),
+        (checked_request(USER, ping_turn(ping_call()), USER, pong()), "unanswered"),
+        (checked_request(USER, ping_turn(ping_call()), USER, pong()), "orphan"),
+        (checked_request(USER, pong()), "orphan"),
+        (checked_request(USER, ping_turn(ping_call()), pong(), pong()), "answered_twice"),
     ],
 )
 def test_what_every_strict_provider_refuses(body: JSON, rule: str) -> None:
-    assert rule in rules(body)
+    assert rule in broken_rules(body)
 
 
 def test_one_mistake_is_one_violation_with_its_place_and_the_words_of_a_provider() -> None:
-    body = request(USER, turn(call("call_7")))
-    assert check(body, COMMON) == [
+    body = checked_request(USER, ping_turn(ping_call("call_7")))
+    assert check_request(body, COMMON) == [
         Violation(
             "unanswered",
             "messages",
@@ -145,22 +157,17 @@ def test_one_mistake_is_one_violation_with_its_place_and_the_words_of_a_provider
 
 def test_a_tool_choice_may_name_a_tool_or_be_left_out() -> None:
     named = {"type": "function", "function": {"name": "ping"}}
-    assert rules(request(USER, tool_choice=named)) == []
-    assert rules({"messages": [USER], "tool_choice": "none"}) == []
-
-
-def signed(text: str) -> JSON:
-    return {"extra_content": {"google": {"thought_signature": text}}}
-
-
-OWN = "function-call-7"
+    assert broken_rules(checked_request(USER, tool_choice=named)) == []
+    assert broken_rules({"messages": [USER], "tool_choice": "none"}) == []
 
 
 def test_the_signature_belongs_to_the_first_of_parallel_calls() -> None:
-    first = call(OWN, **signed(signature("abc")))
-    calls = turn(first, call("function-call-8"))
-    body = request(USER, calls, result(OWN, name="ping"), result("function-call-8", name="ping"))
-    assert rules(body, "gemini") == []
+    first = ping_call(OWN_ID, **signed(signature("abc")))
+    calls = ping_turn(first, ping_call("function-call-8"))
+    body = checked_request(
+        USER, calls, pong(OWN_ID, name="ping"), pong("function-call-8", name="ping")
+    )
+    assert broken_rules(body, "gemini") == []
 
 
 @pytest.mark.parametrize("profile", PROVIDER_RULES)
@@ -174,10 +181,43 @@ def test_the_signature_belongs_to_the_first_of_parallel_calls() -> None:
         lambda body: body["messages"][2].update(tool_calls="none"),
         lambda body: body["messages"][2].update(tool_calls=[None, {}]),
         lambda body: body["messages"][2]["tool_calls"][0].update(id=3, extra_content=[]),
-        lambda body: body["messages"][2].update(tool_calls=[call(arguments="[" * 100_000)]),
+        lambda body: body["messages"][2].update(tool_calls=[ping_call(arguments="[" * 100_000)]),
     ],
 )
 def test_no_request_makes_the_checker_raise(profile: str, spoil: Callable[[JSON], None]) -> None:
     body = copy.deepcopy(LEGAL)
     spoil(body)
-    assert check(body, PROVIDER_RULES[profile])
+    assert check_request(body, PROVIDER_RULES[profile])
+
+
+# A sealed turn is whole, or the place of the broken seal is named
+
+
+def seals_turn() -> JSON:
+    message: JSON = calls("ping")["choices"][0]["message"]
+    return seal_turn(message, "abc")
+
+
+def test_a_turn_that_comes_back_as_it_was_is_whole() -> None:
+    assert broken_seals(seals_turn()) == []
+
+
+@pytest.mark.parametrize("value", [None, "", "abc", "abc.def", 7, [], {}])
+def test_a_signature_that_was_changed_is_none(value: Any) -> None:
+    assert is_signature(signature("abc"))
+    assert not is_signature(value)
+
+
+@pytest.mark.parametrize("place", ["encrypted_content", "content", "thinking_blocks"])
+@pytest.mark.parametrize("value", [None, "", [], ["a"], [{"signature": signature("abc")}]])
+def test_a_place_of_the_message_is_named_where_the_seal_is_lost(place: str, value: Any) -> None:
+    assert broken_seals(seals_turn() | {place: value}) == [place]
+
+
+@pytest.mark.parametrize("place", ["seal", "function"])
+def test_a_place_of_a_call_is_named_where_the_seal_is_lost(place: str) -> None:
+    message = seals_turn()
+    values: tuple[Any, ...] = (None, {}, "a")
+    for value in values:
+        message["tool_calls"][0][place] = value
+        assert broken_seals(message) == [f"tool_calls[0].{place}"]

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from surecall.simulator import Simulator
-from surecall.simulator.personas.catalogue import PERSONAS
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.testing import ScriptedProvider, says
-from tests.support.patience import PATIENCE_S
+from tests.support.timing import PATIENCE_S
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "state_get", "arguments": "{}"}}
 TOOL = {

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.settings.presets import CONTRACT_STRATEGIES, Strategy
 from surecall.simulator.personas.persona import Persona
 from surecall.simulator.server import Simulator
-from tests.eval.running.test_trial_run import (
+from tests.support.persona_trials import (
     AT_ONCE,
     CHAT,
     QUOTE,
@@ -57,6 +57,8 @@ CHANGED: dict[Strategy, dict[str, dict[str, str]]] = {
         "premature": _STOPS_AFTER_ONE,
         "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
         "formless": _ONE_CALL,
+        # What repeats a document is asked about, and never runs.
+        "obeys-injection": only("CALL_MISSING", QUOTE),
     },
     "guided_contract": {
         "formless": _ONE_CALL,
@@ -90,9 +92,9 @@ def test_every_trial_under_a_further_strategy_ends_exactly_as_foreseen(
     simulator: Simulator, strategy: Strategy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def contracted(persona: Persona, name: Strategy) -> Any:
-        return setup_of(persona, name, contracted=name in CONTRACTED)
+        return setup_of(persona, name, contracted=name in CONTRACT_STRATEGIES)
 
-    monkeypatch.setattr("tests.eval.running.test_trial_run.setup_of", contracted)
+    monkeypatch.setattr("tests.support.persona_trials.setup_of", contracted)
     held = asyncio.run(trials(simulator.url, judged(), strategy))
 
     assert [

@@ -22,17 +22,16 @@ from surecall import (
     ToolLoopRunner,
     ToolRegistry,
 )
-from surecall.simulator.personas.catalogue import PERSONAS, preset_wanted
-from surecall.simulator.personas.mixed import REPAIRABLE
 from surecall.simulator.personas.persona import RETRIED, Persona
+from surecall.simulator.personas.persona_catalog import PERSONAS, REPAIRABLE, required_preset
 from surecall.simulator.server import Simulator
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
-from tests.simulator.test_server import IDLE, PROVOKED, TEACHERS, client_for
-from tests.support.giving_up import GivesUp
-from tests.support.patience import PATIENCE_S, until_soon
-from tests.support.streams import assembled, events_of
+from tests.support.replies import assembled, events_of
+from tests.support.scripted_runs import GivesUp
+from tests.support.simulator import IDLE, PROVOKED, TEACHERS, client_for
+from tests.support.timing import PATIENCE_S, until_soon
 
 HELLO: JSON = {"role": "user", "content": "Hello!"}
 PATH = "/v1/chat/completions"
@@ -40,7 +39,9 @@ ROOM = 256 * 1024
 # Faults of empty arguments, or of several calls in a reply, which these runs do not have.
 NEVER_MET = IDLE | {"sim/stream-id-of-the-first-alone", "sim/stream-arguments-interleaved"}
 # These need a deadline or a limit that suits them, and have tests of their own.
-HOSTILE = {fault.id for fault in TRANSPORT_FAULTS.values() if fault.forever} | {"stream-drip"}
+HOSTILE = {fault.id for fault in TRANSPORT_FAULTS.values() if fault.repeated_block} | {
+    "stream-drip"
+}
 
 
 @contextlib.contextmanager
@@ -189,7 +190,7 @@ def test_a_streamed_persona_ends_as_documented(simulator: Simulator, persona: Pe
     before = len(simulator.requests)
     one = asyncio.run(held(client_for(simulator, persona), persona))
 
-    if persona.outcome in {"cured", RETRIED, *REPAIRABLE} or preset_wanted(persona):
+    if persona.outcome in {"repaired", RETRIED, *REPAIRABLE} or required_preset(persona):
         assert (one.code, one.ran, one.result.assistant_text) == ("", one.meant, "Done.")
     else:
         assert (one.code, one.ran) == (persona.outcome, [])
@@ -198,7 +199,7 @@ def test_a_streamed_persona_ends_as_documented(simulator: Simulator, persona: Pe
     assert (len(simulator.violations) == 1) == (persona.id in TEACHERS)
     asked_for = list(simulator.requests)[before:]
     assert all(request["stream"] for request in asked_for)
-    if persona.outcome == "cured" and persona.id not in TEACHERS:
+    if persona.outcome == "repaired" and persona.id not in TEACHERS:
         assert len(asked_for) == 3
     if persona.outcome == RETRIED and persona.kind in {"stream", "transport"}:
         assert len(asked_for) > 3
@@ -249,7 +250,7 @@ def test_a_stream_breaks_off_in_the_middle(
 
 def test_an_endless_stream_has_an_end_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     endless = TRANSPORT_FAULTS["stream-endless"]
-    short = msgspec.structs.replace(endless, forever=": x\n\n", at_most=600)
+    short = msgspec.structs.replace(endless, repeated_block=": x\n\n", max_bytes=600)
     monkeypatch.setitem(TRANSPORT_FAULTS, "stream-endless", short)
     cut = pytest.raises(http.client.IncompleteRead)
     with Simulator() as simulator, asked(simulator, "stream-endless") as answer, cut as error:
@@ -286,14 +287,10 @@ async def left_waiting(simulator: Simulator, model: str) -> None:
 )
 def test_a_client_that_leaves_ends_the_work_for_it(model: str) -> None:
     async def scenario() -> None:
-        simulator = Simulator()
-        runner = await simulator.start()
-        try:
+        async with Simulator() as simulator:
             tasks = len(asyncio.all_tasks())
             await (left_waiting if model == "silent" else left)(simulator, model)
             await until_soon(lambda: len(asyncio.all_tasks()) <= tasks)
-        finally:
-            await simulator.stop(runner)
 
     asyncio.run(scenario())
 

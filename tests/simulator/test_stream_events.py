@@ -7,52 +7,35 @@ import pytest
 
 from scripts.soak import GET, PATCH
 from surecall import ToolDefinition, ToolRegistry
-from surecall.core.inbound import inbound
+from surecall.core.reply_parsing import parse_reply
 from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.persona import say
+from surecall.simulator.personas.persona import answer_request
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.simulator.stream_events import (
     DONE,
-    LONGEST_PIECE,
-    MOST_PIECES,
+    MAX_PIECE_CHARS,
+    MAX_PIECES,
     Event,
-    events_of,
-    frames_of,
+    build_events,
+    check_streaming,
+    encode_frames,
     is_streamable,
-    pieces,
-    stream_rules,
+    split_text,
     wants_usage,
     without_streaming,
 )
-from surecall.testing import calls, calls_many, says
+from surecall.testing import calls, says
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Plan, User
-from surecall.wire.assembler import Assembler
-from surecall.wire.messages import render_tool
-from surecall.wire.response import fault_of
-from tests.support.fault_samples import DEFAULT, REGISTRY, SAMPLES, meaning, read, with_fault
-from tests.support.streams import events_of as decoded
-
-NAMES = [definition.name for definition in REGISTRY.definitions]
-TWINS = calls_many(calls("add", a=1, b=2), calls("add", a=3, b=4))
-EQUAL_TWINS = calls_many(calls("add", a=1, b=2), calls("add", a=1, b=2))
-REPLIES = (*SAMPLES, TWINS)
-SEEDS = range(6)
-
-
-def heard(frames: list[bytes], names: list[str] = NAMES) -> JSON | Fault:
-    """Listen to a stream as a client would."""
-    assembler = Assembler(
-        names, DEFAULT.max_tool_args_bytes, lambda error: fault_of(error, None, {}, 0.0)
-    )
-    for event in decoded(frames):
-        assembler.add(event.data, event.event)
-    return assembler.finish()
-
-
-def understood(events: list[Event]) -> Any:
-    outcome = heard(frames_of(events))
-    return meaning(outcome if isinstance(outcome, Fault) else read(outcome))
+from surecall.wire.chat_format import render_tool
+from tests.support.replies import DEFAULT, meaning, read, with_fault
+from tests.support.simulator import (
+    EQUAL_TWINS,
+    SEEDS,
+    STREAMED_REPLIES,
+    heard_stream,
+    understood_stream,
+)
 
 
 def deltas_of(events: list[Event]) -> list[JSON]:
@@ -64,7 +47,7 @@ def deltas_of(events: list[Event]) -> list[JSON]:
 
 
 def test_an_answer_is_streamed_as_openai_does_it() -> None:
-    first, *others, last, done = events_of(says("It is three, as I said."))
+    first, *others, last, done = build_events(says("It is three, as I said."))
 
     assert isinstance(first, dict)
     assert first == {
@@ -84,7 +67,7 @@ def test_an_answer_is_streamed_as_openai_does_it() -> None:
 
 
 def test_a_call_is_announced_with_its_id_and_name_and_then_comes_in_pieces() -> None:
-    role, opening, *others, _ = deltas_of(events_of(calls("add", a=1, b=2, label="x")))
+    role, opening, *others, _ = deltas_of(build_events(calls("add", a=1, b=2, label="x")))
 
     assert role == {"role": "assistant", "content": None}
     function = {"name": "add", "arguments": ""}
@@ -97,23 +80,23 @@ def test_a_call_is_announced_with_its_id_and_name_and_then_comes_in_pieces() -> 
 
 
 def test_the_usage_comes_last_without_a_choice_and_only_when_it_was_asked_for() -> None:
-    *chunks, last, done = events_of(says("3"), usage=True)
+    *chunks, last, done = build_events(says("3"), usage=True)
 
     assert isinstance(last, dict)
     assert (last["choices"], last["usage"]["total_tokens"], done) == ([], 2, DONE)
     assert all(isinstance(chunk, dict) and chunk["usage"] is None for chunk in chunks)
-    assert all("usage" not in event for event in events_of(says("3")))
+    assert all("usage" not in event for event in build_events(says("3")))
 
 
 @pytest.mark.parametrize("seed", SEEDS)
 def test_pieces_are_short_many_at_most_and_the_first_is_the_longest(seed: int) -> None:
     for text in ("", "x", "x" * 12, "make \\\n all", "ab" * 50_000):
-        cut = pieces(text, seed)
+        cut = split_text(text, seed)
         assert "".join(cut) == text
         assert max(map(len, cut)) == len(cut[0])
-        assert len(cut[0]) <= max(LONGEST_PIECE, len(text) // MOST_PIECES + 1)
-        assert len(cut) <= 3 * MOST_PIECES
-    assert pieces("It is three, as I said.", 0) != pieces("It is three, as I said.", 1)
+        assert len(cut[0]) <= max(MAX_PIECE_CHARS, len(text) // MAX_PIECES + 1)
+        assert len(cut) <= 3 * MAX_PIECES
+    assert split_text("It is three, as I said.", 0) != split_text("It is three, as I said.", 1)
 
 
 def test_reasoning_grows_and_its_signature_comes_after_it() -> None:
@@ -121,7 +104,7 @@ def test_reasoning_grows_and_its_signature_comes_after_it() -> None:
     secret = {"type": "reasoning.encrypted", "index": 1, "data": "ZW5j"}
     details = [thought | {"signature": "c2ln"}, secret, thought | {"index": 2}]
     body = says("3", reasoning="Let me see.", reasoning_details=details, audio=None)
-    outcome = heard(frames_of(events_of(body)))
+    outcome = heard_stream(encode_frames(build_events(body)))
 
     assert not isinstance(outcome, Fault)
     message = outcome["choices"][0]["message"]
@@ -138,7 +121,7 @@ def test_reasoning_grows_and_its_signature_comes_after_it() -> None:
     ],
 )
 def test_a_choice_that_lacks_this_or_that_is_streamed_as_it_is(choice: JSON) -> None:
-    *_, last, done = events_of({"choices": [choice]})
+    *_, last, done = build_events({"choices": [choice]})
     assert isinstance(last, dict)
     assert last["choices"][0]["finish_reason"] == choice.get("finish_reason")
     assert done == DONE
@@ -173,14 +156,14 @@ BEGUN = {"name": "f", "arguments": {}}
     ],
 )
 def test_a_message_of_any_form_is_cut_where_it_can_be(message: JSON, deltas: list[JSON]) -> None:
-    _, *grown, last = deltas_of(events_of({"choices": [{"message": message}]}))
+    _, *grown, last = deltas_of(build_events({"choices": [{"message": message}]}))
 
     assert (grown, last) == (deltas, {})
 
 
 @pytest.mark.parametrize("choices", [None, [], ["x"], {}])
 def test_choices_that_are_none_come_in_one_chunk(choices: Any) -> None:
-    assert events_of({"choices": choices}) == [{"choices": choices}, DONE]
+    assert build_events({"choices": choices}) == [{"choices": choices}, DONE]
 
 
 def test_errors_and_foreign_envelopes_are_not_streamed() -> None:
@@ -214,12 +197,12 @@ def test_errors_and_foreign_envelopes_are_not_streamed() -> None:
 def test_the_options_of_a_stream_are_checked_as_openai_does(
     request_: JSON, rules: list[str]
 ) -> None:
-    found = [violation.rule for violation in stream_rules(request_)]
+    found = [violation.rule for violation in check_streaming(request_)]
     assert found == rules
 
 
 def test_a_wrong_type_is_named() -> None:
-    (violation,) = stream_rules({"stream": "yes"})
+    (violation,) = check_streaming({"stream": "yes"})
     wanted = "Invalid type for 'stream': expected a boolean, but got a string instead."
     assert (violation.where, violation.message) == ("stream", wanted)
 
@@ -234,17 +217,17 @@ def test_a_streamed_request_is_otherwise_the_plain_one() -> None:
     assert not wants_usage({"stream_options": None})
 
 
-# The law: streamed and plain forms read alike
+# Streamed and plain forms read alike
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("fault_id", ["", *SHAPE_FAULTS])
 def test_a_faulty_reply_reads_the_same_when_it_is_streamed(fault_id: str) -> None:
-    for clean in REPLIES:
+    for clean in STREAMED_REPLIES:
         for seed in SEEDS if fault_id != "arguments_runaway" else (0,):
             body = with_fault(fault_id, clean, seed) if fault_id else clean
             if is_streamable(body):
-                assert understood(events_of(body, seed=seed)) == meaning(read(body))
+                assert understood_stream(build_events(body, seed=seed)) == meaning(read(body))
 
 
 def test_two_calls_that_are_equal_to_the_id_are_read_once_when_they_are_streamed() -> None:
@@ -252,8 +235,8 @@ def test_two_calls_that_are_equal_to_the_id_are_read_once_when_they_are_streamed
     body = with_fault("id_repeated", EQUAL_TWINS)
     once = meaning(read(calls("add", a=1, b=2)))
 
-    assert understood(events_of(body)) == once != meaning(read(body))
-    assert understood(events_of(EQUAL_TWINS)) == meaning(read(EQUAL_TWINS))
+    assert understood_stream(build_events(body)) == once != meaning(read(body))
+    assert understood_stream(build_events(EQUAL_TWINS)) == meaning(read(EQUAL_TWINS))
 
 
 ASKED: JSON = {"role": "user", "content": "Please set the draft. workspace_id=ws_7 retries=3"}
@@ -293,12 +276,14 @@ def test_every_persona_says_the_same_in_both_forms(persona: str) -> None:
     plan = Plan("m", (User("go"),))
     for request in REQUESTS:
         for seed in range(3):
-            body = say(PERSONAS[persona], {"model": persona, **request}, seed).body
+            body = answer_request(PERSONAS[persona], {"model": persona, **request}, seed).body
             if not is_streamable(body):
                 continue
-            outcome = heard(frames_of(events_of(body, seed=seed)), ["state_get", "state_patch"])
-            plain = meaning(inbound(body, plan, DEFAULT, STATE))
+            outcome = heard_stream(
+                encode_frames(build_events(body, seed=seed)), ["state_get", "state_patch"]
+            )
+            plain = meaning(parse_reply(body, plan, DEFAULT, STATE))
             if isinstance(outcome, Fault):
                 assert outcome.code == plain
             else:
-                assert meaning(inbound(outcome, plan, DEFAULT, STATE)) == plain
+                assert meaning(parse_reply(outcome, plan, DEFAULT, STATE)) == plain

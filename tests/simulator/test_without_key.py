@@ -8,8 +8,8 @@ import pytest
 
 from surecall import ConfigError, ToolLoopRunner
 from surecall.simulator import stand_in
-from surecall.simulator.without_key import SAID
-from tests.support.paths import ROOT
+from surecall.simulator.without_key import NO_KEY_NOTICE
+from tests.support.project_files import ROOT
 
 CODE = """
 from surecall import ToolLoopRunner
@@ -35,7 +35,7 @@ def test_a_program_with_it_runs_says_so_and_ends() -> None:
         cwd=ROOT,
     )
 
-    assert (ran.returncode, ran.stderr) == (0, f"{SAID}\n")
+    assert (ran.returncode, ran.stderr) == (0, f"{NO_KEY_NOTICE}\n")
     assert ran.stdout.strip()
 
 
@@ -47,7 +47,7 @@ def test_whatever_model_is_asked_for_the_persona_answers(
     runner.close()
 
     assert [one.name for one in result.run.results] == ["note"]
-    assert capsys.readouterr().err == f"{SAID}\n"
+    assert capsys.readouterr().err == f"{NO_KEY_NOTICE}\n"
 
 
 def test_an_unknown_persona_is_refused() -> None:

@@ -1,9 +1,4 @@
-"""A real browser for tests of the report: the Chrome or Chromium of this machine, without a window.
-
-It is driven over loopback. Without one the tests are skipped; where SURECALL_TEST_BROWSER is set,
-they fail. Before a page runs its first line, a watch is set: whatever an attack would do, and
-whatever the page's own policy stops, is kept in `window.caught`.
-"""
+"""A browser for tests of the report, and the page of a small run to open in it."""
 
 import json
 import os
@@ -12,7 +7,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, NoReturn
+from urllib.parse import quote
 
+import msgspec
 import pytest
 from selenium import webdriver
 from selenium.common.exceptions import SessionNotCreatedException
@@ -21,8 +18,20 @@ from selenium.webdriver.common.action_chains import ActionChains
 from selenium.webdriver.common.by import By
 from selenium.webdriver.support.ui import WebDriverWait
 
-from tests.support.hostile import CANARY
-from tests.support.patience import PATIENCE_S, until
+from surecall import cli
+from surecall.eval.analysis.summary import Summary, summarize
+from surecall.eval.report.page.page_files import write_report_at
+from surecall.eval.storage.run_directories import find_run
+from surecall.eval.storage.store import open_for_reading
+from surecall.eval.storage.trial import Trial
+from tests.support.hostile_texts import CANARY
+from tests.support.timing import PATIENCE_S, until
+
+# A real browser for tests of the report: the Chrome or Chromium of this machine, without a window.
+# It is driven over loopback. Without one the tests are skipped; where SURECALL_TEST_BROWSER is set,
+# they fail. Before a page runs its first line, a watch is set: whatever an attack would do, and
+# whatever the page's own policy stops, is kept in `window.caught`.
+
 
 BROWSERS: Final = (
     "chromium",
@@ -218,3 +227,59 @@ def started() -> Iterator[Browser]:
         yield browser
     finally:
         driver.quit()
+
+
+# A small run of the simulator and the page that is made of it, for tests in a browser
+
+
+MODELS = "sim/clean,sim/lazy,sim/like-kimi,sim/like-glm-flash"
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A run, its page, and what should stand in it."""
+
+    directory: Path
+    page: Path
+    trials: list[Trial]
+    summary: Summary
+
+    def failed(self) -> list[Trial]:
+        return [trial for trial in self.trials if trial.status == "failed"]
+
+    def events(self, trial: Trial, kind: str) -> list[dict[str, Any]]:
+        with open_for_reading(self.directory) as store:
+            lines = (store.trace(trial.key) or b"").splitlines()
+        return [event for event in map(json.loads, lines) if event["type"] == kind]
+
+
+def make_run(base: Path) -> Made:
+    """Run a small matrix and write its page."""
+    directory = evaluated(base, "-m", MODELS, "--strategy", "raw,production", "-n", "2")
+    with open_for_reading(directory) as store:
+        trials = list(store.trials())
+    return Made(directory, write_report_at(directory), trials, summarize(trials))
+
+
+def evaluated(base: Path, *arguments: str) -> Path:
+    """Run an evaluation with the simulator, whatever is set here; return its directory."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith(("SURECALL_", "OPENROUTER_"))]:
+            patch.delenv(name)
+        patch.chdir(base)
+        cli.main(["eval", "-q", *arguments, "--runs", str(base)])
+        return find_run(base, "latest")
+
+
+def address_of(trial: Trial, turn: int | None = None) -> str:
+    """Return the deep link to a trial, or to one of its turns."""
+    cell = trial.key.cell
+    names = (cell.model, cell.profile, cell.strategy, trial.key.scenario, str(trial.key.trial))
+    # What a browser's own encoding leaves as it is.
+    parts = ",".join(quote(name, safe="!'()*~") for name in names)
+    return f"#run/{parts}" + ("" if turn is None else f"/{turn}")
+
+
+def show(browser: Browser, address: str) -> None:
+    """Go to a run within the open page, and wait until it is shown."""
+    browser.run("location.hash = arguments[0]", address)
+    browser.wait("document.querySelector('#wire dl, #wire .hint') !== null")

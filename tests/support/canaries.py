@@ -32,14 +32,14 @@ from unittest.mock import patch
 from urllib.parse import quote
 
 from surecall import cli, presets
+from surecall.runtime.recording import JsonlSink, save_trace
 from surecall.runtime.runner import ToolLoopRunner
-from surecall.runtime.trace import JsonlSink, save_trace
 from surecall.runtime.transport import OpenAICompatible
 from surecall.settings.connection import RetryPolicy
 from surecall.tools.registry import tool
 from surecall.values.errors import ConfigError, SurecallError
 from surecall.values.events import Event, ToolCallEndEvent
-from tests.support.listening import Knock, Reply, listening
+from tests.support.servers import Knock, Reply, listening
 
 PLACES: Final = (
     "environment",
@@ -268,13 +268,14 @@ def _commands(place: str, url: str, home: Path, watched: list[tuple[str, bytes]]
 
 
 _AFTERWARDS: Final = (
-    ("export",),
-    *(("export", "--format", form) for form in ("json", "jsonl", "markdown", "junit")),
+    ("report", "-o", "written/"),
+    *(("report", "--format", form) for form in ("json", "jsonl", "markdown", "junit", "trials")),
     *(("replay", f"latest/{number}") for number in range(1, 9)),
     ("replay",),
-    ("report",),
+    ("report", "--format", "html"),
+    ("report", "-o", "-"),
     ("ls", "runs"),
-    ("view", "--no-open"),
+    ("report", "--no-open"),
     ("merge", "latest", "--into", "merged"),
 )
 

@@ -15,8 +15,8 @@ from mcp.server.mcpserver import Context, Image, MCPServer
 from mcp_types import ToolAnnotations
 
 from surecall.mcp import MCPTools
-from tests.support.paths import TESTS
-from tests.support.patience import until
+from tests.support.project_files import TESTS
+from tests.support.timing import until, until_soon
 
 
 def official() -> MCPServer[Any]:
@@ -79,6 +79,16 @@ class Legacy:
             await self._application(scope, receive, sent)
 
 
+class _HttpServer(uvicorn.Server):
+    """Closes what outlasts the grace period: on a busy machine a stream may still be open."""
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().shutdown(sockets)
+        for connection in list(self.server_state.connections):
+            connection.transport.abort()
+        await until_soon(lambda: not (self.server_state.connections or self.server_state.tasks))
+
+
 @contextmanager
 def over_http(server: MCPServer[Any], port: int = 0, forgets: int = 0) -> Iterator[str]:
     """Serve over streamable HTTP in a thread of its own; return the address."""
@@ -89,7 +99,7 @@ def over_http(server: MCPServer[Any], port: int = 0, forgets: int = 0) -> Iterat
             log_level="critical",
             timeout_graceful_shutdown=1,
         )
-        http = uvicorn.Server(config)
+        http = _HttpServer(config)
         thread = threading.Thread(target=http.run, kwargs={"sockets": [listening]})
         thread.start()
         until(lambda: http.started)

@@ -1,17 +1,28 @@
-"""Transcripts made by hand, and strategies that draw them: calls, answers, objections."""
+"""Transcripts made by hand, and runs driven by hand: replies in, moves out."""
 
 from typing import Any
 
 from hypothesis import strategies as st
 
-from surecall.core.loop import heard, next_move, objected, ran
-from surecall.core.offer import plan
-from surecall.core.state import Ask, Call, Run
+from surecall import RetryPolicy, RunFailed, RunResult, ToolLoopRunner, ToolRegistry, tool
+from surecall.core.exposed_tools import next_plan
+from surecall.core.loop import (
+    next_move,
+    record_objection,
+    record_refusal,
+    record_reply,
+    record_results,
+)
+from surecall.core.state import AskModel, Fail, Move, Run, RunTools
 from surecall.settings.config import REMIND, REQUIRE
 from surecall.settings.contract import Contract, Need
 from surecall.settings.presets import raw
-from surecall.values.errors import ErrorCode
+from surecall.testing import Item, ScriptedModel, says
+from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON, Plan, Reply, ToolCall, ToolResult, ToolSpec, User
+
+# Transcripts made by hand, and strategies that draw them: calls, answers, objections
+
 
 TOOLS = tuple(ToolSpec(name, name, {}) for name in ("get", "put", "send"))
 
@@ -28,15 +39,15 @@ def begun(options: JSON | None = None, **settings: Any) -> Run:
 
 
 def called(run: Run, name: str, *, ok: bool = True, **arguments: Any) -> Run:
-    call = ToolCall(f"c{run.turn}", name, arguments)
-    run = heard(run, Reply("", (call,)))
+    call = ToolCall(f"c{run.turn_count}", name, arguments)
+    run = record_reply(run, Reply("", (call,)))
     result = ToolResult(call.id, name, ok, "{}", executed=True, error_codes=CODES[ok])
-    return ran(run, [result])
+    return record_results(run, [result])
 
 
 def said(run: Run, *texts: str) -> Run:
     for text in texts:
-        run = heard(run, Reply(text))
+        run = record_reply(run, Reply(text))
     return run
 
 
@@ -75,17 +86,17 @@ TURNS = st.lists(
 def step(run: Run, turn: Any) -> Run:
     match turn:
         case "object":
-            return objected(heard(run, Reply("Hm.")), "No.")
+            return record_objection(record_reply(run, Reply("Hm.")), "No.")
         case str():
             return said(run, turn)
         case (name, ok, number):
-            call = ToolCall(f"c{run.turn}", name, {"a": number})
-            run = heard(run, Reply("", (call,)))
-            if not isinstance(move := next_move(run), Call):
+            call = ToolCall(f"c{run.turn_count}", name, {"a": number})
+            run = record_reply(run, Reply("", (call,)))
+            if not isinstance(move := next_move(run), RunTools):
                 return run
             fine = ok and move.calls[0].problem is None
             done = ToolResult(call.id, name, fine, "{}", executed=fine, error_codes=CODES[fine])
-            return ran(run, [done])
+            return record_results(run, [done])
         case _:
             raise AssertionError(turn)
 
@@ -97,6 +108,110 @@ def offer(run: Run) -> tuple[list[str], Any]:
 
 def asking(run: Run) -> Plan:
     move = next_move(run)
-    assert isinstance(move, Ask)
-    assert move.plan == plan(run)
+    assert isinstance(move, AskModel)
+    assert move.plan == next_plan(run)
     return move.plan
+
+
+# A run driven by hand: replies in, moves out, no client, no tools, no clock
+
+
+PLAIN_TOOLS = (ToolSpec("add", "Add.", {}), ToolSpec("poll", "Poll.", {}, repeatable=True))
+
+
+CALL = ToolCall("c1", "add", {"a": 1}, arguments_bytes=7)
+
+
+NO_TOOLS = Fault(ErrorCode.NO_TOOL_USE_ENDPOINT, "no tools here", 404)
+
+
+DOWN = Fault(ErrorCode.UPSTREAM_5XX, "down", 500)
+
+
+PLAIN_CODES = {True: (), False: (ErrorCode.INTERNAL_ERROR,)}
+
+
+def begun_plain(options: JSON | None = None, **settings: Any) -> Run:
+    config = raw(**settings)
+    return Run("r", "m", config, (User("hi"),), tools=PLAIN_TOOLS, options=options or {})
+
+
+def answer(call: ToolCall, *, ok: bool = True) -> ToolResult:
+    if call.problem is None:
+        return ToolResult(call.id, call.name, ok, "{}", executed=True, error_codes=PLAIN_CODES[ok])
+    codes = (call.problem.code,)
+    return ToolResult(call.id, call.name, ok=False, content="{}", error_codes=codes)
+
+
+def after(run: Run, *turns: Reply | Fault, ok: bool = True) -> Run:
+    """Drive a run by hand through some replies, answering every call."""
+    for turn in turns:
+        run = record_refusal(run, turn) if isinstance(turn, Fault) else record_reply(run, turn)
+        if isinstance(move := next_move(run), RunTools):
+            run = record_results(run, [answer(call, ok=ok) for call in move.calls])
+    return run
+
+
+def reply_with(*calls: ToolCall) -> Reply:
+    return Reply("", calls, "tool_calls")
+
+
+def plan_of(run: Run) -> Plan:
+    move = next_move(run)
+    assert isinstance(move, AskModel)
+    return move.plan
+
+
+def code_of(move: Move) -> ErrorCode | None:
+    return move.code if isinstance(move, Fail) else None
+
+
+def numbered(count: int, name: str = "add") -> list[Reply]:
+    return [reply_with(ToolCall(f"c{n}", name, {"a": n})) for n in range(count)]
+
+
+BOTH_STEPS = (REMIND, REQUIRE)
+
+
+DONE = says("Done.")
+
+
+class Desk:
+    """Tools that note what ran; `put` fails unless it is told `good`."""
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        poll = tool(repeatable=True)(self.poll)
+        self.registry = ToolRegistry([tool(read_only=True)(self.get), self.put, poll])
+
+    def get(self, key: str = "a") -> str:
+        """Read."""
+        self.ran.append(f"get {key}")
+        return key
+
+    def put(self, value: str) -> str:
+        """Write."""
+        self.ran.append(f"put {value}")
+        if value != "good":
+            raise ValueError("only good is accepted")
+        return value
+
+    def poll(self) -> str:
+        """Ask whether it is ready."""
+        self.ran.append("poll")
+        return "not yet"
+
+    def run(self, *script: Item, **settings: Any) -> tuple[RunResult, ScriptedModel]:
+        model = ScriptedModel(*script)
+        given: JSON = {"final_ladder": BOTH_STEPS} | settings
+        runner = ToolLoopRunner(
+            client=model,
+            model="m",
+            registry=self.registry,
+            config=raw(**given),
+            retry=RetryPolicy(attempts=1),
+        )
+        try:
+            return runner.run_sync("Go."), model
+        except RunFailed as failed:
+            return failed.result, model

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from pydantic import BaseModel
 
-from surecall.tools.binding import binding, context_of
+from surecall.tools.binding import argument_binder, context_parameter_name
 from surecall.tools.context import Context
 from surecall.values.errors import ToolError
 
@@ -41,28 +41,32 @@ def meet_for(day: date, context: Context, **more: Any) -> None: ...
 
 @pytest.mark.parametrize("kind", [AsDataclass, AsStruct, AsModel])
 def test_a_class_gives_its_fields_with_its_own_defaults(kind: type[Any]) -> None:
-    bound = binding(kind, meet, None)({"day": "2026-11-17"})
+    bound = argument_binder(kind, meet, None)({"day": "2026-11-17"})
 
     assert bound == {"day": date(2026, 11, 17), "guests": 2}
 
 
 def test_a_typed_dict_gives_what_it_has() -> None:
-    bound = binding(AsTypedDict, meet, None)({"day": "2026-11-17"})
+    bound = argument_binder(AsTypedDict, meet, None)({"day": "2026-11-17"})
 
     assert bound == {"day": date(2026, 11, 17)}
 
 
 def test_with_a_schema_the_handlers_own_annotations_count() -> None:
-    bound = binding({"type": "object"}, meet, None)({"day": "2026-11-17", "note": "x"})
+    bound = argument_binder({"type": "object"}, meet, None)({"day": "2026-11-17", "note": "x"})
 
     assert bound == {"day": date(2026, 11, 17), "note": "x"}
 
 
 def test_a_handler_may_take_a_context_and_the_model_cannot_give_it() -> None:
-    name = context_of(meet_for, {"properties": {"day": {}}}, "tool 'meet'")
-    bind = binding({}, meet_for, name)
+    name = context_parameter_name(meet_for, {"properties": {"day": {}}}, "tool 'meet'")
+    bind = argument_binder({}, meet_for, name)
 
-    assert (name, context_of(meet, {"properties": 7}, ""), context_of(None, {}, "")) == (
+    assert (
+        name,
+        context_parameter_name(meet, {"properties": 7}, ""),
+        context_parameter_name(None, {}, ""),
+    ) == (
         "context",
         None,
         None,

@@ -21,7 +21,7 @@ from surecall import (
     tool,
 )
 from surecall.testing import ScriptedModel, calls, says
-from surecall.tools.registry import ToolRegistry, check_surface
+from surecall.tools.registry import ToolRegistry, check_exposed_tools
 from surecall.values.types import JSON, ToolResult
 
 SCHEMA: JSON = {"type": "object", "properties": {"order": {"type": "integer"}}}
@@ -177,11 +177,11 @@ def subclassed(who: Mine) -> None: ...
 
 
 REFUSED: dict[Callable[..., Any], str] = {
-    optional: "more than `Context`; write `who: Context`",
-    union: "more than `Context`; write `who: Context`",
-    listed: "more than `Context`; write `who: Context`",
-    annotated: "more than `Context`; write `who: Context`",
-    subclassed: "more than `Context`; write `who: Context`",
+    optional: "`Context` alone; write `who: Context`",
+    union: "`Context` alone; write `who: Context`",
+    listed: "`Context` alone; write `who: Context`",
+    annotated: "`Context` alone; write `who: Context`",
+    subclassed: "`Context` alone; write `who: Context`",
     defaulted: "has a default, .* write `who: Context`",
     twice: "who and whom are both `Context`",
     by_position: "by position|passed by name",
@@ -230,14 +230,14 @@ def test_a_parameter_of_that_name_that_is_described_is_the_models(
 
 def test_a_schema_cannot_ask_the_model_for_the_context() -> None:
     schema = {"properties": {"order": {"type": "integer"}, "who": {"type": "object"}}}
-    with pytest.raises(ConfigError, match="the schema asks the model for 'who'"):
+    with pytest.raises(ConfigError, match="'who' is a property of the schema"):
         ToolDefinition("cancel", parameters=schema, handler=cancel)
 
 
 def test_a_schema_without_sound_properties_is_told_of_as_before() -> None:
     broken = ToolDefinition("cancel", parameters={"properties": 5}, handler=cancel)
     with pytest.raises(ConfigError, match="Invalid schema"):
-        check_surface(ToolRegistry(broken), 1, 1_000)
+        check_exposed_tools(ToolRegistry(broken), 1, 1_000)
 
 
 def test_a_handler_without_a_signature_takes_no_context() -> None:
@@ -258,7 +258,7 @@ def unaware(name: str, arguments: JSON, context: Any) -> None: ...
     [
         (unaware, "for the run's context write `context: Context`"),
         (5, "a function of a name and arguments, not int"),
-        (cancel, "`who: Context` comes after them"),
+        (cancel, "put `who: Context` after them"),
     ],
 )
 def test_an_executor_that_could_not_get_it_is_refused(executor: Any, sentence: str) -> None:

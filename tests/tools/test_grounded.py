@@ -16,7 +16,7 @@ from surecall import (
     tool,
 )
 from surecall.settings.presets import raw
-from tests.support.shops import NEED, Plain, ran
+from tests.support.prompted_runs import NEED, Plain, ran
 
 
 def test_what_comes_from_a_result_is_told_and_travels_as_data() -> None:
@@ -79,7 +79,7 @@ def test_a_source_that_does_not_exist_is_the_callers_error() -> None:
 def test_a_source_names_a_tool_and_stands_for_a_whole_argument() -> None:
     with pytest.raises(ConfigError, match="name the tool"):
         From(" ")
-    with pytest.raises(ConfigError, match="a whole argument"):
+    with pytest.raises(ConfigError, match="whole value of an argument"):
         Contract(all_of=[Need("refund", {"x": [{"y": From("find_order")}]})])
 
 

@@ -12,8 +12,8 @@ import pytest
 from pydantic import BaseModel, ConfigDict
 
 from surecall import ConfigError
-from surecall.parsing.answers import Value
-from surecall.tools.output import AnswerReader, answer_reader, typed_output
+from surecall.parsing.arguments import ParsedValue
+from surecall.tools.output import AnswerParser, answer_parser, typed_output
 from surecall.values.types import JSON
 
 
@@ -73,8 +73,8 @@ class Described:
 def read(kind: Any, text: str, *, coerce: bool = True) -> Any:
     """Read a text as a type, all the way; or return what is wrong with it."""
     output = typed_output(kind)
-    found = answer_reader(output.form.schema).read(text, coerce=coerce)
-    return f"! {found.problem}" if found.problem else output.read(found.value)
+    found = answer_parser(output.answer_format.schema).parse(text, coerce=coerce)
+    return f"! {found.problem}" if found.problem else output.parse(found.value)
 
 
 @pytest.mark.parametrize(
@@ -144,9 +144,9 @@ def test_what_can_be_fitted_without_loss_is_and_is_named(
     kind: Any, text: str, value: Any, steps: tuple[str, ...]
 ) -> None:
     output = typed_output(kind)
-    found = answer_reader(output.form.schema).read(text, coerce=True)
+    found = answer_parser(output.answer_format.schema).parse(text, coerce=True)
 
-    assert (output.read(found.value), found.repairs) == (value, steps)
+    assert (output.parse(found.value), found.repairs) == (value, steps)
 
 
 def test_without_fitting_the_value_is_taken_as_it_came() -> None:
@@ -191,12 +191,12 @@ def test_a_text_that_may_be_something_else_is_not_taken_for_one(kind: Any, text:
     ("kind", "words"),
     [
         (5, "The output 5 has no JSON Schema"),
-        (Weather("Rome"), "The output is an object of Weather: pass the class"),
-        (Node(1), "The output is an object of Node: pass the class"),
-        (Order(number=1, due=date(2026, 1, 1)), "The output is an object of Order: pass the class"),
+        (Weather("Rome"), "The output is an instance of Weather: pass the class"),
+        (Node(1), "The output is an instance of Node: pass the class"),
+        (Order(number=1, due=date(2026, 1, 1)), "The output is an instance of Order"),
         (list[Callable[[], None]], "has no JSON Schema"),
         ({"type": "nope"}, "Invalid schema"),
-        ({"$ref": "#/nowhere"}, "refers to nothing"),
+        ({"$ref": "#/nowhere"}, "cannot be resolved"),
     ],
 )
 def test_what_is_no_type_is_the_callers_error(kind: Any, words: str) -> None:
@@ -205,14 +205,14 @@ def test_what_is_no_type_is_the_callers_error(kind: Any, words: str) -> None:
 
 
 def test_an_endpoint_is_asked_to_bind_objects_only() -> None:
-    assert typed_output(Weather, binds=True).form.bound
-    assert not typed_output(Weather).form.bound
-    assert not typed_output(list[int], binds=True).form.bound
+    assert typed_output(Weather, binds=True).answer_format.bound
+    assert not typed_output(Weather).answer_format.bound
+    assert not typed_output(list[int], binds=True).answer_format.bound
 
 
 def test_a_schema_that_comes_again_has_the_same_reader() -> None:
-    assert answer_reader({"type": "array"}) is answer_reader({"type": "array"})
+    assert answer_parser({"type": "array"}) is answer_parser({"type": "array"})
 
 
 def test_a_reader_takes_a_schema_that_allows_everything() -> None:
-    assert AnswerReader({}).read("[1]", coerce=True) == Value([1])
+    assert AnswerParser({}).parse("[1]", coerce=True) == ParsedValue([1])

@@ -21,7 +21,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models.function import AgentInfo, FunctionModel
 
 from surecall.tools.context import Context
-from surecall.tools.plain_functions import _hint
+from surecall.tools.plain_functions import _type_hint
 from surecall.tools.registry import ToolDefinition, tool
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.types import JSON
@@ -119,7 +119,7 @@ def test_arguments_are_fitted_and_converted_as_in_a_run() -> None:
         ({"city": "Rome", "guests": [{"name": "Ada"}]}, '"age" is a required property'),
         ({"city": "Rome", "guests": [], "kind": "tent"}, "kind: "),
         ({"city": "Rome", "guests": [], "extra": 1}, "unexpected keyword argument 'extra'"),
-        ({"city": "Rome", "guests": [object()]}, "object cannot be written as JSON"),
+        ({"city": "Rome", "guests": [object()]}, "object cannot be encoded as JSON"),
         ({"city": None, "guests": []}, "city: "),
     ],
 )
@@ -179,7 +179,7 @@ def test_a_parameter_that_may_be_left_out_may_also_be_none() -> None:
 def test_a_parameter_that_python_cannot_name_is_refused(name: str) -> None:
     odd = ToolDefinition("odd", parameters={"properties": {name: {}}}, handler=lambda **_: 1)
 
-    with pytest.raises(ConfigError, match=r"tool 'odd' cannot be a function: .* is no name"):
+    with pytest.raises(ConfigError, match=r"tool 'odd' cannot be a function: .* is not a valid"):
         odd.as_function()
 
 
@@ -204,7 +204,7 @@ def test_without_a_handler_there_is_no_function() -> None:
     ],
 )
 def test_a_schema_is_a_type_as_closely_as_python_says_it(schema: Any, hint: Any) -> None:
-    assert _hint(schema) == hint
+    assert _type_hint(schema) == hint
 
 
 def test_openai_is_told_of_a_tool_in_its_own_form() -> None:

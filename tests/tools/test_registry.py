@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from surecall import presets
-from surecall.parsing.names import fold
+from surecall.parsing.names import fold_name
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.testing import Item, ScriptedModel, calls, calls_many, raw, says
@@ -178,7 +178,7 @@ def test_the_exact_name_comes_before_a_spelling_of_it() -> None:
 
 @pytest.mark.parametrize("other", ["state_get", "State_Get", "state-get"])
 def test_two_tools_that_would_answer_to_one_name_are_refused(other: str) -> None:
-    with pytest.raises(ConfigError, match="two tools would answer"):
+    with pytest.raises(ConfigError, match="conflicting tool names"):
         ToolRegistry([ToolDefinition("state_get"), ToolDefinition(other)])
 
 
@@ -303,7 +303,7 @@ def test_a_native_call_runs_whatever_is_around_its_name_and_says_nothing(number:
 NAMES = st.one_of(
     st.sampled_from(["ask_desk", "kiss", "K", "-", "_", "tool", "functions", "delete-all_files"]),
     st.text("abkKsS019_-", min_size=1, max_size=12),
-).filter(lambda name: fold(name) != "safe")
+).filter(lambda name: fold_name(name) != "safe")
 
 
 @proves("G10")

@@ -11,11 +11,11 @@ import msgspec
 import pydantic
 import pytest
 
-from surecall.tools.schema import bind_function, describe_function
+from surecall.tools.schema import describe_function, function_binder
 from surecall.tools.validation import compile_schema
 from surecall.values.errors import ConfigError, ErrorCode, ToolError
 from surecall.values.types import JSON
-from tests.support.shapes import Guest, Node, Opaque, Patch, Place, Point, Unit, hinted, properties
+from tests.support.tools import Guest, Node, Opaque, Patch, Place, Point, Unit, hinted, properties
 
 TEXT, INT, NULL, OBJECT = ({"type": kind} for kind in ("string", "integer", "null", "object"))
 
@@ -146,7 +146,7 @@ def test_unannotated_parameters_and_keyword_arguments_take_anything() -> None:
 
     assert properties(tool) == {"x": {"default": 2}}
     assert describe_function(tool).parameters["additionalProperties"] is True
-    assert bind_function(tool)({"x": [1], "y": 2}) == {"x": [1], "y": 2}
+    assert function_binder(tool)({"x": [1], "y": 2}) == {"x": [1], "y": 2}
 
 
 def test_methods_partials_classes_and_callable_objects_are_functions_too() -> None:
@@ -176,7 +176,7 @@ def unresolved(bad: "Nowhere") -> None: ...  # type: ignore[name-defined]  # noq
         (unresolved, "unresolved(): parameter 'bad': the type hint 'Nowhere' cannot be resolved"),
         (hinted(list[Opaque]), "tool(): parameter 'x' has no JSON Schema: type"),
         (hinted(Guest | _Family), "tool(): parameter 'x' has no JSON Schema: Type unions"),
-        (5, "int(): the signature cannot be read"),
+        (5, "int(): cannot inspect the signature"),
     ],
 )
 def test_a_function_no_model_could_call_is_refused_by_name(fn: Any, words: str) -> None:
@@ -205,7 +205,7 @@ def test_a_function_no_model_could_call_is_refused_by_name(fn: Any, words: str) 
     ],
 )
 def test_arguments_become_what_the_annotation_says(hint: Any, value: Any, bound: Any) -> None:
-    result = bind_function(hinted(hint))({"x": value})
+    result = function_binder(hinted(hint))({"x": value})
     assert result == {"x": bound}
     assert type(result["x"]) is type(bound)
 
@@ -213,7 +213,7 @@ def test_arguments_become_what_the_annotation_says(hint: Any, value: Any, bound:
 @pytest.mark.parametrize("hint", [str, int | float, dict[str, list[int]], Literal["a"], Any])
 def test_plain_json_is_passed_through_untouched(hint: Any) -> None:
     value = [3.0]
-    assert bind_function(hinted(hint))({"x": value})["x"] is value
+    assert function_binder(hinted(hint))({"x": value})["x"] is value
 
 
 @pytest.mark.parametrize(
@@ -233,7 +233,7 @@ def test_plain_json_is_passed_through_untouched(hint: Any) -> None:
 )
 def test_a_failed_conversion_is_told_in_one_short_line(hint: Any, value: Any, message: str) -> None:
     with pytest.raises(ToolError) as caught:
-        bind_function(hinted(hint))({"x": value})
+        function_binder(hinted(hint))({"x": value})
     assert str(caught.value).startswith(message)
     assert len(str(caught.value)) <= 200
     assert "\n" not in str(caught.value)
@@ -242,4 +242,4 @@ def test_a_failed_conversion_is_told_in_one_short_line(hint: Any, value: Any, me
 
 def test_an_argument_without_a_parameter_is_told_to_the_model() -> None:
     with pytest.raises(ToolError, match="y: the tool has no such parameter"):
-        bind_function(hinted(int))({"y": 1})
+        function_binder(hinted(int))({"y": 1})

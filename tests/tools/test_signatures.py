@@ -14,10 +14,10 @@ from surecall.tools.context import Context
 from surecall.tools.signatures import (
     context_parameter,
     converter,
-    dated,
-    parameter_texts,
-    read_signature,
-    summary,
+    docstring_summary,
+    parameter_descriptions,
+    parse_signature,
+    with_date_format,
 )
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON
@@ -61,19 +61,19 @@ SPHINX = "Find it.\n:param a: The city,\n  spelled out.\n:arg int b: B.\n:return
     ],
 )
 def test_parameters_are_read_from_every_usual_layout(doc: str, first: str, texts: JSON) -> None:
-    assert parameter_texts(doc) == {"a": "The city, spelled out.", **texts}
-    assert summary(doc) == first
+    assert parameter_descriptions(doc) == {"a": "The city, spelled out.", **texts}
+    assert docstring_summary(doc) == first
 
 
 @pytest.mark.parametrize("doc", ["", "Args:\n  x: A.", "Parameters\n---\nx", ":param x: A."])
 def test_a_docstring_that_opens_with_its_parameters_has_no_summary(doc: str) -> None:
-    assert summary(doc) == ""
+    assert docstring_summary(doc) == ""
 
 
 @given(st.text(alphabet=" \n:-*()aArgs", max_size=60))
 def test_no_docstring_makes_the_reader_raise(doc: str) -> None:
-    assert "\n" not in summary(doc)
-    assert all(parameter_texts("Args:\n " + doc).values())
+    assert "\n" not in docstring_summary(doc)
+    assert all(parameter_descriptions("Args:\n " + doc).values())
 
 
 def test_a_signature_is_the_parameters_with_what_is_said_of_each() -> None:
@@ -87,20 +87,20 @@ def test_a_signature_is_the_parameters_with_what_is_said_of_each() -> None:
 
         """
 
-    read = read_signature(take)
+    read = parse_signature(take)
     first, second = read.parameters
 
-    assert (read.name, read.summary, read.takes_more) == ("take", "Take an order.", True)
-    assert (first.name, first.hint, first.text) == ("number", int, "Which one.")
+    assert (read.name, read.summary, read.accepts_extra) == ("take", "Take an order.", True)
+    assert (first.name, first.hint, first.description) == ("number", int, "Which one.")
     assert (first.required, second.required, second.default) == (True, False, {"default": ""})
-    assert second.text == "For the kitchen."
+    assert second.description == "For the kitchen."
 
 
 def test_the_run_s_context_is_no_parameter_of_the_signature() -> None:
     def take(number: int, context: Context) -> None:
         """Take an order."""
 
-    assert [one.name for one in read_signature(take).parameters] == ["number"]
+    assert [one.name for one in parse_signature(take).parameters] == ["number"]
     assert context_parameter(take, ["number"], "take()") == "context"
 
 
@@ -118,15 +118,15 @@ def test_two_contexts_or_one_that_the_schema_asks_for_are_refused() -> None:
 
     with pytest.raises(ConfigError, match="a and b are both `Context`"):
         context_parameter(twice, [], "twice()")
-    with pytest.raises(ConfigError, match="the schema asks the model for 'a'"):
+    with pytest.raises(ConfigError, match="'a' is a property of the schema"):
         context_parameter(once, ["a"], "once()")
 
 
 def test_a_bound_argument_is_not_asked_for_again() -> None:
     def take(number: int, note: str) -> None: ...
 
-    assert [one.name for one in read_signature(partial(take, 3)).parameters] == ["note"]
-    assert [one.required for one in read_signature(partial(take, note="x")).parameters] == [
+    assert [one.name for one in parse_signature(partial(take, 3)).parameters] == ["note"]
+    assert [one.required for one in parse_signature(partial(take, note="x")).parameters] == [
         True,
         False,
     ]
@@ -136,7 +136,7 @@ def test_a_hint_is_resolved_where_its_function_was_written_also_behind_a_decorat
     @cache
     def tool(moment: "dt.datetime") -> None: ...
 
-    (parameter,) = read_signature(tool).parameters
+    (parameter,) = parse_signature(tool).parameters
     assert parameter.hint is dt.datetime
 
 
@@ -170,5 +170,5 @@ def test_what_json_has_no_type_for_is_converted(hint: Any, value: Any, converted
     "hint", [dt.datetime, dt.datetime | None, Annotated[dt.datetime | None, "When."]]
 )
 def test_a_moment_has_a_format_wherever_it_is_in_a_hint(hint: Any) -> None:
-    assert '"date-time"' in json.dumps(msgspec.json.schema(dated(hint)))
-    assert dated(int) is int
+    assert '"date-time"' in json.dumps(msgspec.json.schema(with_date_format(hint)))
+    assert with_date_format(int) is int

@@ -42,7 +42,7 @@ def test_a_code_is_written_as_text_and_read_back_as_itself() -> None:
         (Fault(ErrorCode.AUTH, "No.", hint="Log in."), "AUTH: No. Log in."),
         (
             Fault(ErrorCode.RATE_LIMIT, "Slow.", 429, hint="Wait.", retry_after=2.50),
-            "RATE_LIMIT (HTTP 429): Slow. Wait. It asks to wait 2.5 s.",
+            "RATE_LIMIT (HTTP 429): Slow. Wait. Retry after 2.5 s.",
         ),
         (Fault(ErrorCode.RATE_LIMIT, "Slow.", retry_after=0), "RATE_LIMIT: Slow."),
     ],

@@ -5,7 +5,7 @@ from typing import get_args
 import msgspec
 
 from surecall.values.events import Event
-from tests.support.events import every_event
+from tests.support.telemetry import every_event
 
 
 def test_every_event_can_be_written_and_read() -> None:

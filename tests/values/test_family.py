@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.values.errors import ConfigError
-from surecall.values.family import Family, canonical, suggest, unknown
-from tests.support.steps import steps
+from surecall.values.family import Family, canonical_name, suggestion_text, unknown_name_message
+from tests.support.timing import steps
 
 
 def shout(text: str) -> str:
@@ -39,7 +39,7 @@ def test_registering_gives_the_function_back() -> None:
 
 
 def test_a_name_is_taken_once() -> None:
-    with pytest.raises(ConfigError, match="a habit called 'shout' already"):
+    with pytest.raises(ConfigError, match="a habit named 'shout' is already registered"):
         family().register(shout)
 
 
@@ -81,25 +81,25 @@ def test_without_names_a_value_comes_back_itself() -> None:
 
 @given(st.text())
 def test_folding_a_name_twice_changes_nothing(name: str) -> None:
-    assert canonical(canonical(name)) == canonical(name)
+    assert canonical_name(canonical_name(name)) == canonical_name(name)
 
 
 def test_an_unknown_name_like_no_other_is_answered_with_all_of_them_in_order() -> None:
-    assert unknown("fruit", "zzz", {"pear", "apple"}) == (
+    assert unknown_name_message("fruit", "zzz", {"pear", "apple"}) == (
         'unknown fruit "zzz"; known: "apple", "pear"'
     )
 
 
 def test_where_nothing_is_known_the_sentence_says_so() -> None:
-    assert unknown("fruit", "x", ()) == 'unknown fruit "x"; there is nothing to choose from'
+    assert unknown_name_message("fruit", "x", ()) == 'unknown fruit "x"; none are available'
 
 
 def test_a_suggestion_ignores_case_hyphens_and_blanks_but_keeps_the_spelling() -> None:
-    assert suggest(" RED-APPLE ", ["Red_Apple1"]) == 'did you mean "Red_Apple1"?'
+    assert suggestion_text(" RED-APPLE ", ["Red_Apple1"]) == 'did you mean "Red_Apple1"?'
 
 
 def test_a_very_long_name_is_not_compared_for_long() -> None:
     def suggested(length: int) -> object:
-        return suggest("ab" * length, ["ba" * 30, "ab" * 30])
+        return suggestion_text("ab" * length, ["ba" * 30, "ab" * 30])
 
     assert steps(lambda: suggested(500_000)) <= 2 * steps(lambda: suggested(500))

@@ -18,7 +18,7 @@ from surecall.values.nesting import (
     decode_prefix,
     encode_json,
 )
-from tests.support.nesting import DEPTHS, nested, nested_text
+from tests.support.costly_inputs import DEPTHS, nested, nested_text
 
 DECODER = json.JSONDecoder()
 

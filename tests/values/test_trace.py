@@ -14,9 +14,9 @@ from surecall.values.events import (
 )
 from surecall.values.trace import Trace, render_event, safe_text
 from surecall.values.types import ToolResult, Usage
-from tests.support.events import every_event, requests
-from tests.support.looking import failed, ran
+from tests.support.scripted_runs import failed, ran
 from tests.support.spec import proves
+from tests.support.telemetry import every_event, requests
 
 HOSTILE = "\x1b]52;c;x\x07\x1b[2J\r\x9b1m\u202egnp.exe\u2066\u2028\x00\ud800\n"
 
@@ -48,7 +48,7 @@ def test_a_trace_tells_the_story_of_a_run() -> None:
     assert story[1:8] == [
         "[0] → 1 message, 1 tool",
         "[0] ✗ UPSTREAM_5XX",
-        "[0] ↻ again in 0.0 s",
+        "[0] ↻ retrying in 0.0 s",
         "[0] → 1 message, 1 tool",
         '[0] ← look({"place":"nowhere"})',
         "[0]   ✗ look ARGUMENT_ERROR: there is no such place",
@@ -58,7 +58,7 @@ def test_a_trace_tells_the_story_of_a_run() -> None:
     assert story[10:] == [
         "[2] → 5 messages, 1 tool",
         "[2] ← ''",
-        "[2] ↻ empty answer, asking for it once more",
+        "[2] ↻ empty answer, re-prompting",
         "[3] → 6 messages, no tools",
         "[3] ← 'done'",
         f"done: final, {result.usage.total_tokens} tokens",

@@ -1,4 +1,4 @@
-"""The values everything is made of: secrets that stay secret, sums, and copies."""
+"""Tests of `surecall.values.types`."""
 
 import copy
 import pickle
@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from surecall.runtime.trace import JsonlSink
+from surecall.runtime.recording import JsonlSink
 from surecall.runtime.transport import OpenAICompatible
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import (
@@ -21,8 +21,12 @@ from surecall.values.types import (
     ToolResult,
     Usage,
     User,
+    sha256,
 )
 from tests.support.spec import proves
+
+# The values everything is made of: secrets that stay secret, sums, and copies
+
 
 KEY = "sk-canary/47+11=ab/cdEF"
 
@@ -31,7 +35,7 @@ KEY = "sk-canary/47+11=ab/cdEF"
 def test_a_secret_is_shown_in_no_way(tmp_path: Path) -> None:
     secret = Secret(KEY)
     assert KEY not in f"{secret}{secret!r}{[secret]}{vars(OpenAICompatible('http://h', secret))}"
-    with pytest.raises(TypeError, match="not serialised"):
+    with pytest.raises(TypeError, match="cannot be serialized"):
         secret.__reduce__()
     with pytest.raises(TypeError):
         msgspec.json.encode(secret)
@@ -41,7 +45,7 @@ def test_a_secret_is_shown_in_no_way(tmp_path: Path) -> None:
 
 def test_a_secret_cannot_be_copied_or_pickled_by_accident() -> None:
     for copied in (pickle.dumps, copy.copy, copy.deepcopy):
-        with pytest.raises(TypeError, match="not serialised"):
+        with pytest.raises(TypeError, match="cannot be serialized"):
             copied(Secret(KEY))
     assert Secret(KEY).reveal() == KEY
 
@@ -78,7 +82,7 @@ def test_a_message_is_written_with_its_role_and_read_back_as_it_was(message: Mes
 
 
 def test_a_private_call_has_arguments_of_its_own_all_the_way_down() -> None:
-    mine = CALL.private()
+    mine = CALL.with_copied_arguments()
     assert mine == CALL
     mine.arguments["a"].append(2)
 
@@ -86,11 +90,11 @@ def test_a_private_call_has_arguments_of_its_own_all_the_way_down() -> None:
 
 
 def test_a_call_is_ignored_when_it_was_one_too_many_and_not_for_other_problems() -> None:
-    assert [call.ignored for call in (CALL, TOO_MANY, BROKEN)] == [False, True, False]
+    assert [call.is_ignored for call in (CALL, TOO_MANY, BROKEN)] == [False, True, False]
 
 
 def test_ignored_are_the_calls_beyond_the_limit_and_those_that_were_dropped() -> None:
-    assert Assistant("", (CALL, TOO_MANY, BROKEN), (CALL,)).ignored == (TOO_MANY, CALL)
+    assert Assistant("", (CALL, TOO_MANY, BROKEN), (CALL,)).ignored_calls == (TOO_MANY, CALL)
 
 
 @pytest.mark.parametrize(
@@ -104,7 +108,7 @@ def test_ignored_are_the_calls_beyond_the_limit_and_those_that_were_dropped() ->
 def test_the_loop_asks_when_it_nudges_without_a_step_of_the_ladder(
     message: User, *, asks: bool
 ) -> None:
-    assert message.asks is asks
+    assert message.is_final_request is asks
 
 
 def test_usage_adds_up_field_by_field() -> None:
@@ -126,3 +130,14 @@ def test_a_cost_is_known_when_either_side_knows_one(
 
 def test_a_result_decodes_its_envelope() -> None:
     assert ToolResult("c1", "add", ok=True, content='{"data":3}').envelope == {"data": 3}
+
+
+# Digests are those that everybody else computes
+
+
+# From FIPS 180-2, appendix B.1.
+ABC = "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"
+
+
+def test_the_digest_is_that_of_the_standard() -> None:
+    assert sha256(b"abc").hex() == ABC

@@ -1,13 +1,13 @@
-"""The assembler: recorded streams, and the rules for texts, reasoning, ends and errors."""
+"""Tests of `surecall.wire.assembler`."""
 
 import itertools
 import json
 import random
+from typing import Any
 
 import pytest
 
 from surecall.parsing.budget import MAX_CALLS, MAX_VALUES
-from surecall.parsing.sse import SseEvent
 from surecall.values.errors import ErrorCode, Fault
 from surecall.values.types import JSON
 from surecall.wire.assembler import (
@@ -15,10 +15,17 @@ from surecall.wire.assembler import (
     CallDelta,
     ReasoningDelta,
     TextDelta,
+    generic_fault,
+    holds_error,
+    interrupted_fault,
+    parse_text_chunk,
+    stream_limit_fault,
+    undecodable_fault,
 )
 from surecall.wire.content_parts import text_of
-from surecall.wire.response import fault_of, read_choice
-from tests.support.streams import (
+from surecall.wire.response import parse_choice, parse_fault
+from surecall.wire.sse import SseEvent
+from tests.support.replies import (
     END,
     RECORDED,
     assembled,
@@ -29,6 +36,9 @@ from tests.support.streams import (
     fragment,
     recorded,
 )
+
+# The assembler: recorded streams, and the rules for texts, reasoning, ends and errors
+
 
 IN_SCOPE = [*range(9, 15), 47, *range(68, 81), 84, 87]
 
@@ -117,7 +127,7 @@ def test_nothing_can_run_from_a_cut_or_failed_stream(name: str) -> None:
     stream, expected = recorded(name)
     outcome, _ = assembled(events_of([stream]))
 
-    refused = isinstance(outcome, Fault) or isinstance(read_choice(outcome), Fault)
+    refused = isinstance(outcome, Fault) or isinstance(parse_choice(outcome), Fault)
     assert (
         refused or expected["choice"]["finish_reason"] == "length" or name == "error_null_is_none"
     )
@@ -212,7 +222,7 @@ def test_a_later_reason_replaces_a_harmless_one() -> None:
 def test_an_end_without_any_choice_is_an_empty_response() -> None:
     assembler = Assembler()
     assembler.add("[DONE]")
-    fault = read_choice(assembler.finish())
+    fault = parse_choice(assembler.finish())
 
     assert isinstance(fault, Fault)
     assert fault.code is ErrorCode.EMPTY_RESPONSE
@@ -228,10 +238,10 @@ def test_unreadable_events_are_counted() -> None:
 
 def test_nothing_follows_the_end() -> None:
     assembler = Assembler()
-    assert not assembler.ended
+    assert not assembler.is_finished
     assembler.add(" [DONE] ")
 
-    assert assembler.ended
+    assert assembler.is_finished
     assert assembler.add(json.dumps(chunk({"content": "a"}))) == []
 
 
@@ -248,10 +258,10 @@ def test_nothing_follows_an_error_in_the_same_event() -> None:
 
 def test_a_provider_error_is_read_by_the_judge_that_was_given() -> None:
     def judge(holder: JSON) -> Fault:
-        return fault_of(holder, None, {}, 0.0)
+        return parse_fault(holder, None, {}, 0.0)
 
     error = {"error": {"code": 400, "type": "context_length_exceeded", "message": "too long"}}
-    outcome, _ = assembled([SseEvent(json.dumps(error))], judge=judge)
+    outcome, _ = assembled([SseEvent(json.dumps(error))], error_parser=judge)
 
     assert isinstance(outcome, Fault)
     assert outcome.code is ErrorCode.CONTEXT_TOO_LONG
@@ -392,9 +402,162 @@ def test_the_end_mark_is_known_in_every_spelling(mark: str) -> None:
     assembler = Assembler()
     assembler.add(mark)
 
-    assert assembler.ended
+    assert assembler.is_finished
 
 
 def test_an_opaque_text_that_says_all_there_is_once_more_adds_nothing() -> None:
     assert message_of({"seal": "abc"}, {"seal": "abc"})["seal"] == "abc"
     assert message_of({"seal": "abc"}, {"seal": "def"})["seal"] == "abcdef"
+
+
+# What is kept of a stream: bounded wherever it stands, and repetitions cost nothing
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"content": "x" * 40},
+        {"reasoning_content": "x" * 40},
+        {"content": [{"type": "text", "text": "x" * 40}]},
+        {"annotations": ["x" * 40]},
+        {"reasoning_details": [{"type": "reasoning.text", "text": "x" * 40}]},
+        {"tool_calls": [{"index": 0, "function": {"name": "f", "arguments": "x" * 40}}]},
+        {"tool_calls": [{"index": 0, "id": "x" * 40}]},
+        {"tool_calls": [{"index": 0, "function": {"name": "f"}, "signature": "x" * 40}]},
+        {"tool_calls": "x" * 40},
+        {"function_call": {"name": "f", "arguments": "x" * 40}},
+    ],
+)
+def test_what_is_kept_of_a_stream_is_bounded_wherever_it_stands(delta: JSON) -> None:
+    events = [SseEvent(json.dumps(chunk(delta))) for _ in range(100)]
+    outcome, _ = assembled(events, max_bytes=2_000)
+
+    assert isinstance(outcome, Fault)
+    assert outcome.code is ErrorCode.RESPONSE_TOO_LARGE
+
+
+@pytest.mark.parametrize(
+    "delta",
+    [
+        {"role": "assistant", "content": ""},
+        {"provider_specific_fields": {"a": "x" * 40}},
+        {"reasoning_details": [{"type": "reasoning.text", "format": "x" * 40, "index": 0}]},
+        {"tool_calls": [{"index": 0, "type": "function", "function": {"arguments": ""}}]},
+        {"function_call": {"name": "f", "arguments": {"a": 1}}},
+    ],
+)
+def test_what_is_said_again_and_again_is_kept_once_and_costs_nothing(delta: JSON) -> None:
+    events = [SseEvent(json.dumps(chunk(delta))) for _ in range(100)]
+    outcome, _ = assembled([*events, SseEvent(json.dumps(END))], max_bytes=2_000)
+
+    assert not isinstance(outcome, Fault)
+
+
+def test_a_stream_of_many_small_values_is_refused_before_it_fills_the_memory() -> None:
+    one = SseEvent(json.dumps(chunk({"annotations": [[]] * 1_000})))
+    outcome, _ = assembled([one] * (MAX_VALUES // 2_000 + 1))
+
+    assert isinstance(outcome, Fault)
+    assert "values" in outcome.message
+
+
+# Chunks of words: read in one step, and taken for nothing else
+
+
+CHOICE: JSON = {"index": 0, "delta": {"content": "Hello"}, "finish_reason": None}
+CHUNK: JSON = {
+    "id": "chatcmpl-1",
+    "object": "chat.completion.chunk",
+    "created": 1,
+    "model": "m",
+    "system_fingerprint": None,
+    "choices": [CHOICE],
+}
+
+
+def test_the_words_of_a_chunk_and_its_choice_are_read() -> None:
+    words = parse_text_chunk(json.dumps(CHUNK))
+    assert words is not None
+    assert (words.text, words.index, words.model) == ("Hello", 0, "m")
+
+
+@pytest.mark.parametrize(
+    "chunk",
+    [
+        "[DONE]",
+        [CHUNK],
+        CHUNK | {"object": "error"},
+        CHUNK | {"error": None},
+        CHUNK | {"usage": {}},
+        CHUNK | {"x_groq": None},
+        CHUNK | {"choices": []},
+        CHUNK | {"choices": [CHOICE, CHOICE]},
+        CHUNK | {"choices": [CHOICE | {"index": "0"}]},
+        CHUNK | {"choices": [CHOICE | {"finish_reason": "stop"}]},
+        CHUNK | {"choices": [CHOICE | {"message": None}]},
+        CHUNK | {"choices": [CHOICE | {"delta": {}}]},
+        CHUNK | {"choices": [CHOICE | {"delta": {"content": None}}]},
+        CHUNK | {"choices": [CHOICE | {"delta": {"content": "Hi", "role": "assistant"}}]},
+        CHUNK | {"choices": [CHOICE | {"delta": {"content": "Hi", "tool_calls": None}}]},
+    ],
+)
+def test_anything_else_is_none(chunk: Any) -> None:
+    assert parse_text_chunk(chunk if isinstance(chunk, str) else json.dumps(chunk)) is None
+
+
+def test_neither_is_what_cannot_be_read() -> None:
+    assert parse_text_chunk("{") is None
+    assert parse_text_chunk("[" * 100_000) is None
+
+
+# What a stream is instead of an answer, in words that can be shown
+
+
+@pytest.mark.parametrize(
+    ("holder", "code", "status", "retryable"),
+    [
+        ({"error": {"code": 429, "message": "slow"}}, ErrorCode.RATE_LIMIT, 429, True),
+        ({"error": {"code": "503"}}, ErrorCode.UPSTREAM_5XX, 503, True),
+        ({"error": {"code": 408}}, ErrorCode.PROVIDER_ERROR, 408, True),
+        ({"error": {"code": 401}}, ErrorCode.PROVIDER_ERROR, 401, False),
+        ({"error": {"code": 200}}, ErrorCode.PROVIDER_ERROR, None, True),
+        ({"error": "boom"}, ErrorCode.PROVIDER_ERROR, None, True),
+        ({"object": "error", "message": "m", "code": 500}, ErrorCode.UPSTREAM_5XX, 500, True),
+    ],
+)
+def test_an_error_is_read_by_its_status(
+    holder: JSON,
+    code: ErrorCode,
+    status: int | None,
+    retryable: bool,  # noqa: FBT001
+) -> None:
+    fault = generic_fault(holder)
+
+    assert (fault.code, fault.status, fault.retryable) == (code, status, retryable)
+    assert json.loads(fault.body) == holder
+
+
+def test_an_error_with_half_a_character_can_be_written_down() -> None:
+    fault = generic_fault({"error": {"message": "a\ud83d"}})
+
+    assert fault.message == "a\ufffd"
+    assert json.loads(fault.body.encode()) == {"error": {"message": "a\ufffd"}}
+
+
+def test_only_some_faults_of_a_stream_are_worth_another_try() -> None:
+    faults = (
+        stream_limit_fault("x"),
+        undecodable_fault(3),
+        interrupted_fault(in_call=True),
+        interrupted_fault(in_call=False),
+    )
+
+    assert [fault.retryable for fault in faults] == [False, True, True, True]
+    assert "3 of its events" in faults[1].message
+    assert faults[2].message != faults[3].message
+
+
+@pytest.mark.parametrize("holder", [{"object": "error"}, {"type": "error"}, {"error": ["x"]}])
+def test_an_error_is_one_wherever_it_says_so(holder: JSON) -> None:
+    assert holds_error(holder)
+    assert not holds_error({"choices": [], "error": None})

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.wire.rate_limits import LONGEST_RESET_S, Quota, headers_in, quota_in
+from surecall.wire.rate_limits import MAX_RESET_S, Quota, embedded_headers, tightest_quota
 
 NOW: Final = 1_700_000_000.0
 NAMES: Final = [
@@ -92,7 +92,7 @@ def plain(remaining: str, reset: str, limit: str, prefix: str = "x-ratelimit") -
 def test_what_is_left_of_a_quota_is_read_in_every_form(
     headers: dict[str, str], quota: Quota | None
 ) -> None:
-    found = quota_in(headers, NOW)
+    found = tightest_quota(headers, NOW)
 
     assert (found is None) == (quota is None)
     if found is not None and quota is not None:
@@ -136,12 +136,12 @@ def test_what_is_left_of_a_quota_is_read_in_every_form(
     ],
 )
 def test_what_cannot_be_true_counts_as_not_said(headers: dict[str, str]) -> None:
-    assert quota_in(headers, NOW) is None
+    assert tightest_quota(headers, NOW) is None
 
 
 def test_a_limit_that_cannot_be_true_is_unknown() -> None:
-    assert quota_in(openai("4", "1s", "-3"), NOW) == Quota(4, 1.0, None)
-    assert quota_in(openai("4", "1s", "0"), NOW) == Quota(4, 1.0, None)
+    assert tightest_quota(openai("4", "1s", "-3"), NOW) == Quota(4, 1.0, None)
+    assert tightest_quota(openai("4", "1s", "0"), NOW) == Quota(4, 1.0, None)
 
 
 def test_the_headers_inside_of_a_refusal_of_openrouter_are_read() -> None:
@@ -150,7 +150,7 @@ def test_the_headers_inside_of_a_refusal_of_openrouter_are_read() -> None:
     metadata = {"headers": headers, "provider_name": None}
     body = {"error": {"message": "Rate limit exceeded", "code": 429, "metadata": metadata}}
 
-    assert quota_in(headers_in(json.dumps(body).encode()), NOW) == Quota(0, 30.0, 50)
+    assert tightest_quota(embedded_headers(json.dumps(body).encode()), NOW) == Quota(0, 30.0, 50)
 
 
 @pytest.mark.parametrize(
@@ -164,12 +164,12 @@ def test_the_headers_inside_of_a_refusal_of_openrouter_are_read() -> None:
     ids=range(12),
 )
 def test_any_other_refusal_has_none_inside(body: bytes) -> None:
-    assert headers_in(body) == {}
+    assert embedded_headers(body) == {}
 
 
 @given(st.binary())
 def test_no_refusal_makes_the_reader_raise(body: bytes) -> None:
-    assert headers_in(body) == {}
+    assert embedded_headers(body) == {}
 
 
 ODD = st.one_of(
@@ -185,13 +185,13 @@ ODD = st.one_of(
 def test_no_header_makes_the_reader_raise_or_believe_in_a_long_wait(
     headers: dict[str, str], now: float
 ) -> None:
-    quota = quota_in(headers, now)
+    quota = tightest_quota(headers, now)
 
-    assert quota is None or (quota.remaining >= 0 and 0 < quota.reset_s <= LONGEST_RESET_S)
+    assert quota is None or (quota.remaining >= 0 and 0 < quota.reset_s <= MAX_RESET_S)
     assert quota is None or quota.limit is None or quota.limit > 0
 
 
-@given(st.integers(0, 10**9), st.integers(1, int(LONGEST_RESET_S)))
+@given(st.integers(0, 10**9), st.integers(1, int(MAX_RESET_S)))
 def test_every_form_of_a_quota_says_the_same(remaining: int, reset_s: int) -> None:
     left, at = str(remaining), NOW + reset_s
     minutes, seconds = divmod(reset_s, 60)
@@ -206,7 +206,7 @@ def test_every_form_of_a_quota_says_the_same(remaining: int, reset_s: int) -> No
     ]
     forms = [openai(left, reset) for reset in resets] + [{"ratelimit": f'"q";r={left};t={reset_s}'}]
 
-    found = [quota_in(form, NOW) for form in forms]
+    found = [tightest_quota(form, NOW) for form in forms]
 
     assert {quota.remaining for quota in found if quota} == {remaining}
     assert [quota.reset_s for quota in found if quota] == pytest.approx([reset_s] * len(forms))

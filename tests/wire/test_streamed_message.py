@@ -1,6 +1,6 @@
 """A streamed message: calls that are parts of its content, and messages that repeat its deltas."""
 
-from surecall.parsing.budget import Budget
+from surecall.parsing.budget import StreamBudget
 from surecall.values.types import JSON
 from surecall.wire.streamed_message import StreamedMessage, TextDelta
 
@@ -13,7 +13,7 @@ CALL: JSON = {
 
 
 def streamed(*deltas: JSON, whole: JSON | None = None) -> StreamedMessage:
-    message = StreamedMessage(("get",), None, Budget())
+    message = StreamedMessage(("get",), None, StreamBudget())
     for delta in deltas:
         message.add(delta)
     if whole is not None:
@@ -25,7 +25,7 @@ def test_a_call_that_is_a_part_stays_one_beside_the_text() -> None:
     message = streamed({"content": "One "}, {"content": "moment."}, {"content": [PART]})
 
     assert message.render()["content"] == [{"type": "text", "text": "One moment."}, CALL]
-    assert message.calls_count == 1
+    assert message.call_count == 1
 
 
 def test_a_part_comes_in_pieces_and_is_open_until_its_arguments_end() -> None:
@@ -45,7 +45,7 @@ def test_a_message_that_repeats_a_part_does_not_double_it() -> None:
 
 
 def test_what_a_delta_adds_is_told() -> None:
-    assert StreamedMessage((), None, Budget()).add({"content": "a"}) == [TextDelta("a")]
+    assert StreamedMessage((), None, StreamBudget()).add({"content": "a"}) == [TextDelta("a")]
 
 
 def test_a_whole_message_mends_a_call_that_did_not_come_through() -> None:

@@ -7,12 +7,12 @@ from hypothesis import strategies as st
 from surecall.wire.text_edges import (
     END_TOKENS,
     INVISIBLE,
-    TRIMMED,
-    says_nothing,
-    speaks_at_once,
-    trimmed,
+    TRIMMED_TOKENS,
+    is_without_content,
+    starts_with_content,
+    trim_edges,
 )
-from tests.support.steps import LINEAR, growth
+from tests.support.timing import LINEAR, growth
 
 JUNK = st.sampled_from([*END_TOKENS, *INVISIBLE, " ", "\n"])
 
@@ -32,7 +32,7 @@ JUNK = st.sampled_from([*END_TOKENS, *INVISIBLE, " ", "\n"])
     ],
 )
 def test_edges_are_trimmed(text: str, left: str) -> None:
-    assert trimmed(text) == left
+    assert trim_edges(text) == left
 
 
 @pytest.mark.parametrize(
@@ -53,37 +53,37 @@ def test_edges_are_trimmed(text: str, left: str) -> None:
     ],
 )
 def test_what_belongs_to_the_answer_stays_the_same_object(text: str) -> None:
-    assert trimmed(text) is text
+    assert trim_edges(text) is text
 
 
 @given(st.lists(JUNK, min_size=1).map("".join))
 def test_edges_alone_say_nothing(text: str) -> None:
-    assert says_nothing(text)
-    assert not trimmed(text).strip()
+    assert is_without_content(text)
+    assert not trim_edges(text).strip()
 
 
 @pytest.mark.parametrize("text", ["\u202e\u2066", "\u3164", "\x00\x1f", "\u2800 \u200e"])
 def test_characters_that_show_nothing_say_nothing(text: str) -> None:
-    assert says_nothing(text)
-    assert trimmed(text) == ""
+    assert is_without_content(text)
+    assert trim_edges(text) == ""
 
 
 @given(st.text() | st.lists(JUNK | st.text(max_size=2)).map("".join))
 def test_trimming_takes_from_the_edges_only(text: str) -> None:
-    left = trimmed(text)
+    left = trim_edges(text)
 
     assert left in text
-    assert says_nothing(text) == says_nothing(left)
+    assert is_without_content(text) == is_without_content(left)
     assert left is text or len(left) < len(text)
 
 
-@pytest.mark.parametrize("token", [*TRIMMED, "\u200b", " </s>", "<s></s>"])
+@pytest.mark.parametrize("token", [*TRIMMED_TOKENS, "\u200b", " </s>", "<s></s>"])
 def test_trimming_is_linear(token: str) -> None:
-    assert growth(lambda size: trimmed("x" + token * size), 200) < LINEAR
+    assert growth(lambda size: trim_edges("x" + token * size), 200) < LINEAR
 
 
 @given(st.text() | st.lists(JUNK | st.text(max_size=2)).map("".join))
 def test_what_speaks_at_once_says_something(text: str) -> None:
-    assert not (speaks_at_once(text) and says_nothing(text))
-    assert speaks_at_once(f"A{text}")
-    assert not speaks_at_once("")
+    assert not (starts_with_content(text) and is_without_content(text))
+    assert starts_with_content(f"A{text}")
+    assert not starts_with_content("")

@@ -1,1 +1,1 @@
-"""From trials to figures and advice."""
+"""Analysis of trials: figures, comparisons, and recommendations."""

@@ -1,69 +1,157 @@
-"""One model behind several endpoints: whether they serve it alike.
+"""Compares endpoints that serve the same model, call by call, on recorded requests.
 
-    answered         how many requests got a reply, of those that were not spoiled on the way
-    call or not      F1 of "there is a call", with the reference as the truth
+    answered         share of requests with a reply, excluding infrastructure errors
+    call or not      F1 of "the reply has a call", with the reference as ground truth
     same calls       F1 over calls: name and arguments, as JSON values, in any order
-    calls fit        how many calls fit the schemas of their tools
+    calls fit        share of calls that match the schemas of their tools
 
-Models are sampled, so the reference differs from itself: what it agrees with itself, between the
-trials of one request, is the most that can be asked of another endpoint. All pairs of replies to a
-request are compared, and each request counts once, so the order of trials does not matter.
+Sampling makes a model differ from itself. The agreement of the reference with itself, between its
+trials of one request, is therefore the most that another endpoint can reach. All pairs of replies
+to a request are compared, and each request counts once, so the order of trials does not matter.
+
+Figures are ratios of sums over requests (`RatioTerm`, `pooled_ratio`, `ratio_difference`). Replies
+to one request are correlated, so the request is the unit: the interval is Wilson's on the effective
+sample size, as in `stats.pooled_interval`. A percentile bootstrap over requests was rejected: its
+coverage is too low for ratios near one.
 """
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import permutations, product
+from math import hypot, sqrt
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from surecall.eval.analysis.ratios import UNKNOWN, Part, Ratio, difference, ratio
-from surecall.eval.analysis.stats import CLUSTERED_FROM, two_sided
-from surecall.eval.storage.trial import Trial
+from surecall.eval.analysis.stats import (
+    MIN_CLUSTERS,
+    Z95,
+    student_quantile,
+    two_sided_quantile,
+    wilson_interval,
+)
+from surecall.eval.storage.trial import AddableCounts, Trial
+
+
+class RatioTerm(msgspec.Struct, frozen=True):
+    """One request's share of numerator (`above`) and denominator (`below`): 0 ≤ above ≤ below."""
+
+    above: float
+    below: float
+
+
+class Ratio(msgspec.Struct, frozen=True):
+    """A ratio over `n` requests with its interval. None: nothing was compared."""
+
+    value: float | None
+    low: float
+    high: float
+    n: int
+
+
+UNKNOWN: Final = Ratio(None, 0.0, 1.0, 0)
+
+
+def pooled_ratio(parts: Sequence[RatioTerm], z: float = Z95) -> Ratio:
+    """Return the ratio over requests. If every denominator is zero, the ratio is 1."""
+    n = len(parts)
+    if not n:
+        return UNKNOWN
+    below = sum(part.below for part in parts)
+    if not below:
+        return Ratio(1.0, wilson_interval(n, n, z)[0], 1.0, n)
+    value = sum(part.above for part in parts) / below
+    active = [part for part in parts if part.below]
+    size = below * below / sum(part.below**2 for part in active)
+    if len(active) >= MIN_CLUSTERS:
+        variance = _variance(_influences(active))
+        z = student_quantile(z, len(active) - 1)
+        size = value * (1 - value) / variance if variance else size
+    return Ratio(value, *wilson_interval(value * size, size, z), n)
+
+
+def ratio_difference(
+    first: Sequence[RatioTerm], second: Sequence[RatioTerm], z: float = Z95
+) -> Ratio:
+    """Return the second ratio minus the first, over the same requests in the same order.
+
+    The interval uses the variance of the per-request differences, with Student's quantile. Away
+    from zero it is at least as wide as one combined from the intervals of both ratios, as in
+    Newcombe's method, because the variance is zero if all observed requests agree. With too few
+    requests to estimate the variance, the interval includes zero.
+    """
+    before, after = pooled_ratio(first, z), pooled_ratio(second, z)
+    if before.value is None or after.value is None:
+        return Ratio(None, -1.0, 1.0, 0)
+    found = after.value - before.value
+    down = hypot(after.value - after.low, before.high - before.value)
+    up = hypot(after.high - after.value, before.value - before.low)
+    if len(first) < MIN_CLUSTERS:
+        down, up = max(down, found), max(up, -found)
+    else:
+        both = zip(_influences(second), _influences(first), strict=True)
+        spread = _variance([one - other for one, other in both])
+        # Zero variance is not certainty: use Wilson's width for unanimous successes as a minimum.
+        least = abs(found) * z * z / (len(first) + z * z)
+        reach = max(student_quantile(z, len(first) - 1) * sqrt(spread), least)
+        down = reach if found > 0 else max(down, reach)
+        up = reach if found < 0 else max(up, reach)
+    return Ratio(found, max(-1.0, found - down), min(1.0, found + up), after.n)
+
+
+def _influences(parts: Sequence[RatioTerm]) -> list[float]:
+    """Return the influence of each request on the ratio."""
+    below = sum(part.below for part in parts)
+    if not below:
+        return [0.0] * len(parts)
+    value = sum(part.above for part in parts) / below
+    return [(part.above - value * part.below) / below for part in parts]
+
+
+def _variance(pulls: Sequence[float]) -> float:
+    return len(pulls) / (len(pulls) - 1) * sum(pull * pull for pull in pulls)
+
 
 Reply: TypeAlias = Counter[str]
 Pairs: TypeAlias = Iterable[tuple[Reply, Reply]]
-Verdict: TypeAlias = Literal["worse", "better", "no difference seen", "open"]
-UNSEEN: Final = "no difference seen"
+AgreementVerdict: TypeAlias = Literal["worse", "better", "no difference seen", "open"]
+NO_DIFFERENCE: Final = "no difference seen"
 ALPHA: Final = 0.05
-FIGURES: Final = 4
+COMPARED_FIGURES: Final = 4
 
 
-class Tally(msgspec.Struct, frozen=True):
-    """How the things of two sides compare: in both, only in the other, only in the reference."""
+class OverlapCounts(AddableCounts, frozen=True):
+    """Number of items in both sides, only in the other side, and only in the reference."""
 
     both: float = 0.0
     extra: float = 0.0
     lacking: float = 0.0
 
-    def __add__(self, other: "Tally") -> "Tally":
-        return Tally(self.both + other.both, self.extra + other.extra, self.lacking + other.lacking)
-
-    def over(self, pairs: int) -> "Tally":
-        """Return the average of so many pairs."""
-        return Tally(self.both / pairs, self.extra / pairs, self.lacking / pairs)
+    def averaged_over(self, pairs: int) -> "OverlapCounts":
+        """Return the mean over a number of pairs."""
+        return OverlapCounts(self.both / pairs, self.extra / pairs, self.lacking / pairs)
 
     @property
-    def f1(self) -> Part:
-        """What it adds to F1."""
-        return Part(2 * self.both, 2 * self.both + self.extra + self.lacking)
+    def f1(self) -> RatioTerm:
+        """The term of F1."""
+        return RatioTerm(2 * self.both, 2 * self.both + self.extra + self.lacking)
 
     @property
-    def precision(self) -> Part:
-        """What it adds to the precision."""
-        return Part(self.both, self.both + self.extra)
+    def precision(self) -> RatioTerm:
+        """The term of the precision."""
+        return RatioTerm(self.both, self.both + self.extra)
 
     @property
-    def recall(self) -> Part:
-        """What it adds to the recall."""
-        return Part(self.both, self.both + self.lacking)
+    def recall(self) -> RatioTerm:
+        """The term of the recall."""
+        return RatioTerm(self.both, self.both + self.lacking)
 
 
-class Answers(msgspec.Struct, frozen=True):
-    """What one endpoint answered to one request: its replies, how many calls in them fit.
+class EndpointReplies(msgspec.Struct, frozen=True):
+    """The replies of one endpoint to one request.
 
-    `refused` requests got none because of what was in them; `errors` are those that were spoiled
-    on the way, by code.
+    `fitting` counts the calls that match their schemas. `refused` counts trials refused because
+    of the request's content; `errors` are the codes of infrastructure errors.
     """
 
     replies: tuple[Reply, ...] = ()
@@ -73,15 +161,15 @@ class Answers(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> int:
-        """How many calls there are in the replies."""
+        """Number of calls in the replies."""
         return sum(reply.total() for reply in self.replies)
 
 
-Side: TypeAlias = Mapping[str, Answers]
+RepliesByRequest: TypeAlias = Mapping[str, EndpointReplies]
 
 
-class Counts(msgspec.Struct, frozen=True):
-    """What became of the requests to one endpoint."""
+class RequestCounts(msgspec.Struct, frozen=True):
+    """Outcomes of the requests to one endpoint."""
 
     asked: int
     answered: int
@@ -90,11 +178,11 @@ class Counts(msgspec.Struct, frozen=True):
     calls: int
 
 
-class Figure(msgspec.Struct, frozen=True):
-    """One figure of an endpoint, beside that of the reference, and the difference.
+class AgreementFigure(msgspec.Struct, frozen=True):
+    """A figure of an endpoint, the same figure of the reference, and their difference.
 
-    For agreement, that of the reference is with itself: the floor. The interval of the difference
-    is corrected for the number of comparisons; the others are 95 %.
+    For agreement, the reference's figure is its agreement with itself. The interval of the
+    difference is corrected for multiple comparisons; the others are 95% intervals.
     """
 
     value: Ratio
@@ -102,186 +190,297 @@ class Figure(msgspec.Struct, frozen=True):
     gap: Ratio = UNKNOWN
 
     @property
-    def verdict(self) -> Verdict:
-        """Say in words whether the endpoint is worse than the reference."""
+    def verdict(self) -> AgreementVerdict:
+        """Whether the endpoint is worse or better than the reference."""
         if self.gap.value is None:
             return "open"
         if self.gap.high < 0:
             return "worse"
-        return "better" if self.gap.low > 0 else UNSEEN
+        return "better" if self.gap.low > 0 else NO_DIFFERENCE
 
 
 class Agreement(msgspec.Struct, frozen=True):
-    """How one endpoint compares with the reference, on the requests that both answered."""
+    """Comparison of an endpoint with the reference, on requests that both answered."""
 
     name: str
     reference: str
     requests: int
-    counts: Counts
-    reference_counts: Counts
-    answered: Figure
-    decision: Figure
+    counts: RequestCounts
+    reference_counts: RequestCounts
+    answered: AgreementFigure
+    decision: AgreementFigure
     precision: Ratio
     recall: Ratio
-    calls: Figure
-    fits: Figure
+    calls: AgreementFigure
+    fits: AgreementFigure
 
     @property
-    def figures(self) -> tuple[Figure, Figure, Figure, Figure]:
+    def figures(self) -> tuple[AgreementFigure, AgreementFigure, AgreementFigure, AgreementFigure]:
         """The figures that are compared."""
         return self.answered, self.decision, self.calls, self.fits
 
     @property
-    def lacking(self) -> Literal["", "answers", "a floor", "requests", "calls"]:
-        """What there is too little of to see any difference; blank if there is enough."""
+    def missing_data(self) -> Literal["", "answers", "a floor", "requests", "calls"]:
+        """The kind of data that is insufficient for a verdict; blank if none is."""
         if not self.requests:
             return "answers"
         if "open" in {self.decision.verdict, self.calls.verdict}:
             return "a floor"
-        if self.requests < CLUSTERED_FROM:
+        if self.requests < MIN_CLUSTERS:
             return "requests"
         return "" if self.counts.calls or self.reference_counts.calls else "calls"
 
     @property
-    def verdict(self) -> Verdict:
-        """Worse in one figure is worse; where too little was seen, nothing else can be said."""
+    def verdict(self) -> AgreementVerdict:
+        """The overall verdict. One worse figure decides; otherwise insufficient data means open."""
         verdicts = {figure.verdict for figure in self.figures}
         if "worse" in verdicts:
             return "worse"
-        if self.lacking:
+        if self.missing_data:
             return "open"
-        return "better" if "better" in verdicts else UNSEEN
+        return "better" if "better" in verdicts else NO_DIFFERENCE
 
 
-def side_of(trials: Iterable[Trial]) -> Side:
-    """Read what an endpoint answered out of the trials of recorded requests."""
+def replies_by_request(trials: Iterable[Trial]) -> RepliesByRequest:
+    """Return the replies of an endpoint by request, from trials of recorded requests."""
     found: dict[str, list[Trial]] = {}
     for trial in trials:
         if trial.status != "skipped":
             found.setdefault(trial.key.scenario, []).append(trial)
-    return {name: _answers(own) for name, own in found.items()}
+    return {name: _endpoint_replies(own) for name, own in found.items()}
 
 
-def _answers(trials: Sequence[Trial]) -> Answers:
-    judged = [trial for trial in trials if trial.status != "infra"]
-    heard = [trial.draft.get("calls", ()) for trial in judged if trial.requests]
-    return Answers(
-        replies=tuple(Counter(map(call_text, calls)) for calls in heard),
-        fitting=sum(bool(call.get("fits")) for calls in heard for call in calls),
-        refused=len(judged) - len(heard),
+def _endpoint_replies(trials: Sequence[Trial]) -> EndpointReplies:
+    valid = [trial for trial in trials if trial.status != "infra"]
+    answered = [trial.draft.get("calls", ()) for trial in valid if trial.requests]
+    return EndpointReplies(
+        replies=tuple(Counter(map(canonical_call, calls)) for calls in answered),
+        fitting=sum(bool(call.get("fits")) for calls in answered for call in calls),
+        refused=len(valid) - len(answered),
         errors=tuple(trial.category for trial in trials if trial.status == "infra"),
     )
 
 
-def call_text(call: Mapping[str, Any]) -> str:
-    """Write a call so that two are equal exactly if their names and JSON values are."""
-    parts = [call.get("name"), _plain(call.get("arguments")), bool(call.get("unread"))]
+def canonical_call(call: Mapping[str, Any]) -> str:
+    """Return a call as canonical text, equal exactly for equal names and JSON values."""
+    parts = [call.get("name"), _canonical_value(call.get("arguments")), bool(call.get("unread"))]
     return msgspec.json.encode(parts, order="deterministic").decode()
 
 
-def _plain(value: Any) -> Any:
-    """Write equal numbers alike: 1.0 is 1 in JSON."""
+def _canonical_value(value: Any) -> Any:
+    """Normalize numbers: 1.0 equals 1 in JSON."""
     match value:
         case dict():
-            return {key: _plain(item) for key, item in value.items()}
+            return {key: _canonical_value(item) for key, item in value.items()}
         case list():
-            return [_plain(item) for item in value]
+            return [_canonical_value(item) for item in value]
         case float() if value.is_integer():
             return int(value)
         case _:
             return value
 
 
-def agreements(reference: str, sides: Mapping[str, Side]) -> tuple[Agreement, ...]:
-    """Hold every other side against the reference, in their order."""
+def agreements(reference: str, sides: Mapping[str, RepliesByRequest]) -> tuple[Agreement, ...]:
+    """Compare every other endpoint with the reference, in order."""
     truth = sides[reference]
     others = {name: side for name, side in sides.items() if name != reference}
-    z = two_sided(ALPHA / (FIGURES * max(1, len(others))))
+    z = two_sided_quantile(ALPHA / (COMPARED_FIGURES * max(1, len(others))))
     return tuple(_agreement(reference, truth, name, side, z) for name, side in others.items())
 
 
-def _agreement(reference: str, truth: Side, name: str, side: Side, z: float) -> Agreement:
-    asked = [each for each in truth if each in side]
-    common = [each for each in asked if truth[each].replies and side[each].replies]
-    decided = _between(truth, side, common, decision)
+def _agreement(
+    reference: str, truth: RepliesByRequest, name: str, side: RepliesByRequest, z: float
+) -> Agreement:
+    shared = [each for each in truth if each in side]
+    common = [each for each in shared if truth[each].replies and side[each].replies]
+    decided = _overlap_with_reference(truth, side, common, compare_decisions)
     return Agreement(
         name=name,
         reference=reference,
         requests=len(common),
-        counts=_counts(side),
-        reference_counts=_counts(truth),
-        answered=_shares(truth, side, asked, _answered, z),
-        decision=_figure(truth, side, common, decision, z),
-        precision=_known([tally.precision for tally in decided]),
-        recall=_known([tally.recall for tally in decided]),
-        calls=_figure(truth, side, common, same_calls, z),
-        fits=_shares(truth, side, common, _fitting, z),
+        counts=_request_counts(side),
+        reference_counts=_request_counts(truth),
+        answered=_share_figure(truth, side, shared, _answered_share, z),
+        decision=_f1_figure(truth, side, common, compare_decisions, z),
+        precision=_ratio_or_unknown([tally.precision for tally in decided]),
+        recall=_ratio_or_unknown([tally.recall for tally in decided]),
+        calls=_f1_figure(truth, side, common, compare_calls, z),
+        fits=_share_figure(truth, side, common, _fitting_share, z),
     )
 
 
-def _counts(side: Side) -> Counts:
+def _request_counts(side: RepliesByRequest) -> RequestCounts:
     every = side.values()
     errors = Counter(code for each in every for code in each.errors)
     answered = sum(len(each.replies) for each in every)
     refused = sum(each.refused for each in every)
-    asked = answered + refused + errors.total()
-    return Counts(asked, answered, refused, dict(errors), sum(each.calls for each in every))
+    total = answered + refused + errors.total()
+    return RequestCounts(total, answered, refused, dict(errors), sum(each.calls for each in every))
 
 
-def decision(truth: Reply, other: Reply) -> Tally:
-    """Compare whether there is a call at all."""
-    return Tally(bool(truth and other), bool(other and not truth), bool(truth and not other))
+def compare_decisions(truth: Reply, other: Reply) -> OverlapCounts:
+    """Compare whether the replies have a call."""
+    return OverlapCounts(
+        bool(truth and other), bool(other and not truth), bool(truth and not other)
+    )
 
 
-def same_calls(truth: Reply, other: Reply) -> Tally:
-    """Compare the calls, in any order."""
+def compare_calls(truth: Reply, other: Reply) -> OverlapCounts:
+    """Compare the calls of two replies, in any order."""
     both = (truth & other).total()
-    return Tally(both, other.total() - both, truth.total() - both)
+    return OverlapCounts(both, other.total() - both, truth.total() - both)
 
 
-Compare: TypeAlias = Callable[[Reply, Reply], Tally]
+Comparator: TypeAlias = Callable[[Reply, Reply], OverlapCounts]
 
 
-def _averaged(pairs: Pairs, compare: Compare) -> Tally:
+def _average_overlap(pairs: Pairs, compare: Comparator) -> OverlapCounts:
     tallies = [compare(truth, other) for truth, other in pairs]
-    return sum(tallies, Tally()).over(len(tallies))
+    return sum(tallies, OverlapCounts()).averaged_over(len(tallies))
 
 
-def _between(truth: Side, side: Side, names: Sequence[str], compare: Compare) -> list[Tally]:
-    return [_averaged(product(truth[name].replies, side[name].replies), compare) for name in names]
+def _overlap_with_reference(
+    truth: RepliesByRequest, side: RepliesByRequest, names: Sequence[str], compare: Comparator
+) -> list[OverlapCounts]:
+    return [
+        _average_overlap(product(truth[name].replies, side[name].replies), compare)
+        for name in names
+    ]
 
 
-def _within(side: Side, names: Sequence[str], compare: Compare) -> list[Tally]:
-    return [_averaged(permutations(side[name].replies, 2), compare) for name in names]
+def _self_overlap(
+    side: RepliesByRequest, names: Sequence[str], compare: Comparator
+) -> list[OverlapCounts]:
+    return [_average_overlap(permutations(side[name].replies, 2), compare) for name in names]
 
 
-def _figure(truth: Side, side: Side, names: Sequence[str], compare: Compare, z: float) -> Figure:
-    value = ratio([tally.f1 for tally in _between(truth, side, names, compare)])
-    # Only what was asked twice can disagree with itself.
+def _f1_figure(
+    truth: RepliesByRequest,
+    side: RepliesByRequest,
+    names: Sequence[str],
+    compare: Comparator,
+    z: float,
+) -> AgreementFigure:
+    value = pooled_ratio(
+        [tally.f1 for tally in _overlap_with_reference(truth, side, names, compare)]
+    )
+    # Self-agreement needs at least two replies to a request.
     twice = [name for name in names if len(truth[name].replies) > 1]
-    floor = [tally.f1 for tally in _within(truth, twice, compare)]
-    there = [tally.f1 for tally in _between(truth, side, twice, compare)]
-    return Figure(value, ratio(floor), difference(floor, there, z))
+    floor = [tally.f1 for tally in _self_overlap(truth, twice, compare)]
+    there = [tally.f1 for tally in _overlap_with_reference(truth, side, twice, compare)]
+    return AgreementFigure(value, pooled_ratio(floor), ratio_difference(floor, there, z))
 
 
-def _shares(
-    truth: Side, side: Side, names: Sequence[str], share: Callable[[Answers], Part], z: float
-) -> Figure:
-    """Compare a share that each side has by itself; nothing is known of one without cases."""
+def _share_figure(
+    truth: RepliesByRequest,
+    side: RepliesByRequest,
+    names: Sequence[str],
+    share: Callable[[EndpointReplies], RatioTerm],
+    z: float,
+) -> AgreementFigure:
+    """Compare a share that each side has on its own; unknown if a side has no cases."""
     first, second = ([share(each[name]) for name in names] for each in (truth, side))
-    value, floor = _known(second), _known(first)
+    value, floor = _ratio_or_unknown(second), _ratio_or_unknown(first)
     both = value is not UNKNOWN and floor is not UNKNOWN
-    return Figure(value, floor, difference(first, second, z) if both else UNKNOWN)
+    return AgreementFigure(value, floor, ratio_difference(first, second, z) if both else UNKNOWN)
 
 
-def _known(parts: Sequence[Part]) -> Ratio:
-    return ratio(parts) if any(part.below for part in parts) else UNKNOWN
+def _ratio_or_unknown(parts: Sequence[RatioTerm]) -> Ratio:
+    return pooled_ratio(parts) if any(part.below for part in parts) else UNKNOWN
 
 
-def _answered(answers: Answers) -> Part:
-    heard = len(answers.replies)
-    return Part(heard, heard + answers.refused)
+def _answered_share(answers: EndpointReplies) -> RatioTerm:
+    answered = len(answers.replies)
+    return RatioTerm(answered, answered + answers.refused)
 
 
-def _fitting(answers: Answers) -> Part:
-    return Part(answers.fitting, answers.calls)
+def _fitting_share(answers: EndpointReplies) -> RatioTerm:
+    return RatioTerm(answers.fitting, answers.calls)
+
+
+_WORSE: Final = {
+    "answered": "it answers {value} of the requests, compared with {floor} for {reference}",
+    "decision": (
+        "its decision whether to call matches {reference}'s with an F1 of {value}, compared with "
+        "{floor} for {reference} itself"
+    ),
+    "calls": (
+        "its calls match {reference}'s with an F1 of {value}, compared with {floor} for "
+        "{reference} itself"
+    ),
+    "fits": "{value} of its calls match their schemas, compared with {floor} for {reference}",
+}
+
+
+def agreement_sentence(agreement: Agreement) -> str:
+    """Return a sentence with the verdict on an endpoint and its evidence."""
+    name, reference = agreement.name, agreement.reference
+    if agreement.verdict == "worse":
+        return f"{name} is worse than {reference}: {'; '.join(_worse_clauses(agreement))}."
+    if agreement.missing_data == "answers":
+        return f"Open: no request was answered by both {name} and {reference}."
+    n = _sample_size(agreement.requests)
+    if agreement.missing_data == "calls":
+        return f"Open: neither {name} nor {reference} made a call {n}."
+    agrees = (
+        f"{name}'s calls match {reference}'s with an F1 of {format_ratio(agreement.calls.value)}"
+    )
+    if agreement.missing_data == "a floor":
+        return (
+            f"Open: {agrees} {n}, but one trial does not show how well {reference} agrees with "
+            "itself. Use -n 2 to measure it."
+        )
+    if agreement.missing_data == "requests":
+        return f"Open: {agrees} {n}, but a verdict needs at least {MIN_CLUSTERS} requests."
+    lead = f"No difference between {name} and {reference} was found"
+    if agreement.verdict == "better":
+        lead = f"{name} is no worse than {reference}"
+    lost = max(-figure.gap.low for figure in agreement.figures if figure.gap.value is not None)
+    itself = f"compared with {format_ratio(agreement.calls.reference)} for {reference} itself"
+    return (
+        f"{lead}: {agrees}, {itself} {n}. A loss of up to {100 * lost:.1f} points in one of the "
+        "figures cannot be ruled out."
+    )
+
+
+def _worse_clauses(agreement: Agreement) -> list[str]:
+    figures: dict[str, AgreementFigure] = {name: getattr(agreement, name) for name in _WORSE}
+    return [
+        _WORSE[name].format(
+            value=format_ratio(figure.value),
+            floor=format_ratio(figure.reference),
+            reference=agreement.reference,
+        )
+        + f" {_sample_size(figure.value.n)}"
+        for name, figure in figures.items()
+        if figure.verdict == "worse"
+    ]
+
+
+def _sample_size(requests: int) -> str:
+    return f"(n = {requests} request{'' if requests == 1 else 's'})"
+
+
+def format_ratio(ratio: Ratio) -> str:
+    """Return a ratio with its interval as text: `81.2% [74.1, 87.0]`."""
+    if ratio.value is None:
+        return "unknown"
+    return (
+        f"{_format_percent(ratio.value)}% [{_format_percent(ratio.low)}, "
+        f"{_format_percent(ratio.high)}]"
+    )
+
+
+def format_difference(difference: Ratio) -> str:
+    """Return a difference with its interval, in points: `-2.8 [-8.1, +2.5]`."""
+    if difference.value is None:
+        return ""
+    value, low, high = (
+        _format_percent(each, "+") for each in (difference.value, difference.low, difference.high)
+    )
+    return f"{value} [{low}, {high}]"
+
+
+def _format_percent(share: float, sign: str = "") -> str:
+    # Omit ".0" from 100 to keep tables within the width of a terminal.
+    return f"{100 * share:{sign}.1f}".replace("100.0", "100")

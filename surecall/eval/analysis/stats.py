@@ -1,18 +1,18 @@
-"""The statistics behind every figure: exact where it is cheap, and never without an interval.
+"""Statistics for rates, paired comparisons, and durations.
 
-    one rate        Rate, wilson, interval, trials_to_decide
-    many looks      always_valid, Stopping
-    reliability     pass_hat
-    two, paired     mcnemar, newcombe, holm, paired_interval
-    times           percentile
+    one rate             Rate, wilson_interval, pooled_interval, trials_to_decide
+    sequential looks     always_valid_interval, StoppingRule
+    reliability          pass_hat
+    paired rates         mcnemar_p, newcombe_interval, holm_adjust, paired_interval
+    durations            percentile
 
-Trials of one scenario resemble each other, so their number overstates what is known. With few
-scenarios that cannot be estimated, and the Wilson interval is used; from eight on, `interval`
-widens it by how much the scenarios disagree.
+Trials of one scenario are correlated, so the trial count overstates the evidence. With fewer than
+eight scenarios the correlation cannot be estimated, and the plain Wilson interval is used; from
+eight on, `pooled_interval` widens it by the variance between scenarios.
 
-Who looks at a 95 % interval again and again, and stops as soon as it says something, is wrong far
-more often than one time in twenty. Where the number of trials depends on what they showed,
-`interval` is never narrower than one that holds at all looks together.
+Checking a 95% interval repeatedly and stopping once it decides has an error rate far above 5%.
+When the number of trials depends on their results, `pooled_interval` is at least as wide as an
+interval that is valid at all looks simultaneously.
 """
 
 from bisect import bisect_left
@@ -26,25 +26,26 @@ import msgspec
 Interval: TypeAlias = tuple[float, float]
 
 Z95: Final = 1.959963984540054
-CLUSTERED_FROM: Final = 8
-MOST_TRIALS: Final = 10_000
-_HALVINGS: Final = 50
-_FARTHEST: Final = 10.0
-# The shares of their money that players stake on each trial, from 2.5 % to everything.
+MIN_CLUSTERS: Final = 8
+MAX_TRIALS: Final = 10_000
+_BISECTIONS: Final = 50
+_MAX_QUANTILE: Final = 10.0
+# Fractions of its capital that a bettor stakes on each trial: 2.5% to 100%.
 _STAKES: Final = tuple(part / 40 for part in range(1, 41))
-# In a fair game, one in forty ever has forty times what they began with: 2.5 % on each side.
-_RICH: Final = log(40)
+# By Ville's inequality, capital in a fair game ever grows 40-fold with probability at most 1/40:
+# 2.5% on each side.
+_LOG_WEALTH_LIMIT: Final = log(40)
 
 
 class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """`k` successes out of `n`."""
+    """A rate of `k` successes in `n` trials."""
 
     k: int
     n: int
 
     def __post_init__(self) -> None:
         if not 0 <= self.k <= self.n:
-            raise ValueError(f"{self.k} of {self.n} is not a rate")
+            raise ValueError(f"{self.k} of {self.n} is not a valid rate")
 
     def __add__(self, other: "Rate") -> "Rate":
         """Pool two rates."""
@@ -52,67 +53,72 @@ class Rate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def rate(self) -> float | None:
-        """The share of successes; unknown when nothing was tried."""
+        """The share of successes; None without trials."""
         return self.k / self.n if self.n else None
 
     @property
     def interval(self) -> Interval:
-        """The Wilson 95 % interval; everything is possible when nothing was tried."""
-        return wilson(self.k, self.n)
+        """The Wilson 95% interval; 0 to 1 without trials."""
+        return wilson_interval(self.k, self.n)
 
 
-NOTHING: Final = Rate(0, 0)
+EMPTY_RATE: Final = Rate(0, 0)
 
 
-class Stopping(msgspec.Struct, frozen=True):
-    """How the number of trials came about: chosen beforehand, or by what the trials showed.
+class StoppingRule(msgspec.Struct, frozen=True):
+    """How the number of trials was determined.
 
-    It is `sequential` in the second case. `most` is how many trials a scenario gets at most, where
-    the rule that goes on until it can decide has a limit; zero means that there is no such rule.
+    `sequential` means that it depended on the results. `max_trials` limits the trials per scenario
+    of an evaluation that runs until it can decide; zero means no such limit.
     """
 
     sequential: bool = False
-    most: int = 0
+    max_trials: int = 0
 
 
-CHOSEN: Final = Stopping()
+FIXED_TRIALS: Final = StoppingRule()
 
 
-def wilson(k: float, n: float, z: float = Z95) -> Interval:
-    """Return the Wilson score interval. Counts may be fractions: effective sample sizes are."""
+def wilson_interval(k: float, n: float, z: float = Z95) -> Interval:
+    """Return the Wilson score interval. Counts may be fractional, as effective sample sizes are."""
     if not n:
         return (0.0, 1.0)
     middle = k + z * z / 2
     reach = z * sqrt(k * (n - k) / n + z * z / 4)
-    # At the ends the bound is known, and rounding must not move it.
+    # At 0 and 1 the bound is exact, and rounding must not move it.
     low = (middle - reach) / (n + z * z) if k > 0 else 0.0
     high = (middle + reach) / (n + z * z) if k < n else 1.0
     return (low, high)
 
 
-def always_valid(k: float, n: float) -> Interval:
-    """Return an interval that, with a chance of 95 %, holds the rate at every look at once.
+def always_valid_interval(k: float, n: float) -> Interval:
+    """Return an interval that covers the rate at all looks simultaneously with probability 95%.
 
-    Forty players bet on each trial at the odds that are fair for some rate, each with another
-    share of their money. While the odds are fair, all of them together become forty times as rich
-    with a chance of one in forty at most, however long they play (Ville). A rate at which they
-    have become so rich is ruled out: betting on success rules out those below, on failure above.
+    This is a betting confidence sequence. Forty bettors stake different fractions of their capital
+    on each trial, at odds that are fair for a hypothetical rate. If that rate is true, their total
+    capital ever grows 40-fold with probability at most 1/40 (Ville's inequality), so a rate at
+    which it has grown that much is excluded. Bets on success give the lower bound, bets on failure
+    the upper one.
 
-    It does not matter whether trials are alike. If scenarios differ, and each has had the same
-    number of trials, the players win less on average, by the inequality of the means.
+    Trials need not be identically distributed: if scenarios differ and have equally many trials,
+    the expected capital is lower, so the interval stays valid.
     """
-    return _ruled_out(k, n), 1.0 - _ruled_out(n - k, n)
+    return _highest_excluded_rate(k, n), 1.0 - _highest_excluded_rate(n - k, n)
 
 
-# A report asks for the same counts over and over.
+# A report needs the same counts repeatedly.
 @lru_cache(maxsize=4096)
-def _ruled_out(k: float, n: float) -> float:
-    """Return the highest rate that the successes rule out."""
-    return _solved(lambda rate: _wealth(k, n - k, rate) < _RICH) if k > 0 else 0.0
+def _highest_excluded_rate(k: float, n: float) -> float:
+    """Return the highest rate that the successes exclude."""
+    return (
+        _bisect_share(lambda rate: _log_wealth(k, n - k, rate) < _LOG_WEALTH_LIMIT)
+        if k > 0
+        else 0.0
+    )
 
 
-def _wealth(won: float, lost: float, rate: float) -> float:
-    """Return the logarithm of what players have, on average, for each unit that they began with."""
+def _log_wealth(won: float, lost: float, rate: float) -> float:
+    """Return the logarithm of the bettors' mean capital, relative to their initial capital."""
     odds = (1 - rate) / rate
     grown = [
         won * log1p(stake * odds) + (lost * log1p(-stake) if lost else 0.0)
@@ -122,40 +128,43 @@ def _wealth(won: float, lost: float, rate: float) -> float:
     return most + log(fsum(exp(each - most) for each in grown) / len(_STAKES))
 
 
-def interval(
+def pooled_interval(
     parts: Iterable[Rate], *, z: float = Z95, growth: float = 1.0, sequential: bool = False
 ) -> Interval:
-    """Return the interval of a rate pooled over scenarios, as if each had `growth` times the runs.
+    """Return the interval of a rate pooled over scenarios.
 
     From eight scenarios on it is clustered: Wilson on the effective sample size (from the
-    cluster-robust variance, never more than the real size), with Student's quantile. A `sequential`
-    one reaches as far as the one for many looks, too.
+    cluster-robust variance, at most the actual size), with Student's quantile. A `sequential`
+    interval also covers the always-valid one. `growth` scales the number of trials, for
+    projections.
     """
     clusters = [part for part in parts if part.n]
-    total = sum(clusters, NOTHING)
-    low, high = _of_one_look(clusters, total, z, growth)
+    total = sum(clusters, EMPTY_RATE)
+    low, high = _single_look_interval(clusters, total, z, growth)
     if not sequential:
         return low, high
-    least, most = always_valid(total.k * growth, total.n * growth)
+    least, most = always_valid_interval(total.k * growth, total.n * growth)
     return min(low, least), max(high, most)
 
 
-def _of_one_look(clusters: Sequence[Rate], total: Rate, z: float, growth: float) -> Interval:
+def _single_look_interval(
+    clusters: Sequence[Rate], total: Rate, z: float, growth: float
+) -> Interval:
     size = total.n * growth
-    if len(clusters) < CLUSTERED_FROM:
-        return wilson(total.k * growth, size, z)
+    if len(clusters) < MIN_CLUSTERS:
+        return wilson_interval(total.k * growth, size, z)
     share = total.k / total.n
     squares = sum((part.k - share * part.n) ** 2 for part in clusters)
     variance = len(clusters) / (len(clusters) - 1) * squares / total.n**2
     if variance:
         size = min(size, share * (1 - share) / variance)
-    return wilson(share * size, size, student(z, len(clusters) - 1))
+    return wilson_interval(share * size, size, student_quantile(z, len(clusters) - 1))
 
 
-def student(z: float, freedom: float) -> float:
+def student_quantile(z: float, degrees_of_freedom: float) -> float:
     """Return Student's quantile for a normal one, by the Cornish-Fisher expansion.
 
-    At 95 % it is off by less than 0.0002 from seven degrees of freedom on.
+    At 95%, the error is below 0.0002 from seven degrees of freedom on.
     """
     terms = (
         (z**3 + z) / 4,
@@ -163,47 +172,50 @@ def student(z: float, freedom: float) -> float:
         (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384,
         (79 * z**9 + 776 * z**7 + 1482 * z**5 - 1920 * z**3 - 945 * z) / 92160,
     )
-    return z + sum(term / freedom**power for power, term in enumerate(terms, 1))
+    return z + sum(term / degrees_of_freedom**power for power, term in enumerate(terms, 1))
 
 
-def leaves(bounds: Interval, bar: float) -> bool:
-    """Whether an interval lies wholly on one side of the bar."""
+def is_decided(bounds: Interval, threshold: float) -> bool:
+    """Whether an interval lies entirely on one side of the threshold."""
     low, high = bounds
-    return low >= bar or high < bar
+    return low >= threshold or high < threshold
 
 
 def trials_to_decide(
     rate: Rate,
-    bar: float,
+    threshold: float,
     *,
     parts: Sequence[Rate] = (),
     z: float = Z95,
-    cap: int = MOST_TRIALS,
+    cap: int = MAX_TRIALS,
     sequential: bool = False,
 ) -> int | None:
-    """Say how many more trials, going as those so far, move the interval off the bar.
+    """Return how many more trials would decide if the observed rates stay the same.
 
-    Zero means decided; None that `cap` more would not do, or that nothing was tried. `parts` are
-    the rates by scenario: when these disagree, more of the same trials may never decide.
+    Zero means that the interval is decided already. None means that `cap` more trials would not
+    decide it, or that there are no trials. `parts` are the rates by scenario: if they disagree,
+    more trials of the same scenarios may never decide.
     """
     if not rate.n:
         return None
 
-    def decided(more: int) -> bool:
+    def decides(more: int) -> bool:
         growth = 1 + more / rate.n
-        return leaves(interval(parts or (rate,), z=z, growth=growth, sequential=sequential), bar)
+        return is_decided(
+            pooled_interval(parts or (rate,), z=z, growth=growth, sequential=sequential), threshold
+        )
 
-    enough = bisect_left(range(cap + 1), x=True, key=decided)
+    enough = bisect_left(range(cap + 1), x=True, key=decides)
     return enough if enough <= cap else None
 
 
 def pass_hat(k: int, successes: int, n: int) -> float | None:
-    """Return pass^k, unbiased: the chance that `k` trials in a row all pass."""
+    """Return the unbiased estimate of pass^k: the probability that `k` trials all pass."""
     return comb(successes, k) / comb(n, k) if k <= n else None
 
 
-def mcnemar(fixed: int, broken: int) -> float:
-    """Return the exact two-sided p of McNemar's test, from the pairs that differ."""
+def mcnemar_p(fixed: int, broken: int) -> float:
+    """Return the exact two-sided p-value of McNemar's test from the discordant pairs."""
     pairs = fixed + broken
     tail, term = 0, 1
     for i in range(min(fixed, broken) + 1):
@@ -212,27 +224,27 @@ def mcnemar(fixed: int, broken: int) -> float:
     return min(1.0, 2 * tail / (1 << pairs))
 
 
-def newcombe(both: int, fixed: int, broken: int, neither: int, z: float = Z95) -> Interval:
+def newcombe_interval(both: int, fixed: int, broken: int, neither: int, z: float = Z95) -> Interval:
     """Return Newcombe's interval for the difference of two paired rates (1998, method 10).
 
-    The difference is after minus before, so `(fixed - broken) / n`.
+    The difference is after minus before: `(fixed - broken) / n`.
     """
     n = both + fixed + broken + neither
     if not n:
         return (-1.0, 1.0)
     after, before = (both + fixed) / n, (both + broken) / n
-    after_low, after_high = wilson(both + fixed, n, z)
-    before_low, before_high = wilson(both + broken, n, z)
-    phi = _correlation(both, fixed, broken, neither)
+    after_low, after_high = wilson_interval(both + fixed, n, z)
+    before_low, before_high = wilson_interval(both + broken, n, z)
+    phi = _phi_coefficient(both, fixed, broken, neither)
     difference = (fixed - broken) / n
     return (
-        difference - _diagonal(after - after_low, before_high - before, phi),
-        difference + _diagonal(before - before_low, after_high - after, phi),
+        difference - _combined_distance(after - after_low, before_high - before, phi),
+        difference + _combined_distance(before - before_low, after_high - after, phi),
     )
 
 
-def _correlation(both: int, fixed: int, broken: int, neither: int) -> float:
-    """Estimate phi; agreement is believed only as far as it exceeds half a pair on average."""
+def _phi_coefficient(both: int, fixed: int, broken: int, neither: int) -> float:
+    """Return phi, with Newcombe's continuity correction for positive correlation."""
     n = both + fixed + broken + neither
     margins = (both + fixed) * (broken + neither) * (both + broken) * (fixed + neither)
     excess: float = both * neither - fixed * broken
@@ -241,24 +253,24 @@ def _correlation(both: int, fixed: int, broken: int, neither: int) -> float:
     return excess / sqrt(margins) if margins else 0.0
 
 
-def _diagonal(a: float, b: float, phi: float) -> float:
+def _combined_distance(a: float, b: float, phi: float) -> float:
     return sqrt(a * a - 2 * phi * a * b + b * b)
 
 
 def paired_interval(
     both: int, fixed: int, broken: int, neither: int, *, alpha: float, differs: bool
 ) -> Interval:
-    """Return an interval for the difference that leaves out zero exactly if the test does.
+    """Return an interval for the difference that excludes zero exactly if the test rejects.
 
-    It is Newcombe's at that level. Few pairs can make the two disagree about zero; then the bound
-    beside zero is the exact one, from the pairs that differ, which McNemar's test goes by as well.
+    This is Newcombe's interval at level `alpha`. With few pairs it can disagree with McNemar's
+    test; then the bound next to zero is the exact one from the discordant pairs.
     """
-    low, high = newcombe(both, fixed, broken, neither, two_sided(alpha))
+    low, high = newcombe_interval(both, fixed, broken, neither, two_sided_quantile(alpha))
     if differs == (low > 0 or high < 0):
         return low, high
     changed = fixed + broken
     share = changed / (both + changed + neither)
-    least, most = clopper_pearson(fixed, changed, alpha)
+    least, most = clopper_pearson_interval(fixed, changed, alpha)
     if fixed > broken:
         low = (2 * least - 1) * share
     else:
@@ -266,29 +278,35 @@ def paired_interval(
     return (low, high) if differs else (min(low, 0.0), max(high, 0.0))
 
 
-def two_sided(alpha: float) -> float:
-    """Return the normal quantile that leaves `alpha` outside, half on each side."""
-    return _FARTHEST * _solved(lambda share: erfc(_FARTHEST * share / sqrt(2)) < alpha)
+def two_sided_quantile(alpha: float) -> float:
+    """Return the two-sided normal quantile for `alpha`."""
+    return _MAX_QUANTILE * _bisect_share(
+        lambda share: erfc(_MAX_QUANTILE * share / sqrt(2)) < alpha
+    )
 
 
-def clopper_pearson(k: int, n: int, alpha: float) -> Interval:
-    """Return the exact interval of a rate, by halving; it holds what a two-sided test keeps."""
-    low = 0.0 if k == 0 else _solved(lambda share: _at_least(k, n, share) > alpha / 2)
-    high = 1.0 if k == n else _solved(lambda share: 1 - _at_least(k + 1, n, share) <= alpha / 2)
+def clopper_pearson_interval(k: int, n: int, alpha: float) -> Interval:
+    """Return the exact (Clopper-Pearson) interval of a rate, by bisection."""
+    low = 0.0 if k == 0 else _bisect_share(lambda share: _binomial_tail(k, n, share) > alpha / 2)
+    high = (
+        1.0
+        if k == n
+        else _bisect_share(lambda share: 1 - _binomial_tail(k + 1, n, share) <= alpha / 2)
+    )
     return low, high
 
 
-def _solved(is_beyond: Callable[[float], bool]) -> float:
-    """Return the share from which on something holds."""
+def _bisect_share(is_beyond: Callable[[float], bool]) -> float:
+    """Return the smallest share for which the predicate holds, by bisection."""
     low, high = 0.0, 1.0
-    for _ in range(_HALVINGS):
+    for _ in range(_BISECTIONS):
         middle = (low + high) / 2
         low, high = (low, middle) if is_beyond(middle) else (middle, high)
     return (low + high) / 2
 
 
-def _at_least(k: int, n: int, share: float) -> float:
-    """Return the chance of `k` or more successes out of `n`."""
+def _binomial_tail(k: int, n: int, share: float) -> float:
+    """Return the probability of at least `k` successes in `n` trials."""
     terms = (
         lgamma(n + 1) - lgamma(i + 1) - lgamma(n - i + 1) + i * log(share) + (n - i) * log1p(-share)
         for i in range(k, n + 1)
@@ -296,8 +314,8 @@ def _at_least(k: int, n: int, share: float) -> float:
     return fsum(map(exp, terms))
 
 
-def holm(p_values: Sequence[float]) -> tuple[float, ...]:
-    """Return each p adjusted for the whole family, step-down, in the order given."""
+def holm_adjust(p_values: Sequence[float]) -> tuple[float, ...]:
+    """Return Holm-adjusted p-values, in the given order."""
     adjusted = [1.0] * len(p_values)
     highest = 0.0
     ranked = sorted(range(len(p_values)), key=p_values.__getitem__)
@@ -308,16 +326,16 @@ def holm(p_values: Sequence[float]) -> tuple[float, ...]:
 
 
 def percentile(values: Iterable[int], percent: int) -> int:
-    """Return the value at place floor(n · p) in ascending order; zero when there is none.
+    """Return the value at index floor(n · p) in ascending order; zero without values.
 
-    The original harness counts so. It is never interpolated, and for p95 of twenty values or
-    fewer it is simply the largest.
+    This is the definition of the original harness. It does not interpolate; p95 of twenty or fewer
+    values is the largest one.
     """
     ordered = sorted(values)
-    return ordered[place_of(percent, len(ordered))] if ordered else 0
+    return ordered[percentile_index(percent, len(ordered))] if ordered else 0
 
 
-def place_of(percent: int, n: int) -> int:
-    """Return the place of a percentile among n values, counted from zero."""
-    # In whole numbers: in floating point, 0.29 · 100 falls short of 29.
+def percentile_index(percent: int, n: int) -> int:
+    """Return the zero-based index of a percentile among `n` sorted values."""
+    # Integer arithmetic: in floating point, 0.29 · 100 is less than 29.
     return min(n * percent // 100, n - 1)

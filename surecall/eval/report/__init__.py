@@ -1,1 +1,1 @@
-"""Figures and advice as files and pages."""
+"""Reports of a run as files and as an HTML page."""

@@ -1,42 +1,58 @@
-"""Markdown tables in the columns of the original's tables. No text can break out of a cell."""
+"""Renders the Markdown report of a run, and the comparison of endpoints.
 
+Tables have the columns of the original harness. All text is escaped, so it cannot break a table.
+"""
+
+import re
 import string
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
-from surecall.eval.analysis.causes import CauseCount
-from surecall.eval.analysis.paired import Comparison, Comparisons
-from surecall.eval.analysis.summary import Summary, Totals
-from surecall.eval.report.common import Entry, Results
-from surecall.eval.report.conduct import COLUMNS, conduct_of, conduct_row
-from surecall.eval.report.summary_json import (
-    builds_in,
-    cell_summary,
-    figures,
-    summary_by_scenario,
-    totals,
-    under,
+import msgspec
+
+from surecall.eval.analysis.agreement import (
+    NO_DIFFERENCE,
+    Agreement,
+    AgreementFigure,
+    RequestCounts,
+    agreement_sentence,
+    agreements,
+    format_difference,
+    format_ratio,
+    replies_by_request,
 )
-from surecall.eval.storage.trial import CONTROL, Cell
+from surecall.eval.analysis.comparisons import Comparison, Comparisons
+from surecall.eval.analysis.failure_causes import CauseCount
+from surecall.eval.analysis.summary import Summary, Totals
+from surecall.eval.report.run_results import RunResults, Sheet, TrialBrief
+from surecall.eval.report.summary_json import (
+    BEHAVIOR_COLUMNS,
+    behavior_row,
+    cell_json,
+    counts_by_scenario,
+    served_builds,
+    totals_json,
+)
+from surecall.eval.storage.trial import CONTROL, Cell, Trial
 from surecall.values.types import JSON
 
-# These are shown only where they tell something.
+# Columns that are hidden if they have no information.
 STRATEGY: Final = "strategy"
-READERS: Final = "calls read from"
+CALL_SOURCES: Final = "calls parsed from"
 NO_TOOLS: Final = "without tools:"
-EARLY_ANSWERS: Final = "early answers:"
+PREMATURE_ANSWERS: Final = "premature answers:"
 MATRIX_COLUMNS: Final = (
     "model",
     "sampling_profile",
     STRATEGY,
-    READERS,
+    CALL_SOURCES,
     "tool_ok:",
     "tool_ok_rate:",
     "control_ok (chat_only):",
     NO_TOOLS,
     "p95_ms:",
-    EARLY_ANSWERS,
+    PREMATURE_ANSWERS,
     "top tool failures",
 )
 RECOMMENDATION_COLUMNS: Final = (
@@ -51,7 +67,7 @@ RECOMMENDATION_COLUMNS: Final = (
 SIMULATED_COLUMNS: Final = (
     "simulated model",
     "sampling profile(s)",
-    "what was on",
+    "active workarounds",
     "notes",
     "handled?",
     "+N runs:",
@@ -68,12 +84,13 @@ COMPARISON_COLUMNS: Final = (
     "p (Holm):",
     "verdict",
 )
-CONDUCT: Final = (
-    "Runs whose side effects were judged. Silent wrong: it ended as a success, but something is "
-    "wrong; false success: what the answer claims was not done. Effects are counted one by one."
+BEHAVIOR_NOTE: Final = (
+    "Runs whose side effects were checked. Silent failure: the run reported success, but the "
+    "result is wrong. False success: the answer claims work that was not done. Effect columns "
+    "count side effects, not runs."
 )
 CAUSE_COLUMNS: Final = (
-    "not met",
+    "unmet expectation or error",
     "expected",
     "got",
     "runs:",
@@ -81,138 +98,151 @@ CAUSE_COLUMNS: Final = (
     "models",
     "code",
 )
-SIMULATED: Final = (
-    "**Simulated.** The models in this report are simulated by scripts. Nothing here says anything "
-    "about a real model."
+SIMULATED_NOTICE: Final = (
+    "**Simulated.** The models in this report are scripted simulations. The results say nothing "
+    "about real models."
 )
-_TOP_SCENARIOS: Final = 2
-_TOP_CAUSES: Final = 20
-_TOP_TEXTS: Final = 3
 _NOTHING: Final = "-"
 _PLAIN: Final = frozenset(string.ascii_letters + string.digits + " _-./:,;%()+='")
-# What Markdown or HTML could take for markup, or a table for the end of a cell.
-_SPECIAL: Final = frozenset("&<>|\\`*_[]{}()#!~$@:")
+# Characters with a meaning in Markdown, HTML, or tables. Common harmless uses stay: a bracketed
+# interval, an underscore within a word, and a colon before a space.
+_SPECIAL: Final = re.compile(
+    r"""(?P<interval>\[[-+.,\d\x20]+\](?![(\[:]))
+    | [\\&<>|`*\[\]~$@] | \#(?=\w) | (?<![^\W_])_ | _(?![^\W_]) | :(?=\S)""",
+    re.VERBOSE,
+)
 
 
-def report(
-    results: Results,
+def markdown_report(
+    results: RunResults,
     recommendations: Iterable[Sequence[str]] = (),
     notice: str = "",
     lead: str = "",
+    verdict: str = "",
 ) -> str:
-    """Return the report: the sums, the matrix, what strategies change, and what to use.
+    """Return the Markdown report: verdict, recommendations, totals, matrix, causes, comparisons.
 
-    The notice says what is missing from it; the lead is a section that comes first.
+    `notice` tells what is missing from the report; `lead` is a section placed before the totals;
+    `verdict` is the sentence placed first.
     """
     rows = list(recommendations)
-    found = figures(results)
+    found = results.summary
     pairs = comparison_table(found.comparisons)
+    heading = "Simulated: what surecall handled" if results.is_simulated else "Recommendations"
     parts = [
         "# Tool calling evaluation",
-        *([SIMULATED] if results.simulated else []),
-        *([f"**Note.** {text(notice)}"] if notice else []),
+        *([f"**Verdict.** {escape_text(verdict)}"] if verdict else []),
+        *([SIMULATED_NOTICE] if results.is_simulated else []),
+        *([f"**Note.** {escape_text(notice)}"] if notice else []),
         *([lead] if lead else []),
-        "\n".join(_sums(results, found)),
+        *(
+            [f"## {heading}", recommendation_table(rows, simulated=results.is_simulated)]
+            if rows
+            else []
+        ),
+        "## Totals",
+        "\n".join(_summary_lines(results, found)),
         "## Model/profile matrix (tool scenarios only)",
-        matrix(results),
+        matrix_table(results),
         *(["## Why runs failed", causes] if (causes := causes_table(found)) else []),
-        *(["## What was done", CONDUCT, conduct] if (conduct := conduct_table(results)) else []),
-        *(["## Strategies, on the same conversations", pairs] if found.comparisons.rows else []),
-        *(_advice(rows, simulated=results.simulated) if rows else ()),
+        *(
+            ["## Behavior metrics", BEHAVIOR_NOTE, conduct]
+            if (conduct := behavior_table(results))
+            else []
+        ),
+        *(["## Strategies on the same conversations", pairs] if found.comparisons.rows else []),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def matrix(results: Results) -> str:
-    """Return one row for each cell.
+def matrix_table(results: RunResults) -> str:
+    """Return the table of cells.
 
-    The strategy, and what calls were read from, have a column only if there are several; early
-    answers and runs of scenarios without tools only if there were any.
+    Strategy and call sources have a column only if there are several; premature answers and
+    scenarios without tools only if there are any.
     """
     hidden = set()
     if len({cell.strategy for cell in results.entries}) == 1:
         hidden.add(STRATEGY)
-    if len(_readers(results)) <= 1:
-        hidden.add(READERS)
-    if not any(entry.kind == "no_tools" for entry in results.all):
+    if len(_distinct_call_sources(results)) <= 1:
+        hidden.add(CALL_SOURCES)
+    if not any(each.kind == "no_tools" for each in results.summary.totals.scenarios):
         hidden.add(NO_TOOLS)
-    if not any(entry.false_finals for entry in results.all):
-        hidden.add(EARLY_ANSWERS)
+    if not results.summary.totals.false_finals.answers:
+        hidden.add(PREMATURE_ANSWERS)
     columns = [name for name in MATRIX_COLUMNS if name not in hidden]
     cells = [_matrix_row(results, cell) for cell in results.entries]
     rows = [dict(zip(MATRIX_COLUMNS, row, strict=True)) for row in cells]
-    return table(columns, [[row[name] for name in columns] for row in rows])
+    return markdown_table(columns, [[row[name] for name in columns] for row in rows])
 
 
-def conduct_table(results: Results) -> str:
-    """Return one row for each cell with runs whose side effects were judged; blank without any."""
-    found = {cell: conduct_of(entries) for cell, entries in results.entries.items()}
+def behavior_table(results: RunResults) -> str:
+    """Return the table of behavior metrics by cell; blank if no side effects were checked."""
     rows = [
-        (code(cell.model), code(cell.profile), code(cell.strategy), *conduct_row(conduct))
-        for cell, conduct in found.items()
-        if conduct.runs
+        (
+            code_span(cell.model),
+            code_span(cell.profile),
+            code_span(cell.strategy),
+            *behavior_row(found.conduct),
+        )
+        for cell, found in results.totals_by_cell.items()
+        if found.conduct.runs
     ]
-    heads = ("model", "sampling_profile", STRATEGY, *(f"{name}:" for name in COLUMNS))
-    return table(heads, rows) if rows else ""
+    heads = ("model", "sampling_profile", STRATEGY, *(f"{name}:" for name in BEHAVIOR_COLUMNS))
+    return markdown_table(heads, rows) if rows else ""
 
 
 def causes_table(found: Summary) -> str:
-    """Return one row for each cause of failed runs, the most frequent first; blank without any."""
-    rows = [_cause_row(cause) for cause in found.totals.causes[:_TOP_CAUSES]]
+    """Return the table of the 20 most frequent causes of failed runs; blank without any."""
+    rows = [_cause_row(cause) for cause in found.totals.causes[:20]]
     if not rows:
         return ""
     rest = len(found.totals.causes) - len(rows)
-    more = [f"And {rest} more, each in fewer runs or as many."] if rest else []
-    return "\n\n".join([table(CAUSE_COLUMNS, rows), *more])
+    more = [f"{rest} less frequent causes are not shown."] if rest else []
+    return "\n\n".join([markdown_table(CAUSE_COLUMNS, rows), *more])
 
 
 def _cause_row(cause: CauseCount) -> tuple[str, ...]:
     return (
-        text(cause.check),
-        _most(cause.expected),
-        _most(cause.got),
+        escape_text(cause.check),
+        _list_counts(cause.expected),
+        _list_counts(cause.got),
         str(cause.times),
-        _most(cause.scenarios),
-        _most(cause.models),
-        f"{code(cause.code)}{' (infrastructure, not scored)' if cause.infra else ''}",
+        _list_counts(cause.scenarios),
+        _list_counts(cause.models),
+        f"{code_span(cause.code)}{' (infrastructure, not scored)' if cause.infra else ''}",
     )
 
 
-def _most(counts: Mapping[str, int]) -> str:
-    """Name the most frequent texts, and how often each came; an ellipsis stands for the others."""
+def _list_counts(counts: Mapping[str, int]) -> str:
+    """List the three most frequent texts with their counts, then an ellipsis."""
     if len(counts) == 1:
-        return text(next(iter(counts)))
-    listed = [f"{text(name)} x{count}" for name, count in list(counts.items())[:_TOP_TEXTS]]
+        return escape_text(next(iter(counts)))
+    listed = [f"{escape_text(name)} x{count}" for name, count in list(counts.items())[:3]]
     more = ["…"] if len(counts) > len(listed) else []
     return "; ".join([*listed, *more]) or _NOTHING
 
 
-def _advice(rows: Iterable[Sequence[str]], *, simulated: bool) -> tuple[str, str]:
-    """Return what to use; nothing that is simulated is recommended."""
-    heading = "Simulated: what was handled" if simulated else "Recommendations"
-    return f"## {heading}", recommendation_table(rows, simulated=simulated)
-
-
 def recommendation_table(rows: Iterable[Sequence[str]], *, simulated: bool = False) -> str:
-    """Return one row for each model, in the columns that `recommend.original_row` gives."""
-    return table(
+    """Return the table of rows from `recommendation_row`."""
+    return markdown_table(
         SIMULATED_COLUMNS if simulated else RECOMMENDATION_COLUMNS,
-        [(code(model), *map(text, others)) for model, *others in rows],
+        [(code_span(model), *map(escape_text, others)) for model, *others in rows],
     )
 
 
 def comparison_table(found: Comparisons) -> str:
-    """Return one row for each model and profile, then those over everything."""
-    return table(COMPARISON_COLUMNS, map(_comparison_row, (*found.rows, *found.overall)))
+    """Return the table of comparisons by model and profile, then overall."""
+    return markdown_table(COMPARISON_COLUMNS, map(_comparison_row, (*found.rows, *found.overall)))
 
 
 def _comparison_row(pair: Comparison) -> tuple[str, ...]:
     first, second = pair.rates
     bounds = f"[{100 * pair.low:+.1f}, {100 * pair.high:+.1f}]"
     return (
-        code(pair.model) if pair.model else "all",
-        code(pair.profile) if pair.profile else "all",
-        f"{code(pair.first)} to {code(pair.second)}",
+        code_span(pair.model) if pair.model else "all",
+        code_span(pair.profile) if pair.profile else "all",
+        f"{code_span(pair.first)} to {code_span(pair.second)}",
         f"{first.k}/{first.n} to {second.k}/{second.n}",
         str(pair.fixed),
         str(pair.broken),
@@ -223,124 +253,237 @@ def _comparison_row(pair: Comparison) -> tuple[str, ...]:
     )
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """Lay out cells that are Markdown already; a name that ends in a colon aligns right."""
+def markdown_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table of Markdown cells. Columns whose name ends in a colon align right."""
     names = [name.removesuffix(":") for name in columns]
     rulers = ["---:" if name.endswith(":") else "---" for name in columns]
     lines = [f"| {' | '.join(names)} |", f"|{'|'.join(rulers)}|"]
     return "\n".join([*lines, *(f"| {' | '.join(row)} |" for row in rows)])
 
 
-def code(value: str) -> str:
-    """Show a name in code style, if it is plain; otherwise as the text that it is."""
-    return f"`{value}`" if value and _PLAIN.issuperset(value) else text(value)
+def code_span(value: str) -> str:
+    """Return a name as a code span, or as escaped text if it has special characters."""
+    return f"`{value}`" if value and _PLAIN.issuperset(value) else escape_text(value)
 
 
-def text(value: str) -> str:
-    """Show any text as itself, on one line."""
+def escape_text(value: str) -> str:
+    """Return any text escaped, on one line."""
     plain = " ".join("".join(c if c.isprintable() else " " for c in value).split())
-    if _PLAIN.issuperset(plain):
-        return plain or _NOTHING
-    return "".join(f"&#{ord(char)};" if char in _SPECIAL else char for char in plain)
+    return _SPECIAL.sub(_escape_match, plain) or _NOTHING
 
 
-def _matrix_row(results: Results, cell: Cell) -> tuple[str, ...]:
-    figures = cell_summary(results, cell)
+def _escape_match(found: re.Match[str]) -> str:
+    return found["interval"] or f"&#{ord(found[0])};"
+
+
+def _matrix_row(results: RunResults, cell: Cell) -> tuple[str, ...]:
+    figures = cell_json(results, cell)
     return (
-        code(cell.model),
-        code(cell.profile),
-        code(cell.strategy),
-        ", ".join(results.columns[cell].readers) or "unknown",
-        _of(figures, "tool_"),
-        _rate(figures),
-        _of(figures, "control_"),
-        _of(figures, "no_tools_"),
+        code_span(cell.model),
+        code_span(cell.profile),
+        code_span(cell.strategy),
+        ", ".join(results.columns[cell].call_sources) or "unknown",
+        _passed_of(figures, "tool_"),
+        _rate_with_interval(figures),
+        _passed_of(figures, "control_"),
+        _passed_of(figures, "no_tools_"),
         str(figures["tool_ms_p95"] or _NOTHING),
-        _early(figures["false_finals"]),
+        _count_premature_answers(figures["false_finals"]),
         _top_failures(results.entries[cell]),
     )
 
 
-def _early(found: JSON) -> str:
-    return f"{found['answers']} in {_runs(found['runs'])}" if found["answers"] else _NOTHING
+def _count_premature_answers(found: JSON) -> str:
+    return f"{found['answers']} in {_count_runs(found['runs'])}" if found["answers"] else _NOTHING
 
 
-def _runs(count: int) -> str:
+def _count_runs(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def _of(figures: JSON, prefix: str) -> str:
+def _passed_of(figures: JSON, prefix: str) -> str:
     runs = figures[f"{prefix}runs"]
     return f"{figures[f'{prefix}ok']}/{runs}" if runs else _NOTHING
 
 
-def _rate(figures: JSON) -> str:
+def _rate_with_interval(figures: JSON) -> str:
     if not figures["tool_runs"]:
         return _NOTHING
     low, high = figures["tool_ok_interval"]
     return f"{figures['tool_ok_rate']:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def _top_failures(entries: Iterable[Entry]) -> str:
-    """Name the scenarios that fail most, and the commonest category; infrastructure apart."""
+def _top_failures(entries: Iterable[TrialBrief]) -> str:
+    """Return the two scenarios that fail most, the most frequent category, and infra errors."""
     tools = [entry for entry in entries if entry.kind == "tool"]
     failed = [entry for entry in tools if entry.status == "failed"]
-    scenarios = Counter(entry.key.scenario for entry in failed).most_common(_TOP_SCENARIOS)
+    scenarios = Counter(entry.key.scenario for entry in failed).most_common(2)
     categories = Counter(entry.category for entry in failed).most_common(1)
-    spoiled = sum(entry.status == "infra" for entry in tools)
-    parts = [f"{text(name)} x{count}" for name, count in (*scenarios, *categories)]
-    return "; ".join([*parts, *([f"infra x{spoiled} (not scored)"] if spoiled else [])]) or _NOTHING
+    infra = sum(entry.status == "infra" for entry in tools)
+    parts = [f"{escape_text(name)} x{count}" for name, count in (*scenarios, *categories)]
+    return "; ".join([*parts, *([f"infra x{infra} (not scored)"] if infra else [])]) or _NOTHING
 
 
-def _sums(results: Results, found: Summary) -> Iterable[str]:
-    """Write the sums; those of several strategies one after the other, never as one."""
+def _summary_lines(results: RunResults, found: Summary) -> Iterable[str]:
+    """Yield the totals. Several strategies are listed separately, never combined."""
     for strategy, own in found.strategies.items():
-        lines = _strategy_sums(under(results, strategy), own)
+        lines = _strategy_lines(results, own)
         if len(found.strategies) == 1:
             yield from lines
         else:
-            yield f"- Under {code(strategy)}:"
+            yield f"- Under {code_span(strategy)}:"
             yield from (f"  {line}" for line in lines)
-    known = _readers(results)
+    known = _distinct_call_sources(results)
     if len(known) == 1 and (names := ", ".join(*known)):
-        yield f"- Calls were read from: {names}"
-    if builds := _builds(results):
-        yield f"- Served by: {', '.join(map(code, builds))}"
+        yield f"- Calls parsed from: {names}"
+    if builds := _all_builds(results):
+        yield f"- Served by: {', '.join(map(code_span, builds))}"
 
 
-def _strategy_sums(results: Results, found: Totals) -> Iterable[str]:
-    sums = totals(results)
-    yield f"- Overall: {_share(sums['ok'], sums['runs'])}"
-    tools = _share(sums["tool_ok"], sums["tool_runs"])
+def _strategy_lines(results: RunResults, found: Totals) -> Iterable[str]:
+    sums = totals_json(found)
+    yield f"- Overall: {_format_share(sums['ok'], sums['runs'])}"
+    tools = _format_share(sums["tool_ok"], sums["tool_runs"])
     yield f"- Tool scenarios only (without `{CONTROL}`): {tools}"
-    whole = _share(found.end_to_end.k, found.end_to_end.n)
-    yield f"- The same end to end (what the infrastructure spoiled is a failure): {whole}"
+    whole = _format_share(found.end_to_end.k, found.end_to_end.n)
+    yield f"- The same end to end (infrastructure errors count as failures): {whole}"
     if sums["no_tools_runs"]:
-        without = _share(sums["no_tools_ok"], sums["no_tools_runs"])
-        yield f"- Scenarios without tools (other than `{CONTROL}`), in no tool rate: {without}"
+        without = _format_share(sums["no_tools_ok"], sums["no_tools_runs"])
+        yield f"- Scenarios without tools (other than `{CONTROL}`), not in the tool rate: {without}"
     if found.pass_hat:
         chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(found.pass_hat, 1))
-        yield f"- pass^k, the chance that a scenario passes k times in a row: {chances}"
+        yield f"- pass^k (probability that a scenario passes k times in a row): {chances}"
     if early := sums["false_finals"]["answers"]:
-        runs, passed = _runs(sums["false_finals"]["runs"]), sums["false_finals"]["passed"]
-        yield f"- Early answers: {early}, in {runs}, {passed} of which passed"
+        runs, passed = _count_runs(sums["false_finals"]["runs"]), sums["false_finals"]["passed"]
+        yield f"- Premature answers: {early}, in {runs}, {passed} of which passed"
     if sums["infra"]:
-        yield f"- Spoiled by the infrastructure, in no tool rate: {sums['infra']}"
+        yield f"- Infrastructure errors, not in the tool rate: {sums['infra']}"
     if sums["skipped"]:
-        yield f"- Skipped, because they cannot apply: {sums['skipped']}"
+        yield f"- Skipped because they do not apply: {sums['skipped']}"
     yield "- By scenario (ok / runs):"
-    for name, counts in summary_by_scenario(results).items():
-        yield f"  - {code(name)}: {_share(counts['ok'], counts['runs'])}"
+    for name, counts in counts_by_scenario(results, found).items():
+        yield f"  - {code_span(name)}: {_format_share(counts['ok'], counts['runs'])}"
 
 
-def _readers(results: Results) -> set[tuple[str, ...]]:
-    return {column.readers for column in results.columns.values()}
+def _distinct_call_sources(results: RunResults) -> set[tuple[str, ...]]:
+    return {column.call_sources for column in results.columns.values()}
 
 
-def _builds(results: Results) -> list[str]:
+def _all_builds(results: RunResults) -> list[str]:
     started = results.sheet.settings.get("served_by")
-    return [*([started] if isinstance(started, str) and started else []), *builds_in(results)]
+    return [*([started] if isinstance(started, str) and started else []), *served_builds(results)]
 
 
-def _share(ok: int, runs: int) -> str:
+def _format_share(ok: int, runs: int) -> str:
     return f"`{ok}/{runs}` ok (`{ok / runs:.2%}`)" if runs else "none"
+
+
+AGREEMENT_FILE: Final = "agreement.json"
+SEPARATE_RATES_NOTE: Final = (
+    "The rates on this page are for each endpoint separately: whether its calls match their "
+    "schemas and the expectations of the requests."
+)
+AGREEMENT_LEGEND: Final = (
+    "Answered: requests with a reply, excluding infrastructure errors. Call or not, same calls: F1 "
+    "with {reference} as ground truth; its own figure is its agreement with itself. Calls fit: "
+    "calls that match the schemas of their tools. Intervals are 95%; those of differences are "
+    "corrected for all comparisons."
+)
+
+
+def compare_endpoints(sheet: Sheet, trials: Iterable[Trial]) -> tuple[Agreement, ...]:
+    """Compare the endpoints of a run with its reference; empty without a reference."""
+    if not sheet.endpoints:
+        return ()
+    reference = str(sheet.settings.get("reference"))
+    names = (reference, *str(sheet.settings.get("against", "")).split(","))
+    found: dict[str, list[Trial]] = {name: [] for name in names}
+    for trial in trials:
+        if trial.key.cell.model in found:
+            found[trial.key.cell.model].append(trial)
+    called = short_endpoint_names(names)
+    sides = {called[name]: replies_by_request(own) for name, own in found.items()}
+    return agreements(called[reference], sides)
+
+
+def short_endpoint_names(names: Sequence[str]) -> dict[str, str]:
+    """Return the endpoint part of each name if that is unique, else the full names."""
+    short = [name.rpartition("@")[2] for name in names]
+    alone = len(set(short)) == len(short)
+    return dict(zip(names, short if alone else names, strict=True))
+
+
+def agreement_heads(found: Agreement) -> tuple[str, ...]:
+    """Return the column headings of the comparison table."""
+    return ("", found.name, found.reference, "difference", "")
+
+
+def agreement_rows(found: Agreement) -> list[tuple[str, ...]]:
+    """Return the rows of the comparison table, one for each figure."""
+    return [
+        _agreement_row("answered", found.answered),
+        _agreement_row("call or not", found.decision),
+        ("  precision", format_ratio(found.precision), "", "", ""),
+        ("  recall", format_ratio(found.recall), "", "", ""),
+        _agreement_row("same calls", found.calls),
+        _agreement_row("calls fit", found.fits),
+    ]
+
+
+def _agreement_row(name: str, figure: AgreementFigure) -> tuple[str, ...]:
+    floor = format_ratio(figure.reference) if figure.reference.value is not None else ""
+    verdict = "" if figure.verdict == NO_DIFFERENCE else figure.verdict
+    return (name, format_ratio(figure.value), floor, format_difference(figure.gap), verdict)
+
+
+def request_count_lines(found: Sequence[Agreement]) -> list[str]:
+    """Return one line for each endpoint with the outcomes of its requests."""
+    counts = {each.reference: each.reference_counts for each in found}
+    counts |= {each.name: each.counts for each in found}
+    return [f"{name}: {_format_counts(each)}" for name, each in counts.items()]
+
+
+def _format_counts(counts: RequestCounts) -> str:
+    parts = [f"{counts.answered} of {counts.asked} answered", f"{counts.calls} calls"]
+    if counts.refused:
+        parts.append(f"{counts.refused} refused")
+    parts += [f"{number} failed ({code})" for code, number in sorted(counts.errors.items())]
+    return ", ".join(parts)
+
+
+def agreement_section(found: Sequence[Agreement]) -> str:
+    """Return the comparison of endpoints as Markdown; blank without any."""
+    if not found:
+        return ""
+    parts = ["## Endpoints on the same requests"]
+    for each in found:
+        cells = [[escape_text(cell.strip()) for cell in row] for row in agreement_rows(each)]
+        parts += [
+            escape_text(agreement_sentence(each)),
+            markdown_table(list(map(escape_text, agreement_heads(each))), cells),
+        ]
+    parts.append("\n".join(f"- {escape_text(line)}" for line in request_count_lines(found)))
+    parts.append(AGREEMENT_LEGEND.format(reference=escape_text(found[0].reference)))
+    return "\n\n".join([*parts, "## Results by endpoint"])
+
+
+def agreement_notices(found: Sequence[Agreement]) -> list[str]:
+    """Return the comparison of endpoints as sentences for the HTML page."""
+    if not found:
+        return []
+    return [*map(agreement_sentence, found), SEPARATE_RATES_NOTE]
+
+
+def agreement_json(found: Sequence[Agreement], addresses: Mapping[str, str]) -> JSON:
+    """Return the comparison of endpoints as JSON; every ratio has its n and interval."""
+    figures = ("answered", "decision", "calls", "fits")
+    plain: list[JSON] = [
+        {
+            **msgspec.to_builtins(each),
+            "verdict": each.verdict,
+            "verdicts": {name: getattr(each, name).verdict for name in figures},
+            "sentence": agreement_sentence(each),
+        }
+        for each in found
+    ]
+    return {"endpoints": dict(addresses), "comparisons": plain}

@@ -1,1 +1,1 @@
-"""Running the matrix."""
+"""Runs the evaluation matrix."""

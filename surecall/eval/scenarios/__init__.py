@@ -1,1 +1,1 @@
-"""What a trial is about."""
+"""The scenarios of an evaluation: built-in, from files, and from recorded requests."""

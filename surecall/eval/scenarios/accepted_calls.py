@@ -1,15 +1,15 @@
-"""Whether calls are those that were wanted, by the rule of the Berkeley leaderboard (BFCL).
+"""Compares calls with accepted ones, by the rule of the Berkeley leaderboard (BFCL).
 
     {"name": "area", "arguments": {"base": [10], "unit": ["cm", "centimetres", ""]}}
 
-A wanted call lists the accepted values of each argument; an empty text among them says that it may
-be left out. There must be exactly as many calls as are wanted, in any order: each wanted one takes
-the first call that fits it and that no other has taken. Texts are compared without their case,
-blanks and the marks `,./-_*^`, numbers by value, and an integer may stand for a number. The rule
-reads no enums and no bounds, so a call may fit here and not fit the schema of its tool.
+A wanted call lists the accepted values of each argument; an empty string among them means that the
+argument is optional. There must be exactly as many calls as wanted, in any order: each wanted call
+is matched with the first unmatched call that fits. Strings are compared without case, spaces, and
+the characters `,./-_*^`, numbers by value, and an integer may replace a number. The rule ignores
+enums and bounds, so an accepted call may violate the schema of its tool.
 
-The rule is theirs to the letter, also where one would write another: what is nested deeper than
-the values of an object, or than the objects of a list, is compared as it is.
+The rule follows BFCL exactly, including its limits: values nested deeper than the values of an
+object, or than the objects of a list, are compared unchanged.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -17,15 +17,15 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.eval.scenarios.misses import bounded, call_in_words, missed, shown
+from surecall.eval.scenarios.expectations import format_call, format_value, make_miss, shorten
 from surecall.eval.storage.trial import Miss
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall
 
-COUNT: Final = "there are exactly as many calls as are wanted"
-MADE: Final = "every wanted call is made"
+COUNT_CHECK: Final = "there are exactly as many calls as are wanted"
+MADE_CHECK: Final = "every wanted call is made"
 ABSENT: Final = ""
-_KINDS: Final[Mapping[str, type]] = {
+_TYPE_BY_NAME: Final[Mapping[str, type]] = {
     "string": str,
     "integer": int,
     "number": float,
@@ -33,8 +33,8 @@ _KINDS: Final[Mapping[str, type]] = {
     "array": list,
     "object": dict,
 }
-_UNHEARD: Final = str.maketrans(dict.fromkeys(" ,./-_*^") | {"'": '"'})
-UNREADABLE: Final = frozenset(
+_IGNORED_CHARS: Final = str.maketrans(dict.fromkeys(" ,./-_*^") | {"'": '"'})
+UNREADABLE_CODES: Final = frozenset(
     {
         ErrorCode.ARGUMENTS_JSON_PARSE_ERROR,
         ErrorCode.ARGUMENTS_TOO_LARGE,
@@ -44,84 +44,84 @@ UNREADABLE: Final = frozenset(
 
 
 class WantedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A call that is wanted: the tool, and the accepted values of each argument."""
+    """A wanted call: the tool, and the accepted values of each argument."""
 
     name: str
     arguments: dict[str, list[Any]] = {}
 
 
-def unmet_calls(
+def call_misses(
     wanted: Sequence[WantedCall],
     made: Sequence[tuple[int, ToolCall]],
     schemas: Mapping[str, JSON],
-    ended: int | None,
+    last_turn: int | None,
 ) -> Iterator[Miss]:
-    """Hold the calls of a run, each with its turn, against those that are wanted.
+    """Compare the calls of a run, each with its turn, with the wanted ones, and yield the misses.
 
-    `schemas` are those of the tools' parameters, by name; `ended` is the turn that ended the run.
+    `schemas` are the tools' parameter schemas by name; `last_turn` is the turn that ended the run.
     """
     if len(made) != len(wanted):
-        expected = f"{len(wanted)}: {'; '.join(map(in_words, wanted))}"
-        came = "; ".join(call_in_words(call.name, call.arguments) for _, call in made)
+        expected = f"{len(wanted)}: {'; '.join(map(format_wanted_call, wanted))}"
+        came = "; ".join(format_call(call.name, call.arguments) for _, call in made)
         got = f"{len(made)}: {came}" if came else "no call"
-        yield missed(COUNT, expected, got, ended)
+        yield make_miss(COUNT_CHECK, expected, got, last_turn)
         return
     left = list(made)
     for one in wanted:
-        reasons = [objection(one, schemas.get(one.name, {}), call) for _, call in left]
+        reasons = [call_mismatch(one, schemas.get(one.name, {}), call) for _, call in left]
         if "" in reasons:
             del left[reasons.index("")]
         else:
             turn, call = left[0]
-            words = call_in_words(call.name, call.arguments)
-            got = bounded(f"{reasons[0]}: {words}")
-            yield Miss(MADE, bounded(in_words(one)), got, turn, call.id)
+            words = format_call(call.name, call.arguments)
+            got = shorten(f"{reasons[0]}: {words}")
+            yield Miss(MADE_CHECK, shorten(format_wanted_call(one)), got, turn, call.id)
 
 
-def objection(wanted: WantedCall, schema: JSON, call: ToolCall) -> str:
-    """Say why a call is not the wanted one; blank if it is."""
+def call_mismatch(wanted: WantedCall, schema: JSON, call: ToolCall) -> str:
+    """Return why a call is not the wanted one; blank if it is."""
     if call.name != wanted.name:
         return f"not {wanted.name}"
-    if call.problem is not None and call.problem.code in UNREADABLE:
+    if call.problem is not None and call.problem.code in UNREADABLE_CODES:
         return "its arguments cannot be read"
-    return _missing(schema.get("required", ()), call.arguments) or _unwelcome(
+    return _missing_argument(schema.get("required", ()), call.arguments) or _wrong_argument(
         wanted, schema.get("properties", {}), call.arguments
     )
 
 
-def _missing(required: Iterable[str], arguments: JSON) -> str:
+def _missing_argument(required: Iterable[str], arguments: JSON) -> str:
     return next((f"{name} is missing" for name in required if name not in arguments), "")
 
 
-def _unwelcome(wanted: WantedCall, properties: JSON, arguments: JSON) -> str:
-    """Say which argument is not as it is wanted; blank if all are."""
+def _wrong_argument(wanted: WantedCall, properties: JSON, arguments: JSON) -> str:
+    """Return which argument is wrong; blank if none is."""
     for name, value in arguments.items():
         if name not in properties or name not in wanted.arguments:
             return f"{name} is not expected"
-        if not accepts(wanted.arguments[name], properties[name], value):
-            return f"{name} is {shown(value)}"
+        if not is_accepted(wanted.arguments[name], properties[name], value):
+            return f"{name} is {format_value(value)}"
     needed = (name for name, accepted in wanted.arguments.items() if ABSENT not in accepted)
-    return _missing(needed, arguments)
+    return _missing_argument(needed, arguments)
 
 
-def accepts(accepted: list[Any], schema: Any, value: Any) -> bool:
+def is_accepted(accepted: list[Any], schema: Any, value: Any) -> bool:
     """Whether an argument is one of its accepted values, given its schema."""
-    kind = _kind(schema)
+    kind = _schema_type(schema)
     if kind is float and type(value) is int:
-        value = _number(value)
-    likely = _first_kind(accepted)
+        value = _to_float(value)
+    likely = _first_type(accepted)
     if type(value) is not kind:
         return type(value) is likely and value in accepted
-    inner = _kind(schema["items"]) if kind is list and "items" in schema else None
+    inner = _schema_type(schema["items"]) if kind is list and "items" in schema else None
     if isinstance(value, list) and inner is not None and not _items_fit(accepted, inner, value):
         return False
-    # An accepted value of another type stands for itself, such as the name of a variable.
+    # An accepted value of another type, such as the name of a variable, must match exactly.
     if likely not in {None, kind}:
         return value in accepted
-    return _is_among(accepted, inner, value)
+    return _is_accepted_value(accepted, inner, value)
 
 
-def _is_among(accepted: list[Any], inner: type | None, value: Any) -> bool:
+def _is_accepted_value(accepted: list[Any], inner: type | None, value: Any) -> bool:
     match value:
         case dict():
             return any(_object_fits(each, value) for each in accepted)
@@ -129,40 +129,42 @@ def _is_among(accepted: list[Any], inner: type | None, value: Any) -> bool:
             return any(_objects_fit(each, value) for each in accepted)
         case list():
             lists = [each for each in accepted if isinstance(each, list | str)]
-            return _plain_items(value) in map(_plain_items, lists)
+            return _normalize_items(value) in map(_normalize_items, lists)
         case str():
-            return _plain(value) in [_plain(each) for each in accepted if isinstance(each, str)]
+            return _normalize(value) in [
+                _normalize(each) for each in accepted if isinstance(each, str)
+            ]
         case _:
             return value in accepted
 
 
 def _items_fit(accepted: list[Any], inner: type, value: list[Any]) -> bool:
-    """Whether the types of items are those of the schema, or of an accepted list."""
+    """Whether the items have the type of the schema or of an accepted list."""
     return any(
         not isinstance(each, list)
-        or all(type(item) in {inner, _first_kind(each)} for item in value)
+        or all(type(item) in {inner, _first_type(each)} for item in value)
         for each in accepted
     )
 
 
 def _object_fits(accepted: Any, value: JSON) -> bool:
-    """Whether an object has the accepted values, with only those keys left out that may be."""
+    """Whether an object has accepted values and lacks only optional keys."""
     if not isinstance(accepted, dict):
         return False
     known = all(
-        key in accepted and _plain(item) in map(_plain, _listed(accepted[key]))
+        key in accepted and _normalize(item) in map(_normalize, _as_list(accepted[key]))
         for key, item in value.items()
     )
-    return known and all(key in value or ABSENT in _listed(accepted[key]) for key in accepted)
+    return known and all(key in value or ABSENT in _as_list(accepted[key]) for key in accepted)
 
 
-def _listed(accepted: Any) -> list[Any]:
-    """Return the accepted values of a key; one that is no list is the only one."""
+def _as_list(accepted: Any) -> list[Any]:
+    """Return the accepted values of a key as a list."""
     return accepted if isinstance(accepted, list) else [accepted]
 
 
 def _objects_fit(accepted: Any, value: list[Any]) -> bool:
-    """Whether the objects of a list are the accepted ones, in their order; no text is no object."""
+    """Whether the objects of a list are the accepted ones, in order."""
     if not isinstance(accepted, list | str) or len(accepted) != len(value):
         return False
     return all(
@@ -171,35 +173,35 @@ def _objects_fit(accepted: Any, value: list[Any]) -> bool:
     )
 
 
-def _plain(value: Any) -> Any:
-    """Return a text without case, blanks and marks; anything else as it is."""
-    return value.translate(_UNHEARD).lower() if isinstance(value, str) else value
+def _normalize(value: Any) -> Any:
+    """Return a string in lower case without ignored characters; other values unchanged."""
+    return value.translate(_IGNORED_CHARS).lower() if isinstance(value, str) else value
 
 
-def _plain_items(values: list[Any] | str) -> list[Any]:
-    return [_plain(each) for each in values]
+def _normalize_items(values: list[Any] | str) -> list[Any]:
+    return [_normalize(each) for each in values]
 
 
-def _kind(schema: Any) -> type:
-    """Return the type that a schema asks for; where it names none, a text."""
+def _schema_type(schema: Any) -> type:
+    """Return the type that a schema requires; `str` if it names none."""
     name = schema.get("type") if isinstance(schema, dict) else None
-    return _KINDS.get(name, str) if isinstance(name, str) else str
+    return _TYPE_BY_NAME.get(name, str) if isinstance(name, str) else str
 
 
-def _first_kind(accepted: list[Any]) -> type | None:
-    """Return the type of the first accepted value that is not an absent one."""
+def _first_type(accepted: list[Any]) -> type | None:
+    """Return the type of the first accepted value that is not `ABSENT`."""
     return next((type(each) for each in accepted if each != ABSENT), None)
 
 
-def _number(value: int) -> float | int:
+def _to_float(value: int) -> float | int:
     try:
         return float(value)
-    except OverflowError:  # no number that is accepted can be as large
+    except OverflowError:  # larger than any accepted number
         return value
 
 
-def in_words(wanted: WantedCall) -> str:
-    """Write a wanted call with the first accepted value of each argument."""
-    return call_in_words(
+def format_wanted_call(wanted: WantedCall) -> str:
+    """Format a wanted call with the first accepted value of each argument."""
+    return format_call(
         wanted.name, {name: next(iter(each), ABSENT) for name, each in wanted.arguments.items()}
     )

@@ -1,44 +1,60 @@
-"""The multi-turn cases of the Berkeley leaderboard (BFCL), whose tools are programs of theirs.
+"""Multi-turn cases of the Berkeley Function-Calling Leaderboard (BFCL) as scenarios.
 
-    multi_turn/multi_turn_base.py     what is named with -s: to load it is to run their code
-    multi_turn/multi_turn_base.json   its cases, one on each line
+The tools are methods of BFCL's own Python classes.
+
+    multi_turn/multi_turn_base.py     the file for -s; loading it runs third-party code
+    multi_turn/multi_turn_base.json   its cases, one per line
     multi_turn/_tools.json            the tools of each class
-    multi_turn/_code/                 their classes, as they are in the wheel
+    multi_turn/_code/                 the classes, copied from the wheel
 
-After each turn of the user, the golden calls are made on objects of their own. The turn is right if
-the objects of the model are then in the same state, and if everything that the golden calls
-returned was returned to the model as well, in this turn or before. A turn without golden calls is
-not judged. What follows a wrong turn is not asked.
+After each user turn, the golden calls are made on separate objects. The turn passes if the model's
+objects are in the same state, and if every result of the golden calls was also returned to the
+model, in this turn or an earlier one. A turn without golden calls is not judged. The conversation
+ends after a wrong turn.
 """
 
 import ast
 import importlib
 import json
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from copy import deepcopy
+from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any, Final
 
 import msgspec
 
-from surecall.eval.scenarios.expectations import Heard
-from surecall.eval.scenarios.functions import FunctionWorld, Running
-from surecall.eval.scenarios.misses import bounded, last_turn, missed
+from surecall.eval.scenarios.bfcl import (
+    PACK,
+    BfclFunction,
+    MappingCounts,
+    find_folder,
+    openai_tool,
+    read_answers,
+    read_cases,
+    read_file,
+    read_json_lines,
+    sample_evenly,
+)
+from surecall.eval.scenarios.expectations import ConversationResult, last_turn, make_miss, shorten
+from surecall.eval.scenarios.function_scenarios import FunctionWorld, ScenarioRun
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Miss
 from surecall.tools.registry import ToolRegistry
 from surecall.values.errors import ConfigError, ToolError
 from surecall.values.types import JSON
+from surecall.wire.chat_format import encode
 
 TOOLS_FILE: Final = "_tools.json"
 CODE_FOLDER: Final = "_code"
-CALLED: Final = "a tool is called"
-SAME_STATE: Final = "the state is that after the golden calls"
-SAME_RESULTS: Final = "every result of the golden calls was returned"
+CALLED_CHECK: Final = "a tool is called"
+STATE_CHECK: Final = "the state is that after the golden calls"
+RESULTS_CHECK: Final = "every result of the golden calls was returned"
 PACKAGE: Final = "bfcl_eval.eval_checker.multi_turn_eval.func_source_code"
-# The class, and the module that it is in.
-CLASSES: Final[Mapping[str, str]] = {
+# The module of each class.
+MODULE_BY_CLASS: Final[Mapping[str, str]] = {
     "GorillaFileSystem": "gorilla_file_system",
     "MathAPI": "math_api",
     "MessageAPI": "message_api",
@@ -48,8 +64,7 @@ CLASSES: Final[Mapping[str, str]] = {
     "TravelAPI": "travel_booking",
     "VehicleControlAPI": "vehicle_control",
 }
-_STATELESS: Final = frozenset({"MathAPI"})
-# As many requests as they allow for one turn of the user.
+# BFCL's limit of requests per user turn.
 _CONFIG: Final[JSON] = {
     "tool_use_mode": "relaxed",
     "tool_failure_policy": "tolerated",
@@ -57,57 +72,61 @@ _CONFIG: Final[JSON] = {
 }
 
 
-class Turn(msgspec.Struct, frozen=True):
-    """What the user says, and the calls that do it, written as in Python."""
+class BfclTurn(msgspec.Struct, frozen=True):
+    """A user message, and the golden calls that fulfill it, as Python source."""
 
     text: str
     golden: list[str] = []
 
 
-class MultiTurn(msgspec.Struct, frozen=True):
-    """A case: its turns, the classes whose tools it offers, and how their objects begin."""
+class MultiTurnCase(msgspec.Struct, frozen=True):
+    """A case: its turns, the classes whose tools it exposes, and their initial state."""
 
     id: str
     tags: list[str]
-    turns: list[Turn]
+    turns: list[BfclTurn]
     classes: list[str]
     begin: JSON = {}
     long: bool = False
 
 
 def scenarios_in(path: Path) -> list[Scenario]:
-    """Return the cases of a file; their classes are loaded from the folder of code beside it."""
+    """Return the cases of a file; their classes are imported from the code folder next to it."""
     tools = msgspec.json.decode((path.parent / TOOLS_FILE).read_bytes(), type=dict[str, list[JSON]])
     lines = path.read_bytes().splitlines()
-    cases = [msgspec.json.decode(line, type=MultiTurn) for line in lines]
-    classes = _loaded({name for case in cases for name in case.classes}, path.parent / CODE_FOLDER)
+    cases = [msgspec.json.decode(line, type=MultiTurnCase) for line in lines]
+    classes = _import_classes(
+        {name for case in cases for name in case.classes}, path.parent / CODE_FOLDER
+    )
     return [
-        _scenario(case, tools, classes, line.decode())
+        _multi_turn_scenario(case, tools, classes, line.decode())
         for case, line in zip(cases, lines, strict=True)
     ]
 
 
-def _loaded(names: set[str], code: Path) -> dict[str, type]:
-    """Import classes of theirs, from where they are installed or from the folder of code."""
+def _import_classes(names: set[str], code: Path) -> dict[str, type]:
+    """Import BFCL classes, from an installed package or the code folder."""
     if str(code) not in sys.path:
         sys.path.append(str(code))
     found: dict[str, type] = {}
     for name in sorted(names):
         try:
-            module = importlib.import_module(f"{PACKAGE}.{CLASSES[name]}")
+            module = importlib.import_module(f"{PACKAGE}.{MODULE_BY_CLASS[name]}")
         except ModuleNotFoundError as error:
             raise ConfigError(f"{name} needs a package: pip install {error.name}") from error
         found[name] = getattr(module, name)
     return found
 
 
-def _scenario(
-    case: MultiTurn, tools: Mapping[str, list[JSON]], classes: Mapping[str, type], source: str
+def _multi_turn_scenario(
+    case: MultiTurnCase, tools: Mapping[str, list[JSON]], classes: Mapping[str, type], source: str
 ) -> Scenario:
     registry = ToolRegistry([tool for name in case.classes for tool in tools[name]])
 
-    def objects() -> Objects:
-        return Objects({name: classes[name] for name in case.classes}, case.begin, long=case.long)
+    def objects() -> ApiObjects:
+        return ApiObjects(
+            {name: classes[name] for name in case.classes}, case.begin, long=case.long
+        )
 
     return Scenario(
         id=case.id,
@@ -119,21 +138,21 @@ def _scenario(
     )
 
 
-class Objects:
-    """Objects of their classes, and what their methods returned."""
+class ApiObjects:
+    """Instances of BFCL classes, and the results of their methods."""
 
     def __init__(self, classes: Mapping[str, type], begin: JSON, *, long: bool) -> None:
         self.by_class: dict[str, Any] = {name: each() for name, each in classes.items()}
-        for name in self.by_class.keys() - _STATELESS:
-            self.by_class[name]._load_scenario(deepcopy(begin.get(name, {})), long_context=long)  # noqa: SLF001  # how theirs begin
+        for name in self.by_class.keys() - {"MathAPI"}:
+            self.by_class[name]._load_scenario(deepcopy(begin.get(name, {})), long_context=long)  # noqa: SLF001  # BFCL's initializer
         self.returned: list[str] = []
 
     def call(self, name: str, /, *positional: Any, **arguments: Any) -> str:
-        """Call a method; return what it returned as they write it, also if it raised."""
-        # The last class that has a method is the one that is meant.
+        """Call a method and return its result as text in BFCL's format; raise `ToolError`."""
+        # If several classes have the method, the last one counts.
         owners = (each for each in reversed(self.by_class.values()) if hasattr(each, name))
         try:
-            written = _written(getattr(next(owners, None), name)(*positional, **arguments))
+            written = _result_text(getattr(next(owners, None), name)(*positional, **arguments))
         except Exception as error:
             written = f"Error during execution: {error}"
             raise ToolError(written) from error
@@ -141,19 +160,19 @@ class Objects:
             self.returned.append(written)
         return written
 
-    def make(self, calls: Sequence[str]) -> list[str]:
-        """Make calls that are written as in Python; return what they returned."""
+    def make_calls(self, calls: Sequence[str]) -> list[str]:
+        """Make calls given as Python source, and return their results."""
         before = len(self.returned)
         for each in calls:
-            name, positional, arguments = read_call(each)
+            name, positional, arguments = parse_call_text(each)
             try:
                 self.call(name, *positional, **arguments)
             except ToolError:
-                continue  # it is among what was returned
+                continue  # its text is among the results
         return self.returned[before:]
 
 
-def _written(value: Any) -> str:
+def _result_text(value: Any) -> str:
     if isinstance(value, dict):
         try:
             return json.dumps(value)
@@ -162,8 +181,8 @@ def _written(value: Any) -> str:
     return str(value)
 
 
-def _as_data(written: str) -> Any:
-    """Return what a model is shown: an object as one, anything else as a text."""
+def _model_result(written: str) -> Any:
+    """Return a result as sent to the model: a JSON object as data, anything else as text."""
     try:
         found = json.loads(written)
     except ValueError:
@@ -171,69 +190,167 @@ def _as_data(written: str) -> Any:
     return found if isinstance(found, dict) else written
 
 
-def read_call(call: str) -> tuple[str, list[Any], dict[str, Any]]:
-    """Read a call with plain values, such as `cd(folder='x')`; nothing is evaluated."""
+def parse_call_text(call: str) -> tuple[str, list[Any], dict[str, Any]]:
+    """Parse a call with literal values, such as `cd(folder='x')`, without evaluating it."""
     match ast.parse(call, mode="eval").body:
         case ast.Call(ast.Name(name), positional, named):
             given = {str(each.arg): ast.literal_eval(each.value) for each in named}
             return name, [ast.literal_eval(each) for each in positional], given
         case _:
-            raise ConfigError(f"{call!r:.80} is no call")
+            raise ConfigError(f"{call!r:.80} is not a call")
 
 
 class MultiTurnWorld(FunctionWorld):
     """One attempt: the objects that the model changes, and those of the golden calls."""
 
     def __init__(
-        self, turns: Sequence[Turn], registry: ToolRegistry, own: Objects, golden: Objects
+        self, turns: Sequence[BfclTurn], registry: ToolRegistry, own: ApiObjects, golden: ApiObjects
     ) -> None:
         super().__init__(self._converse, registry)
         self.executor = self._execute
         self._turns = turns
-        self._own = own
-        self._golden = golden
+        self._model_objects = own
+        self._golden_objects = golden
 
     async def _execute(self, name: str, arguments: JSON) -> Any:
-        # Theirs keep what they are given, and change it later.
-        return _as_data(self._own.call(name, **deepcopy(arguments)))
+        # BFCL's methods keep references to their arguments and change them later.
+        return _model_result(self._model_objects.call(name, **deepcopy(arguments)))
 
-    async def _converse(self, run: Running) -> None:
+    async def _converse(self, run: ScenarioRun) -> None:
         history: list[Any] = []
         for turn in self._turns:
-            heard = await run(turn.text, history=history)
-            returned = self._golden.make(turn.golden)
-            if turn.golden and not self._is_right(heard, returned):
+            conversation = await run(turn.text, history=history)
+            returned = self._golden_objects.make_calls(turn.golden)
+            if turn.golden and not self._judge_turn(conversation, returned):
                 return
-            if heard.failure is not None:
+            if conversation.failure is not None:
                 return
-            history = heard.history
+            history = conversation.history
 
-    def _is_right(self, heard: Heard, wanted: Sequence[str]) -> bool:
-        ended = last_turn(heard.result.run)
-        if not heard.calls:
-            return heard.note("process", missed(CALLED, "a call", "no call", ended))
-        states = heard.note("state", *self._other_states(ended))
-        left = list(self._own.returned)
-        lacking = [each for each in wanted if not _taken(left, each)]
-        misses = (missed(SAME_RESULTS, each, "another result", ended) for each in lacking)
-        return heard.note("process", *misses) and states
+    def _judge_turn(self, conversation: ConversationResult, wanted: Sequence[str]) -> bool:
+        ended = last_turn(conversation.result.run)
+        if not conversation.calls:
+            return conversation.add_to_score(
+                "process", make_miss(CALLED_CHECK, "a call", "no call", ended)
+            )
+        states = conversation.add_to_score("state", *self._state_misses(ended))
+        left = list(self._model_objects.returned)
+        lacking = [each for each in wanted if not _remove_one(left, each)]
+        misses = (make_miss(RESULTS_CHECK, each, "another result", ended) for each in lacking)
+        return conversation.add_to_score("process", *misses) and states
 
-    def _other_states(self, ended: int | None) -> Iterator[Miss]:
-        for name, golden in self._golden.by_class.items():
-            own = self._own.by_class[name]
+    def _state_misses(self, ended: int | None) -> Iterator[Miss]:
+        for name, golden in self._golden_objects.by_class.items():
+            own = self._model_objects.by_class[name]
             for key, wanted in vars(golden).items():
                 if not key.startswith("_") and getattr(own, key) != wanted:
-                    got = f"{name}.{key} is {_in_words(getattr(own, key))}"
-                    yield missed(SAME_STATE, f"{name}.{key} is {_in_words(wanted)}", got, ended)
+                    got = f"{name}.{key} is {_short_repr(getattr(own, key))}"
+                    yield make_miss(
+                        STATE_CHECK, f"{name}.{key} is {_short_repr(wanted)}", got, ended
+                    )
 
 
-def _taken(left: list[str], wanted: str) -> bool:
-    """Take one out of a list, if it is there."""
+def _remove_one(left: list[str], wanted: str) -> bool:
+    """Remove a value from a list once; return whether it was there."""
     if wanted not in left:
         return False
     left.remove(wanted)
     return True
 
 
-def _in_words(value: Any) -> str:
-    return bounded(repr(value))
+def _short_repr(value: Any) -> str:
+    return shorten(repr(value))
+
+
+# Writes the files of multi-turn cases: cases, tools, and the code of the classes.
+#
+# Nothing is run here. Loading one of the written Python files runs third-party code.
+
+MULTI_TURN_SETS: Final = ("multi_turn_base", "multi_turn_miss_param", "multi_turn_long_context")
+_MODULES: Final = (*MODULE_BY_CLASS.values(), "long_context")
+_PATH: Final = PACKAGE.replace(".", "/")
+_SCRIPT: Final = b'''"""Multi-turn cases of BFCL. To load them is to run the code in `_code`."""
+
+from pathlib import Path
+
+from surecall.eval.scenarios.bfcl_turns import scenarios_in
+
+SCENARIOS = scenarios_in(Path(__file__).with_suffix(".json"))
+'''
+
+
+class UserMessage(msgspec.Struct, frozen=True):
+    """The user message of a turn."""
+
+    content: str
+
+
+class SourceCase(msgspec.Struct, frozen=True):
+    """A case in BFCL's data."""
+
+    id: str
+    question: list[tuple[UserMessage]]
+    involved_classes: list[str]
+    initial_config: dict[str, object] = {}
+
+
+class SourceAnswer(msgspec.Struct, frozen=True):
+    """The golden calls of each turn of a case."""
+
+    id: str
+    ground_truth: list[list[str]]
+
+
+def find_code(source: Path) -> Traversable | None:
+    """Return the folder of the classes in a wheel or a directory; None if it has none."""
+    return find_folder(source, f"{_MODULES[0]}.py", (_PATH, _PATH.partition("/")[2]))
+
+
+def read_multi_turn_cases(
+    folder: Traversable, name: str, max_cases: int | None
+) -> list[MultiTurnCase]:
+    """Read a set: all cases, or at most `max_cases`, sampled evenly."""
+    answers = {each.id: each.ground_truth for each in read_answers(folder, name, SourceAnswer)}
+    return [
+        _convert_case(name, case, answers.get(case.id, []))
+        for case in sample_evenly(read_cases(folder, name, SourceCase), max_cases)
+    ]
+
+
+def _convert_case(name: str, case: SourceCase, golden: Sequence[list[str]]) -> MultiTurnCase:
+    if len(golden) != len(case.question):
+        raise ConfigError(f"{case.id}: the numbers of answers and turns differ")
+    if unknown := set(case.involved_classes) - MODULE_BY_CLASS.keys():
+        raise ConfigError(f"{case.id}: unknown class {min(unknown)}")
+    return MultiTurnCase(
+        id=f"{PACK}_{case.id}",
+        tags=[PACK, f"{PACK}_{name}"],
+        turns=[
+            BfclTurn(words.content, calls)
+            for (words,), calls in zip(case.question, golden, strict=True)
+        ],
+        classes=case.involved_classes,
+        begin=case.initial_config,
+        long="long_context" in name,
+    )
+
+
+def multi_turn_files(
+    folder: Traversable,
+    code: Traversable,
+    sets: dict[str, list[MultiTurnCase]],
+    mapped: MappingCounts,
+) -> Iterator[tuple[str, bytes]]:
+    """Yield the path and content of each file to write."""
+    for name, cases in sets.items():
+        yield f"{name}.json", b"".join(encode(case) + b"\n" for case in cases)
+        yield f"{name}.py", _SCRIPT
+    tools = {}
+    for each, module in MODULE_BY_CLASS.items():
+        found: Counter[str] = Counter()
+        functions = read_json_lines(folder, f"multi_turn_func_doc/{module}.json", BfclFunction)
+        tools[each] = [openai_tool(function, found, each) for function in functions]
+        mapped.add(found)
+    yield TOOLS_FILE, encode(tools)
+    for module in _MODULES:
+        yield f"{CODE_FOLDER}/{_PATH}/{module}.py", read_file(code, f"{module}.py")

@@ -1,15 +1,19 @@
-"""What the tasks of the pack `work` have in common: the instructions, and how things are found.
+"""Shared parts of the `work` pack's tasks: the system prompt and lookups in the state.
 
-A task is an everyday job with data flow: what one call finds, the next one needs; something that
-looks like it is there to be chosen by mistake. The request does not say which call to make. The
-tools are written as an application would write them, with the hints that it knows to be true, and
-their state is that of one attempt. What they return is data; what they refuse is a `ToolError`.
+A task is an everyday job with data flow: a call needs what an earlier one found, and a similar item
+is there to be chosen by mistake. The request does not name the calls to make. The tools are
+annotated as in an application, and their state belongs to one attempt.
 """
 
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
-from surecall.eval.scenarios.functions import STATE, ScenarioFunction, Tools, scenario
+from surecall.eval.scenarios.function_scenarios import (
+    STATE_KEY,
+    ScenarioFunction,
+    ToolsOrFactory,
+    scenario,
+)
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.settings.contract import Contract
 from surecall.tools.context import Context
@@ -26,7 +30,7 @@ Rules:
 - A question that needs no tool is answered without one.
 - If it cannot be done, change nothing else instead, and say that it cannot be done and why.
 - The final answer is one or two sentences for the user."""
-# A task that may turn out to be impossible, or to need no tool, must not be forced into a call.
+# A task that may be impossible, or need no tool, must not be forced into a call.
 MAY_FAIL: Final[JSON] = {"tool_failure_policy": "tolerated"}
 NEEDS_NO_TOOL: Final[JSON] = {"tool_use_mode": "relaxed"}
 
@@ -34,12 +38,12 @@ NEEDS_NO_TOOL: Final[JSON] = {"tool_use_mode": "relaxed"}
 def task(
     kind: str,
     *,
-    tools: Tools,
+    tools: ToolsOrFactory,
     state: JSON,
     contract: Contract | None = None,
     config: JSON | None = None,
 ) -> Callable[[ScenarioFunction], Scenario]:
-    """Make a task of the pack; `kind` is a second group that it can be selected by."""
+    """Make a task of the pack; `kind` is a second group that selects it."""
     return scenario(
         tags=(PACK, f"{PACK}_{kind}"),
         tools=tools,
@@ -50,22 +54,22 @@ def task(
     )
 
 
-def rows(context: Context, table: str) -> list[JSON]:
-    """Return a table of the attempt's state."""
-    found: list[JSON] = context[STATE][table]
+def table_rows(context: Context, table: str) -> list[JSON]:
+    """Return the rows of a table of the attempt's state."""
+    found: list[JSON] = context[STATE_KEY][table]
     return found
 
 
-def matching(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
-    """Return the rows whose field holds all of some words, whatever the case."""
+def filter_rows(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
+    """Return the rows whose field contains all of some words, ignoring case."""
     wanted = words.casefold().split()
     return [row for row in found if all(word in str(row[field]).casefold() for word in wanted)]
 
 
-def searched(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
-    """Return the rows whose field holds any of some words, as searches do: the best ones first.
+def search_rows(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
+    """Return the rows whose field contains any of some words, the best matches first.
 
-    If there are none, the model is told so, and what to do.
+    Raise `ToolError` with a remedy if there are none.
     """
     wanted = {word.strip(",.") for word in words.casefold().split()}
 
@@ -78,8 +82,8 @@ def searched(found: Iterable[JSON], field: str, words: str) -> list[JSON]:
     return fitting
 
 
-def the_one(found: Iterable[JSON], what: str, field: str, value: Any) -> JSON:
-    """Return the row with an id; the model is told if there is none."""
+def find_row(found: Iterable[JSON], what: str, field: str, value: Any) -> JSON:
+    """Return the row with an id; raise `ToolError` if there is none."""
     for row in found:
         if row[field] == value:
             return row

@@ -3,8 +3,8 @@
 from typing import Annotated, Any, Final, Literal
 
 from surecall.eval.scenarios.expectations import expect
-from surecall.eval.scenarios.functions import STATE
-from surecall.eval.scenarios.work_common import matching, rows, searched, task, the_one
+from surecall.eval.scenarios.function_scenarios import STATE_KEY
+from surecall.eval.scenarios.work_common import filter_rows, find_row, search_rows, table_rows, task
 from surecall.settings.contract import Contract, Need
 from surecall.tools.context import Context
 from surecall.tools.grounded import Grounded
@@ -45,13 +45,13 @@ PARCELS: Final[JSON] = {
 @tool(read_only=True)
 def find_parcels(recipient: str, context: Context) -> list[JSON]:
     """List the parcels of a recipient, by name."""
-    return matching(rows(context, "parcels"), "recipient", recipient)
+    return filter_rows(table_rows(context, "parcels"), "recipient", recipient)
 
 
 @tool(read_only=True)
 def find_pickup_points(place: str, context: Context) -> list[JSON]:
     """Search the pickup points by the name of a street or a square."""
-    return searched(rows(context, "points"), "place", place)
+    return search_rows(table_rows(context, "points"), "place", place)
 
 
 @tool
@@ -61,9 +61,9 @@ def redirect_parcel(
     context: Context,
 ) -> JSON:
     """Send a parcel to a pickup point. Each redirection costs a fee."""
-    parcel = the_one(rows(context, "parcels"), "parcel", "parcel_id", parcel_id)
-    point = the_one(rows(context, "points"), "pickup point", "point_id", point_id)
-    context[STATE]["redirected"][parcel_id] = point_id
+    parcel = find_row(table_rows(context, "parcels"), "parcel", "parcel_id", parcel_id)
+    point = find_row(table_rows(context, "points"), "pickup point", "point_id", point_id)
+    context[STATE_KEY]["redirected"][parcel_id] = point_id
     return {"parcel_id": parcel["parcel_id"], "now_goes_to": point["place"]}
 
 
@@ -108,13 +108,13 @@ TICKETS: Final[JSON] = {
 @tool(read_only=True)
 def search_tickets(words: str, context: Context) -> list[JSON]:
     """Search the titles of the open tickets; the best ones come first."""
-    return searched(rows(context, "tickets"), "title", words)
+    return search_rows(table_rows(context, "tickets"), "title", words)
 
 
 @tool(read_only=True)
 def who_is_on_call(team: Literal["desktop", "facilities"], context: Context) -> JSON:
     """Say who is on call in a team."""
-    return the_one(rows(context, "on_call"), "team", "team", team)
+    return find_row(table_rows(context, "on_call"), "team", "team", team)
 
 
 @tool(idempotent=True)
@@ -124,8 +124,8 @@ def assign_ticket(
     context: Context,
 ) -> JSON:
     """Assign a ticket to a person."""
-    ticket = the_one(rows(context, "tickets"), "ticket", "ticket_id", ticket_id)
-    person = the_one(rows(context, "on_call"), "person", "person_id", person_id)
+    ticket = find_row(table_rows(context, "tickets"), "ticket", "ticket_id", ticket_id)
+    person = find_row(table_rows(context, "on_call"), "person", "person_id", person_id)
     ticket["assigned_to"] = person_id
     return {"ticket_id": ticket_id, "assigned_to": person["name"]}
 
@@ -169,13 +169,13 @@ INVOICES: Final[JSON] = {
 @tool(read_only=True)
 def find_invoices(company: str, context: Context) -> list[JSON]:
     """List the invoices of a company."""
-    return matching(rows(context, "invoices"), "company", company)
+    return filter_rows(table_rows(context, "invoices"), "company", company)
 
 
 @tool(read_only=True)
 def list_accounts(context: Context) -> list[JSON]:
     """List the accounts that can be paid from."""
-    return rows(context, "accounts")
+    return table_rows(context, "accounts")
 
 
 @tool
@@ -186,10 +186,10 @@ def pay_invoice(
     context: Context,
 ) -> JSON:
     """Pay an amount for an invoice from an account."""
-    the_one(rows(context, "invoices"), "invoice", "invoice_id", invoice_id)
-    the_one(rows(context, "accounts"), "account", "account_id", account_id)
+    find_row(table_rows(context, "invoices"), "invoice", "invoice_id", invoice_id)
+    find_row(table_rows(context, "accounts"), "account", "account_id", account_id)
     payment = {"invoice_id": invoice_id, "account_id": account_id, "amount": amount}
-    rows(context, "payments").append(payment)
+    table_rows(context, "payments").append(payment)
     return payment | {"paid": True}
 
 
@@ -235,13 +235,13 @@ FOLDERS: Final[JSON] = {
 @tool(read_only=True)
 def find_folders(folder_name: str, context: Context) -> list[JSON]:
     """Search the names of the folders; the best ones come first."""
-    return searched(rows(context, "folders"), "name", folder_name)
+    return search_rows(table_rows(context, "folders"), "name", folder_name)
 
 
 @tool(read_only=True)
 def find_people(surname: str, context: Context) -> list[JSON]:
     """List the people with a surname."""
-    return matching(rows(context, "people"), "name", surname)
+    return filter_rows(table_rows(context, "people"), "name", surname)
 
 
 @tool(idempotent=True)
@@ -252,11 +252,11 @@ def grant_right(
     context: Context,
 ) -> JSON:
     """Give a person a right to a folder."""
-    the_one(rows(context, "folders"), "folder", "folder_id", folder_id)
-    the_one(rows(context, "people"), "person", "person_id", person_id)
+    find_row(table_rows(context, "folders"), "folder", "folder_id", folder_id)
+    find_row(table_rows(context, "people"), "person", "person_id", person_id)
     granted = {"folder_id": folder_id, "person_id": person_id, "right": right}
-    if granted not in rows(context, "rights"):
-        rows(context, "rights").append(granted)
+    if granted not in table_rows(context, "rights"):
+        table_rows(context, "rights").append(granted)
     return granted | {"granted": True}
 
 

@@ -1,10 +1,10 @@
-"""Tasks of the pack `work`: parts, keys, duplicates, appointments, and a question about a desk."""
+"""Tasks of the pack `work`: parts, keys, duplicates, appointments, and desks."""
 
 from typing import Annotated, Any, Final
 
 from surecall.eval.scenarios.expectations import expect
-from surecall.eval.scenarios.functions import STATE
-from surecall.eval.scenarios.work_common import matching, rows, searched, task, the_one
+from surecall.eval.scenarios.function_scenarios import STATE_KEY
+from surecall.eval.scenarios.work_common import filter_rows, find_row, search_rows, table_rows, task
 from surecall.settings.contract import Contract, From, Need
 from surecall.tools.context import Context
 from surecall.tools.grounded import Grounded
@@ -31,13 +31,13 @@ PARTS: Final[JSON] = {
 @tool(read_only=True)
 def find_parts(words: str, context: Context) -> list[JSON]:
     """Search the names of the parts; the best ones come first."""
-    return searched(rows(context, "parts"), "name", words)
+    return search_rows(table_rows(context, "parts"), "name", words)
 
 
 @tool(read_only=True)
 def list_offers(sku: Annotated[str, Grounded("find_parts")], context: Context) -> list[JSON]:
     """List the suppliers that offer a part."""
-    return [row for row in rows(context, "offers") if row["sku"] == sku]
+    return [row for row in table_rows(context, "offers") if row["sku"] == sku]
 
 
 @tool
@@ -48,10 +48,10 @@ def order_part(
     context: Context,
 ) -> JSON:
     """Order a part from a supplier."""
-    the_one(rows(context, "parts"), "part", "sku", sku)
-    the_one(rows(context, "offers"), "supplier", "supplier_id", supplier_id)
+    find_row(table_rows(context, "parts"), "part", "sku", sku)
+    find_row(table_rows(context, "offers"), "supplier", "supplier_id", supplier_id)
     order = {"sku": sku, "supplier_id": supplier_id, "quantity": quantity}
-    rows(context, "orders").append(order)
+    table_rows(context, "orders").append(order)
     return order | {"ordered": True}
 
 
@@ -88,14 +88,14 @@ KEYS: Final[JSON] = {
 @tool(read_only=True)
 def list_keys(service: str, context: Context) -> list[JSON]:
     """List the keys of a service, with their labels."""
-    return matching(rows(context, "keys"), "service", service)
+    return filter_rows(table_rows(context, "keys"), "service", service)
 
 
 @tool(destructive=True)
 def revoke_key(key_id: Annotated[str, Grounded("list_keys")], context: Context) -> JSON:
     """Revoke a key for good."""
-    the_one(rows(context, "keys"), "key", "key_id", key_id)
-    context[STATE]["revoked"].append(key_id)
+    find_row(table_rows(context, "keys"), "key", "key_id", key_id)
+    context[STATE_KEY]["revoked"].append(key_id)
     return {"key_id": key_id, "revoked": True}
 
 
@@ -131,15 +131,15 @@ DUPLICATES: Final[JSON] = {
 @tool(read_only=True)
 def linked_tickets(ticket_id: Annotated[str, Grounded], context: Context) -> list[JSON]:
     """List the tickets that are linked to one, and how."""
-    return [row for row in rows(context, "links") if row["of"] == ticket_id]
+    return [row for row in table_rows(context, "links") if row["of"] == ticket_id]
 
 
 @tool
 def close_ticket(ticket_id: Annotated[str, Grounded("linked_tickets")], context: Context) -> JSON:
     """Close a ticket. Its author gets a mail."""
-    known = [*rows(context, "links"), {"ticket_id": "T-311"}]
-    the_one(known, "ticket", "ticket_id", ticket_id)
-    context[STATE]["closed"].append(ticket_id)
+    known = [*table_rows(context, "links"), {"ticket_id": "T-311"}]
+    find_row(known, "ticket", "ticket_id", ticket_id)
+    context[STATE_KEY]["closed"].append(ticket_id)
     return {"ticket_id": ticket_id, "closed": True}
 
 
@@ -183,13 +183,13 @@ APPOINTMENTS: Final[JSON] = {
 @tool(read_only=True)
 def find_appointments(patient: str, context: Context) -> list[JSON]:
     """List the appointments of a patient."""
-    return matching(rows(context, "appointments"), "patient", patient)
+    return filter_rows(table_rows(context, "appointments"), "patient", patient)
 
 
 @tool(read_only=True)
 def free_slots(dentist: str, context: Context) -> list[JSON]:
     """List the free slots of a dentist, by surname."""
-    return matching(rows(context, "free"), "dentist", dentist)
+    return filter_rows(table_rows(context, "free"), "dentist", dentist)
 
 
 @tool
@@ -199,9 +199,9 @@ def move_appointment(
     context: Context,
 ) -> JSON:
     """Move an appointment to a free slot. The patient gets a message."""
-    the_one(rows(context, "appointments"), "appointment", "appointment_id", appointment_id)
-    slot = the_one(rows(context, "free"), "slot", "slot_id", slot_id)
-    context[STATE]["moved"][appointment_id] = slot_id
+    find_row(table_rows(context, "appointments"), "appointment", "appointment_id", appointment_id)
+    slot = find_row(table_rows(context, "free"), "slot", "slot_id", slot_id)
+    context[STATE_KEY]["moved"][appointment_id] = slot_id
     return {"appointment_id": appointment_id, "day": slot["day"], "time": slot["time"]}
 
 
@@ -229,7 +229,7 @@ async def work_move_appointment(run: Any) -> None:
     expect.contains(out, "14:30", "2:30")
 
 
-# A desk.
+# Desks.
 
 DESKS: Final[JSON] = {
     "documents": [
@@ -254,19 +254,19 @@ AUTHOR: Final = Need("get_person", {"person_id": From("find_documents", "[*].aut
 @tool(read_only=True)
 def find_documents(title: str, context: Context) -> list[JSON]:
     """Search the titles of the documents; the best ones come first."""
-    return searched(rows(context, "documents"), "title", title)
+    return search_rows(table_rows(context, "documents"), "title", title)
 
 
 @tool(read_only=True)
 def get_person(person_id: str, context: Context) -> JSON:
     """Return the name and the desk of a person."""
-    return the_one(rows(context, "people"), "person", "person_id", person_id)
+    return find_row(table_rows(context, "people"), "person", "person_id", person_id)
 
 
 @tool(read_only=True)
 def get_desk(desk_id: Annotated[str, Grounded("get_person")], context: Context) -> JSON:
     """Return the room of a desk."""
-    return the_one(rows(context, "desks"), "desk", "desk_id", desk_id)
+    return find_row(table_rows(context, "desks"), "desk", "desk_id", desk_id)
 
 
 @tool
@@ -274,8 +274,8 @@ def book_desk(
     desk_id: Annotated[str, Grounded("get_person", "get_desk")], context: Context
 ) -> JSON:
     """Book a desk for the user."""
-    the_one(rows(context, "desks"), "desk", "desk_id", desk_id)
-    context[STATE]["booked"].append(desk_id)
+    find_row(table_rows(context, "desks"), "desk", "desk_id", desk_id)
+    context[STATE_KEY]["booked"].append(desk_id)
     return {"desk_id": desk_id, "booked": True}
 
 

@@ -1,10 +1,10 @@
-"""Tasks of the pack `work`: loans, shifts, subscriptions, meters, and an account that is closed."""
+"""Tasks of the pack `work`: loans, shifts, subscriptions, meters, and closed transfers."""
 
 from typing import Annotated, Any, Final
 
 from surecall.eval.scenarios.expectations import expect
-from surecall.eval.scenarios.functions import STATE
-from surecall.eval.scenarios.work_common import MAY_FAIL, matching, rows, task, the_one
+from surecall.eval.scenarios.function_scenarios import STATE_KEY
+from surecall.eval.scenarios.work_common import MAY_FAIL, filter_rows, find_row, table_rows, task
 from surecall.settings.contract import Contract, Need
 from surecall.tools.context import Context
 from surecall.tools.grounded import Grounded
@@ -27,14 +27,14 @@ LOANS: Final[JSON] = {
 @tool(read_only=True)
 def find_loans(reader: str, context: Context) -> list[JSON]:
     """List the books that a reader has borrowed."""
-    return matching(rows(context, "loans"), "reader", reader)
+    return filter_rows(table_rows(context, "loans"), "reader", reader)
 
 
 @tool
 def extend_loan(loan_id: Annotated[str, Grounded("find_loans")], context: Context) -> JSON:
     """Extend a loan by three weeks. This can be done once."""
-    the_one(rows(context, "loans"), "loan", "loan_id", loan_id)
-    context[STATE]["extended"].append(loan_id)
+    find_row(table_rows(context, "loans"), "loan", "loan_id", loan_id)
+    context[STATE_KEY]["extended"].append(loan_id)
     until = {"L-301": "30 May", "L-305": "24 May", "L-306": "24 May"}
     return {"loan_id": loan_id, "due": until[loan_id]}
 
@@ -75,13 +75,13 @@ SHIFTS: Final[JSON] = {
 @tool(read_only=True)
 def list_shifts(day: str, context: Context) -> list[JSON]:
     """List the shifts of a day of the week."""
-    return matching(rows(context, "shifts"), "day", day)
+    return filter_rows(table_rows(context, "shifts"), "day", day)
 
 
 @tool(read_only=True)
 def find_staff(surname: str, context: Context) -> list[JSON]:
     """List the members of the staff with a surname."""
-    return matching(rows(context, "staff"), "name", surname)
+    return filter_rows(table_rows(context, "staff"), "name", surname)
 
 
 @tool
@@ -91,9 +91,9 @@ def give_shift(
     context: Context,
 ) -> JSON:
     """Give a shift to a person, who gets a message."""
-    shift = the_one(rows(context, "shifts"), "shift", "shift_id", shift_id)
-    the_one(rows(context, "staff"), "person", "person_id", person_id)
-    context[STATE]["given"][shift_id] = person_id
+    shift = find_row(table_rows(context, "shifts"), "shift", "shift_id", shift_id)
+    find_row(table_rows(context, "staff"), "person", "person_id", person_id)
+    context[STATE_KEY]["given"][shift_id] = person_id
     return {"shift_id": shift_id, "person_id": person_id, "begins": shift["begins"]}
 
 
@@ -134,7 +134,7 @@ SUBSCRIPTIONS: Final[JSON] = {
 @tool(read_only=True)
 def find_subscriptions(address: str, context: Context) -> list[JSON]:
     """List what an address is subscribed to."""
-    return matching(rows(context, "subscriptions"), "address", address)
+    return filter_rows(table_rows(context, "subscriptions"), "address", address)
 
 
 @tool(destructive=True)
@@ -142,9 +142,9 @@ def end_subscription(
     subscription_id: Annotated[str, Grounded("find_subscriptions")], context: Context
 ) -> JSON:
     """End a subscription for good."""
-    known = rows(context, "subscriptions")
-    the_one(known, "subscription", "subscription_id", subscription_id)
-    context[STATE]["ended"].append(subscription_id)
+    known = table_rows(context, "subscriptions")
+    find_row(known, "subscription", "subscription_id", subscription_id)
+    context[STATE_KEY]["ended"].append(subscription_id)
     return {"subscription_id": subscription_id, "ended": True}
 
 
@@ -186,20 +186,20 @@ METERS: Final[JSON] = {
 @tool(read_only=True)
 def find_tenants(surname: str, context: Context) -> list[JSON]:
     """Return the tenants with a surname, and their flats."""
-    return [row for row in rows(context, "tenants") if row["tenant"] == surname]
+    return [row for row in table_rows(context, "tenants") if row["tenant"] == surname]
 
 
 @tool(read_only=True)
 def list_meters(flat_id: Annotated[str, Grounded("find_tenants")], context: Context) -> list[JSON]:
     """List the meters of a flat, and what they measure."""
-    found = [row for row in rows(context, "meters") if row["flat_id"] == flat_id]
+    found = [row for row in table_rows(context, "meters") if row["flat_id"] == flat_id]
     return [{key: row[key] for key in ("meter_id", "measures")} for row in found]
 
 
 @tool(read_only=True)
 def get_tariff(meter_id: Annotated[str, Grounded("list_meters")], context: Context) -> JSON:
     """Return the tariff of a meter."""
-    meter = the_one(rows(context, "meters"), "meter", "meter_id", meter_id)
+    meter = find_row(table_rows(context, "meters"), "meter", "meter_id", meter_id)
     return {"meter_id": meter_id, "tariff": meter["tariff"]}
 
 
@@ -219,7 +219,7 @@ async def work_find_tariff(run: Any) -> None:
     expect.lacks(out, "Basic 1")
 
 
-# An account that is closed.
+# Closed transfers.
 
 ACCOUNTS: Final[JSON] = {
     "accounts": [
@@ -233,7 +233,7 @@ ACCOUNTS: Final[JSON] = {
 @tool(read_only=True)
 def find_accounts(owner: str, context: Context) -> list[JSON]:
     """List the accounts of an owner."""
-    return matching(rows(context, "accounts"), "owner", owner)
+    return filter_rows(table_rows(context, "accounts"), "owner", owner)
 
 
 @tool
@@ -244,9 +244,9 @@ def transfer(
     context: Context,
 ) -> JSON:
     """Transfer an amount from one account to another."""
-    known = rows(context, "accounts")
-    the_one(known, "account", "account_id", from_id)
-    the_one(known, "account", "account_id", to_id)
+    known = table_rows(context, "accounts")
+    find_row(known, "account", "account_id", from_id)
+    find_row(known, "account", "account_id", to_id)
     raise ToolError(
         f"Transfers are closed until Monday. {amount} was not transferred.",
         code="TRANSFERS_CLOSED",

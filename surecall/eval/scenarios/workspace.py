@@ -1,11 +1,11 @@
-"""The world of an evaluation: a workspace in memory, and the tools that read and change it.
+"""The in-memory workspace of the built-in scenarios, and the tools that read and change it.
 
-    state_get     reads the whole workspace, or what JSON Pointers select
-    state_patch   changes the draft; here only `set` on `/draft/foo`
-    facts_commit  is registered but never shown: a model that calls it has invented it
+    state_get     reads the whole workspace, or the parts that JSON Pointers select
+    state_patch   changes the draft; only `set` on `/draft/foo` is allowed
+    facts_commit  is registered but never exposed: a model that calls it has invented it
 
-The rules are lenient where the original ones were, so that results stay comparable. What they let
-pass is kept in `warnings`.
+The rules are as lenient as in the original suite, so that results are comparable. Tolerated
+mistakes are recorded in `warnings`.
 """
 
 from collections.abc import Callable, Iterable
@@ -19,28 +19,28 @@ from surecall.values.types import JSON
 STATE_GET: Final = "state_get"
 STATE_PATCH: Final = "state_patch"
 FACTS_COMMIT: Final = "facts_commit"
-TARGET: Final = "/draft/foo"
+TARGET_PATH: Final = "/draft/foo"
 WORKSPACE_NOT_FOUND: Final = "WORKSPACE_NOT_FOUND"
 TOOL_NOT_IMPLEMENTED: Final = "TOOL_NOT_IMPLEMENTED"
-_DRAFT = "/draft/"
+_DRAFT_PREFIX = "/draft/"
 _PLACEHOLDER = "workspace_id"
 _QUOTES = "\"'`"
-_TEXT: JSON = {"type": "string"}
-# Spelt out, because some servers refuse a property without a type.
-_ANY = ["string", "number", "boolean", "object", "array", "null"]
-_OP: JSON = {
+_STRING_SCHEMA: JSON = {"type": "string"}
+# Explicit, because some servers refuse a property without a type.
+_ANY_TYPE = ["string", "number", "boolean", "object", "array", "null"]
+_OPERATION_SCHEMA: JSON = {
     "type": "object",
     "properties": {
         "op": {"type": "string", "description": "set"},
         "path": {"type": "string", "description": "a JSON Pointer, such as /draft/foo"},
-        "value": {"description": "the new value", "type": _ANY},
+        "value": {"description": "the new value", "type": _ANY_TYPE},
         "index": {"type": "integer"},
     },
     "required": ["op", "path"],
 }
 
 
-def _object(properties: JSON, *required: str) -> JSON:
+def _object_schema(properties: JSON, *required: str) -> JSON:
     wanted = {"required": list(required)} if required else {}
     return {
         "type": "object",
@@ -54,19 +54,22 @@ TOOLS: Final = ToolRegistry(
         ToolDefinition(
             STATE_GET,
             "Read the state of the workspace: all of it, or the parts that `select` points at.",
-            parameters=_object(
-                {"workspace_id": _TEXT, "select": {"type": "array", "items": _TEXT}}
+            parameters=_object_schema(
+                {
+                    "workspace_id": _STRING_SCHEMA,
+                    "select": {"type": "array", "items": _STRING_SCHEMA},
+                }
             ),
             read_only=True,
         ),
         ToolDefinition(
             STATE_PATCH,
             "Change the draft. `ops` is a list of operations; all of them are applied, or none.",
-            parameters=_object(
+            parameters=_object_schema(
                 {
-                    "workspace_id": _TEXT,
-                    "request_id": _TEXT,
-                    "ops": {"type": "array", "items": _OP},
+                    "workspace_id": _STRING_SCHEMA,
+                    "request_id": _STRING_SCHEMA,
+                    "ops": {"type": "array", "items": _OPERATION_SCHEMA},
                 },
                 "request_id",
                 "ops",
@@ -75,11 +78,11 @@ TOOLS: Final = ToolRegistry(
         ToolDefinition(
             FACTS_COMMIT,
             "Commit facts.",
-            parameters=_object(
+            parameters=_object_schema(
                 {
-                    "workspace_id": _TEXT,
-                    "request_id": _TEXT,
-                    "proposal_id": _TEXT,
+                    "workspace_id": _STRING_SCHEMA,
+                    "request_id": _STRING_SCHEMA,
+                    "proposal_id": _STRING_SCHEMA,
                     "user_confirmed": {"type": "boolean"},
                 }
             ),
@@ -90,7 +93,7 @@ TOOLS: Final = ToolRegistry(
 
 
 class Workspace:
-    """One workspace. `refusals` well-formed patches are refused before the first one is applied."""
+    """A workspace. It refuses the first `refusals` well-formed patches."""
 
     def __init__(self, workspace_id: str, draft: JSON | None = None, refusals: int = 0) -> None:
         self.id = workspace_id
@@ -104,14 +107,14 @@ class Workspace:
         self._request_ids: set[str] = set()
 
     async def execute(self, name: str, arguments: JSON) -> JSON:
-        """Answer a call: return its data, or raise the `ToolError` that the model is told."""
+        """Run a call: return its data, or raise the `ToolError` to send back to the model."""
         if name not in {STATE_GET, STATE_PATCH}:
             raise ToolError(f"{name} is not available here.", code=TOOL_NOT_IMPLEMENTED)
         self._check_id(name, arguments)
-        return self._get(arguments) if name == STATE_GET else self._patch(arguments)
+        return self._get_state(arguments) if name == STATE_GET else self._patch_state(arguments)
 
     def snapshot(self, select: Iterable[str] = ()) -> JSON:
-        """Return the state, or what the pointers select from it; null for what is not there."""
+        """Return the state, or the selected parts; None for a pointer that matches nothing."""
         whole: JSON = {
             "facts": self.facts,
             "draft": self.draft,
@@ -119,14 +122,14 @@ class Workspace:
             "ui_state": self.ui_state,
             "versions": {f"{key}_etag": f"{key}-{n}" for key, n in self.versions.items()},
         }
-        found = {pointer: _resolved(whole, pointer) for pointer in select}
+        found = {pointer: _resolve_pointer(whole, pointer) for pointer in select}
         return deepcopy(found or whole)
 
     def patch(self, ops: list[JSON]) -> JSON:
         """Apply operations below `/draft/`: all of them, or none."""
         changed = deepcopy(self.draft)
         for op in ops:
-            _apply(changed, op)
+            _apply_operation(changed, op)
         self.draft = changed
         self.versions["draft"] += bool(ops)
         return {"draft_etag": f"draft-{self.versions['draft']}", "applied": len(ops)}
@@ -145,14 +148,14 @@ class Workspace:
         kind = "the word `workspace_id` itself" if given else "a blank text"
         self._warn(f"{name}: {kind} was given as workspace_id")
 
-    def _get(self, arguments: JSON) -> JSON:
+    def _get_state(self, arguments: JSON) -> JSON:
         asked = [str(item) for item in arguments.get("select") or ()]
-        pointers = [_pointer(item) for item in asked]
+        pointers = [_normalize_pointer(item) for item in asked]
         if pointers != asked:
             self._warn("state_get: an item of `select` was not a plain JSON Pointer")
         return {"snapshot": self.snapshot(dict.fromkeys(pointers))}
 
-    def _patch(self, arguments: JSON) -> JSON:
+    def _patch_state(self, arguments: JSON) -> JSON:
         request_id = str(arguments.get("request_id") or "").strip()
         self._check_request_id(request_id)
         ops = arguments.get("ops")
@@ -166,7 +169,7 @@ class Workspace:
                 "ops was not received as a list. Nothing was changed. "
                 "Call state_patch again, with ops as a list of objects."
             )
-        self._request_ids.add(request_id)  # only now: to send a refused one again is no slip
+        self._request_ids.add(request_id)  # only now: repeating a refused request is not a mistake
         return self.patch(ops)
 
     def _check_request_id(self, request_id: str) -> None:
@@ -176,24 +179,24 @@ class Workspace:
             self._warn("state_patch: a request_id was used more than once")
 
     def _check_op(self, op: Any) -> None:
-        if not isinstance(op, dict) or op.get("op") != "set" or op.get("path") != TARGET:
-            raise ToolError(f"Only the operation set on {TARGET} is allowed.")
+        if not isinstance(op, dict) or op.get("op") != "set" or op.get("path") != TARGET_PATH:
+            raise ToolError(f"Only the operation set on {TARGET_PATH} is allowed.")
         if "value" not in op:
             self._warn("state_patch: `set` came without a value")
 
 
-def _pointer(text: str) -> str:
-    """Return the JSON Pointer that is meant: models put it in quotes, or write it as a fragment."""
+def _normalize_pointer(text: str) -> str:
+    """Return the intended JSON Pointer: models may quote it or write it as a fragment."""
     bare = text.strip().strip(_QUOTES).strip().removeprefix("#")
     return bare if bare.startswith("/") else f"/{bare}"
 
 
-def _steps(pointer: str) -> list[str]:
+def _pointer_steps(pointer: str) -> list[str]:
     return [step.replace("~1", "/").replace("~0", "~") for step in pointer.split("/")[1:]]
 
 
-def _resolved(document: Any, pointer: str) -> Any:
-    for step in _steps(pointer):
+def _resolve_pointer(document: Any, pointer: str) -> Any:
+    for step in _pointer_steps(pointer):
         match document:
             case dict():
                 document = document.get(step)
@@ -204,36 +207,36 @@ def _resolved(document: Any, pointer: str) -> Any:
     return document
 
 
-def _apply(draft: JSON, op: JSON) -> None:
+def _apply_operation(draft: JSON, op: JSON) -> None:
     path = str(op.get("path"))
-    if not path.startswith(_DRAFT) or path == _DRAFT:
-        raise ToolError(f"Paths must begin with {_DRAFT}.")
-    *parents, last = _steps(path)[1:]
+    if not path.startswith(_DRAFT_PREFIX) or path == _DRAFT_PREFIX:
+        raise ToolError(f"Paths must begin with {_DRAFT_PREFIX}.")
+    *parents, last = _pointer_steps(path)[1:]
     holder = draft
     for step in parents:
         inner = holder.setdefault(step, {})
         if not isinstance(inner, dict):
             raise ToolError(f"{path} leads through something that is not an object.")
         holder = inner
-    change = _CHANGES.get(str(op.get("op")))
+    change = _OPERATIONS.get(str(op.get("op")))
     if change is None:
-        raise ToolError(f"There is no such operation. Use one of: {', '.join(_CHANGES)}.")
+        raise ToolError(f"There is no such operation. Use one of: {', '.join(_OPERATIONS)}.")
     change(holder, last, op)
 
 
-def _set(holder: JSON, key: str, op: JSON) -> None:
+def _set_value(holder: JSON, key: str, op: JSON) -> None:
     holder[key] = op.get("value")
 
 
-def _delete(holder: JSON, key: str, _op: JSON) -> None:
+def _delete_key(holder: JSON, key: str, _op: JSON) -> None:
     holder.pop(key, None)
 
 
-def _append(holder: JSON, key: str, op: JSON) -> None:
+def _append_item(holder: JSON, key: str, op: JSON) -> None:
     _list_at(holder, key).append(op.get("value"))
 
 
-def _insert(holder: JSON, key: str, op: JSON) -> None:
+def _insert_item(holder: JSON, key: str, op: JSON) -> None:
     items, index = _list_at(holder, key), op.get("index")
     if not isinstance(index, int) or not 0 <= index <= len(items):
         raise ToolError("insert needs an index within the list.")
@@ -247,10 +250,10 @@ def _list_at(holder: JSON, key: str) -> list[Any]:
     return items
 
 
-_Change: TypeAlias = Callable[[JSON, str, JSON], None]
-_CHANGES: Final[dict[str, _Change]] = {
-    "set": _set,
-    "delete": _delete,
-    "append": _append,
-    "insert": _insert,
+_Operation: TypeAlias = Callable[[JSON, str, JSON], None]
+_OPERATIONS: Final[dict[str, _Operation]] = {
+    "set": _set_value,
+    "delete": _delete_key,
+    "append": _append_item,
+    "insert": _insert_item,
 }

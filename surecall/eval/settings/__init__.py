@@ -1,1 +1,1 @@
-"""The settings of an evaluation: where each value came from, and what it means."""
+"""Loads and validates the settings of an evaluation."""

@@ -1,37 +1,90 @@
-"""Every setting of an evaluation, once: its type and default, and how people can set it.
+"""The settings of an evaluation, with their defaults, flags, environment variables, and help.
 
-`Settings` holds the values. `FIELDS` says how each is read and what it is for; flags, variables,
-files and documentation are all made from that table.
+Also checks the header of GGUF files before a server is started:
+
+    "GGUF" | version, 4 bytes | tensors, 8 bytes | metadata entries, 8 bytes | metadata, tensors …
+
+All numbers are little-endian.
 """
 
+import struct
+from pathlib import PurePath
 from typing import Any, Final
 
 import msgspec
 
-from surecall.eval.settings import parse as read
-from surecall.eval.settings.parse import Gate, Reader, Shard
-from surecall.runtime.gguf import LEAST_CONTEXT, MOST_CONTEXT, MOST_THREADS, Serving
+from surecall.eval.settings import value_parsers as read
+from surecall.eval.settings.value_parsers import Gate, Parser, Shard
 from surecall.settings.capabilities import canonical_provider
 from surecall.settings.config import ToolFailurePolicy, ToolUseMode
-from surecall.values.family import canonical
+from surecall.values.family import canonical_name
 from surecall.values.types import JSON, Secret
 
-OWN, ROUTER = "SURECALL_", "OPENROUTER_"
+HEADER_BYTES: Final = 24
+GGUF_MAGIC: Final = b"GGUF"
+GGUF_VERSIONS: Final = (2, 3)
+# Minimum sizes. A metadata entry: name length, one letter, type, and value. A tensor: name length,
+# one letter, number of dimensions, one dimension, type, offset, and one byte of data.
+_MIN_ENTRY_BYTES: Final = 8 + 1 + 4 + 1
+_MIN_TENSOR_BYTES: Final = 8 + 1 + 4 + 8 + 4 + 8 + 1
+MAX_THREADS: Final = 1024
+MIN_CONTEXT, MAX_CONTEXT = 256, 2**22
+
+
+class ServingOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """How to serve a file. Port 0 picks a free one."""
+
+    host: str = "127.0.0.1"
+    port: int = 0
+    threads: int = 2
+    context: int = 8192
+    starts_within_s: float = 120.0
+
+
+def gguf_model_id(file_name: str) -> str:
+    """Return the model id of a file: its name without suffix, with characters valid in filters."""
+    path = PurePath(file_name)
+    stem = path.stem if path.suffix.casefold() == ".gguf" else path.name
+    fit = "".join(sign if sign.isalnum() or sign in "._-" else "-" for sign in stem)
+    return fit.strip("-") or "model"
+
+
+def gguf_problem(header: bytes, size: int) -> str:
+    """Return why a file with this header and size cannot be served; blank if it can."""
+    if header[: len(GGUF_MAGIC)] != GGUF_MAGIC:
+        return "is not a GGUF file"
+    if len(header) < HEADER_BYTES:
+        return "is truncated: the header is incomplete"
+    version, tensors, entries = struct.unpack_from("<IQQ", header, len(GGUF_MAGIC))
+    if version not in GGUF_VERSIONS:
+        known = " and ".join(map(str, GGUF_VERSIONS))
+        return f"is a GGUF file of version {version}; only versions {known} are supported"
+    if not tensors:
+        return "has no tensors, so it is not a model"
+    if size < HEADER_BYTES + entries * _MIN_ENTRY_BYTES + tensors * _MIN_TENSOR_BYTES:
+        return f"is truncated: {size} bytes cannot hold its {tensors} tensors"
+    return ""
+
+
+# `Settings` has the values and defaults. `FIELDS` has the parser and help of each setting; flags,
+# variables, files, and documentation are generated from it.
+
+OWN_PREFIX, ROUTER_PREFIX = "SURECALL_", "OPENROUTER_"
 LLAMA: Final = "llama_cpp"
 _STABLE, _ALL = "stable", "all"
-# A value that cannot be given: none or less is read as no limit.
-_UNSAID: Final = -1.0
+# A value that users cannot set: zero and less mean no limit.
+_NOT_SET: Final = -1.0
 _CLIENT_TIMEOUT_S: Final = 120.0
-_SERVING: Final = Serving()
-# A CPU alone takes minutes for what a data centre answers in a second.
+_DEFAULT_SERVING: Final = ServingOptions()
+# A CPU takes minutes for a reply that takes a data center seconds.
 _LOCAL_TIMEOUT_S: Final = 600.0
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """What to evaluate, where, how often, and what counts. The key is never shown or written.
+    """The settings of an evaluation. The API key is never shown or stored.
 
-    A file to serve (`gguf`) decides what depends on it: whose presets fit, and that its one model
-    is evaluated. `local` among the upstream providers means the endpoint: no router has it.
+    `gguf` also selects the presets and the one model of the file. `local` as the upstream provider
+    means the endpoint, since no router has a provider of that name.
     """
 
     # What to run
@@ -60,14 +113,14 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     api_prefix: str = "/v1"
     endpoint: str = ""
     gguf: str = ""
-    threads: int = _SERVING.threads
-    context: int = _SERVING.context
+    threads: int = _DEFAULT_SERVING.threads
+    context: int = _DEFAULT_SERVING.context
     http_referer: str = ""
     x_title: str = ""
-    client_timeout: float | None = _UNSAID
+    client_timeout: float | None = _NOT_SET
     open_timeout: float | None = 10.0
     read_timeout: float | None = None
-    # What is asked
+    # Requests
     temperature: float | None = None
     top_p: float | None = None
     top_k: int | None = None
@@ -87,7 +140,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     tool_calling_fallback_retry_count: int = 0
     enable_content_tag_tool_call_fallback: bool = False
     fix_empty_final: bool = True
-    # What counts
+    # Verdicts
     bar: float = 90.0
     fail_under: Gate | None = None
     reference: str = ""
@@ -98,32 +151,33 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     verbose: int = 1
 
     def __post_init__(self) -> None:
-        """Settle what depends on another setting."""
-        settle = msgspec.structs.force_setattr
-        if self.client_timeout == _UNSAID:
-            settle(self, "client_timeout", _LOCAL_TIMEOUT_S if self.gguf else _CLIENT_TIMEOUT_S)
-        if tuple(map(canonical, self.provider_only)) == (read.LOCAL,):
-            settle(self, "provider_only", ())
-            settle(self, "endpoint", self.endpoint or read.LOCAL)
+        """Set the defaults that depend on other settings."""
+        set_field = msgspec.structs.force_setattr
+        if self.client_timeout == _NOT_SET:
+            timeout = _LOCAL_TIMEOUT_S if self.gguf else _CLIENT_TIMEOUT_S
+            set_field(self, "client_timeout", timeout)
+        if tuple(map(canonical_name, self.provider_only)) == (read.LOCAL,):
+            set_field(self, "provider_only", ())
+            set_field(self, "endpoint", self.endpoint or read.LOCAL)
         if self.gguf and canonical_provider(self.endpoint) in {"", read.LOCAL, LLAMA}:
-            settle(self, "endpoint", read.LOCAL)
+            set_field(self, "endpoint", read.LOCAL)
         if self.gguf and self.model_filter == _STABLE:
-            settle(self, "model_filter", _ALL)
+            set_field(self, "model_filter", _ALL)
 
 
-class Field(msgspec.Struct, frozen=True, kw_only=True):
-    """How one setting is written. `shapes` says that it changes the result of a trial.
+class SettingField(msgspec.Struct, frozen=True, kw_only=True):
+    """How to set one setting. `shapes` means that it affects the results of trials.
 
-    Its variable exists with our own prefix; with `router` also with OpenRouter's, or, if `bare`,
-    with none. For most settings a blank variable is no value; `blank` makes it one.
+    Its variable has the prefix SURECALL_; with `router` also OPENROUTER_, or, with `bare`, none.
+    A blank variable counts as unset unless `blank` is true.
     """
 
     name: str
     group: str
-    parse: Reader
+    parse: Parser
     help: str
     flags: tuple[str, ...]
-    metavar: str = "TEXT"
+    metavar: str = ""
     variable: str = ""
     router: bool = True
     bare: bool = False
@@ -132,13 +186,13 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def default(self) -> Any:
-        """The value if it is not set anywhere."""
+        """The default value."""
         return _DEFAULTS[self.name]
 
     @property
     def is_switch(self) -> bool:
-        """Whether it is either on or off."""
-        return self.parse is read.yes_no
+        """Whether it is a boolean."""
+        return self.parse is read.parse_switch
 
     @property
     def suffix(self) -> str:
@@ -147,19 +201,19 @@ class Field(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def own_variable(self) -> str:
-        """The variable that comes first."""
-        return OWN + self.suffix
+        """The variable with the prefix SURECALL_, which takes precedence."""
+        return OWN_PREFIX + self.suffix
 
     @property
     def router_variable(self) -> str:
-        """The variable that comes second; blank when there is none."""
+        """The variable that comes second; blank if there is none."""
         if self.bare:
             return self.suffix
-        return ROUTER + self.suffix if self.router else ""
+        return ROUTER_PREFIX + self.suffix if self.router else ""
 
     @property
     def variables(self) -> tuple[str, ...]:
-        """Every variable that sets it, the stronger first."""
+        """All variables that set it, by precedence."""
         return tuple(name for name in (self.own_variable, self.router_variable) if name)
 
 
@@ -168,212 +222,255 @@ _VARIABLES: Final = {
     "llm_options_defaults": "LLM_OPTIONS_DEFAULTS_JSON",
     "request_overrides": "REQUEST_OVERRIDES_JSON",
 }
-_COUNT = read.whole(0)
-_SHARE = read.number(0, 1)
+_COUNT = read.integer_parser(0)
+_FRACTION = read.number_parser(0, 1)
+_OVERRIDES = "Overrides the sampling profile and `--llm-options`."
 
 
-def _fields(group: str, *rows: tuple[Any, ...], **common: bool) -> tuple[Field, ...]:
-    """Make fields from rows of (name, flags, metavar, reader, help, other attributes)."""
+def _make_fields(group: str, *rows: tuple[Any, ...], **common: bool) -> tuple[SettingField, ...]:
+    """Return fields from rows of (name, flags and metavar, parser, help, other attributes)."""
     return tuple(
-        Field(
+        SettingField(
             name=name,
             group=group,
             parse=parse,
             help=sentence,
-            flags=tuple(flags.split()),
-            metavar=metavar,
+            flags=tuple(word for word in option.split() if word.startswith("-")),
+            metavar=" ".join(word for word in option.split() if not word.startswith("-")),
             variable=_VARIABLES.get(name, ""),
             **(common | dict.fromkeys(special, True)),
         )
-        for name, flags, metavar, parse, sentence, *special in rows
+        for name, option, parse, sentence, *special in rows
     )
 
 
-_SELECT = _fields(
+_SELECT = _make_fields(
     "select",
-    ("model_filter", "-m --model", "FILTER", read.expression, "Models: ids, globs, tags, !x; a>b."),
-    ("sampling_profile_filter", "-p --profile", "FILTER", read.expression, "Sampling profiles."),
-    ("scenarios", "-s --scenario", "FILTER", read.expression, "Scenarios or groups of them."),
+    (
+        "model_filter",
+        "-m --model FILTER",
+        read.parse_filter,
+        "Models: ids, globs, tags, !exclusions; a>b falls back from a to b.",
+    ),
+    ("sampling_profile_filter", "-p --profile FILTER", read.parse_filter, "Sampling profiles."),
+    ("scenarios", "-s --scenario FILTER", read.parse_filter, "Scenarios, groups, or files."),
     (
         "strategy_filter",
-        "--strategy",
-        "FILTER",
-        read.expression,
+        "--strategy FILTER",
+        read.parse_filter,
         "raw, baseline, production, contract, guided, guided_contract; both, all.",
     ),
-    ("strategy_matrix", "--strategy-matrix", "", read.yes_no, "Run baseline and production."),
-    ("fallback_matrix", "--fallback-matrix", "", read.yes_no, "Run without and with text calls."),
+    ("strategy_matrix", "--strategy-matrix", read.parse_switch, "Run baseline and production."),
+    ("fallback_matrix", "--fallback-matrix", read.parse_switch, "Run with and without text calls."),
     (
         "sampling_profile_enforce_applicability",
         "--enforce-applicability",
-        "",
-        read.yes_no,
-        "Give a model only the profiles that are meant for it.",
+        read.parse_switch,
+        "Use a profile only for the models it is meant for.",
     ),
     (
         "production_auto_sampling_profile",
         "--auto-profile",
-        "",
-        read.yes_no,
-        "In production, take a model's recommended profile in place of the default one.",
+        read.parse_switch,
+        "In production, replace the default profile with the model's recommended one.",
     ),
     (
         "eval_preset",
-        "--preset",
-        "full",
-        read.choice("preset", ("full", "all")),
-        "The whole matrix: fills in what nothing else sets.",
+        "--preset full",
+        read.choice_parser("preset", ("full", "all")),
+        "Run the whole matrix, except where other settings narrow it.",
     ),
-    ("full", "--full", "", read.yes_no, "Short for the preset full."),
+    ("full", "--full", read.parse_switch, "Short for --preset full."),
 )
-_RUN = _fields(
+_RUN = _make_fields(
     "run",
-    ("trials", "-n --trials", "N|auto", read.count_or_auto, "Trials of each scenario."),
-    ("jobs", "-j --jobs", "N|auto", read.count_or_auto, "Conversations at the same time."),
+    ("trials", "-n --trials N|auto", read.parse_count, "Trials per scenario."),
+    ("jobs", "-j --jobs N|auto", read.parse_count, "Concurrent conversations."),
     (
         "empty_response_retry_count",
-        "--empty-retries",
-        "N",
+        "--empty-retries N",
         _COUNT,
-        "Extra attempts after a blank reply or a passing failure.",
+        "Extra attempts after a blank reply or a transient failure.",
         "shapes",
     ),
 )
-_RUN_OWN = _fields(
+_RUN_OWN = _make_fields(
     "run",
-    ("engine", "--engine", "ENGINE", read.engine, "Who runs it: local, dask, tls://host:8786."),
-    ("max_cost", "--max-cost", "DOLLARS", read.positive, "Stop before more than this is spent."),
-    ("timeout", "--timeout", "SECONDS", read.seconds, "Limit of one trial; 0 means none."),
-    ("seed", "--seed", "N", read.whole(0, 2**63 - 1), "Makes a run repeatable.", "shapes"),
-    ("shard", "--shard", "I/N", read.shard, "Run one of several parts; auto/N asks the scheduler."),
+    (
+        "engine",
+        "--engine ENGINE",
+        read.parse_engine,
+        "Where trials run: local, dask, tls://host:8786.",
+    ),
+    ("max_cost", "--max-cost DOLLARS", read.parse_positive, "Stop before more than this is spent."),
+    ("timeout", "--timeout SECONDS", read.parse_timeout, "Time limit of a trial; 0 means none."),
+    ("seed", "--seed N", read.integer_parser(0, 2**63 - 1), "Makes a run repeatable.", "shapes"),
+    (
+        "shard",
+        "--shard I/N",
+        read.parse_shard,
+        "Run shard I of N; auto/N takes I from the scheduler.",
+    ),
     router=False,
 )
-_ENDPOINT = _fields(
+_ENDPOINT = _make_fields(
     "endpoint",
-    ("api_key", "", "", read.key, "The key. Only ever from the environment or `.env`."),
-    ("base_url", "--base-url", "URL", read.address, "The endpoint; sim: the simulator.", "shapes"),
+    ("api_key", "", read.parse_key, "API key. Only from the environment or `.env`."),
+    (
+        "base_url",
+        "--base-url URL",
+        read.parse_address,
+        "Endpoint URL, or sim for the simulator.",
+        "shapes",
+    ),
     (
         "api_prefix",
-        "--api-prefix",
-        "PATH",
-        read.prefix,
-        "Path after the address, never doubled; may be empty.",
+        "--api-prefix PATH",
+        read.parse_prefix,
+        "Path after the URL, unless the URL ends with it; may be empty.",
         "shapes",
         "blank",
     ),
-    ("http_referer", "--http-referer", "URL", read.text, "The header HTTP-Referer."),
-    ("x_title", "--x-title", "TEXT", read.text, "The header X-Title."),
-    ("client_timeout", "--client-timeout", "SECONDS", read.seconds, "Limit of one request."),
-    ("open_timeout", "--open-timeout", "SECONDS", read.seconds, "Limit of connecting."),
-    ("read_timeout", "--read-timeout", "SECONDS", read.seconds, "Limit of silence."),
+    ("http_referer", "--http-referer URL", read.parse_text, "The header HTTP-Referer."),
+    ("x_title", "--x-title TEXT", read.parse_text, "The header X-Title."),
+    ("client_timeout", "--client-timeout SECONDS", read.parse_timeout, "Time limit of a request."),
+    ("open_timeout", "--open-timeout SECONDS", read.parse_timeout, "Time limit for connecting."),
+    ("read_timeout", "--read-timeout SECONDS", read.parse_timeout, "Time limit without data."),
 )
-_ENDPOINT_OWN = _fields(
+_ENDPOINT_OWN = _make_fields(
     "endpoint",
     (
         "endpoint",
-        "--endpoint",
-        "NAME",
-        read.endpoint,
+        "--endpoint NAME",
+        read.parse_endpoint,
         "Provider whose presets to use; see `ls endpoints`. Default: inferred from the URL.",
         "shapes",
     ),
-    ("gguf", "--gguf", "FILE", read.text, "A model to serve here with llama.cpp, and to measure."),
+    ("gguf", "--gguf FILE", read.parse_text, "Model file to serve with llama.cpp and evaluate."),
     (
         "threads",
-        "--threads",
-        "N",
-        read.whole(1, MOST_THREADS),
-        "Threads that --gguf computes with; more than there are cores is slower.",
+        "--threads N",
+        read.integer_parser(1, MAX_THREADS),
+        "CPU threads for --gguf; more than the number of cores is slower.",
     ),
     (
         "context",
-        "--context",
-        "TOKENS",
-        read.whole(LEAST_CONTEXT, MOST_CONTEXT),
-        "Tokens that a conversation with --gguf may have.",
+        "--context TOKENS",
+        read.integer_parser(MIN_CONTEXT, MAX_CONTEXT),
+        "Context size for --gguf, in tokens.",
         "shapes",
     ),
     router=False,
 )
-_REQUEST = _fields(
+_REQUEST = _make_fields(
     "request",
-    ("temperature", "--temperature", "X", read.number(0), "Over any profile and JSON."),
-    ("top_p", "--top-p", "X", _SHARE, "Over any profile and JSON."),
-    ("top_k", "--top-k", "N", _COUNT, "Over any profile and JSON."),
-    ("min_p", "--min-p", "X", _SHARE, "Over any profile and JSON."),
-    ("llm_options_defaults", "--llm-options", "JSON", read.json_object, "Over any profile."),
-    ("request_overrides", "--request-overrides", "JSON", read.json_object, "Into every request."),
+    ("temperature", "--temperature X", read.number_parser(0), _OVERRIDES),
+    ("top_p", "--top-p X", _FRACTION, _OVERRIDES),
+    ("top_k", "--top-k N", _COUNT, _OVERRIDES),
+    ("min_p", "--min-p X", _FRACTION, _OVERRIDES),
+    (
+        "llm_options_defaults",
+        "--llm-options JSON",
+        read.parse_json_object,
+        "Request fields that override the sampling profile.",
+    ),
+    (
+        "request_overrides",
+        "--request-overrides JSON",
+        read.parse_json_object,
+        "Fields to merge into every request.",
+    ),
     (
         "require_parameters",
         "--require-parameters",
-        "",
-        read.yes_no,
-        "Only upstream providers that honour the sampling values; on when a profile has some.",
+        read.parse_switch,
+        "Use only upstream providers that support the sampling values; on if a profile sets any.",
     ),
-    ("provider_only", "--provider", "NAMES", read.names, "Pin upstream providers."),
-    ("provider_order", "--provider-order", "NAMES", read.names, "Prefer upstream providers."),
-    ("provider_ignore", "--provider-ignore", "NAMES", read.names, "Avoid upstream providers."),
-    ("route", "--route", "NAME", read.text, "The router's `route`."),
-    ("transforms", "--transforms", "NAMES", read.transforms, "The router's transforms, or none."),
+    ("provider_only", "--provider NAMES", read.parse_names, "Use only these upstream providers."),
+    (
+        "provider_order",
+        "--provider-order NAMES",
+        read.parse_names,
+        "Prefer these upstream providers.",
+    ),
+    (
+        "provider_ignore",
+        "--provider-ignore NAMES",
+        read.parse_names,
+        "Avoid these upstream providers.",
+    ),
+    ("route", "--route NAME", read.parse_text, "The router's `route`."),
+    (
+        "transforms",
+        "--transforms NAMES",
+        read.parse_transforms,
+        "The router's transforms, or none.",
+    ),
     shapes=True,
 )
-_TOOLS = _fields(
+_TOOLS = _make_fields(
     "tools",
     (
         "tool_use_mode",
-        "--tool-use-mode",
-        "MODE",
-        read.choice("mode", ToolUseMode),
-        "enforced, relaxed or disabled",
+        "--tool-use-mode MODE",
+        read.choice_parser("mode", ToolUseMode),
+        "enforced, relaxed, or disabled.",
     ),
     (
         "tool_failure_policy",
-        "--tool-failure-policy",
-        "POLICY",
-        read.choice("policy", ToolFailurePolicy),
-        "fatal or tolerated",
+        "--tool-failure-policy POLICY",
+        read.choice_parser("policy", ToolFailurePolicy),
+        "fatal or tolerated.",
     ),
-    ("tool_allowlist", "--tool-allowlist", "NAMES", read.allowlist, "The only tools to offer."),
+    ("tool_allowlist", "--tool-allowlist NAMES", read.parse_allowlist, "The only tools to expose."),
     (
         "tool_calling_fallback_retry_count",
-        "--fallback-retries",
-        "N",
+        "--fallback-retries N",
         _COUNT,
-        "Requests again without tools after one that failed.",
+        "Retries without tools after a failed request.",
     ),
     (
         "enable_content_tag_tool_call_fallback",
         "--text-calls",
-        "",
-        read.yes_no,
-        "Read calls from the text of every model.",
+        read.parse_switch,
+        "Parse tool calls in the text of every model.",
     ),
-    ("fix_empty_final", "--fix-empty-final", "", read.yes_no, "Ask again for an empty answer."),
+    ("fix_empty_final", "--fix-empty-final", read.parse_switch, "Re-prompt after an empty answer."),
     shapes=True,
 )
-_GATE = _fields(
+_GATE = _make_fields(
     "gate",
-    ("bar", "--bar", "PERCENT", read.percent, "The pass rate that makes a model fit for use."),
-    ("fail_under", "--fail-under", "PERCENT", read.gate, "Exit 1 below: lower bound, or :observed"),
-    ("reference", "--reference", "ENDPOINT", read.text, "Endpoint to hold others against."),
+    ("bar", "--bar PERCENT", read.parse_percent, "Pass rate that a model needs to be fit for use."),
+    (
+        "fail_under",
+        "--fail-under PERCENT",
+        read.parse_gate,
+        "Exit 1 if the pass rate's lower bound is below this; 90:observed uses the rate itself.",
+    ),
+    ("reference", "--reference ENDPOINT", read.parse_text, "Endpoint to compare others with."),
     (
         "against",
-        "--against",
-        "RUN",
-        read.expression,
-        "Exit 1 when worse than this run; with --reference, when these endpoints are worse.",
+        "--against RUN",
+        read.parse_filter,
+        "Exit 1 if worse than this run; with --reference, if these endpoints are worse.",
     ),
     router=False,
 )
-_OUTPUT_OWN = _fields(
+_OUTPUT_OWN = _make_fields(
     "output",
-    ("output_dir", "-o --output", "DIR", read.text, "Where runs are kept."),
+    ("output_dir", "--runs DIR", read.parse_text, "Directory where runs are kept."),
     router=False,
 )
-_OUTPUT = _fields(
+_OUTPUT = _make_fields(
     "output",
-    ("report_dir", "--report-dir", "DIR", read.text, "The run that a report is made of."),
-    ("verbose", "--verbosity", "N", read.level, "0 silent, 1 progress, 2 everything", "bare"),
+    ("report_dir", "--report-dir DIR", read.parse_text, "Run directory to report on."),
+    (
+        "verbose",
+        "--verbosity N",
+        read.parse_verbosity,
+        "0 silent, 1 progress, 2 everything.",
+        "bare",
+    ),
 )
 
 FIELDS: Final = {
@@ -386,8 +483,8 @@ FIELDS: Final = {
 }
 
 
-def documentation() -> list[tuple[str, str, str, str, str]]:
-    """Return a row for each setting: name, flags, variables, default, what it does."""
+def settings_rows() -> list[tuple[str, str, str, str, str]]:
+    """Return a row for each setting: name, flags, variables, default, help."""
     return [
         (
             f"`{field.name}`",

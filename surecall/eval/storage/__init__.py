@@ -1,1 +1,1 @@
-"""Trials on disk."""
+"""Storage of trials on disk."""

@@ -1,13 +1,12 @@
-"""Run directories: their names, who may write into one, and files that are never half written.
+"""Run directories: names, write locks, and atomic file writes.
 
     <base>/.gitignore                  `*`: results are not source code
-    <base>/latest                      the name of the run that was written last
+    <base>/latest                      the name of the run written last
     <base>/runs/2026-11-15-140233-otter/
 
-Names are in UTC and sort by age. A lock is an open transaction on an empty SQLite file: it works
-on every system, and it ends with its process, however that ends, so it is never stale.
-
-Whatever is written here is for the user alone, and no symbolic link in it is followed.
+Names are in UTC and sort by age. A lock is an open transaction on an empty SQLite file: it works on
+every platform and ends with its process, so it is never stale. All files are private to the user,
+and symbolic links are not followed.
 """
 
 import errno
@@ -21,14 +20,15 @@ from pathlib import Path
 from typing import Final
 
 from surecall.values.errors import ConfigError
-from surecall.values.family import unknown
+from surecall.values.family import unknown_name_message
 
 DATABASE: Final = "trials.sqlite"
 LATEST: Final = "latest"
 _RUNS, _LOCK, _PID = "runs", "writer.lock", "writer.pid"
-# Two commands that start together look for a run to resume one after the other.
-_OPENING, _OPENING_WAIT_S = "open.lock", 10.0
-_WORDS: Final = (
+# Commands that start at the same time search for a run to resume one at a time.
+_OPEN_LOCK, _OPENING_WAIT_S = "open.lock", 10.0
+_UNFINISHED: Final[set[Path]] = set()
+_NAME_WORDS: Final = (
     "acorn", "alder", "amber", "aspen", "badger", "basil", "beech", "birch", "bison", "brook",
     "cedar", "clover", "cobalt", "comet", "coral", "crane", "delta", "dune", "ember", "falcon",
     "fennel", "fern", "finch", "fjord", "flint", "garnet", "ginger", "grove", "harbor", "hazel",
@@ -40,12 +40,12 @@ _WORDS: Final = (
 
 
 class StoreError(ConfigError):
-    """The place where results are kept cannot be used as asked. What it held is still there."""
+    """The results directory cannot be used. Existing results are unchanged."""
 
 
 @contextmanager
-def typed_errors(path: Path) -> Iterator[None]:
-    """Turn what the file system says about a path into one clear sentence."""
+def translate_os_errors(path: Path) -> Iterator[None]:
+    """Translate operating system errors about a path to `StoreError`."""
     try:
         yield
     except OSError as error:
@@ -53,14 +53,14 @@ def typed_errors(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def opening(base: Path) -> Iterator[None]:
-    """Prepare the base directory, and keep others from opening a run at the same time."""
-    with typed_errors(base):
+def lock_base(base: Path) -> Iterator[None]:
+    """Create the base directory if needed, and lock it while a run is opened."""
+    with translate_os_errors(base):
         base.mkdir(parents=True, exist_ok=True, mode=0o700)
-        make_folder(base / _RUNS)
+        make_private_folder(base / _RUNS)
         if not (base / ".gitignore").exists():
             write_file(base / ".gitignore", b"*\n")
-    held = _take(base / _OPENING, _OPENING_WAIT_S)
+    held = _acquire_lock(base / _OPEN_LOCK, _OPENING_WAIT_S)
     if held is None:
         raise StoreError(f"another process is opening a run in {base}; try again")
     try:
@@ -69,24 +69,24 @@ def opening(base: Path) -> Iterator[None]:
         held.close()
 
 
-def new_run(base: Path, now: datetime) -> Path:
-    """Make a directory for a new run. Its name is newer than all that were made before."""
-    with typed_errors(base):
+def create_run(base: Path, now: datetime) -> Path:
+    """Create the directory of a new run. Its name sorts after all existing ones."""
+    with translate_os_errors(base):
         taken = {path.name[:17] for path in (base / _RUNS).iterdir()}
         while (stamp := now.strftime("%Y-%m-%d-%H%M%S")) in taken:
             now += timedelta(seconds=1)
-        directory = base / _RUNS / f"{stamp}-{secrets.choice(_WORDS)}"
+        directory = base / _RUNS / f"{stamp}-{secrets.choice(_NAME_WORDS)}"
         directory.mkdir(mode=0o700)
     return directory
 
 
-def runs(base: Path) -> list[Path]:
-    """Return the directories of all runs that hold results, newest first."""
+def run_directories(base: Path) -> list[Path]:
+    """Return the directories of all runs that have results, newest first."""
     folder = base / _RUNS
     if not folder.is_dir():
         return []
-    with typed_errors(folder):
-        refuse_link(folder)
+    with translate_os_errors(folder):
+        reject_symlink(folder)
         found = [path for path in folder.iterdir() if _holds_results(path)]
     return sorted(found, key=lambda path: path.name, reverse=True)
 
@@ -96,12 +96,12 @@ def _holds_results(path: Path) -> bool:
 
 
 def find_run(base: Path, name: str) -> Path:
-    """Return the run with this name: `latest`, a name, a part that only one name has, or a path."""
-    known = {path.name: path for path in runs(base)}
+    """Return the run named by `latest`, its name, a unique part of its name, or its path."""
+    known = {path.name: path for path in run_directories(base)}
     if name == LATEST:
         with suppress(OSError, UnicodeDecodeError):
-            refuse_link(base / LATEST)
-            # Only a name: a path in it could mean a run of another place.
+            reject_symlink(base / LATEST)
+            # Only the name: a path could lead outside the base directory.
             name = Path((base / LATEST).read_text("utf-8").strip()).name
     if name in known:
         return known[name]
@@ -112,37 +112,38 @@ def find_run(base: Path, name: str) -> Path:
         return Path(name)
     if not known:
         raise StoreError(f"there are no runs in {base}")
-    raise StoreError(unknown("run", name, known))
+    raise StoreError(unknown_name_message("run", name, known))
 
 
-def point_to(base: Path, directory: Path) -> None:
-    """Make `latest` mean this run."""
-    with typed_errors(base):
+def set_latest(base: Path, directory: Path) -> None:
+    """Set `latest` to this run."""
+    with translate_os_errors(base):
         write_file(base / LATEST, f"{directory.name}\n".encode())
 
 
 def lock(directory: Path) -> sqlite3.Connection:
-    """Become the only writer of a run, until the returned connection is closed."""
-    held = _take(directory / _LOCK, 0.0)
+    """Lock a run for writing until the returned connection is closed."""
+    held = _acquire_lock(directory / _LOCK, 0.0)
     if held is None:
         raise StoreError(
-            f"another process{_holder(directory)} is writing to {directory}; wait until it ends, "
-            "stop it, or start a run of its own with --fresh"
+            f"another process{_lock_holder(directory)} is writing to {directory}; wait "
+            "for it, stop it, "
+            "or start a separate run with --fresh"
         )
-    with typed_errors(directory):
+    with translate_os_errors(directory):
         write_file(directory / _PID, str(os.getpid()).encode())
     return held
 
 
-def unlock(directory: Path, held: sqlite3.Connection) -> None:
-    """Let others write."""
+def unlock(directory: Path, connection: sqlite3.Connection) -> None:
+    """Release the write lock."""
     with suppress(OSError):
         (directory / _PID).unlink()
-    held.close()
+    connection.close()
 
 
-def _take(path: Path, wait_s: float) -> sqlite3.Connection | None:
-    claim(path)
+def _acquire_lock(path: Path, wait_s: float) -> sqlite3.Connection | None:
+    create_private_file(path)
     try:
         held = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
     except sqlite3.Error as error:
@@ -157,54 +158,64 @@ def _take(path: Path, wait_s: float) -> sqlite3.Connection | None:
     return held
 
 
-def _holder(directory: Path) -> str:
-    """Name the holder of a lock, if it is known. Only the message depends on it."""
+def _lock_holder(directory: Path) -> str:
+    """Return the process that holds the lock, for the message; blank if unknown."""
     with suppress(OSError, ValueError):
         return f" (pid {int((directory / _PID).read_bytes())})"
     return ""
 
 
-def refuse_link(path: Path) -> None:
-    """Refuse a symbolic link: it would lead to a place that the user did not name."""
+def reject_symlink(path: Path) -> None:
+    """Reject a symbolic link: it could lead to a location that the user did not choose."""
     if path.is_symlink():
         raise OSError(errno.ELOOP, "it is a symbolic link", str(path))
 
 
-def make_folder(path: Path) -> None:
-    """Make a folder for the user alone, if it is missing; a link in its place is refused."""
-    refuse_link(path)
+def make_private_folder(path: Path) -> None:
+    """Create a private folder unless it exists. Rejects a symbolic link."""
+    reject_symlink(path)
     path.mkdir(mode=0o700, exist_ok=True)
 
 
-def claim(path: Path) -> None:
-    """Make an empty file for the user alone, if it is missing; a link in its place is refused."""
-    with typed_errors(path):
-        refuse_link(path)
-    with suppress(OSError):  # whoever opens it next says what is wrong
-        os.close(_private(str(path), os.O_CREAT | os.O_EXCL))
+def create_private_file(path: Path) -> None:
+    """Create an empty private file unless it exists. Rejects a symbolic link."""
+    with translate_os_errors(path):
+        reject_symlink(path)
+    with suppress(OSError):  # opening it afterwards reports the reason
+        os.close(_open_private(str(path), os.O_CREAT | os.O_EXCL))
 
 
 def write_file(path: Path, data: bytes) -> None:
-    """Write a whole file or nothing; readers see the old content or the new. Owner only."""
+    """Write a private file atomically."""
     write_pieces(path, (data,))
 
 
 def write_pieces(path: Path, pieces: Iterable[bytes]) -> None:
-    """Do the same with what is made piece by piece."""
+    """Write a private file atomically from an iterable of pieces."""
     fresh = path.with_name(f".{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    _UNFINISHED.add(fresh)
     try:
-        with open(fresh, "xb", opener=_private) as file:  # Path.open takes no opener
+        with open(fresh, "xb", opener=_open_private) as file:  # Path.open takes no opener
             file.writelines(pieces)
         fresh.replace(path)
     except BaseException:
         fresh.unlink(missing_ok=True)
         raise
+    finally:
+        _UNFINISHED.discard(fresh)
 
 
-def _private(name: str, flags: int) -> int:
+def remove_unfinished_files() -> None:
+    """Remove the temporary files of this process before it is killed."""
+    for path in tuple(_UNFINISHED):
+        with suppress(OSError):
+            path.unlink(missing_ok=True)
+
+
+def _open_private(name: str, flags: int) -> int:
     return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 
 def utc_now() -> datetime:
-    """Return the time of day, in UTC."""
+    """Return the current time in UTC."""
     return datetime.now(UTC)

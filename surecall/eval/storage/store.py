@@ -1,60 +1,104 @@
-"""The store: the results of a run. Its SQLite file is the only source of truth.
+"""Stores the trials of a run, and finds the run that a command resumes.
 
-A trial is committed when it ends, so a kill loses at most the trials in flight. Commits go to the
-write-ahead log without waiting for the disk (`synchronous=NORMAL`): a process that dies loses
-nothing, and a power cut at most the last seconds, which the next command runs again; the file
-stays sound. Waiting would stop the event loop in every commit, and spoil the latencies.
+The identity of a run is the settings that affect results, plus the requested matrix:
+
+    {"seed": 0, "version": "0.1.0", …, "matrix": [{"cells": […], "scenarios": […]}]}
+
+The matrix is sorted, so filters that select the same cells resume the same run. The number of
+trials is not part of it: more trials can be added to a run. A merged run may have several matrices.
+Earlier versions wrote no matrix.
 """
 
+import hashlib
 import sqlite3
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Final, Self
 
 import msgspec
 
 from surecall.eval.storage import database as db
-from surecall.eval.storage.damage import BlankStore, damaged, explained
-from surecall.eval.storage.done import Done
-from surecall.eval.storage.identity import differences, digest
-from surecall.eval.storage.records import Columns, Records
+from surecall.eval.storage.database import (
+    EmptyStoreError,
+    KeyColumns,
+    RunRecords,
+    damage_error,
+    translate_sqlite_errors,
+)
 from surecall.eval.storage.run_directories import (
     DATABASE,
     LATEST,
     StoreError,
+    create_run,
     find_run,
     lock,
-    new_run,
-    opening,
-    point_to,
-    runs,
+    lock_base,
+    run_directories,
+    set_latest,
     unlock,
     utc_now,
 )
-from surecall.eval.storage.trial import Cell, Key, Trial, parse_trial
+from surecall.eval.storage.trial import Cell, CompletedTrials, Key, Trial, parse_trial
 from surecall.runtime.redaction import Redactor, Secrets
-from surecall.runtime.transactions import transaction
+from surecall.runtime.sqlite_store import transaction
 from surecall.values.types import JSON
-from surecall.wire.messages import encode
+from surecall.wire.chat_format import encode
 
-__all__ = [
-    "Invocation",
-    "Meta",
-    "Store",
-    "StoreError",
-    "merge",
-    "open_for_reading",
-    "open_or_resume",
-    "open_to_add",
-    "resumable",
-]
+MATRIX_KEY: Final = "matrix"
 
-# On traces, level 1 is as small as level 6 within a few percent, and faster.
+
+def run_identity(settings: JSON, cells: Iterable[Cell], scenarios: Iterable[str]) -> JSON:
+    """Return the identity of a run with these settings, cells, and scenarios."""
+    rows = sorted([cell.model, cell.profile, cell.strategy] for cell in cells)
+    return settings | {MATRIX_KEY: [{"cells": rows, "scenarios": sorted(scenarios)}]}
+
+
+def identity_settings(identity: Mapping[str, Any]) -> JSON:
+    """Return an identity without its matrix. Runs with equal settings can be merged."""
+    return {name: value for name, value in identity.items() if name != MATRIX_KEY}
+
+
+def merge_identities(identities: Iterable[Mapping[str, Any]]) -> JSON:
+    """Return the identity of a merged run. All identities must have the same settings."""
+    found = list(identities)
+    # Runs of earlier versions have no matrix; it counts as unknown.
+    matrices = (matrix for identity in found for matrix in identity.get(MATRIX_KEY, [None]))
+    by_text = {msgspec.json.encode(matrix): matrix for matrix in matrices}
+    settings = identity_settings(found[0])
+    distinct = [by_text[text] for text in sorted(by_text)]
+    return settings if distinct == [None] else settings | {MATRIX_KEY: distinct}
+
+
+def setting_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> list[str]:
+    """Return one line for each setting in which two identities differ."""
+    one, other = identity_settings(first), identity_settings(second)
+    names = sorted(one.keys() | other.keys())
+    pairs = ((name, _setting_text(one, name), _setting_text(other, name)) for name in names)
+    return [f"{name}: {here} and {there}" for name, here, there in pairs if here != there]
+
+
+def _setting_text(settings: JSON, name: str) -> str:
+    if name not in settings:
+        return "nothing"
+    return msgspec.json.encode(settings[name], order="deterministic").decode()
+
+
+def json_digest(value: Mapping[str, Any]) -> str:
+    """Return a hash of a JSON object that does not depend on key order."""
+    return hashlib.sha256(msgspec.json.encode(value, order="deterministic")).hexdigest()
+
+
+# The SQLite file is the single source of truth. Each trial is committed when it ends, so killing
+# the process loses only the trials in flight. Commits do not wait for the disk
+# (`synchronous=NORMAL`), because waiting would block the event loop and distort the latencies. A
+# power failure can lose the last seconds, which the next command runs again; the file stays
+# consistent.
+
+# On traces, level 1 compresses within a few percent of level 6, and faster.
 _COMPRESSION: Final = 1
-# Nothing is compressed to this: whoever unpacks it finds that it is damaged.
+# Not a valid compressed value: decompressing it reports damage.
 DAMAGED_TRACE: Final = b""
 
 
@@ -68,116 +112,116 @@ class Invocation(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def config_hash(self) -> str:
-        """A hash of the configuration."""
-        return digest(self.config)
+        """Hash of the configuration."""
+        return json_digest(self.config)
 
 
-class Meta(msgspec.Struct, frozen=True):
-    """What a run is: what its results depend on, and the commands that made it, oldest first."""
+class RunMeta(msgspec.Struct, frozen=True):
+    """The identity of a run, and the commands that wrote to it, oldest first."""
 
     identity: JSON
     invocations: tuple[Invocation, ...]
 
     @property
-    def created(self) -> str:
-        """When the run began: UTC, ISO 8601."""
+    def created_at(self) -> str:
+        """Start of the first command: UTC, ISO 8601."""
         return self.invocations[0].started
 
     @property
     def latest(self) -> Invocation:
-        """The command that wrote last."""
+        """The newest command."""
         return self.invocations[-1]
 
 
-class Store:
-    """One run's results. Made by `open_or_resume` (to write) or `open_for_reading`."""
+class RunStore:
+    """The results of one run. Opened by `open_or_resume`, `open_to_extend`, `open_for_reading`."""
 
     def __init__(
         self,
         directory: Path,
         connection: sqlite3.Connection,
-        held: sqlite3.Connection | None = None,
+        write_lock: sqlite3.Connection | None = None,
         redactor: Redactor | None = None,
         unreadable: tuple[Path, ...] = (),
     ) -> None:
         self.directory = directory
         self._path = directory / DATABASE
         self._connection = connection
-        self._records = Records(connection, self._path)
-        self._held = held
+        self._records = RunRecords(connection, self._path)
+        self._write_lock = write_lock
         self._redactor = redactor or Redactor()
-        # Older runs that were passed over in the search for this one.
+        # Unreadable older runs that were skipped in the search for this one.
         self.unreadable = unreadable
 
     def add(self, trial: Trial, trace: bytes | None = None) -> None:
-        """Record a finished trial and its events as JSON lines, without the secrets in them.
+        """Record a finished trial and its events (JSON lines), with secrets redacted.
 
-        When this returns, a kill can no longer lose it. A trial is recorded once: only one that
-        the infrastructure spoiled is replaced by another result, and never replaces one.
+        Once this returns, the trial survives a killed process. Only an `infra` result can be
+        replaced by another one, and it never replaces one.
         """
-        record = self._record(trial)
-        lines = None if trace is None else zlib.compress(self._cleaned_trace(trace), _COMPRESSION)
-        with explained(self._path), transaction(self._connection):
-            self._put(trial, record, lines)
+        record = self._encode_trial(trial)
+        lines = None if trace is None else zlib.compress(self._redact_trace(trace), _COMPRESSION)
+        with translate_sqlite_errors(self._path), transaction(self._connection):
+            self._add_or_replace(trial, record, lines)
 
-    def cleaned(self, trial: Trial) -> Trial:
-        """Return a trial without the secrets in it, as it is recorded."""
-        return self._decoded(self._record(trial))
+    def redact_trial(self, trial: Trial) -> Trial:
+        """Return a trial with secrets redacted, ready to be stored."""
+        return self._decode_trial(self._encode_trial(trial))
 
-    def cleaned_text(self, text: str) -> str:
-        """Return a text about the run without the secrets in it."""
-        return self._redactor.text(text)
+    def redact_text(self, text: str) -> str:
+        """Return a text with secrets redacted."""
+        return self._redactor.redact_text(text)
 
     def absorb(self, packed: Iterable[tuple[Trial, bytes | None]]) -> int:
-        """Add what `packed` of other stores gives, all or nothing; return how many are new."""
+        """Add all trials from other stores (see `packed_trials`) or none; return the new count."""
         before = len(self)
-        with explained(self._path), transaction(self._connection):
+        with translate_sqlite_errors(self._path), transaction(self._connection):
             for trial, lines in packed:
-                self._put(trial, self._record(trial), lines)
+                self._add_or_replace(trial, self._encode_trial(trial), lines)
         return len(self) - before
 
-    def sign(self, identity: Mapping[str, Any], invocation: Invocation) -> None:
-        """Note a command that is about to write; the first one also makes the tables."""
-        clean = self._redactor.value
+    def record_command(self, identity: Mapping[str, Any], invocation: Invocation) -> None:
+        """Record a command that is about to write. The first one also creates the tables."""
+        clean = self._redactor.redact_value
         row = (
             utc_now().isoformat(timespec="milliseconds"),
             encode(clean(dict(identity))).decode(),
-            digest(identity),
+            json_digest(identity),
             encode(clean(invocation.config)).decode(),
             invocation.config_hash,
             invocation.code,
             encode(clean(invocation.command)).decode(),
         )
-        with explained(self._path), transaction(self._connection):
-            if not db.checked_version(self._connection, self._path):
+        with translate_sqlite_errors(self._path), transaction(self._connection):
+            if not db.schema_version(self._connection, self._path):
                 self._records.make_tables()
             self._records.add_command(*row)
 
-    def done_keys(self, *, infra: bool = True) -> Done:
-        """Return the keys of all recorded trials; with `infra=False`, without the spoiled ones."""
-        with db.snapshot(self._path) as records:
-            return Done(
+    def completed_trials(self, *, infra: bool = True) -> CompletedTrials:
+        """Return the keys of all recorded trials. `infra=False` excludes `infra` results."""
+        with db.read_snapshot(self._path) as records:
+            return CompletedTrials(
                 Key(Cell(row.model, row.profile, row.strategy), row.scenario, row.trial)
                 for row in records.trials()
                 if infra or row.status != "infra"
             )
 
     def trials(self) -> Iterator[Trial]:
-        """Read all trials in the order of their keys, as they are now, one at a time."""
-        with db.snapshot(self._path) as records:
+        """Yield all trials in key order, from one snapshot."""
+        with db.read_snapshot(self._path) as records:
             for row in records.trials():
-                yield self._decoded(row.record)
+                yield self._decode_trial(row.record)
 
-    def packed(self, *, salvage: bool = False) -> Iterator[tuple[Trial, bytes | None]]:
-        """Read all trials with their traces, compressed, as `absorb` takes them.
+    def packed_trials(self, *, salvage: bool = False) -> Iterator[tuple[Trial, bytes | None]]:
+        """Yield all trials with their compressed traces.
 
-        With `salvage`, a damaged trace does not end the reading: it comes as `DAMAGED_TRACE`.
+        With `salvage`, a damaged trace is returned as `DAMAGED_TRACE` instead of raising.
         """
-        with db.snapshot(self._path) as records:
+        with db.read_snapshot(self._path) as records:
             for row in records.trials():
-                trial = self._decoded(row.record)
+                trial = self._decode_trial(row.record)
                 try:
-                    lines = records.lines(row)
+                    lines = records.trace_lines(row)
                 except StoreError:
                     if not salvage:
                         raise
@@ -185,32 +229,32 @@ class Store:
                 yield trial, lines
 
     def find(self, key: Key) -> tuple[Trial, bytes | None] | None:
-        """Read one trial with its trace, compressed, if it was recorded."""
-        with explained(self._path), transaction(self._connection, "DEFERRED"):
-            row = self._records.search(_columns(key))
-            lines = None if row is None else self._records.lines(row)
-        return None if row is None else (self._decoded(row.record), lines)
+        """Return one trial with its compressed trace, if it was recorded."""
+        with translate_sqlite_errors(self._path), transaction(self._connection, "DEFERRED"):
+            row = self._records.find_or_scan(_key_columns(key))
+            lines = None if row is None else self._records.trace_lines(row)
+        return None if row is None else (self._decode_trial(row.record), lines)
 
     def trace(self, key: Key) -> bytes | None:
-        """Return the events of a trial as JSON lines, if any were recorded."""
+        """Return the events of a trial as JSON lines, if recorded."""
         _, lines = self.find(key) or (None, None)
         try:
             return None if lines is None else zlib.decompress(lines)
         except zlib.error as error:
-            raise damaged(self._path, error) from error
+            raise damage_error(self._path, error) from error
 
     def __len__(self) -> int:
-        """Count the recorded trials."""
-        with explained(self._path):
-            return self._records.number_of_trials()
+        """Return the number of recorded trials."""
+        with translate_sqlite_errors(self._path):
+            return self._records.trial_count()
 
     @property
-    def meta(self) -> Meta:
-        """What the run is, and which commands made it."""
-        with db.snapshot(self._path) as records:
+    def meta(self) -> RunMeta:
+        """The identity of the run and its commands."""
+        with db.read_snapshot(self._path) as records:
             rows = records.commands()
         read = msgspec.json.decode
-        return Meta(
+        return RunMeta(
             read(rows[0].identity),
             tuple(
                 Invocation(
@@ -224,10 +268,10 @@ class Store:
         )
 
     def close(self) -> None:
-        """Put everything into the one file, and let others write."""
-        held, self._held = self._held, None
+        """Consolidate the file and release the write lock."""
+        held, self._write_lock = self._write_lock, None
         if held is not None:
-            db.settle(self._connection)
+            db.consolidate(self._connection)
         self._connection.close()
         if held is not None:
             unlock(self.directory, held)
@@ -235,50 +279,45 @@ class Store:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
-    def _put(self, trial: Trial, record: str, lines: bytes | None) -> None:
-        """Add or replace one trial, inside a transaction."""
-        key = _columns(trial.key)
+    def _add_or_replace(self, trial: Trial, record: str, lines: bytes | None) -> None:
+        """Add or replace a trial, inside a transaction."""
+        key = _key_columns(trial.key)
         outcome = (trial.status, trial.category, trial.elapsed_ms, record)
-        known = self._records.find(key)
+        known = self._records.find_by_index(key)
         if known is None:
             self._records.add_trial(key, outcome, lines)
         elif known.status == "infra":
             self._records.replace_trial(known, outcome, lines)
         elif trial.status != "infra" and not self._is_same(known.record, record):
             named = " ".join(map(str, key))
-            raise StoreError(f"{self._path} holds another result of the same trial: {named}")
+            raise StoreError(f"{self._path} already has a different result for the trial {named}")
 
-    def _record(self, trial: Trial) -> str:
+    def _encode_trial(self, trial: Trial) -> str:
         plain = msgspec.to_builtins(trial)
         line = encode(plain)
-        if self._redactor.suspects(line):
-            # The key stays as it is: it says which trial this is.
-            line = encode(self._redactor.value(plain) | {"key": plain["key"]})
+        if self._redactor.may_match(line):
+            # The key stays unchanged: it identifies the trial.
+            line = encode(self._redactor.redact_value(plain) | {"key": plain["key"]})
         return line.decode()
 
-    def _cleaned_trace(self, trace: bytes) -> bytes:
-        if not self._redactor.suspects(trace):
+    def _redact_trace(self, trace: bytes) -> bytes:
+        if not self._redactor.may_match(trace):
             return trace
         events = (msgspec.json.decode(line) for line in trace.split(b"\n") if line.strip())
-        return b"".join(encode(self._redactor.value(event)) + b"\n" for event in events)
+        return b"".join(encode(self._redactor.redact_value(event)) + b"\n" for event in events)
 
     def _is_same(self, known: str, record: str) -> bool:
-        # A record that an earlier version wrote may lack a field; its value is then the default.
-        return known == record or self._decoded(known) == self._decoded(record)
+        # A record of an earlier version may lack fields; decoding fills in the defaults.
+        return known == record or self._decode_trial(known) == self._decode_trial(record)
 
-    def _decoded(self, record: str) -> Trial:
+    def _decode_trial(self, record: str) -> Trial:
         try:
             return parse_trial(record)
         except ValueError as error:
-            raise damaged(self._path, error) from error
+            raise damage_error(self._path, error) from error
 
 
 def open_or_resume(
@@ -288,40 +327,42 @@ def open_or_resume(
     *,
     fresh: bool = False,
     secrets: Secrets = (),
-) -> Store:
-    """Open the newest run with this identity to add to it, or begin one.
+) -> RunStore:
+    """Open the newest run with this identity for writing, or create one.
 
-    `identity` says which run it is (see `identity.py`). Of `secrets`, nothing reaches the disk. An
-    old run that cannot be read is passed over (`Store.unreadable`); the run that was written last
-    is not, because it is probably the one to continue.
+    `secrets` are never written to disk. Older runs that cannot be read are skipped and listed in
+    `RunStore.unreadable`. If the latest run cannot be read, this raises, because it is probably
+    the one to continue.
     """
-    with opening(base):
-        found, unreadable = (None, ()) if fresh else resumable(base, identity)
-        directory = found or new_run(base, utc_now())
-        with _closed_on_error(_open_for_writing(directory, secrets, unreadable)) as store:
-            store.sign(identity, invocation or Invocation())
-            point_to(base, directory)
+    with lock_base(base):
+        found, unreadable = (None, ()) if fresh else find_resumable(base, identity)
+        directory = found or create_run(base, utc_now())
+        with _close_on_error(_open_for_writing(directory, secrets, unreadable)) as store:
+            store.record_command(identity, invocation or Invocation())
+            set_latest(base, directory)
     return store
 
 
-def open_to_add(
+def open_to_extend(
     directory: Path,
     identity: Mapping[str, Any],
     invocation: Invocation,
     *,
     secrets: Secrets = (),
-) -> Store:
-    """Open a run to add to it, whatever its matrix; its settings must be the same."""
-    with _closed_on_error(_open_for_writing(directory, secrets)) as store:
-        # What is recorded has no secrets, so this must not have any either.
-        if found := differences(store.meta.identity, Redactor(secrets).value(dict(identity))):
+) -> RunStore:
+    """Open a run with the same settings for writing, whatever its matrix."""
+    with _close_on_error(_open_for_writing(directory, secrets)) as store:
+        # The recorded identity is redacted, so compare it with a redacted one.
+        if found := setting_differences(
+            store.meta.identity, Redactor(secrets).redact_value(dict(identity))
+        ):
             raise StoreError(f"{directory} was made with different settings: {'; '.join(found)}")
-        store.sign(identity, invocation)
+        store.record_command(identity, invocation)
     return store
 
 
 @contextmanager
-def _closed_on_error(store: Store) -> Iterator[Store]:
+def _close_on_error(store: RunStore) -> Iterator[RunStore]:
     try:
         yield store
     except BaseException:
@@ -329,54 +370,53 @@ def _closed_on_error(store: Store) -> Iterator[Store]:
         raise
 
 
-def open_for_reading(directory: Path) -> Store:
-    """Open a run, also one that is being written."""
+def open_for_reading(directory: Path) -> RunStore:
+    """Open a run for reading. Another process may be writing to it."""
     path = directory / DATABASE
-    with explained(path):
-        return Store(directory, db.connect_reader(path))
+    with translate_sqlite_errors(path):
+        return RunStore(directory, db.connect_reader(path))
 
 
-def merge(stores: Iterable[Store], into: Store) -> int:
-    """Add the trials of other runs of the same settings, all or none; return how many are new.
+def merge(stores: Iterable[RunStore], into: RunStore) -> int:
+    """Add all trials of runs with the same settings, or none; return how many are new.
 
-    A trial that several hold must have the same result; one that the infrastructure spoiled is
-    replaced by any other.
+    Results for the same trial must be equal, except that any result replaces an `infra` one.
     """
     others = list(stores)
     for other in others:
-        if differences(other.meta.identity, into.meta.identity):
+        if setting_differences(other.meta.identity, into.meta.identity):
             raise StoreError(
-                f"{other.directory} and {into.directory} were made with different settings; their "
-                "results cannot be put together"
+                f"{other.directory} and {into.directory} were made with different settings and "
+                "cannot be merged"
             )
-    return into.absorb(row for other in others for row in other.packed())
+    return into.absorb(row for other in others for row in other.packed_trials())
 
 
-def resumable(base: Path, identity: Mapping[str, Any]) -> tuple[Path | None, tuple[Path, ...]]:
-    """Find the newest run of an identity; list those that could not be read on the way."""
+def find_resumable(base: Path, identity: Mapping[str, Any]) -> tuple[Path | None, tuple[Path, ...]]:
+    """Return the newest run with this identity, and the unreadable runs that were skipped."""
     unreadable: list[Path] = []
-    identity_hash = digest(identity)
-    for directory in runs(base):
+    identity_hash = json_digest(identity)
+    for directory in run_directories(base):
         try:
-            if _identity_in(directory / DATABASE) == identity_hash:
+            if _stored_identity_hash(directory / DATABASE) == identity_hash:
                 return directory, tuple(unreadable)
         except StoreError:
-            if directory == _last_written(base):
+            if directory == _latest_run(base):
                 raise
             unreadable.append(directory)
     return None, tuple(unreadable)
 
 
-def _identity_in(path: Path) -> str | None:
-    """Return which run a file holds; None when a killed command left it without any."""
+def _stored_identity_hash(path: Path) -> str | None:
+    """Return the identity hash in a database; None if a killed command left it empty."""
     try:
-        with db.snapshot(path) as records:
+        with db.read_snapshot(path) as records:
             return records.commands()[0].identity_hash
-    except BlankStore:
+    except EmptyStoreError:
         return None
 
 
-def _last_written(base: Path) -> Path | None:
+def _latest_run(base: Path) -> Path | None:
     try:
         return find_run(base, LATEST)
     except StoreError:
@@ -385,16 +425,16 @@ def _last_written(base: Path) -> Path | None:
 
 def _open_for_writing(
     directory: Path, secrets: Secrets, unreadable: tuple[Path, ...] = ()
-) -> Store:
+) -> RunStore:
     held = lock(directory)
     try:
-        with explained(directory / DATABASE):
+        with translate_sqlite_errors(directory / DATABASE):
             connection = db.connect_writer(directory / DATABASE)
     except BaseException:
         unlock(directory, held)
         raise
-    return Store(directory, connection, held, Redactor(secrets), unreadable)
+    return RunStore(directory, connection, held, Redactor(secrets), unreadable)
 
 
-def _columns(key: Key) -> Columns:
+def _key_columns(key: Key) -> KeyColumns:
     return (key.cell.model, key.cell.profile, key.cell.strategy, key.scenario, key.trial)

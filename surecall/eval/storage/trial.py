@@ -1,30 +1,33 @@
-"""The record of one trial, which everything else in the harness reads.
+"""Trial records and sets of completed trials.
 
-    Cell = model x profile x strategy          what a recommendation is about
+    Cell = model x profile x strategy          the unit of a recommendation
     Key  = Cell x scenario x trial             one conversation, run at most once
 
-A trial is `passed` or `failed` by the model; `infra` when the endpoint, the network or the budget
-spoiled it, which says nothing about the model; `skipped` when it cannot apply.
+A trial is `passed` or `failed` when the model decided the result, `infra` when the endpoint, the
+network, or the budget made it invalid, and `skipped` when the scenario does not apply.
 """
 
-from typing import Final, Literal
+from array import array
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Final, Literal, Self, TypeAlias
 
 import msgspec
 
 from surecall.values.types import JSON, Usage
 
 Status = Literal["passed", "failed", "infra", "skipped"]
-# Whether a run told the truth about what it did. `open` is a failure that somebody was told of, by
-# an error or in the answer; `silent` one that nobody was told of; `false_success` is silent, and
-# what the answer claims was not done. Blank means unknown: not judged, or an older record.
+# Whether a run reported its result truthfully. `open`: a failure reported by an error or in the
+# answer; `silent`: an unreported failure; `false_success`: a silent failure whose answer claims
+# work that was not done. Blank: unknown (side effects were not checked, or the record is older).
 Truth = Literal["", "right", "open", "silent", "false_success"]
-# What the scenario of a trial is about. Only those with tools make the tool rate.
-Kind = Literal["tool", "control", "no_tools"]
+# Kind of scenario. Only `tool` scenarios count toward the tool rate.
+ScenarioKind = Literal["tool", "control", "no_tools"]
 CONTROL: Final = "chat_only"
 
 
 class Cell(msgspec.Struct, frozen=True, order=True):
-    """One column of the matrix. `strategy` is raw, baseline, production or one beyond it."""
+    """One column of the matrix. `strategy` is raw, baseline, production, or an extended one."""
 
     model: str
     profile: str = "default"
@@ -32,33 +35,35 @@ class Cell(msgspec.Struct, frozen=True, order=True):
 
 
 class Key(msgspec.Struct, frozen=True, order=True):
-    """One conversation of the matrix. Trials count from one."""
+    """Key of one conversation in the matrix. Trial numbers start at one."""
 
     cell: Cell
     scenario: str
     trial: int
 
 
-class Effects(msgspec.Struct, frozen=True):
-    """The side effects of a run: how many, how many of them wrong, how many made once more."""
+class AddableCounts(msgspec.Struct, frozen=True):
+    """Counts that add field by field."""
+
+    def __add__(self, other: Self) -> Self:
+        pairs = zip(msgspec.structs.astuple(self), msgspec.structs.astuple(other), strict=True)
+        return type(self)(*(one + another for one, another in pairs))
+
+
+class SideEffects(AddableCounts, frozen=True):
+    """Number of side effects of a run: all, wrong, and repeated ones."""
 
     made: int = 0
     wrong: int = 0
     repeated: int = 0
 
-    def __add__(self, other: "Effects") -> "Effects":
-        return Effects(
-            self.made + other.made, self.wrong + other.wrong, self.repeated + other.repeated
-        )
-
 
 class Miss(msgspec.Struct, frozen=True):
-    """One expectation that was not met.
+    """One unmet expectation.
 
-    `check` is the expectation in the same words for every trial of a scenario, so that misses can
-    be counted by it; `got` is what came instead. `turn` is the model's turn that decided, counted
-    from zero as in the trace, and `call_id` the call in it; None and blank where nothing did.
-    Records of older versions have a sentence alone, which says what is wrong: it is the `check`.
+    `check` has the same wording in every trial of a scenario, so misses can be counted by it;
+    `got` is the actual value. `turn` (zero-based, as in the trace) and `call_id` locate the
+    failure, if known. Older records store a single sentence, which becomes the `check`.
     """
 
     check: str
@@ -69,7 +74,7 @@ class Miss(msgspec.Struct, frozen=True):
 
     @property
     def sentence(self) -> str:
-        """Say it in one sentence."""
+        """The miss as one sentence."""
         if not (self.expected or self.got):
             return self.check
         more = f": {self.expected}" if self.expected not in self.check else ""
@@ -77,11 +82,11 @@ class Miss(msgspec.Struct, frozen=True):
 
 
 class Score(msgspec.Struct, frozen=True):
-    """A scenario's judgement, part by part; None where a part does not apply.
+    """A scenario's score by part. A part that does not apply is None.
 
-    `misses` are the expectations that were not met; `facts` name what was seen to happen, such as
-    `guard_fired`; `warnings` are slips that the original rules let pass. `declined` says,
-    where a no is the right answer, whether it was given. Older records have no `effects`.
+    `facts` are named observations such as `guard_fired`; `warnings` are slips that the original
+    rules tolerate. `declined` tells whether the model declined, in scenarios where declining is
+    the right answer. Older records have no `effects`.
     """
 
     state: bool | None = None
@@ -90,22 +95,22 @@ class Score(msgspec.Struct, frozen=True):
     misses: tuple[Miss, ...] = ()
     facts: dict[str, bool] = {}
     warnings: tuple[str, ...] = ()
-    effects: Effects | None = None
+    effects: SideEffects | None = None
     declined: bool | None = None
 
     @property
     def ok(self) -> bool:
-        """Whether the run counts by the original definition: right state, right final text."""
+        """Whether the run passed by the original definition: correct state and final text."""
         return not self.misses
 
     @property
     def reasons(self) -> tuple[str, ...]:
-        """What is wrong, a sentence for each miss."""
+        """One sentence for each miss."""
         return tuple(miss.sentence for miss in self.misses)
 
 
-class Served(msgspec.Struct, frozen=True):
-    """One request of a trial, as it was served. `build` is what the server says that it is."""
+class ServedRequest(msgspec.Struct, frozen=True):
+    """How one request of a trial was served. `build` is the build that the server reports."""
 
     turn: int
     latency_ms: int
@@ -118,8 +123,8 @@ class Served(msgspec.Struct, frozen=True):
     build: str = ""
 
 
-class FalseFinals(msgspec.Struct, frozen=True):
-    """How many early answers there were, in how many runs, and how many of those passed."""
+class FalseFinals(AddableCounts, frozen=True):
+    """Number of premature answers, of runs with one, and of those runs that passed."""
 
     answers: int = 0
     runs: int = 0
@@ -127,23 +132,18 @@ class FalseFinals(msgspec.Struct, frozen=True):
 
     @classmethod
     def of(cls, answers: int, *, passed: bool) -> "FalseFinals":
-        """Count those of one run."""
+        """Return the counts of one run."""
         return cls(answers, 1, int(passed)) if answers else cls()
-
-    def __add__(self, other: "FalseFinals") -> "FalseFinals":
-        return FalseFinals(
-            self.answers + other.answers, self.runs + other.runs, self.passed + other.passed
-        )
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
     """One finished trial. `category` is blank exactly when it passed.
 
-    `false_finals` counts early answers: those given while a need was unmet. `after_no` counts the
-    requests after the first answer that says no. Older records say nothing about the `truth`, nor
-    whether the scenario has `tools`: then it is taken to have them, unless it is the control.
-    `turn` and `call_id` are where it was decided if that was no expectation: misses have their own.
-    `models` are those of a chain that answered.
+    `false_finals` counts premature answers: answers given while a need was unmet. `after_no` counts
+    the requests after the first answer that declines. `turn` and `call_id` locate failures other
+    than misses, which carry their own location. `models` lists the models of a fallback chain that
+    answered. Older records lack `truth` and `tools`; their scenarios are assumed to have tools,
+    except the control.
     """
 
     key: Key
@@ -153,12 +153,12 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
     hint: str = ""
     http_status: int | None = None
     score: Score = Score()
-    # By the first attempt alone: an extra attempt after a blank reply must not hide the first.
+    # Result of the first attempt alone: a retry after a blank reply must not hide it.
     first_ok: bool = False
     attempts: int = 1
     elapsed_ms: int = 0
     started_at: float = 0.0
-    requests: tuple[Served, ...] = ()
+    requests: tuple[ServedRequest, ...] = ()
     usage: Usage = Usage()
     assistant_text: str = ""
     draft: JSON = {}
@@ -180,17 +180,17 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def builds(self) -> tuple[str, ...]:
-        """The builds that served it, as far as the endpoint names them, each once."""
+        """The distinct server builds that the endpoint reported."""
         return tuple(dict.fromkeys(served.build for served in self.requests if served.build))
 
     @property
     def is_control(self) -> bool:
-        """Whether it belongs to the control, which is never mixed into the tool rate."""
+        """Whether the trial belongs to the control, which never counts toward the tool rate."""
         return self.kind == "control"
 
     @property
-    def kind(self) -> Kind:
-        """What its scenario is about: rates of different kinds are never one."""
+    def kind(self) -> ScenarioKind:
+        """Kind of the scenario. Rates of different kinds are never combined."""
         if self.key.scenario == CONTROL:
             return "control"
         return "tool" if self.tools else "no_tools"
@@ -200,67 +200,164 @@ _DECODER: Final = msgspec.json.Decoder(Trial)
 
 
 def parse_trial(record: str) -> Trial:
-    """Read the record of a trial, also of a version that wrote `reasons` in place of misses."""
+    """Parse a trial record, including older ones with `reasons` instead of misses."""
     if '"reasons"' not in record:
         return _DECODER.decode(record)
     plain = msgspec.json.decode(record)
     match plain:
         case {"score": {"reasons": [*reasons]} as score}:
-            told = [{"check": reason} for reason in reasons]
-            plain["score"] = {"misses": told} | score
+            misses = [{"check": reason} for reason in reasons]
+            plain["score"] = {"misses": misses} | score
         case _:
             pass
     return msgspec.convert(plain, Trial)
 
 
-class Conduct(msgspec.Struct, frozen=True):
-    """What some runs did and said, added up: of those whose side effects were judged.
+class BehaviorMetrics(AddableCounts, frozen=True):
+    """Behavior metrics, summed over runs whose side effects were checked.
 
-    `silent` runs are wrong without a word; those of `false_success` are among them. `wrong` and
-    `repeated` count side effects, `astray` the runs that have any of these, `after_no` the requests
-    after a no.
+    `silent_wrong` counts silent failures and includes `false_success`. `wrong_effects` and
+    `repeated_effects` count side effects, not runs.
     """
 
     runs: int = 0
     right: int = 0
-    silent: int = 0
+    silent_wrong: int = 0
     false_success: int = 0
-    wrong: int = 0
-    repeated: int = 0
-    astray: int = 0
+    wrong_effects: int = 0
+    repeated_effects: int = 0
+    runs_with_such_effects: int = 0
+    requests_after_no: int = 0
     requests: int = 0
     tokens: int = 0
-    after_no: int = 0
 
     @classmethod
-    def of(cls, trial: Trial) -> "Conduct":
-        """Count that of one run; nothing where it was not judged."""
+    def of(cls, trial: Trial) -> "BehaviorMetrics":
+        """Return the metrics of one run; all zero if its side effects were not checked."""
         effects = trial.score.effects
         if effects is None or trial.status not in {"passed", "failed"}:
             return cls()
         return cls(
             runs=1,
             right=int(trial.ok),
-            silent=int(trial.truth in {"silent", "false_success"}),
+            silent_wrong=int(trial.truth in {"silent", "false_success"}),
             false_success=int(trial.truth == "false_success"),
-            wrong=effects.wrong,
-            repeated=effects.repeated,
-            astray=int(bool(effects.wrong or effects.repeated)),
+            wrong_effects=effects.wrong,
+            repeated_effects=effects.repeated,
+            runs_with_such_effects=int(bool(effects.wrong or effects.repeated)),
+            requests_after_no=trial.after_no,
             requests=len(trial.requests),
             tokens=trial.usage.total_tokens,
-            after_no=trial.after_no,
         )
-
-    def __add__(self, other: "Conduct") -> "Conduct":
-        mine, theirs = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return Conduct(*(one + another for one, another in zip(mine, theirs, strict=True)))
 
     @property
     def requests_per_run(self) -> float | None:
-        """How many requests a run took."""
+        """Mean number of requests per run."""
         return self.requests / self.runs if self.runs else None
 
     @property
     def tokens_per_run(self) -> float | None:
-        """How many tokens a run took."""
+        """Mean number of tokens per run."""
         return self.tokens / self.runs if self.runs else None
+
+
+class IntegerRanges:
+    """A set of integers stored as ranges, compact when the numbers are mostly consecutive.
+
+    Range `i` spans `firsts[i]` to `lasts[i]`. Ranges are ascending and never adjacent.
+    """
+
+    def __init__(self, numbers: Iterable[int] = ()) -> None:
+        self.firsts: array[int] = array("q")
+        self.lasts: array[int] = array("q")
+        for number in numbers:
+            self.add(number)
+
+    def add(self, number: int) -> None:
+        """Add a number, extending or joining ranges."""
+        if number in self:
+            return
+        at = bisect_left(self.firsts, number)
+        follows = at > 0 and self.lasts[at - 1] == number - 1
+        precedes = at < len(self.firsts) and self.firsts[at] == number + 1
+        if follows and precedes:
+            self.lasts[at - 1] = self.lasts[at]
+            del self.firsts[at], self.lasts[at]
+        elif follows:
+            self.lasts[at - 1] = number
+        elif precedes:
+            self.firsts[at] = number
+        else:
+            self.firsts.insert(at, number)
+            self.lasts.insert(at, number)
+
+    def __contains__(self, number: int) -> bool:
+        at = bisect_right(self.firsts, number)
+        return at > 0 and number <= self.lasts[at - 1]
+
+    def count_up_to(self, last: int) -> int:
+        """Return how many members are at most `last`."""
+        ends = zip(self.firsts, self.lasts, strict=True)
+        return sum(min(end, last) - start + 1 for start, end in ends if start <= last)
+
+    def count_common(self, other: "IntegerRanges") -> int:
+        """Return how many members both sets have."""
+        total = mine = theirs = 0
+        while mine < len(self.firsts) and theirs < len(other.firsts):
+            first = max(self.firsts[mine], other.firsts[theirs])
+            last = min(self.lasts[mine], other.lasts[theirs])
+            total += max(0, last - first + 1)
+            if self.lasts[mine] <= other.lasts[theirs]:
+                mine += 1
+            else:
+                theirs += 1
+        return total
+
+    def __iter__(self) -> Iterator[int]:
+        for first, last in zip(self.firsts, self.lasts, strict=True):
+            yield from range(first, last + 1)
+
+    def __len__(self) -> int:
+        return self.count_up_to(self.lasts[-1]) if self.lasts else 0
+
+    def __eq__(self, other: object) -> bool:
+        mine = (self.firsts, self.lasts)
+        return isinstance(other, IntegerRanges) and mine == (other.firsts, other.lasts)
+
+    __hash__ = None  # type: ignore[assignment]  # mutable
+
+
+CellScenario: TypeAlias = tuple[Cell, str]
+
+
+class CompletedTrials:
+    """A compact set of trial keys.
+
+    Trials of a scenario are mostly recorded in order, so a million keys need a handful of ranges.
+    """
+
+    def __init__(self, keys: Iterable[Key] = ()) -> None:
+        self._ranges: dict[CellScenario, IntegerRanges] = {}
+        for key in keys:
+            self.add(key)
+
+    def add(self, key: Key) -> None:
+        """Add a key; adding it again has no effect."""
+        self._ranges.setdefault((key.cell, key.scenario), IntegerRanges()).add(key.trial)
+
+    def __contains__(self, key: Key) -> bool:
+        ranges = self._ranges.get((key.cell, key.scenario))
+        return ranges is not None and key.trial in ranges
+
+    def count_between(self, place: CellScenario, first: int, last: int) -> int:
+        """Return how many trials of a cell and scenario are in `first` to `last`, inclusive."""
+        ranges = self._ranges.get(place)
+        return 0 if ranges is None else ranges.count_up_to(last) - ranges.count_up_to(first - 1)
+
+    def __len__(self) -> int:
+        return sum(len(ranges) for ranges in self._ranges.values())
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, CompletedTrials) and self._ranges == other._ranges
+
+    __hash__ = None  # type: ignore[assignment]  # mutable

@@ -1,1 +1,1 @@
-"""The server: the only part of the proxy that waits."""
+"""The proxy server: the only part of the proxy with I/O."""

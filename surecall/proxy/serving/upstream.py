@@ -1,7 +1,7 @@
-"""The upstream: one address, fixed when the proxy starts. Nothing a client sends can change it.
+"""The upstream endpoint. Its address is fixed when the proxy starts, and no client can change it.
 
-Of the headers of a client only those in a list go on, and of an answer's only those in another. A
-key goes to this address alone: redirects are answers here, not instructions.
+Only listed headers are forwarded in each direction. Redirects are returned to the client and not
+followed, so a key is never sent to another address.
 """
 
 import copy
@@ -10,11 +10,11 @@ from contextlib import asynccontextmanager
 from typing import Any, Final, Self
 
 from surecall.runtime.transport import Incoming, OpenAICompatible
-from surecall.settings.connection import checked_headers
+from surecall.settings.connection import wrap_headers
 from surecall.values.nesting import decode_json
-from surecall.values.types import JSON, Answer, Secret
+from surecall.values.types import JSON, HttpResponse, Secret
 
-# What a client may say to the upstream, beside its key.
+# Request headers that are forwarded to the upstream, besides the key.
 FORWARDED: Final = (
     "http-referer",
     "idempotency-key",
@@ -25,7 +25,7 @@ FORWARDED: Final = (
     "x-request-id",
     "x-title",
 )
-# What the upstream may say to a client, beside its answer.
+# Response headers that are returned to the client.
 RETURNED: Final = (
     "openai-model",
     "openai-processing-ms",
@@ -36,94 +36,96 @@ RETURNED: Final = (
     "x-generation-id",
     "x-request-id",
 )
-_RETURNED_BEGINS: Final = ("x-ratelimit-",)
+_RETURNED_PREFIXES: Final = ("x-ratelimit-",)
 _HEAD: Final = ("id", "created", "model", "system_fingerprint", "service_tier", "provider")
-_OK: Final = range(200, 300)
-# Looked at in a stream before its first event is complete.
-_MOST_BEFORE: Final = 64 * 1024
+_SUCCESS: Final = range(200, 300)
+# Bytes of a stream to search for its first event.
+_MAX_HEAD_BYTES: Final = 64 * 1024
 
-Begun = Callable[[JSON], None]
+OnBegin = Callable[[JSON], None]
 
 
-def returned(headers: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers of an answer that a client is told."""
+def returnable_headers(headers: Mapping[str, str]) -> dict[str, str]:
+    """Return the response headers to pass on to the client."""
     lower = {name.lower(): value for name, value in headers.items()}
     return {
         name: value
         for name, value in lower.items()
-        if name in RETURNED or name.startswith(_RETURNED_BEGINS)
+        if name in RETURNED or name.startswith(_RETURNED_PREFIXES)
     }
 
 
 class Upstream(OpenAICompatible):
-    """The endpoint behind the proxy. `for_client` gives one request its own headers.
+    """The endpoint behind the proxy. `for_client` returns a copy with the headers of one request.
 
-    `heard` is the last answer of the request, and `begun` is told of a stream when it begins.
+    `last_answer` is the last response for that request. `on_begin` is called when a stream begins.
     """
 
-    heard: Answer | None = None
-    begun: Begun | None = None
+    last_answer: HttpResponse | None = None
+    on_begin: OnBegin | None = None
 
     def for_client(self, headers: Mapping[str, str], key: Secret | None) -> Self:
-        """Return the same endpoint with its open connections, for one request of a client."""
+        """Return a copy for one client request; it shares the open connections."""
         own = copy.copy(self)
         own.api_key = self.api_key or key
-        said = {name: headers.get(name, "") for name in FORWARDED}
-        # One that could not be sent stays here.
-        said = {name: value for name, value in said.items() if value and value.isprintable()}
-        own._headers = self._headers | checked_headers(said)  # noqa: SLF001  # of our own kind
+        given = {name: headers.get(name, "") for name in FORWARDED}
+        # A value that is not printable could not be sent.
+        given = {name: value for name, value in given.items() if value and value.isprintable()}
+        own._headers = self._headers | wrap_headers(given)  # noqa: SLF001  # same class
         return own
 
-    async def send(self, body: bytes) -> Answer:
-        """Post one request and remember what came back."""
-        self.heard = None
-        self.heard = await super().send(body)
-        return self.heard
+    async def send(self, body: bytes) -> HttpResponse:
+        """Post one request, and store the response in `last_answer`."""
+        self.last_answer = None
+        self.last_answer = await super().send(body)
+        return self.last_answer
 
     @asynccontextmanager
     async def stream(self, body: bytes) -> AsyncIterator[Incoming]:
-        """Post one request and say when its answer begins."""
-        self.heard = None
+        """Post one request, and call `on_begin` when its response begins."""
+        self.last_answer = None
         async with super().stream(body) as incoming:
-            self.heard = Answer(incoming.status, incoming.headers, b"")
+            self.last_answer = HttpResponse(incoming.status, incoming.headers, b"")
             chunks = incoming.chunks
-            if self.begun is not None and incoming.status in _OK:
-                chunks = self._watched(chunks, self.begun)
+            if self.on_begin is not None and incoming.status in _SUCCESS:
+                chunks = self._watch_head(chunks, self.on_begin)
             yield Incoming(incoming.status, incoming.headers, chunks)
 
-    async def _watched(self, chunks: AsyncIterator[bytes], begun: Begun) -> AsyncIterator[bytes]:
+    async def _watch_head(
+        self, chunks: AsyncIterator[bytes], on_begin: OnBegin
+    ) -> AsyncIterator[bytes]:
         before: bytes | None = b""
         async for chunk in chunks:
             if before is not None:
                 before += chunk
-                if (head := head_in(before)) is not None:
-                    begun(head)
-                if head is not None or len(before) > _MOST_BEFORE:
+                if (head := first_event_head(before)) is not None:
+                    on_begin(head)
+                if head is not None or len(before) > _MAX_HEAD_BYTES:
                     before = None
             yield chunk
 
     @asynccontextmanager
-    async def forwarded(
+    async def forward(
         self, method: str, path: str, body: bytes, kind: str | None
     ) -> AsyncIterator[Incoming]:
-        """Send a request that is none of ours, and hand over the answer as it arrives."""
+        """Forward a request unchanged, and stream the response."""
         async with self:
-            response = await self._begun(method, self._with_query(path), body, kind)
+            response = await self._send_request(method, self._with_query(path), body, kind)
             try:
-                said = {name.lower(): value for name, value in response.headers.items()}
-                yield Incoming(response.status, said, self._chunks(response.content))
+                headers = {name.lower(): value for name, value in response.headers.items()}
+                yield Incoming(response.status, headers, self._chunks(response.content))
             finally:
                 response.close()
 
     def _with_query(self, path: str) -> str:
-        """Return the address of a path; a query of ours comes before the client's."""
+        """Return the address of a path; the upstream's own query precedes the client's."""
         place, _, query = path.partition("?")
         url = self.url(place)
         return f"{url}{'&' if '?' in url else '?'}{query}" if query else url
 
 
-def head_in(data: bytes) -> JSON | None:
-    """Return what the first event of a stream says about the answer; None before it is there."""
+def first_event_head(data: bytes) -> JSON | None:
+    """Return the metadata in the first event of a stream; None before it is complete."""
     for line in data.splitlines(keepends=True):
         if not line.startswith(b"data:") or not line.endswith((b"\n", b"\r")):
             continue

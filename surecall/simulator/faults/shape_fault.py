@@ -1,16 +1,17 @@
-"""What a fault of shape is, and how one is written: a small function that spoils a clean reply.
+"""Define shape faults: small functions that make a clean reply malformed.
 
-    @shape_fault("arguments", "D23", cures=("code_fence",))    family, sources, what must fire
-    @on_text                                                   which part of the reply it changes
-    def arguments_fenced(text, sample): ...                    name: the id; docstring: the help
+    @shape_fault(on_text, "arguments", "D23", repairs=("code_fence",))
+    def arguments_fenced(text, sample): ...
 
-A fault that does not apply to a reply returns the same object. Nothing is ever mutated.
+The level is the part of the reply that the fault changes, followed by its family, its sources, and
+the repairs that must undo it. The function's name is the fault's id, its docstring the summary.
+
+A fault that does not apply to a reply returns the same object. Faults never mutate their input.
 """
 
-import functools
 import json
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
@@ -18,43 +19,43 @@ from surecall.values.types import JSON
 
 Options: TypeAlias = Sequence[Any]
 
-# From the outside of a reply to its inside, and then to the run as a whole.
+# From the outside of a reply to its inside, then the run as a whole.
 FAMILIES = ("envelope", "message", "ids", "names", "arguments", "loop")
-# A tool that was never offered; models that know the name put several calls into one of it.
-PARALLEL = "multi_tool_use.parallel"
+# Not an exposed tool: some models wrap several calls in one call of this name.
+PARALLEL_WRAPPER = "multi_tool_use.parallel"
 
 
 class ShapeFault(msgspec.Struct, frozen=True):
-    """One way in which the shape of a reply can be wrong, and what must happen then.
+    """A malformed shape of a reply, and its expected outcome.
 
-    `outcome` is `cured` (the reply reads as the clean one), `retried` (asked again), a code (the
-    model is told, or the request fails), or `opt_in:<preset>` (cured by that preset alone).
-    `cures` are the steps that leave their names in `Reply.fired`. A fault that is `only_first` is
-    not shown any more when a tool was called.
+    `outcome` is `repaired` (to the clean reply), `retried` (re-prompted), an error code (sent back
+    to the model, or the request fails), or `opt_in:<preset>` (repaired only with that preset).
+    `repairs` are the names expected in `Reply.fired`. With `only_first`, the fault stops after
+    the first tool call.
     """
 
     id: str
     sources: tuple[str, ...]
     family: str
     summary: str
-    outcome: str = "cured"
-    cures: tuple[str, ...] = ()
+    outcome: str = "repaired"
+    repairs: tuple[str, ...] = ()
     only_first: bool = False
 
 
 class Sample(msgspec.Struct, frozen=True):
-    """What else a fault may look at: a number to vary by, and the tools of the request."""
+    """The context of a fault: a seed that selects a variant, and the tools of the request."""
 
     seed: int = 0
     tools: tuple[JSON, ...] = ()
     schema: JSON = {}
 
     def pick(self, options: Options) -> Any:
-        """Choose one of several spellings, by the seed."""
+        """Return the variant that the seed selects."""
         return options[self.seed % len(options)]
 
-    def about(self, name: object) -> "Sample":
-        """Return the sample with the schema of one tool; the same sample if the tool is unknown."""
+    def for_tool(self, name: object) -> "Sample":
+        """Return the sample with the schema of a tool, or itself if the tool is unknown."""
         for tool in self.tools:
             match tool:
                 case {"function": {"name": known, "parameters": dict(schema)}} if known == name:
@@ -62,48 +63,56 @@ class Sample(msgspec.Struct, frozen=True):
         return self
 
 
-Change: TypeAlias = Callable[[Any, Sample], Any]
+ShapeChange: TypeAlias = Callable[[Any, Sample], Any]
+ShapeLevel: TypeAlias = Callable[[ShapeChange], ShapeChange]
 
 SHAPE_FAULTS: dict[str, ShapeFault] = {}
-_CHANGES: dict[str, Change] = {}
+_CHANGES: dict[str, ShapeChange] = {}
 
 
 def apply_fault(fault_id: str, body: JSON, seed: int = 0, tools: Sequence[JSON] = ()) -> JSON:
-    """Apply a fault to a clean chat completion; the same object (`is`) if it does not apply.
+    """Apply a fault to a clean chat completion; return the same object (`is`) if it does not apply.
 
-    `tools` are the definitions of the request, for the few faults that depend on a schema.
+    Some faults depend on the schemas in `tools`, the tool definitions of the request.
     """
     faulty: JSON = _CHANGES[fault_id](body, Sample(seed, tuple(tools)))
     return faulty
 
 
 def shape_fault(
+    level: ShapeLevel,
     family: str,
     *sources: str,
-    outcome: str = "cured",
-    cures: tuple[str, ...] = (),
+    outcome: str = "repaired",
+    repairs: tuple[str, ...] = (),
     only_first: bool = False,
-) -> Callable[[Change], Change]:
-    """Register a function from body to body under its own name."""
+) -> Callable[[ShapeChange], ShapeChange]:
+    """Register a function as a fault; `level` is the part of the body that it changes."""
 
-    def register(function: Change) -> Change:
+    def register(function: ShapeChange) -> ShapeChange:
         name = function.__name__
         summary = (function.__doc__ or "").strip()
-        SHAPE_FAULTS[name] = ShapeFault(name, sources, family, summary, outcome, cures, only_first)
-        _CHANGES[name] = function
+        SHAPE_FAULTS[name] = ShapeFault(
+            name, sources, family, summary, outcome, repairs, only_first
+        )
+        _CHANGES[name] = level(function)
         return function
 
     return register
 
 
-# Which part of a reply is changed. Each returns a function from body to body.
+# The levels. Each returns a function that maps a body to a body.
 
 
-def on_choice(function: Change) -> Change:
-    """Change the one choice."""
+def on_body(function: ShapeChange) -> ShapeChange:
+    """Change the whole body."""
+    return function
 
-    @functools.wraps(function)
-    def wrapped(body: JSON, sample: Sample) -> JSON:
+
+def on_choice(function: ShapeChange) -> ShapeChange:
+    """Change the first choice."""
+
+    def change_body(body: JSON, sample: Sample) -> JSON:
         match body:
             case {"choices": [dict(choice), *others]}:
                 changed = function(choice, sample)
@@ -111,100 +120,64 @@ def on_choice(function: Change) -> Change:
             case _:
                 return body
 
-    return wrapped
+    return change_body
 
 
-def on_message(function: Change) -> Change:
-    """Change the message in the choice."""
+def _level_inside(outer: ShapeLevel, key: str, kind: type) -> ShapeLevel:
+    """Return the level of the values under a key of another level, if they have a type."""
 
-    @on_choice
-    @functools.wraps(function)
-    def wrapped(choice: JSON, sample: Sample) -> JSON:
-        message = choice.get("message")
-        if not isinstance(message, dict):
-            return choice
-        changed = function(message, sample)
-        return choice if changed is message else choice | {"message": changed}
+    def level(function: ShapeChange) -> ShapeChange:
+        def change_holder(holder: JSON, sample: Sample) -> JSON:
+            inner = holder.get(key)
+            if not isinstance(inner, kind) or inner == []:
+                return holder
+            changed = function(inner, sample)
+            same = changed is inner or (kind is str and changed == inner)
+            return holder if same else holder | {key: changed}
 
-    return wrapped
+        return outer(change_holder)
 
-
-def on_calls(function: Change) -> Change:
-    """Change the list of calls, if there is one and it is not empty."""
-
-    @on_message
-    @functools.wraps(function)
-    def wrapped(message: JSON, sample: Sample) -> JSON:
-        calls = message.get("tool_calls")
-        if not isinstance(calls, list) or not calls:
-            return message
-        changed = function(calls, sample)
-        return message if changed is calls else message | {"tool_calls": changed}
-
-    return wrapped
+    return level
 
 
-def on_call(function: Change) -> Change:
-    """Change each call that the model meant; what another fault put between them stays."""
+on_message: Final = _level_inside(on_choice, "message", dict)
+on_calls: Final = _level_inside(on_message, "tool_calls", list)
 
-    @on_calls
-    @functools.wraps(function)
-    def wrapped(calls: list[Any], sample: Sample) -> list[Any]:
-        changed = [function(call, sample) if _is_meant(call) else call for call in calls]
+
+def on_call(function: ShapeChange) -> ShapeChange:
+    """Change each real call, but not the values that another fault put between them."""
+
+    def change_calls(calls: list[Any], sample: Sample) -> list[Any]:
+        changed = [function(call, sample) if _is_real_call(call) else call for call in calls]
         pairs = zip(changed, calls, strict=True)
         return calls if all(after is before for after, before in pairs) else changed
 
-    return wrapped
+    return on_calls(change_calls)
 
 
-def on_function(function: Change) -> Change:
-    """Change the name and arguments of each call, as one object."""
-
-    @on_call
-    @functools.wraps(function)
-    def wrapped(call: JSON, sample: Sample) -> JSON:
-        inner = call.get("function")
-        changed = function(inner, sample) if isinstance(inner, dict) else inner
-        return call if changed is inner else call | {"function": changed}
-
-    return wrapped
+on_function: Final = _level_inside(on_call, "function", dict)
+on_text: Final = _level_inside(on_function, "arguments", str)
 
 
-def on_text(function: Change) -> Change:
-    """Change the arguments of each call as text."""
+def on_values(function: ShapeChange) -> ShapeChange:
+    """Change the decoded arguments of each call; arguments in a string stay in a string."""
 
-    @on_function
-    @functools.wraps(function)
-    def wrapped(inner: JSON, sample: Sample) -> JSON:
-        text = inner.get("arguments")
-        if not isinstance(text, str):
-            return inner
-        changed = function(text, sample)
-        return inner if changed is text or changed == text else inner | {"arguments": changed}
+    def change_arguments(inner: JSON, sample: Sample) -> JSON:
+        values = decode_arguments(inner.get("arguments"))
+        changed = None if values is None else function(values, sample.for_tool(inner.get("name")))
+        return inner if changed is values else with_arguments(inner, changed)
 
-    return wrapped
+    return on_function(change_arguments)
 
 
-def on_values(function: Change) -> Change:
-    """Change the arguments of each call as an object; text stays text."""
-
-    @on_function
-    @functools.wraps(function)
-    def wrapped(inner: JSON, sample: Sample) -> JSON:
-        values = decoded(inner.get("arguments"))
-        if values is None:
-            return inner
-        changed = function(values, sample.about(inner.get("name")))
-        if changed is values:
-            return inner
-        as_text = isinstance(inner["arguments"], str)
-        return inner | {"arguments": written(changed) if as_text else changed}
-
-    return wrapped
+def with_arguments(function: JSON, values: Any) -> JSON:
+    """Return a function with other arguments, encoded if the old ones were."""
+    as_text = isinstance(function["arguments"], str)
+    return function | {"arguments": encode_json(values) if as_text else values}
 
 
-def decoded(arguments: object) -> JSON | None:
-    """Read arguments that are still clean; None if another fault has spoilt them already."""
+def decode_arguments(arguments: object) -> JSON | None:
+    """Decode clean arguments; return None if another fault already changed them."""
     try:
         value = json.loads(arguments) if isinstance(arguments, str) else arguments
     except ValueError:
@@ -212,24 +185,19 @@ def decoded(arguments: object) -> JSON | None:
     return value if isinstance(value, dict) else None
 
 
-def written(value: object) -> str:
-    """Write JSON the way models do: compact, and in plain characters."""
+def encode_json(value: object) -> str:
+    """Encode JSON as models do: compact and unescaped."""
     text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    # A lone surrogate can be sent as an escape only.
-    return text if _encodable(text) else json.dumps(value)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate must be escaped
+        return json.dumps(value)
+    return text
 
 
-def _is_meant(call: object) -> bool:
-    """Whether this is a call of a tool, not a blank, a wrapper or a name with tags in it."""
+def _is_real_call(call: object) -> bool:
+    """Return whether this calls a tool: no blank name, no wrapper, no tags in the name."""
     if not isinstance(call, dict):
         return False
     name = call.get("function", call).get("name")
-    return isinstance(name, str) and name not in {"", PARALLEL} and "<arg_key>" not in name
-
-
-def _encodable(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return isinstance(name, str) and name not in {"", PARALLEL_WRAPPER} and "<arg_key>" not in name

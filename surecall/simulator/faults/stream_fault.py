@@ -1,13 +1,13 @@
-"""What a fault of a stream is, and how one is written: a function that spoils a clean stream.
+"""Define stream faults: small functions that make a clean stream malformed.
 
-    @stream_fault("D68")               sources, and the outcome if it is not `cured`
-    @on_fragments                      which part of the stream it changes
+    @stream_fault(on_fragments, "D68")
     def index_missing(fragments, sample): ...
 
-A fault that does not apply to a stream returns an equal one. Nothing is ever mutated.
+The level is the part of the stream that the fault changes, followed by its sources.
+
+A fault that does not apply to a stream returns an equal one. Faults never mutate their input.
 """
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeAlias
 
@@ -15,53 +15,60 @@ from surecall.simulator.faults.shape_fault import Sample, ShapeFault
 from surecall.simulator.stream_events import Event
 from surecall.values.types import JSON
 
-Change: TypeAlias = Callable[[list[Event], Sample], list[Event]]
-# One fragment for a chunk of its own, or several for one chunk.
+StreamChange: TypeAlias = Callable[[list[Event], Sample], list[Event]]
+FaultFunction: TypeAlias = Callable[..., Any]
+StreamLevel: TypeAlias = Callable[[FaultFunction], StreamChange]
+# Each item becomes one chunk.
 Fragments: TypeAlias = Sequence[JSON | list[JSON]]
 
-FAMILY: Final = "stream"
+STREAM_FAMILY: Final = "stream"
 STREAM_FAULTS: Final[dict[str, ShapeFault]] = {}
-_CHANGES: Final[dict[str, Change]] = {}
+_CHANGES: Final[dict[str, StreamChange]] = {}
 
 
 def apply_stream_fault(fault_id: str, events: Sequence[Event], seed: int = 0) -> list[Event]:
-    """Apply a fault to a clean stream; `seed` chooses where a fault has several forms."""
+    """Apply a fault to a clean stream; `seed` selects a variant."""
     return _CHANGES[fault_id](list(events), Sample(seed))
 
 
-def stream_fault(*sources: str, outcome: str = "cured") -> Callable[[Change], Change]:
-    """Register a function from events to events under its own name."""
+def stream_fault(
+    level: StreamLevel, *sources: str, outcome: str = "repaired"
+) -> Callable[[FaultFunction], FaultFunction]:
+    """Register a function as a fault; `level` is the part of the stream that it changes."""
 
-    def register(function: Change) -> Change:
+    def register(function: FaultFunction) -> FaultFunction:
         name = function.__name__
         summary = (function.__doc__ or "").strip()
-        STREAM_FAULTS[name] = ShapeFault(name, sources, FAMILY, summary, outcome)
-        _CHANGES[name] = function
+        STREAM_FAULTS[name] = ShapeFault(name, sources, STREAM_FAMILY, summary, outcome)
+        _CHANGES[name] = level(function)
         return function
 
     return register
 
 
-def on_chunks(function: Callable[[list[JSON], Sample], list[Event]]) -> Change:
-    """Change the chunks; the end mark stays where it is."""
+def on_events(function: StreamChange) -> StreamChange:
+    """Change the whole stream."""
+    return function
 
-    @functools.wraps(function)
-    def wrapped(events: list[Event], sample: Sample) -> list[Event]:
+
+def on_chunks(function: Callable[[list[JSON], Sample], list[Event]]) -> StreamChange:
+    """Change the chunks; the end marker stays last."""
+
+    def change_events(events: list[Event], sample: Sample) -> list[Event]:
         chunks = [event for event in events if isinstance(event, dict)]
         return [*function(chunks, sample), *(event for event in events if isinstance(event, str))]
 
-    return wrapped
+    return change_events
 
 
-def on_fragments(function: Callable[[list[JSON], Sample], Fragments]) -> Change:
-    """Change the fragments of calls; their chunks are sent where the first of them was."""
+def on_fragments(function: Callable[[list[JSON], Sample], Fragments]) -> StreamChange:
+    """Change the call fragments; their chunks start where the first fragment was."""
 
-    @functools.wraps(function)
-    def wrapped(events: list[Event], sample: Sample) -> list[Event]:
-        places = [at for at, event in enumerate(events) if fragments_in(event)]
+    def change_events(events: list[Event], sample: Sample) -> list[Event]:
+        places = [at for at, event in enumerate(events) if fragments_of_chunk(event)]
         if not places:
             return events
-        found = [fragment for at in places for fragment in fragments_in(events[at])]
+        found = [fragment for at in places for fragment in fragments_of_chunk(events[at])]
         template: Any = events[places[0]]
         chunks: list[Event] = [
             with_delta(template, {"tool_calls": item if isinstance(item, list) else [item]})
@@ -69,27 +76,24 @@ def on_fragments(function: Callable[[list[JSON], Sample], Fragments]) -> Change:
         ]
         return [*events[: places[0]], *chunks, *events[places[-1] + 1 :]]
 
-    return wrapped
+    return change_events
 
 
-def on_pieces(
-    function: Callable[[JSON, JSON, int], JSON],
-) -> Callable[[list[JSON], Sample], Fragments]:
-    """Change each fragment of a call but the first, given that one and its own number."""
+def on_pieces(function: Callable[[JSON, JSON, int], JSON]) -> StreamChange:
+    """Change every fragment of a call except the first, given that one and the number."""
 
-    @functools.wraps(function)
-    def wrapped(fragments: list[JSON], _sample: Sample) -> Fragments:
+    def change_fragments(fragments: list[JSON], _sample: Sample) -> Fragments:
         return [
             fragment if number == 0 else function(fragment, call[0], number)
-            for call in calls_in(fragments)
+            for call in group_by_call(fragments)
             for number, fragment in enumerate(call)
         ]
 
-    return wrapped
+    return on_fragments(change_fragments)
 
 
-def fragments_in(event: Event) -> list[JSON]:
-    """Return the fragments of calls that a chunk holds."""
+def fragments_of_chunk(event: Event) -> list[JSON]:
+    """Return the call fragments in a chunk."""
     match event:
         case {"choices": [{"delta": {"tool_calls": list(fragments)}}]}:
             return fragments
@@ -97,7 +101,7 @@ def fragments_in(event: Event) -> list[JSON]:
             return []
 
 
-def calls_in(fragments: Sequence[JSON]) -> list[list[JSON]]:
+def group_by_call(fragments: Sequence[JSON]) -> list[list[JSON]]:
     """Group the fragments of a clean stream by call."""
     calls: dict[int, list[JSON]] = {}
     for fragment in fragments:
@@ -105,31 +109,31 @@ def calls_in(fragments: Sequence[JSON]) -> list[list[JSON]]:
     return list(calls.values())
 
 
-def arguments_of(fragment: JSON) -> str:
-    """Return the piece of arguments in a fragment of a clean stream."""
+def argument_piece(fragment: JSON) -> str:
+    """Return the arguments in a fragment of a clean stream."""
     return str(fragment["function"]["arguments"])
 
 
-def piece_of(opening: JSON, arguments: Any) -> JSON:
-    """Write a further piece of the arguments of a call."""
+def build_argument_fragment(opening: JSON, arguments: Any) -> JSON:
+    """Build a fragment with further arguments of a call."""
     return {"index": opening["index"], "function": {"arguments": arguments}}
 
 
-def changed(fragment: JSON, **function: Any) -> JSON:
-    """Change the `function` of a fragment."""
+def with_function_fields(fragment: JSON, **function: Any) -> JSON:
+    """Return a fragment with changed fields of its `function`."""
     return fragment | {"function": fragment["function"] | function}
 
 
-def without(mapping: JSON, *keys: str) -> JSON:
-    """Return a mapping without some of its keys."""
+def without_keys(mapping: JSON, *keys: str) -> JSON:
+    """Return a mapping without the given keys."""
     return {key: value for key, value in mapping.items() if key not in keys}
 
 
 def with_choice(chunk: JSON, choice: JSON) -> JSON:
-    """Put another choice into a chunk."""
+    """Return a chunk with another choice."""
     return chunk | {"choices": [choice]}
 
 
 def with_delta(chunk: JSON, delta: Any) -> JSON:
-    """Put another delta into a chunk."""
+    """Return a chunk with another delta."""
     return with_choice(chunk, chunk["choices"][0] | {"delta": delta})

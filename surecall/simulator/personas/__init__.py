@@ -1,1 +1,1 @@
-"""Scripted models that follow a conversation."""
+"""Scripted models that follow the conversation."""

@@ -1,15 +1,14 @@
-"""A persona: a scripted model that follows the conversation, and whose replies have faults.
+"""Personas: scripted models that follow the conversation and whose replies have faults.
 
-    request ─ understood ─ next_intent ─ a behaviour ─► clean reply ─ one fault, by seed ─► sent
+    request ─ parse_request ─ next_intent ─ behavior ─► clean reply ─ one fault, by seed ─► sent
 
-Everything is a pure function of the persona, the request and the seed, so the same seed and the
-same request give the same reply. Only whether a fault that a retry cures was sent just before
-(`spare`) comes from outside, because a retry is the same request again.
+A reply is a pure function of the persona, the request, and the seed. The only other input is
+`skip_transient`, which tells a retry from the first request.
 
-What is drawn depends on the instructions, on what the user asked first, and on how far the
-conversation has come, but not on the options of a request: settings can be compared on the same
-draws. What follows a tilde in a word of the user's does not count either, so that one
-conversation can be held in several variants (`workspace_id=ws_7~baseline`).
+The fault depends on the instructions, the user's first message, and the length of the conversation,
+but not on the options of the request, so settings can be compared on the same faults. Text after a
+tilde in a word of the user's is ignored as well, so that one conversation can be run in several
+variants (`workspace_id=ws_7~baseline`).
 """
 
 import hashlib
@@ -19,36 +18,51 @@ from typing import Any, Final
 import msgspec
 
 from surecall.simulator.faults import SHAPE_FAULTS, apply_fault
-from surecall.simulator.personas.behaviours import (
-    CONVERSATION_BEHAVIOURS,
-    Behaviour,
-    says,
-    with_behaviour,
+from surecall.simulator.personas.behaviors import (
+    CONVERSATION_BEHAVIORS,
+    Behavior,
+    answer_instead,
+    apply_behavior,
+)
+from surecall.simulator.personas.injections import (
+    ONLY_QUOTED,
+    QUOTING_STYLES,
+    quote_injection,
+    with_thought,
 )
 from surecall.simulator.personas.intent import (
     DONE,
     Intent,
-    Wanted,
+    PlannedCall,
     demands_call,
-    injection_in,
-    is_asked_back,
+    find_injection,
+    is_asked_about_call,
     next_intent,
 )
-from surecall.simulator.personas.quotes import ONLY_QUOTED, WAYS, quotation, with_thought
-from surecall.simulator.personas.worded_requests import ReadRequest, unbound, understood, worded
+from surecall.simulator.personas.text_protocols import (
+    ParsedRequest,
+    parse_request,
+    parse_unbound_request,
+    text_reply,
+)
 from surecall.simulator.provider_rules import PROVIDER_RULES
-from surecall.simulator.request_checks import NINE, calls_of
-from surecall.simulator.seals import sealed, signature
+from surecall.simulator.request_checks import (
+    MISTRAL_ID_CHARS,
+    calls_of,
+    messages_of,
+    seal_turn,
+    signature,
+)
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, ToolCall
+from surecall.wire.chat_format import encode
 from surecall.wire.content_parts import text_of
 from surecall.wire.dialects import WEAK_ROWS, WRITERS
-from surecall.wire.messages import encode
 
-# `quoted`: no call of the model's own is bent, and the one that it quotes must not run.
-CURED, RETRIED, QUOTED, OPT_IN = "cured", "retried", "quoted", "opt_in:"
-_OF_ANSWERS = "loop"
+# `quoted`: the model's own calls are well formed, and the quoted call must not run.
+REPAIRED, RETRIED, QUOTED, OPT_IN = "repaired", "retried", "quoted", "opt_in:"
+_ANSWER_FAMILY = "loop"
 _CREATED = 1_700_000_000
 _BYTES_PER_TOKEN = 4
 _LETTERS = string.ascii_letters + string.digits
@@ -56,59 +70,55 @@ _ID_LENGTHS: Final = {
     "anthropic": ("toolu_", 24),
     "azure": ("call_", 24),
     "bedrock": ("tooluse_", 22),
-    "minimax": ("call_function_", NINE),
-    "mistral": ("", NINE),
+    "minimax": ("call_function_", MISTRAL_ID_CHARS),
+    "mistral": ("", MISTRAL_ID_CHARS),
     "openai": ("call_", 24),
 }
-_OWN_COUNTERS: Final = frozenset({"kimi", "moonshot"})
+_COUNTED_IDS: Final = frozenset({"kimi", "moonshot"})
 
 
-LAZY = Behaviour(
-    "lazy", "answers immediately and calls nothing, even where it must", ErrorCode.NO_TOOL_CALLS
-)
-FORMLESS = Behaviour(
+LAZY = Behavior("lazy", "answers immediately, even if a call is required", ErrorCode.NO_TOOL_CALLS)
+FORMLESS = Behavior(
     "formless",
-    "knows no `response_format`: writes calls as <tool_call> text, and answers in plain words",
-    CURED,
+    "ignores `response_format`: writes calls as <tool_call> text and answers in plain text",
+    REPAIRED,
 )
-TAGS = Behaviour(
-    "tags",
-    "writes calls as <tool_call> text instead of structured calls",
-    CURED,
-)
-REFUSED = Behaviour(
+TAGS = Behavior("tags", "writes calls as <tool_call> text instead of structured calls", REPAIRED)
+FAILED_GENERATION = Behavior(
     "failed-generation",
-    "400 tool_use_failed with the call as text in `failed_generation`, as Groq answers",
-    CURED,
+    "400 tool_use_failed with the call as text in `failed_generation`, as from Groq",
+    REPAIRED,
 )
-NO_TOOLS = Behaviour(
+NO_TOOLS = Behavior(
     "no-tools",
-    "404 to every request with tools, as a router answers that knows no endpoint for them",
+    "404 to every request with tools, as from a router without a tool endpoint",
     ErrorCode.NO_TOOL_USE_ENDPOINT,
 )
-# Every text dialect that has a writer, by the row of its grammar: `dialect-a1` and so on.
+# The text dialects that have a writer, by the row of their grammar: `dialect-a1`, …
 DIALECTS: Final = {f"dialect-{row.lower()}": row for row in WRITERS}
-# Drawn for each reply, as faults are; those of a conversation are drawn once for all of it.
-_PLAIN: Final = (LAZY, TAGS, FORMLESS, REFUSED, NO_TOOLS)
-_IN_DIALECT: Final = tuple(
-    Behaviour(
+# Like faults, these are drawn for each reply; conversation behaviors once per conversation.
+_PLAIN_BEHAVIORS: Final = (LAZY, TAGS, FORMLESS, FAILED_GENERATION, NO_TOOLS)
+_DIALECT_BEHAVIORS: Final = tuple(
+    Behavior(
         name,
         f"writes calls as text, in dialect {row}",
-        f"{OPT_IN}content_tag_tool_call_fallback" if row in WEAK_ROWS else CURED,
+        f"{OPT_IN}content_tag_tool_call_fallback" if row in WEAK_ROWS else REPAIRED,
     )
     for name, row in DIALECTS.items()
 )
-_QUOTING: Final = tuple(
-    Behaviour(name, f"quotes a call that stood in a tool's result: {way.summary}", QUOTED)
-    for name, way in WAYS.items()
+_QUOTING_BEHAVIORS: Final = tuple(
+    Behavior(name, f"quotes a call from a tool result: {way.summary}", QUOTED)
+    for name, way in QUOTING_STYLES.items()
 )
-REPLY_BEHAVIOURS: Final = {each.id: each for each in (*_PLAIN, *_IN_DIALECT, *_QUOTING)}
+REPLY_BEHAVIORS: Final = {
+    each.id: each for each in (*_PLAIN_BEHAVIORS, *_DIALECT_BEHAVIORS, *_QUOTING_BEHAVIORS)
+}
 
 
 class Persona(msgspec.Struct, frozen=True, kw_only=True):
-    """A model of the simulator: its rules, its faults with their rates, and what to expect.
+    """A model of the simulator: its rules, its faults with their rates, and the expected outcome.
 
-    `provider` and `imitates` are what a client's presets should be chosen for.
+    `provider` and `imitates` are the provider and model whose presets a client should use.
     """
 
     id: str
@@ -119,112 +129,113 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     provider: str = "openrouter"
     imitates: str = ""
     faults: tuple[tuple[str, float], ...] = ()
-    outcome: str = CURED
+    outcome: str = REPAIRED
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a persona answers: the body, and the fault that shaped it, blank when there is none."""
+class PersonaReply(msgspec.Struct, frozen=True):
+    """A persona's reply: the body, and the fault in it, blank if there is none."""
 
     body: Any
     fault: str = ""
 
 
-def outcome_of(fault: str) -> str:
-    """Return the documented outcome of a fault."""
-    for catalogue in (SHAPE_FAULTS, REPLY_BEHAVIOURS, CONVERSATION_BEHAVIOURS, TRANSPORT_FAULTS):
+def fault_outcome(fault: str) -> str:
+    """Return the expected outcome of a fault."""
+    for catalogue in (SHAPE_FAULTS, REPLY_BEHAVIORS, CONVERSATION_BEHAVIORS, TRANSPORT_FAULTS):
         if fault in catalogue:
             return str(catalogue[fault].outcome)
     raise KeyError(fault)
 
 
-def say(persona: Persona, request: JSON, seed: int, *, spare: bool = False) -> Said:
-    """Answer a request. With `spare`, a fault that a retry cures is not sent again."""
-    reading = understood(request)
-    thread, place = _thread(reading.request)
+def answer_request(
+    persona: Persona, request: JSON, seed: int, *, skip_transient: bool = False
+) -> PersonaReply:
+    """Answer a request. With `skip_transient`, omit a fault that a retry fixes."""
+    reading = parse_request(request)
+    thread, place = _conversation_key(reading.request)
     key = encode([seed, persona.id, thread, place]).decode()
-    fault = _drawn(persona, key)
+    fault = _draw_fault(persona, key)
     if fault == FORMLESS.id:
-        reading = unbound(request)
+        reading = parse_unbound_request(request)
     meant = next_intent(reading.request)
-    if fault in WAYS:
-        return _quoting(fault, persona, reading, meant, key)
-    intent, behaviour = _with_behaviour(persona, meant, reading.request, f"{seed}\0{thread}")
-    shows = bool(fault) and _may_show(fault, intent, spare=spare)
+    if fault in QUOTING_STYLES:
+        return _quoting_reply(fault, persona, reading, meant, key)
+    intent, behaviour = _behaved_intent(persona, meant, reading.request, f"{seed}\0{thread}")
+    shows = bool(fault) and _may_apply(fault, intent, skip_transient=skip_transient)
     if fault in SHAPE_FAULTS and SHAPE_FAULTS[fault].only_first:
         shows = shows and not _prior_calls(reading.request)
     if shows and fault == LAZY.id and intent.calls and not _prior_calls(reading.request):
-        intent, behaviour = says(intent, DONE), fault
+        intent, behaviour = answer_instead(intent, DONE), fault
     if not intent.calls and _is_forced(reading, behaviour):
         intent, behaviour = meant, ""
-    body = _clean(persona, reading, intent, key)
+    body = _clean_body(persona, reading, intent, key)
     if not shows or fault == LAZY.id:
-        return Said(body, behaviour)
+        return PersonaReply(body, behaviour)
     if fault in TRANSPORT_FAULTS:
         skips = TRANSPORT_FAULTS[fault].only_first and _prior_calls(reading.request)
-        return Said(body, behaviour) if skips else Said(body, fault)
-    faulty = _with_fault(fault, body, reading, intent, key)
-    return Said(faulty, fault) if faulty is not body else Said(body, behaviour)
+        return PersonaReply(body, behaviour) if skips else PersonaReply(body, fault)
+    faulty = _faulty_body(fault, body, reading, intent, key)
+    return PersonaReply(faulty, fault) if faulty is not body else PersonaReply(body, behaviour)
 
 
-def _quoting(fault: str, persona: Persona, reading: ReadRequest, meant: Intent, key: str) -> Said:
-    """Do what a good model does, but quote in the answer a call that a tool has returned."""
-    injected = None if meant.calls else injection_in(reading.request)
-    if injected is None:
-        return Said(_clean(persona, reading, meant, key))
-    if is_asked_back(reading.request):
-        return Said(_clean(persona, reading, says(meant, f"{meant.text} {ONLY_QUOTED}"), key))
-    if not _is_told_by_tool(reading.request):
-        return Said(_clean(persona, reading, meant, key))
-    quoted = quotation(WAYS[fault], meant.text, injected)
-    body = _clean(persona, reading, says(meant, quoted.text), key)
-    return Said(with_thought(body, quoted.thought) if quoted.thought else body, fault)
+def _quoting_reply(
+    fault: str, persona: Persona, reading: ParsedRequest, meant: Intent, key: str
+) -> PersonaReply:
+    """Answer like a faultless model, but quote an injected call in the answer."""
+    request = reading.request
+    injected = None if meant.calls else find_injection(request)
+    if injected is not None and is_asked_about_call(request):
+        meant = answer_instead(meant, f"{meant.text} {ONLY_QUOTED}")
+    elif injected is not None and [each.get("role") for each in messages_of(request)[-1:]] == [
+        "tool"
+    ]:
+        text, thought = quote_injection(QUOTING_STYLES[fault], meant.text, injected)
+        body = _clean_body(persona, reading, answer_instead(meant, text), key)
+        return PersonaReply(with_thought(body, thought) if thought else body, fault)
+    return PersonaReply(_clean_body(persona, reading, meant, key))
 
 
-def _is_told_by_tool(request: JSON) -> bool:
-    """Whether the last word is a tool's, and not what a client says to an answer."""
-    messages = request.get("messages") or [None]
-    return isinstance(messages[-1], dict) and messages[-1].get("role") == "tool"
-
-
-def _is_forced(reading: ReadRequest, behaviour: str) -> bool:
-    """Whether a call must be made; some models do not care, unless a grammar binds them."""
-    known = CONVERSATION_BEHAVIOURS.get(behaviour)
-    deaf = behaviour == LAZY.id or (known is not None and known.deaf)
+def _is_forced(reading: ParsedRequest, behaviour: str) -> bool:
+    """Return whether the model must make a call; some ignore that, unless a grammar binds them."""
+    known = CONVERSATION_BEHAVIORS.get(behaviour)
+    deaf = behaviour == LAZY.id or (known is not None and known.ignores_tool_choice)
     return demands_call(reading.request) and (reading.bound or not deaf)
 
 
-def _thread(request: JSON) -> tuple[str, int]:
-    """Return what the conversation is known by, and how far it has come."""
-    messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
+def _conversation_key(request: JSON) -> tuple[str, int]:
+    """Return a hash that identifies the conversation, and the number of its messages."""
+    messages = messages_of(request)
     first = next((item for item in messages if item.get("role") == "user"), {})
     texts = [item.get("content") for item in messages if item.get("role") == "system"]
-    words = text_of(first.get("content")).split()
-    asked = [word.partition("~")[0] for word in words]
-    data = encode([*(text_of(text) for text in texts), *asked])
+    words = [word.partition("~")[0] for word in text_of(first.get("content")).split()]
+    data = encode([*(text_of(text) for text in texts), *words])
     return hashlib.sha256(data).hexdigest(), len(messages)
 
 
-def _with_behaviour(
+def _behaved_intent(
     persona: Persona, intent: Intent, request: JSON, thread: str
 ) -> tuple[Intent, str]:
-    """Apply the first behaviour that was drawn for the conversation and shows here."""
+    """Apply the first behavior that is drawn for the conversation and changes the intent."""
     for fault, rate in persona.faults:
-        if fault in CONVERSATION_BEHAVIOURS and _number(thread, persona.id, fault) / 2.0**64 < rate:
-            changed = with_behaviour(fault, intent, request)
+        if (
+            fault in CONVERSATION_BEHAVIORS
+            and _hash_number(thread, persona.id, fault) / 2.0**64 < rate
+        ):
+            changed = apply_behavior(fault, intent, request)
             if changed is not intent:
                 return changed, fault
     return intent, ""
 
 
-def _number(*parts: str) -> int:
+def _hash_number(*parts: str) -> int:
     return int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest()[:8])
 
 
-def _drawn(persona: Persona, key: str) -> str:
+def _draw_fault(persona: Persona, key: str) -> str:
     """Draw at most one fault for this reply, by the persona's rates."""
-    rest = _number(key, "draw") / 2.0**64
+    rest = _hash_number(key, "draw") / 2.0**64
     for fault, rate in persona.faults:
-        if fault in CONVERSATION_BEHAVIOURS:
+        if fault in CONVERSATION_BEHAVIORS:
             continue
         if rest < rate:
             return fault
@@ -232,57 +243,47 @@ def _drawn(persona: Persona, key: str) -> str:
     return ""
 
 
-def _may_show(fault: str, intent: Intent, *, spare: bool) -> bool:
-    outcome = outcome_of(fault)
+def _may_apply(fault: str, intent: Intent, *, skip_transient: bool) -> bool:
+    outcome = fault_outcome(fault)
     if outcome == RETRIED:
-        return not spare
-    # A model that was told about its mistake does not make it again.
-    return outcome == CURED or outcome.startswith(OPT_IN) or not intent.told
+        return not skip_transient
+    # A model does not repeat a mistake after an error was sent back.
+    return outcome == REPAIRED or outcome.startswith(OPT_IN) or not intent.had_errors
 
 
-def _with_fault(fault: str, body: JSON, reading: ReadRequest, intent: Intent, key: str) -> Any:
+def _faulty_body(fault: str, body: JSON, reading: ParsedRequest, intent: Intent, key: str) -> Any:
     tools = reading.sent.get("tools")
     if fault == NO_TOOLS.id:
-        return dict(_NO_ENDPOINT) if tools else body
+        return dict(_NO_ENDPOINT_BODY) if tools else body
     if fault == FORMLESS.id:
-        # Its effect is in the body already; a copy says so.
+        # The body already shows the fault; a copy marks it as faulty.
         return dict(body) if "response_format" in reading.sent else body
-    if fault == REFUSED.id:
-        return _as_failed_generation(body, intent) if intent.calls and tools else body
+    if fault == FAILED_GENERATION.id:
+        return _failed_generation_body(intent) if intent.calls and tools else body
     if fault == TAGS.id or fault in DIALECTS:
-        # What a grammar binds cannot be written otherwise; who was asked back calls as it should.
+        # A grammar prevents text calls. When asked about a text call, the model calls correctly.
         is_free = bool(intent.calls) and not reading.bound
-        is_free = is_free and not is_asked_back(reading.request)
-        return _as_text(fault, body, intent) if is_free else body
-    if intent.calls and reading.form != "native" and SHAPE_FAULTS[fault].family == _OF_ANSWERS:
-        return body  # a call in words is no answer
+        is_free = is_free and not is_asked_about_call(reading.request)
+        return _text_body(body, _calls_as_text(fault, intent)) if is_free else body
+    if intent.calls and reading.form != "native" and SHAPE_FAULTS[fault].family == _ANSWER_FAMILY:
+        return body  # a call as text is not an answer
     known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
-    # "bend" is part of the draw: another word would give other replies for the same seed.
-    return apply_fault(fault, body, _number(key, "bend"), known)
+    # "bend" is part of the seed: changing it would change the replies for every seed.
+    return apply_fault(fault, body, _hash_number(key, "bend"), known)
 
 
-def _as_text(fault: str, body: JSON, intent: Intent) -> JSON:
+def _calls_as_text(fault: str, intent: Intent) -> str:
+    """Write calls as text."""
     if fault == TAGS.id:
-        return _as_tags(body, intent)
-    return _as_dialect(body, intent, DIALECTS[fault])
+        calls = (encode({"name": one.tool, "arguments": one.arguments}) for one in intent.calls)
+        return "\n".join(f"<tool_call>\n{call.decode()}\n</tool_call>" for call in calls)
+    row = DIALECTS[fault]
+    ids = (f"{_hash_number(one.tool, row) % 10**9:09}" for one in intent.calls)
+    made = zip(ids, intent.calls, strict=True)
+    return WRITERS[row](tuple(ToolCall(id_, one.tool, one.arguments) for id_, one in made), "")
 
 
-def _as_tags(body: JSON, intent: Intent) -> JSON:
-    calls = (encode({"name": one.tool, "arguments": one.arguments}) for one in intent.calls)
-    return _text_body(
-        body, "\n".join(f"<tool_call>\n{call.decode()}\n</tool_call>" for call in calls)
-    )
-
-
-def _as_dialect(body: JSON, intent: Intent, row: str) -> JSON:
-    calls = tuple(
-        ToolCall(f"{_number(one.tool, row) % 10**9:09}", one.tool, one.arguments)
-        for one in intent.calls
-    )
-    return _text_body(body, WRITERS[row](calls, ""))
-
-
-_NO_ENDPOINT: Final[JSON] = {
+_NO_ENDPOINT_BODY: Final[JSON] = {
     "error": {
         "message": "No endpoints found that support tool use. To learn more about provider "
         "routing, see the documentation.",
@@ -291,7 +292,7 @@ _NO_ENDPOINT: Final[JSON] = {
 }
 
 
-def _as_failed_generation(_body: JSON, intent: Intent) -> JSON:
+def _failed_generation_body(intent: Intent) -> JSON:
     message = (
         "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more "
         "details."
@@ -309,28 +310,28 @@ def _text_body(body: JSON, text: str) -> JSON:
     return body | {"choices": [choice | {"message": message, "finish_reason": "stop"}]}
 
 
-def _clean(persona: Persona, reading: ReadRequest, intent: Intent, key: str) -> JSON:
-    words = worded(reading, intent)
+def _clean_body(persona: Persona, reading: ParsedRequest, intent: Intent, key: str) -> JSON:
+    words = text_reply(reading, intent)
     has_calls = bool(intent.calls) and words is None
     text = intent.text if words is None else words
     message: JSON = {"role": "assistant", "content": None if has_calls else text}
     if has_calls:
         prior = _prior_calls(reading.request)
         message["tool_calls"] = [
-            _call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
+            _render_call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
         ]
         if PROVIDER_RULES[persona.rules].seals_turns:
-            message = sealed(message, f"{_number(key, 'seal'):016x}")
-    if field := PROVIDER_RULES[persona.rules].thinks_in:
+            message = seal_turn(message, f"{_hash_number(key, 'seal'):016x}")
+    if field := PROVIDER_RULES[persona.rules].reasoning_field:
         next_steps = " and ".join(one.tool for one in intent.calls)
         message[field] = f"Next: {next_steps or 'the answer'}."
     finish_reason = "tool_calls" if has_calls else intent.finish
-    said = encode(message)
-    asked, answered = len(encode(reading.sent)), len(said)
-    prompt, completion = asked // _BYTES_PER_TOKEN + 1, answered // _BYTES_PER_TOKEN + 1
+    encoded = encode(message)
+    prompt = len(encode(reading.sent)) // _BYTES_PER_TOKEN + 1
+    completion = len(encoded) // _BYTES_PER_TOKEN + 1
     return {
-        # With what is said: a proxy that asks again hides messages, so places can come back.
-        "id": f"chatcmpl-sim-{_number(key, 'id', said.decode()):016x}",
+        # The message is part of the id: with a proxy that hides messages, keys can recur.
+        "id": f"chatcmpl-sim-{_hash_number(key, 'id', encoded.decode()):016x}",
         "object": "chat.completion",
         "created": _CREATED,
         "model": persona.id,
@@ -343,31 +344,30 @@ def _clean(persona: Persona, reading: ReadRequest, intent: Intent, key: str) -> 
     }
 
 
-def _call(persona: Persona, wanted: Wanted, position: int, key: str) -> JSON:
+def _render_call(persona: Persona, wanted: PlannedCall, position: int, key: str) -> JSON:
     function = {"name": wanted.tool, "arguments": encode(wanted.arguments).decode()}
-    call_id = _call_id(persona.rules, wanted.tool, position, key)
+    call_id = _mint_call_id(persona.rules, wanted.tool, position, key)
     call: JSON = {"id": call_id, "type": "function", "function": function}
-    if PROVIDER_RULES[persona.rules].wants_signatures:
-        signed = {"thought_signature": signature(f"{_number(key, 'thought'):016x}")}
+    if PROVIDER_RULES[persona.rules].requires_signatures:
+        signed = {"thought_signature": signature(f"{_hash_number(key, 'thought'):016x}")}
         call["extra_content"] = {"google": signed}
     return call
 
 
 def _prior_calls(request: JSON) -> int:
-    messages = [item for item in request.get("messages", ()) if isinstance(item, dict)]
-    return sum(len(calls_of(message)) for message in messages)
+    return sum(len(calls_of(message)) for message in messages_of(request))
 
 
-def _call_id(rules: str, name: str, prior: int, key: str) -> str:
-    """Mint an id in the provider's own style, unique in the conversation."""
-    if rules in _OWN_COUNTERS:
+def _mint_call_id(rules: str, name: str, prior: int, key: str) -> str:
+    """Return an id in the provider's format that is unique in the conversation."""
+    if rules in _COUNTED_IDS:
         return f"functions.{name}:{prior}"
-    number = _number(key, "call", str(prior))
+    number = _hash_number(key, "call", str(prior))
     if rules == "gemini":
         return f"function-call-{number}"
     prefix, length = _ID_LENGTHS.get(rules, ("call_", 12))
     marks = ""
     while len(marks) < length:
-        number = _number(str(number))
+        number = _hash_number(str(number))
         marks += _LETTERS[number % len(_LETTERS)]
     return prefix + marks

@@ -1,100 +1,124 @@
-"""How a good model does the tasks of the pack `work`: look up, take over what was found, write.
+"""Recipes for the tasks of the scenario pack `work`: look something up, then write.
 
-A recipe is known by words of the request. Its steps take their arguments from the request, or from
-what an earlier step has found, as a model would; nothing but the way to it is written down here.
+A recipe is selected by words of the request. The arguments of its steps are constants from the
+request or values from the results of earlier steps.
 """
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
+from surecall.values.nesting import decode_json
 from surecall.values.types import JSON
 
-_MISSING: Final = "unknown"
+_MISSING_VALUE: Final = "unknown"
+_RETRY_WORDS: Final = "fix the errors and try again"
 
 
-class Ended(Protocol):
-    """A call of the conversation that was answered."""
+class CallOutcome(msgspec.Struct, frozen=True):
+    """A call of the conversation with its result."""
 
-    @property
-    def tool(self) -> str:
-        """The tool's name."""
-
-    @property
-    def ok(self) -> bool:
-        """Whether it succeeded."""
+    tool: str
+    content: str
 
     @property
     def value(self) -> Any:
-        """The answer, as data."""
+        """The decoded result, None if it is plain text."""
+        try:
+            return decode_json(self.content)
+        except ValueError:
+            return None
+
+    @property
+    def ok(self) -> bool:
+        """Whether the result reports no failure."""
+        match self.value:
+            case {"ok": False} | {"isError": True} | {"error": _}:
+                return False
+            case None:
+                lowered = self.content.lstrip().lower()
+                return not lowered.startswith("error") and _RETRY_WORDS not in lowered
+            case _:
+                return True
+
+    @property
+    def codes(self) -> frozenset[str]:
+        """The error codes in the result."""
+        match self.value:
+            case {"errors": list(errors)}:
+                return frozenset(str(one.get("code")) for one in errors if isinstance(one, dict))
+            case _:
+                return frozenset()
 
 
-class Found(msgspec.Struct, frozen=True):
-    """A value of an object that a tool has returned with these fields: of the first, or a later."""
+class ResultReference(msgspec.Struct, frozen=True):
+    """A reference to a field of an object in a tool's results.
+
+    The object is the one at `position` among those whose fields match `where`. `field` defaults to
+    the name of the argument.
+    """
 
     tool: str
-    field: str
+    field: str = ""
     where: JSON = {}
-    place: int = 0
-
-    def fits(self, item: JSON) -> bool:
-        """Whether this is one of the objects that are meant."""
-        same = all(item.get(key) == value for key, value in self.where.items())
-        return same and self.field in item
+    position: int = 0
 
 
-class Step(msgspec.Struct, frozen=True):
-    """One call. `final` says that it is not made again, even if it failed."""
+class RecipeStep(msgspec.Struct, frozen=True):
+    """One call. With `is_final`, a failed call is not repeated."""
 
     tool: str
     arguments: Mapping[str, Any] = {}
-    final: bool = False
+    is_final: bool = False
 
 
 class Recipe(msgspec.Struct, frozen=True):
-    """The calls of a task, in order, and what is said in the end."""
+    """The words that identify a task, its calls in order, and its answer."""
 
-    words: str
+    request_words: str
     answer: str
-    steps: tuple[Step, ...] = ()
+    steps: tuple[RecipeStep, ...] = ()
 
 
 def recipe_for(text: str) -> Recipe | None:
-    """Return the recipe of the task that a user has given, if there is one."""
-    return next((each for each in RECIPES if each.words in text), None)
+    """Return the recipe for a user's task, or None."""
+    return next((each for each in RECIPES if each.request_words in text), None)
 
 
-def next_step(recipe: Recipe, done: Sequence[Ended]) -> Step | None:
-    """Return the first step that has not been taken; None when all have."""
+def next_step(recipe: Recipe, done: Sequence[CallOutcome]) -> RecipeStep | None:
+    """Return the first open step, or None."""
     tried = Counter(each.tool for each in done)
     succeeded = Counter(each.tool for each in done if each.ok)
     needed: Counter[str] = Counter()
     for step in recipe.steps:
         needed[step.tool] += 1
-        taken = tried if step.final else succeeded
+        taken = tried if step.is_final else succeeded
         if taken[step.tool] < needed[step.tool]:
             return step
     return None
 
 
-def arguments_of(step: Step, done: Sequence[Ended]) -> JSON:
-    """Return the arguments of a step, with what was found so far."""
-    return {key: _resolved(value, done) for key, value in step.arguments.items()}
+def step_arguments(step: RecipeStep, done: Sequence[CallOutcome]) -> JSON:
+    """Return the arguments of a step, with references resolved."""
+    return {key: _resolve_argument(key, value, done) for key, value in step.arguments.items()}
 
 
-def _resolved(value: Any, done: Sequence[Ended]) -> Any:
-    if not isinstance(value, Found):
+def _resolve_argument(key: str, value: Any, done: Sequence[CallOutcome]) -> Any:
+    if not isinstance(value, ResultReference):
         return value
+    field, wanted = value.field or key, value.where.items()
     results = [each.value for each in done if each.tool == value.tool]
-    fitting = (item for item in _objects(results) if value.fits(item))
-    return next((item[value.field] for item in islice(fitting, value.place, None)), _MISSING)
+    fitting = (
+        item for item in _nested_objects(results) if field in item and wanted <= item.items()
+    )
+    return next((item[field] for item in islice(fitting, value.position, None)), _MISSING_VALUE)
 
 
-def _objects(value: Any) -> Iterator[JSON]:
-    """List the objects in a value, in their order, from the outside in."""
+def _nested_objects(value: Any) -> Iterator[JSON]:
+    """Yield the objects in a value in document order, outer ones first."""
     waiting = [value]
     while waiting:
         inner = waiting.pop()
@@ -105,215 +129,174 @@ def _objects(value: Any) -> Iterator[JSON]:
             waiting += reversed(inner)
 
 
-_DUPLICATE: Final = {"relation": "duplicate"}
-_RIVERS: Final = {"title": "Rivers of Asia"}
-_WEEKLY: Final = {"letter": "weekly review"}
-_POWER: Final = {"measures": "power"}
+def _result_value(
+    tool: str, /, field: str = "", *, place: int = 0, **where: str
+) -> ResultReference:
+    return ResultReference(tool, field, where, place)
+
+
+def _step(tool: str, /, *, final: bool = False, **arguments: Any) -> RecipeStep:
+    return RecipeStep(tool, arguments, final)
+
+
+def _recipe(words: str, answer: str, *steps: RecipeStep) -> Recipe:
+    return Recipe(words, answer, steps)
+
+
 RECIPES: Final = (
-    Recipe(
+    _recipe(
         "pickup point at Market Square",
         "The parcel P-4478 goes to the pickup point at Market Square now.",
-        (
-            Step("find_parcels", {"recipient": "Irene Okafor"}),
-            Step("find_pickup_points", {"place": "Market Square"}),
-            Step(
-                "redirect_parcel",
-                {
-                    "parcel_id": Found("find_parcels", "parcel_id", {"status": "in transit"}),
-                    "point_id": Found("find_pickup_points", "point_id"),
-                },
-            ),
+        _step("find_parcels", recipient="Irene Okafor"),
+        _step("find_pickup_points", place="Market Square"),
+        _step(
+            "redirect_parcel",
+            parcel_id=_result_value("find_parcels", status="in transit"),
+            point_id=_result_value("find_pickup_points"),
         ),
     ),
-    Recipe(
+    _recipe(
         "ticket about the printer that jams",
         "The ticket is assigned to Milan Reyes, who is on call.",
-        (
-            Step("search_tickets", {"words": "jams"}),
-            Step("who_is_on_call", {"team": "facilities"}),
-            Step(
-                "assign_ticket",
-                {
-                    "ticket_id": Found("search_tickets", "ticket_id"),
-                    "person_id": Found("who_is_on_call", "person_id"),
-                },
-            ),
+        _step("search_tickets", words="jams"),
+        _step("who_is_on_call", team="facilities"),
+        _step(
+            "assign_ticket",
+            ticket_id=_result_value("search_tickets"),
+            person_id=_result_value("who_is_on_call"),
         ),
     ),
-    Recipe(
+    _recipe(
         "overdue invoice of Hallberg",
         "I paid 386.20 from the account operations.",
-        (
-            Step("find_invoices", {"company": "Hallberg"}),
-            Step("list_accounts"),
-            Step(
-                "pay_invoice",
-                {
-                    "invoice_id": Found("find_invoices", "invoice_id", {"status": "overdue"}),
-                    "account_id": Found("list_accounts", "account_id", {"name": "operations"}),
-                    "amount": Found("find_invoices", "amount", {"status": "overdue"}),
-                },
-            ),
+        _step("find_invoices", company="Hallberg"),
+        _step("list_accounts"),
+        _step(
+            "pay_invoice",
+            invoice_id=_result_value("find_invoices", status="overdue"),
+            account_id=_result_value("list_accounts", name="operations"),
+            amount=_result_value("find_invoices", status="overdue"),
         ),
     ),
-    Recipe(
+    _recipe(
         "read the board minutes",
         "Lea Brunner may read the folder F-3 now.",
-        (
-            Step("find_folders", {"folder_name": "Board minutes"}),
-            Step("find_people", {"surname": "Brunner"}),
-            Step(
-                "grant_right",
-                {
-                    "folder_id": Found("find_folders", "folder_id", {"name": "Board minutes"}),
-                    "person_id": Found("find_people", "person_id", {"name": "Lea Brunner"}),
-                    "right": "read",
-                },
-            ),
+        _step("find_folders", folder_name="Board minutes"),
+        _step("find_people", surname="Brunner"),
+        _step(
+            "grant_right",
+            folder_id=_result_value("find_folders", name="Board minutes"),
+            person_id=_result_value("find_people", name="Lea Brunner"),
+            right="read",
         ),
     ),
-    Recipe(
+    _recipe(
         "brass valves of 22 mm",
         "I ordered 40 brass valves from Quist.",
-        (
-            Step("find_parts", {"words": "brass 22 mm"}),
-            Step("list_offers", {"sku": Found("find_parts", "sku")}),
-            Step(
-                "order_part",
-                {
-                    "sku": Found("find_parts", "sku"),
-                    "supplier_id": Found("list_offers", "supplier_id", {"delivers_on": "Friday"}),
-                    "quantity": 40,
-                },
-            ),
+        _step("find_parts", words="brass 22 mm"),
+        _step("list_offers", sku=_result_value("find_parts")),
+        _step(
+            "order_part",
+            sku=_result_value("find_parts"),
+            supplier_id=_result_value("list_offers", delivers_on="Friday"),
+            quantity=40,
         ),
     ),
-    Recipe(
+    _recipe(
         "label nightly-export of the service reports",
         "The key K-101 is revoked.",
-        (
-            Step("list_keys", {"service": "reports"}),
-            Step(
-                "revoke_key", {"key_id": Found("list_keys", "key_id", {"label": "nightly-export"})}
-            ),
-        ),
+        _step("list_keys", service="reports"),
+        _step("revoke_key", key_id=_result_value("list_keys", label="nightly-export")),
     ),
-    Recipe(
+    _recipe(
         "duplicate of T-311",
         "I closed T-325 and T-340.",
-        (
-            Step("linked_tickets", {"ticket_id": "T-311"}),
-            Step("close_ticket", {"ticket_id": Found("linked_tickets", "ticket_id", _DUPLICATE)}),
-            Step(
-                "close_ticket",
-                {"ticket_id": Found("linked_tickets", "ticket_id", _DUPLICATE, place=1)},
-            ),
+        _step("linked_tickets", ticket_id="T-311"),
+        _step("close_ticket", ticket_id=_result_value("linked_tickets", relation="duplicate")),
+        _step(
+            "close_ticket", ticket_id=_result_value("linked_tickets", place=1, relation="duplicate")
         ),
     ),
-    Recipe(
+    _recipe(
         "cleaning of Jonas Weber",
         "The cleaning is on Thursday at 14:30 now.",
-        (
-            Step("find_appointments", {"patient": "Jonas Weber"}),
-            Step("free_slots", {"dentist": "Brandt"}),
-            Step(
-                "move_appointment",
-                {
-                    "appointment_id": Found(
-                        "find_appointments", "appointment_id", {"kind": "cleaning"}
-                    ),
-                    "slot_id": Found("free_slots", "slot_id", {"day": "Thursday"}),
-                },
-            ),
+        _step("find_appointments", patient="Jonas Weber"),
+        _step("free_slots", dentist="Brandt"),
+        _step(
+            "move_appointment",
+            appointment_id=_result_value("find_appointments", kind="cleaning"),
+            slot_id=_result_value("free_slots", day="Thursday"),
         ),
     ),
-    Recipe(
+    _recipe(
         "author of the document Harbour plan",
         "The author sits in room 4.17.",
-        (
-            Step("find_documents", {"title": "Harbour plan"}),
-            Step("get_person", {"person_id": Found("find_documents", "author_id")}),
-            Step("get_desk", {"desk_id": Found("get_person", "desk_id")}),
-        ),
+        _step("find_documents", title="Harbour plan"),
+        _step("get_person", person_id=_result_value("find_documents", "author_id")),
+        _step("get_desk", desk_id=_result_value("get_person")),
     ),
-    Recipe(
+    _recipe(
         "the book Rivers of Asia",
         "She may keep it until 24 May.",
-        (
-            Step("find_loans", {"reader": "Nora Lind"}),
-            Step("extend_loan", {"loan_id": Found("find_loans", "loan_id", _RIVERS)}),
-        ),
+        _step("find_loans", reader="Nora Lind"),
+        _step("extend_loan", loan_id=_result_value("find_loans", title="Rivers of Asia")),
     ),
-    Recipe(
+    _recipe(
         "late shift on Saturday",
         "Pia Sommer has the late shift, which begins at 14:00.",
-        (
-            Step("list_shifts", {"day": "Saturday"}),
-            Step("find_staff", {"surname": "Sommer"}),
-            Step(
-                "give_shift",
-                {
-                    "shift_id": Found("list_shifts", "shift_id", {"kind": "late"}),
-                    "person_id": Found("find_staff", "person_id", {"name": "Pia Sommer"}),
-                },
-            ),
+        _step("list_shifts", day="Saturday"),
+        _step("find_staff", surname="Sommer"),
+        _step(
+            "give_shift",
+            shift_id=_result_value("list_shifts", kind="late"),
+            person_id=_result_value("find_staff", name="Pia Sommer"),
         ),
     ),
-    Recipe(
+    _recipe(
         "get the weekly review any more",
         "The subscription B-655 is ended.",
-        (
-            Step("find_subscriptions", {"address": "mara@example.org"}),
-            Step(
-                "end_subscription",
-                {"subscription_id": Found("find_subscriptions", "subscription_id", _WEEKLY)},
-            ),
+        _step("find_subscriptions", address="mara@example.org"),
+        _step(
+            "end_subscription",
+            subscription_id=_result_value("find_subscriptions", letter="weekly review"),
         ),
     ),
-    Recipe(
+    _recipe(
         "flat of the tenant Olsen",
         "It has the tariff Night 2.",
-        (
-            Step("find_tenants", {"surname": "Olsen"}),
-            Step("list_meters", {"flat_id": Found("find_tenants", "flat_id")}),
-            Step("get_tariff", {"meter_id": Found("list_meters", "meter_id", _POWER)}),
-        ),
+        _step("find_tenants", surname="Olsen"),
+        _step("list_meters", flat_id=_result_value("find_tenants")),
+        _step("get_tariff", meter_id=_result_value("list_meters", measures="power")),
     ),
-    Recipe("capital of Portugal", "Lisbon."),
-    Recipe("Which code opens the garage", "The code of the garage is 9020."),
-    Recipe(
+    _recipe("capital of Portugal", "Lisbon."),
+    _recipe("Which code opens the garage", "The code of the garage is 9020."),
+    _recipe(
         "Print the label of the parcel",
         "The label cannot be printed: the printer is out of service until tomorrow.",
-        (
-            Step("find_parcels", {"recipient": "Ivo Okafor"}),
-            Step("print_label", {"parcel_id": Found("find_parcels", "parcel_id")}, final=True),
-        ),
+        _step("find_parcels", recipient="Ivo Okafor"),
+        _step("print_label", final=True, parcel_id=_result_value("find_parcels")),
     ),
-    Recipe(
+    _recipe(
         "with arrival on 12 May",
         "There is no booking of Samuel Okoro with arrival on 12 May, so nothing was cancelled.",
-        (Step("find_bookings", {"guest": "Samuel Okoro"}),),
+        _step("find_bookings", guest="Samuel Okoro"),
     ),
-    Recipe(
+    _recipe(
         "course about first aid on Monday",
         "Lena Vogt cannot be enrolled: the course on Monday is full.",
-        (Step("find_courses", {"topic": "First aid"}),),
+        _step("find_courses", topic="First aid"),
     ),
-    Recipe(
+    _recipe(
         "from the account of Rita Maas",
         "It cannot be done: transfers are closed until Monday.",
-        (
-            Step("find_accounts", {"owner": "Rita Maas"}),
-            Step("find_accounts", {"owner": "Jan Roth"}),
-            Step(
-                "transfer",
-                {
-                    "from_id": Found("find_accounts", "account_id", {"owner": "Rita Maas"}),
-                    "to_id": Found("find_accounts", "account_id", {"owner": "Jan Roth"}),
-                    "amount": 50,
-                },
-                final=True,
-            ),
+        _step("find_accounts", owner="Rita Maas"),
+        _step("find_accounts", owner="Jan Roth"),
+        _step(
+            "transfer",
+            final=True,
+            from_id=_result_value("find_accounts", "account_id", owner="Rita Maas"),
+            to_id=_result_value("find_accounts", "account_id", owner="Jan Roth"),
+            amount=50,
         ),
     ),
 )

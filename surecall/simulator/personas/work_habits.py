@@ -1,139 +1,119 @@
-"""Habits at work: models that do a job in which one call needs what another has found.
+"""Work habits: models that look something up and then write, correctly or not.
 
-A job is a look-up and a write. A good model looks first, and writes with what it has seen. These do
-something else, and no reader of replies can cure that; what helps is what the client offers, binds
-and refuses. They can be asked in every protocol, and where a grammar binds them they keep to it.
+A good model looks up first and writes the values that it found. The others deviate in ways that
+parsing cannot repair; only exposed tools, schemas, and rejections help. They answer in every
+protocol and obey grammars.
 
-    begins-with-write   writes first, with values of its own
-    invents-ids         looks, and writes with values of its own, until it is told what there is
-    alternates          looks and writes and looks and writes, for ever
-    refuses-honestly    when a write fails it says that it cannot be done
-    claims-success      when a write fails it says that it is done
+    begins-with-write   writes first, with invented values
+    invents-ids         looks up, and writes invented values until an error lists the allowed ones
+    alternates          alternates between looking up and writing, endlessly
+    refuses-honestly    reports failure when a write fails
+    claims-success      reports success when a write fails
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
 
-from surecall.simulator.personas.intent import DONE, Intent, Outcome, Wanted, offered, outcomes
-from surecall.simulator.personas.worded_requests import ReadRequest, understood, worded
-from surecall.simulator.scripted_replies import calls, continuing, says
+from surecall.simulator.personas.intent import (
+    DONE,
+    Intent,
+    PlannedCall,
+    call_outcomes,
+    callable_tools,
+)
+from surecall.simulator.personas.recipes import CallOutcome
+from surecall.simulator.personas.text_protocols import ParsedRequest, parse_request, text_reply
+from surecall.simulator.request_checks import messages_of
+from surecall.simulator.scripted_replies import assign_call_ids, calls, says
 from surecall.values.types import JSON
 
-INVENTED: Final = "12345"
-HONEST_NO: Final = "I cannot do that: the tool does not work."
-_TOLD: Final = "must be one of"
+INVENTED_VALUE: Final = "12345"
+HONEST_REFUSAL: Final = "I cannot do that: the tool does not work."
+_ALLOWED_VALUES_HINT: Final = "must be one of"
 
 
-class Job(msgspec.Struct, frozen=True):
-    """What is to be done: look, then write. Both are what a good model would call."""
+class LookupJob(msgspec.Struct, frozen=True):
+    """A lookup and a write, with the arguments of a good model."""
 
-    look: Wanted
-    write: Wanted
-
-
-class _View(msgspec.Struct, frozen=True):
-    """What a model sees of the job: how far it is, and what was last said."""
-
-    job: Job
-    done: Sequence[Outcome]
-
-    def has(self, call: Wanted) -> bool:
-        return any(item.ok and item.tool == call.tool for item in self.done)
-
-    @property
-    def made_up(self) -> Wanted:
-        """The write, with values of the model's own."""
-        return Wanted(self.job.write.tool, dict.fromkeys(self.job.write.arguments, INVENTED))
-
-    @property
-    def failed(self) -> bool:
-        last = self.done[-1] if self.done else None
-        return last is not None and last.tool == self.job.write.tool and not last.ok
+    look: PlannedCall
+    write: PlannedCall
 
 
-_Decide: TypeAlias = Callable[[_View], Wanted | str]
+HABITS: Final = (
+    *("good", "begins-with-write", "invents-ids", "alternates", "refuses-honestly"),
+    "claims-success",
+)
 
 
-def _good(view: _View) -> Wanted | str:
-    if not view.has(view.job.look):
-        return view.job.look
-    return DONE if view.has(view.job.write) else view.job.write
+def _next_action(habit: str, job: LookupJob, done: Sequence[CallOutcome]) -> PlannedCall | str:
+    """Return the model's next call or its answer."""
+    succeeded = {item.tool for item in done if item.ok}
+    good: PlannedCall | str = DONE if job.write.tool in succeeded else job.write
+    if job.look.tool not in succeeded:
+        good = job.look
+    made_up = PlannedCall(job.write.tool, dict.fromkeys(job.write.arguments, INVENTED_VALUE))
+    has_failed = bool(done) and done[-1].tool == job.write.tool and not done[-1].ok
+    was_corrected = any(_ALLOWED_VALUES_HINT in item.content for item in done)
+    match habit:
+        case "begins-with-write" if not done:
+            return made_up
+        case "invents-ids" if good == job.write and not was_corrected:
+            return made_up
+        case "alternates":
+            return job.look if len(done) % 2 == 0 else job.write
+        case "refuses-honestly" if has_failed:
+            return HONEST_REFUSAL
+        case "claims-success" if has_failed:
+            return DONE
+        case _:
+            return good
 
 
-def _begins_with_write(view: _View) -> Wanted | str:
-    return _good(view) if view.done else view.made_up
-
-
-def _invents_ids(view: _View) -> Wanted | str:
-    wanted = _good(view)
-    told = any(_TOLD in item.content for item in view.done)
-    return view.made_up if wanted == view.job.write and not told else wanted
-
-
-def _alternates(view: _View) -> Wanted | str:
-    return view.job.look if len(view.done) % 2 == 0 else view.job.write
-
-
-def _refuses_honestly(view: _View) -> Wanted | str:
-    return HONEST_NO if view.failed else _good(view)
-
-
-def _claims_success(view: _View) -> Wanted | str:
-    return DONE if view.failed else _good(view)
-
-
-HABITS: Final[dict[str, _Decide]] = {
-    "good": _good,
-    "begins-with-write": _begins_with_write,
-    "invents-ids": _invents_ids,
-    "alternates": _alternates,
-    "refuses-honestly": _refuses_honestly,
-    "claims-success": _claims_success,
-}
-
-
-def working(habit: str, job: Job) -> Callable[[JSON], JSON]:
-    """Return a model with a habit: what it answers to a request."""
+def build_model(habit: str, job: LookupJob) -> Callable[[JSON], JSON]:
+    """Return a model with a habit, as a function from request to reply."""
 
     def answer(request: JSON) -> JSON:
-        reading = understood(request)
-        messages = [item for item in reading.request["messages"] if isinstance(item, dict)]
-        decided = HABITS[habit](_View(job, outcomes(messages)))
-        intent = _bound(reading, decided, job) if reading.bound else _free(reading, decided)
-        words = worded(reading, intent)
+        reading = parse_request(request)
+        action = _next_action(habit, job, call_outcomes(messages_of(reading.request)))
+        intent = (
+            _bound_intent(reading, action, job) if reading.bound else _free_intent(reading, action)
+        )
+        words = text_reply(reading, intent)
         if words is not None or not intent.calls:
             return says(intent.text if words is None else words)
-        return continuing(calls(intent.calls[0].tool, **intent.calls[0].arguments), request)
+        return assign_call_ids(calls(intent.calls[0].tool, **intent.calls[0].arguments), request)
 
     return answer
 
 
-def _free(reading: ReadRequest, decided: Wanted | str) -> Intent:
-    """Do what was decided; without tools there is only the answer."""
-    if isinstance(decided, str):
-        return Intent(text=decided)
-    return Intent(calls=(decided,)) if offered(reading.request) else Intent(text=DONE)
+def _free_intent(reading: ParsedRequest, action: PlannedCall | str) -> Intent:
+    """Return the action as an intent; without tools, an answer."""
+    if isinstance(action, str):
+        return Intent(text=action)
+    return Intent(calls=(action,)) if callable_tools(reading.request) else Intent(text=DONE)
 
 
-def _bound(reading: ReadRequest, decided: Wanted | str, job: Job) -> Intent:
-    """Keep to what a grammar allows: a tool that is on offer, values that may be written."""
-    tools = offered(reading.request)
+def _bound_intent(reading: ParsedRequest, action: PlannedCall | str, job: LookupJob) -> Intent:
+    """Return the closest intent that the grammar allows, with exposed tools and allowed values."""
+    tools = callable_tools(reading.request)
     may_end = "tool_choice" not in reading.request
-    if not tools or (isinstance(decided, str) and may_end):
-        return Intent(text=decided if isinstance(decided, str) else DONE)
-    wanted = job.write if isinstance(decided, str) else decided
+    if not tools or (isinstance(action, str) and may_end):
+        return Intent(text=action if isinstance(action, str) else DONE)
+    wanted = job.write if isinstance(action, str) else action
     name = wanted.tool if wanted.tool in tools else next(iter(tools))
-    right = next((one for one in (job.look, job.write) if one.tool == name), Wanted(name))
+    right = next((one for one in (job.look, job.write) if one.tool == name), PlannedCall(name))
     given = wanted.arguments if wanted.tool == name else right.arguments
     properties = tools[name].get("parameters", {}).get("properties", {})
-    fitting = {key: _fit(properties.get(key), item, right, key) for key, item in given.items()}
-    return Intent(calls=(Wanted(name, fitting),))
+    fitting = {
+        key: _allowed_value(properties.get(key), item, right, key) for key, item in given.items()
+    }
+    return Intent(calls=(PlannedCall(name, fitting),))
 
 
-def _fit(schema: Any, value: Any, right: Wanted, key: str) -> Any:
-    """Return a value that may be written; the right one, where it is one of those."""
+def _allowed_value(schema: Any, value: Any, right: PlannedCall, key: str) -> Any:
+    """Return an allowed value, the right one if possible."""
     match schema:
         case {"const": only}:
             return only

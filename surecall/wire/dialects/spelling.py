@@ -1,50 +1,50 @@
 # ruff: noqa: RUF001 (the wide bars and quotation marks are what models write)
 """The spellings of every dialect, as data: openers, closers, separators, reasoning marks.
 
-A row id names a dialect: A is JSON in an envelope, B a name and then an object, C tagged
-parameters, D Python calls. An opener gives the row that its envelope belongs to; the body that
-follows decides the grammar, so a model that mixes two dialects is still read.
+A row id names a dialect: A is JSON in an envelope, B a name followed by an object, C tagged
+parameters, D Python calls. The opener gives the row of the envelope. The body determines the
+grammar, so calls that mix two dialects are parsed, too.
 
-What each list is for, which modules read it, and what happens to an entry in the wrong one:
+The purpose of each list, the modules that use it, and the effect of a wrong entry:
 
-    OPENERS (marks, body, holdback)
-        What begins a call. Weak, if prose can have it: else prose is taken for a call.
-    CLOSERS (marks, pieces, named, objects, tagged, loose, values)
-        What may follow any call and goes with it; ends in `>` or `]`, or a tag's `>` is looked for.
-        After a name it means "no arguments", so a mark of prose here makes calls of mere names.
+    OPENERS (marks, call_bodies, streaming)
+        Begin a call. Mark an opener weak if it occurs in prose; else prose is parsed as a call.
+    CLOSERS (marks, segments, named_calls, call_bodies, tagged_calls, call_values)
+        May follow any call and are removed with it. They end in `>` or `]`, or are searched up to a
+        tag's `>`. After a name they mean "no arguments": a word of prose here turns names to calls.
     END_TOKENS, VALUE_ENDS, TAGGED_ROWS (marks)
-        Which closers may come twice after a call, and which must not come at all after a row.
-        Wrongly listed, a call is asked about for nothing, or a shortened one runs.
+        Closers that may repeat after a call, and closers that must not follow a row. A wrong entry
+        re-prompts needlessly or runs a truncated call.
     ORPHANS (marks)
-        Beginnings of closers that are cut off a text without calls. A word here eats answers.
-    HEADER_ENDS, MESSAGE_ENDS (named, engine)
-        Where arguments end that cannot be read. Without its end, a bad call swallows the next one.
-    SEPARATORS, NAME_MARKS, ID_MARK, ARGUMENTS, MESSAGE (named, harmony)
-        Between name, id and object; each is in SEPARATORS too. Missing there, the name ends early.
-    STRONG_ROWS (named)
-        Rows whose marks occur nowhere else: unknown tools are reported. Others need a known tool.
-    BARE_ROWS, PYTHON_ROWS (named, body)
-        Rows with unquoted text, or with Python calls. Wrongly listed, text becomes arguments.
-    ROWS, DEFAULT_ROWS (body)
-        The row of a body in an envelope of another row. Wrong only in `Found.dialect`.
-    TAG_NAMES (body)
-        Tags whose opener has no `>`: those that count. A missing one is no envelope at all.
-    FUNCTION, KEYS, STYLES, PREFIXES, HINTS (tagged)
-        How tagged parameters are spelled. An end mark missing here becomes part of a value.
-    NAME_KEYS, ARGUMENT_KEYS, LIST_KEYS, ID_KEYS, BESIDE_KEYS (objects, body)
-        The keys of a call as one object. A key too many makes calls of ordinary JSON.
-    THINKING, THOUGHT_MARKS (engine, thoughts, marks, holdback)
-        Reasoning, begin to end. An opener here hides its call; a mark missing shows thoughts.
-    FRAMES, ANSWERS (engine, marks)
-        Around the answer itself, taken away at both ends of a text. A word here eats answers.
-    CODE_MARKS, FENCES, LABELS, QUOTATION_MARKS (segments, marks, named, body, thoughts)
-        What says that a call is only shown. Missing, an example in a text is run.
-    SHOWING, USER_SPEAKS, MODEL_SPEAKS, USER_TOKENS, MODEL_TOKENS (segments)
-        Elements and lines in which others speak. A word of prose here silences calls after it.
-    BUILT_IN, STRIPPED_FINAL, STRIPPED_LEADS (harmony, marks, holdback)
-        Harmony: who is no tool of ours, and what is left of its tokens.
-    LEAD, DSML, BARS, ANTML (body, children, marks, tagged, writing, holdback)
-        Pieces of marks, each spelled once; no lists of their own.
+        Beginnings of closers removed from texts without calls. A word here cuts answers.
+    HEADER_ENDS, MESSAGE_ENDS (named_calls, recovery)
+        End unparsable arguments. If one is missing, a malformed call includes the next one.
+    SEPARATORS, NAME_MARKS, ID_MARK, ARGUMENTS_MARK, MESSAGE_MARK (named_calls)
+        Separate name, id, and object. All must be in SEPARATORS, else the name ends early.
+    STRONG_ROWS (named_calls)
+        Rows with unique marks: unknown tools are reported. Other rows require a known tool.
+    BARE_ROWS, PYTHON_ROWS (named_calls, call_bodies)
+        Rows with unquoted text or Python calls. A wrong entry turns text to arguments.
+    ROWS, DEFAULT_ROWS (call_bodies)
+        The row of a body in an envelope of another row. Only affects `RecoveredCall.dialect`.
+    TAG_NAMES (call_bodies)
+        Known tags whose opener has no `>`. A missing one is not an envelope.
+    FUNCTION_STYLE, KEY_VALUE_STYLE, STYLES, PREFIXES, TYPE_HINTS (tagged_calls)
+        The spelling of tagged parameters. A missing end mark becomes part of a value.
+    NAME_KEYS, ARGUMENT_KEYS, LIST_KEYS, ID_KEYS, METADATA_KEYS (call_bodies)
+        The keys of a call as one object. An extra key turns ordinary JSON to calls.
+    REASONING_TAGS, REASONING_MARKS (recovery, segments, marks, streaming)
+        Delimit reasoning. A call opener here hides its calls; a missing mark exposes reasoning.
+    ANSWER_FRAMES, ANSWER_TAGS (recovery, marks)
+        Enclose the answer and are removed at the edges of a text. A word here cuts answers.
+    CODE_MARKS, FENCES, FENCE_LABELS, QUOTATION_MARKS (segments, marks, named_calls, call_bodies)
+        Mark quoted calls. If one is missing, an example in a text runs.
+    QUOTING_ELEMENTS, USER_LABELS, MODEL_LABELS, USER_TOKENS, MODEL_TOKENS (segments)
+        Elements and lines with quoted speakers. A word of prose here hides the calls after it.
+    BUILT_IN_RECIPIENTS, STRIPPED_FINAL_MARK, STRIPPED_LEADS (named_calls, marks, streaming)
+        Harmony: recipients that are not tools, and remains of stripped tokens.
+    LEAD, DSML, BARS, ANTML (call_bodies, tagged_calls, marks, writers, streaming)
+        Shared pieces of marks.
 """
 
 import msgspec
@@ -53,24 +53,24 @@ from surecall.wire import text_edges
 
 
 class Opener(msgspec.Struct, frozen=True):
-    """One spelling: what it opens, and how much it takes to believe it.
+    """The spelling of an opening mark.
 
-    `wrap` opens an envelope, `head` a call with tagged parameters, `back` is behind the name,
-    `frame` opens a harmony message. A `weak` one can be part of prose and needs a known tool.
+    By `kind`, `wrap` opens an envelope, `head` a call with tagged parameters, and `frame` a harmony
+    message; `back` follows the name. A `weak` mark also occurs in prose and requires a known tool.
     """
 
     stem: str
     row: str
     kind: str = "wrap"
     weak: bool = False
-    # How much of the stem belongs to the body.
-    inside: int = 0
-    # What must end the call, and its line: without it, a quotation would be taken for a call.
-    closer: str = ""
+    # How many characters of the stem belong to the body.
+    body_chars: int = 0
+    # The mark that must end the call and its line, to tell it from a quotation.
+    required_closer: str = ""
 
 
-class Style(msgspec.Struct, frozen=True):
-    """How the tags of a call with tagged parameters are spelled."""
+class TagStyle(msgspec.Struct, frozen=True):
+    """The spelling of the tags of a call with tagged parameters."""
 
     row: str
     head: tuple[str, ...]
@@ -78,37 +78,37 @@ class Style(msgspec.Struct, frozen=True):
     call_end: tuple[str, ...]
     parameter: tuple[str, ...]
     parameter_end: tuple[str, ...]
-    # What else may be left over between parameters.
+    # Other marks that may be left between parameters.
     stray: tuple[str, ...] = ()
     tag_end: str = ">"
-    # Whether the format puts a line break of its own before and after each value.
-    lines: bool = False
+    # Whether the format adds a line break before and after each value.
+    has_line_breaks: bool = False
 
 
 LEAD = "]<]minimax[>["
 DSML = "DSML"
 BARS = "|｜‖"
 FENCES = ("```", "~~~")
-# Labels of code blocks that are calls. Only the first is believed after words, as Gemini writes it.
-LABELS = ("tool_code", "tool_calls", "tool_call", "function_calls", "function_call")
+# Labels of code blocks with calls. Only the first, which Gemini writes, may follow words.
+FENCE_LABELS = ("tool_code", "tool_calls", "tool_call", "function_calls", "function_call")
 QUOTATION_MARKS = ('"', "'", "“", "‘", "«", "„")
 ANTML = "antml:"
 
-# The keys of a call that is one JSON object, and what may stand beside a name without arguments.
+# The keys of a call as one JSON object, and the keys allowed beside a name without arguments.
 NAME_KEYS = ("name", "tool_name", "function", "tool", "call", "_name")
 ARGUMENT_KEYS = ("arguments", "parameters", "args", "input", "tool_input")
 ID_KEYS = ("id", "tool_call_id", "call_id")
 LIST_KEYS = ("tool_calls", "toolCalls", "calls")
-BESIDE_KEYS = frozenset({*ID_KEYS, "type", "index"})
-# What is left before a recipient when special tokens are stripped.
+METADATA_KEYS = frozenset({*ID_KEYS, "type", "index"})
+# What precedes a recipient after special tokens were stripped.
 STRIPPED_LEADS = (
     *("assistantanalysis ", "assistantcommentary "),
     *("analysis ", "commentary ", "assistant ", ""),
 )
 
 
-def _spaced(*pieces: str) -> tuple[str, ...]:
-    """Spell a mark with and without blanks between its pieces."""
+def _spaced_variants(*pieces: str) -> tuple[str, ...]:
+    """Return a mark with and without blanks between its pieces."""
     return tuple(dict.fromkeys(("".join(pieces), " ".join(pieces))))
 
 
@@ -119,7 +119,7 @@ OPENERS = (
     Opener("<longcat_tool_call>", "A4"),
     Opener("<TOOLCALL>", "A6"),
     Opener("[TOOL_CALLS]", "A7"),
-    Opener("functools[", "A8", inside=1),
+    Opener("functools[", "A8", body_chars=1),
     Opener("<|python_tag|>", "A9"),
     Opener("<|tools_prefix|>", "A10"),
     Opener("<|START_ACTION|>", "A11"),
@@ -134,7 +134,7 @@ OPENERS = (
     Opener("<dots_function_call>", "A16"),
     Opener("<tools>", "A17", weak=True),
     Opener("[TOOL_REQUEST]", "A17", weak=True),
-    Opener("[TOOL_CALL]", "A17", closer="[/TOOL_CALL]"),
+    Opener("[TOOL_CALL]", "A17", required_closer="[/TOOL_CALL]"),
     Opener("function_call:", "A17", weak=True),
     Opener("<｜tool▁calls▁begin｜>", "B2"),
     Opener("<｜tool▁call▁begin｜>", "B2"),
@@ -150,7 +150,7 @@ OPENERS = (
     Opener("<start_function_call>", "B9"),
     Opener("<|tool_call>", "B10"),
     Opener("<call>", "B10", weak=True),
-    Opener("«call ", "B12", weak=True, closer="»"),
+    Opener("«call ", "B12", weak=True, required_closer="»"),
     Opener("<function=", "C1", kind="head"),
     Opener("<parameter=", "C1", kind="back"),
     Opener("<seed:tool_call>", "C2"),
@@ -169,27 +169,27 @@ OPENERS = (
     Opener("<function name=", "C8", kind="head"),
     Opener("<functionname=", "C8", kind="head"),
     Opener("<arg_key", "C9", kind="back"),
-    *(Opener(mark, "C11") for mark in _spaced("<|open|>", "tools", "<|sep|>")),
-    *(Opener(mark, "C11", kind="head") for mark in _spaced("<|open|>", "call")),
+    *(Opener(mark, "C11") for mark in _spaced_variants("<|open|>", "tools", "<|sep|>")),
+    *(Opener(mark, "C11", kind="head") for mark in _spaced_variants("<|open|>", "call")),
     Opener(LEAD, "C12"),
     Opener("<tool_use>", "C13", weak=True),
     Opener("tool_use>", "C13", weak=True),
     Opener("<function>", "C13", weak=True),
     Opener("<|python_start|>", "D2"),
     Opener("<|tool_call_start|>", "D3"),
-    *(Opener(f"```{label}", "D6") for label in LABELS),
+    *(Opener(f"```{label}", "D6") for label in FENCE_LABELS),
 )
 
-FUNCTION = Style(
+FUNCTION_STYLE = TagStyle(
     "C1",
     head=("<function=",),
     call=("<function=", "<tool_call"),
     call_end=("</function",),
     parameter=("<parameter=",),
     parameter_end=("</parameter",),
-    lines=True,
+    has_line_breaks=True,
 )
-KEYS = Style(
+KEY_VALUE_STYLE = TagStyle(
     "C9",
     head=(),
     call=("<tool_call",),
@@ -199,7 +199,7 @@ KEYS = Style(
     stray=("</arg_key", "<tool_sep"),
 )
 STYLES = (
-    Style(
+    TagStyle(
         "C8",
         head=("<function name", "<functionname"),
         call=("<function",),
@@ -207,22 +207,22 @@ STYLES = (
         parameter=("<param",),
         parameter_end=("</param",),
     ),
-    Style(
+    TagStyle(
         "C11",
-        head=_spaced("<|open|>", "call"),
-        call=_spaced("<|open|>", "call"),
-        call_end=_spaced("<|close|>", "call"),
-        parameter=_spaced("<|open|>", "argument"),
-        parameter_end=_spaced("<|close|>", "argument"),
+        head=_spaced_variants("<|open|>", "call"),
+        call=_spaced_variants("<|open|>", "call"),
+        call_end=_spaced_variants("<|close|>", "call"),
+        parameter=_spaced_variants("<|open|>", "argument"),
+        parameter_end=_spaced_variants("<|close|>", "argument"),
         tag_end="<|sep|>",
     ),
 )
-# What may stand before `invoke` and `parameter`, and the row that it tells.
+# Prefixes of `invoke` and `parameter`, and the row of each.
 PREFIXES = {"": "C4", " ": "C4", ANTML: "C4", "atem:": "C6", "steptml:": "C7"}
-# The markup may say what a value is.
-HINTS = {"true": "string", "false": "object"}
+# Types that the markup declares for a value.
+TYPE_HINTS = {"true": "string", "false": "object"}
 
-# Tags whose name goes on: which names count, and the row of each.
+# Known names of tags whose opener has no `>`, and the row of each.
 TAG_NAMES = {
     "tool_call": "A1",
     "tool_calls": "A5",
@@ -230,7 +230,7 @@ TAG_NAMES = {
     "function_calls": "C4",
 }
 
-# The row of a body in an envelope of another row; an envelope that is not listed gives its own.
+# The row of a body in an envelope of another row; unlisted envelopes keep their row.
 ROWS = {
     "json": {"C4": "A5", "C2": "A1", "C3": "A5", "C5": "A5", "C9": "A1", "C11": "A5", "C12": "A1"},
     "function": {"C2": "C2"},
@@ -240,22 +240,22 @@ ROWS = {
     "keys": {"A5": "C10"},
 }
 DEFAULT_ROWS = {"function": "C1", "function json": "B7", "python": "D1", "keys": "C9"}
-# Objects of these rows may hold unquoted text.
+# Objects of these rows may contain unquoted text.
 BARE_ROWS = frozenset({"B9", "B10"})
 
-# The headers of these rows are made of tokens that nothing else uses.
+# The headers of these rows use unique tokens.
 STRONG_ROWS = frozenset({"A7", "A14", "A15", "B2", "B3", "B5", "B6", "B9", "B10"})
-# Envelopes that may hold Python calls without a list around them.
+# Envelopes that may contain Python calls without a list.
 PYTHON_ROWS = frozenset({"A9", "C4", "D2", "D3", "D6"})
 
-# Between the pieces of a header. The name comes after the first two, an id after the third.
+# Between the pieces of a header: the name follows the first two, an id the third.
 NAME_MARKS = ("<|tool_call:name|>", "<｜tool▁sep｜>")
 ID_MARK = "[CALL_ID]"
-ARGUMENTS = "[ARGS]"
+ARGUMENTS_MARK = "[ARGS]"
 SEPARATORS = (
     *NAME_MARKS,
     ID_MARK,
-    ARGUMENTS,
+    ARGUMENTS_MARK,
     "<|tool_call_argument_begin|>",
     "<|tool_call:args|>",
     "<|constrain|>",
@@ -263,7 +263,7 @@ SEPARATORS = (
     "<|message|>",
 )
 
-# What ends a call with such a header, whatever its object is like.
+# End a call with such a header even if its object is malformed.
 HEADER_ENDS = (
     "<|tool_call_end|>",
     "<｜tool▁call▁end｜>",
@@ -274,7 +274,7 @@ HEADER_ENDS = (
     "[/TOOL_CALLS]",
 )
 
-# These end a turn, and may come more than once.
+# Tokens that end a turn; they may repeat.
 END_TOKENS = text_edges.END_TOKENS
 CLOSERS = (
     "</tool_call",
@@ -316,19 +316,19 @@ CLOSERS = (
     "<|tool_call:end|>",
     "<end_function_call>",
     "<tool_call|>",
-    *_spaced("<|close|>", "call", "<|sep|>"),
-    *_spaced("<|close|>", "tools", "<|sep|>"),
+    *_spaced_variants("<|close|>", "call", "<|sep|>"),
+    *_spaced_variants("<|close|>", "tools", "<|sep|>"),
     "<|call|>",
     *END_TOKENS,
 )
-# In a call with tagged parameters these end a value; after the call they are one too many.
+# End a value in a call with tagged parameters; after the call they are extra.
 VALUE_ENDS = ("parameter>", "</arg_value>", "</arg_key>", "</param>")
 TAGGED_ROWS = frozenset({"B7", "C1", "C2", "C3", "C4", "C5", "C6", "C7", "C8", "C9", "C10", "C11"})
-# Closers that are the whole of what a text may lose when no call is before them.
+# The only closers that are removed from a text without calls.
 ORPHANS = ("</tool_call", "[/TOOL_CALLS]", "<|tool_call", "<｜tool", "<|call|>", "<|return|>")
 
-# Around the answer itself; taken away where they begin or end a text.
-FRAMES = (
+# Enclose the answer; removed at the edges of a text.
+ANSWER_FRAMES = (
     "<|START_RESPONSE|>",
     "<|END_RESPONSE|>",
     "<|START_TEXT|>",
@@ -338,13 +338,13 @@ FRAMES = (
     "[END FINAL RESPONSE]",
 )
 
-# Around what is the answer and nothing else.
-ANSWERS = {
+# Enclose only the answer.
+ANSWER_TAGS = {
     "<|START_RESPONSE|>": "<|END_RESPONSE|>",
     "<|START_TEXT|>": "<|END_TEXT|>",
     "<|open|>response<|sep|>": "<|close|>response<|sep|>",
 }
-THINKING = {
+REASONING_TAGS = {
     "<think>": "</think>",
     "<thinking>": "</thinking>",
     "<reasoning>": "</reasoning>",
@@ -358,27 +358,27 @@ THINKING = {
     "<|START_THINKING|>": "<|END_THINKING|>",
     "<|open|>think<|sep|>": "<|close|>think<|sep|>",
 }
-THOUGHT_MARKS = (
-    *(Opener(stem, "", kind="think") for stem in THINKING),
-    *(Opener(stem, "", kind="thought") for stem in THINKING.values()),
+REASONING_MARKS = (
+    *(Opener(stem, "", kind="think") for stem in REASONING_TAGS),
+    *(Opener(stem, "", kind="thought") for stem in REASONING_TAGS.values()),
     Opener("[BEGIN FINAL RESPONSE]", "", kind="thought"),
 )
-# Elements that show what others wrote, and who speaks in a made-up transcript.
-SHOWING = (
+# Elements that quote text, and the speaker labels of invented transcripts.
+QUOTING_ELEMENTS = (
     *("example", "sample", "quote", "blockquote", "q", "cite", "code", "pre", "samp", "xmp", "kbd"),
     *("details", "document", "file", "source", "snippet", "excerpt", "output", "log", "untrusted"),
     *("tool_response", "tool_result", "tool_output", "function_result", "function_response"),
 )
-USER_SPEAKS = ("user", "human", "customer", "q")
-MODEL_SPEAKS = ("assistant", "ai", "bot", "agent", "model", "a")
+USER_LABELS = ("user", "human", "customer", "q")
+MODEL_LABELS = ("assistant", "ai", "bot", "agent", "model", "a")
 USER_TOKENS = ("<|im_start|>user", "<|start_header_id|>user", "<start_of_turn>user", "[INST]")
 MODEL_TOKENS = (
     *("<|im_start|>assistant", "<|start_header_id|>assistant", "<start_of_turn>model", "[/INST]"),
 )
 CODE_MARKS = (Opener("`", "", kind="code"), Opener("~~~", "", kind="code"))
 
-# Harmony: how messages end, who is no tool of ours, and what is left when tokens are stripped.
-MESSAGE = "<|message|>"
+# Harmony: ends of messages, recipients that are not tools, and remains of stripped tokens.
+MESSAGE_MARK = "<|message|>"
 MESSAGE_ENDS = ("<|end|>", "<|call|>", "<|return|>", "<|start|>", "<|channel|>", "<|eom|>")
-BUILT_IN = ("assistant", "user", "self", "python", "browser", "container")
-STRIPPED_FINAL = "assistantfinal"
+BUILT_IN_RECIPIENTS = ("assistant", "user", "self", "python", "browser", "container")
+STRIPPED_FINAL_MARK = "assistantfinal"

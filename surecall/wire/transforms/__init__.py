@@ -1,10 +1,10 @@
-"""Transforms: named repairs in six families and two directions, chosen by name in the config.
+"""Transforms: named repairs of requests and responses, selected by name in the configuration.
 
-Each member takes one JSON object and returns a healed copy, or the same object (`is`) when there is
-nothing to heal. It never mutates and never raises.
+A transform takes one JSON object and returns a repaired copy, or the same object (`is`) if there is
+nothing to repair. It never mutates its input and never raises.
 """
 
-from surecall.wire.transforms.inbound import BODY, RESPONSE, TOOL_CALL
-from surecall.wire.transforms.outbound import MESSAGE, TOOL, TOOL_RESULT
+from surecall.wire.transforms.request_transforms import MESSAGE, TOOL, TOOL_RESULT
+from surecall.wire.transforms.response_transforms import BODY, RESPONSE, TOOL_CALL
 
 __all__ = ["BODY", "MESSAGE", "RESPONSE", "TOOL", "TOOL_CALL", "TOOL_RESULT"]

@@ -1,4 +1,4 @@
-"""One model behind several endpoints: what they share, beside what the first does with itself."""
+"""Tests of `surecall.eval.analysis.agreement`."""
 
 import random
 from collections import Counter
@@ -10,31 +10,42 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.eval.analysis.agreement import (
-    UNSEEN,
+    NO_DIFFERENCE,
+    UNKNOWN,
     Agreement,
-    Answers,
-    Side,
-    Tally,
+    EndpointReplies,
+    OverlapCounts,
+    Ratio,
+    RatioTerm,
+    RepliesByRequest,
+    agreement_sentence,
     agreements,
-    call_text,
-    decision,
-    same_calls,
-    side_of,
+    canonical_call,
+    compare_calls,
+    compare_decisions,
+    format_difference,
+    format_ratio,
+    pooled_ratio,
+    ratio_difference,
+    replies_by_request,
 )
-from surecall.eval.analysis.ratios import UNKNOWN
+from surecall.eval.analysis.stats import wilson_interval
 from surecall.eval.storage.trial import Cell, Trial
 from surecall.values.types import JSON
 from tests.support.trials import trial
+
+# One model behind several endpoints: what they share, beside what the first does with itself
+
 
 Calls = Sequence[str]
 REPLIES = st.lists(st.lists(st.sampled_from("ab"), max_size=3).map(tuple), max_size=4)
 SIDES = st.dictionaries(st.sampled_from("pqrstuvwxyz"), REPLIES, max_size=11)
 
 
-def side(replies: Mapping[str, Sequence[Calls]]) -> Side:
+def side(replies: Mapping[str, Sequence[Calls]]) -> RepliesByRequest:
     """Make a side of the names of its calls; those in capitals do not fit."""
     return {
-        name: Answers(
+        name: EndpointReplies(
             tuple(Counter(calls) for calls in each),
             sum(call.islower() for calls in each for call in calls),
         )
@@ -42,7 +53,7 @@ def side(replies: Mapping[str, Sequence[Calls]]) -> Side:
     }
 
 
-def compared(reference: Side, other: Side) -> Agreement:
+def compared(reference: RepliesByRequest, other: RepliesByRequest) -> Agreement:
     (found,) = agreements("A", {"A": reference, "B": other})
     return found
 
@@ -59,7 +70,7 @@ def test_a_side_agrees_with_the_same_replies_as_it_agrees_with_itself_or_better(
 ) -> None:
     found = compared(side(replies), side({name: each[:1] for name, each in replies.items()}))
 
-    assert found.verdict in {"open", UNSEEN, "better", "worse"}
+    assert found.verdict in {"open", NO_DIFFERENCE, "better", "worse"}
     once = {name: each[:1] for name, each in replies.items()}
     same = compared(side(once), side(once))
     wanted = 1.0 if any(once.values()) else None
@@ -99,16 +110,16 @@ def test_the_order_of_trials_does_not_matter(
 def test_the_decision_to_call_is_held_against_that_of_the_reference() -> None:
     one, none = Counter("a"), Counter[str]()
 
-    assert decision(one, Counter("b")) == Tally(both=1)
-    assert decision(one, none) == Tally(lacking=1)
-    assert decision(none, one) == Tally(extra=1)
-    assert decision(none, none) == Tally()
+    assert compare_decisions(one, Counter("b")) == OverlapCounts(both=1)
+    assert compare_decisions(one, none) == OverlapCounts(lacking=1)
+    assert compare_decisions(none, one) == OverlapCounts(extra=1)
+    assert compare_decisions(none, none) == OverlapCounts()
 
 
 def test_calls_are_the_same_in_any_order_but_not_more_often() -> None:
-    assert same_calls(Counter("ab"), Counter("ba")) == Tally(both=2)
-    assert same_calls(Counter("aa"), Counter("ab")) == Tally(1, 1, 1)
-    assert same_calls(Counter("a"), Counter("aab")) == Tally(1, 2, 0)
+    assert compare_calls(Counter("ab"), Counter("ba")) == OverlapCounts(both=2)
+    assert compare_calls(Counter("aa"), Counter("ab")) == OverlapCounts(1, 1, 1)
+    assert compare_calls(Counter("a"), Counter("aab")) == OverlapCounts(1, 2, 0)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +134,7 @@ def test_calls_are_the_same_in_any_order_but_not_more_often() -> None:
     ],
 )
 def test_arguments_are_compared_as_json_values(first: JSON, second: JSON, same: bool) -> None:  # noqa: FBT001
-    texts = [call_text({"name": "f", "arguments": each}) for each in (first, second)]
+    texts = [canonical_call({"name": "f", "arguments": each}) for each in (first, second)]
 
     assert (texts[0] == texts[1]) is same
 
@@ -131,13 +142,13 @@ def test_arguments_are_compared_as_json_values(first: JSON, second: JSON, same: 
 def test_a_call_that_could_not_be_read_is_not_one_without_arguments() -> None:
     plain = {"name": "f", "arguments": {}}
 
-    assert call_text(plain | {"unread": True}) != call_text(plain)
-    assert call_text(plain) != call_text({"name": "g", "arguments": {}})
+    assert canonical_call(plain | {"unread": True}) != canonical_call(plain)
+    assert canonical_call(plain) != canonical_call({"name": "g", "arguments": {}})
 
 
 def test_what_was_answered_is_read_from_trials_and_no_failure_is_lost() -> None:
     call = {"name": "f", "arguments": {"n": 1}, "fits": True}
-    found = side_of(
+    found = replies_by_request(
         [
             answered(1, call, call | {"fits": False}),
             answered(2, status="failed"),
@@ -148,9 +159,9 @@ def test_what_was_answered_is_read_from_trials_and_no_failure_is_lost() -> None:
         ]
     )
 
-    text = call_text(call)
-    assert found["r1"] == Answers((Counter({text: 2}), Counter()), 1, 1, ("TIMEOUT",))
-    assert found["r2"] == Answers((Counter([text]),), 1)
+    text = canonical_call(call)
+    assert found["r1"] == EndpointReplies((Counter({text: 2}), Counter()), 1, 1, ("TIMEOUT",))
+    assert found["r2"] == EndpointReplies((Counter([text]),), 1)
     again = compared(found, found)
     assert again.counts.asked == 5
     assert (again.counts.answered, again.counts.refused) == (3, 1)
@@ -171,12 +182,12 @@ def test_a_drawn_side_that_drops_calls_is_worse_by_about_what_it_drops() -> None
     found = {each.name: each for each in agreements("A", {"A": honest, "B": same, "C": bent})}
 
     good, bad = found["B"], found["C"]
-    assert good.verdict == UNSEEN
+    assert good.verdict == NO_DIFFERENCE
     assert good.calls.value.low <= 0.82 <= good.calls.value.high
     assert good.calls.reference.low <= 0.82 <= good.calls.reference.high
     assert bad.verdict == bad.decision.verdict == bad.calls.verdict == "worse"
     assert bad.recall.low <= 0.7 <= bad.recall.high
-    assert (bad.precision.value, bad.fits.verdict) == (1.0, UNSEEN)
+    assert (bad.precision.value, bad.fits.verdict) == (1.0, NO_DIFFERENCE)
 
 
 def test_calls_that_do_not_fit_are_the_fault_of_the_side_that_makes_them() -> None:
@@ -194,11 +205,11 @@ def test_calls_that_do_not_fit_are_the_fault_of_the_side_that_makes_them() -> No
 def test_a_side_that_refuses_requests_is_worse_even_if_its_answers_are_right() -> None:
     names = [str(number) for number in range(30)]
     whole = side({name: ["a", "a"] for name in names})
-    found = compared(whole, {**whole} | {name: Answers(refused=2) for name in names[:12]})
+    found = compared(whole, {**whole} | {name: EndpointReplies(refused=2) for name in names[:12]})
 
     assert (found.requests, found.answered.verdict, found.verdict) == (18, "worse", "worse")
     assert found.answered.value.value == pytest.approx(0.6)
-    assert found.calls.verdict == UNSEEN
+    assert found.calls.verdict == NO_DIFFERENCE
 
 
 def test_who_calls_where_the_reference_never_does_is_worse() -> None:
@@ -221,8 +232,212 @@ def test_a_side_that_varies_less_than_the_reference_is_no_worse() -> None:
 
 
 def test_without_a_common_answer_the_verdict_is_open() -> None:
-    found = compared(side({"x": ["a", "a"]}), {"x": Answers(errors=("AUTH",))})
+    found = compared(side({"x": ["a", "a"]}), {"x": EndpointReplies(errors=("AUTH",))})
 
     assert (found.requests, found.verdict, found.calls.value) == (0, "open", UNKNOWN)
     assert found.counts.errors == {"AUTH": 1}
     assert agreements("A", {"A": side({})}) == ()
+
+
+# Ratios over requests: their intervals, and differences on the same requests
+
+
+YES, NO, SILENT = RatioTerm(2, 2), RatioTerm(0, 2), RatioTerm(0, 0)
+ANY_PART = st.tuples(st.integers(0, 6), st.integers(0, 6)).map(
+    lambda pair: RatioTerm(*sorted(pair))
+)
+ANY_PARTS = st.lists(ANY_PART, max_size=30)
+
+
+def inside(found: Ratio) -> bool:
+    return found.value is None or found.low <= found.value <= found.high
+
+
+@given(ANY_PARTS)
+def test_a_ratio_lies_between_nothing_and_one_and_in_its_interval(parts: list[RatioTerm]) -> None:
+    found = pooled_ratio(parts)
+
+    assert 0 <= found.low <= found.high <= 1
+    assert inside(found)
+    assert found.n == len(parts)
+    assert (found.value is None) == (not parts)
+
+
+@given(ANY_PARTS, st.randoms(use_true_random=False))
+def test_the_order_of_requests_does_not_matter(parts: list[RatioTerm], draw: random.Random) -> None:
+    shuffled = draw.sample(parts, len(parts))
+
+    assert _rounded(pooled_ratio(shuffled)) == _rounded(pooled_ratio(parts))
+
+
+@given(st.lists(st.tuples(ANY_PART, ANY_PART), max_size=30))
+def test_a_difference_the_other_way_round_is_its_mirror(
+    pairs: list[tuple[RatioTerm, RatioTerm]],
+) -> None:
+    first, second = [one for one, _ in pairs], [other for _, other in pairs]
+    there, back = ratio_difference(first, second), ratio_difference(second, first)
+
+    assert inside(there)
+    assert -1 <= there.low <= there.high <= 1
+    if there.value is not None and back.value is not None and pairs:
+        assert (there.value, there.low, there.high) == pytest.approx(
+            (-back.value, -back.high, -back.low), abs=1e-9
+        )
+
+
+def _rounded(found: Ratio) -> tuple[object, ...]:
+    value = None if found.value is None else round(found.value, 9)
+    return value, round(found.low, 9), round(found.high, 9), found.n
+
+
+def test_where_nothing_could_disagree_nothing_did() -> None:
+    assert pooled_ratio([]) == UNKNOWN
+    assert pooled_ratio([SILENT] * 20) == Ratio(1.0, wilson_interval(20, 20)[0], 1.0, 20)
+
+
+def test_few_requests_count_as_trials_of_a_rate() -> None:
+    found = pooled_ratio([YES, YES, NO, SILENT])
+
+    assert found.value == pytest.approx(2 / 3)
+    assert (found.low, found.high) == pytest.approx(wilson_interval(2, 3))
+
+
+def test_a_request_that_adds_much_makes_less_known() -> None:
+    even = pooled_ratio([YES, YES, YES, NO])
+    uneven = pooled_ratio([RatioTerm(30, 30), YES, YES, NO])
+
+    assert uneven.low < even.low
+
+
+def test_many_requests_that_agree_are_as_good_as_their_number_and_no_better() -> None:
+    found = pooled_ratio([YES] * 40)
+
+    assert (found.value, found.high) == (1.0, 1.0)
+    assert found.low == pytest.approx(0.907, abs=0.001)
+
+
+def test_requests_that_are_alike_in_themselves_tell_more_than_those_that_are_not() -> None:
+    alike = pooled_ratio([RatioTerm(9, 10)] * 20 + [RatioTerm(8, 10)] * 20)
+    apart = pooled_ratio([YES] * 34 + [NO] * 6)
+
+    assert alike.value == apart.value == pytest.approx(0.85)
+    assert alike.high - alike.low < apart.high - apart.low
+
+
+def test_a_loss_in_some_of_many_requests_is_seen_beside_a_side_that_never_fails() -> None:
+    found = ratio_difference([YES] * 40, [YES] * 31 + [NO] * 9)
+
+    assert found.value == pytest.approx(-0.225)
+    assert found.low < -0.3
+    assert -0.12 < found.high < 0
+
+
+def test_sides_that_never_differ_may_still_differ_elsewhere() -> None:
+    found = ratio_difference([YES] * 40, [YES] * 40)
+
+    assert found.value == 0
+    assert (found.low, found.high) == pytest.approx((-0.093, 0.093), abs=0.001)
+
+
+def test_few_requests_decide_nothing_even_if_all_of_them_differ() -> None:
+    for requests, decides in ((1, False), (7, False), (8, True)):
+        worse = ratio_difference([YES] * requests, [NO] * requests)
+        better = ratio_difference([NO] * requests, [YES] * requests)
+        assert (worse.high < 0, better.low > 0) == (decides, decides)
+
+
+def test_nothing_is_known_where_one_side_has_nothing() -> None:
+    assert ratio_difference([], []).value is None
+
+
+def _drawn(draw: random.Random, chance: float, requests: int) -> Sequence[RatioTerm]:
+    return [YES if draw.random() < chance else NO for _ in range(requests)]
+
+
+def test_the_intervals_hold_the_truth_about_as_often_as_they_promise() -> None:
+    draw = random.Random(3)  # noqa: S311 - any numbers will do
+    held = differs = 0
+    for _ in range(300):
+        first, second = (_drawn(draw, chance, 60) for chance in (0.9, 0.9))
+        found, gap = pooled_ratio(second), ratio_difference(first, second)
+        held += found.low <= 0.9 <= found.high
+        differs += gap.high < 0 or gap.low > 0
+
+    assert held >= 0.92 * 300
+    assert differs <= 0.08 * 300
+
+
+# The verdict on an endpoint, in one sentence
+
+
+NAMES = [str(number) for number in range(60)]
+WHOLE = side({name: ["a", "a"] for name in NAMES})
+
+
+def of(other: RepliesByRequest, reference: RepliesByRequest = WHOLE) -> Agreement:
+    (found,) = agreements("A", {"A": reference, "B": other})
+    return found
+
+
+@pytest.mark.parametrize(
+    ("found", "begin", "parts"),
+    [
+        (
+            of(WHOLE),
+            "No difference between B and A was found: B's calls match A's with an F1 of 100%",
+            ("100% [93.7, 100] for A itself", "(n = 60 requests)", "cannot be ruled out"),
+        ),
+        (
+            of(side({name: ["A", "A"] for name in NAMES})),
+            "B is worse than A: its calls match A's with an F1 of 0.0%",
+            (
+                "0.0% [0.0, 6.3] of its calls match their schemas",
+                "compared with 100% [93.7, 100] for A",
+            ),
+        ),
+        (
+            of(side({name: [(), ()] for name in NAMES})),
+            "B is worse than A: its decision whether to call matches A's with an F1 of 0.0%",
+            ("for A itself",),
+        ),
+        (
+            of({**WHOLE} | {name: EndpointReplies(refused=2) for name in NAMES[:30]}),
+            "B is worse than A: it answers 50.0% [37.4, 62.6] of the requests, compared with 100%",
+            ("100% [93.7, 100] for A (n = 60 requests).",),
+        ),
+        (
+            of(WHOLE, side({name: ["a", "a", "b"] for name in NAMES})),
+            "B is no worse than A: B's calls match A's with an F1 of 66.7%",
+            ("compared with 33.3%", "for A itself"),
+        ),
+        (
+            of(side({"1": ["a"]}), side({"1": ["a"]})),
+            "Open: B's calls match A's with an F1 of 100%",
+            ("(n = 1 request), but one trial does not show how well A agrees", "-n 2"),
+        ),
+        (
+            of(side({"1": ["a", "a"]}), side({"1": ["a", "a"]})),
+            "Open: B's calls match A's with an F1 of 100%",
+            ("(n = 1 request), but a verdict needs at least 8 requests",),
+        ),
+        (
+            of(*[side({name: [(), ()] for name in NAMES})] * 2),
+            "Open: neither B nor A made a call (n = 60 requests).",
+            (),
+        ),
+        (of({}), "Open: no request was answered by both B and A.", ()),
+    ],
+)
+def test_the_sentence_says_what_was_seen_and_what_it_rests_on(
+    found: Agreement, begin: str, parts: tuple[str, ...]
+) -> None:
+    sentence = agreement_sentence(found)
+
+    assert sentence.startswith(begin)
+    assert all(part in sentence for part in parts), sentence
+
+
+def test_figures_are_written_with_their_intervals() -> None:
+    assert format_ratio(Ratio(0.8123, 0.7, 1.0, 9)) == "81.2% [70.0, 100]"
+    assert format_difference(Ratio(-0.028, -1.0, 0.025, 9)) == "-2.8 [-100, +2.5]"
+    assert (format_ratio(UNKNOWN), format_difference(UNKNOWN)) == ("unknown", "")

@@ -5,50 +5,54 @@ from typing import Any
 
 import pytest
 
-from surecall.eval.analysis.candidate import Candidate, decide, observed_verdict
-from surecall.eval.analysis.snapshot import HandVerdict, snapshot
+from surecall.eval.analysis.recommendations import (
+    ProfileCandidate,
+    interval_decision,
+    observed_verdict,
+)
 from surecall.eval.analysis.stats import Rate
+from surecall.eval.report.page.snapshot import HandVerdict, load_snapshot
 from surecall.eval.storage.trial import CONTROL
 from surecall.settings.catalog import ModelCatalog
-from tests.eval.analysis.test_recommend import ADVICE, RECORD
+from tests.support.reports import ADVICE, SNAPSHOT
 
 # Chosen by hand against the figures.
 HAND_PICKED = {"x-ai/grok-4.1-fast", "z-ai/glm-4.7-flash:nitro"}
 
 
 def test_the_record_holds_every_cell_and_adds_up() -> None:
-    assert len(RECORD.cells) == 29
-    assert len({cell.model for cell in RECORD.cells}) == 17
-    assert RECORD.tool == Rate(1002, 1160)
-    assert RECORD.control == Rate(196, 290)
-    assert snapshot() is RECORD
+    assert len(SNAPSHOT.cells) == 29
+    assert len({cell.model for cell in SNAPSHOT.cells}) == 17
+    assert SNAPSHOT.tool == Rate(1002, 1160)
+    assert SNAPSHOT.control == Rate(196, 290)
+    assert load_snapshot() is SNAPSHOT
 
 
 def test_the_record_by_scenario_adds_up_to_the_record_by_cell() -> None:
-    tool = [each for each in RECORD.scenarios if each.id != CONTROL]
-    (control,) = [each for each in RECORD.scenarios if each.id == CONTROL]
+    tool = [each for each in SNAPSHOT.scenarios if each.id != CONTROL]
+    (control,) = [each for each in SNAPSHOT.scenarios if each.id == CONTROL]
 
-    assert sum(each.k for each in tool) == RECORD.tool.k
-    assert sum(each.n for each in tool) == RECORD.tool.n
-    assert Rate(control.k, control.n) == RECORD.control
-    assert sum(each.k for each in RECORD.scenarios) == 1198
+    assert sum(each.k for each in tool) == SNAPSHOT.tool.k
+    assert sum(each.n for each in tool) == SNAPSHOT.tool.n
+    assert Rate(control.k, control.n) == SNAPSHOT.control
+    assert sum(each.k for each in SNAPSHOT.scenarios) == 1198
 
 
-@pytest.mark.parametrize("scenario", RECORD.scenarios[:-1], ids=lambda each: each.id)
+@pytest.mark.parametrize("scenario", SNAPSHOT.scenarios[:-1], ids=lambda each: each.id)
 def test_the_misses_listed_for_cells_fit_the_record_by_scenario(scenario: Any) -> None:
     missed = scenario.n - scenario.k
-    listed = sum(cell.misses.get(scenario.id, 0) for cell in RECORD.cells)
+    listed = sum(cell.misses.get(scenario.id, 0) for cell in SNAPSHOT.cells)
     unlisted = sum(
         cell.tool.n - cell.tool.k - sum(cell.misses.values())
-        for cell in RECORD.cells
+        for cell in SNAPSHOT.cells
         if scenario.id not in cell.misses
     )
 
     assert listed <= missed <= listed + unlisted
 
 
-@pytest.mark.parametrize("cell", RECORD.cells, ids=lambda cell: f"{cell.model} {cell.profile}")
-def test_no_cell_lists_more_misses_than_it_has(cell: Candidate) -> None:
+@pytest.mark.parametrize("cell", SNAPSHOT.cells, ids=lambda cell: f"{cell.model} {cell.profile}")
+def test_no_cell_lists_more_misses_than_it_has(cell: ProfileCandidate) -> None:
     missed = cell.tool.n - cell.tool.k
 
     assert sum(cell.misses.values()) <= missed
@@ -56,7 +60,7 @@ def test_no_cell_lists_more_misses_than_it_has(cell: Candidate) -> None:
     assert bool(cell.misses) == bool(cell.causes) == bool(missed)
 
 
-@pytest.mark.parametrize("hand", RECORD.verdicts, ids=lambda hand: hand.model)
+@pytest.mark.parametrize("hand", SNAPSHOT.verdicts, ids=lambda hand: hand.model)
 def test_the_observed_rule_gives_the_verdict_written_by_hand(hand: HandVerdict) -> None:
     advice = ADVICE[hand.model]
 
@@ -66,16 +70,16 @@ def test_the_observed_rule_gives_the_verdict_written_by_hand(hand: HandVerdict) 
 
 def test_the_observed_rule_gives_fifteen_of_the_seventeen_profiles_chosen_by_hand() -> None:
     differing = {
-        each.model for each in RECORD.verdicts if ADVICE[each.model].profile != each.profile
+        each.model for each in SNAPSHOT.verdicts if ADVICE[each.model].profile != each.profile
     }
 
-    assert len(RECORD.verdicts) == 17
+    assert len(SNAPSHOT.verdicts) == 17
     assert differing == HAND_PICKED
-    assert {each.model for each in RECORD.verdicts if each.remark} == HAND_PICKED
+    assert {each.model for each in SNAPSHOT.verdicts if each.remark} == HAND_PICKED
 
 
 def test_the_two_other_choices_are_not_supported_by_the_figures() -> None:
-    by_place = {(cell.model, cell.profile): cell for cell in RECORD.cells}
+    by_place = {(cell.model, cell.profile): cell for cell in SNAPSHOT.cells}
     grok = by_place["x-ai/grok-4.1-fast", "grok_default"]
     flash = by_place["z-ai/glm-4.7-flash:nitro", "glm_4_7_flash_tool_calling"]
 
@@ -86,7 +90,7 @@ def test_the_two_other_choices_are_not_supported_by_the_figures() -> None:
 
 def test_the_record_agrees_with_the_catalog() -> None:
     builtin = ModelCatalog.builtin()
-    for hand in RECORD.verdicts:
+    for hand in SNAPSHOT.verdicts:
         entry = builtin.find(hand.model)
         assert entry is not None
         assert entry.recommended == hand.verdict.casefold()
@@ -95,6 +99,6 @@ def test_the_record_agrees_with_the_catalog() -> None:
 
 
 def test_ten_cells_of_the_record_leave_the_interval_rule_undecided() -> None:
-    decisions = Counter(map(decide, RECORD.cells))
+    decisions = Counter(map(interval_decision, SNAPSHOT.cells))
 
     assert decisions == {"use": 12, "avoid": 7, "more trials": 8, "too close": 2}

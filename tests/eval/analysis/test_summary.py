@@ -1,20 +1,35 @@
-"""From trials to figures: what counts where, and whatever the order."""
+"""Tests of `surecall.eval.analysis.summary`."""
 
 import random
 from typing import Any
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from surecall.eval.analysis.figures import Figure, Timing, figure
-from surecall.eval.analysis.recommend import candidates
-from surecall.eval.analysis.stats import Rate, Stopping, interval
-from surecall.eval.analysis.summary import Failure, Repair, Summary, count_by, summarise
-from surecall.eval.report.page.runs import STATUSES
-from surecall.eval.storage.trial import CONTROL, Cell, Score, Served, Trial
+from surecall.eval.analysis.failure_causes import count_causes
+from surecall.eval.analysis.recommendations import profile_candidates
+from surecall.eval.analysis.stats import Rate, StoppingRule, percentile, pooled_interval
+from surecall.eval.analysis.summary import (
+    DurationCounts,
+    FailureCount,
+    Figure,
+    RepairCount,
+    ScenarioCounts,
+    Summary,
+    Timing,
+    count_by,
+    pooled_figure,
+    summarize,
+)
+from surecall.eval.report.page.data import STATUSES
+from surecall.eval.storage.trial import CONTROL, Cell, Miss, Score, ServedRequest, Trial
 from surecall.values.types import Usage
 from tests.support.spec import proves
 from tests.support.trials import CELL, ONE_SCENARIO, rich_trials, series, trial
+
+# From trials to figures: what counts where, and whatever the order
 
 
 def only(summary: Summary) -> Summary:
@@ -24,19 +39,19 @@ def only(summary: Summary) -> Summary:
 
 
 def test_the_tool_rate_leaves_out_what_the_model_is_not_to_blame_for() -> None:
-    totals = only(summarise(series("...xii s".replace(" ", "")))).totals
+    totals = only(summarize(series("...xii s".replace(" ", "")))).totals
 
-    assert totals.tool.counts == Rate(3, 4)
-    assert totals.end_to_end.counts == Rate(3, 6)
+    assert totals.tool.as_rate == Rate(3, 4)
+    assert totals.end_to_end.as_rate == Rate(3, 6)
     assert (totals.trials, totals.infra, totals.skipped) == (7, 2, 1)
 
 
 def test_the_control_is_counted_apart() -> None:
-    totals = summarise([*series("..x"), *series(".xxi", CONTROL)]).totals
+    totals = summarize([*series("..x"), *series(".xxi", CONTROL)]).totals
 
-    assert totals.tool.counts == Rate(2, 3)
-    assert totals.end_to_end.counts == Rate(2, 3)
-    assert totals.control.counts == Rate(1, 3)
+    assert totals.tool.as_rate == Rate(2, 3)
+    assert totals.end_to_end.as_rate == Rate(2, 3)
+    assert totals.control.as_rate == Rate(1, 3)
     assert totals.infra == 1
 
 
@@ -44,14 +59,14 @@ def test_the_control_is_counted_apart() -> None:
 def test_a_figure_carries_its_rate_and_interval() -> None:
     low, high = Rate(2, 3).interval
 
-    assert summarise(series("..x")).totals.tool == Figure(2, 3, 2 / 3, low, high)
-    assert figure([]) == Figure(0, 0, None, 0.0, 1.0)
+    assert summarize(series("..x")).totals.tool == Figure(2, 3, 2 / 3, low, high)
+    assert pooled_figure([]) == Figure(0, 0, None, 0.0, 1.0)
 
 
 def test_a_cell_nobody_ran_yet_is_shown_without_a_rate() -> None:
     later = Cell("maker/later")
 
-    first, second = summarise(series("."), cells=[later, CELL, later]).cells
+    first, second = summarize(series("."), cells=[later, CELL, later]).cells
 
     assert (first.cell, second.cell) == (later, CELL)
     assert first.totals.tool.rate is None
@@ -65,7 +80,7 @@ def test_cells_and_scenarios_keep_the_order_of_the_plan_and_others_follow() -> N
     cells = [Cell("z"), Cell("b"), Cell("a")]
     trials = [each for cell in cells for name in "xyz" for each in series(".", name, cell)]
 
-    summary = summarise(trials, cells=[Cell("z")], scenarios=["y", "never", "y"])
+    summary = summarize(trials, cells=[Cell("z")], scenarios=["y", "never", "y"])
 
     assert [each.cell.model for each in summary.cells] == ["z", "a", "b"]
     assert [each.scenario for each in summary.totals.scenarios] == ["y", "x", "z"]
@@ -73,36 +88,36 @@ def test_cells_and_scenarios_keep_the_order_of_the_plan_and_others_follow() -> N
 
 def test_the_order_in_which_trials_arrive_changes_nothing() -> None:
     trials = rich_trials()
-    expected = msgspec.json.encode(summarise(trials))
+    expected = msgspec.json.encode(summarize(trials))
     for seed in range(5):
         random.Random(seed).shuffle(trials)  # noqa: S311 - any order will do
-        assert msgspec.json.encode(summarise(iter(trials))) == expected
+        assert msgspec.json.encode(summarize(iter(trials))) == expected
 
 
 def test_a_summary_survives_json() -> None:
-    summary = summarise(rich_trials())
+    summary = summarize(rich_trials())
 
     assert msgspec.json.decode(msgspec.json.encode(summary), type=Summary) == summary
 
 
 def test_totals_add_up() -> None:
     trials = rich_trials()
-    summary = summarise(trials)
+    summary = summarize(trials)
 
     assert sum(each.totals.trials for each in summary.cells) == len(trials) == 96
     assert list(summary.strategies) == ["baseline", "production"]
-    for name in ("tool", "end_to_end", "control", "first_attempt"):
+    for name in ("tool", "end_to_end", "control"):
         cells: list[Figure] = [getattr(each.totals, name) for each in summary.cells]
         strategies: list[Figure] = [getattr(each, name) for each in summary.strategies.values()]
         whole: Figure = getattr(summary.totals, name)
-        assert sum((each.counts for each in cells), Rate(0, 0)) == whole.counts
-        assert sum((each.counts for each in strategies), Rate(0, 0)) == whole.counts
+        assert sum((each.as_rate for each in cells), Rate(0, 0)) == whole.as_rate
+        assert sum((each.as_rate for each in strategies), Rate(0, 0)) == whole.as_rate
     passed = sum(each.ok and not each.is_control for each in trials)
     assert summary.totals.tool.k == passed
 
 
 def test_an_empty_evaluation_has_an_empty_summary() -> None:
-    summary = summarise([])
+    summary = summarize([])
 
     assert summary.cells == ()
     assert summary.strategies == {}
@@ -119,15 +134,21 @@ def test_times_are_of_the_runs_that_make_a_rate_and_of_all_requests() -> None:
         trial("passed", 1, "mine", elapsed_ms=90, tools=False),
     ]
 
-    latency = summarise(ran).totals.latency
+    latency = summarize(ran).totals.latency
 
-    assert latency.tool == Timing(2, 30, 30)
-    assert latency.control == Timing(1, 20, 20)
-    assert latency.requests == Timing(3, 5, 9)
+    assert _shown(latency.tool) == (2, 30, 30)
+    assert _shown(latency.control) == (1, 20, 20)
+    assert _shown(latency.no_tools) == (1, 90, 90)
+    assert _shown(latency.runs) == (5, 30, 90)
+    assert _shown(latency.requests) == (3, 5, 9)
 
 
-def _served(ms: int, provider: str = "") -> Served:
-    return Served(0, ms, 1, provider=provider)
+def _shown(timing: Timing) -> tuple[int, int, int]:
+    return timing.n, timing.p50, timing.p95
+
+
+def _served(ms: int, provider: str = "") -> ServedRequest:
+    return ServedRequest(0, ms, 1, provider=provider)
 
 
 def test_tokens_cost_and_retries_are_summed_and_an_unknown_cost_stays_unknown() -> None:
@@ -137,15 +158,15 @@ def test_tokens_cost_and_retries_are_summed_and_an_unknown_cost_stays_unknown() 
         trial("failed", 3, usage=Usage(1, 1, 2)),
     ]
 
-    totals = summarise(priced).totals
+    totals = summarize(priced).totals
 
     assert totals.usage == Usage(5, 5, 10, cost=0.75)
     assert totals.cost_per_run == 0.375
     assert totals.retries == 3
-    assert summarise(series("..")).totals.usage.cost is None
+    assert summarize(series("..")).totals.usage.cost is None
 
 
-def test_the_first_attempt_has_a_rate_of_its_own() -> None:
+def test_first_attempts_that_passed_are_counted() -> None:
     rescued = [
         trial("passed", 1, first_ok=True),
         trial("passed", 2, first_ok=False, attempts=2),
@@ -153,14 +174,14 @@ def test_the_first_attempt_has_a_rate_of_its_own() -> None:
         trial("infra", 4),
     ]
 
-    assert summarise(rescued).totals.first_attempt.counts == Rate(1, 3)
+    assert summarize(rescued).totals.first_ok == 1
 
 
 def test_pass_hat_is_averaged_over_scenarios_and_models_never_pooled() -> None:
     other = Cell("maker/other")
     trials = [*series("..."), *series("..x", "two"), *series("xxxx", "two", other)]
 
-    totals = summarise([*trials, *series("xx", CONTROL)]).totals
+    totals = summarize([*trials, *series("xx", CONTROL)]).totals
 
     assert totals.pass_hat == pytest.approx(
         [(1 + 2 / 3 + 0) / 3, (1 + 1 / 3 + 0) / 3, (1 + 0 + 0) / 3]
@@ -168,7 +189,7 @@ def test_pass_hat_is_averaged_over_scenarios_and_models_never_pooled() -> None:
 
 
 def test_pass_hat_stops_at_ten() -> None:
-    assert len(summarise(series("." * 25)).totals.pass_hat) == 10
+    assert len(summarize(series("." * 25)).totals.pass_hat) == 10
 
 
 def test_failures_are_counted_by_what_where_and_who_served_them() -> None:
@@ -183,12 +204,12 @@ def test_failures_are_counted_by_what_where_and_who_served_them() -> None:
         trial("failed", 5, "two", category="NO_TOOL_CALLS", requests=[_served(1, "acme")]),
     ]
 
-    failures = summarise(trials).totals.failures
+    failures = summarize(trials).totals.failures
 
     assert failures == (
-        Failure("TIMEOUT", ONE_SCENARIO, "acme", infra=True, count=2),
-        Failure("ASSERTION_FAILED", ONE_SCENARIO, "", infra=False, count=1),
-        Failure("NO_TOOL_CALLS", "two", "acme", infra=False, count=1),
+        FailureCount("TIMEOUT", ONE_SCENARIO, "acme", infra=True, count=2),
+        FailureCount("ASSERTION_FAILED", ONE_SCENARIO, "", infra=False, count=1),
+        FailureCount("NO_TOOL_CALLS", "two", "acme", infra=False, count=1),
     )
     assert count_by(failures, "provider") == {"acme": 3, "": 1}
     assert list(count_by(failures, "category")) == ["TIMEOUT", "ASSERTION_FAILED", "NO_TOOL_CALLS"]
@@ -202,40 +223,18 @@ def test_a_repair_counts_once_for_each_run_it_fired_in() -> None:
         trial("passed", 3),
     ]
 
-    assert summarise(healed).totals.repairs == (Repair("unwrapped", 2, 1), Repair("tags", 1, 1))
-
-
-def test_the_parts_of_a_score_are_rates_over_the_runs_they_apply_to() -> None:
-    guard = "long_arguments_guard"
-    seen = {"guard_fired": True, "recovered": False}
-    scored = [
-        trial("passed", 1, guard, score=Score(state=True, process=True, final=True)),
-        trial("failed", 2, guard, score=Score(state=True, process=False, facts=seen)),
-        trial("failed", 3, guard, score=Score(state=False, warnings=("slip",), facts=seen)),
-        trial("infra", 4, guard, score=Score(state=False, facts=seen)),
-        trial("passed", 1, CONTROL, score=Score(final=True)),
-    ]
-
-    totals = summarise(scored).totals
-    parts = {name: part.counts for name, part in totals.parts.items()}
-    scenario = totals.scenarios[1]
-
-    assert parts == {"state": Rate(2, 3), "process": Rate(1, 2), "final": Rate(1, 1)}
-    assert totals.warned == 1
-    assert scenario.scenario == guard
-    assert scenario.parts == totals.parts
-    assert {name: fact.counts for name, fact in scenario.facts.items()} == {
-        "guard_fired": Rate(2, 2),
-        "recovered": Rate(0, 2),
-    }
+    assert summarize(healed).totals.repairs == (
+        RepairCount("unwrapped", 2, 1),
+        RepairCount("tags", 1, 1),
+    )
 
 
 def test_each_scenario_has_its_rates() -> None:
-    scenario, *others = summarise([*series("..xis", cell=Cell("a")), *series(".")]).totals.scenarios
+    scenario, *others = summarize([*series("..xis", cell=Cell("a")), *series(".")]).totals.scenarios
 
     assert not others
-    assert scenario.rate.counts == Rate(3, 4)
-    assert scenario.end_to_end.counts == Rate(3, 5)
+    assert scenario.rate.as_rate == Rate(3, 4)
+    assert scenario.end_to_end == Rate(3, 5)
     assert (scenario.infra, scenario.skipped) == (1, 1)
 
 
@@ -247,26 +246,26 @@ def test_from_eight_scenarios_on_the_interval_is_clustered() -> None:
         for each in series("." * rate.k + "x" * (rate.n - rate.k), f"s{at}")
     ]
 
-    tool = summarise(trials).totals.tool
+    tool = summarize(trials).totals.tool
 
-    assert (tool.low, tool.high) == interval(rates)
+    assert (tool.low, tool.high) == pooled_interval(rates)
     assert tool.low < Rate(28, 32).interval[0]
 
 
 def test_scenarios_without_tools_have_a_rate_of_their_own() -> None:
     mine = [trial(status, at, "mine", tools=False) for at, status in enumerate(STATUSES, 1)]
-    totals = summarise([*series("..x"), *mine, *series(".", CONTROL)]).totals
+    totals = summarize([*series("..x"), *mine, *series(".", CONTROL)]).totals
 
-    assert totals.tool.counts == Rate(2, 3)
-    assert totals.end_to_end.counts == Rate(2, 3)
-    assert totals.control.counts == Rate(1, 1)
-    assert totals.no_tools.counts == Rate(1, 2)
+    assert totals.tool.as_rate == Rate(2, 3)
+    assert totals.end_to_end.as_rate == Rate(2, 3)
+    assert totals.control.as_rate == Rate(1, 1)
+    assert totals.no_tools.as_rate == Rate(1, 2)
     assert {each.scenario: each.kind for each in totals.scenarios} == {
         "happy_path": "tool",
         "mine": "no_tools",
         CONTROL: "control",
     }
-    (found,) = candidates(summarise([*series("..x"), *mine]).cells)
+    (found,) = profile_candidates(summarize([*series("..x"), *mine]).cells)
     assert (found.tool, found.parts, found.infra) == (Rate(2, 3), (Rate(2, 3),), 0)
     assert sum(found.causes.values()) == 1
 
@@ -275,8 +274,10 @@ FIVE = series("." * 5)
 
 
 def at_limit(trials: list[Trial], most: int = 5) -> bool:
-    (cell,) = summarise(trials, cells=[CELL], stopping=Stopping(sequential=True, most=most)).cells
-    assert cell.totals.tool == figure([cell.totals.tool.counts], cell.stopping)
+    (cell,) = summarize(
+        trials, cells=[CELL], stopping=StoppingRule(sequential=True, max_trials=most)
+    ).cells
+    assert cell.totals.tool == pooled_figure([cell.totals.tool.as_rate], cell.stopping)
     return cell.at_limit
 
 
@@ -288,3 +289,68 @@ def test_a_cell_is_at_its_limit_when_every_tool_scenario_is() -> None:
     assert not at_limit([*FIVE, *series("....", "other")])
     assert not at_limit([])
     assert not at_limit(FIVE, most=0)
+
+
+# Figures: a rate with its interval, and times
+
+
+def test_a_figure_pools_rates_and_has_their_interval() -> None:
+    parts = [Rate(3, 4), Rate(4, 4)]
+
+    assert pooled_figure(parts) == Figure(7, 8, 7 / 8, *pooled_interval(parts))
+    assert pooled_figure(parts).as_rate == Rate(7, 8)
+    assert pooled_figure([]) == Figure(0, 0, None, 0.0, 1.0)
+
+
+def test_after_many_looks_the_interval_is_wider() -> None:
+    once, often = (
+        pooled_figure([Rate(40, 40)]),
+        pooled_figure([Rate(40, 40)], StoppingRule(sequential=True)),
+    )
+
+    assert often.low < once.low
+    assert (often.k, often.n, often.rate) == (once.k, once.n, once.rate)
+
+
+def test_times_are_counted_and_never_interpolated() -> None:
+    found = DurationCounts([3, 1, 2]).timing
+    assert (found.n, found.p50, found.p95) == (3, 2, 3)
+    assert (found.points[0], found.points[100]) == (1, 3)
+    assert DurationCounts().timing == Timing()
+    assert DurationCounts().percentiles((0, 100)) == (0, 0)
+
+
+@given(st.lists(st.lists(st.integers(0, 30), max_size=30)))
+def test_times_are_those_that_were_added_in_whatever_parts(parts: list[list[int]]) -> None:
+    percents = range(101)
+    found = DurationCounts.merge(map(DurationCounts, parts))
+    every = [value for part in parts for value in part]
+
+    assert len(found) == len(every)
+    assert found.percentiles(percents) == tuple(percentile(every, each) for each in percents)
+    one_by_one = DurationCounts()
+    for value in every:
+        one_by_one.add(value)
+    assert one_by_one.percentiles(percents) == found.percentiles(percents)
+
+
+# What the trials of one scenario in one cell add up to; `test_summary` tests the rest
+
+
+def test_causes_are_kept_with_the_run_that_they_are_of() -> None:
+    count = ScenarioCounts()
+    missed = trial("failed", 2, score=Score(misses=(Miss("the state is 1", "1", "2"),)))
+    for one in (trial(), missed, trial("skipped", 3)):
+        count.add(one)
+
+    (cause,) = count_causes([count.causes])
+    assert (cause.runs, cause.times, cause.check) == ((missed.key,), 1, "the state is 1")
+
+
+def test_what_was_spoiled_is_in_the_end_to_end_rate_alone() -> None:
+    count = ScenarioCounts()
+    for one in (trial(), trial("infra", 2), trial("failed", 3)):
+        count.add(one)
+
+    assert (count.scored_rate, count.end_to_end_rate) == (Rate(1, 2), Rate(1, 3))
+    assert count.first_ok == 1

@@ -7,42 +7,34 @@ from typing import Any
 
 import pytest
 
-from surecall import tool
 from surecall.eval import expect, scenario
-from surecall.eval.analysis.summary import summarise
-from surecall.eval.report.common import Column, Sheet, results_of
+from surecall.eval.analysis.summary import summarize
 from surecall.eval.report.markdown import (
-    EARLY_ANSWERS,
+    CALL_SOURCES,
     MATRIX_COLUMNS,
     NO_TOOLS,
-    READERS,
-    matrix,
-    report,
+    PREMATURE_ANSWERS,
+    markdown_report,
+    matrix_table,
 )
+from surecall.eval.report.run_results import Sheet, SheetColumn, collect_results
 from surecall.eval.report.summary_json import (
-    document,
-    summary,
+    results_document,
     summary_by_scenario,
     summary_by_scenario_and_strategy,
+    summary_document,
+    trial_json,
 )
-from surecall.eval.report.trial_json import trial_document
-from surecall.eval.running.trial_run import Case, run_trial, setup_for
-from surecall.eval.storage.store import StoreError, merge, open_for_reading, open_or_resume
+from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.storage.run_directories import StoreError
+from surecall.eval.storage.store import merge, open_for_reading, open_or_resume
 from surecall.eval.storage.trial import Cell, FalseFinals, Key, Trial
-from surecall.runtime.transactions import transaction
+from surecall.runtime.sqlite_store import transaction
 from surecall.settings.contract import Contract
-from surecall.settings.presets import CONTRACTED, Strategy
+from surecall.settings.presets import CONTRACT_STRATEGIES, Strategy
 from surecall.testing import ScriptedModel, calls, says
-from tests.support.eval_results import SAME, key, passed
-from tests.support.trials import CELL, trial
-
-BUILD = "b7710-2bbe4c2cf"
-
-
-@tool
-def book(day: str) -> str:
-    """Book a day."""
-    return f"booked {day}"
+from tests.support.reports import BUILD, PREMATURE_TRIALS, RAW_CELL, book
+from tests.support.trials import CELL, SAME, key, passed, trial
 
 
 @scenario(tools=[book], contract=Contract(all_of=("book",)))
@@ -54,9 +46,11 @@ async def books(run: Any) -> None:
 
 
 def held(*script: Any, strategy: Strategy = "contract", **settings: Any) -> Trial:
-    setup = setup_for("m", strategy=strategy, contracted=strategy in CONTRACTED, **settings)
+    setup = make_setup(
+        "m", strategy=strategy, contracted=strategy in CONTRACT_STRATEGIES, **settings
+    )
     which = Key(Cell("m", strategy=strategy), books.id, 1)
-    found, _ = asyncio.run(run_trial(which, Case(books, setup), ScriptedModel(*script)))
+    found, _ = asyncio.run(run_trial(which, TrialCase(books, setup), ScriptedModel(*script)))
     return found
 
 
@@ -114,7 +108,7 @@ def test_runs_that_an_earlier_version_wrote_can_still_be_put_together(tmp_path: 
         for store in (into, old):
             store.add(passed(key()))
         with transaction(into._connection):
-            row = into._records.find(("sim/a", "default", "production", "happy_path", 1))
+            row = into._records.find_by_index(("sim/a", "default", "production", "happy_path", 1))
             assert row is not None
             line = json.loads(row.record)
             del line["false_finals"]
@@ -122,33 +116,14 @@ def test_runs_that_an_earlier_version_wrote_can_still_be_put_together(tmp_path: 
             into._records.replace_trial(row, outcome, None)
         assert merge([old], into) == 0
         other = passed(key(), elapsed_ms=6)
-        with pytest.raises(StoreError, match="holds another result"):
+        with pytest.raises(StoreError, match="already has a different result"):
             into.add(other)
     with open_for_reading(into.directory) as store:
         assert list(store.trials()) == [passed(key())]
 
 
-RAW = Cell(CELL.model, strategy="raw")
-TRIALS = [
-    trial("passed", 1, false_finals=2, requests=[{"turn": 0, "latency_ms": 1, "attempt": 1}]),
-    trial("failed", 2, false_finals=3),
-    trial("passed", 3),
-    trial("skipped", 4),
-    trial("failed", 1, "other", RAW, false_finals=1),
-    trial(
-        "passed",
-        1,
-        "chat_only",
-        requests=[
-            {"turn": 0, "latency_ms": 1, "attempt": 1, "build": BUILD},
-            {"turn": 1, "latency_ms": 1, "attempt": 1, "build": BUILD},
-        ],
-    ),
-]
-
-
 def test_figures_say_how_many_answers_came_too_early_in_how_many_runs() -> None:
-    found = summarise(TRIALS)
+    found = summarize(PREMATURE_TRIALS)
 
     assert found.totals.false_finals == FalseFinals(6, 3, 1)
     assert found.strategies["production"].false_finals == FalseFinals(5, 2, 1)
@@ -158,13 +133,13 @@ def test_figures_say_how_many_answers_came_too_early_in_how_many_runs() -> None:
     assert found.totals.builds == {BUILD: 1}
     assert {each.cell: each.totals.false_finals.answers for each in found.cells} == {
         CELL: 5,
-        RAW: 1,
+        RAW_CELL: 1,
     }
 
 
 def test_the_summaries_hold_them_for_each_cell_scenario_and_all() -> None:
-    results = results_of(Sheet((Column(CELL), Column(RAW))), TRIALS)
-    whole = summary(results, ts="", output_dir="")
+    results = collect_results(Sheet((SheetColumn(CELL), SheetColumn(RAW_CELL))), PREMATURE_TRIALS)
+    whole = summary_document(results, ts="", output_dir="")
     of_all = {"answers": 6, "runs": 3, "passed": 1}
 
     assert whole["false_finals"] == of_all
@@ -174,24 +149,27 @@ def test_the_summaries_hold_them_for_each_cell_scenario_and_all() -> None:
     assert summary_by_scenario(results)["happy_path"]["false_finals"]["runs"] == 2
     by_strategy = summary_by_scenario_and_strategy(results)
     assert by_strategy["raw"]["other"]["false_finals"]["answers"] == 1
-    told = document(results, run={})
+    told = results_document(results, run={})
     assert told["totals"]["false_finals"] == of_all
     assert told["system_fingerprints"] == [BUILD]
-    assert trial_document(results, TRIALS[1], None)["false_finals"] == 3
+    assert trial_json(results, PREMATURE_TRIALS[1], None)["false_finals"] == 3
 
 
 def test_the_report_has_a_column_for_them_where_there_are_any() -> None:
-    results = results_of(Sheet((Column(CELL), Column(RAW)), (), {"served_by": "here 1.0"}), TRIALS)
-    text = report(results)
-    names = matrix(results).splitlines()[0]
+    results = collect_results(
+        Sheet((SheetColumn(CELL), SheetColumn(RAW_CELL)), (), {"served_by": "here 1.0"}),
+        PREMATURE_TRIALS,
+    )
+    text = markdown_report(results)
+    names = matrix_table(results).splitlines()[0]
 
-    assert "  - Early answers: 5, in 2 runs, 1 of which passed" in text
-    assert "  - Early answers: 1, in 1 run, 0 of which passed" in text
+    assert "  - Premature answers: 5, in 2 runs, 1 of which passed" in text
+    assert "  - Premature answers: 1, in 1 run, 0 of which passed" in text
     assert f"- Served by: `here 1.0`, `{BUILD}`" in text
-    columns = [name for name in MATRIX_COLUMNS if name not in {READERS, NO_TOOLS}]
+    columns = [name for name in MATRIX_COLUMNS if name not in {CALL_SOURCES, NO_TOOLS}]
     assert names == f"| {' | '.join(name.removesuffix(':') for name in columns)} |"
     assert "| 5 in 2 runs | happy_path x1; ASSERTION_FAILED x1 |" in text
     assert "| 1 in 1 run | other x1; ASSERTION_FAILED x1 |" in text
-    quiet = report(results_of(Sheet((Column(CELL),)), [trial()]))
-    assert EARLY_ANSWERS.removesuffix(":") not in quiet
+    quiet = markdown_report(collect_results(Sheet((SheetColumn(CELL),)), [trial()]))
+    assert PREMATURE_ANSWERS.removesuffix(":") not in quiet
     assert "Served by" not in quiet

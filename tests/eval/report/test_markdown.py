@@ -1,33 +1,47 @@
-"""The tables: in the original's columns, and safe against any text."""
+"""Tests of `surecall.eval.report.markdown`."""
+
+from typing import Any
 
 import msgspec
+import pytest
 
-from surecall.eval.analysis.paired import Comparison, Comparisons
-from surecall.eval.analysis.stats import newcombe
-from surecall.eval.analysis.summary import summarise
-from surecall.eval.report.common import Column, Results, Sheet, results_of
+from surecall.eval.analysis.comparisons import Comparison, Comparisons
+from surecall.eval.analysis.stats import newcombe_interval
+from surecall.eval.analysis.summary import summarize
 from surecall.eval.report.markdown import (
-    EARLY_ANSWERS,
+    CALL_SOURCES,
     MATRIX_COLUMNS,
     NO_TOOLS,
-    READERS,
-    SIMULATED,
+    PREMATURE_ANSWERS,
+    SIMULATED_NOTICE,
     STRATEGY,
+    agreement_heads,
+    agreement_json,
+    agreement_notices,
+    agreement_rows,
+    agreement_section,
+    compare_endpoints,
     comparison_table,
-    matrix,
+    escape_text,
+    markdown_report,
+    matrix_table,
     recommendation_table,
-    report,
+    request_count_lines,
+    short_endpoint_names,
 )
-from surecall.eval.report.summary_json import document, summary
+from surecall.eval.report.run_results import RunResults, Sheet, SheetColumn, collect_results
+from surecall.eval.report.summary_json import results_document, summary_document
 from surecall.eval.storage.trial import Cell, Miss, Score, Trial
 from surecall.settings.config import all_settings
 from surecall.settings.presets import resolve
-from tests.support.eval_results import HOSTILE, NAMES, sheet, trial
+from tests.support.trials import HOSTILE, NAMES, report_trial, sheet, trial
+
+# The tables: in the original's columns, and safe against any text
 
 
 def failures(cell: Cell, scenario: str, count: int, category: str) -> list[Trial]:
     return [
-        trial(
+        report_trial(
             cell,
             scenario,
             number,
@@ -46,12 +60,12 @@ def test_the_matrix_has_the_originals_columns_and_words() -> None:
         *failures(cell, "missing_workspace_id", 4, "TOOL_ERROR"),
         *failures(cell, "type_error_recovery", 4, "ASSERTION_FAILED"),
         *failures(cell, "long_arguments_guard", 3, "ASSERTION_FAILED"),
-        *(trial(cell, "chat_only", number, elapsed_ms=9999) for number in range(1, 11)),
+        *(report_trial(cell, "chat_only", number, elapsed_ms=9999) for number in range(1, 11)),
     ]
     order = ("happy_path", "missing_workspace_id", "type_error_recovery")
-    rows = matrix(results_of(sheet(cell, scenarios=order), made)).splitlines()
+    rows = matrix_table(collect_results(sheet(cell, scenarios=order), made)).splitlines()
 
-    hidden = {STRATEGY, READERS, NO_TOOLS, EARLY_ANSWERS}
+    hidden = {STRATEGY, CALL_SOURCES, NO_TOOLS, PREMATURE_ANSWERS}
     names = [name for name in MATRIX_COLUMNS if name not in hidden]
     assert rows[0] == f"| {' | '.join(name.removesuffix(':') for name in names)} |"
     assert rows[1] == "|---|---|---:|---:|---:|---:|---|"
@@ -62,26 +76,30 @@ def test_the_matrix_has_the_originals_columns_and_words() -> None:
 
 
 def test_the_report_says_what_is_simulated_spoiled_and_recommended() -> None:
-    column = Column(Cell("sim/a", strategy="raw"), simulated=True)
-    other = Column(Cell("sim/a"), simulated=True)
-    made = [trial(column.cell, status="infra"), trial(other.cell), trial(other.cell, "chat_only")]
-    text = report(
-        results_of(Sheet((column, other), NAMES), made),
+    column = SheetColumn(Cell("sim/a", strategy="raw"), simulated=True)
+    other = SheetColumn(Cell("sim/a"), simulated=True)
+    made = [
+        report_trial(column.cell, status="infra"),
+        report_trial(other.cell),
+        report_trial(other.cell, "chat_only"),
+    ]
+    text = markdown_report(
+        collect_results(Sheet((column, other), NAMES), made),
         [("sim/a", "default (no overrides)", "-", "100% of 1 trial", "handled", "-")],
     )
 
-    assert SIMULATED in text
-    assert "- Spoiled by the infrastructure, in no tool rate: 1" in text
+    assert SIMULATED_NOTICE in text
+    assert "- Infrastructure errors, not in the tool rate: 1" in text
     assert "| `sim/a` | `default` | `raw` | - | - | - | - | infra x1 (not scored) |" in text
     assert "- Tool scenarios only (without `chat_only`): `1/1` ok (`100.00%`)" in text
-    assert "## Simulated: what was handled" in text
+    assert "## Simulated: what surecall handled" in text
     assert "| `sim/a` | default (no overrides) | - | 100% of 1 trial | handled | - |" in text
-    assert "| what was on | notes | handled? | +N runs |" in text
-    real = report(
-        results_of(sheet(Cell("m")), [trial(Cell("m"))]),
+    assert "| active workarounds | notes | handled? | +N runs |" in text
+    real = markdown_report(
+        collect_results(sheet(Cell("m")), [report_trial(Cell("m"))]),
         [("m", "default (no overrides)", "-", "Yes", "100% of 1 trial", "use", "+0")],
     )
-    assert SIMULATED not in real
+    assert SIMULATED_NOTICE not in real
     assert "## Recommendations" in real
     assert "| recommended? | notes | decision | +N runs |" in real
 
@@ -90,29 +108,32 @@ def test_the_report_says_what_calls_were_read_from() -> None:
     cells = [Cell("m"), Cell("m", strategy="baseline")]
     read = [resolve(), resolve(strategy="baseline")]
     columns = [
-        Column(cell, config=all_settings(config)) for cell, config in zip(cells, read, strict=True)
+        SheetColumn(cell, config=all_settings(config))
+        for cell, config in zip(cells, read, strict=True)
     ]
-    both = report(results_of(Sheet(tuple(columns)), map(trial, cells)))
-    one = report(results_of(Sheet((columns[1],)), [trial(cells[1])]))
+    both = markdown_report(collect_results(Sheet(tuple(columns)), map(report_trial, cells)))
+    one = markdown_report(collect_results(Sheet((columns[1],)), [report_trial(cells[1])]))
 
     assert "| `baseline` | native | 1/1 |" in both
     assert "| `production` | native, tags in text, failed generations | 1/1 |" in both
-    assert "Calls were read from" not in both
-    assert "- Calls were read from: native\n" in one
-    assert READERS not in one
+    assert "Calls parsed from" not in both
+    assert "- Calls parsed from: native\n" in one
+    assert CALL_SOURCES not in one
 
 
 def test_scenarios_without_tools_are_shown_apart() -> None:
     cell = Cell("m")
     made = [
-        trial(cell),
-        trial(cell, "mine", 1, tools=False),
-        trial(cell, "mine", 2, "failed", tools=False),
+        report_trial(cell),
+        report_trial(cell, "mine", 1, tools=False),
+        report_trial(cell, "mine", 2, "failed", tools=False),
     ]
-    text = report(results_of(sheet(cell), made))
-    item = document(results_of(sheet(cell), made), run={})
+    text = markdown_report(collect_results(sheet(cell), made))
+    item = results_document(collect_results(sheet(cell), made), run={})
 
-    assert "- Scenarios without tools (other than `chat_only`), in no tool rate: `1/2` ok" in text
+    assert (
+        "- Scenarios without tools (other than `chat_only`), not in the tool rate: `1/2` ok" in text
+    )
     assert "| `m` | `default` | 1/1 | 100.0% [20.7, 100.0] | - | 1/2 |" in text
     assert "ASSERTION_FAILED x" not in text
     assert item["totals"]["no_tools_runs"] == item["cells"][0]["no_tools_runs"] == 2
@@ -126,30 +147,32 @@ def comparison(name: str) -> Comparison:
     )
 
 
-def of_two_strategies() -> Results:
+def of_two_strategies() -> RunResults:
     """Ten pairs, of which eight are fixed and none is broken; in one more, a run was spoiled."""
     before, after = Cell("m", strategy="baseline"), Cell("m")
     made = [
         *failures(before, "happy_path", 8, "ASSERTION_FAILED"),
         *failures(after, "happy_path", 0, ""),
-        trial(after, "happy_path", 11, "infra"),
-        trial(before, "happy_path", 11),
+        report_trial(after, "happy_path", 11, "infra"),
+        report_trial(before, "happy_path", 11),
     ]
-    return results_of(sheet(before, after), made)
+    return collect_results(sheet(before, after), made)
 
 
 def test_the_report_compares_strategies_pair_by_pair() -> None:
-    text = report(of_two_strategies())
+    text = markdown_report(of_two_strategies())
 
-    assert "## Strategies, on the same conversations" in text
-    low, high = newcombe(2, 8, 0, 0)
+    assert "## Strategies on the same conversations" in text
+    low, high = newcombe_interval(2, 8, 0, 0)
     row = (
         "| `baseline` to `production` | 2/10 to 10/10 | 8 | 0 "
         f"| +80.0 [{100 * low:+.1f}, {100 * high:+.1f}] | 0.0078 | 0.0078 | better |"
     )
     assert f"| `m` | `default` {row}" in text
     assert f"| all | all {row}" in text
-    assert "## Strategies" not in report(results_of(sheet(Cell("m")), [trial(Cell("m"))]))
+    assert "## Strategies" not in markdown_report(
+        collect_results(sheet(Cell("m")), [report_trial(Cell("m"))])
+    )
 
 
 def test_without_pairs_there_is_no_difference() -> None:
@@ -164,24 +187,27 @@ def unpaired(name: str) -> Comparison:
 
 def test_the_report_has_the_end_to_end_rate_and_the_chance_of_a_row() -> None:
     whole = of_two_strategies()
-    text = report(results_of(whole.sheet, under_production(whole)))
+    text = markdown_report(collect_results(whole.sheet, under_production(whole)))
 
-    assert text.splitlines()[2] == "- Overall: `10/11` ok (`90.91%`)"
-    assert "- The same end to end (what the infrastructure spoiled is a failure): `10/11`" in text
-    assert "a scenario passes k times in a row: 1: 100.0%, 2: 100.0%" in text
-    assert "pass^k" not in report(results_of(sheet(), [trial(Cell("m"), status="infra")]))
+    assert text.splitlines()[2] == "## Totals"
+    assert text.splitlines()[4] == "- Overall: `10/11` ok (`90.91%`)"
+    assert "- The same end to end (infrastructure errors count as failures): `10/11`" in text
+    assert "a scenario passes k times in a row): 1: 100.0%, 2: 100.0%" in text
+    assert "pass^k" not in markdown_report(
+        collect_results(sheet(), [report_trial(Cell("m"), status="infra")])
+    )
 
 
-def under_production(results: Results) -> list[Trial]:
+def under_production(results: RunResults) -> list[Trial]:
     return [
-        trial(one.key.cell, one.key.scenario, one.key.trial, one.status)
-        for one in results.all
+        report_trial(one.key.cell, one.key.scenario, one.key.trial, one.status)
+        for one in results.all_entries
         if one.key.cell.strategy == "production"
     ]
 
 
 def test_strategies_have_their_own_sums_and_chances_and_nothing_is_pooled() -> None:
-    text = report(of_two_strategies())
+    text = markdown_report(of_two_strategies())
     head = text[: text.index("## Model")]
 
     assert head.count("- Under `") == 2
@@ -192,9 +218,12 @@ def test_strategies_have_their_own_sums_and_chances_and_nothing_is_pooled() -> N
 
 def test_the_document_has_the_figures_of_the_report() -> None:
     results = of_two_strategies()
-    found = document(results, run={})
-    figures = summarise(
-        [trial(one.key.cell, one.key.scenario, one.key.trial, one.status) for one in results.all]
+    found = results_document(results, run={})
+    figures = summarize(
+        [
+            report_trial(one.key.cell, one.key.scenario, one.key.trial, one.status)
+            for one in results.all_entries
+        ]
     )
 
     assert (found["totals"]["end_to_end"], found["totals"]["pass_hat"]) == (None, None)
@@ -203,7 +232,7 @@ def test_the_document_has_the_figures_of_the_report() -> None:
         assert own["tool"] == msgspec.structs.asdict(totals.tool)
         assert own["end_to_end"] == msgspec.structs.asdict(totals.end_to_end)
         assert (own["pass_hat"], own["conduct"]) == (list(totals.pass_hat), None)
-    alone = document(results_of(results.sheet, under_production(results)), run={})
+    alone = results_document(collect_results(results.sheet, under_production(results)), run={})
     assert alone["totals"]["pass_hat"] == found["strategies"]["production"]["pass_hat"]
     (row,), (overall,) = found["comparisons"]["rows"], found["comparisons"]["overall"]
     assert (row["first"], row["second"], row["verdict"]) == ("baseline", "production", "better")
@@ -218,9 +247,9 @@ def test_the_document_has_the_figures_of_the_report() -> None:
 
 def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
     cell = Cell(HOSTILE, HOSTILE)
-    made = [trial(cell, HOSTILE, status="failed", category=HOSTILE)]
+    made = [report_trial(cell, HOSTILE, status="failed", category=HOSTILE)]
     for table in (
-        matrix(results_of(sheet(), made)),
+        matrix_table(collect_results(sheet(), made)),
         recommendation_table([(HOSTILE, HOSTILE, HOSTILE, "", HOSTILE, HOSTILE, HOSTILE)]),
         recommendation_table([(HOSTILE, HOSTILE, "", HOSTILE, HOSTILE, HOSTILE)], simulated=True),
         comparison_table(Comparisons((comparison(HOSTILE),))),
@@ -233,21 +262,40 @@ def test_no_text_breaks_out_of_a_table_or_becomes_markup() -> None:
         assert "`" not in row
 
 
+def test_plain_sentences_and_intervals_are_not_escaped() -> None:
+    said = "25 of 25 passed: 100.0% [86.7, 100.0] (long_arguments_guard); draft.foo is {1}!"
+
+    assert escape_text(said) == said
+    assert escape_text("_a_ x:y [1](z) #3 @you") == (
+        "&#95;a&#95; x&#58;y &#91;1&#93;(z) &#35;3 &#64;you"
+    )
+
+
+def test_the_verdict_is_first_and_the_recommendations_come_before_the_totals() -> None:
+    verdict = "Use m with guided_contract (profile default)."
+    rows = [("m", "default (no overrides)", "-", "Yes", "100% of 1 trial", "use", "-")]
+    text = markdown_report(of_two_strategies(), rows, verdict=verdict)
+
+    assert text.splitlines()[2] == f"**Verdict.** {verdict}"
+    heads = [line for line in text.splitlines() if line.startswith("## ")]
+    assert heads[:2] == ["## Recommendations", "## Totals"]
+
+
 def test_a_cell_in_which_nothing_could_run_has_no_rates() -> None:
     cell = Cell("minimax/minimax-m2-her")
-    results = results_of(sheet(cell), [trial(cell, status="skipped")])
-    (item,) = summary(results, ts="", output_dir="")["models"]
+    results = collect_results(sheet(cell), [report_trial(cell, status="skipped")])
+    (item,) = summary_document(results, ts="", output_dir="")["models"]
 
     assert (item["runs"], item["skipped"], list(item["run_results"])) == (0, 1, [])
     assert (item["ok_rate"], item["tool_ok_rate"], item["tool_ok_interval"]) == (None, None, None)
-    assert "| `minimax/minimax-m2-her` | `default` | - | - | - | - | - |" in matrix(results)
-    assert "- Skipped, because they cannot apply: 1" in report(results)
-    assert "- Overall: none" in report(results)
+    assert "| `minimax/minimax-m2-her` | `default` | - | - | - | - | - |" in matrix_table(results)
+    assert "- Skipped because they do not apply: 1" in markdown_report(results)
+    assert "- Overall: none" in markdown_report(results)
 
 
 def missed(number: int, check: str, got: str, cell: Cell) -> Trial:
     score = Score(misses=(Miss(check, "expected|this", got),))
-    return trial(cell, "happy_path", number, "failed", score=score)
+    return report_trial(cell, "happy_path", number, "failed", score=score)
 
 
 def test_a_table_says_why_runs_failed_by_what_was_not_met() -> None:
@@ -255,26 +303,118 @@ def test_a_table_says_why_runs_failed_by_what_was_not_met() -> None:
     made = [
         *(missed(at, 'the answer is "Done."', "hm", one) for at in (1, 2)),
         missed(1, 'the answer is "Done."', "no <b>", other),
-        trial(one, "chat_only", 1, "infra", error="TIMEOUT: it took too long"),
-        trial(one, "chat_only", 2),
+        report_trial(one, "chat_only", 1, "infra", error="TIMEOUT: it took too long"),
+        report_trial(one, "chat_only", 2),
     ]
-    text = report(results_of(sheet(one, other), made))
+    text = markdown_report(collect_results(sheet(one, other), made))
 
-    assert "## Why runs failed\n\n| not met | expected | got | runs | scenarios | models |" in text
+    assert (
+        "## Why runs failed\n\n| unmet expectation or error | expected | got | runs | scenarios |"
+        in text
+    )
     assert (
         '| the answer is "Done." | expected&#124;this | hm x2; no &#60;b&#62; x1 | 3 | '
         "happy_path | a x2; b x1 | `ASSERTION_FAILED` |"
     ) in text
     assert "| - | it took too long | 1 |" in text
     assert "| `TIMEOUT` (infrastructure, not scored) |" in text
-    assert "Why runs failed" not in report(results_of(sheet(one), made[-1:]))
+    assert "Why runs failed" not in markdown_report(collect_results(sheet(one), made[-1:]))
 
 
 def test_the_rarest_causes_and_texts_are_only_counted() -> None:
     cell = Cell("m")
     many = [missed(at, f"check {at:02}", "x", cell) for at in range(1, 25)]
-    text = report(results_of(sheet(cell), many))
+    text = markdown_report(collect_results(sheet(cell), many))
     assert ("check 20" in text, "check 21" in text) == (True, False)
-    assert "And 4 more, each in fewer runs or as many." in text
+    assert "4 less frequent causes are not shown." in text
     varied = [missed(at, "check", f"text {at}", cell) for at in range(1, 9)]
-    assert "text 1 x1; text 2 x1; text 3 x1; … |" in report(results_of(sheet(cell), varied))
+    assert "text 1 x1; text 2 x1; text 3 x1; … |" in markdown_report(
+        collect_results(sheet(cell), varied)
+    )
+
+
+# How endpoints compare, in reports: from the store alone
+
+
+GOOD, CHEAP = "m@good", "m@cheap"
+ADDRESSES = {GOOD: "http://good", CHEAP: "http://cheap"}
+SHEET = Sheet(settings={"endpoints": ADDRESSES, "reference": GOOD, "against": CHEAP})
+
+
+def replied(name: str, request: int, number: int, *calls: str, **fields: Any) -> Trial:
+    about = {
+        "requests": [{"turn": 0, "latency_ms": 1, "attempt": 1}],
+        "draft": {"calls": [{"name": each, "arguments": {}, "fits": True} for each in calls]},
+    }
+    status = fields.pop("status", "passed")
+    return trial(status, number, f"r{request}", Cell(name, "default", "raw"), **(about | fields))
+
+
+TRIALS = [
+    replied(name, request, number, *(("f",) if name == GOOD else ()))
+    for name in (GOOD, CHEAP)
+    for request in range(9)
+    for number in (1, 2)
+]
+FAILED = [
+    replied(CHEAP, 9, 1, status="infra", category="TIMEOUT"),
+    replied(CHEAP, 9, 2, status="failed", category="BAD_REQUEST", requests=[]),
+    replied("other@there", 1, 1, "f"),
+]
+
+
+def test_a_run_without_a_reference_compares_nothing() -> None:
+    assert compare_endpoints(Sheet(), TRIALS) == ()
+    assert agreement_section(()) == ""
+
+
+def test_the_endpoints_of_a_run_are_compared_by_its_trials() -> None:
+    (found,) = compare_endpoints(SHEET, [*TRIALS, *FAILED])
+
+    assert (found.name, found.reference, found.verdict) == ("cheap", "good", "worse")
+    assert agreement_heads(found) == ("", "cheap", "good", "difference", "")
+    table = agreement_rows(found)
+    assert table[1] == (
+        *("call or not", "0.0% [0.0, 37.1]", "100% [62.9, 100]"),
+        *("-100 [-100, -59.1]", "worse"),
+    )
+    assert table[2] == ("  precision", "unknown", "", "", "")
+    assert table[5] == ("calls fit", "unknown", "100% [62.9, 100]", "", "open")
+    assert request_count_lines([found]) == [
+        "good: 18 of 18 answered, 18 calls",
+        "cheap: 18 of 20 answered, 0 calls, 1 refused, 1 failed (TIMEOUT)",
+    ]
+
+
+def test_it_is_a_section_of_the_report_and_a_document() -> None:
+    found = compare_endpoints(SHEET, TRIALS)
+    text = agreement_section(found)
+
+    assert text.startswith("## Endpoints on the same requests\n\ncheap is worse than good")
+    assert "| call or not | 0.0%" in text
+    assert "- good: 18 of 18 answered" in text
+    document = agreement_json(found, ADDRESSES)
+    (row,) = document["comparisons"]
+    assert document["endpoints"] == ADDRESSES
+    assert (row["verdict"], row["verdicts"]["decision"]) == ("worse", "worse")
+    assert row["sentence"].startswith("cheap is worse than good")
+    assert row["calls"]["value"] == {
+        "value": 0.0,
+        "low": 0.0,
+        "high": pytest.approx(0.37, abs=0.01),
+        "n": 9,
+    }
+
+
+def test_a_page_says_it_in_sentences_and_what_else_it_shows() -> None:
+    first, second = agreement_notices(compare_endpoints(SHEET, TRIALS))
+
+    assert first.startswith("cheap is worse than good: ")
+    assert "each endpoint separately" in second
+    assert agreement_notices(()) == []
+
+
+def test_an_endpoint_goes_by_its_own_name_if_that_is_enough() -> None:
+    assert short_endpoint_names(["a@x", "a@y"]) == {"a@x": "x", "a@y": "y"}
+    assert short_endpoint_names(["a@x", "b@x"]) == {"a@x": "a@x", "b@x": "b@x"}
+    assert short_endpoint_names(["v@1@x", "v@2@y"]) == {"v@1@x": "x", "v@2@y": "y"}

@@ -1,34 +1,43 @@
-"""The summaries: equal to a recomputation, with every key of the original."""
+"""Tests of `surecall.eval.report.summary_json`."""
 
 from collections import Counter
 from collections.abc import Callable
+from typing import Any
 
 import msgspec
+import pytest
 
-from surecall.eval.analysis.summary import summarise
-from surecall.eval.report.common import (
-    Column,
-    Sheet,
-    results_of,
-)
+from surecall.eval.analysis.summary import summarize
+from surecall.eval.report.markdown import BEHAVIOR_NOTE, behavior_table, markdown_report
+from surecall.eval.report.page.data import ReportContext, build_report
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.run_results import Sheet, SheetColumn, collect_results
 from surecall.eval.report.summary_json import (
-    cell_summary,
-    document,
-    summary,
+    behavior_json,
+    behavior_row,
+    cell_json,
+    results_document,
     summary_by_scenario,
     summary_by_scenario_and_strategy,
-    totals,
+    summary_document,
+    totals_json,
+    trial_json,
 )
-from surecall.eval.storage.trial import Cell, Miss, Score, Trial
+from surecall.eval.storage.trial import BehaviorMetrics, Cell, Miss, Score, ServedRequest, Trial
+from surecall.settings.presets import TAG_FALLBACK
 from surecall.values.types import JSON
-from tests.support.eval_results import (
-    CELLS,
-    NAMES,
-    many,
-    sheet,
-    trial,
+from tests.support.reports import (
+    CONDUCT_GUIDED,
+    CONDUCT_PLAIN,
+    CONDUCT_RAW,
+    CONDUCT_SCENARIO,
+    CONDUCT_TRIALS,
+    RAW_ROW,
 )
 from tests.support.spec import proves
+from tests.support.trials import CALL, CELLS, EVENTS, NAMES, START, lines, many, report_trial, sheet
+
+# The summaries: equal to a recomputation, with every key of the original
 
 
 def pick(made: list[Trial], wanted: Callable[[Trial], bool]) -> list[Trial]:
@@ -37,7 +46,7 @@ def pick(made: list[Trial], wanted: Callable[[Trial], bool]) -> list[Trial]:
 
 def test_the_figures_of_a_cell_equal_a_recomputation_from_the_trials() -> None:
     made = many()
-    found = summary(results_of(sheet(*CELLS), made), ts="", output_dir="")["models"]
+    found = summary_document(collect_results(sheet(*CELLS), made), ts="", output_dir="")["models"]
 
     for cell, item in zip(CELLS, found, strict=True):
         ran = pick(made, lambda one, cell=cell: one.key.cell == cell)  # type: ignore[misc]
@@ -62,9 +71,9 @@ def test_the_figures_of_a_cell_equal_a_recomputation_from_the_trials() -> None:
 
 def test_the_files_and_the_figures_of_a_report_agree() -> None:
     made = many()
-    results = results_of(sheet(*CELLS), made)
-    for each in summarise(made).cells:
-        item, figures = cell_summary(results, each.cell), each.totals
+    results = collect_results(sheet(*CELLS), made)
+    for each in summarize(made).cells:
+        item, figures = cell_json(results, each.cell), each.totals
         assert (item["tool_ok"], item["tool_runs"]) == (figures.tool.k, figures.tool.n)
         assert (item["control_ok"], item["control_runs"]) == (figures.control.k, figures.control.n)
         assert item["tool_ok_interval"] == [figures.tool.low, figures.tool.high]
@@ -77,7 +86,7 @@ def test_the_files_and_the_figures_of_a_report_agree() -> None:
 @proves("C128")
 def test_the_sums_by_scenario_and_strategy_equal_a_recomputation() -> None:
     made = many()
-    results = results_of(sheet(*CELLS), made)
+    results = collect_results(sheet(*CELLS), made)
     by_scenario, by_strategy = (
         summary_by_scenario(results),
         summary_by_scenario_and_strategy(results),
@@ -92,8 +101,10 @@ def test_the_sums_by_scenario_and_strategy_equal_a_recomputation() -> None:
         assert counts["errors"] == Counter(one.category for one in ran if not one.ok)
         for key in ("runs", "ok"):
             assert counts[key] == sum(found[name][key] for found in by_strategy.values())
-    assert totals(results)["runs"] == len(pick(made, lambda _: True))
-    assert totals(results)["skipped"] == len(made) - len(pick(made, lambda _: True))
+    assert totals_json(results.summary.totals)["runs"] == len(pick(made, lambda _: True))
+    assert totals_json(results.summary.totals)["skipped"] == len(made) - len(
+        pick(made, lambda _: True)
+    )
 
 
 SUMMARY_KEYS = """
@@ -129,7 +140,7 @@ def test_a_summary_of_several_commands_claims_no_filter_of_one_of_them() -> None
 
     def head(*commands: JSON) -> JSON:
         whole = Sheet((), (), {"model_filter": "b", "seed": 7}, commands)
-        return summary(results_of(whole, []), ts="", output_dir="")
+        return summary_document(collect_results(whole, []), ts="", output_dir="")
 
     found = head(*asked)
     assert found["commands"] == asked
@@ -142,8 +153,12 @@ def test_a_summary_of_several_commands_claims_no_filter_of_one_of_them() -> None
 def test_the_summary_has_every_key_of_the_original() -> None:
     cell = Cell("m")
     settings: JSON = {"open_timeout": 10, "trials": 4, "base_url": "http://localhost/v1"}
-    failed = [trial(cell, number=n, status="failed", error="no", attempts=2) for n in range(1, 6)]
-    found = summary(results_of(sheet(cell, **settings), failed), ts="now", output_dir="here")
+    failed = [
+        report_trial(cell, number=n, status="failed", error="no", attempts=2) for n in range(1, 6)
+    ]
+    found = summary_document(
+        collect_results(sheet(cell, **settings), failed), ts="now", output_dir="here"
+    )
     (item,) = found["models"]
 
     assert set(SUMMARY_KEYS.split()) <= found.keys()
@@ -157,8 +172,10 @@ def test_the_summary_has_every_key_of_the_original() -> None:
 
 
 def test_the_document_for_programs_says_its_version_and_what_is_simulated() -> None:
-    results = results_of(Sheet((Column(Cell("m"), simulated=True),)), [trial(Cell("m"))])
-    found = document(results, run={"name": "otter"}, recommendations=[{"model": "m"}])
+    results = collect_results(
+        Sheet((SheetColumn(Cell("m"), simulated=True),)), [report_trial(Cell("m"))]
+    )
+    found = results_document(results, run={"name": "otter"}, recommendations=[{"model": "m"}])
 
     assert (found["schema_version"], found["simulated"], found["run"]) == (
         1,
@@ -174,10 +191,14 @@ def test_both_summaries_say_why_runs_failed_and_where_to_look() -> None:
     cell = Cell("m")
     misses = (Miss("the state is 1", "1", "2", turn=0),)
     made = [
-        trial(cell, "happy_path", at, "failed", score=Score(misses=misses)) for at in range(1, 25)
+        report_trial(cell, "happy_path", at, "failed", score=Score(misses=misses))
+        for at in range(1, 25)
     ]
-    results = results_of(sheet(cell), made)
-    for found in (document(results, run={}), summary(results, ts="t", output_dir="o")):
+    results = collect_results(sheet(cell), made)
+    for found in (
+        results_document(results, run={}),
+        summary_document(results, ts="t", output_dir="o"),
+    ):
         (cause,) = found["causes"]
         assert (cause["check"], cause["expected"], cause["got"]) == (
             "the state is 1",
@@ -198,3 +219,153 @@ def test_both_summaries_say_why_runs_failed_and_where_to_look() -> None:
             "trial": 1,
         }
         assert len(cause["runs"]) == 20
+
+
+# What runs did and said, in every report: beside the pass rate, for each strategy on its own
+
+
+RESULTS = collect_results(
+    sheet(CONDUCT_RAW, CONDUCT_GUIDED, scenarios=(CONDUCT_SCENARIO,)), CONDUCT_TRIALS
+)
+
+
+def test_markdown_has_a_table_of_it_and_none_without_such_runs() -> None:
+    text = markdown_report(RESULTS)
+
+    assert f"## Behavior metrics\n\n{BEHAVIOR_NOTE}\n\n{behavior_table(RESULTS)}\n\n" in text
+    assert f"| `m` | `default` | `raw` | {' | '.join(RAW_ROW)} |" in text
+    assert "Behavior metrics" not in markdown_report(
+        collect_results(sheet(CONDUCT_RAW, CONDUCT_GUIDED), CONDUCT_PLAIN)
+    )
+
+
+def test_the_documents_have_it_by_cell_strategy_and_scenario() -> None:
+    found = results_document(RESULTS, run={})
+    wanted = {
+        "runs": 2,
+        "right": 0,
+        "silent_wrong": 2,
+        "false_success": 1,
+        "wrong_effects": 1,
+        "repeated_effects": 2,
+        "runs_with_such_effects": 2,
+        "requests_after_no": 0,
+        "requests": 7,
+        "requests_per_run": 3.5,
+        "tokens": 300,
+        "tokens_per_run": 150.0,
+    }
+    assert found["strategies"]["raw"]["conduct"] == wanted
+    assert found["strategies"]["guided"]["conduct"]["right"] == 1
+    assert [cell["conduct"]["silent_wrong"] for cell in found["cells"]] == [2, 0]
+    by_strategy = summary_by_scenario_and_strategy(RESULTS)
+    assert by_strategy["raw"][CONDUCT_SCENARIO]["conduct"] == wanted
+    plain = results_document(
+        collect_results(sheet(CONDUCT_RAW, CONDUCT_GUIDED), CONDUCT_PLAIN), run={}
+    )
+    assert plain["cells"][0]["conduct"] is None
+    assert "conduct" not in plain["by_scenario"]["happy_path"]
+    assert behavior_json(BehaviorMetrics()) is None
+    assert msgspec.json.decode(msgspec.json.encode(found)) == found
+
+
+def test_the_file_of_a_trial_says_whether_it_told_the_truth() -> None:
+    found = trial_json(RESULTS, CONDUCT_TRIALS[0], None)
+    assert (found["truth"], found["score"]["effects"].wrong) == ("false_success", 1)
+    plain = collect_results(sheet(CONDUCT_RAW, CONDUCT_GUIDED), CONDUCT_PLAIN)
+    assert trial_json(plain, CONDUCT_PLAIN[0], None)["truth"] is None
+
+
+def test_the_page_has_a_section_of_it_and_none_without_such_runs() -> None:
+    page = render_page(
+        build_report(CONDUCT_TRIALS, ReportContext(sheet=sheet(CONDUCT_RAW, CONDUCT_GUIDED)))
+    )
+
+    assert '<section id="conduct"' in page
+    part = page[page.index('id="conduct"') :]
+    row = part[part.index("<td>raw</td>") :]
+    figures = [cell.partition("</td>")[0] for cell in row.split('<td class="number">')[1:10]]
+    assert figures == list(RAW_ROW)
+    assert 'id="conduct"' not in render_page(build_report(CONDUCT_PLAIN, ReportContext()))
+
+
+def test_a_row_without_runs_has_figures_all_the_same() -> None:
+    assert behavior_row(BehaviorMetrics()) == ("0/0", "0", "0", "0", "0", "0", "0", "0.0", "0")
+
+
+# The file of one trial: the conversation, the settings, the error
+
+
+TRIAL_KEYS = """
+model model_base strategy fallback_profile sampling_profile empty_response_retry
+llm_options_defaults content_tag_tool_call_fallback scenario trial ok elapsed_ms tool_use_mode
+tools_enabled context_tool_calling assistant_text draft error error_status error_body error_raw_body
+error_category history trace
+"""
+
+
+def test_a_trials_file_holds_the_conversation_and_what_it_went_by() -> None:
+    one = report_trial(
+        Cell("m"), requests=(ServedRequest(0, 12, 1, "stop", "prov"),), prompt_hash="abc"
+    )
+    results = collect_results(sheet(Cell("m"), empty_response_retry_count=1), [one])
+    found = trial_json(results, one, lines(*EVENTS))
+
+    assert set(TRIAL_KEYS.split()) <= found.keys()
+    assert found["history"] == [
+        {"role": "system", "content": "s"},
+        {"role": "user", "content": "u"},
+        {"role": "assistant", "content": "", "metadata": {"tool_calls": [CALL]}},
+        {
+            "role": "tool",
+            "content": '{"ok":true}',
+            "name": "state_get",
+            "metadata": {"tool_call_id": "c1"},
+        },
+        {"role": "assistant", "content": "Done."},
+    ]
+    assert found["trace"] == EVENTS
+    assert (found["tool_use_mode"], found["tools_enabled"]) == ("disabled", False)
+    assert found["llm_options_defaults"] == {"temperature": 1}
+    assert found["empty_response_retry"] == {"max_retries": 1, "attempts": 0}
+    assert "error_hint" not in found
+    assert (found["error"], found["error_body"], found["requests"]) == (None, None, one.requests)
+
+
+def test_a_trials_file_says_what_was_missed_also_in_sentences() -> None:
+    miss = Miss('the answer is "Done."', '"Done."', '"Hm."', turn=1)
+    one = report_trial(Cell("m"), status="failed", score=Score(final=False, misses=(miss,)))
+    score = trial_json(collect_results(sheet(Cell("m")), [one]), one, None)["score"]
+
+    assert (score["final"], score["misses"]) == (False, (miss,))
+    assert score["reasons"] == ('expected that the answer is "Done.", got "Hm."',)
+
+
+def test_without_a_trace_a_trials_file_says_what_the_cell_says() -> None:
+    config = {"tool_use_mode": "enforced", "response_transforms": [TAG_FALLBACK]}
+    column = SheetColumn(Cell("m"), {"top_p": 0.5}, config, simulated=True)
+    one = report_trial(Cell("m"))
+    found = trial_json(collect_results(Sheet((column,)), [one]), one, None)
+
+    assert (found["history"], found["trace"]) == (None, None)
+    assert (found["context_tool_calling"], found["tools_enabled"]) == (config, True)
+    assert found["llm_options_defaults"] == {"top_p": 0.5}
+    assert found["content_tag_tool_call_fallback"]
+    assert found["simulated"]
+
+
+@pytest.mark.parametrize(
+    ("body", "parsed"),
+    [('{"error":{"message":"no"}}', {"error": {"message": "no"}}), ("<html>", None)],
+)
+def test_the_body_of_an_error_is_kept_raw_and_parsed(body: str, parsed: Any) -> None:
+    fault = {"type": "llm_request_error", "fault": {"code": "AUTH", "body": body}}
+    one = report_trial(
+        Cell("m"), status="infra", category="AUTH", error="401", hint="prov: no", http_status=401
+    )
+    results = collect_results(sheet(Cell("m")), [one])
+    found = trial_json(results, one, lines(START, fault))
+
+    assert (found["error_raw_body"], found["error_body"]) == (body, parsed)
+    assert (found["error"], found["error_status"], found["error_category"]) == ("401", 401, "AUTH")
+    assert found["error_hint"] == "prov: no"

@@ -1,5 +1,5 @@
 """Commands, and a simulator for the tests of a module."""
 
-from tests.support.fixtures import run_fixture, simulator
+from tests.support.commands import run_fixture, simulator
 
 __all__ = ["run_fixture", "simulator"]

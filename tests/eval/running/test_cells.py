@@ -1,20 +1,41 @@
-"""Cells: what a model, a profile and a strategy mean together."""
+"""Tests of `surecall.eval.running.cells`."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from surecall.eval.running.cells import Model, PlannedCell, split_strategy
+from surecall.eval.running.cells import (
+    Model,
+    PlannedCell,
+    is_chain,
+    normalize_chains,
+    parse_chain,
+    split_strategy,
+)
+from surecall.eval.running.trial_run import setup_for_cell
 from surecall.eval.settings.endpoint import Endpoint
-from surecall.eval.storage.trial import Cell
+from surecall.eval.storage.trial import Cell, Trial
 from surecall.settings.config import ToolCallingConfig
-from surecall.settings.presets import TAG_FALLBACK, without_text_calls
-from tests.eval.running.test_matrix import PERSONAS, ROUTER, SIM, planned
+from surecall.settings.presets import TAG_FALLBACK, resolve, without_text_calls
+from surecall.values.errors import ConfigError
+from tests.support.evaluations import (
+    IMITATORS,
+    OWN_ENDPOINT,
+    ROUTER_ENDPOINT,
+    SIM_ENDPOINT,
+    evaluate_simulated,
+    plan_at,
+    plan_simulated,
+    planned_models,
+)
 from tests.support.spec import proves
 
+# Cells: what a model, a profile and a strategy mean together
 
-def only_cell(endpoint: Endpoint = ROUTER, **changes: Any) -> PlannedCell:
-    (found,) = planned(endpoint, **changes).cells
+
+def only_cell(endpoint: Endpoint = ROUTER_ENDPOINT, **changes: Any) -> PlannedCell:
+    (found,) = plan_at(endpoint, **changes).cells
     return found
 
 
@@ -23,7 +44,7 @@ def config_of(**changes: Any) -> ToolCallingConfig:
 
 
 def test_a_likeness_is_filed_under_its_own_name() -> None:
-    cell = only_cell(SIM, model_filter="google", sampling_profile_filter="creative")
+    cell = only_cell(SIM_ENDPOINT, model_filter="google", sampling_profile_filter="creative")
 
     assert cell.cell == Cell("sim/like-gemini", "gemini_2_5_flash_creative", "production")
     assert cell.options == {"temperature": 1.5}
@@ -33,7 +54,7 @@ def test_a_likeness_is_filed_under_its_own_name() -> None:
 def test_lanes_are_makers_behind_a_router_and_endpoints_elsewhere() -> None:
     assert Model("x-ai/grok-4.1-fast").lane == "x-ai"
     assert Model("llama3", "custom").lane == "custom"
-    assert PERSONAS[0].lane == "sim/clean"
+    assert IMITATORS[0].lane == "sim/clean"
 
 
 def test_raw_gets_no_preset_and_no_parallel_tool_calls() -> None:
@@ -46,7 +67,7 @@ def test_raw_gets_no_preset_and_no_parallel_tool_calls() -> None:
 
 @proves("C134")
 def test_the_fallback_matrix_doubles_a_cell_and_leaves_out_the_models_own_workaround() -> None:
-    off, on = planned(model_filter="qwen/qwen3-235b*", fallback_matrix=True).cells
+    off, on = plan_at(model_filter="qwen/qwen3-235b*", fallback_matrix=True).cells
     usual = only_cell(model_filter="qwen/qwen3-235b*")
 
     assert [split_strategy(each.cell.strategy) for each in (off, on, usual)] == [
@@ -125,3 +146,77 @@ def test_sampling_settings_stand_above_the_profile() -> None:
     )
 
     assert cell.options == {"temperature": 1.0, "top_k": 3}
+
+
+# A chain of models in an evaluation: how it is written, what it means, who answered
+
+
+def test_a_chain_is_one_model_with_links() -> None:
+    (cell,) = plan_at(
+        model_filter="x-ai/grok-4.1-fast > openai/gpt-5.2", scenarios="chat_only"
+    ).cells
+
+    assert cell.cell.model == cell.model.id == "x-ai/grok-4.1-fast>openai/gpt-5.2:nitro"
+    assert cell.model.sent_id == "x-ai/grok-4.1-fast"
+    assert cell.model.lane == "x-ai"
+    assert [name for name, _ in cell.fallbacks] == ["openai/gpt-5.2:nitro"]
+
+
+def test_every_model_of_a_chain_has_the_config_that_fits_it() -> None:
+    alone = plan_at(model_filter="deepseek/deepseek-v3.2", scenarios="chat_only").cells[0]
+    (cell,) = plan_at(
+        model_filter="x-ai/grok-4.1-fast>deepseek/deepseek-v3.2", scenarios="chat_only"
+    ).cells
+
+    assert cell.fallbacks == ((alone.model.id, alone.config),)
+    assert cell.config != alone.config
+    assert resolve(
+        provider="openrouter", model="x-ai/grok-4.1-fast"
+    ).endpoint.message_transforms == (cell.config.endpoint.message_transforms)
+
+
+def test_a_chain_stands_beside_other_models_and_globs_name_its_links() -> None:
+    assert planned_models("sim/clean>sim/like-gem*,sim/clean", SIM_ENDPOINT) == [
+        "sim/clean",
+        "sim/clean>sim/like-gemini",
+    ]
+    assert planned_models("mine>yours", OWN_ENDPOINT) == ["mine>yours"]
+
+
+@pytest.mark.parametrize(
+    ("expression", "sentence"),
+    [
+        ("x-ai/grok-4.1-fast>", "a name is missing"),
+        (">", "a name is missing"),
+        ("x-ai/grok-4.1-fast>google", '"google" matches several models'),
+        ("x-ai/grok-4.1-fast>gogle", "did you mean"),
+    ],
+)
+def test_a_chain_that_cannot_be_meant_is_refused(expression: str, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        planned_models(expression, ROUTER_ENDPOINT)
+
+
+def test_real_and_simulated_models_make_no_chain() -> None:
+    known = {"a": (Model("a"),), "b": (Model("b", simulated=True),)}
+    with pytest.raises(ConfigError, match="mixes simulated and real"):
+        parse_chain("a>b", lambda name: known[name])
+
+
+def test_blanks_around_the_sign_do_not_count() -> None:
+    assert normalize_chains("a > b , c") == "a>b , c"
+    assert is_chain("a>b")
+    assert not is_chain("a")
+
+
+def test_a_trial_of_a_chain_says_who_answered(tmp_path: Path) -> None:
+    what = plan_simulated(
+        model_filter="sim/http-402>sim/clean,sim/clean", scenarios="happy_path", trials=1
+    )
+    _, trials = evaluate_simulated(tmp_path, what)
+    by_model: dict[str, Trial] = {trial.key.cell.model: trial for trial in trials}
+    chained = by_model["sim/http-402>sim/clean"]
+
+    assert (chained.status, chained.models) == ("passed", ("sim/clean",))
+    assert by_model["sim/clean"].models == ()
+    assert setup_for_cell(what.cells[-1], what).fallbacks

@@ -1,4 +1,4 @@
-"""How much goes on at once: requests wait for their lane, quotas end, money runs out."""
+"""Tests of `surecall.eval.running.limiter`."""
 
 import asyncio
 import json
@@ -8,19 +8,28 @@ from contextlib import AbstractAsyncContextManager, nullcontext, suppress
 import pytest
 
 from surecall.core.outcome import RunFailed
-from surecall.eval.running.lane import LONGEST_PAUSE_S, Lane
-from surecall.eval.running.limiter import Budget, Limiter, Watched
+from surecall.eval.running.limiter import (
+    MAX_PAUSE_S,
+    ConcurrencyWindow,
+    CostBudget,
+    Limiter,
+    NotifyAll,
+    NotifyOne,
+    RateLimitedClient,
+)
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.settings.connection import RetryPolicy
 from surecall.testing import ScriptedModel, failure, says
 from surecall.values.events import LlmRequestEndEvent
-from surecall.values.types import Answer
-from surecall.wire.messages import parse_usage
-from tests.support.clock import virtual_time
-from tests.support.patience import until_soon
+from surecall.values.types import HttpResponse
+from surecall.wire.chat_format import parse_usage
+from tests.support.timing import until_soon, virtual_time
 
-OK = Answer(200, {}, b"{}")
-TOO_MANY = Answer(429, {"retry-after": "4"}, b"{}")
+# How much goes on at once: requests wait for their lane, quotas end, money runs out
+
+
+OK = HttpResponse(200, {}, b"{}")
+TOO_MANY = HttpResponse(429, {"retry-after": "4"}, b"{}")
 
 
 class Clock:
@@ -38,10 +47,10 @@ class OneAnswer:
 
     api_key = "kept"
 
-    def __init__(self, answer: Answer) -> None:
+    def __init__(self, answer: HttpResponse) -> None:
         self.answer = answer
 
-    async def send(self, body: bytes) -> Answer:
+    async def send(self, body: bytes) -> HttpResponse:
         del body
         return self.answer
 
@@ -52,43 +61,43 @@ class OneAnswer:
 def test_a_limiter_counts_the_conversations_of_each_lane_apart() -> None:
     limiter = Limiter(2, Clock())
     for _ in range(2):
-        limiter.begin("a")
+        limiter.begin_conversation("a")
 
-    assert [limiter.takes(lane) for lane in "ab"] == [False, True]
-    assert limiter.under_way == 2
-    limiter.end("a")
-    assert limiter.takes("a")
+    assert [limiter.has_room(lane) for lane in "ab"] == [False, True]
+    assert limiter.running == 2
+    limiter.end_conversation("a")
+    assert limiter.has_room("a")
 
 
 def test_a_limiter_learns_from_answers() -> None:
     clock = Clock()
     limiter = Limiter(32, clock)
 
-    assert [limiter.heard("a", 99.0, OK) for _ in range(4)] == [None] * 4
-    assert limiter.lane("a").limit == 12
-    assert limiter.opens_in("ab") is None
-    assert limiter.heard("a", 99.5, TOO_MANY) == 4.0
-    assert (limiter.lane("a").threshold, limiter.lane("b").limit) == (8, 8)
-    assert (limiter.takes("a"), limiter.takes("b")) == (False, True)
+    assert [limiter.record_response("a", 99.0, OK) for _ in range(4)] == [None] * 4
+    assert limiter.window("a").limit == 12
+    assert limiter.next_opening_s("ab") is None
+    assert limiter.record_response("a", 99.5, TOO_MANY) == 4.0
+    assert (limiter.window("a").slow_start_threshold, limiter.window("b").limit) == (8, 8)
+    assert (limiter.has_room("a"), limiter.has_room("b")) == (False, True)
     clock.now = 101.0
-    assert limiter.opens_in("ab") == 3.0
+    assert limiter.next_opening_s("ab") == 3.0
     clock.now = 104.0
-    assert limiter.opens_in("ab") is None
-    assert limiter.takes("a")
+    assert limiter.next_opening_s("ab") is None
+    assert limiter.has_room("a")
 
 
 def test_a_failing_server_is_no_reason_to_ask_for_more() -> None:
     limiter = Limiter(32, Clock())
 
-    assert limiter.heard("a", 99.0, Answer(503, {}, b"")) is None
-    assert limiter.lane("a") == Lane.fresh(32)
+    assert limiter.record_response("a", 99.0, HttpResponse(503, {}, b"")) is None
+    assert limiter.window("a") == ConcurrencyWindow.initial(32)
 
 
 def test_a_refusal_without_advice_closes_nothing() -> None:
     limiter = Limiter(8, Clock())
 
-    assert limiter.heard("a", 99.0, Answer(429, {}, b"")) == 0.0
-    assert limiter.takes("a")
+    assert limiter.record_response("a", 99.0, HttpResponse(429, {}, b"")) == 0.0
+    assert limiter.has_room("a")
 
 
 def test_refusals_one_after_another_tell_how_long_the_lane_rests() -> None:
@@ -96,9 +105,9 @@ def test_refusals_one_after_another_tell_how_long_the_lane_rests() -> None:
     limiter = Limiter(8, clock)
     told = []
     for _ in range(6):
-        told.append(limiter.heard("a", clock.now, Answer(429, {}, b"")))
+        told.append(limiter.record_response("a", clock.now, HttpResponse(429, {}, b"")))
         clock.now += told[-1] or 0.0
-        assert limiter.takes("a")
+        assert limiter.has_room("a")
         clock.now += 1.0
 
     assert told == [0.0, 0.25, 1.0, 4.0, 16.0, 60.0]
@@ -106,13 +115,13 @@ def test_refusals_one_after_another_tell_how_long_the_lane_rests() -> None:
 
 def test_of_many_refusals_together_the_first_is_news() -> None:
     limiter = Limiter(8, Clock())
-    longer = Answer(429, {"retry-after": "9"}, b"")
+    longer = HttpResponse(429, {"retry-after": "9"}, b"")
 
-    told = [limiter.heard("a", 99.0, answer) for answer in (TOO_MANY, longer, TOO_MANY)]
+    told = [limiter.record_response("a", 99.0, answer) for answer in (TOO_MANY, longer, TOO_MANY)]
 
     assert told == [4.0, None, None]
-    assert limiter.lane("a").threshold == 5
-    assert limiter.opens_in("a") == 9.0
+    assert limiter.window("a").slow_start_threshold == 5
+    assert limiter.next_opening_s("a") == 9.0
 
 
 def quota(remaining: int, reset: str) -> dict[str, str]:
@@ -121,56 +130,68 @@ def quota(remaining: int, reset: str) -> dict[str, str]:
 
 def test_a_quota_that_is_spent_closes_the_lane_and_is_no_refusal() -> None:
     limiter = Limiter(32, Clock())
-    asyncio.run(limiter.admitted("a"))
+    asyncio.run(limiter.acquire_request("a"))
 
-    assert limiter.heard("a", 99.0, Answer(200, quota(0, "6m0s"), b"{}")) == LONGEST_PAUSE_S
-    assert limiter.lane("a").limit == 9
-    assert not limiter.takes("a")
-    assert limiter.opens_in("ab") == LONGEST_PAUSE_S
+    assert (
+        limiter.record_response("a", 99.0, HttpResponse(200, quota(0, "6m0s"), b"{}"))
+        == MAX_PAUSE_S
+    )
+    assert limiter.window("a").limit == 9
+    assert not limiter.has_room("a")
+    assert limiter.next_opening_s("ab") == MAX_PAUSE_S
     # It is news once, and only if it takes a while.
-    assert limiter.heard("a", 99.0, Answer(200, quota(0, "6m0s"), b"{}")) is None
-    assert limiter.heard("b", 99.0, Answer(200, quota(0, "20ms"), b"{}")) is None
+    assert limiter.record_response("a", 99.0, HttpResponse(200, quota(0, "6m0s"), b"{}")) is None
+    assert limiter.record_response("b", 99.0, HttpResponse(200, quota(0, "20ms"), b"{}")) is None
 
 
 def test_a_refusal_for_a_spent_quota_lasts_until_it_is_renewed_if_nothing_else_is_advised() -> None:
     spent = quota(0, "30s")
     answers = (
-        Answer(429, spent, b"{}"),
-        Answer(429, quota(3, "30s"), b"{}"),
-        Answer(429, {"retry-after": "2", **spent}, b"{}"),
+        HttpResponse(429, spent, b"{}"),
+        HttpResponse(429, quota(3, "30s"), b"{}"),
+        HttpResponse(429, {"retry-after": "2", **spent}, b"{}"),
     )
 
-    assert [Limiter(8, Clock()).heard("a", 99.0, answer) for answer in answers] == [30.0, 0.0, 2.0]
+    assert [Limiter(8, Clock()).record_response("a", 99.0, answer) for answer in answers] == [
+        30.0,
+        0.0,
+        2.0,
+    ]
 
 
 def test_a_router_may_say_it_inside_of_its_refusal() -> None:
     body = {"error": {"metadata": {"headers": {"Retry-After": "7"}}}}
-    inside = Answer(429, {}, json.dumps(body).encode())
-    outside = Answer(429, {"retry-after": "3"}, inside.body)
+    inside = HttpResponse(429, {}, json.dumps(body).encode())
+    outside = HttpResponse(429, {"retry-after": "3"}, inside.body)
 
-    assert [Limiter(8, Clock()).heard("a", 99.0, each) for each in (inside, outside)] == [7.0, 3.0]
+    assert [Limiter(8, Clock()).record_response("a", 99.0, each) for each in (inside, outside)] == [
+        7.0,
+        3.0,
+    ]
 
 
 @pytest.mark.parametrize("now", [0.1, 2048.3, 4096.7, 100_000.1, 1e6 + 0.7, 1e7 + 0.3])
 def test_the_wait_that_was_asked_for_is_told_whatever_the_clock_reads(now: float) -> None:
     clock = Clock()
     clock.now = now
-    advice = Answer(429, {"retry-after": "0.05"}, b"")
+    advice = HttpResponse(429, {"retry-after": "0.05"}, b"")
 
-    assert Limiter(8, clock).heard("a", now, advice) == 0.05
+    assert Limiter(8, clock).record_response("a", now, advice) == 0.05
 
 
 def test_advice_may_be_a_date() -> None:
-    limiter = Limiter(8, Clock(), wall=lambda: 784_111_777.0)
-    dated = Answer(429, {"retry-after": "Sun, 06 Nov 1994 08:49:40 GMT"}, b"")
+    limiter = Limiter(8, Clock(), wall_clock=lambda: 784_111_777.0)
+    dated = HttpResponse(429, {"retry-after": "Sun, 06 Nov 1994 08:49:40 GMT"}, b"")
 
-    assert limiter.heard("a", 99.0, dated) == pytest.approx(3.0)
+    assert limiter.record_response("a", 99.0, dated) == pytest.approx(3.0)
 
 
 def test_a_watched_client_tells_of_refusals_and_is_otherwise_the_same() -> None:
     limiter, told = Limiter(8, Clock()), list[tuple[str, float]]()
     client = OneAnswer(OK)
-    watched = Watched(client, "a", limiter, lambda lane, wait_s: told.append((lane, wait_s)))
+    watched = RateLimitedClient(
+        client, "a", limiter, lambda lane, wait_s: told.append((lane, wait_s))
+    )
 
     async def talk() -> None:
         async with watched.opened():
@@ -187,9 +208,9 @@ class Held:
     """A client that answers when it is told to."""
 
     def __init__(self) -> None:
-        self.asked: list[asyncio.Future[Answer]] = []
+        self.asked: list[asyncio.Future[HttpResponse]] = []
 
-    async def send(self, body: bytes) -> Answer:
+    async def send(self, body: bytes) -> HttpResponse:
         del body
         self.asked.append(asyncio.get_running_loop().create_future())
         return await self.asked[-1]
@@ -197,7 +218,7 @@ class Held:
     def opened(self) -> AbstractAsyncContextManager[None]:
         return nullcontext()
 
-    async def answer(self, *answers: Answer) -> int:
+    async def answer(self, *answers: HttpResponse) -> int:
         """Answer the requests under way, oldest first; say how many are there then."""
         waiting = [turn for turn in self.asked if not turn.done()]
         for turn, answer in zip(waiting, answers, strict=False):
@@ -208,11 +229,11 @@ class Held:
 
 
 def test_requests_pass_as_the_lane_has_room_and_retries_among_them() -> None:
-    refusal = Answer(429, {}, b"{}")
+    refusal = HttpResponse(429, {}, b"{}")
 
     async def counted() -> list[int]:
         limiter, client = Limiter(10, Clock()), Held()
-        watched = Watched(client, "a", limiter, lambda *_: None)
+        watched = RateLimitedClient(client, "a", limiter, lambda *_: None)
         tasks = [asyncio.create_task(watched.send(b"")) for _ in range(30)]
         counts = [await client.answer()]
         counts.append(await client.answer(OK))
@@ -231,7 +252,7 @@ def test_requests_pass_as_the_lane_has_room_and_retries_among_them() -> None:
 def test_a_request_that_breaks_off_makes_room_for_the_next() -> None:
     async def sent() -> int:
         limiter, client = Limiter(1, Clock()), Held()
-        watched = Watched(client, "a", limiter, lambda *_: None)
+        watched = RateLimitedClient(client, "a", limiter, lambda *_: None)
         first, second = (asyncio.create_task(watched.send(b"")) for _ in range(2))
         assert await client.answer() == 1
         first.cancel()
@@ -246,10 +267,10 @@ def test_a_request_that_breaks_off_makes_room_for_the_next() -> None:
 def test_waiting_requests_go_on_when_a_closed_lane_opens() -> None:
     async def answered() -> float:
         limiter, client = Limiter(8, time.monotonic), Held()
-        watched = Watched(client, "a", limiter, lambda *_: None)
+        watched = RateLimitedClient(client, "a", limiter, lambda *_: None)
         first = asyncio.create_task(watched.send(b""))
         await client.answer()
-        await client.answer(Answer(429, {"retry-after": "30"}, b"{}"))
+        await client.answer(HttpResponse(429, {"retry-after": "30"}, b"{}"))
         await first
         began = time.monotonic()
         tasks = [asyncio.create_task(watched.send(b"")) for _ in range(3)]
@@ -265,7 +286,9 @@ def test_waiting_requests_go_on_when_a_closed_lane_opens() -> None:
 def test_the_time_in_front_of_a_lane_is_none_of_the_latency_of_the_model() -> None:
     async def latencies() -> list[int]:
         model = ScriptedModel(failure(429, headers={"retry-after": "30"}), says("a"), says("b"))
-        watched = Watched(model, "a", Limiter(1, time.monotonic, time.time), lambda *_: None)
+        watched = RateLimitedClient(
+            model, "a", Limiter(1, time.monotonic, time.time), lambda *_: None
+        )
         runner = ToolLoopRunner(client=watched, model="m", retry=RetryPolicy(attempts=1))
         with suppress(RunFailed):
             await runner.run("Hi.")
@@ -279,30 +302,30 @@ def test_the_time_in_front_of_a_lane_is_none_of_the_latency_of_the_model() -> No
 def test_room_for_a_conversation_is_told_when_an_answer_makes_some() -> None:
     async def told(conversations: int) -> list[str]:
         limiter, calls = Limiter(16, Clock()), list[str]()
-        limiter.room = lambda: calls.append("room")
+        limiter.on_room = lambda: calls.append("room")
         for _ in range(conversations):
-            limiter.begin("a")
-        await Watched(OneAnswer(OK), "a", limiter, lambda *_: None).send(b"")
+            limiter.begin_conversation("a")
+        await RateLimitedClient(OneAnswer(OK), "a", limiter, lambda *_: None).send(b"")
         return calls
 
     assert [asyncio.run(told(count)) for count in (8, 9)] == [["room"], []]
 
 
-def paid(budget: Budget, *costs: float | None) -> Budget:
+def paid(budget: CostBudget, *costs: float | None) -> CostBudget:
     for cost in costs:
-        budget = budget.paid(cost)
+        budget = budget.with_cost(cost)
     return budget
 
 
 def test_without_a_cap_money_is_only_counted() -> None:
-    budget = paid(Budget(), 5.0, None, 2.0)
+    budget = paid(CostBudget(), 5.0, None, 2.0)
 
     assert (budget.spent, budget.priced, budget.unpriced) == (7.0, 2, 1)
-    assert budget.advice(100) == "go"
+    assert budget.next_action(100) == "go"
 
 
 def test_under_a_cap_the_first_trial_alone_shows_what_one_costs() -> None:
-    assert [Budget(cap=1.0).advice(under_way) for under_way in (0, 1)] == ["go", "wait"]
+    assert [CostBudget(cap=1.0).next_action(under_way) for under_way in (0, 1)] == ["go", "wait"]
 
 
 @pytest.mark.parametrize(
@@ -324,7 +347,7 @@ def test_under_a_cap_the_first_trial_alone_shows_what_one_costs() -> None:
 def test_a_trial_begins_only_if_it_fits_the_budget(
     costs: tuple[float | None, ...], under_way: int, advice: str
 ) -> None:
-    assert paid(Budget(cap=1.0), *costs).advice(under_way) == advice
+    assert paid(CostBudget(cap=1.0), *costs).next_action(under_way) == advice
 
 
 @pytest.mark.parametrize(
@@ -340,18 +363,83 @@ def test_a_trial_begins_only_if_it_fits_the_budget(
 def test_a_model_that_never_tells_a_price_is_noticed(
     told: list[tuple[str, float | None]], silent: str | None
 ) -> None:
-    budget, without_cap = Budget(cap=1.0), Budget()
+    budget, without_cap = CostBudget(cap=1.0), CostBudget()
     for model, cost in told:
-        budget, without_cap = budget.paid(cost, model), without_cap.paid(cost, model)
+        budget, without_cap = budget.with_cost(cost, model), without_cap.with_cost(cost, model)
 
-    assert (budget.silent, without_cap.silent) == (silent, None)
+    assert (budget.unpriced_model, without_cap.unpriced_model) == (silent, None)
 
 
 @pytest.mark.parametrize("cost", [-5, -0.01, 1e308, float("inf"), float("nan"), 10**400])
 def test_a_cost_that_cannot_be_true_is_none(cost: float) -> None:
     usage = parse_usage({"cost": cost})
-    budget = Budget(cap=1.0).paid(cost)
+    budget = CostBudget(cap=1.0).with_cost(cost)
 
     assert usage is not None
     assert usage.cost is None
     assert (budget.spent, budget.priced, budget.unpriced) == (0.0, 0, 1)
+
+
+# Who waits for the bell wakes when it is their turn, or when the time is up
+
+
+def test_each_ring_wakes_who_has_waited_longest() -> None:
+    async def woken() -> list[str]:
+        bell, order = NotifyOne(), list[str]()
+
+        async def wait(name: str, timeout_s: float | None = None) -> None:
+            await bell.wait(timeout_s)
+            order.append(name)
+
+        tasks = [asyncio.create_task(wait(name)) for name in "ab"]
+        late = asyncio.create_task(wait("late", 0.0))
+        await late
+        for _ in tasks:
+            bell.notify_one()
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            order.append("ring")
+        bell.notify_one()
+        return order
+
+    assert asyncio.run(woken()) == ["late", "a", "ring", "b", "ring"]
+
+
+def test_a_ring_for_somebody_who_is_gone_goes_to_the_next() -> None:
+    async def heard() -> None:
+        bell = NotifyOne()
+        gone, also_gone, waiting = (asyncio.create_task(bell.wait(None)) for _ in range(3))
+        await asyncio.sleep(0)
+        gone.cancel()
+        await asyncio.wait([gone])
+        bell.notify_one()  # for the second, who is cancelled before it comes
+        also_gone.cancel()
+        await waiting
+
+    asyncio.run(heard())
+
+
+def test_nobody_waits_longer_than_they_want() -> None:
+    assert asyncio.run(NotifyOne().wait(0.0)) is None
+
+
+def test_a_gong_wakes_everybody_as_often_as_it_sounds(virtual: object) -> None:
+    del virtual
+    gong, woken = NotifyAll(), []
+
+    async def waits(name: str) -> None:
+        for _ in range(2):
+            await gong.wait(None)
+            woken.append(name)
+
+    async def work() -> None:
+        tasks = [asyncio.create_task(waits(name)) for name in ("a", "b")]
+        for _ in range(2):
+            await asyncio.sleep(0)
+            gong.notify_all()
+            await asyncio.sleep(0)
+        await asyncio.gather(*tasks)
+        await gong.wait(0.5)
+
+    asyncio.run(work())
+    assert woken == ["a", "b", "a", "b"]

@@ -1,199 +1,71 @@
-"""One trial over real HTTP: what is recorded, and whether it is exactly what a fault predicts."""
+"""Tests of `surecall.eval.running.trial_run`."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Awaitable
 from typing import Any
 
 import msgspec
 import pytest
 
-from surecall import ConfigError, Limits, ModelCatalog, OpenAICompatible, RetryPolicy
-from surecall.eval.running.trial_run import Case, Setup, run_trial, setup_for, world_id
-from surecall.eval.scenarios.builtin import SCENARIOS
-from surecall.eval.scenarios.scenario import Scenario
-from surecall.eval.storage.trial import Cell, Key, Trial
+from surecall import (
+    ConfigError,
+    ModelCatalog,
+    RetryPolicy,
+    RunResult,
+    ToolRegistry,
+    tool,
+)
+from surecall.core.outcome import run_error as run_failure
+from surecall.core.state import Fail
+from surecall.eval import expect, scenario
+from surecall.eval.running.cells import Model
+from surecall.eval.running.trial_run import (
+    CellSetup,
+    TrialCase,
+    last_request_error,
+    make_setup,
+    run_trial,
+    setup_for_cell,
+    world_id,
+)
+from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
+from surecall.eval.scenarios.scenario import AskModel, Scenario
+from surecall.eval.storage.trial import Cell, Key, Miss, Score, Trial
+from surecall.runtime.recording import dump_trace
 from surecall.settings.presets import Strategy
-from surecall.simulator.faults import SHAPE_FAULTS
-from surecall.simulator.personas.behaviours import CONVERSATION_BEHAVIOURS
-from surecall.simulator.personas.catalogue import PERSONAS
-from surecall.simulator.personas.persona import REPLY_BEHAVIOURS, Persona
+from surecall.settings.presets import raw as raw_config
+from surecall.simulator.personas.behaviors import CONVERSATION_BEHAVIORS
+from surecall.simulator.personas.persona_catalog import PERSONAS
 from surecall.simulator.server import Simulator
 from surecall.testing import ScriptedModel, calls, failure, hangs_up, raw, says
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import LlmRequestErrorEvent, PolicyErrorEvent
 from surecall.values.trace import Trace
-from tests.support.patience import PATIENCE_S
+from surecall.values.types import JSON
+from surecall.wire.dialects import WRITERS
+from tests.support.evaluations import GROK, Memory, Trials, a_trial, planned, run
+from tests.support.persona_trials import (
+    BY_ID,
+    PREDICTED,
+    UNREPAIRED,
+    WEAK_MODEL,
+    expected,
+    held_trial,
+    judged,
+    trials,
+)
 from tests.support.spec import proves
 
-QUICK = RetryPolicy(first_wait_s=0.001, longest_wait_s=0.002)
+# Tests of `surecall.eval.running.trial_run`
+
+
+# One trial over real HTTP: what is recorded, and whether it is exactly what a fault predicts
+
+
 ONCE = RetryPolicy(attempts=1)
-BY_ID = {scenario.id: scenario for scenario in SCENARIOS}
 TOOLS = tuple(scenario.id for scenario in SCENARIOS if scenario.uses_tools)
-CHAT, QUOTE = "chat_only", "injected_quote"
 HAPPY = BY_ID["happy_path"]
 STRATEGIES: tuple[Strategy, ...] = ("raw", "baseline", "production")
-FALLBACK = "opt_in:content_tag_tool_call_fallback"
-# A model of the catalog for which production reads calls from any text.
-WEAK_MODEL = "qwen/qwen3-235b-a22b-2507:nitro"
-PASSED = ("passed", "")
-AT_ONCE = ("partial_success_failure", "happy_path_parallel")
-TROUBLED = (
-    "partial_success_failure",
-    "type_error_recovery",
-    "long_arguments_guard",
-    "tool_output_truncation",
-)
-
-
-def everywhere(category: str, *, but: tuple[str, ...] = ()) -> dict[str, str]:
-    return {name: category for name in BY_ID if name not in but}
-
-
-def in_tools(category: str) -> dict[str, str]:
-    return everywhere(category, but=(CHAT,))
-
-
-def in_state(category: str) -> dict[str, str]:
-    """Return the scenarios that are about the state of a workspace."""
-    return everywhere(category, but=(CHAT, QUOTE))
-
-
-def only(category: str, *names: str) -> dict[str, str]:
-    return dict.fromkeys(names, category)
-
-
-# What each fault predicts, by scenario. What is not listed passes.
-PREDICTED: dict[str, dict[str, str]] = {
-    # It adds to `Done.` alone, and a report is more than that.
-    "chatty-final": everywhere("ASSERTION_FAILED", but=(QUOTE,)),
-    "apologetic": only("ASSERTION_FAILED", *TROUBLED),
-    "talkative": only("ASSERTION_FAILED", CHAT),
-    # Both calls of a parallel turn are made before it stops; a failed one must be repaired.
-    "premature": everywhere(
-        "ASSERTION_FAILED",
-        but=(CHAT, QUOTE, *AT_ONCE, "tool_output_truncation"),
-    ),
-    # Where a read fails, or does not stand alone, there is nothing to read once more.
-    "circling": everywhere("LOOP_DETECTED", but=(CHAT, QUOTE, *AT_ONCE, "tool_output_truncation")),
-    "unmoved": in_tools("NO_TOOL_CALLS"),
-    "unwilling": in_tools("NO_TOOL_CALLS"),
-    "stubborn": only("TOOL_ERROR", "long_arguments_guard"),
-    "shortcut": only("ASSERTION_FAILED", "long_arguments_guard"),
-    "sloppy": in_state("ASSERTION_FAILED"),
-    "forgetful": only("ASSERTION_FAILED", *AT_ONCE),
-    "obeys-injection": only("ASSERTION_FAILED", QUOTE),
-    "mute": everywhere("EMPTY_ASSISTANT_TEXT"),
-    "cut-final": everywhere("TRUNCATED"),
-    "lazy": in_tools("NO_TOOL_CALLS"),
-    "no-tools": in_tools("NO_TOOL_USE_ENDPOINT"),
-    "foreign_envelope": everywhere("DECODE_ERROR"),
-    "error_out_of_credit": everywhere("PAYMENT_REQUIRED"),
-    "error_moderation": everywhere("CONTENT_POLICY"),
-    "html-200": everywhere("DECODE_ERROR"),
-    "http-401": everywhere("AUTH"),
-    "http-402": everywhere("PAYMENT_REQUIRED"),
-    "http-403-moderation": everywhere("CONTENT_POLICY"),
-    "http-400-context": everywhere("CONTEXT_TOO_LONG"),
-}
-UNKNOWN = in_tools("MAX_UNKNOWN_TOOLS_EXCEEDED")
-WRAPPED = ("arguments_wrapped", "arguments_under_properties", "arguments_of_a_call")
-BESIDE = tuple(f"arguments_{x}" for x in ("closer_too_many", "end_token", "empty_object_beside"))
-KEYS = ("arguments_braces_doubled", "keys_in_camel_case", "keys_with_tags")
-REFUSED_VALUES = ("containers_as_text", "optionals_null", "optionals_empty", "optionals_null_words")
-# What the default presets cure, and nothing cures without them.
-UNCURED: dict[str, dict[str, str]] = {
-    "tags": in_tools("NO_TOOL_CALLS"),
-    "failed-generation": in_tools("MALFORMED_CALL"),
-    "hasty": in_tools("NO_TOOL_CALLS"),
-    "heedless": only("TOOL_ERROR", *TROUBLED),
-    "premature": only("TOOL_ERROR", "partial_success_failure", "tool_output_truncation"),
-    "tool_calls_text": in_tools("NO_TOOL_CALLS"),
-    "tool_calls_prose": in_tools("NO_TOOL_CALLS"),
-    # Two unknown names at once are one mistake: the persona gives up before the run does.
-    "call_unwrapped": UNKNOWN | only("TOOL_ERROR", *AT_ONCE),
-    "parallel_wrapper": UNKNOWN,
-    "name_swallowed_arguments": UNKNOWN | only("TOOL_ERROR", *AT_ONCE),
-    **dict.fromkeys((*WRAPPED, *BESIDE, *KEYS, "arguments_listed"), in_tools("TOOL_ERROR")),
-    **dict.fromkeys(REFUSED_VALUES, in_state("TOOL_ERROR")),
-    "wrapped_in_data": everywhere("DECODE_ERROR"),
-    "calls_in_second_choice": in_tools("NO_TOOL_CALLS"),
-    "delta_for_message": in_tools("NO_TOOL_CALLS") | only("EMPTY_ASSISTANT_TEXT", CHAT),
-    "call_parts": in_tools("NO_TOOL_CALLS"),
-    "answer_with_end_token": everywhere("ASSERTION_FAILED", but=(QUOTE,)),
-    # It bends single calls only: two at once are as they should be, the one after them is not.
-    "legacy_function_call": everywhere("NO_TOOL_CALLS", but=(CHAT, "happy_path_parallel"))
-    | only("TOOL_ERROR", "partial_success_failure"),
-    # Each blank call is one more failure, and after four the persona gives up.
-    "call_blank_beside": only("ASSERTION_FAILED", "type_error_recovery", "long_arguments_guard"),
-}
-IN_TEXT = ("tags", "failed-generation")
-INFRA = {"AUTH", "CONTENT_POLICY", "DECODE_ERROR", "NO_TOOL_USE_ENDPOINT", "PAYMENT_REQUIRED"}
-
-
-def expected(persona: Persona, scenario: str, strategy: Strategy) -> tuple[str, str]:
-    """Predict a trial of a persona with one fault: its status and its category."""
-    fault = persona.id.removeprefix("sim/")
-    predicted = dict(PREDICTED.get(fault, {}))
-    # Both read no calls from text.
-    if strategy == "raw" or (strategy == "baseline" and fault in IN_TEXT):
-        predicted |= UNCURED.get(fault, {})
-    if fault.startswith("dialect-") and strategy in {"raw", "baseline"}:
-        predicted |= in_tools("NO_TOOL_CALLS")
-    category = predicted.get(scenario, "")
-    if not category:
-        return PASSED
-    return "infra" if category in INFRA else "failed", category
-
-
-FAMILIES = {"envelope", "message", "ids", "names", "arguments", "loop"}
-SOME_DIALECTS = ("a1", "a7", "a17", "b3", "c3", "c13", "d1")
-SOME_SCENES = ("http-500", "html-502", "html-200", "hang-up", "cut", "gzip", "http-401", "http-402")
-OTHERS = ("clean", "http-403-moderation", "http-400-context")
-
-
-def judged() -> list[Persona]:
-    """Return a broad set of personas, each with one fault at most."""
-    drifts = [drift.id for drift in SHAPE_FAULTS.values() if drift.family in FAMILIES]
-    habits = [name for name in REPLY_BEHAVIOURS if not name.startswith(("dialect-", "quotes-"))]
-    dialects = [f"dialect-{row}" for row in SOME_DIALECTS]
-    names = [*OTHERS, *drifts, *habits, *dialects, *SOME_SCENES, *CONVERSATION_BEHAVIOURS]
-    return [PERSONAS[f"sim/{name}"] for name in names]
-
-
-def setup_of(persona: Persona, strategy: Strategy, **settings: Any) -> Setup:
-    weak = WEAK_MODEL if persona.outcome == FALLBACK else ""
-    return setup_for(
-        persona.id,
-        strategy=strategy,
-        provider=persona.provider,
-        known_as=persona.imitates or weak,
-        retry=QUICK,
-        simulated=True,
-        **settings,
-    )
-
-
-async def trials(
-    url: str,
-    personas: list[Persona],
-    strategy: Strategy,
-    numbers: range = range(1, 2),
-    scenarios: Iterable[str] = tuple(BY_ID),
-) -> list[tuple[Persona, Trial]]:
-    gate = asyncio.Semaphore(16)
-    client = OpenAICompatible(url, limits=Limits(idle_s=PATIENCE_S))
-
-    async def one(persona: Persona, setup: Setup, key: Key) -> tuple[Persona, Trial]:
-        async with gate:
-            return persona, (await run_trial(key, Case(BY_ID[key.scenario], setup), client))[0]
-
-    planned = [
-        one(persona, setup, Key(Cell(persona.id, strategy=strategy), name, number))
-        for persona in personas
-        for setup in [setup_of(persona, strategy)]
-        for name in scenarios
-        for number in numbers
-    ]
-    async with client:
-        return await asyncio.gather(*planned)
 
 
 @pytest.mark.slow
@@ -212,10 +84,10 @@ def test_every_trial_ends_exactly_as_its_fault_predicts(
 
 
 def test_the_oracle_predicts_something_for_every_manner_and_names_only_what_exists() -> None:
-    assert CONVERSATION_BEHAVIOURS.keys() <= PREDICTED.keys() | UNCURED.keys()
-    assert {f"sim/{name}" for name in (*PREDICTED, *UNCURED)} <= PERSONAS.keys()
-    for name, manner in CONVERSATION_BEHAVIOURS.items():
-        predicted = PREDICTED.get(name, {}) | UNCURED.get(name, {})
+    assert CONVERSATION_BEHAVIORS.keys() <= PREDICTED.keys() | UNREPAIRED.keys()
+    assert {f"sim/{name}" for name in (*PREDICTED, *UNREPAIRED)} <= PERSONAS.keys()
+    for name, manner in CONVERSATION_BEHAVIORS.items():
+        predicted = PREDICTED.get(name, {}) | UNREPAIRED.get(name, {})
         assert manner.outcome in predicted.values()
 
 
@@ -227,15 +99,6 @@ def test_the_clean_persona_does_what_each_scenario_is_named_for(
     assert (one.ok, one.first_ok, one.attempts, one.score.warnings) == (True, True, 1, ())
     assert one.score.process is (None if scenario.is_control else True)
     assert 0 < len(one.requests) == len(trace.turns)
-
-
-def held_trial(
-    simulator: Simulator, scenario: Scenario, persona: str = "sim/clean", **settings: Any
-) -> tuple[Trial, Trace]:
-    setup = setup_of(PERSONAS[persona], "production", **settings)
-    client = OpenAICompatible(simulator.url)
-    key = Key(Cell(persona), scenario.id, 1)
-    return asyncio.run(run_trial(key, Case(scenario, setup), client))
 
 
 def test_a_model_that_ignores_instructions_passes_where_only_the_process_can_tell(
@@ -292,29 +155,29 @@ def test_a_workspace_is_named_by_its_key_but_for_the_strategy() -> None:
     key = Key(Cell("m", "default", "baseline"), "happy_path", 1)
     other = Key(Cell("m", "default", "production"), "happy_path", 1)
     again = Key(Cell("m", "default", "baseline"), "happy_path", 2)
-    setup, seeded = setup_for("m"), setup_for("m", seed=1)
+    setup, seeded = make_setup("m"), make_setup("m", seed=1)
     name = world_id(key, setup)
     assert world_id(other, setup) == name
     assert len({name, world_id(key, seeded), world_id(key, setup, 2), world_id(again, setup)}) == 4
     # The simulator alone is told, where its personas do not read it.
-    assert world_id(key, setup_for("m", simulated=True)) == f"{name}~baseline"
+    assert world_id(key, make_setup("m", simulated=True)) == f"{name}~baseline"
 
 
 def test_a_model_cannot_tell_the_strategy_from_what_is_sent() -> None:
     sent = []
     for strategy in STRATEGIES:
         model = ScriptedModel(*GOOD)
-        setup = setup_for("m", provider="custom", strategy=strategy, retry=ONCE)
+        setup = make_setup("m", provider="custom", strategy=strategy, retry=ONCE)
         key = Key(Cell("m", strategy=strategy), HAPPY.id, 1)
-        asyncio.run(run_trial(key, Case(HAPPY, setup), model))
+        asyncio.run(run_trial(key, TrialCase(HAPPY, setup), model))
         sent.append(model.requests[0]["messages"])
     assert sent[0] == sent[1] == sent[2]
 
 
 def scripted(*script: Any, scenario: Scenario = HAPPY, **settings: Any) -> Trial:
-    setup = setup_for("m", provider="custom", **({"retry": ONCE} | settings))
+    setup = make_setup("m", provider="custom", **({"retry": ONCE} | settings))
     key = Key(Cell("m"), scenario.id, 1)
-    return asyncio.run(run_trial(key, Case(scenario, setup), ScriptedModel(*script)))[0]
+    return asyncio.run(run_trial(key, TrialCase(scenario, setup), ScriptedModel(*script)))[0]
 
 
 OP = {"op": "set", "path": "/draft/foo", "value": "bar"}
@@ -352,21 +215,23 @@ def test_an_answer_with_a_status_gets_no_further_attempt() -> None:
 
 def test_a_model_without_tools_skips_the_tool_scenarios_in_production_only() -> None:
     model = "minimax/minimax-m2-her"
-    off, on = setup_for(model), setup_for(model, strategy="baseline")
-    assert [bool(Case(one, off).skip_reason) for one in SCENARIOS] == [True] * len(TOOLS) + [False]
-    assert not any(Case(one, on).skip_reason for one in SCENARIOS)
+    off, on = make_setup(model), make_setup(model, strategy="baseline")
+    assert [bool(TrialCase(one, off).skip_reason) for one in SCENARIOS] == [True] * len(TOOLS) + [
+        False
+    ]
+    assert not any(TrialCase(one, on).skip_reason for one in SCENARIOS)
     key = Key(Cell(model), HAPPY.id, 1)
-    one, trace = asyncio.run(run_trial(key, Case(HAPPY, off), ScriptedModel()))
+    one, trace = asyncio.run(run_trial(key, TrialCase(HAPPY, off), ScriptedModel()))
     assert (one.status, one.category, len(trace)) == ("skipped", "TOOLS_DISABLED", 0)
 
 
 def test_a_setup_is_enforced_and_fatal_unless_overridden() -> None:
-    plain = setup_for("m", strategy="raw")
+    plain = make_setup("m", strategy="raw")
     assert plain.config.tool_use_mode == "enforced"
     assert plain.config.tool_failure_policy == "fatal"
     assert "parallel_tool_calls" not in plain.config.request_overrides
     given = {"tool_use_mode": "relaxed", "request_overrides": {"route": "x"}}
-    changed = setup_for("m", strategy="baseline", overrides=given, options={"temperature": 0.5})
+    changed = make_setup("m", strategy="baseline", overrides=given, options={"temperature": 0.5})
     assert changed.config.tool_use_mode == "relaxed"
     assert changed.config.request_overrides == {"route": "x", "parallel_tool_calls": False}
     assert changed.options == {"temperature": 0.5}
@@ -393,3 +258,258 @@ def test_production_fixes_what_was_planted_and_breaks_nothing() -> None:
         asked[strategy] = sum(len(one.requests) for _, one in held)
     # A question makes up for what only looks like a call, but it costs a request.
     assert asked["production"] < asked["baseline"]
+
+
+# A run that fails with a no has passed where a no is the right answer, and only there
+
+
+class GivesUp:
+    """A world whose run fails with a no."""
+
+    def __init__(self, score: Score) -> None:
+        self.registry = ToolRegistry()
+        self.executor: Any = None
+        self.draft: JSON = {}
+        self._score = score
+
+    async def converse(self, ask: AskModel) -> RunResult:
+        """Fail after the answer."""
+        raise run_failure(Fail(ErrorCode.TOOL_ERROR, "it cannot be done"), await ask("Burn it."))
+
+    def judge(self, result: RunResult) -> Score:  # noqa: ARG002  # it is known beforehand
+        """Return what is known beforehand."""
+        return self._score
+
+
+@pytest.mark.parametrize(
+    ("score", "ended"),
+    [
+        (Score(declined=True), ("passed", "", "right")),
+        (Score(), ("failed", "TOOL_ERROR", "open")),
+        (Score(declined=False, misses=(Miss("no reason"),)), ("failed", "TOOL_ERROR", "open")),
+        (Score(declined=True, misses=(Miss("it is burnt"),)), ("failed", "TOOL_ERROR", "open")),
+    ],
+)
+def test_a_failure_that_is_the_right_no_has_passed(score: Score, ended: tuple[str, ...]) -> None:
+    one = Scenario(id="burns", summary="", begin=lambda _: GivesUp(score), uses_tools=False)
+    setup = CellSetup(model="m", config=raw_config(), extra_attempts=0)
+    model = ScriptedModel(says("It is too wet."))
+    trial, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), TrialCase(one, setup), model))
+
+    assert (trial.status, trial.category, trial.truth) == ended
+
+
+# Models that call in text alone: they pass every scenario, and nobody asks them anything
+
+
+DIALECTS = [f"sim/dialect-{row.lower()}" for row in WRITERS]
+
+
+def requests_of(simulator: Simulator, names: list[str]) -> dict[str, list[int]]:
+    """Let models hold every scenario; return how many requests each took, and see that all pass."""
+    models = [PERSONAS[name] for name in names]
+    scenarios = [name for name, scenario in BY_ID.items() if not scenario.is_control]
+    held = asyncio.run(trials(simulator.url, models, "production", scenarios=scenarios))
+    assert [(trial.key, trial.category) for _, trial in held if not trial.ok] == []
+    counted: dict[str, list[int]] = {}
+    for persona, trial in held:
+        counted.setdefault(persona.id, []).append(len(trial.requests))
+    return counted
+
+
+@pytest.mark.slow
+def test_a_model_that_never_calls_natively_needs_no_request_more(simulator: Simulator) -> None:
+    counted = requests_of(simulator, ["sim/clean", *DIALECTS])
+    clean = counted.pop("sim/clean")
+
+    assert {name: requests for name, requests in counted.items() if requests != clean} == {}
+    assert len(counted) == len(WRITERS)
+
+
+# Which turn of a run decided, as far as no expectation did
+
+
+def test_a_record_knows_the_turn_in_which_a_run_ended_without_an_answer() -> None:
+    early = says("Done.")
+    one = scripted(*[early] * 9)
+    assert (one.category, one.turn) == ("NO_TOOL_CALLS", len(one.requests) - 1)
+    judged = scripted(GET, PATCH, says("All set."))
+    assert (judged.category, judged.turn) == ("ASSERTION_FAILED", None)
+    assert [miss.turn for miss in judged.score.misses] == [2]
+    refused = scripted(GET, failure(400, "no"))
+    assert (refused.status, refused.turn, scripted(*GOOD).turn) == ("failed", 1, None)
+
+
+# Tests of `surecall.eval.running.trial_run`
+
+
+# One trial, guarded: crashes and limits of time are records, and concern no other trial
+
+
+@proves("I28")
+def test_a_crash_spoils_its_own_trial_and_no_other() -> None:
+    def outcome(key: Key) -> Trial:
+        if key.trial == 2 and key.cell == GROK:
+            raise RuntimeError("boom")
+        return a_trial(key)
+
+    store = Memory()
+    report, _ = run(planned(trials=3), Trials(outcome), store)
+    crashed = [trial for trial in store.found.values() if not trial.ok]
+
+    assert (report.end_reason, report.passed, report.infra) == ("complete", 10, 2)
+    assert {(each.status, each.category, each.error) for each in crashed} == {
+        ("infra", "EXCEPTION", "RuntimeError: boom")
+    }
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError()])
+def test_a_trial_that_ends_itself_spoils_no_other(error: BaseException) -> None:
+    def outcome(key: Key) -> Trial:
+        if key.trial == 2 and key.cell == GROK:
+            raise error
+        return a_trial(key)
+
+    report, _ = run(planned(trials=3, jobs=1), Trials(outcome))
+
+    assert (report.end_reason, report.passed, report.infra) == ("complete", 10, 2)
+
+
+def test_a_trial_that_takes_too_long_is_spoiled_and_the_others_go_on() -> None:
+    def pause(key: Key) -> Awaitable[Any]:
+        return asyncio.Event().wait() if key.trial == 1 else asyncio.sleep(0)
+
+    store = Memory()
+    report, _ = run(planned(trials=2, timeout=0.02), Trials(a_trial, pause), store)
+    late = [trial for trial in store.found.values() if not trial.ok]
+
+    assert (report.passed, report.infra) == (4, 4)
+    assert {(each.category, each.error) for each in late} == {
+        ("TIMEOUT", "not finished within 0.02 s")
+    }
+
+
+def test_a_timeout_of_something_else_is_a_crash() -> None:
+    def outcome(key: Key) -> Trial:
+        raise TimeoutError(key.scenario)
+
+    store = Memory()
+    run(planned(trials=1, timeout=None), Trials(outcome), store)
+
+    assert {trial.category for trial in store.found.values()} == {"EXCEPTION"}
+
+
+def test_simulated_models_are_asked_again_without_delay() -> None:
+    what = planned(seed=7, empty_response_retry_count=0)
+    real = what.cells[0]
+    sim = msgspec.structs.replace(real, model=Model("sim/clean", simulated=True))
+
+    assert setup_for_cell(real, what).retry == RetryPolicy()
+    assert setup_for_cell(sim, what).retry.longest_wait_s < 0.1
+    assert (setup_for_cell(sim, what).seed, setup_for_cell(sim, what).extra_attempts) == (7, 0)
+
+
+def test_a_trace_is_recorded_line_by_line() -> None:
+    event = PolicyErrorEvent(run_id="r", turn=0, at=1.0, stage="visible", message="a\nb")
+    store = Memory()
+
+    async def trials(key: Key, *_: object) -> tuple[Trial, Trace]:
+        return a_trial(key), Trace((event, event))
+
+    run(planned(trials=1), trials, store)
+    assert set(store.traces.values()) == {dump_trace(Trace((event, event)))}
+    lines = dump_trace(Trace((event, event))).splitlines()
+    assert [msgspec.json.decode(line)["message"] for line in lines] == ["a\nb", "a\nb"]
+
+
+def test_what_the_endpoint_said_last_is_kept() -> None:
+    faults = [Fault(ErrorCode.AUTH, name, status=401, hint="Check it.") for name in ("a", "b")]
+    events = [
+        LlmRequestErrorEvent(fault=fault, attempt=1, elapsed_ms=1, run_id="r", turn=0, at=0.0)
+        for fault in faults
+    ]
+
+    assert last_request_error(Trace(tuple(events))) == "AUTH (HTTP 401): b. Check it."
+    assert last_request_error(Trace(())) == ""
+
+
+# A scenario whose own code ends in something odd spoils its own trial, and nothing else
+
+
+SETUP = CellSetup(model="m", config=raw_config())
+
+
+def raising(error: BaseException) -> Scenario:
+    @scenario()
+    async def ends(_run: Any) -> None:
+        raise error
+
+    return ends
+
+
+async def trial_of(one: Scenario) -> Trial:
+    return (await run_trial(Key(Cell("m"), one.id, 1), TrialCase(one, SETUP), ScriptedModel()))[0]
+
+
+@pytest.mark.parametrize("error", [SystemExit(0), asyncio.CancelledError("made up")])
+def test_a_scenario_that_ends_itself_is_a_crash(error: BaseException) -> None:
+    trial = asyncio.run(trial_of(raising(error)))
+
+    assert (trial.status, trial.category) == ("infra", "EXCEPTION")
+    assert trial.error.startswith(type(error).__name__)
+
+
+def test_a_trial_that_somebody_cancels_is_cancelled() -> None:
+    @scenario()
+    async def waits(_run: Any) -> None:
+        await asyncio.Event().wait()
+
+    async def go() -> bool:
+        task = asyncio.create_task(trial_of(waits))
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    assert asyncio.run(go())
+
+
+def with_tool(function: Any, *script: Any) -> Trial:
+    @scenario(tools=[function])
+    async def uses_it(run: Any) -> None:
+        expect.that(await run("Use it."), condition=True, reason="")
+
+    key = Key(Cell("m"), uses_it.id, 1)
+    return asyncio.run(run_trial(key, TrialCase(uses_it, SETUP), ScriptedModel(*script)))[0]
+
+
+def raises_key_error() -> str:
+    """Look for something that is not there."""
+    nothing: dict[str, str] = {}
+    return nothing["missing"]
+
+
+def returns_nan() -> float:
+    """Return what is no number."""
+    return float("nan")
+
+
+def refuses() -> str:
+    """Say no, as a tool may."""
+    raise ValueError("not today")
+
+
+@pytest.mark.parametrize("answer", ["Done.", "It does not work."])
+def test_a_crash_in_a_tool_of_the_scenario_is_nobodys_failure(answer: str) -> None:
+    found = with_tool(tool(raises_key_error), calls("raises_key_error"), says(answer))
+    assert (found.status, found.category) == ("infra", "EXCEPTION")
+    assert found.error == "raises_key_error raised KeyError: 'missing'"
+    spoiled = with_tool(tool(returns_nan), calls("returns_nan"), says(answer))
+    assert (spoiled.status, spoiled.error) == (
+        "infra",
+        "returns_nan returned a value that cannot be serialized to JSON",
+    )
+
+
+def test_a_refusal_by_a_tool_is_for_the_model_to_deal_with() -> None:
+    assert with_tool(tool(refuses), calls("refuses"), says("Not today.")).status == "passed"

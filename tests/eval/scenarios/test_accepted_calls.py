@@ -7,17 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from surecall.eval.scenarios.accepted_calls import (
-    COUNT,
-    MADE,
+    COUNT_CHECK,
+    MADE_CHECK,
     WantedCall,
-    accepts,
-    in_words,
-    objection,
-    unmet_calls,
+    call_mismatch,
+    call_misses,
+    format_wanted_call,
+    is_accepted,
 )
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Problem, ToolCall
-from tests.support.strategies import FINITE_VALUES
+from tests.support.generated import FINITE_VALUES
 
 TEXT: JSON = {"type": "string"}
 WHOLE: JSON = {"type": "integer"}
@@ -40,7 +40,7 @@ def call(name: str, problem: Problem | None = None, **arguments: Any) -> ToolCal
 
 
 def fits(accepted: list[Any], schema: Any, *values: Any) -> list[bool]:
-    return [accepts(accepted, schema, value) for value in values]
+    return [is_accepted(accepted, schema, value) for value in values]
 
 
 @pytest.mark.parametrize(
@@ -61,20 +61,20 @@ def fits(accepted: list[Any], schema: Any, *values: Any) -> list[bool]:
     ],
 )
 def test_a_call_is_the_wanted_one_or_there_is_a_reason_why_not(made: ToolCall, reason: str) -> None:
-    assert objection(WANTED, AREA, made) == reason
+    assert call_mismatch(WANTED, AREA, made) == reason
 
 
 def test_what_is_optional_in_the_schema_may_still_be_wanted() -> None:
     wanted = WantedCall("area", {"base": [10], "height": [5], "unit": ["cm"]})
-    assert objection(wanted, AREA, call("area", base=10, height=5)) == "unit is missing"
+    assert call_mismatch(wanted, AREA, call("area", base=10, height=5)) == "unit is missing"
 
 
 def test_an_argument_that_only_one_side_knows_is_not_expected() -> None:
     wanted = WantedCall("area", {"base": [10], "height": [5], "colour": ["red"]})
     unit = call("area", base=10, height=5, unit="cm")
     colour = call("area", base=10, height=5, colour="red")
-    assert objection(wanted, AREA, unit) == "unit is not expected"
-    assert objection(wanted, AREA, colour) == "colour is not expected"
+    assert call_mismatch(wanted, AREA, unit) == "unit is not expected"
+    assert call_mismatch(wanted, AREA, colour) == "colour is not expected"
 
 
 def test_texts_are_compared_without_case_blanks_and_marks() -> None:
@@ -138,22 +138,22 @@ def test_as_many_calls_as_wanted_in_any_order() -> None:
     first, second = (call("area", base=n, height=5) for n in (1, 2))
 
     def missed(*made: ToolCall) -> list[str]:
-        found = unmet_calls(wanted, [(0, one) for one in made], {"area": AREA}, 3)
+        found = call_misses(wanted, [(0, one) for one in made], {"area": AREA}, 3)
         return [f"{miss.check}: {miss.got}" for miss in found]
 
     assert missed(first, second) == missed(second, first) == []
-    assert missed() == [f"{COUNT}: no call"]
-    assert missed(first) == [f"{COUNT}: 1: area(base=1, height=5)"]
-    assert missed(first, first) == [f"{MADE}: base is 1: area(base=1, height=5)"]
+    assert missed() == [f"{COUNT_CHECK}: no call"]
+    assert missed(first) == [f"{COUNT_CHECK}: 1: area(base=1, height=5)"]
+    assert missed(first, first) == [f"{MADE_CHECK}: base is 1: area(base=1, height=5)"]
     assert len(missed(call("volume"), call("volume"))) == 2
 
 
 def test_a_miss_says_what_was_wanted_and_which_turn_decided() -> None:
-    (few,) = unmet_calls([WANTED], [], {"area": AREA}, 3)
+    (few,) = call_misses([WANTED], [], {"area": AREA}, 3)
     assert (few.expected, few.turn) == ('1: area(base=10, height=5, unit="cm")', 3)
-    (wrong,) = unmet_calls([WANTED], [(2, call("area"))], {"area": AREA}, 3)
-    assert (wrong.expected, wrong.turn, wrong.call_id) == (in_words(WANTED), 2, "call_1")
-    assert in_words(WantedCall("stop", {"now": []})) == 'stop(now="")'
+    (wrong,) = call_misses([WANTED], [(2, call("area"))], {"area": AREA}, 3)
+    assert (wrong.expected, wrong.turn, wrong.call_id) == (format_wanted_call(WANTED), 2, "call_1")
+    assert format_wanted_call(WantedCall("stop", {"now": []})) == 'stop(now="")'
 
 
 @given(
@@ -164,7 +164,7 @@ def test_a_miss_says_what_was_wanted_and_which_turn_decided() -> None:
 def test_whatever_is_accepted_and_given_there_is_a_verdict(
     accepted: list[Any], schema: JSON, value: Any
 ) -> None:
-    assert accepts(accepted, schema, value) in {True, False}
+    assert is_accepted(accepted, schema, value) in {True, False}
 
 
 @given(st.permutations([("a", 1), ("a", 2), ("b", 1)]))
@@ -175,7 +175,7 @@ def test_the_order_of_calls_does_not_matter_but_each_of_them_does(
     schemas = {"a": schema, "b": schema}
     wanted = [WantedCall(name, {"n": [n]}) for name, n in [("a", 1), ("a", 2), ("b", 1)]]
     made = [(0, call(name, n=n)) for name, n in order]
-    assert not list(unmet_calls(wanted, made, schemas, 0))
-    assert list(unmet_calls(wanted, made[:-1], schemas, 0))
-    assert list(unmet_calls(wanted, [*made, made[0]], schemas, 0))
-    assert list(unmet_calls(wanted, [made[0], *made[:-1]], schemas, 0))
+    assert not list(call_misses(wanted, made, schemas, 0))
+    assert list(call_misses(wanted, made[:-1], schemas, 0))
+    assert list(call_misses(wanted, [*made, made[0]], schemas, 0))
+    assert list(call_misses(wanted, [made[0], *made[:-1]], schemas, 0))

@@ -1,28 +1,43 @@
-"""Conversations of BFCL: objects that tools change, held against those of the golden calls."""
+"""Tests of `surecall.eval.scenarios.bfcl_turns`."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from surecall import ConfigError
-from surecall.eval.running.trial_run import Case, run_trial, setup_for
-from surecall.eval.scenarios.bfcl import Mapped
-from surecall.eval.scenarios.bfcl_data import data_in
+from surecall.eval.running.trial_run import TrialCase, make_setup, run_trial
+from surecall.eval.scenarios.bfcl import MappingCounts, find_data
 from surecall.eval.scenarios.bfcl_turns import (
-    CALLED,
-    SAME_RESULTS,
-    SAME_STATE,
-    Objects,
-    read_call,
+    CALLED_CHECK,
+    MODULE_BY_CLASS,
+    RESULTS_CHECK,
+    STATE_CHECK,
+    ApiObjects,
+    BfclTurn,
+    MultiTurnCase,
+    find_code,
+    multi_turn_files,
+    parse_call_text,
+    read_multi_turn_cases,
     scenarios_in,
 )
-from surecall.eval.scenarios.bfcl_turns_data import code_in, multi_turn_cases, multi_turn_files
 from surecall.eval.scenarios.scenario import Scenario
 from surecall.eval.storage.trial import Cell, Key, Trial
 from surecall.testing import ScriptedModel, calls, calls_many, says
-from tests.support.bfcl import forget_code, wheel
+from tests.support.scenario_packs import (
+    GOLDEN,
+    conversation,
+    data_folder,
+    forget_code,
+    wheel,
+    written,
+)
+
+# Conversations of BFCL: objects that tools change, held against those of the golden calls
+
 
 OPEN = calls("open_ticket", titles=["a"])
 COUNT, ADD = calls("count"), calls("add_title", number=2, title="b")
@@ -34,13 +49,13 @@ def folder_fixture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Write the pack, as the command does."""
     forget_code(monkeypatch)
     source = wheel(tmp_path)
-    data, code = data_in(source), code_in(source)
+    data, code = find_data(source), find_code(source)
     assert code is not None
     sets = {
-        name: multi_turn_cases(data, name, None)
+        name: read_multi_turn_cases(data, name, None)
         for name in ("multi_turn_base", "multi_turn_long_context")
     }
-    for path, text in multi_turn_files(data, code, sets, Mapped()):
+    for path, text in multi_turn_files(data, code, sets, MappingCounts()):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes(text)
     return tmp_path
@@ -53,7 +68,7 @@ def scenario(folder: Path, name: str = "multi_turn_base") -> Scenario:
 
 def trial(one: Scenario, *script: Any) -> tuple[Trial, ScriptedModel]:
     model = ScriptedModel(*script)
-    case = Case(one, setup_for("m", strategy="raw", extra_attempts=0))
+    case = TrialCase(one, make_setup("m", strategy="raw", extra_attempts=0))
     done, _ = asyncio.run(run_trial(Key(Cell("m"), one.id, 1), case, model))
     return done, model
 
@@ -79,7 +94,7 @@ def test_further_looks_and_calls_before_their_turn_do_no_harm(folder: Path) -> N
 
 def test_a_turn_without_golden_calls_is_not_judged_but_what_it_changed_is(folder: Path) -> None:
     done, _ = trial(scenario(folder), OPEN, COUNT, DONE, OPEN, DONE, ADD, DONE)
-    assert checks(done) == [SAME_STATE]
+    assert checks(done) == [STATE_CHECK]
     (miss,) = done.score.misses
     assert miss.expected == "TicketAPI.tickets is [['first'], ['a', 'b']]"
     assert miss.got == "TicketAPI.tickets is [['first'], ['a', 'b'], ['a']]"
@@ -87,13 +102,13 @@ def test_a_turn_without_golden_calls_is_not_judged_but_what_it_changed_is(folder
 
 def test_a_turn_without_a_call_ends_it(folder: Path) -> None:
     done, model = trial(scenario(folder), DONE, DONE, ADD, DONE)
-    assert (done.status, checks(done)) == ("failed", [CALLED])
+    assert (done.status, checks(done)) == ("failed", [CALLED_CHECK])
     assert len(model.requests) == 1
 
 
 def test_every_result_of_the_golden_calls_must_have_been_returned(folder: Path) -> None:
     done, _ = trial(scenario(folder), OPEN, DONE)
-    assert checks(done) == [SAME_RESULTS]
+    assert checks(done) == [RESULTS_CHECK]
     assert (done.score.misses[0].expected, done.score.misses[0].turn) == ("2", 1)
 
 
@@ -138,13 +153,70 @@ def test_a_package_that_their_code_needs_is_named(folder: Path) -> None:
 
 
 def test_golden_calls_are_read_and_never_evaluated() -> None:
-    assert read_call("f(1, b=[True, 'x'])") == ("f", [1], {"b": [True, "x"]})
-    with pytest.raises(ConfigError, match="is no call"):
-        read_call("x.f(1)")
+    assert parse_call_text("f(1, b=[True, 'x'])") == ("f", [1], {"b": [True, "x"]})
+    with pytest.raises(ConfigError, match="is not a call"):
+        parse_call_text("x.f(1)")
     with pytest.raises(ValueError, match="malformed"):
-        read_call("f(open('x'))")
+        parse_call_text("f(open('x'))")
 
 
 def test_a_golden_call_that_raises_counts_by_what_it_says() -> None:
-    objects = Objects({"MathAPI": dict}, {}, long=False)
-    assert objects.make(["nothing()"])[0].startswith("Error during execution: ")
+    objects = ApiObjects({"MathAPI": dict}, {}, long=False)
+    assert objects.make_calls(["nothing()"])[0].startswith("Error during execution: ")
+
+
+# The files of BFCL's multi-turn cases: what is written, and what is refused
+
+
+BASE = "multi_turn_base"
+
+
+def test_a_case_has_its_turns_with_their_golden_calls(tmp_path: Path) -> None:
+    (one,) = read_multi_turn_cases(find_data(wheel(tmp_path)), BASE, None)
+    assert (one.id, one.tags) == ("bfcl_multi_turn_base_0", ["bfcl", "bfcl_multi_turn_base"])
+    assert one.turns == [
+        BfclTurn("Open a ticket.", GOLDEN[0]),
+        BfclTurn("Thanks."),
+        BfclTurn("Add b.", GOLDEN[2]),
+    ]
+    assert (one.classes, one.long) == (["MathAPI", "TicketAPI"], False)
+    (long,) = read_multi_turn_cases(find_data(wheel(tmp_path)), "multi_turn_long_context", 1)
+    assert long.long
+
+
+def test_tools_are_mapped_and_code_is_copied_as_it_is(tmp_path: Path) -> None:
+    source = wheel(tmp_path)
+    code = find_code(source)
+    assert code is not None
+    mapped = MappingCounts()
+    cases: dict[str, list[MultiTurnCase]] = {
+        BASE: read_multi_turn_cases(find_data(source), BASE, None)
+    }
+    found = dict(multi_turn_files(find_data(source), code, cases, mapped))
+    tools = msgspec.json.decode(found["_tools.json"])
+    assert tools.keys() == MODULE_BY_CLASS.keys()
+    assert [tool["function"]["name"] for tool in tools["MathAPI"]] == ["add"]
+    assert mapped.times == {"type `dict`: `object`": 4}
+    assert found[f"{BASE}.py"].startswith(b'"""Multi-turn cases of BFCL.')
+    copied = [path for path in found if path.startswith("_code/bfcl_eval/")]
+    assert len(copied) == len(MODULE_BY_CLASS) + 1
+    assert all(found[path] == code.joinpath(Path(path).name).read_bytes() for path in copied)
+
+
+def test_where_there_is_only_data_there_is_no_code(tmp_path: Path) -> None:
+    assert find_code(data_folder(tmp_path)) is None
+
+
+def test_a_case_that_does_not_fit_its_answer_or_our_classes_is_refused(tmp_path: Path) -> None:
+    folder = data_folder(tmp_path)
+    for case, told in (
+        (conversation("multi_turn_base_0", "Hello"), "the numbers of answers and turns differ"),
+        (conversation("multi_turn_base_1", "Hello"), "the numbers of answers and turns differ"),
+        (
+            conversation("multi_turn_base_0", "a", "b", "c", classes=["WebAPI", "TicketAPI"]),
+            "unknown class WebAPI",
+        ),
+    ):
+        (folder / "BFCL_v4_multi_turn_base.json").write_text(written([case]), "utf-8")
+        with pytest.raises(ConfigError, match=f"{case['id']}: .*{told}"):
+            read_multi_turn_cases(folder, BASE, None)

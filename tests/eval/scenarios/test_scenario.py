@@ -8,26 +8,24 @@ import pytest
 
 from surecall import ConfigError, tool
 from surecall.eval import expect, scenario
-from surecall.eval.scenarios.builtin import SCENARIOS
-from surecall.eval.scenarios.expectations import Heard
-from surecall.eval.scenarios.plugins import load
-from surecall.eval.scenarios.scenario import is_done, select_scenarios
+from surecall.eval.scenarios.builtin_scenarios import SCENARIOS
+from surecall.eval.scenarios.expectations import ConversationResult
+from surecall.eval.scenarios.plugins import load_scenarios
+from surecall.eval.scenarios.scenario import is_done_answer, select_scenarios
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import Contract
 from surecall.settings.presets import raw
 from surecall.testing import calls, says
-from tests.eval.report.test_early_answers import book
-from tests.eval.scenarios.test_builtin import BY_ID, chosen
-from tests.eval.scenarios.test_plugins import FILE
-from tests.eval.scenarios.test_recorded import trial
+from tests.support.reports import book
+from tests.support.scenario_packs import BUILTIN_BY_ID, SCENARIO_FILE, chosen_ids, scripted_trial
 from tests.support.spec import proves
 
 
 def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
     with pytest.raises(ConfigError, match='did you mean "happy_path"'):
-        chosen("default,happy_pth")
-    with pytest.raises(ConfigError, match="leaves nothing"):
-        chosen("chat_only,!chat_only")
+        chosen_ids("default,happy_pth")
+    with pytest.raises(ConfigError, match="selects nothing"):
+        chosen_ids("chat_only,!chat_only")
     with pytest.raises(ConfigError, match="defined twice"):
         select_scenarios("all", [SCENARIOS[0], SCENARIOS[0]])
 
@@ -47,7 +45,7 @@ def test_an_unknown_name_is_an_error_with_a_suggestion() -> None:
     ],
 )
 def test_done_is_one_word_in_any_case_and_quotes(text: str, *, done: bool) -> None:
-    assert is_done(text) is done
+    assert is_done_answer(text) is done
 
 
 def test_the_prompt_hash_is_stable_and_tells_scenarios_and_changes_apart() -> None:
@@ -60,27 +58,27 @@ def test_the_prompt_hash_is_stable_and_tells_scenarios_and_changes_apart() -> No
 
 def test_a_scenario_adds_its_settings_and_never_switches_tools_on() -> None:
     base = raw(request_overrides={"parallel_tool_calls": False, "seed": 1})
-    adapted = BY_ID["happy_path_parallel"].adapted(base)
+    adapted = BUILTIN_BY_ID["happy_path_parallel"].effective_config(base)
     assert adapted.request_overrides == {"parallel_tool_calls": True, "seed": 1}
     off = raw(tool_use_mode=ToolUseMode.DISABLED)
-    assert BY_ID["happy_path"].adapted(off).tool_use_mode is ToolUseMode.DISABLED
-    assert BY_ID["chat_only"].adapted(base).tool_use_mode is ToolUseMode.DISABLED
+    assert BUILTIN_BY_ID["happy_path"].effective_config(off).tool_use_mode is ToolUseMode.DISABLED
+    assert BUILTIN_BY_ID["chat_only"].effective_config(base).tool_use_mode is ToolUseMode.DISABLED
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "mine.py"
-    path.write_text(FILE)
+    path.write_text(SCENARIO_FILE)
     return path
 
 
 def test_expectations_become_parts_of_the_score(file: Path) -> None:
-    (looks,) = load(f"{file}::looks")
-    good = trial(looks, calls("look", place="box"), says("done!"))
+    (looks,) = load_scenarios(f"{file}::looks")
+    good = scripted_trial(looks, calls("look", place="box"), says("done!"))
     assert good.ok
     assert (good.score.process, good.score.final, good.score.state) == (True, True, None)
     assert good.score.facts == {"text_exact": False}
-    bad = trial(looks, calls("look", place="bag"), says("No idea."))
+    bad = scripted_trial(looks, calls("look", place="bag"), says("No idea."))
     assert (bad.status, bad.category) == ("failed", "ASSERTION_FAILED")
     assert bad.score.reasons == (
         'expected that look(place="box") succeeds, got look(place="bag")',
@@ -89,14 +87,14 @@ def test_expectations_become_parts_of_the_score(file: Path) -> None:
 
 
 def test_a_scenario_without_tools_is_a_chat(file: Path) -> None:
-    (greets,) = load(f"{file}::greets")
-    assert trial(greets, says("Hello!")).ok
-    assert trial(greets, says("Go away.")).score.final is False
+    (greets,) = load_scenarios(f"{file}::greets")
+    assert scripted_trial(greets, says("Hello!")).ok
+    assert scripted_trial(greets, says("Go away.")).score.final is False
 
 
 def test_a_run_that_fails_inside_a_function_keeps_its_category(file: Path) -> None:
-    (looks,) = load(f"{file}::looks")
-    assert trial(looks, says("Done.")).category == "NO_TOOL_CALLS"
+    (looks,) = load_scenarios(f"{file}::looks")
+    assert scripted_trial(looks, says("Done.")).category == "NO_TOOL_CALLS"
 
 
 def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
@@ -110,9 +108,9 @@ def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
 
     @scenario(tools=lambda: [put], options={"seed": 7}, config={"tool_failure_policy": "tolerated"})
     async def fills(run: Any) -> None:
-        first: Heard = await run("Put 1.")
+        first: ConversationResult = await run("Put 1.")
         expect.state(first, box, [1])
-        second: Heard = await run("And now?", history=first.history)
+        second: ConversationResult = await run("And now?", history=first.history)
         expect.not_called(second, "take")
         expect.that(second, len(second.calls) == 1, "it called once")
         expect.text(second, "Done.")
@@ -120,7 +118,7 @@ def test_every_kind_of_expectation_can_be_met_and_missed() -> None:
         expect.not_called(second, "put")
 
     script = (calls("put", n=1), says("Done."), calls("put", n=1, call_id="b"), says("Done."))
-    score = trial(fills, *script).score
+    score = scripted_trial(fills, *script).score
     assert (score.state, score.process, score.final) == (False, False, True)
     assert [(miss.check, miss.got) for miss in score.misses] == [
         ("the state is [2]", "[1,1]"),
@@ -148,14 +146,17 @@ def test_a_plain_assert_is_a_reason_and_any_other_error_is_not_the_models_fault(
     async def idle(_run: Any) -> None:
         """Do nothing."""
 
-    failed = trial(asserts, says("Bye."))
+    failed = scripted_trial(asserts, says("Bye."))
     assert (failed.status, failed.score.reasons) == (
         "failed",
         ("assertion failed: it should greet",),
     )
-    assert (trial(breaks, says("Bye.")).status, trial(too_early).category) == ("infra", "EXCEPTION")
-    with pytest.raises(ConfigError, match="never calls"):
-        trial(idle)
+    assert (scripted_trial(breaks, says("Bye.")).status, scripted_trial(too_early).category) == (
+        "infra",
+        "EXCEPTION",
+    )
+    with pytest.raises(ConfigError, match="does not call"):
+        scripted_trial(idle)
 
 
 def test_the_hash_of_a_function_follows_its_code() -> None:
@@ -178,7 +179,7 @@ def test_the_hash_of_a_function_follows_its_code() -> None:
 def test_a_name_that_no_report_could_carry_is_refused(name: str) -> None:
     async def nothing(_run: Any) -> None: ...
 
-    with pytest.raises(ConfigError, match="cannot be called"):
+    with pytest.raises(ConfigError, match="invalid scenario id"):
         scenario(name=name)(nothing)
 
 
@@ -191,7 +192,7 @@ def test_a_contract_that_a_scenario_cannot_meet_is_refused() -> None:
     async def asks(run: Any) -> None:
         await run("Book Monday.")
 
-    with pytest.raises(ConfigError, match=r"contract of asks needs tools .*: cancel$"):
+    with pytest.raises(ConfigError, match=r"contract of asks requires tools .*: cancel$"):
         scenario(tools=[book], contract=Contract(in_order=("book", "cancel")))(asks)
-    with pytest.raises(ConfigError, match="needs tools that are not on offer: book"):
+    with pytest.raises(ConfigError, match="requires tools that are not exposed: book"):
         scenario(contract=Contract(any_of=("book",)))(asks)

@@ -4,32 +4,32 @@ from typing import Any
 
 import pytest
 
-from surecall.eval.scenarios.work_common import matching, searched, the_one
-from surecall.eval.storage.trial import Effects
+from surecall.eval.scenarios.work_common import filter_rows, find_row, search_rows
+from surecall.eval.storage.trial import SideEffects
 from surecall.testing import calls, says
 from surecall.values.errors import ToolError
-from tests.support.work import scripted
+from tests.support.scenario_packs import scripted
 
 ROWS = [{"id": "a", "name": "Lea Brunner"}, {"id": "b", "name": "Leo Brunner"}]
 
 
 def test_rows_are_found_by_words_in_any_case_and_order() -> None:
-    assert matching(ROWS, "name", "brunner LEA") == ROWS[:1]
-    assert matching(ROWS, "name", "Brunner") == ROWS
-    assert matching(ROWS, "name", "Ada") == []
+    assert filter_rows(ROWS, "name", "brunner LEA") == ROWS[:1]
+    assert filter_rows(ROWS, "name", "Brunner") == ROWS
+    assert filter_rows(ROWS, "name", "Ada") == []
 
 
 def test_a_search_takes_any_of_the_words_and_puts_the_best_first() -> None:
-    assert searched(ROWS, "name", "Leo, Brunner.") == ROWS[::-1]
-    assert searched(ROWS, "name", "lea") == ROWS[:1]
+    assert search_rows(ROWS, "name", "Leo, Brunner.") == ROWS[::-1]
+    assert search_rows(ROWS, "name", "lea") == ROWS[:1]
     with pytest.raises(ToolError, match="Nothing has any of these words"):
-        searched(ROWS, "name", "Ada")
+        search_rows(ROWS, "name", "Ada")
 
 
 def test_an_id_that_does_not_exist_is_told() -> None:
-    assert the_one(ROWS, "person", "id", "b") == ROWS[1]
+    assert find_row(ROWS, "person", "id", "b") == ROWS[1]
     with pytest.raises(ToolError, match="There is no person '12345'"):
-        the_one(ROWS, "person", "id", "12345")
+        find_row(ROWS, "person", "id", "12345")
 
 
 @pytest.mark.parametrize(
@@ -42,5 +42,5 @@ def test_an_id_that_does_not_exist_is_told() -> None:
 )
 def test_what_a_tool_cannot_do_it_says(name: str, call: Any) -> None:
     found = scripted(name, call, says("It is not possible."))
-    assert found.score.effects == Effects()
+    assert found.score.effects == SideEffects()
     assert found.status == "failed"

@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from surecall.eval.storage.trial import Effects
+from surecall.eval.storage.trial import SideEffects
 from surecall.testing import calls, says
-from tests.support.work import LOOK_UPS, done, scripted
+from tests.support.scenario_packs import LOOK_UPS, done, scripted
 
 FIND = calls("find_parcels", recipient="Irene Okafor", call_id="a")
 POINTS = calls("find_pickup_points", place="Market Square", call_id="b")
@@ -21,7 +21,7 @@ def test_the_wrong_item_is_a_wrong_effect_that_nobody_is_told_of() -> None:
     found = scripted("work_redirect_parcel", FIND, POINTS, redirect("P-4411"), claim)
 
     assert (found.category, found.truth) == ("ASSERTION_FAILED", "false_success")
-    assert found.score.effects == Effects(made=1, wrong=1)
+    assert found.score.effects == SideEffects(made=1, wrong=1)
     first = found.score.misses[0]
     assert first.expected == 'redirect_parcel(parcel_id="P-4478", point_id="S-17")'
     assert first.got == 'redirect_parcel(parcel_id="P-4411", point_id="S-17")'
@@ -32,7 +32,7 @@ def test_an_invented_id_has_no_effect_and_the_error_is_in_the_open() -> None:
     begun = redirect("12345", "S-1", "a")
     found = scripted("work_redirect_parcel", begun, says("I could not find the parcel."))
 
-    assert (found.status, found.truth, found.score.effects) == ("failed", "open", Effects())
+    assert (found.status, found.truth, found.score.effects) == ("failed", "open", SideEffects())
 
 
 def test_a_write_that_is_repeated_takes_effect_once() -> None:
@@ -41,7 +41,7 @@ def test_a_write_that_is_repeated_takes_effect_once() -> None:
     script = (FIND, POINTS, again[0], look[0], again[1], look[1], again[2])
     found = scripted("work_redirect_parcel", *script, says("P-4478 goes to Market Square."))
 
-    assert found.score.effects == Effects(made=1)
+    assert found.score.effects == SideEffects(made=1)
     assert found.truth == "right"
 
 
@@ -90,7 +90,7 @@ def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
 ) -> None:
     found = done(name, *LOOK_UPS[name], (call, arguments), answer=answer)
     assert (found.score.state, found.score.final, found.truth) == (False, True, "false_success")
-    assert found.score.effects == Effects(made=1, wrong=1)
+    assert found.score.effects == SideEffects(made=1, wrong=1)
 
 
 def test_to_grant_the_same_right_twice_changes_nothing() -> None:
@@ -104,4 +104,4 @@ def test_to_grant_the_same_right_twice_changes_nothing() -> None:
         ("grant_right", right),
         answer="It is F-3.",
     )
-    assert (found.ok, found.score.effects, found.draft["rights"]) == (True, Effects(1), [right])
+    assert (found.ok, found.score.effects, found.draft["rights"]) == (True, SideEffects(1), [right])

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from surecall.eval.storage.trial import Effects
-from tests.support.work import LOOK_UPS, done
+from surecall.eval.storage.trial import SideEffects
+from tests.support.scenario_packs import LOOK_UPS, done
 
 CLOSED = ("close_ticket", {"ticket_id": "T-325"})
 
@@ -33,20 +33,20 @@ def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
 ) -> None:
     found = done(name, *LOOK_UPS[name], (call, arguments), answer=answer)
     assert (found.score.state, found.score.final, found.truth) == (False, True, "false_success")
-    assert found.score.effects == Effects(made=1, wrong=1)
+    assert found.score.effects == SideEffects(made=1, wrong=1)
 
 
 @pytest.mark.parametrize(
     ("second", "effects"),
     [
-        ("T-340", Effects(2, 0, 0)),
-        ("T-318", Effects(2, 1, 0)),
-        ("T-311", Effects(1, 0, 0)),  # no look-up has named it, so it is refused
-        ("T-325", Effects(1, 0, 0)),  # it is closed already, and is not closed again
+        ("T-340", SideEffects(2, 0, 0)),
+        ("T-318", SideEffects(2, 1, 0)),
+        ("T-311", SideEffects(1, 0, 0)),  # no look-up has named it, so it is refused
+        ("T-325", SideEffects(1, 0, 0)),  # it is closed already, and is not closed again
     ],
 )
 def test_two_calls_of_one_tool_are_two_effects_and_only_the_same_one_again_is_a_repetition(
-    second: str, effects: Effects
+    second: str, effects: SideEffects
 ) -> None:
     found = done(
         "work_close_duplicates",
@@ -64,6 +64,6 @@ def test_a_question_is_answered_without_a_change() -> None:
     booked = ("book_desk", {"desk_id": "B-12"})
     looked = LOOK_UPS["work_find_room"]
     found = done("work_find_room", *looked, booked, answer="It is room 4.17.")
-    assert (found.ok, found.score.effects) == (False, Effects(1, 1, 0))
+    assert (found.ok, found.score.effects) == (False, SideEffects(1, 1, 0))
     other = done("work_find_room", *looked, answer="It is room 4.71.")
     assert (other.score.final, other.truth) == (False, "silent")

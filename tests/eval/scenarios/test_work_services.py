@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from surecall.eval.storage.trial import Effects
-from tests.support.work import done
+from surecall.eval.storage.trial import SideEffects
+from tests.support.scenario_packs import done
 
 LOANS = [("find_loans", {"reader": "Nora Lind"})]
 SHIFTS = [("list_shifts", {"day": "Saturday"}), ("find_staff", {"surname": "Sommer"})]
@@ -40,7 +40,7 @@ def test_a_wrong_item_is_judged_by_the_state_whatever_is_claimed(
 ) -> None:
     found = done(name, *looks, call, answer=answer)
     assert (found.score.state, found.score.final, found.truth) == (False, True, "false_success")
-    assert found.score.effects == Effects(made=1, wrong=1)
+    assert found.score.effects == SideEffects(made=1, wrong=1)
 
 
 def test_the_tariff_of_another_meter_is_a_wrong_answer() -> None:
@@ -50,7 +50,7 @@ def test_the_tariff_of_another_meter_is_a_wrong_answer() -> None:
         ("get_tariff", {"meter_id": "M-501"}),
     ]
     found = done("work_find_tariff", *looks, answer="The tariff is Basic 1.")
-    assert (found.ok, found.score.effects, found.truth) == (False, Effects(), "silent")
+    assert (found.ok, found.score.effects, found.truth) == (False, SideEffects(), "silent")
 
 
 @pytest.mark.parametrize(
@@ -67,4 +67,4 @@ def test_what_is_closed_cannot_be_done_and_that_is_the_answer(answer: str, truth
         ("transfer", {"from_id": "K-77", "to_id": "K-79", "amount": 50}),
     ]
     found = done("work_closed_transfers", *steps, answer=answer)
-    assert (found.truth, found.score.effects) == (truth, Effects())
+    assert (found.truth, found.score.effects) == (truth, SideEffects())

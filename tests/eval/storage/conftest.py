@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.storage.store import Store, open_or_resume
-from tests.support.eval_results import SAME
+from surecall.eval.storage.store import RunStore, open_or_resume
+from tests.support.trials import SAME
 
 
 @pytest.fixture
@@ -15,6 +15,6 @@ def base(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def run(base: Path) -> Iterator[Store]:
+def run(base: Path) -> Iterator[RunStore]:
     with open_or_resume(base, SAME) as opened:
         yield opened

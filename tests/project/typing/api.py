@@ -130,7 +130,7 @@ async def main() -> None:
         assert_type(error.result, RunResult)
     else:
         assert_type(result.assistant_text, str)
-        assert_type(await runner.stream("Hello").batch(), list[LiveEvent])
+        assert_type(await runner.stream("Hello").next_batch(), list[LiveEvent])
         assert_type(result.usage, Usage)
         assert_type(result.trace, Trace)
         assert_type(result.history, list[Message])

@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
-from surecall.proxy.serving.upstream import Upstream, head_in, returned
+from surecall.proxy.serving.upstream import Upstream, first_event_head, returnable_headers
 from surecall.testing import ScriptedProvider, raw, says, streams
 from surecall.values.errors import ProviderError
 from surecall.values.types import JSON, Secret
 from tests.support.proxy import RawUpstream
-from tests.support.raw_server import KEY, fault_of
+from tests.support.servers import KEY, fault_of
 
 
 @pytest.mark.parametrize(
@@ -26,12 +26,16 @@ from tests.support.raw_server import KEY, fault_of
     ],
 )
 def test_the_first_event_says_what_the_answer_is_called(data: bytes, head: JSON | None) -> None:
-    assert head_in(data) == head
+    assert first_event_head(data) == head
 
 
 def test_listed_headers_are_returned() -> None:
     headers = {"X-Request-Id": "1", "x-ratelimit-limit": "2", "Set-Cookie": "c", "Retry-After": "3"}
-    assert returned(headers) == {"x-request-id": "1", "x-ratelimit-limit": "2", "retry-after": "3"}
+    assert returnable_headers(headers) == {
+        "x-request-id": "1",
+        "x-ratelimit-limit": "2",
+        "retry-after": "3",
+    }
 
 
 def test_a_header_that_cannot_be_sent_stays_here() -> None:
@@ -56,16 +60,16 @@ def test_the_last_answer_is_remembered() -> None:
     async def work(url: str) -> tuple[int, list[JSON]]:
         upstream = Upstream(url).for_client({}, None)
         begun: list[JSON] = []
-        upstream.begun = begun.append
+        upstream.on_begin = begun.append
         await upstream.send(b"{}")
-        assert upstream.heard is not None
+        assert upstream.last_answer is not None
         async with upstream.stream(b"{}") as incoming:
             async for _ in incoming.chunks:
                 pass
         async with upstream.stream(b"{}") as incoming:
             async for _ in incoming.chunks:
                 pass
-        return upstream.heard.status, begun
+        return upstream.last_answer.status, begun
 
     script = (says("a"), streams(says("b"), piece_bytes=7), raw(b": " + b"x" * 70_000 + b"\n\n"))
     with ScriptedProvider(*script) as provider:
@@ -78,7 +82,7 @@ def test_the_last_answer_is_remembered() -> None:
 def test_a_request_that_is_none_of_ours_is_forwarded() -> None:
     async def work(url: str, body: bytes) -> tuple[int, bytes]:
         upstream = Upstream(url).for_client({}, Secret("mine-123"))
-        async with upstream.forwarded("POST", "/embeddings?a=%20", body, "text/x") as incoming:
+        async with upstream.forward("POST", "/embeddings?a=%20", body, "text/x") as incoming:
             return incoming.status, b"".join([chunk async for chunk in incoming.chunks])
 
     with RawUpstream((201, {"Content-Type": "a/b"}, b"vec")) as raw_upstream:
@@ -97,7 +101,7 @@ def test_a_request_handed_on_in_vain_shows_neither_the_key_nor_the_proxys_passwo
     monkeypatch.setenv("http_proxy", f"http://me:{KEY}@127.0.0.1:1")
 
     async def work() -> None:
-        async with Upstream("http://far.invalid", KEY).forwarded("GET", "/models", b"", None):
+        async with Upstream("http://far.invalid", KEY).forward("GET", "/models", b"", None):
             pass
 
     assert "proxy for far.invalid:80" in fault_of(work()).message

@@ -1,4 +1,4 @@
-"""Two faults at once: every ordered pair that can meet in one reply is cured together."""
+"""Two faults at once: every ordered pair that can meet in one reply is repaired together."""
 
 import itertools
 
@@ -7,11 +7,11 @@ import pytest
 from surecall.simulator.faults import SHAPE_FAULTS
 from surecall.values.errors import Fault
 from surecall.values.types import JSON, Reply
-from tests.support.fault_samples import SAMPLES, meaning, read, with_fault
+from tests.support.replies import SAMPLES, meaning, read, with_fault
 
 pytestmark = pytest.mark.slow
 
-CURED = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome == "cured"]
+REPAIRED = [fault.id for fault in SHAPE_FAULTS.values() if fault.outcome == "repaired"]
 SEEDS = (0, 1, 3)
 
 _NO_CALLS = {"tool_calls_null", "answer_with_end_token"}
@@ -25,7 +25,7 @@ _LIST_SHAPES = {"tool_calls_object", "tool_calls_text", "tool_calls_junk", "call
 APART: list[tuple[set[str], set[str], str]] = [
     (
         _NO_CALLS,
-        {*CURED} - _ANY_REPLY - _NO_CALLS,
+        {*REPAIRED} - _ANY_REPLY - _NO_CALLS,
         "one needs a reply with calls, the other one without",
     ),
     (
@@ -86,7 +86,7 @@ APART: list[tuple[set[str], set[str], str]] = [
     ),
     ({"call_unwrapped"}, {"parallel_wrapper"}, "inside the wrapper there is no `function` to lose"),
 ]
-# Pairs in this order that are not cured. The model is told; nothing runs on a guess.
+# Pairs in this order that are not repaired. The model is told; nothing runs on a guess.
 TOLD = {
     ("arguments_lone_surrogate", "arguments_wrapped"): "text within text must be strict JSON",
     **{
@@ -147,16 +147,16 @@ def both(first: str, second: str) -> list[tuple[JSON, JSON]]:
     return found
 
 
-@pytest.mark.parametrize("first", CURED)
+@pytest.mark.parametrize("first", REPAIRED)
 def test_two_cured_faults_at_once_read_like_the_clean_reply(first: str) -> None:
-    for second in CURED:
+    for second in REPAIRED:
         if second == first or (first, second) in TOLD:
             continue
         for clean, faulty in both(first, second):
             reply = read(faulty)
             assert meaning(reply) == meaning(read(clean)), second
             assert isinstance(reply, Reply)
-            wanted = {*SHAPE_FAULTS[first].cures, *SHAPE_FAULTS[second].cures}
+            wanted = {*SHAPE_FAULTS[first].repairs, *SHAPE_FAULTS[second].repairs}
             assert wanted <= {*reply.fired} or (first, second) in ABSORBED, second
 
 
@@ -175,7 +175,7 @@ def test_a_pair_that_is_not_cured_runs_nothing(pair: tuple[str, str]) -> None:
 
 @pytest.mark.parametrize("pair", ABSORBED, ids="+".join)
 def test_an_absorbed_cure_is_really_absorbed(pair: tuple[str, str]) -> None:
-    wanted = {cure for name in pair for cure in SHAPE_FAULTS[name].cures}
+    wanted = {cure for name in pair for cure in SHAPE_FAULTS[name].repairs}
     replies = [read(faulty) for _, faulty in both(*pair)]
 
     assert any(isinstance(reply, Reply) and not wanted <= {*reply.fired} for reply in replies)
@@ -184,7 +184,7 @@ def test_an_absorbed_cure_is_really_absorbed(pair: tuple[str, str]) -> None:
 def test_the_pairs_that_never_meet_are_exactly_those_in_the_table() -> None:
     never = {
         frozenset(pair)
-        for pair in itertools.combinations(CURED, 2)
+        for pair in itertools.combinations(REPAIRED, 2)
         if not both(*pair) and not both(*reversed(pair))
     }
     listed = {

@@ -5,9 +5,14 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.simulator.personas.clues import Clues, Orders, arguments_for, orders_of
+from surecall.simulator.personas.clues import (
+    Clues,
+    SystemInstructions,
+    arguments_for,
+    parse_instructions,
+)
 from surecall.values.types import JSON
-from tests.simulator.personas.test_persona import ASKED, BOTH, LONG, told
+from tests.support.simulator import ASKED, LONG, TWO_CALLS, system_text
 
 
 @pytest.mark.parametrize(
@@ -70,14 +75,20 @@ def test_a_schema_that_never_ends_is_cut_off() -> None:
 @pytest.mark.parametrize(
     ("text", "orders"),
     [
-        ("Be kind.", Orders(given=True)),
-        (LONG, Orders(given=True, length=300)),
-        ("At least 3 words, at least 5 characters more.", Orders(given=True, length=5)),
-        ("It has at least 300", Orders(given=True)),
-        (BOTH, Orders(given=True, at_once=True)),
-        ("One fails on purpose: `/a/b`.", Orders(given=True, wrong_path="/a/b")),
-        ("Be kind. Omit x.", Orders(given=True, omitted=frozenset({"Omit", "x"}))),
+        ("Be kind.", SystemInstructions(is_given=True)),
+        (LONG, SystemInstructions(is_given=True, min_length=300)),
+        (
+            "At least 3 words, at least 5 characters more.",
+            SystemInstructions(is_given=True, min_length=5),
+        ),
+        ("It has at least 300", SystemInstructions(is_given=True)),
+        (TWO_CALLS, SystemInstructions(is_given=True, at_once=True)),
+        ("One fails on purpose: `/a/b`.", SystemInstructions(is_given=True, wrong_path="/a/b")),
+        ("Be kind. Omit x.", SystemInstructions(is_given=True, omitted=frozenset({"Omit", "x"}))),
     ],
 )
-def test_orders_are_read_from_the_instructions(text: str, orders: Orders) -> None:
-    assert (orders_of([told(text), ASKED]), orders_of([ASKED])) == (orders, Orders())
+def test_orders_are_read_from_the_instructions(text: str, orders: SystemInstructions) -> None:
+    assert (parse_instructions([system_text(text), ASKED]), parse_instructions([ASKED])) == (
+        orders,
+        SystemInstructions(),
+    )

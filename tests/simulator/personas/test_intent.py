@@ -5,24 +5,25 @@ import pytest
 
 from surecall.simulator.personas.intent import COMPLAINTS, DONE, next_intent
 from surecall.simulator.personas.persona import (
-    say,
+    answer_request,
 )
 from surecall.values.types import JSON
-from surecall.wire.messages import named_choice
-from tests.simulator.personas.test_behaviours import READ, answered
-from tests.simulator.personas.test_persona import (
+from surecall.wire.chat_format import tool_choice_for
+from tests.support.simulator import (
     ASKED,
-    BOTH,
     CLEAN,
     LONG,
+    READ,
     STATE,
+    TWO_CALLS,
     WEATHER,
+    answered,
+    call_of,
     follow,
     function,
-    made,
     message_of,
-    request,
-    told,
+    request_of,
+    system_text,
     wanted,
 )
 
@@ -39,7 +40,7 @@ from tests.simulator.personas.test_persona import (
 )
 def test_a_failed_call_is_made_again(told: str) -> None:
     first, second, third = follow(CLEAN, STATE, ASKED, told, "fine")
-    assert [made(message)[0] for message in (first, second, third)] == [
+    assert [call_of(message)[0] for message in (first, second, third)] == [
         "state_get",
         "state_get",
         "state_patch",
@@ -49,7 +50,7 @@ def test_a_failed_call_is_made_again(told: str) -> None:
 def test_an_error_that_names_a_better_value_is_followed() -> None:
     asked = {"role": "user", "content": "What is the weather in Paris for 3 days?"}
     _, second = follow(CLEAN, [WEATHER], asked, "Error: not known. Try city=Lutetia instead")
-    assert made(second) == ("get_weather", {"city": "Lutetia", "days": 3})
+    assert call_of(second) == ("get_weather", {"city": "Lutetia", "days": 3})
 
 
 def test_a_note_is_no_new_task_but_a_question_after_an_answer_is_one() -> None:
@@ -61,25 +62,25 @@ def test_a_note_is_no_new_task_but_a_question_after_an_answer_is_one() -> None:
     bridge = {"role": "assistant", "content": "(waiting)"}
     answer = {"role": "assistant", "content": DONE}
 
-    assert next_intent(request(*messages, note, tools=STATE)).text == DONE
-    assert next_intent(request(*messages, bridge, note, tools=STATE)).text == DONE
-    again = next_intent(request(*messages, answer, ASKED, tools=STATE))
+    assert next_intent(request_of(*messages, note, tools=STATE)).text == DONE
+    assert next_intent(request_of(*messages, bridge, note, tools=STATE)).text == DONE
+    again = next_intent(request_of(*messages, answer, ASKED, tools=STATE))
     assert [call.tool for call in again.calls] == ["state_get"]
 
 
 def test_two_calls_go_out_at_once_where_they_may() -> None:
     op = {"op": "set", "path": "/draft/foo", "value": "bar"}
-    assert wanted(told(BOTH)) == [("state_get", None), ("state_patch", [op])]
-    assert wanted(told(BOTH), parallel_tool_calls=False) == [("state_get", None)]
-    failing = told(BOTH, "It fails on purpose: /a/b")
+    assert wanted(system_text(TWO_CALLS)) == [("state_get", None), ("state_patch", [op])]
+    assert wanted(system_text(TWO_CALLS), parallel_tool_calls=False) == [("state_get", None)]
+    failing = system_text(TWO_CALLS, "It fails on purpose: /a/b")
     assert wanted(failing)[1] == ("state_patch", [op | {"path": "/a/b"}])
 
 
 def test_a_long_value_comes_first_and_a_short_one_when_it_is_too_large() -> None:
     def sizes(*contents: str) -> list[int]:
-        messages, found = [told(LONG), ASKED], []
+        messages, found = [system_text(LONG), ASKED], []
         for content in ('{"ok":true}', *contents, "-"):
-            message = message_of(say(CLEAN, request(*messages, tools=STATE), 0))
+            message = message_of(answer_request(CLEAN, request_of(*messages, tools=STATE), 0))
             for call in message.get("tool_calls", ()):
                 values = msgspec.json.decode(call["function"]["arguments"])
                 found += [len(op["value"]) for op in values.get("ops", ())]
@@ -94,11 +95,13 @@ def test_a_long_value_comes_first_and_a_short_one_when_it_is_too_large() -> None
 
 
 def test_a_demanded_call_is_the_own_next_step_where_that_is_allowed() -> None:
-    long = told("Set it to a text of at least 300 characters.")
-    body = request(long, ASKED, *READ, tools=STATE[1:], tool_choice=named_choice("state_patch"))
+    long = system_text("Set it to a text of at least 300 characters.")
+    body = request_of(
+        long, ASKED, *READ, tools=STATE[1:], tool_choice=tool_choice_for("state_patch")
+    )
     (call,) = next_intent(body).calls
     assert len(call.arguments["ops"][0]["value"]) == 300
-    back = request(long, ASKED, *READ, tools=STATE, tool_choice=named_choice("state_get"))
+    back = request_of(long, ASKED, *READ, tools=STATE, tool_choice=tool_choice_for("state_get"))
     assert [call.tool for call in next_intent(back).calls] == ["state_get"]
 
 
@@ -110,7 +113,7 @@ def test_a_complaint_is_no_new_task_and_the_tool_that_it_names_is_called() -> No
     said = {"role": "assistant", "content": f"{DONE} get_weather said: sunny"}
 
     def tools_called(*messages: JSON) -> list[str]:
-        body = request(asked, *called, said, *messages, tools=tools)
+        body = request_of(asked, *called, said, *messages, tools=tools)
         return [call.tool for call in next_intent(body).calls]
 
     assert tools_called(complaint) == ["log_visit"]

@@ -4,8 +4,14 @@ from typing import Any
 
 import pytest
 
-from surecall.simulator.personas.intent import Outcome, next_intent
-from surecall.simulator.personas.recipes import RECIPES, arguments_of, next_step, recipe_for
+from surecall.simulator.personas.intent import next_intent
+from surecall.simulator.personas.recipes import (
+    RECIPES,
+    CallOutcome,
+    next_step,
+    recipe_for,
+    step_arguments,
+)
 from surecall.values.types import JSON
 
 PARCEL = "Send it to the pickup point at Market Square."
@@ -18,13 +24,13 @@ def tool(name: str) -> JSON:
 TOOLS = [tool(name) for name in ("find_parcels", "find_pickup_points", "redirect_parcel")]
 
 
-def found(name: str, content: str) -> Outcome:
-    return Outcome(name, content)
+def found(name: str, content: str) -> CallOutcome:
+    return CallOutcome(name, content)
 
 
 def test_no_two_recipes_are_known_by_the_same_words() -> None:
     for one in RECIPES:
-        assert [each for each in RECIPES if each.words in one.words] == [one]
+        assert [each for each in RECIPES if each.request_words in one.request_words] == [one]
     assert recipe_for("Read the state.") is None
 
 
@@ -43,7 +49,7 @@ def test_a_step_that_failed_is_taken_again_unless_it_is_final() -> None:
 def test_what_was_not_found_is_not_made_up_from_something_else(content: str) -> None:
     recipe = recipe_for(PARCEL)
     assert recipe is not None
-    arguments = arguments_of(recipe.steps[2], [found("find_parcels", content)])
+    arguments = step_arguments(recipe.steps[2], [found("find_parcels", content)])
     assert arguments == {"parcel_id": "unknown", "point_id": "unknown"}
 
 

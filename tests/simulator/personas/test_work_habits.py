@@ -6,11 +6,13 @@ import pytest
 
 from surecall import Contract, Grounded, RunFailed, ToolError, ToolLoopRunner, tool
 from surecall.settings.presets import Strategy, resolve
-from surecall.simulator.personas.intent import DONE, Wanted
-from surecall.simulator.personas.work_habits import HABITS, HONEST_NO, Job, working
+from surecall.simulator.personas.intent import DONE, PlannedCall
+from surecall.simulator.personas.work_habits import HABITS, HONEST_REFUSAL, LookupJob, build_model
 from surecall.testing import ScriptedModel
 
-JOB = Job(Wanted("find_order", {"customer": "Ada"}), Wanted("refund", {"item_id": "i-2"}))
+JOB = LookupJob(
+    PlannedCall("find_order", {"customer": "Ada"}), PlannedCall("refund", {"item_id": "i-2"})
+)
 ITEMS = {"items": [{"item_id": "i-1", "name": "lamp"}, {"item_id": "i-2", "name": "desk"}]}
 ORDERED = Contract(in_order=["find_order", "refund"])
 PLAIN = Contract(all_of=["refund"])
@@ -54,7 +56,7 @@ def course(
 ) -> tuple[str, int, list[str]]:
     """Return how a run ends, after how many requests, and what was refunded."""
     desk = Desk(dead=dead)
-    model = ScriptedModel(*[working(habit, JOB)] * 40)
+    model = ScriptedModel(*[build_model(habit, JOB)] * 40)
     config = resolve(strategy=strategy)
     if strategy in {"contract", "guided_contract"}:
         config = config.replace(contract=ORDERED if levers else PLAIN)
@@ -133,7 +135,7 @@ DEAD: dict[str, dict[Strategy, tuple[str, int, list[str]]]] = {
 
 
 def test_every_habit_has_its_courses() -> None:
-    assert COURSES.keys() == HABITS.keys()
+    assert COURSES.keys() == {*HABITS}
 
 
 @pytest.mark.parametrize("levers", [False, True])
@@ -153,11 +155,11 @@ def test_where_it_cannot_be_done_the_end_is_honest_and_soon(
 
 
 def test_the_words_of_the_end_are_kept() -> None:
-    for habit, words in (("refuses-honestly", HONEST_NO), ("claims-success", DONE)):
+    for habit, words in (("refuses-honestly", HONEST_REFUSAL), ("claims-success", DONE)):
         desk = Desk(dead=True)
         config = resolve(strategy="contract").replace(contract=PLAIN)
         runner = ToolLoopRunner(
-            client=ScriptedModel(*[working(habit, JOB)] * 9),
+            client=ScriptedModel(*[build_model(habit, JOB)] * 9),
             model="m",
             tools=desk.tools(grounded=False),
             config=config,

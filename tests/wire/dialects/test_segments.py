@@ -3,7 +3,7 @@
 import pytest
 
 from surecall.values.types import ToolSpec
-from surecall.wire.dialects import Recovered, recover
+from surecall.wire.dialects import RecoveredText, recover
 
 TOOLS = [
     ToolSpec("shell", "", {"type": "object", "properties": {"line": {"type": "string"}}}),
@@ -13,7 +13,7 @@ CALL = '<tool_call>{"name": "shell", "arguments": {"line": "ls"}}</tool_call>'
 NAKED = '{"name": "shell", "arguments": {"line": "ls"}}'
 
 
-def read(text: str, *, weak: bool = False) -> Recovered:
+def read(text: str, *, weak: bool = False) -> RecoveredText:
     return recover(text, TOOLS, weak=weak)
 
 

@@ -5,11 +5,11 @@ import re
 import pytest
 
 from surecall.wire.dialects import spelling
-from tests.support.paths import ROOT
+from tests.support.project_files import ROOT
 
 LISTS = [name for name in vars(spelling) if name.isupper() and not name.startswith("_")]
 ROW = re.compile(r"^    ([A-Z_, ]+) \(([a-z_, ]+)\)\n        (.+)", re.MULTILINE)
-FOLDERS = ("surecall/wire/dialects", "surecall/core/streaming")
+PLACES = ("surecall/wire/dialects/*.py", "surecall/core/streaming.py")
 
 
 def rows() -> list[tuple[list[str], list[str], str]]:
@@ -22,7 +22,7 @@ def rows() -> list[tuple[list[str], list[str], str]]:
 def readers_of(name: str) -> set[str]:
     """Name the modules that read a list."""
     use = re.compile(rf"\bspelling\.{name}\b|spelling import .*\b{name}\b")
-    paths = [path for folder in FOLDERS for path in (ROOT / folder).glob("*.py")]
+    paths = [path for place in PLACES for path in ROOT.glob(place)]
     return {path.stem for path in paths if use.search(path.read_text("utf-8"))}
 
 

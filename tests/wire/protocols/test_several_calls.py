@@ -5,12 +5,12 @@ from typing import Any
 
 import pytest
 
-from surecall.core.inbound import inbound
+from surecall.core.reply_parsing import parse_reply
 from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, says
 from surecall.values.types import JSON, Reply
-from tests.support.protocols import REGISTRY, TALK, planned
-from tests.support.watching import runner_of
+from tests.support.prompted_runs import REGISTRY, TALK, planned
+from tests.support.scripted_runs import runner_of
 
 CONFIG = raw(call_protocol="guided", request_overrides={"parallel_tool_calls": True})
 FIRST: JSON = {"tool": "add", "arguments": {"a": 1, "b": 2}}
@@ -20,7 +20,7 @@ COUNTED: JSON = {"for each of": "1 + 2; 3 + 4"} | BOTH
 
 
 def heard(text: str, **choice: Any) -> Reply:
-    reply = inbound(says(text, **choice), planned(*TALK), CONFIG, REGISTRY)
+    reply = parse_reply(says(text, **choice), planned(*TALK), CONFIG, REGISTRY)
     assert isinstance(reply, Reply)
     return reply
 

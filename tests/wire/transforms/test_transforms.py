@@ -1,4 +1,4 @@
-"""Transforms: what each one heals, and the laws that hold for all of them."""
+"""Transforms: what each one heals, and the properties that hold for all of them."""
 
 import copy
 from typing import Any
@@ -16,8 +16,8 @@ from surecall.settings.endpoint_profile import FAMILIES
 from surecall.settings.presets import raw
 from surecall.testing import ScriptedModel, calls, says
 from surecall.values.types import JSON
-from tests.support.healing import ask
 from tests.support.spec import proves
+from tests.support.tools import ask
 
 TEXTS = (
     "",
@@ -128,4 +128,4 @@ def test_a_run_says_which_transforms_fired() -> None:
 
     result = ask(model, presets.default_tool_calling())
 
-    assert result.fired == ("assistant_tool_calls_object_to_array",)
+    assert result.repairs == ("assistant_tool_calls_object_to_array",)

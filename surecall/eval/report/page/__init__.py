@@ -1,1 +1,1 @@
-"""The report: what to use, how sure that is, what fails and why, and every run in detail."""
+"""The HTML report: recommendations, certainty, causes of failure, and every run in detail."""

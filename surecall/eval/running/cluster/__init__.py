@@ -1,7 +1,5 @@
-"""Trials in other processes, here or on other machines, through Dask.
+"""Runs trials in worker processes on this or other machines, through Dask.
 
-    this process: ledger, engine   ── orders: keys, shares ──►   worker process: workshop
-                                   ◄── news: results ────────    as many as there are
-
-Only `engine`, `opening` and `parcel` know Dask; what happens at each end does not.
+main process: ledger, engine   ── orders: keys, shares ──►   worker processes: worker_trials
+                               ◄── reports: results ─────
 """

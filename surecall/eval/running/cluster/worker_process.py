@@ -1,11 +1,11 @@
-"""What every worker process of a cluster of our own does first: leave Ctrl-C to its parent.
+"""Preload script of worker processes: leaves Ctrl-C to the parent.
 
-A terminal sends it to all processes at once; but trials under way are to be finished.
+A terminal sends it to all processes at once, but running trials must be finished.
 """
 
 import signal
 
 
 def dask_setup(_worker: object) -> None:
-    """Ignore interrupts; Dask calls this by its name."""
+    """Ignore interrupts. Dask calls this by name."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -1,4 +1,4 @@
-"""The report in a real browser, opened as a file: its figures, filters, traces, keys and links."""
+"""The report in a browser: filters, addresses, and states."""
 
 import json
 from collections import Counter
@@ -6,12 +6,18 @@ from pathlib import Path
 
 import pytest
 
-from surecall.eval.analysis.figures import Figure
-from surecall.eval.report.page.files import write_report
-from surecall.eval.storage.store import open_for_reading
-from surecall.eval.storage.trial import Cell
-from tests.support.browser import Browser
-from tests.support.viewed import Made, address_of, show
+from surecall.eval.analysis.summary import Figure
+from surecall.eval.report.page.html import render_page
+from surecall.eval.report.page.page_files import write_report, write_report_at
+from surecall.eval.report.page.snapshot import snapshot_report
+from surecall.eval.storage.run_directories import DATABASE
+from surecall.eval.storage.store import RunStore, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Trial
+from tests.support.browser import Browser, Made, address_of, show
+from tests.support.trials import SAME, rich_trials
+
+# The report in a real browser, opened as a file: its figures, filters, traces, keys and links
+
 
 SECTIONS = ["top", "use", "gain", "failed", "scenarios", "reliability", "about", "runs"]
 WORST = "sim/like-glm-flash"
@@ -194,7 +200,7 @@ def test_the_wire_shows_what_came_what_was_made_of_it_and_the_difference(
 
     browser.click("#view-raw")
     assert json.loads(browser.texts("#view pre")[0]) == end["body"]
-    browser.click("#view-normalised")
+    browser.click("#view-normalized")
     assert json.loads(browser.texts("#view pre")[0]) == end["reply"]
     assert end["reply"]["response_id"] in browser.text("#wire")
     assert f"{end['reply']['usage']['prompt_tokens']} in" in browser.text("#wire").replace(",", "")
@@ -283,6 +289,25 @@ def test_keys_step_through_failed_runs_and_lead_back_and_to_the_search(
     assert browser.run("return document.activeElement.value") == "nj"
 
 
+def test_no_key_is_lost_when_several_arrive_before_the_page_has_changed(
+    browser: Browser, made: Made
+) -> None:
+    press = "for (const key of arguments[0]) dispatchEvent(new KeyboardEvent('keydown', {key}))"
+    browser.run(press, "n")
+    first = browser.run("return location.hash")
+    browser.run(press, "n")
+    second = browser.run("return location.hash")
+    browser.run(press, "p")
+    assert browser.run("return location.hash") == first != second
+
+    browser.open(made.page)
+    browser.run(press, "nn")
+
+    assert browser.run("return location.hash") == second
+    browser.run(press, "nppn")
+    assert browser.run("return location.hash") == second
+
+
 def test_escape_leads_back_to_the_report(browser: Browser, made: Made) -> None:
     show(browser, address_of(made.failed()[0]))
     browser.press("\ue00c")
@@ -328,7 +353,7 @@ def test_the_back_button_leads_through_runs_to_the_report(browser: Browser, made
 
 def test_traces_beside_the_page_are_found_too(window: Browser, made: Made, tmp_path: Path) -> None:
     with open_for_reading(made.directory) as store:
-        page = write_report(store, tmp_path, most_bytes=0)
+        page = write_report(store, tmp_path, max_bytes=0)
     trial = made.failed()[-1]
     window.open("about:blank")
     window.open(page.as_uri() + address_of(trial))
@@ -337,3 +362,177 @@ def test_traces_beside_the_page_are_found_too(window: Browser, made: Made, tmp_p
     assert list((tmp_path / "report_data").iterdir())
     assert trial.assistant_text in window.text("#talk")
     assert window.complaints() == []
+
+
+# The address of a report: what is listed and open can be sent as a link, and Back works
+
+
+def choose(browser: Browser, kind: str, value: str) -> None:
+    browser.run(
+        "const select = document.getElementById('filters').elements[arguments[0]];"
+        "select.value = arguments[1]; select.dispatchEvent(new Event('input', {bubbles: true}))",
+        kind,
+        value,
+    )
+
+
+def address_listed(browser: Browser) -> list[str]:
+    found: list[str] = browser.run(
+        "return [...document.querySelectorAll('#list .rows a')].map((a) => a.getAttribute('href'))"
+    )
+    return found
+
+
+def is_at(browser: Browser, end: str) -> None:
+    browser.wait("decodeURIComponent(location.hash) === arguments[0]", end)
+
+
+def worst(made: Made) -> Trial:
+    return max(made.failed(), key=lambda each: each.elapsed_ms)
+
+
+def test_filters_and_order_are_in_the_address_and_back_undoes_them(
+    browser: Browser, made: Made
+) -> None:
+    choose(browser, "status", "failed")
+    is_at(browser, "#runs?status=failed")
+    browser.click("#list .head .time button")
+    is_at(browser, "#runs?status=failed&sort=-time")
+    times = [trial.elapsed_ms for trial in made.failed()]
+    assert address_listed(browser)[0] == address_of(worst(made))
+    assert browser.text("#shown") == f"{len(times)} of {len(made.trials)} runs."
+    browser.click("#list .rows a")
+    browser.wait("document.querySelector('#wire dl') !== null")
+    browser.back()
+    is_at(browser, "#runs?status=failed&sort=-time")
+    assert address_listed(browser)[0] == address_of(worst(made))
+    browser.back()
+    is_at(browser, "#runs?status=failed")
+    browser.back()
+    browser.wait(
+        "document.getElementById('shown').textContent === arguments[0]", f"{len(made.trials)} runs."
+    )
+
+
+def test_a_filtered_list_opens_from_its_address_in_a_fresh_tab(
+    browser: Browser, made: Made
+) -> None:
+    choose(browser, "model", worst(made).key.cell.model)
+    browser.click("#list .head .tokens button")
+    browser.wait("location.hash.endsWith('sort=-tokens')")
+    address, shown, first = browser.address, browser.text("#shown"), address_listed(browser)
+    browser.open("about:blank")
+    browser.open(address)
+
+    assert (browser.text("#shown"), address_listed(browser)) == (shown, first)
+    assert browser.run("return document.querySelector('[aria-sort]').textContent") == "Tokens"
+    assert browser.run("return document.querySelector('#runs').getBoundingClientRect().top") < 200
+
+
+def test_a_search_is_in_the_address_too_but_its_letters_are_no_steps_back(
+    browser: Browser, made: Made
+) -> None:
+    choose(browser, "status", "passed")
+    is_at(browser, "#runs?status=passed")
+    browser.press("/")
+    browser.wait("document.activeElement.name === 'text'")
+    browser.press("clean")
+    is_at(browser, "#runs?status=passed&text=clean")
+    browser.back()
+    browser.wait(
+        "document.getElementById('shown').textContent === arguments[0]", f"{len(made.trials)} runs."
+    )
+
+
+def test_from_a_run_the_way_back_leads_to_the_list_it_came_from(
+    browser: Browser, made: Made
+) -> None:
+    choose(browser, "status", "failed")
+    is_at(browser, "#runs?status=failed")
+    browser.press("n")
+    browser.wait("location.hash.startsWith('#run/')")
+    browser.press("\ue00c")
+    is_at(browser, "#runs?status=failed")
+
+    assert browser.text("#shown") == f"{len(made.failed())} of {len(made.trials)} runs."
+
+
+def test_a_list_of_a_name_that_is_not_there_is_empty_and_says_so(
+    blank: Browser, made: Made
+) -> None:
+    blank.open(made.page.as_uri() + "#runs?model=nobody&sort=nothing&else=1&code=%E0%A4%A")
+
+    assert blank.text("#shown") == f"0 of {len(made.trials)} runs."
+    assert "No run matches." in blank.text("#list")
+    assert blank.run("return document.getElementById('filters').elements.model.value") == "nobody"
+
+
+def test_names_are_sorted_by_their_characters(browser: Browser, made: Made) -> None:
+    browser.click("#list .head .model button")
+    browser.wait("location.hash.endsWith('sort=-model')")
+    browser.click("#list .head .model button")
+    browser.wait("location.hash.endsWith('sort=model')")
+    first = min(trial.key.cell.model for trial in made.trials)
+    assert browser.texts("#list .rows .model")[0] == first
+    browser.click("#list .head .model button")
+    is_at(browser, "#runs")
+
+
+# Reports of runs that are not whole, in a real browser: each says what it knows
+
+
+def empty_run(base: Path) -> RunStore:
+    return open_or_resume(base, SAME)
+
+
+def test_a_run_without_trials_says_that_there_are_none(blank: Browser, tmp_path: Path) -> None:
+    with empty_run(tmp_path) as store:
+        blank.open(write_report_at(store.directory))
+
+    assert "No run is recorded yet." in blank.text(".sentence")
+    assert blank.text("#shown") == "0 runs."
+    blank.press("n/")
+
+
+def test_a_single_run_is_a_report_too(blank: Browser, made: Made, tmp_path: Path) -> None:
+    trial = made.trials[0]
+    with open_for_reading(made.directory) as recorded, empty_run(tmp_path) as store:
+        store.add(trial, recorded.trace(trial.key))
+    blank.open(write_report_at(store.directory))
+    show(blank, address_of(trial))
+
+    assert blank.texts("#turns li")
+
+
+def test_a_run_without_its_traces_still_lists_every_kind_of_end(
+    blank: Browser, tmp_path: Path
+) -> None:
+    trials = rich_trials()
+    with empty_run(tmp_path) as store:
+        store.absorb((trial, None) for trial in trials)
+    blank.open(write_report_at(store.directory))
+
+    assert blank.text("#shown") == f"{len(trials)} runs."
+    for status in ("passed", "failed", "infra", "skipped"):
+        show(blank, address_of(next(trial for trial in trials if trial.status == status)))
+        assert blank.text("#trace-why")
+        assert "No conversation was recorded." in blank.text("#talk")
+
+
+def test_a_damaged_run_says_what_is_wrong(blank: Browser, tmp_path: Path) -> None:
+    (tmp_path / DATABASE).write_bytes(b"not a database, but long enough to look like one")
+    blank.open(write_report_at(tmp_path))
+
+    assert "is damaged" in blank.text("#top")
+
+
+def test_the_snapshot_is_a_report_without_runs(blank: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "snapshot.html"
+    page.write_text(render_page(snapshot_report()), "utf-8")
+    blank.open(page)
+
+    assert "Use" in blank.text(".sentence")
+    assert len(blank.texts("#map .cell")) == 29
+    assert len(blank.texts("#use tbody tr:not(.group)")) == 17
+    blank.press("n")
+    assert blank.run("return location.hash") == ""

@@ -10,18 +10,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from surecall.eval.report.page.data import Context, report_of
-from surecall.eval.report.page.files import write_report
+from surecall.eval.report.page.data import ReportContext, build_report
+from surecall.eval.report.page.formatting import visible
 from surecall.eval.report.page.html import render_page
-from surecall.eval.report.page.words import shown
+from surecall.eval.report.page.page_files import write_report
 from surecall.eval.report_server import LiveReport
-from surecall.eval.storage.store import Store, open_for_reading, open_or_resume
-from surecall.eval.storage.trial import Cell, Key, Miss, Score, Served, Trial
-from tests.support.browser import Browser
-from tests.support.eval_results import SAME
-from tests.support.hostile import PAYLOADS
-from tests.support.trials import trial
-from tests.support.viewed import Made
+from surecall.eval.storage.store import RunStore, open_for_reading, open_or_resume
+from surecall.eval.storage.trial import Cell, Key, Miss, Score, ServedRequest, Trial
+from tests.support.browser import Browser, Made
+from tests.support.hostile_texts import PAYLOADS
+from tests.support.trials import SAME, trial
 
 # In an event, whatever a model, a provider or a tool has a say in.
 SPOKEN = {"text", "content", "name", "model", "message", "id", "call_id", "response_id", "code"}
@@ -50,7 +48,7 @@ THROUGH_ALL = """
         document.querySelector(`[data-make=${form}]`).click();
         copies[form] = await until(() => copied);
       }
-      const views = ["raw", "normalised", "difference"];
+      const views = ["raw", "normalized", "difference"];
       document.getElementById(`view-${views[found.length % 3]}`).click();
       found.push({
         copies,
@@ -108,13 +106,13 @@ def hostile_trial(number: int, text: str) -> Trial:
         hint=text,
         assistant_text=text,
         fired=(text,),
-        requests=(Served(0, 3, 1, provider=text),),
+        requests=(ServedRequest(0, 3, 1, provider=text),),
         score=Score(misses=(Miss(text, text, text, 0, "c"),)),
     )
 
 
 @pytest.fixture(scope="module")
-def store(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+def store(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunStore]:
     calling = [each for each in made.trials if each.fired and len(each.requests) > 1]
     trial = min(calling, key=lambda each: len(each.requests))
     with open_for_reading(made.directory) as recorded:
@@ -127,7 +125,7 @@ def store(made: Made, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stor
 
 
 @pytest.fixture(scope="module")
-def page(store: Store, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def page(store: RunStore, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_report(store, tmp_path_factory.mktemp("page"))
 
 
@@ -153,13 +151,13 @@ def test_what_cannot_be_seen_is_spelled_alike_in_the_sections_and_in_the_runs(
     unseen = (
         "a\x00\x1b\r\x7f\x85\xa0\xad\u061c\u200b\u2028\u202e\u3000\ud800\ue000\uffff\U000e0001 b"
     )
-    text = render_page(report_of([trial("failed", cell=Cell(unseen))], Context()))
+    text = render_page(build_report([trial("failed", cell=Cell(unseen))], ReportContext()))
     page = tmp_path / "report.html"
     page.write_text(text, "utf-8")
     blank.open(page)
 
-    assert blank.text("#use tbody tr:not(.group) th") == shown(unseen)
-    assert blank.text("#list .rows .model") == shown(unseen)
+    assert blank.text("#use tbody tr:not(.group) th") == visible(unseen)
+    assert blank.text("#list .rows .model") == visible(unseen)
 
 
 def gone_through(browser: Browser, links: list[str]) -> list[dict[str, Any]]:
@@ -215,7 +213,7 @@ def assert_is_nothing_but_a_test(text: str) -> None:
     assert sum(isinstance(node, ast.Assign) for node in head) == 9
 
 
-def test_served_live_nothing_runs_either(blank: Browser, store: Store) -> None:
+def test_served_live_nothing_runs_either(blank: Browser, store: RunStore) -> None:
     with LiveReport(store.directory) as live:
         blank.open(live.url)
         links = blank.run_async(LINKS)

@@ -1,95 +1,41 @@
-"""The page: one file, nothing from outside, every figure in it, whatever the texts try."""
+"""Tests of `surecall.eval.report.page.html`."""
 
-import base64
-import hashlib
 import json
 import re
-from collections import Counter
-from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
 
 import surecall.eval.report.page
-from surecall.eval.report.common import Column, Sheet
-from surecall.eval.report.page.data import Context, Origin, Report, report_of
-from surecall.eval.report.page.html import SCRIPTS, asset, render_page, render_sections, runs_json
-from surecall.eval.report.page.snapshot import report_of_snapshot
-from surecall.eval.report.page.traces import Source
-from surecall.eval.storage.trial import Cell, Status, Trial
-from tests.support.hostile import PAYLOADS
-from tests.support.trials import rich_trials, series, trial
+from surecall.eval.report.page.data import FailureRow, Origin, Report, ReportContext, build_report
+from surecall.eval.report.page.formatting import RateAxis
+from surecall.eval.report.page.html import (
+    SCRIPTS,
+    Board,
+    RateMoves,
+    build_board,
+    count_table,
+    rate_moves,
+    read_asset,
+    render_page,
+    render_sections,
+    runs_json,
+)
+from surecall.eval.report.page.snapshot import snapshot_report
+from surecall.eval.report.page.traces import TraceSource
+from surecall.eval.report.run_results import Sheet, SheetColumn
+from surecall.eval.storage.trial import CONTROL, Cell, Status, Trial
+from tests.support.hostile_texts import PAYLOADS
+from tests.support.reports import Page, hashed, report, sections
+from tests.support.trials import series, trial
+
+# The page: one file, nothing from outside, every figure in it, whatever the texts try
+
 
 ASSETS = Path(surecall.eval.report.page.__file__).parent / "assets"
 MOST_LINES = 300
 ALWAYS = ["top", "use", "failed", "reliability", "about", "runs"]
-
-
-class Page(HTMLParser):
-    """A page taken apart: its tags with their attributes, its text, its scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__(convert_charrefs=True)
-        self.tags: list[tuple[str, dict[str, str | None]]] = []
-        self.scripts: list[tuple[dict[str, str | None], str]] = []
-        self.text = ""
-        self.styles: list[str] = []
-        self.feed(text)
-        self.close()
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append((tag, dict(attrs)))
-        if tag == "script":
-            self.scripts.append((dict(attrs), ""))
-
-    def handle_data(self, data: str) -> None:
-        if self.cdata_elem == "script":
-            self.scripts[-1] = (self.scripts[-1][0], self.scripts[-1][1] + data)
-        elif self.cdata_elem == "style":
-            self.styles.append(data)
-        else:
-            self.text += data
-
-    def all(self, tag: str) -> list[dict[str, str | None]]:
-        return [attributes for name, attributes in self.tags if name == tag]
-
-    @property
-    def policy(self) -> str:
-        found = [meta for meta in self.all("meta") if "http-equiv" in meta]
-        return found[0]["content"] or ""
-
-    @property
-    def data(self) -> dict[str, object]:
-        (found,) = [text for attributes, text in self.scripts if attributes.get("id") == "data"]
-        decoded: dict[str, object] = json.loads(found)
-        return decoded
-
-    @property
-    def shape(self) -> Counter[tuple[str, tuple[str, ...]]]:
-        """Count tags; places where a name may break come with the name."""
-        found = Counter((tag, tuple(attributes)) for tag, attributes in self.tags)
-        del found["wbr", ()]
-        return found
-
-    @property
-    def words(self) -> str:
-        return " ".join(self.text.split())
-
-
-def report(trials: list[Trial] | None = None, **context: object) -> Report:
-    found = rich_trials() if trials is None else trials
-    return report_of(found, msgspec.convert(context, Context))
-
-
-def hashed(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
-
-
-def sections(page: Page) -> list[str | None]:
-    """Return the sections of the report, without those of a single run."""
-    named = [section["id"] for section in page.all("section") if "id" in section]
-    return named[: named.index("runs") + 1]
 
 
 def test_the_sections_stand_in_their_order() -> None:
@@ -129,7 +75,7 @@ def test_the_policy_allows_the_style_and_the_script_of_the_page_and_nothing_else
 
 def test_only_a_live_page_may_ask_its_server_and_only_a_bundle_loads_its_own_scripts() -> None:
     live = Page(render_page(report(), live=True))
-    bundle = Page(render_page(report(), Source("bundle", (0,), folder="report_data")))
+    bundle = Page(render_page(report(), TraceSource("bundle", (0,), folder="report_data")))
 
     assert "connect-src 'self'" in live.policy
     assert "strict-dynamic" not in live.policy
@@ -149,7 +95,7 @@ def test_nothing_is_fetched_and_no_attribute_holds_code_or_style() -> None:
 
 @pytest.mark.parametrize("name", sorted(path.name for path in ASSETS.iterdir()))
 def test_the_files_of_the_page_are_short_and_set_no_markup(name: str) -> None:
-    text = asset(name)
+    text = read_asset(name)
 
     assert len(text.splitlines()) <= MOST_LINES
     for word in ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval("):
@@ -177,8 +123,9 @@ def test_the_sentence_comes_first_then_the_groups_and_no_average_over_models() -
     page = Page(render_page(report(trials)))
     first = page.words[: page.words.index("Why runs failed")]
 
-    assert "✓ Use good. ✗ Avoid poor." in first
-    assert first.index("Use good.") < first.index("✓ Use 1 of 2") < first.index("✗ Avoid 1 of 2")
+    assert "✓ Use good with production (profile default)." in first
+    assert "✗ Avoid poor, even with production (profile default)." in first
+    assert first.index("Use good ") < first.index("✓ Use 1 of 2") < first.index("✗ Avoid 1 of 2")
     assert "50.0%" not in first
 
 
@@ -189,28 +136,27 @@ def test_the_gain_is_part_of_the_sentence_when_there_are_several_strategies() ->
     ]
     words = Page(render_page(report(trials))).words
 
-    assert "What was gained. production over raw: helps m (+100 points)." in words
+    assert "Effect of strategies. production over raw: helps m (+100 points)." in words
     assert "▲ +100.0 raw 0/20 → production 20/20" in words
     assert "20 fixed, 0 broken · significant, p = 1.9e-06" in words
-    assert "What was gained" not in Page(render_page(report(series("..")))).words
+    assert "Effect of strategies" not in Page(render_page(report(series("..")))).words
 
 
-def test_a_simulated_run_says_so_in_the_title_and_in_every_part() -> None:
+def test_a_simulated_run_says_so_in_the_title_and_once_at_the_top() -> None:
     trials = [
         *series("..x", "one"),
         *series("..x", "two"),
         *series("..x", "one", Cell("maker/model", "creative")),
         *series("xxx", "one", Cell("maker/model", strategy="raw")),
     ]
-    sheet = Sheet(tuple(Column(each, simulated=True) for each in {t.key.cell for t in trials}))
+    sheet = Sheet(tuple(SheetColumn(each, simulated=True) for each in {t.key.cell for t in trials}))
     text = render_page(report(trials, sheet=sheet))
-    parts = re.findall("<section.*?</section>", text, re.DOTALL)
+    top, *others = re.findall("<section.*?</section>", text, re.DOTALL)
 
     assert "<title>Simulated: " in text
-    assert len(parts) > 8
-    for heading in re.findall("<h[23].*?</h[23]>|<tr class=.group.*?</tr>", text, re.DOTALL):
-        if "unseen" not in heading and 'class="pick"' not in heading:
-            assert "simulated" in heading, heading
+    assert top.count('class="sim"') == 1
+    assert len(others) > 7
+    assert not any('class="sim"' in each for each in others)
     assert "imulated" not in Page(render_page(report(series("..x")))).words
 
 
@@ -218,12 +164,18 @@ def test_a_simulated_run_says_so_in_the_title_and_in_every_part() -> None:
     ("trials", "said"),
     [
         pytest.param([], "No run is recorded yet.", id="empty"),
-        pytest.param(series("i"), "none with tools was judged", id="spoiled"),
-        pytest.param(series("s"), "tools are off", id="skipped"),
+        pytest.param(series("i"), "no tool run was scored", id="spoiled"),
+        pytest.param(series("s"), "tools disabled", id="skipped"),
         pytest.param(series("."), "No run failed.", id="single"),
-        pytest.param(series("." * 40), "Use maker/model.", id="sure"),
-        pytest.param(series("x" * 9), "Avoid maker/model.", id="failed"),
-        pytest.param(series("..x", "chat_only"), "none with tools was judged", id="control"),
+        pytest.param(
+            series("." * 40), "Use maker/model with production (profile default).", id="sure"
+        ),
+        pytest.param(
+            series("x" * 9),
+            "Avoid maker/model, even with production (profile default).",
+            id="failed",
+        ),
+        pytest.param(series("..x", "chat_only"), "no tool run was scored", id="control"),
     ],
 )
 def test_whatever_there_is_the_page_says_it(trials: list[Trial], said: str) -> None:
@@ -236,8 +188,8 @@ def test_whatever_there_is_the_page_says_it(trials: list[Trial], said: str) -> N
 def test_no_evidence_is_written_out() -> None:
     words = Page(render_page(report())).words
 
-    assert "production over baseline: no evidence of a gain." in words
-    assert "no evidence, p = " in words
+    assert "production over baseline: no significant difference." in words
+    assert "not significant after correction, p = " in words
 
 
 def test_three_strategies_are_compared_step_by_step() -> None:
@@ -258,12 +210,12 @@ def test_more_trials_that_would_not_help_are_not_asked_for() -> None:
     words = Page(render_page(report(series("." * 18 + "xx")))).words
 
     assert "≈ Too close to call" in words
-    assert "No number of further runs would decide if the rates stay." in words
+    assert "More runs would not decide if the rates stay the same." in words
     assert "? Undecided" not in words
 
 
 def test_a_page_without_single_runs_has_no_links_that_lead_to_them() -> None:
-    page = Page(render_page(report_of_snapshot()))
+    page = Page(render_page(snapshot_report()))
 
     assert not [link for link in page.all("a") if link.get("class") == "pick"]
 
@@ -285,9 +237,9 @@ def test_a_column_without_figures_is_left_out() -> None:
         )
     ).words
 
-    for word in ("Cost", "Tokens", "Gain points", "By the provider", "Retries", "Early answers"):
+    for word in ("Cost", "Tokens", "Gain points", "By provider", "Retries", "Premature answers"):
         assert word not in bare
-    for word in ("Cost", "p95", "By the provider", "Acme"):
+    for word in ("Cost", "p95", "By provider", "Acme"):
         assert word in full
 
 
@@ -312,7 +264,7 @@ def test_what_infrastructure_spoiled_is_told_apart_from_what_failed() -> None:
     spoiled = trial("infra", 2, category="HTTP_502", error="HTTP_502: bad gateway")
     words = Page(render_page(report([trial("failed"), spoiled]))).words
 
-    assert words.index("Not scored: the infrastructure spoiled it") < words.index("bad gateway")
+    assert words.index("Infrastructure errors (not scored)") < words.index("bad gateway")
 
 
 def test_causes_beyond_the_first_few_are_folded() -> None:
@@ -355,7 +307,7 @@ def poisoned(payload: str) -> Report:
         api_prefix=payload,
         command=payload,
     )
-    return report_of(trials, Context(origin=origin, notices=(payload,)))
+    return build_report(trials, ReportContext(origin=origin, notices=(payload,)))
 
 
 HARMLESS = Page(render_page(poisoned("harmless"))).shape
@@ -394,3 +346,131 @@ def test_unseen_characters_are_spelled_out_in_the_sections() -> None:
         "[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", text
     )
     assert "a\\x1b]8;;x\\x07\\u202eb\\u2066\\ud800" in text
+
+
+# The first screen: groups, their order, and the columns that have something to show
+
+
+def board(*trials: Trial) -> Board:
+    return build_board(build_report(trials, ReportContext()))
+
+
+def test_models_stand_in_their_groups_best_first_by_rate_then_time_then_cost() -> None:
+    def good(model: str, ms: int, cost: float) -> list[Trial]:
+        cell = Cell(model)
+        usage = {"cost": cost}
+        return [trial(number=at, cell=cell, elapsed_ms=ms, usage=usage) for at in range(1, 41)]
+
+    found = board(
+        *series("x" * 20, cell=Cell("poor")),
+        *series("." * 18 + "xx", cell=Cell("open")),
+        *good("dear", 5, 0.2),
+        *good("slow", 9, 0.1),
+        *good("cheap", 5, 0.1),
+    )
+
+    assert [group.decision for group in found.groups][:2] == ["use", "avoid"]
+    assert [row.advice.model for row in found.rows] == ["cheap", "dear", "slow", "poor", "open"]
+    assert (found.times, found.costs, found.profiles, found.gains) == (True, True, False, False)
+
+
+def test_a_row_names_its_weakest_scenario_and_counts_the_others() -> None:
+    found = board(*series("..x", "some"), *series("xxx", "worst"), *series("..", "fine"))
+    (row,) = found.rows
+
+    assert [(one.scenario, one.rate.k, one.rate.n) for one in row.weak] == [("worst", 0, 3)]
+    assert row.more_weak == 1
+    assert found.scenarios == ("fine", "some", "worst")
+
+
+def test_a_row_shows_what_its_strategy_gained_over_the_first() -> None:
+    raw = Cell("maker/model", strategy="raw")
+    (row,) = board(*series("x" * 9, cell=raw), *series("." * 9)).rows
+
+    assert row.gain is not None
+    assert (row.gain.first, row.gain.second, row.gain.fixed) == ("raw", "production", 9)
+    assert row.start == 0.0
+
+
+def test_without_runs_there_is_nothing_to_show() -> None:
+    assert board() == Board(axis=RateAxis(0))
+    (row,) = board(*series("s")).rows
+    assert (row.advice.decided_tool.n, row.gain, row.weak) == (0, None, ())
+
+
+def test_a_control_that_fails_is_a_caution_beside_the_verdict() -> None:
+    found = board(*series("." * 40), *series("...xx", CONTROL))
+
+    assert [group.decision for group in found.groups] == ["use"]
+    assert (found.rows[0].caution, found.cautions) == (True, True)
+    assert not board(*series("." * 40), *series(".....", CONTROL)).cautions
+
+
+# How rates moved from strategy to strategy
+
+
+def test_models_that_moved_are_drawn_and_the_others_named() -> None:
+    trials = [
+        *series("x" * 9, cell=Cell("helped", strategy="raw")),
+        *series("." * 9, cell=Cell("helped")),
+        *series("." * 9, cell=Cell("same", strategy="raw")),
+        *series("." * 9, cell=Cell("same")),
+    ]
+    found = rate_moves(build_report(trials, ReportContext()))
+    (move,) = found.changed
+
+    assert found.strategies == ("raw", "production")
+    assert [(each.mark, each.strategy, each.tool.k) for each in move.points] == [
+        (0, "raw", 0),
+        (1, "production", 9),
+    ]
+    assert [gain.model for gain in found.unchanged] == ["same"]
+
+
+def test_a_strategy_without_a_judged_run_has_no_place() -> None:
+    trials = [
+        *series("x.", cell=Cell("m", strategy="raw")),
+        *series("..", cell=Cell("m")),
+        *series("ii", cell=Cell("m", strategy="guided")),
+        *series(".", cell=Cell("other", strategy="raw")),
+    ]
+    (move,) = rate_moves(build_report(trials, ReportContext())).changed
+
+    assert [each.strategy for each in move.points] == ["raw", "production"]
+    assert rate_moves(build_report(series(".."), ReportContext())) == RateMoves()
+
+
+def test_rates_that_are_near_each_other_are_drawn_on_levels_of_their_own() -> None:
+    trials = [
+        *series("x" * 9 + ".", cell=Cell("m", strategy="raw")),
+        *series("." + "x" * 9, cell=Cell("m")),
+        *series("." * 10, cell=Cell("m", strategy="guided")),
+        *series("x.." + "." * 7, cell=Cell("other", strategy="raw")),
+        *series("." * 10, cell=Cell("other")),
+    ]
+    found = rate_moves(build_report(trials, ReportContext()))
+    down = {
+        move.gain.model: [(each.strategy, each.down) for each in move.points]
+        for move in found.changed
+    }
+
+    assert down["m"] == [("raw", -7), ("production", 7), ("guided", 0)]
+    assert down["other"] == [("raw", 0), ("production", 0)]
+
+
+# Tables of failures
+
+
+def test_a_tally_puts_the_fullest_rows_and_columns_first() -> None:
+    rows = [
+        FailureRow("A", "one", "m", "", infra=False, count=1),
+        FailureRow("B", "two", "m", "", infra=True, count=5),
+        FailureRow("A", "two", "n", "", infra=True, count=2),
+    ]
+    found = count_table(rows, "code", "scenario")
+
+    assert (found.rows, found.columns) == (("B", "A"), ("two", "one"))
+    assert (found.totals, found.most) == ({"A": 3, "B": 5}, 5)
+    assert found.counts["A", "two"] == 2
+    assert found.infra == {"B"}
+    assert count_table([], "code", "model").most == 0

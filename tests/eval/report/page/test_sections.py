@@ -1,16 +1,16 @@
 """The sections of the page: what they say, and that one without data is left out."""
 
-from surecall.eval.report.common import Column, Sheet
-from surecall.eval.report.page.data import Context, report_of
+from surecall.eval.report.page.data import ReportContext, build_report
 from surecall.eval.report.page.html import render_page
+from surecall.eval.report.run_results import Sheet, SheetColumn
 from surecall.eval.storage.trial import CONTROL, Cell
-from tests.eval.report.page.test_html import Page, report, sections
+from tests.support.reports import Page, report, sections
 from tests.support.trials import series, trial
 
 
 def test_without_a_run_there_is_no_section_about_reliability() -> None:
-    planned = Context(sheet=Sheet((Column(Cell("maker/model")),)))
-    pages = [Page(render_page(report_of([], context))) for context in (Context(), planned)]
+    planned = ReportContext(sheet=Sheet((SheetColumn(Cell("maker/model")),)))
+    pages = [Page(render_page(build_report([], context))) for context in (ReportContext(), planned)]
     pages.append(Page(render_page(report(series("s")))))
 
     for page in pages:
@@ -45,7 +45,7 @@ def test_the_legend_names_only_what_the_rows_have_in_common() -> None:
     page = Page(render_page(report(runs)))
     doubtful = Page(render_page(report([*runs, *series("...xx", CONTROL, cells[1])])))
 
-    assert "bar 90%" in page.words
+    assert "threshold 90%" in page.words
     assert "passed under" not in page.words
     assert "△" not in page.words
     assert doubtful.words.count("△") == 2

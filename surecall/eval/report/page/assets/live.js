@@ -1,24 +1,24 @@
-// The live report: asks the program that serves this page for news, and puts them in place.
+// The live report: polls the server of this page for updates and applies them.
 
 const PAUSE_MS = 1000;
 const FOCUSABLE = "a, button, summary, [tabindex]";
 
-function tell(text) {
-  // Readers of the screen hear every change, so nothing is written twice.
+function setLiveStatus(text) {
+  // Screen readers announce every change, so identical text is not set again.
   if (byId("live").textContent !== text) byId("live").textContent = text;
 }
 
-async function newsSince(number) {
+async function fetchUpdate(number) {
   const answer = await fetch(`data?since=${number}`, { cache: "no-store" }).catch(() => null);
   if (!answer) {
-    tell("Not connected: this is what was last seen");
+    setLiveStatus("Not connected: showing the last data received");
     return null;
   }
-  tell(answer.ok ? "Live" : oneLine(await answer.text()));
+  setLiveStatus(answer.ok ? "Live" : oneLine(await answer.text()));
   return answer.status === 200 ? answer.json() : null;
 }
 
-// What someone has opened and where they are stays so in the new version of a section.
+// Replaces a section and preserves its open details and its focus.
 function swap(old, fresh) {
   const opened = [...old.querySelectorAll("details")].map((each) => each.open);
   [...fresh.querySelectorAll("details")].forEach((each, at) => (each.open = opened[at] ?? false));
@@ -27,8 +27,8 @@ function swap(old, fresh) {
   if (place >= 0) fresh.querySelectorAll(FOCUSABLE)[place]?.focus({ preventScroll: true });
 }
 
-// The program has escaped every text; and a document of its own runs nothing that might be in it.
-// A section may be new, such as the gains when a second strategy begins.
+// The server escapes all text, and a separate document executes no scripts. Sections can appear
+// later, such as the gains once a second strategy starts.
 function takeSections(html) {
   const parsed = new DOMParser().parseFromString(html, "text/html");
   const all = [...parsed.querySelectorAll("body > section")];
@@ -44,7 +44,7 @@ function takeSections(html) {
   for (const link of document.querySelectorAll(".bar nav a")) link.hidden = !byId(link.hash.slice(1));
 }
 
-// Places in the tables change with every new name; addresses hold names, so they stay.
+// Table indexes change with every new name; addresses contain names, so they stay valid.
 function takeData(newer) {
   const address = shownRun.run < 0 ? null : addressOf(shownRun.run);
   data = newer;
@@ -53,14 +53,14 @@ function takeData(newer) {
   fillForm();
   if (byId("trace").hidden) return showList(listFrom(location.hash));
   showList(listFrom(lastList));
-  if (address) shownRun.run = addressed(address).run;
+  if (address) shownRun.run = parseRunAddress(address).run;
   else showPlace();
 }
 
-async function follow() {
+async function poll() {
   let number = 0;
   for (;;) {
-    const news = await newsSince(number);
+    const news = await fetchUpdate(number);
     if (news) {
       number = news.number;
       takeSections(news.sections);
@@ -70,4 +70,4 @@ async function follow() {
   }
 }
 
-follow();
+poll();

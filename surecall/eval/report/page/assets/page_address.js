@@ -1,15 +1,15 @@
-// The address is the state: which runs are listed, in which order, and which run is open.
+// The address holds the state: filters, order, and the open run.
 //
-//   #runs?model=…&status=missed&sort=-time     a list, with names and not places, so it can be sent
+//   #runs?model=…&status=missed&sort=-time     a list, by names so that links can be shared
 //   #run/model,profile,strategy,scenario,trial[/turn]
-//   #gain                                      a section; nothing is filtered
+//   #gain                                      a section, without filters
 
 const KINDS = ["model", "profile", "strategy", "scenario", "status", "cause", "code", "provider"];
 const MISSED = "missed";
-// The list that a run was opened from, to go back to.
+// The list from which the run was opened.
 let lastList = "#runs";
 
-// Half of a surrogate pair has no place in an address.
+// Lone surrogates cannot be encoded in an address.
 const wellFormed = (text) => String(text).replace(/\p{Cs}/gu, "\ufffd");
 const inAddress = (text) => encodeURIComponent(wellFormed(text));
 
@@ -18,9 +18,9 @@ function addressOf(run, turn) {
   return `#run/${name}${turn === undefined ? "" : `/${turn}`}`;
 }
 
-// What an address names: {run, turn}, or null. A run may be gone, or not be there yet. Without a
-// turn, it opens at the one that decided.
-function addressed(hash) {
+// Parses a run address to {run, turn}, or null. An unknown run is -1. Without a turn, the run
+// opens at the deciding one.
+function parseRunAddress(hash) {
   const parts = /^#run\/([^/]+)(?:\/(\d+))?$/.exec(hash);
   if (!parts) return null;
   const wanted = `#run/${parts[1]}`;
@@ -33,7 +33,7 @@ function addressed(hash) {
   return { run: -1, turn: null };
 }
 
-// The filters in an address, by name; without any, all runs are listed.
+// The filters in an address, by name.
 function listFrom(hash) {
   const found = new URLSearchParams(/^#runs\?(.*)$/s.exec(hash)?.[1] ?? "");
   const known = [...KINDS, "text", "sort"].filter((kind) => found.has(kind));

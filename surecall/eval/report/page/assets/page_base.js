@@ -1,4 +1,4 @@
-// Small tools: elements, texts, numbers. What comes from a model is only ever set as text.
+// Helpers for elements, texts, and numbers. Untrusted content is always inserted as text.
 
 const byId = (id) => document.getElementById(id);
 
@@ -13,13 +13,12 @@ function el(tag, attributes, ...children) {
   return made;
 }
 
-// Characters that are not seen, or that turn the direction of a text, are spelled out, in the same
-// words as in the rest of the page.
+// Escapes invisible and direction characters, in the same notation as the rest of the page.
 function visible(text) {
-  return String(text).replace(/[\p{C}\p{Z}]/gu, (char) => (" \n\t".includes(char) ? char : spelled(char)));
+  return String(text).replace(/[\p{C}\p{Z}]/gu, (char) => (" \n\t".includes(char) ? char : escapeChar(char)));
 }
 
-function spelled(char) {
+function escapeChar(char) {
   if (char === "\r") return "\\r";
   const code = char.codePointAt(0);
   const [letter, digits] = code <= 0xff ? ["x", 2] : code <= 0xffff ? ["u", 4] : ["U", 8];
@@ -28,10 +27,10 @@ function spelled(char) {
 
 const oneLine = (text) => visible(text).replace(/\s+/g, " ");
 
-// Never through the locale: a report looks the same everywhere.
-const grouped = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
+// Independent of the locale, so that a report looks the same everywhere.
+const groupDigits = (number) => String(number).replace(/\B(?=(\d{3})+(?!\d))/g, ",");
 
-const counted = (number, noun) => `${grouped(number)} ${noun}${number === 1 ? "" : "s"}`;
+const countNoun = (number, noun) => `${groupDigits(number)} ${noun}${number === 1 ? "" : "s"}`;
 
 function duration(ms) {
   if (ms < 1000) return `${ms} ms`;
@@ -39,14 +38,14 @@ function duration(ms) {
 }
 
 function bytes(count) {
-  return count < 10000 ? `${grouped(count)} B` : `${grouped(Math.round(count / 1000))} kB`;
+  return count < 10000 ? `${groupDigits(count)} B` : `${groupDigits(Math.round(count / 1000))} kB`;
 }
 
 function dollars(amount) {
   return amount >= 0.01 || amount === 0 ? `$${amount.toFixed(2)}` : `$${amount.toPrecision(2)}`;
 }
 
-// A number that a double cannot hold keeps its digits, where the browser lets it.
+// Parses JSON and keeps the digits of numbers that a double cannot represent, if the browser can.
 function parseExact(text) {
   if (!JSON.rawJSON) return JSON.parse(text);
   return JSON.parse(text, (_, value, context) => {
@@ -55,24 +54,24 @@ function parseExact(text) {
   });
 }
 
-// Such a number cannot be put into a sentence as it is.
+// Converts such a number for use in text.
 const asNumber = (value) => Number(JSON.stringify(value));
 
 const pretty = (value) => JSON.stringify(value, null, 2) ?? "";
 
-// A long text is cut, with a button that shows the rest.
+// Truncates a long text, with a button that shows all of it.
 const LONG = 4000;
 function longText(tag, text, attributes) {
   const whole = visible(text);
   if (whole.length <= LONG) return el(tag, attributes, whole);
   const box = el(tag, attributes, `${whole.slice(0, LONG / 2)}…`);
-  const more = el("button", { type: "button", class: "more" }, `Show all ${grouped(whole.length)} characters`);
+  const more = el("button", { type: "button", class: "more" }, `Show all ${groupDigits(whole.length)} characters`);
   more.addEventListener("click", () => box.replaceChildren(whole));
   box.append(more);
   return box;
 }
 
-// Copies a text; where the browser does not allow that, it is shown, ready to be copied by hand.
+// Copies a text, or shows it for manual copying if the browser does not allow that.
 async function copyText(text, box) {
   try {
     await navigator.clipboard.writeText(text);

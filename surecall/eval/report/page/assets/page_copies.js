@@ -1,6 +1,6 @@
-// A recorded run in other forms: a request to send again, a test to keep, a file for the corpus.
+// Exports of a recorded run: a curl command, a pytest test, and a corpus file.
 
-// How a message of the record is written in a request.
+// A recorded message in wire format.
 function onWire(message) {
   if (message.role === "assistant") return assistantOnWire(message.text, message.calls);
   if (message.role === "tool") {
@@ -19,19 +19,19 @@ function assistantOnWire(text, calls) {
   return { role: "assistant", content: null, tool_calls };
 }
 
-// What the loop said in the user's place after a reply, if it said anything. Of what it said to an
-// early answer, the record has the gist.
+// The message that the loop sent as the user after a reply, or null. For a premature answer, the
+// record has only its main part.
 function nudgeOf(event, start) {
   if (event.type === "fix_empty_final") return event.text || (start.config?.fix_empty_final_user_text ?? "");
   return OBJECTIONS.has(event.type) ? event.text : null;
 }
 
-// The request of a turn: as it was sent, or else put together from what had been said until then.
+// The request of a turn: reconstructed, or else approximated from the earlier events.
 function requestOf(trace, turn) {
-  return sentOf(trace, turn)?.body ?? guessedRequest(trace, turn);
+  return sentOf(trace, turn)?.body ?? approximateRequest(trace, turn);
 }
 
-function guessedRequest(trace, turn) {
+function approximateRequest(trace, turn) {
   const start = trace.events.find((event) => event.type === "run_start") ?? {};
   const request = trace.events.find((event) => event.type === "llm_request_start" && event.turn === turn);
   const messages = [...(start.system ? [start.system] : []), ...(start.messages ?? [])].map(onWire);
@@ -56,19 +56,19 @@ function guessedRequest(trace, turn) {
   return { ...body, ...start.options };
 }
 
-// The protocol of a run that used no fields of the endpoint for its calls.
-function inWords(trace) {
+// The call protocol of a run, or blank for native calls.
+function textProtocol(trace) {
   const protocol = trace.events.find((event) => event.type === "run_start")?.config?.call_protocol ?? "native";
   return protocol === "native" ? "" : String(protocol);
 }
 
-function aboutRequest(trace, turn) {
+function requestComments(trace, turn) {
   const sent = sentOf(trace, turn);
-  if (sent?.exact) return ["# The request as it was sent. The key is yours to set."];
-  if (sent) return ["# The request, composed again from the record: not quite what was sent. The key is yours to set."];
+  if (sent?.exact) return ["# The request as it was sent. Set API_KEY first."];
+  if (sent) return ["# The request, reconstructed from the record; not byte-identical to what was sent. Set API_KEY first."];
   return [
-    "# Put together from the record, before the last repairs on the way out. The key is yours to set.",
-    ...(inWords(trace) ? [`# The run put its tools and calls into words (${oneLine(inWords(trace))}); here they are in their fields.`] : []),
+    "# Approximated from the record, without the final repairs of the request. Set API_KEY first.",
+    ...(textProtocol(trace) ? [`# The run sent its tools and calls as text (${oneLine(textProtocol(trace))}); here they use the native fields.`] : []),
   ];
 }
 
@@ -79,7 +79,7 @@ function asCurl(trace, turn) {
   const path = base.replace(/\/+$/, "").endsWith(prefix) ? "" : prefix;
   const url = `${base.replace(/\/+$/, "")}${path}/chat/completions`;
   return [
-    ...aboutRequest(trace, turn),
+    ...requestComments(trace, turn),
     `curl '${oneLine(url).replaceAll("'", "%27")}' \\`,
     `  -H "Authorization: Bearer $API_KEY" \\`,
     `  -H 'Content-Type: application/json' \\`,
@@ -90,8 +90,7 @@ function asCurl(trace, turn) {
   ].join("\n");
 }
 
-// Unseen characters and turns of direction have no place in code: inside of strings they are
-// written as escapes, which JSON and Python read alike.
+// Escapes invisible and direction characters. JSON and Python parse these escapes in the same way.
 function safeCode(text) {
   return text.replace(/[\u007f-\u009f\u00ad\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]/g, (char) => {
     return `\\u${char.charCodeAt(0).toString(16).padStart(4, "0")}`;
@@ -109,7 +108,7 @@ function scriptItem(event) {
 
 function asPytest(trace, run) {
   const start = trace.events.find((event) => event.type === "run_start") ?? {};
-  const heard = trace.events.filter((event) => ["llm_request_end", "llm_request_error"].includes(event.type));
+  const replies = trace.events.filter((event) => ["llm_request_end", "llm_request_error"].includes(event.type));
   const results = trace.events.filter((event) => event.type === "tool_call_end" && event.result.executed);
   const calls = trace.events.filter((event) => event.type === "tool_call_start");
   const ran = new Set(results.map((event) => event.result.call_id));
@@ -120,7 +119,7 @@ function asPytest(trace, run) {
   const answer = trace.events.find((event) => event.type === "final");
   return [
     `# ${oneLine(nameOf(keyOf(run)))}`,
-    `"""The replies of a recorded run, read again: the same calls and the same end."""`,
+    `"""Parsing the recorded replies again gives the same calls and the same outcome."""`,
     "",
     "import json",
     "",
@@ -129,7 +128,7 @@ function asPytest(trace, run) {
     "from surecall.testing import ScriptedModel, hangs_up, raw",
     "",
     "REPLIES = [",
-    ...heard.map(scriptItem),
+    ...replies.map(scriptItem),
     "]",
     `RESULTS = ${loads(Object.fromEntries(envelopes))}`,
     `CALLS = ${loads(made)}`,
@@ -138,10 +137,10 @@ function asPytest(trace, run) {
     `OPTIONS = ${loads(start.options ?? {})}`,
     `SYSTEM = ${python(start.system?.text ?? "")}`,
     `HISTORY = ${loads(messages.slice(0, start.start ?? 0).map(onWire))}`,
-    `ASKED = ${loads(messages[start.start ?? 0]?.content ?? "")}`,
+    `PROMPT = ${loads(messages[start.start ?? 0]?.content ?? "")}`,
     "",
     "",
-    "def test_the_recorded_replies_are_read_as_they_were():",
+    "def test_recorded_replies_give_the_same_run():",
     "    made = []",
     "",
     "    def execute(name, arguments, tool_call_id):",
@@ -161,11 +160,11 @@ function asPytest(trace, run) {
     ...(failed
       ? [
           "    with pytest.raises(RunFailed) as failure:",
-          "        runner.run_sync(ASKED, history=HISTORY)",
+          "        runner.run_sync(PROMPT, history=HISTORY)",
           `    assert failure.value.code == ${python(failed.code)}`,
         ]
       : [
-          "    result = runner.run_sync(ASKED, history=HISTORY)",
+          "    result = runner.run_sync(PROMPT, history=HISTORY)",
           `    assert result.assistant_text == ${python(answer?.text ?? "")}`,
         ]),
     "    assert made == CALLS",
@@ -173,12 +172,12 @@ function asPytest(trace, run) {
   ].join("\n");
 }
 
-// A name for a file: what it was, in small letters and digits.
+// A file name from a text: lowercase letters, digits, and hyphens.
 function slugOf(text) {
   return text.toLowerCase().replace(/[^a-z0-9]+/g, "-").slice(0, 100).replace(/^-|-$/g, "");
 }
 
-// What was read of a reply. Where all calls have one problem its code is enough.
+// The parsed reply. If all calls have the same problem, its code is enough.
 function readingOf(reply) {
   const calls = reply.calls ?? [];
   const codes = new Set(calls.map((call) => call.problem?.code ?? ""));
@@ -192,25 +191,25 @@ function readingOf(reply) {
   };
 }
 
-// The file of one reply, to be saved as `tests/corpus/replies/<id>.json`, where it passes the tests
-// as it is: the expectation is what was read.
+// The corpus file of one reply, for `tests/corpus/replies/<id>.json`. It passes the tests unchanged,
+// because it expects the parsed reply.
 function asCorpus(trace, turn, run) {
   const start = trace.events.find((event) => event.type === "run_start") ?? {};
-  const asked = trace.events.findLast((event) => event.type === "llm_request_start" && event.turn === turn);
-  const heard = trace.events.find((event) => event.type === "llm_request_end" && event.turn === turn);
+  const request = trace.events.findLast((event) => event.type === "llm_request_start" && event.turn === turn);
+  const reply = trace.events.find((event) => event.type === "llm_request_end" && event.turn === turn);
   const id = slugOf(`wild ${nameOf(keyOf(run))} turn ${turn + 1}`);
   const file = {
     id,
     source: id,
     provenance: oneLine(`${nameOf(keyOf(run))}, turn ${turn + 1}`),
     no_fault: "no fault has been written for this reply yet",
-    to_check: "whether `expected` is what the model meant: it is what was read when the run was recorded",
+    to_check: "whether `expected` is what the model meant: it was parsed when the run was recorded",
     tools: (start.tools ?? []).map(({ name, description, parameters }) => ({ name, description, parameters })),
-    ...(asked?.tools_enabled ? {} : { offered: [] }),
+    ...(request?.tools_enabled ? {} : { offered: [] }),
     presets: [],
     config: start.config ?? {},
-    body: heard.body,
-    expected: readingOf(heard.reply),
+    body: reply.body,
+    expected: readingOf(reply.reply),
   };
   return `${safeCode(pretty(file))}\n`;
 }

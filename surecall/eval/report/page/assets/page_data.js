@@ -1,4 +1,4 @@
-// The data of the page: the columns of all runs, and the traces, which are decoded on demand.
+// The data of the page: the columns of all runs, and traces, which are decoded on demand.
 
 const STATUS_NAMES = ["passed", "failed", "infra", "skipped"];
 const STATUS_WORDS = ["✓ passed", "✗ failed", "! not scored", "– skipped"];
@@ -17,7 +17,7 @@ function keyOf(run) {
   };
 }
 
-// A cause in words: an expectation alone would read as if it had been met.
+// A cause in words. A bare expectation would read as if it had been met.
 const notMet = (check) => `Not met: ${check}`;
 const causeAt = (at) => (runs.unmet.includes(at) ? notMet(runs.causes[at]) : runs.causes[at]);
 
@@ -28,20 +28,20 @@ const nameOf = (key) => `${key.model} · ${key.profile} · ${key.strategy} · ${
 let decoded = { start: -1, texts: [] };
 const arriving = new Map();
 
-// Files beside a local page can only be read as scripts. Each calls this with its block.
+// A local page can load files only as scripts. Each trace file calls this with its block.
 globalThis.surecallBlock = (start, text) => arriving.get(start)?.(text);
 
-async function traceOf(run) {
+async function loadTrace(run) {
   const kind = data.traces.kind;
-  if (kind === "live") return parsedTrace(await fetched(run));
-  if (kind === "none") return parsedTrace("");
+  if (kind === "live") return parseTrace(await fetchTrace(run));
+  if (kind === "none") return parseTrace("");
   const at = blockAt(run);
   const start = data.traces.starts[at];
   if (decoded.start !== start) {
-    const text = await inflated(kind === "inline" ? await inPage(at) : await inFile(start));
+    const text = await inflate(kind === "inline" ? await readInlineBlock(at) : await loadBlockFile(start));
     decoded = { start, texts: text.split(/^(?=\{"type":"trial",)/m) };
   }
-  return parsedTrace(decoded.texts[run - start] ?? "");
+  return parseTrace(decoded.texts[run - start] ?? "");
 }
 
 function blockAt(run) {
@@ -55,14 +55,14 @@ function blockAt(run) {
   return low;
 }
 
-async function inPage(at) {
+async function readInlineBlock(at) {
   if (document.readyState === "loading") {
     await new Promise((ready) => document.addEventListener("DOMContentLoaded", ready));
   }
   return byId(`block${at}`).textContent;
 }
 
-function inFile(start) {
+function loadBlockFile(start) {
   return new Promise((resolve, reject) => {
     const source = `${encodeURIComponent(data.traces.folder)}/traces_${start}.js`;
     const tag = el("script", { src: source });
@@ -73,19 +73,19 @@ function inFile(start) {
   });
 }
 
-async function inflated(text) {
+async function inflate(text) {
   const packed = Uint8Array.from(atob(text), (char) => char.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Response(stream).text();
 }
 
-async function fetched(run) {
+async function fetchTrace(run) {
   const answer = await fetch(`trace?${new URLSearchParams(keyOf(run))}`);
   if (!answer.ok) throw new Error((await answer.text()).trim());
   return answer.text();
 }
 
-function parsedTrace(text) {
+function parseTrace(text) {
   const found = { trial: null, events: [], sent: [], problem: text ? "" : data.traces.note };
   for (const line of text.split("\n")) {
     if (!line) continue;

@@ -1,13 +1,13 @@
-// What came over the wire against what was made of it, line by line.
+// Line diff of the raw reply and the parsed reply.
 
 const MOST_LINES = 1200;
 
-// The message of a body, in whatever shape it came; the whole body when there is none.
+// The message in a response body, or the whole body if there is none.
 function rawMessage(body) {
   return body?.choices?.[0]?.message ?? body;
 }
 
-// The reply as it was read, in the shape of a message on the wire.
+// The parsed reply as a wire message.
 function readMessage(reply, body) {
   const raw = rawMessage(body);
   const rawCalls = Array.isArray(raw?.tool_calls) ? raw.tool_calls : [];
@@ -23,7 +23,7 @@ function readCall(call, raw) {
   const text = raw?.function?.arguments;
   const known = typeof text === "string" && sameJSON(text, call.arguments ?? {});
   const args = call.problem
-    ? `(not read: ${call.problem.code})`
+    ? `(not parsed: ${call.problem.code})`
     : known ? text : JSON.stringify(call.arguments ?? {});
   return { id: call.id, type: "function", function: { name: call.name, arguments: args } };
 }
@@ -36,7 +36,7 @@ function sameJSON(text, value) {
   }
 }
 
-// Order is no difference: keys that both have are in the order of the first.
+// Orders keys as in the first object, because key order is not a difference.
 function inOrderOf(model, value) {
   if (Array.isArray(value)) {
     return value.map((item, at) => inOrderOf(Array.isArray(model) ? model[at] : undefined, item));
@@ -47,7 +47,7 @@ function inOrderOf(model, value) {
   return Object.fromEntries([...new Set(names)].map((name) => [name, inOrderOf(model[name], value[name])]));
 }
 
-// Pairs of a mark (" ", "-", "+") and a line.
+// Returns pairs of a mark (" ", "-", "+") and a line.
 function diffLines(before, after) {
   const a = before.split("\n");
   const b = after.split("\n");
@@ -84,7 +84,7 @@ function diffLines(before, after) {
 function drawDiff(before, after) {
   const found = diffLines(before, after);
   if (found.every(([mark]) => mark === " ")) {
-    return el("div", {}, el("p", { class: "hint" }, "No difference: it was read as it came."), longText("pre", before));
+    return el("div", {}, el("p", { class: "hint" }, "No difference: the reply was parsed unchanged."), longText("pre", before));
   }
   const tags = { "-": "del", "+": "ins", " ": "span" };
   const lines = found.map(([mark, line]) => longText(tags[mark], `${mark} ${line}\n`));

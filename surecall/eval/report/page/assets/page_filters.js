@@ -1,4 +1,4 @@
-// Which runs are listed, and in which order: the form above the list, kept in step with the address.
+// Filters and order of the list. The form above the list is synchronized with the address.
 
 const form = byId("filters");
 let listed = [];
@@ -36,8 +36,8 @@ function fillForm() {
   }
 }
 
-// What the form says, in the words of the address. A blank name is a name, too, so it is kept apart.
-function chosen() {
+// The filters in the form, as in the address. Index 0 is "all", because names may be blank.
+function formFilters() {
   const kinds = KINDS.filter((kind) => form.elements[kind].selectedIndex > 0);
   const found = Object.fromEntries(kinds.map((kind) => [kind, form.elements[kind].value]));
   const text = form.elements.text.value.trim();
@@ -48,7 +48,7 @@ function setForm(wanted) {
   for (const kind of KINDS) {
     const options = [...form.elements[kind].options];
     const at = kind in wanted ? options.findIndex((each, place) => place > 0 && each.value === wanted[kind]) : 0;
-    // A name that is not there yet, or no more, is kept: no run has it.
+    // Keeps a name that no run has (yet).
     if (at < 0) form.elements[kind].append(el("option", { value: wanted[kind] }, oneLine(wanted[kind])));
     form.elements[kind].selectedIndex = at < 0 ? options.length : at;
     if (at) form.elements[kind].parentElement.hidden = false;
@@ -68,7 +68,7 @@ function showList(wanted) {
   sortListed();
   const all = runs.cell.length;
   byId("shown").textContent =
-    listed.length === all ? `${counted(all, "run")}.` : `${grouped(listed.length)} of ${counted(all, "run")}.`;
+    listed.length === all ? `${countNoun(all, "run")}.` : `${groupDigits(listed.length)} of ${countNoun(all, "run")}.`;
   markChosen();
   drawList(true);
 }
@@ -79,7 +79,7 @@ function checkOf(kind, value) {
   return (run) => valuesOf(kind, run).includes(at);
 }
 
-// Looks a text up once in every table, and then only compares places.
+// Searches every table once, so that the test of a run only compares indexes.
 function textTest(text) {
   const has = (table) => table.map((entry) => entry.toLowerCase().includes(text));
   const kinds = KINDS.filter((kind) => kind !== "status");
@@ -102,20 +102,20 @@ function sortListed() {
   const by = SORTS[sorting.replace(/^-/, "")];
   if (!by) return;
   const sign = sorting.startsWith("-") ? -1 : 1;
-  // Names by their characters, never by the browser's language.
+  // Compares names by code unit, independent of the locale.
   const keyed = listed.map((run) => [by(run), run]);
   keyed.sort(([a, one], [b, other]) => (a < b ? -sign : a > b ? sign : one - other));
   listed = keyed.map(([, run]) => run);
 }
 
-// The first click sorts down, the next up, the third as it was.
+// Cycles through descending, ascending, and unsorted.
 function sortBy(name) {
   const next = { [name]: "", [`-${name}`]: name }[sorting] ?? `-${name}`;
-  location.hash = listAddress({ ...chosen(), sort: next });
+  location.hash = listAddress({ ...formFilters(), sort: next });
 }
 
 function markChosen() {
-  const here = listAddress(chosen());
+  const here = listAddress(formFilters());
   for (const link of document.querySelectorAll("a.pick")) {
     if (here !== "#runs" && listAddress(listFrom(link.getAttribute("href"))) === here) link.setAttribute("aria-current", "true");
     else link.removeAttribute("aria-current");
@@ -128,10 +128,10 @@ function markChosen() {
   }
 }
 
-// A choice is a step that Back undoes; letters of a search are not.
+// Back undoes a selection, but not single characters of a search.
 form.addEventListener("submit", (event) => event.preventDefault());
 form.addEventListener("input", (event) => {
-  const address = listAddress(chosen());
+  const address = listAddress(formFilters());
   if (event.target.name === "text") {
     history.replaceState(null, "", address);
     showList(listFrom(address));

@@ -1,4 +1,4 @@
-// The list of runs. Only the rows in sight exist, so it does not matter how many there are.
+// The list of runs. Only visible rows are rendered, so its length does not matter.
 
 const list = byId("list");
 const MARGIN_ROWS = 8;
@@ -7,7 +7,7 @@ const rows = el("div", { role: "rowgroup", class: "rows" });
 let rowHeight = 0;
 let drawn = "";
 
-// A column that can be sorted has the word by which the address names that order.
+// Sortable columns have the name of their order in the address.
 for (const [name, kind, sort] of [
   ["Status", "status", "status"], ["Model", "model", "model"], ["Profile", "profile"], ["Strategy", "strategy"],
   ["Scenario", "scenario", "scenario"], ["Trial", "number trial"], ["Why", "why"], ["Turns", "number turns", "turns"],
@@ -18,14 +18,14 @@ for (const [name, kind, sort] of [
 }
 list.append(el("div", { role: "rowgroup", class: "heads" }, head), rows);
 
-// What is the same in every run, or unknown, needs no column.
+// Hides columns whose values are equal in all runs, or unknown.
 function dropColumns() {
   list.classList.toggle("no-profile", runs.profiles.length < 2);
   list.classList.toggle("no-strategy", runs.strategies.length < 2);
   list.classList.toggle("no-cost", runs.micros.every((micros) => micros < 0));
 }
 
-// Expected and got, where a judge says it; else how the run ended.
+// The causes of a failed run, or else its error.
 function reasonOf(run) {
   const misses = valuesOf("cause", run).map(causeAt);
   return misses.join("; ") || runs.errors[runs.error[run]] || runs.codes[runs.code[run]];
@@ -50,7 +50,7 @@ function drawRow(place) {
     cell("why", why, why),
     cell("number turns", String(runs.turns[run])),
     cell("number time", duration(runs.ms[run])),
-    cell("number tokens", grouped(runs.tokens[run])),
+    cell("number tokens", groupDigits(runs.tokens[run])),
     cell("number cost", runs.micros[run] < 0 ? "–" : dollars(runs.micros[run] / 1e6)),
   );
   row.style.top = `${place * rowHeight}px`;
@@ -77,10 +77,10 @@ function drawList(anew) {
   for (let place = first; place < last; place++) made.push(drawRow(place));
   rows.replaceChildren(...made);
   if (!listed.length) {
-    const none = runs.cell.length ? "No run matches." : "No single runs are on record.";
+    const none = runs.cell.length ? "No run matches." : "No individual runs are recorded.";
     rows.replaceChildren(el("p", { class: "hint" }, none));
   }
-  // A reader who walks through the list with the keyboard stays where they are.
+  // Keeps the keyboard focus on its row.
   if (kept) made.map((row) => row.querySelector("a")).find((a) => a.getAttribute("href") === kept)?.focus();
 }
 

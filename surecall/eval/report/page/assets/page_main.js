@@ -1,10 +1,10 @@
-// The page as a whole: which part is shown, its colours, its keys.
+// The page as a whole: visible part, theme, and keyboard shortcuts.
 
 const THEMES = { light: "dark", dark: "light" };
 let scrolled = 0;
 
 function showPlace() {
-  const place = addressed(location.hash);
+  const place = parseRunAddress(location.hash);
   const report = byId("report");
   if (place && !report.hidden) scrolled = scrollY;
   const back = !place && report.hidden;
@@ -20,16 +20,16 @@ function showPlace() {
   document.title = reportTitle;
   lastList = location.hash.startsWith("#runs?") ? location.hash : "#runs";
   showList(listFrom(location.hash));
-  arrive(back);
+  restoreScroll(back);
 }
 
-// A reader who comes back from a run goes on where they were; a link leads to its section.
-function arrive(back) {
+// Restores the scroll position after leaving a run; otherwise scrolls to the linked section.
+function restoreScroll(back) {
   const isList = location.hash.startsWith("#runs?");
   if (back && (isList || ["", "#runs"].includes(location.hash))) return scrollTo(0, scrolled);
   if (!isList) return back && byId(location.hash.slice(1))?.scrollIntoView();
   byId("runs").scrollIntoView();
-  // Whoever follows a link to a list goes on in it; a choice or a sorting keeps the focus.
+  // A link to a list moves the focus to it; filtering and sorting keep the focus.
   if (document.activeElement?.matches("a.pick")) list.focus({ preventScroll: true });
 }
 
@@ -54,7 +54,7 @@ function toggleTheme() {
   try {
     localStorage.setItem("surecall-theme", theme);
   } catch {
-    // Some browsers keep nothing for local files.
+    // Some browsers have no storage for local files.
   }
 }
 
@@ -78,16 +78,16 @@ const KEYS = {
   },
 };
 
-function pressed(event) {
+function onKeydown(event) {
   const inField = event.target.closest?.("input, select, textarea");
   if (event.key === "Escape" && inField) return event.target.blur();
   if (inField || event.ctrlKey || event.metaKey || event.altKey || !Object.hasOwn(KEYS, event.key)) return;
-  if ("jkpr".includes(event.key) && byId("trace").hidden) return;
+  if (event.key === "p" ? !parseRunAddress(location.hash) : "jkr".includes(event.key) && byId("trace").hidden) return;
   event.preventDefault();
   KEYS[event.key]();
 }
 
-function clicked(event) {
+function onClick(event) {
   const button = event.target.closest("button");
   if (!button) return;
   if ("make" in button.dataset) copyAs(button.dataset.make);
@@ -105,11 +105,11 @@ function start() {
   });
   byId("theme").addEventListener("click", toggleTheme);
   addEventListener("hashchange", showPlace);
-  addEventListener("keydown", pressed);
-  document.addEventListener("click", clicked);
+  addEventListener("keydown", onKeydown);
+  document.addEventListener("click", onClick);
   dropColumns();
   fillForm();
-  if (addressed(location.hash)) showList({});
+  if (parseRunAddress(location.hash)) showList({});
   showPlace();
 }
 

@@ -1,9 +1,9 @@
-// What a turn sent: system text, tools, the schema of its reply, and the messages that are new in it.
+// The request of a turn: system text, tools, response schema, and new messages.
 
-// Parts that the reader has opened stay open from turn to turn.
+// Opened parts stay open from turn to turn.
 const openParts = new Set(["new"]);
 
-// The request of a turn, {body, fresh, exact}: a line of the record has what the one before has not.
+// Reconstructs the request of a turn, {body, fresh, exact}, from the recorded differences.
 function sentOf(trace, turn) {
   let messages = [];
   let rest = {};
@@ -20,7 +20,7 @@ function sentOf(trace, turn) {
 
 function drawSent(turn) {
   const sent = sentOf(shownRun.trace, turn.number);
-  if (!sent) return [el("h3", {}, "Sent"), el("p", { class: "hint" }, "What was sent cannot be put together again from this record.")];
+  if (!sent) return [el("h3", {}, "Sent"), el("p", { class: "hint" }, "The request cannot be reconstructed from this record.")];
   const { messages, tools, tool_choice, response_format, model, ...options } = sent.body;
   const system = messages.filter((message) => message.role === "system" || message.role === "developer");
   const fresh = sent.fresh.filter((message) => !system.includes(message));
@@ -28,12 +28,12 @@ function drawSent(turn) {
   const parts = [
     system.length ? sentPart("system", "System text", system.map(contentOf)) : null,
     tools ? sentPart("tools", `Tools: ${tools.map((tool) => tool.function?.name ?? "–").join(", ")}${choice}`, [asCode(tools)]) : null,
-    response_format ? sentPart("schema", "Schema of the reply", [asCode(response_format)]) : null,
+    response_format ? sentPart("schema", "Response schema", [asCode(response_format)]) : null,
     sentPart("new", turn.number ? "New messages in this request" : "Messages", fresh.map(drawSentMessage)),
     sentPart("options", `Model ${JSON.stringify(model)} and options`, [asCode({ model, ...options })]),
     sentPart("whole", "Whole request", [asCode(sent.body)]),
   ];
-  const how = sent.exact ? "Composed again from the record; its bytes are those that were sent." : "Composed again from the record; its bytes are not quite those that were sent.";
+  const how = sent.exact ? "Reconstructed from the record; byte-identical to what was sent." : "Reconstructed from the record; not byte-identical to what was sent.";
   return [el("h3", {}, "Sent"), el("p", { class: sent.exact ? "hint" : "hint bad" }, how), ...parts.filter((part) => part !== null)];
 }
 
@@ -45,10 +45,10 @@ function sentPart(name, title, children) {
   return el("details", attributes, el("summary", {}, oneLine(title)), ...children);
 }
 
-// A message as it went out: its text and, where it has any, its calls.
+// A message as it was sent: its text and any calls.
 function drawSentMessage(message) {
   const { role, content, ...others } = message;
   const text = content === null || content === undefined || content === "" ? [] : [contentOf(message)];
   const beside = Object.keys(others).length ? [asCode(others)] : [];
-  return said(oneLine(role), ...text, ...beside);
+  return messageBlock(oneLine(role), ...text, ...beside);
 }

@@ -1,8 +1,8 @@
-// One run in detail: its turns on the left, the conversation, and the wire on the right.
+// One run in detail: turns, conversation, and requests and replies of the selected turn.
 
-// What the loop says to a reply that does not count.
+// Events with which the loop rejects a reply.
 const OBJECTIONS = new Set(["forced_continuation", "final_objected", "text_call_asked"]);
-// What went wrong with a request, and what was done about it.
+// Failed requests, retries, and model fallback.
 const TROUBLES = new Set(["llm_request_error", "llm_request_retry", "model_changed"]);
 const shownRun = { run: -1, turn: null, trace: null, turns: [], decided: 0 };
 
@@ -23,8 +23,8 @@ function turnsOf(trace) {
   return [...found.values()];
 }
 
-// What went wrong, each with what was expected, what came, and the turn that decided. A run that
-// ended for another reason says so itself; what it lacks besides follows from that.
+// The unmet expectations of a failed run. If it ended for another reason, they are consequences of
+// that, except those about a call.
 function missesOf(trial) {
   const misses = trial?.score?.misses ?? [];
   if (trial?.status !== "failed") return [];
@@ -32,12 +32,12 @@ function missesOf(trial) {
   return misses.filter((miss) => miss.call_id);
 }
 
-// The turn at which a run opens: where it first went wrong, or where it ended; the last one of an
-// older record that failed, and the first of a run that passed.
+// The turn at which a run opens: the first failure, or where the run ended. Older records open at
+// the last turn if they failed; passed runs open at the first.
 function decidingTurn(trial, turns) {
   const known = (turn) => turns.some((each) => each.number === turn);
-  const told = [...missesOf(trial).map((miss) => miss.turn), trial?.turn].find((turn) => known(turn));
-  if (told !== undefined) return told;
+  const located = [...missesOf(trial).map((miss) => miss.turn), trial?.turn].find((turn) => known(turn));
+  if (located !== undefined) return located;
   const missed = trial && trial.status !== "passed";
   return (missed ? turns.at(-1) : turns[0])?.number ?? 0;
 }
@@ -46,7 +46,7 @@ async function openRun(run, turn) {
   if (shownRun.run === run && shownRun.trace) return chooseTurn(turn ?? shownRun.decided);
   Object.assign(shownRun, { run, turn, trace: null, turns: [], decided: 0 });
   byId("trace-title").textContent = run < 0 ? "No such run" : visible(nameOf(keyOf(run)));
-  byId("trace-why").textContent = run < 0 ? "This report holds no run with that address." : visible(whyItEnded(run, null));
+  byId("trace-why").textContent = run < 0 ? "This report has no run with that address." : visible(whyItEnded(run, null));
   byId("trace-why").className = run < 0 ? "" : STATUS_NAMES[runs.status[run]];
   byId("copied").replaceChildren();
   allowCopies(false, false);
@@ -55,7 +55,7 @@ async function openRun(run, turn) {
   if (run < 0) return;
   let trace;
   try {
-    trace = await traceOf(run);
+    trace = await loadTrace(run);
   } catch (error) {
     trace = { trial: null, events: [], sent: [], problem: `The record of this run could not be read: ${error.message}` };
   }
@@ -84,7 +84,7 @@ function chooseTurn(turn) {
   document.title = `${oneLine(nameOf(keyOf(run)))} · turn ${shownRun.turn + 1}`;
 }
 
-// Beside the wire, the conversation moves within its own frame, so that the task stays in sight.
+// On wide screens the conversation scrolls in its own frame, so that the task stays visible.
 function showBlock(block) {
   const talk = byId("talk");
   if (talk.scrollHeight > talk.clientHeight) talk.scrollTop = block?.offsetTop ?? 0;
@@ -96,18 +96,18 @@ function redrawWire() {
   byId("wire").replaceChildren(...drawWire(turn, redrawWire));
 }
 
-// Going from turn to turn replaces the address: the back button leads out of the run.
+// Replaces the address, so that Back leaves the run.
 function showTurn(turn) {
   history.replaceState(null, "", addressOf(shownRun.run, turn));
   chooseTurn(turn);
 }
 
-// Red is the turn that decided a failure, and no other: after any other trouble the run went on.
+// Only the turn that decided a failure is red; the run recovered from any other problem.
 function stateOf(turn) {
   const { run, trace } = shownRun;
   const failed = runs.status[run] === 1 || runs.status[run] === 2;
   const decided = [shownRun.decided, trace.trial?.turn, ...missesOf(trace.trial).map((miss) => miss.turn)];
-  if (failed && decided.includes(turn.number)) return "culprit";
+  if (failed && decided.includes(turn.number)) return "decisive";
   return isTroubled(turn) ? "recovered" : "fine";
 }
 
@@ -117,32 +117,32 @@ function isTroubled(turn) {
   return !turn.end || blank || problems || turn.objections.length > 0 || turn.results.some((event) => !event.ok);
 }
 
-const SIGNS = { culprit: ["✗", "bad"], recovered: ["△", "warn"], fine: ["✓", ""] };
+const SIGNS = { decisive: ["✗", "bad"], recovered: ["△", "warn"], fine: ["✓", ""] };
 
 function drawTurns() {
   const items = shownRun.turns.map((turn) => {
     const calls = (turn.end?.reply?.calls ?? []).map((call) => call.name).join(", ");
     const what = calls || (turn.end ? (turn.end.reply?.text ? "answer" : "blank answer") : "no reply");
     const asked = turn.objections.some((event) => event.type === "text_call_asked");
-    const early = turn.objections.length ? (asked ? " · call in text" : " · early answer") : "";
-    const again = turn.troubles.some((event) => event.type === "llm_request_retry") ? " ↻ again" : "";
-    const mended = turn.end && repairsOf(turn).length ? " · repaired" : "";
-    const follow = (event) => {
+    const early = turn.objections.length ? (asked ? " · text call" : " · premature answer") : "";
+    const retried = turn.troubles.some((event) => event.type === "llm_request_retry") ? " ↻ retried" : "";
+    const repaired = turn.end && repairsOf(turn).length ? " · repaired" : "";
+    const openTurn = (event) => {
       event.preventDefault();
       showTurn(turn.number);
     };
     const attributes = {
       href: addressOf(shownRun.run, turn.number),
       "aria-current": turn.number === shownRun.turn ? "step" : null,
-      click: follow,
+      click: openTurn,
     };
-    const figures = turn.end ? `${bytes(turn.end.response_bytes)} · ${duration(turn.end.elapsed_ms)}${mended}` : "";
+    const figures = turn.end ? `${bytes(turn.end.response_bytes)} · ${duration(turn.end.elapsed_ms)}${repaired}` : "";
     const [sign, tone] = SIGNS[stateOf(turn)];
-    const label = `${sign} ${oneLine(what)}${early}${again}`;
+    const label = `${sign} ${oneLine(what)}${early}${retried}`;
     return el("li", {}, el("a", attributes, el("span", { class: tone }, label), el("small", {}, figures)));
   });
   const legend = el("p", { class: "legend" });
-  const words = { culprit: "decided it", recovered: "went on after trouble", fine: "fine" };
+  const words = { decisive: "decided the result", recovered: "recovered from a problem", fine: "fine" };
   for (const state of new Set(shownRun.turns.map(stateOf))) {
     legend.append(el("span", { class: SIGNS[state][1] }, `${SIGNS[state][0]} ${words[state]}`));
   }
@@ -155,16 +155,17 @@ function stepTurn(step) {
   if (next) showTurn(next.number);
 }
 
-// The next run that did not pass, among those listed; without a run, the first.
+// Opens the next listed run that did not pass, or the first if none is open. Starts from the
+// address, because after a key press it changes before the page does.
 function stepFailed(step) {
   const missed = (run) => runs.status[run] === 1 || runs.status[run] === 2;
-  const at = listed.indexOf(shownRun.run);
+  const at = listed.indexOf(parseRunAddress(location.hash)?.run ?? -1);
   const next = step > 0 ? listed.slice(at + 1).find(missed) : listed.slice(0, Math.max(at, 0)).findLast(missed);
   if (next !== undefined) location.hash = addressOf(next);
   else byId("copied").textContent = "There is no other failed run in the list.";
 }
 
-// Before a run is read there is nothing to copy; of a turn without an answer there is no reply.
+// Enables the copy buttons whose content is available.
 function allowCopies(request, reply) {
   for (const make of document.querySelectorAll("[data-make]")) {
     make.disabled = make.dataset.make === "corpus" ? !reply : !request;

@@ -1,6 +1,6 @@
-// The wire of one turn: what was sent and when, what came back, and what was made of it.
+// Request and reply of one turn: facts, repairs, and the raw and parsed reply.
 
-const VIEWS = ["difference", "raw", "normalised"];
+const VIEWS = ["difference", "raw", "normalized"];
 let view = VIEWS[0];
 
 function fact(name, value) {
@@ -8,30 +8,30 @@ function fact(name, value) {
   return el("div", {}, el("dt", {}, name), el("dd", {}, oneLine(value)));
 }
 
-// How the tools went out: in their own field, in words, or not at all.
+// How the request contained tools: as tools, as text, or not at all.
 function toolsOf(request) {
   if (!request.tools_enabled) return "no tools";
-  return `${counted(request.tools_count, "tool")}${inWords(shownRun.trace) ? ", in words" : ""}`;
+  return `${countNoun(request.tools_count, "tool")}${textProtocol(shownRun.trace) ? ", as text" : ""}`;
 }
 
 function drawWire(turn, redraw) {
   if (!turn) return [el("p", { class: "hint" }, "No request was made.")];
   return [
     el("h2", {}, `Turn ${turn.number + 1} on the wire`),
-    ...troubles(turn),
-    facts(turn),
+    ...drawTroubles(turn),
+    drawFacts(turn),
     ...drawSent(turn),
-    ...repairs(turn),
-    ...(turn.end ? views(turn.end, redraw) : [el("p", {}, "No reply came.")]),
+    ...drawRepairs(turn),
+    ...(turn.end ? drawViews(turn.end, redraw) : [el("p", {}, "No reply.")]),
   ];
 }
 
-// Every failed attempt and every wait before the next, as they happened.
-function troubles(turn) {
-  const told = turn.troubles.map((event) => {
+// Failed attempts and retries, in order.
+function drawTroubles(turn) {
+  const items = turn.troubles.map((event) => {
     if (event.type === "llm_request_retry") {
       const how = event.dropped ? `without ${event.dropped}` : `after ${asNumber(event.wait_s)} s`;
-      return el("li", {}, `↻ sent again ${oneLine(how)}`);
+      return el("li", {}, `↻ retried ${oneLine(how)}`);
     }
     if (event.type === "model_changed") return el("li", {}, oneLine(changeOf(event)));
     const fault = event.fault ?? {};
@@ -41,15 +41,15 @@ function troubles(turn) {
     const body = fault.body ? [longText("pre", fault.body)] : [];
     return el("li", { class: "bad" }, oneLine(line), ...body);
   });
-  return told.length ? [el("h3", {}, "Errors and retries"), el("ul", {}, ...told)] : [];
+  return items.length ? [el("h3", {}, "Errors and retries"), el("ul", {}, ...items)] : [];
 }
 
-// Of a chain of models: who went on, and why.
+// Model fallback: the new model and the reason.
 function changeOf(event) {
-  return `⇢ on to ${event.model}: ${event.before} ${event.rests ? "rests" : "failed"} (${event.fault?.code})`;
+  return `⇢ switched to ${event.model}: ${event.before} ${event.rests ? "is cooling down" : "failed"} (${event.fault?.code})`;
 }
 
-function facts(turn) {
+function drawFacts(turn) {
   const reply = turn.end?.reply ?? {};
   const usage = reply.usage ?? {};
   const request = turn.start ?? {};
@@ -61,9 +61,9 @@ function facts(turn) {
     fact("Finish reason", reply.finish_reason),
     fact("Time", turn.end && duration(turn.end.elapsed_ms)),
     fact("Attempt", turn.end?.attempt),
-    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${counted(request.messages_count, "message")}, ${toolsOf(request)}`),
+    fact("Sent", request.request_bytes !== undefined && `${bytes(request.request_bytes)}, ${countNoun(request.messages_count, "message")}, ${toolsOf(request)}`),
     fact("Received", turn.end && `${bytes(turn.end.response_bytes)}${turn.end.streamed ? ", streamed" : ""}`),
-    fact("Tokens", usage.total_tokens && `${grouped(usage.prompt_tokens ?? 0)} in, ${grouped(usage.completion_tokens ?? 0)} out`),
+    fact("Tokens", usage.total_tokens && `${groupDigits(usage.prompt_tokens ?? 0)} in, ${groupDigits(usage.completion_tokens ?? 0)} out`),
     fact("Cost", usage.cost === undefined || usage.cost === null ? "" : dollars(Number(usage.cost))),
     fact("Request hash", request.request_hash?.slice(0, 12)),
   ];
@@ -80,15 +80,15 @@ function repairsOf(turn) {
   ];
 }
 
-function repairs(turn) {
+function drawRepairs(turn) {
   const steps = repairsOf(turn);
   const list = steps.length
     ? el("ul", {}, ...steps.map((step) => el("li", {}, el("code", {}, oneLine(step)))))
-    : el("p", { class: "hint" }, "No repair step fired.");
+    : el("p", { class: "hint" }, "No repairs.");
   return [el("h3", {}, "Repairs"), list];
 }
 
-function views(end, redraw) {
+function drawViews(end, redraw) {
   const tabs = VIEWS.map((name) => {
     const choose = () => {
       view = name;
@@ -118,6 +118,6 @@ function views(end, redraw) {
 function viewOf(end) {
   const read = readMessage(end.reply, end.body);
   if (view === "raw") return longText("pre", pretty(end.body));
-  if (view === "normalised") return longText("pre", pretty(end.reply));
+  if (view === "normalized") return longText("pre", pretty(end.reply));
   return drawDiff(pretty(rawMessage(end.body)), pretty(read));
 }

@@ -1,0 +1,1 @@
+"""Guided calling for small models: reply schemas and grounded arguments."""

@@ -1,0 +1,452 @@
+"""Learn from an endpoint's rejections: derive a lesson and adapt the next request to it."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain, pairwise
+from typing import Final
+
+import msgspec
+
+from surecall.core.typed_answers import with_answer_schema
+from surecall.parsing.coercion import rewrite_schema
+from surecall.settings.overlay import union
+from surecall.values.errors import Fault
+from surecall.values.text import occurrences
+from surecall.values.types import JSON, Assistant, Message, Plan, System
+from surecall.wire.chat_format import PLAIN_ID_LENGTH, is_plain_id
+from surecall.wire.history_rewrites import (
+    CONTENT_ABSENT,
+    CONTENT_NULL,
+    CONTENT_TEXT,
+    IDS_PREFIX,
+    PLAIN_IDS,
+    SCHEMA_PREFIX,
+    SHORT_IDS,
+    SIGNATURE_SKIP,
+    SYSTEM_IN_USER,
+    TOOL_NAME,
+    WITHOUT_PREFIX,
+    id_codec,
+    is_history_lesson,
+    merge_system_into_user,
+)
+from surecall.wire.provider_state import DOCUMENTED_CALL_FIELDS, DOCUMENTED_FUNCTION_FIELDS
+
+# Lessons about requests: omit the option that a rejection names, or do not require a call.
+#
+# A lesson is the name of a change. It is learned from one rejected request, applied to that request
+# immediately, and cached for the endpoint, so that each lesson costs one request.
+
+STREAM = "stream"
+# The options that request a streamed reply.
+STREAM_OPTIONS: JSON = {STREAM: True, "stream_options": {"include_usage": True}}
+# Options that do not change the reply: safe to omit.
+DROPPABLE = ("parallel_tool_calls", "stream_options", "prompt_cache_key", "safety_identifier")
+TOOL_CHOICE = "tool_choice"
+RESPONSE_FORMAT = "response_format"
+# An endpoint that rejects `json_schema` may accept this type, with the schema beside it.
+JSON_OBJECT = "json_object"
+# Some endpoints require tools where the history has calls: they are sent, but calls are forbidden.
+TOOLS = "tools"
+SOFT_CHOICES = ("auto", "none", None)
+_REFUSALS = frozenset({400, 404, 422})
+# Some servers report an invalid request as an internal error.
+_SERVER_ERROR = 500
+_VALIDATION_ERROR = "validation error"
+
+
+def is_refusal(fault: Fault) -> bool:
+    """Whether an endpoint rejected the request, rather than failed."""
+    checked = fault.status == _SERVER_ERROR and _VALIDATION_ERROR in fault.message.lower()
+    return checked or fault.status in _REFUSALS
+
+
+def lesson_from(fault: Fault, plan: Plan) -> str | None:
+    """Return the lesson of a rejection about a plan; None if there is none."""
+    if not is_refusal(fault):
+        return None
+    for option in DROPPABLE:
+        if option in plan.options and option in fault.message:
+            return option
+    if STREAM in plan.options and mentions_streaming(fault.message):
+        return STREAM
+    if _is_bound_by_us(plan) and _mentions_form(fault.message, plan):
+        named = _reply_schema(plan) is not None and JSON_OBJECT in fault.message
+        return JSON_OBJECT if named else RESPONSE_FORMAT
+    if _hides_tools(plan) and TOOLS in fault.message.lower():
+        return TOOLS
+    if plan.tools and plan.tool_choice not in SOFT_CHOICES and mentions_tool_choice(fault.message):
+        return TOOL_CHOICE
+    return None
+
+
+def _is_bound_by_us(plan: Plan) -> bool:
+    # A form that the caller requested must not be omitted: it would change the answer.
+    ours = bool(plan.known_tools) or plan.output is not None
+    return plan.response_format is not None and ours
+
+
+def _reply_schema(plan: Plan) -> JSON | None:
+    """Return the schema in OpenAI's `json_schema` response format."""
+    match plan.response_format:
+        case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
+            return schema
+        case _:
+            return None
+
+
+def _mentions_form(message: str, plan: Plan) -> bool:
+    """Whether an error is about the response format or the schema of a typed answer."""
+    return mentions_format(message) or (plan.output is not None and "schema" in message.lower())
+
+
+def _hides_tools(plan: Plan) -> bool:
+    called = any(isinstance(message, Assistant) and message.calls for message in plan.messages)
+    return called and bool(plan.known_tools) and not plan.tools
+
+
+def mentions_tool_choice(message: str) -> bool:
+    """Whether an error is about `tool_choice`, spelled with an underscore or a space."""
+    text = message.lower()
+    return "tool_choice" in text or "tool choice" in text
+
+
+def mentions_format(message: str) -> bool:
+    """Whether an error is about the response format."""
+    text = message.lower()
+    words = ("response_format", "response format", "json_schema", "json schema", "grammar")
+    return any(word in text for word in words)
+
+
+def mentions_streaming(message: str) -> bool:
+    """Whether an error is about streaming; words such as "upstream" do not count."""
+    words = "".join(char if char.isalnum() else " " for char in message.lower()).split()
+    return not {"stream", "streaming", "streamed"}.isdisjoint(words)
+
+
+def apply_lessons(plan: Plan, lessons: Iterable[str]) -> Plan:
+    """Return the plan without what the endpoint rejects; the same object if nothing changes."""
+    for lesson in lessons:
+        plan = _apply_lesson(plan, lesson)
+    return plan
+
+
+def _apply_lesson(plan: Plan, lesson: str) -> Plan:
+    if lesson == SYSTEM_IN_USER:
+        return msgspec.structs.replace(plan, messages=merge_system_into_user(plan.messages))
+    if is_history_lesson(lesson):
+        return msgspec.structs.replace(plan, lessons=union(plan.lessons, (lesson,)))
+    if lesson == TOOL_CHOICE and plan.tools and plan.tool_choice not in SOFT_CHOICES:
+        return msgspec.structs.replace(plan, tool_choice="auto")
+    if lesson == TOOLS and _hides_tools(plan):
+        # With tools in the request, the reply is not bound to a schema.
+        return msgspec.structs.replace(
+            plan, tools=plan.known_tools, tool_choice="none", response_format=None
+        )
+    if lesson in {JSON_OBJECT, RESPONSE_FORMAT} and _is_bound_by_us(plan):
+        return _relax_format(plan, lesson)
+    if lesson not in plan.options:
+        return plan
+    # `stream_options` is rejected without `stream`.
+    left_out = STREAM_OPTIONS.keys() if lesson == STREAM else {lesson}
+    options = {key: value for key, value in plan.options.items() if key not in left_out}
+    return msgspec.structs.replace(plan, options=options)
+
+
+def _relax_format(plan: Plan, lesson: str) -> Plan:
+    """Return a plan that requests the form with `json_object`, or in the prompt alone.
+
+    The prompt describes it in both cases, as `json_object` may ignore the schema.
+    """
+    schema = _reply_schema(plan)
+    messages = plan.messages if schema is None else _messages_with_schema(plan)
+    form = None
+    if lesson == JSON_OBJECT:
+        form = plan.response_format if schema is None else {"type": JSON_OBJECT, "schema": schema}
+    return msgspec.structs.replace(plan, messages=messages, response_format=form)
+
+
+def _messages_with_schema(plan: Plan) -> tuple[Message, ...]:
+    """Return the messages of a plan, with the schema of the answer if they do not describe it."""
+    if plan.output is None or plan.known_tools:
+        return plan.messages
+    first = plan.messages[0]
+    system = first if isinstance(first, System) else None
+    rest = plan.messages if system is None else plan.messages[1:]
+    return (with_answer_schema(system, plan.output), *rest)
+
+
+def with_stream(plan: Plan) -> Plan:
+    """Return the plan with a streamed reply requested."""
+    return msgspec.structs.replace(plan, options=plan.options | STREAM_OPTIONS)
+
+
+# Lessons about the history: which field, id, content, or role the endpoint does not accept.
+#
+# There is a lesson only if the rejection names something that is in the request and says what is
+# wrong with it; any other rejection stays an error. `wire.history_rewrites` lists these lessons and
+# applies them to earlier turns.
+
+# These concern authentication, rate, and time, never the content of the request.
+_NOT_ABOUT_THE_REQUEST: Final = frozenset({401, 402, 403, 408, 429})
+_MESSAGE_FIELDS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name"})
+_REFUSING: Final = (
+    "unsupported",
+    "not support",
+    "n't support",
+    "not permitted",
+    "not allowed",
+    "not accept",
+    "forbidden",
+    "unknown",
+    "unrecogni",
+    "unexpected",
+    "additional propert",
+    "extra input",
+    "extra field",
+    "extra_forbidden",
+    "invalid",
+    "cannot find field",
+    "no such",
+    "must not",
+    "should not",
+    "not defined",
+)
+_DEMANDING: Final = (
+    "missing",
+    "required",
+    "must be passed",
+    "must be provided",
+    "must be included",
+    "must include",
+    "must start",
+    "must contain",
+    "must have",
+    "must also",
+    "passed back",
+    "lacks",
+)
+_EXPECTED: Final = ("expected `", "expected '", 'expected "')
+# How far from the name of a field a word such as "unsupported" may stand, in characters.
+_CONTEXT_CHARS: Final = 160
+_TOOL_WORDS: Final = ("tool", "function", "schema", "parameters")
+_NEEDED_KEYWORDS: Final = frozenset(
+    {
+        *("type", "properties", "items", "required", "$ref", "$defs", "definitions"),
+        *("name", "description", "parameters"),
+    }
+)
+_CONTENT_WORDS: Final = frozenset({"content", "text"})
+_SIGNATURES: Final = frozenset({"signature", "extra_content"})
+_ID_WORDS: Final = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "tool_call_ids"})
+_FORM_WORDS: Final = ("pattern", "character", "alphanumeric", "letters", "a-z", "digits")
+_LENGTH_WORDS: Final = ("too long", "length", "longer", "at most", "exceed", "up to")
+_PREFIX_WORDS: Final = ("begins with", "begin with", "starts with", "start with")
+_EMPTY_WORDS: Final = ("empty", "blank", "at least 1", "too short", "whitespace", "min_length")
+_NULL_WORDS: Final = ("null", "nil", "none", "string", "str ", "type", "required", "missing")
+_NINE: Final = 9
+
+
+def history_lesson(
+    fault: Fault, messages: Sequence[JSON], learned: Sequence[str], tools: Sequence[JSON] = ()
+) -> str | None:
+    """Return a lesson about messages or tool schemas that is not learned yet; None without one."""
+    if fault.status is not None and (
+        fault.status < 400 or fault.status in _NOT_ABOUT_THE_REQUEST  # noqa: PLR2004
+    ):
+        return None
+    text = f"{fault.message}\n{fault.body or ''}".lower()
+    found = (
+        lesson
+        for reader in (
+            _lessons_about_ids,
+            _lessons_about_signatures,
+            _lessons_about_fields,
+            *_LAST_READERS,
+        )
+        for lesson in reader(text, messages, learned)
+    )
+    every = chain(found, _lessons_about_schemas(text, tools))
+    return next((lesson for lesson in every if lesson not in learned), None)
+
+
+def _lessons_about_ids(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+    words = _words(text)
+    if _ID_WORDS.isdisjoint(words) and not _are_adjacent(words, "call", "id"):
+        return
+    ids = [str(call.get("id")) for call in _sent_calls(messages)]
+    for lesson in _id_form_lessons(text, words, max(map(len, ids), default=0)):
+        if any(id_codec(lesson)(given) != given for given in ids):
+            yield lesson
+
+
+def _id_form_lessons(text: str, words: list[str], longest: int) -> Iterator[str]:
+    numbers = [int(word) for word in words if word.isascii() and word.isdigit() and len(word) < 4]  # noqa: PLR2004
+    is_form, is_length = _contains_any(text, _FORM_WORDS), _contains_any(text, _LENGTH_WORDS)
+    if _NINE in numbers and (is_form or is_length):
+        yield SHORT_IDS
+    if prefix := _required_prefix(text):
+        yield f"{IDS_PREFIX}{prefix}"
+    limits = [number for number in numbers if _NINE <= number < longest]
+    if is_length and limits and max(limits) < PLAIN_ID_LENGTH:
+        yield SHORT_IDS
+    if is_form or (is_length and limits):
+        yield PLAIN_IDS
+
+
+def _required_prefix(text: str) -> str:
+    """Return the prefix that ids must have, if the rejection quotes it; else blank."""
+    for phrase in _PREFIX_WORDS:
+        _, found, rest = text.partition(phrase)
+        quoted = rest.strip()[:1]
+        if found and quoted in {"'", '"', "`"}:
+            wanted = rest.strip()[1:].partition(quoted)[0]
+            return wanted if is_plain_id(wanted) and len(wanted) <= _NINE else ""
+    return ""
+
+
+def _lessons_about_fields(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+    yield from (
+        f"{WITHOUT_PREFIX}{field}" for field in _refused_names(text, _optional_fields(messages))
+    )
+
+
+def _lessons_about_schemas(text: str, tools: Sequence[JSON]) -> Iterator[str]:
+    """Yield lessons about keywords in tool schemas that can be omitted."""
+    if tools and _contains_any(text, _TOOL_WORDS):
+        keywords = set[str]().union(*(_schema_keywords(tool["function"]) for tool in tools))
+        yield from (f"{SCHEMA_PREFIX}{keyword}" for keyword in _refused_names(text, keywords))
+
+
+def _schema_keywords(function: JSON) -> set[str]:
+    found: set[str] = set()
+
+    def collect(schema: JSON) -> JSON:
+        found.update(schema)
+        return schema
+
+    rewrite_schema(function["parameters"], collect)
+    return (found | function.keys()) - _NEEDED_KEYWORDS
+
+
+def _refused_names(text: str, names: set[str]) -> Iterator[str]:
+    """Yield the names that a rejection is about, in the order in which it mentions them."""
+    mentions = sorted(
+        (place, name) for name in names if (place := _mention_position(text, name)) >= 0
+    )
+    yield from (name for place, name in mentions if _is_refused(text, place, len(name)))
+
+
+def _optional_fields(messages: Sequence[JSON]) -> set[str]:
+    """Return the names of all optional fields and content types in a history."""
+    found: set[str] = set()
+    for message in messages:
+        found |= message.keys() - _MESSAGE_FIELDS
+        content = message.get("content")
+        if message.get("role") == "assistant" and isinstance(content, list):
+            found |= {str(part.get("type")) for part in content if isinstance(part, dict)}
+    for call in _sent_calls(messages):
+        found |= call.keys() - DOCUMENTED_CALL_FIELDS
+        found |= call["function"].keys() - DOCUMENTED_FUNCTION_FIELDS
+    if any("name" in message for message in messages):
+        found.add("name")
+    return found - {"text"}
+
+
+def _mention_position(text: str, field: str) -> int:
+    """Return the position at which a rejection names a field, or -1; `name` must be quoted."""
+    name = field.lower()
+    if name == "name":
+        quoted = (f"{mark}name{end}" for mark in "'\"`." for end in "'\"`: ")
+        return -1 if "function" in text else max(text.find(each) for each in quoted)
+    place = text.find(name)
+    while place >= 0:
+        around = text[place - 1 : place] + text[place + len(name) : place + len(name) + 1]
+        if not any(char.isalnum() or char == "_" for char in around):
+            return place
+        place = text.find(name, place + 1)
+    return -1
+
+
+def _is_refused(text: str, place: int, length: int) -> bool:
+    """Whether the nearest verdict about a field is that it must not be there."""
+    if text[:place].endswith(_EXPECTED):
+        return False
+    # In a list of errors in braces, only the one around the field concerns it.
+    start = max(0, place - _CONTEXT_CHARS, text.rfind("{", 0, place))
+    end = text.find("}", place, place + length + _CONTEXT_CHARS)
+    near = text[start : end if end >= 0 else place + length + _CONTEXT_CHARS]
+    refusing, demanding = (
+        _nearest_distance(near, place - start, words) for words in (_REFUSING, _DEMANDING)
+    )
+    return refusing < demanding
+
+
+def _nearest_distance(text: str, at: int, words: Iterable[str]) -> int:
+    places = (place for word in words for place in occurrences(text, word))
+    return min((abs(place - at) for place in places), default=len(text))
+
+
+def _lessons_about_content(
+    text: str, messages: Sequence[JSON], learned: Sequence[str]
+) -> Iterator[str]:
+    words = set(_words(text))
+    if words.isdisjoint(_CONTENT_WORDS):
+        return
+    turns = [message for message in messages if message.get("tool_calls")]
+    blank = any(message.get("content") == "" for message in turns)
+    null = any(message.get("content", "") is None for message in turns)
+    if blank and _contains_any(text, _EMPTY_WORDS):
+        yield from (CONTENT_NULL, CONTENT_ABSENT)
+    wanted = "content" in words and _contains_any(text, _DEMANDING)
+    if null and (wanted or _contains_any(text, _NULL_WORDS)):
+        yield CONTENT_ABSENT if CONTENT_NULL in learned else CONTENT_TEXT
+    if any("content" not in message for message in turns) and (
+        wanted or _contains_any(text, _NULL_WORDS)
+    ):
+        yield CONTENT_TEXT
+
+
+def _lessons_about_signatures(
+    text: str, messages: Sequence[JSON], _: Sequence[str]
+) -> Iterator[str]:
+    missing = any(not _SIGNATURES & call.keys() for call in _sent_calls(messages))
+    if missing and "thought_signature" in text and _contains_any(text, _DEMANDING):
+        yield SIGNATURE_SKIP
+
+
+def _lessons_about_names(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+    """Yield the lesson that tool messages need a name; Gemini calls them function responses."""
+    unnamed = any(message.get("role") == "tool" and "name" not in message for message in messages)
+    if unnamed and "function_response" in text and "name" in _words(text):
+        yield TOOL_NAME
+
+
+def _lessons_about_system(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+    is_sent = bool(messages) and messages[0].get("role") == "system"
+    if (
+        is_sent
+        and "system" in text
+        and "role" in text
+        and _contains_any(text, (*_REFUSING, "only user"))
+    ):
+        yield SYSTEM_IN_USER
+
+
+_LAST_READERS: Final = (_lessons_about_names, _lessons_about_content, _lessons_about_system)
+
+
+def _sent_calls(messages: Iterable[JSON]) -> Iterator[JSON]:
+    for message in messages:
+        yield from message.get("tool_calls") or ()
+
+
+def _contains_any(text: str, words: Iterable[str]) -> bool:
+    return any(word in text for word in words)
+
+
+def _words(text: str) -> list[str]:
+    return "".join(char if char.isalnum() or char == "_" else " " for char in text).split()
+
+
+def _are_adjacent(words: list[str], one: str, other: str) -> bool:
+    return (one, other) in pairwise(words)

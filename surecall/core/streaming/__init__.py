@@ -1,1 +1,0 @@
-"""What may be shown of a reply that is still arriving."""

@@ -1,0 +1,269 @@
+"""Runs the tool loop for one client request until there is something to return to the client.
+
+    request ─► history ─► Run ─► Session ─► runnable calls, or text ─► repaired completion
+                                       └► an error
+
+The loop rejects invalid calls and re-prompts the model (a repair turn). What the client does not
+send back of a turn is stored for its next request.
+"""
+
+import os
+import time
+from typing import Any
+
+import msgspec
+
+from surecall.core.outcome import RequestFailed, RunFailed, RunResult
+from surecall.core.request_building import RequestBuilder
+from surecall.core.state import Run
+from surecall.core.streaming import ShowDelta
+from surecall.core.tool_results import build_result, refusal_envelope
+from surecall.proxy.apis.adapter import ClientRequest, ErrorReply
+from surecall.proxy.repair.proxy_settings import ProxySettings
+from surecall.proxy.repair.repaired_reply import DefaultHead, repair_completion
+from surecall.proxy.repair.request_history import (
+    ConversationMemory,
+    HistoryEntry,
+    build_entries,
+    turn_to_remember,
+)
+from surecall.proxy.repair.upstream_request import (
+    RUNNER_FIELDS,
+    RequestTools,
+    UpstreamRequestWriter,
+)
+from surecall.proxy.serving.upstream import Upstream
+from surecall.runtime.dispatch import ToolDispatcher
+from surecall.runtime.hooks import Observer
+from surecall.runtime.recording import Recorder
+from surecall.runtime.retrying_requests import PromptRunner, RequestComposer
+from surecall.runtime.runner_checks import endpoint_id
+from surecall.runtime.session import Session
+from surecall.settings.config import ToolCallingConfig
+from surecall.settings.connection import RetryPolicy
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import LlmRequestEndEvent, LlmRequestErrorEvent
+from surecall.values.trace import Trace
+from surecall.values.types import JSON, Assistant, Message, System, ToolCall, ToolResult, User
+from surecall.wire.chat_format import TEXT_CALL_ID_PREFIX, WireStyle, render_message
+from surecall.wire.history_repair import used_call_ids
+from surecall.wire.response import parse_choice
+
+_BAD_GATEWAY = 502
+IGNORED_CALLS = "ignored_tool_calls"
+_STATUSES = {
+    ErrorCode.TIMEOUT: 504,
+    ErrorCode.DEADLINE_EXCEEDED: 504,
+    ErrorCode.CONTENT_POLICY: 400,
+    ErrorCode.CONTEXT_TOO_LONG: 400,
+}
+_ERROR_STATUSES = range(400, 600)
+
+
+class ExchangeResult(msgspec.Struct, frozen=True):
+    """The result of a request: a chat completion, or the reason for the failure.
+
+    `attempts` counts the requests to the upstream, `turns` the model's replies. `received` is the
+    first message, before repairs.
+    """
+
+    run_id: str
+    body: JSON | None
+    failure: ErrorReply | None = None
+    fault: Fault | None = None
+    repairs: tuple[str, ...] = ()
+    attempts: int = 0
+    turns: int = 0
+    error_codes: tuple[str, ...] = ()
+    received: Any = None
+
+
+class ProxyExchange:
+    """Produces the reply to one client request."""
+
+    def __init__(
+        self,
+        client_request: ClientRequest,
+        settings: ProxySettings,
+        memory: ConversationMemory,
+        tools: RequestTools,
+    ) -> None:
+        self.run_id = os.urandom(8).hex()
+        self.tools = tools
+        self._client_request = client_request
+        self._memory = memory
+        self.observers: list[Observer] = []
+        self._entries = build_entries(
+            client_request.body["messages"], memory, self.tools.upstream_names
+        )
+        self._run = self._new_run(settings)
+
+    def _new_run(self, settings: ProxySettings) -> Run:
+        body = self._client_request.body
+        messages = tuple(entry.value for entry in self._entries)
+        # Guards count turns since the last user message.
+        start = _user_turn_start(messages) if settings.guards else len(messages)
+        turns = sum(isinstance(message, Assistant) for message in messages[start:])
+        model = str(body.get("model", ""))
+        # Without tools, text that looks like a call is the answer.
+        choice = body.get("tool_choice") if body.get("tools") else "none"
+        one_call = body.get("parallel_tool_calls") is False
+        return Run(
+            run_id=self.run_id,
+            model=model,
+            config=settings.config_for(model, choice, turns, one_call=one_call),
+            messages=messages,
+            start=start,
+            tools=self.tools.specs,
+            options={key: value for key, value in body.items() if key not in RUNNER_FIELDS},
+        )
+
+    @property
+    def default_head(self) -> JSON:
+        """Values for required fields that the upstream leaves out."""
+        now = int(time.time())
+        return {"id": f"chatcmpl-{self.run_id}", "created": now, "model": self._run.model}
+
+    async def run(
+        self, upstream: Upstream, retry: RetryPolicy, show: ShowDelta | None = None
+    ) -> ExchangeResult:
+        """Send requests to the upstream until there is a result for the client."""
+        run = msgspec.structs.replace(self._run, endpoint=endpoint_id(upstream))
+        recorder = Recorder(self.run_id, self.observers)
+        composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
+        prompt = PromptRunner(upstream, retry=retry)
+        requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, show, composer)
+        dispatcher = ToolDispatcher(self.tools.toolbox, run.config, run_id=self.run_id)
+        session = Session(run, requests, dispatcher, recorder, hands_over=True)
+        try:
+            result = await session.drive()
+        except RunFailed as failed:
+            return self._failure_result(failed)
+        return self._completion_result(result)
+
+    def _completion_result(self, result: RunResult) -> ExchangeResult:
+        said = self._final_turn(result.run)
+        body = _last_body(result.trace)
+        usage = result.usage if _reply_count(result.trace) > 1 else None
+        head = DefaultHead(**self.default_head)
+        answer = repair_completion(body, said, head, self.tools.client_names, usage)
+        ready = [call for call in said.calls if call.is_runnable]
+        self._memory.store(ready, turn_to_remember(said, _rejected_calls(said, result.run.config)))
+        return self._build_result(result, answer)
+
+    def _final_turn(self, run: Run) -> Assistant:
+        """Return the last turn, with marked ids for calls recovered from text."""
+        said = run.replies[-1]
+        if not any(call.from_text for call in said.calls):
+            return said
+        ids = used_call_ids(run.messages)
+        calls = (
+            msgspec.structs.replace(call, id=ids.claim(TEXT_CALL_ID_PREFIX + call.id))
+            if call.from_text
+            else call
+            for call in said.calls
+        )
+        return msgspec.structs.replace(said, calls=tuple(calls))
+
+    def _build_result(self, result: RunResult, body: JSON | None, **why: Any) -> ExchangeResult:
+        trace = result.trace
+        return ExchangeResult(
+            self.run_id,
+            body,
+            repairs=(*result.repairs, *_ignored_call_repairs(trace)),
+            attempts=_reply_count(trace) + sum(isinstance(e, LlmRequestErrorEvent) for e in trace),
+            turns=result.run.turn_count,
+            error_codes=tuple(code for item in result.run.results for code in item.error_codes),
+            received=_first_reply(trace),
+            **why,
+        )
+
+    def _failure_result(self, failed: RunFailed) -> ExchangeResult:
+        fault = failed.fault if isinstance(failed, RequestFailed) else None
+        return self._build_result(
+            failed.result, None, failure=_error_reply(failed, fault), fault=fault
+        )
+
+
+def _build_composer(
+    asked: ClientRequest,
+    history: tuple[HistoryEntry, ...],
+    offer: RequestTools,
+    config: ToolCallingConfig,
+) -> RequestComposer:
+    """Return the request composer. Only the native protocol can keep the client's bytes."""
+    if config.call_protocol != "native":
+        return RequestBuilder(config)
+    return UpstreamRequestWriter(asked, history, offer, config)
+
+
+def _user_turn_start(messages: tuple[Message, ...]) -> int:
+    for place in range(len(messages), 0, -1):
+        if _is_user_input(messages[place - 1]):
+            return place
+    return 0
+
+
+def _is_user_input(message: Message) -> bool:
+    """Whether a message comes from the user or the application, not from the loop."""
+    return isinstance(message, System) or (isinstance(message, User) and not message.nudge)
+
+
+def _reply_count(trace: Trace) -> int:
+    return sum(isinstance(event, LlmRequestEndEvent) for event in trace)
+
+
+def _last_body(trace: Trace) -> Any:
+    return next(e.body for e in reversed(trace.events) if isinstance(e, LlmRequestEndEvent))
+
+
+def _ignored_call_repairs(trace: Trace) -> tuple[str, ...]:
+    """Return `IGNORED_CALLS` if calls were withheld because the client limits or disables them."""
+    events = (event for event in trace if isinstance(event, LlmRequestEndEvent))
+    return (IGNORED_CALLS,) if any(event.ignored_tool_calls for event in events) else ()
+
+
+def _first_reply(trace: Trace) -> Any:
+    """Return the first message from the upstream, before repairs."""
+    for event in trace:
+        if isinstance(event, LlmRequestEndEvent):
+            choice = parse_choice(event.body)
+            return choice.get("message") if isinstance(choice, dict) else None
+    return None
+
+
+def _rejected_calls(
+    said: Assistant, config: ToolCallingConfig
+) -> list[tuple[int, JSON, ToolResult]]:
+    """Return the rejected calls of a turn, each with its position and its result."""
+    if all(call.is_runnable for call in said.calls):
+        return []
+    written = render_message(said, WireStyle()) or {}
+    return [
+        (
+            place,
+            fields,
+            build_result(call, refusal_envelope(call.name, call.problem), config, executed=False),
+        )
+        for place, (call, fields) in enumerate(zip(said.calls, written["tool_calls"], strict=True))
+        if call.problem is not None
+    ]
+
+
+def _error_reply(failed: RunFailed, fault: Fault | None) -> ErrorReply:
+    """Return the error response for a failed run."""
+    problem = _last_problem(failed.result.run)
+    if failed.code is ErrorCode.MAX_TURNS_EXCEEDED and problem is not None:
+        message = f"the model made invalid calls and did not correct them: {problem[1]}"
+        return ErrorReply(_BAD_GATEWAY, message, problem[0])
+    message = failed.args[0] if fault is None else fault.message
+    status = fault.status if fault is not None and fault.status in _ERROR_STATUSES else None
+    return ErrorReply(
+        status or _STATUSES.get(failed.code, _BAD_GATEWAY), str(message), str(failed.code)
+    )
+
+
+def _last_problem(run: Run) -> tuple[str, str] | None:
+    calls: tuple[ToolCall, ...] = run.replies[-1].calls if run.replies else ()
+    problems = [call.problem for call in calls if call.problem is not None]
+    return (str(problems[0].code), problems[0].message) if problems else None

@@ -1,1 +1,0 @@
-"""The same bent replies for several loops, side by side, judged by what really ran."""

@@ -1,1 +1,0 @@
-"""What was tried in order to break it."""

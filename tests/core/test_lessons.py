@@ -1,0 +1,505 @@
+"""Tests of `surecall.core.lessons`."""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from surecall import (
+    OpenAICompatible,
+    ProviderError,
+    RequestFailed,
+    RetryPolicy,
+    RunResult,
+    ToolLoopRunner,
+    ToolRegistry,
+    capabilities_for,
+    presets,
+    replay,
+    tool,
+)
+from surecall.core.lessons import apply_lessons, history_lesson, lesson_from
+from surecall.settings.presets import raw
+from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
+from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import LlmRequestRetryEvent
+from surecall.values.types import JSON, Assistant, Plan, ToolCall, ToolSpec, User
+from tests.support.spec import proves
+
+# A refusal teaches what it names, and nothing else
+
+
+FUNCTION = {"name": "f", "arguments": "{}", "signature": "s"}
+CALL = {"id": "functions.f:0", "type": "function", "function": FUNCTION, "extra_content": {}}
+SYSTEM = {"role": "system", "content": "Be kind."}
+
+
+def history(call_id: str = "functions.f:0", content: Any = "") -> list[JSON]:
+    said = {"role": "assistant", "content": content, "tool_calls": [CALL | {"id": call_id}]}
+    thought = {"role": "assistant", "content": [{"type": "thinking", "thinking": "Hm."}, "a"]}
+    result = {"role": "tool", "tool_call_id": call_id, "content": "{}", "name": "f"}
+    return [SYSTEM, said | {"reasoning": "r", "reasoning_content": "c"}, result, thought]
+
+
+def lesson(message: str, messages: list[JSON] | None = None, status: int | None = 400) -> Any:
+    fault = Fault(ErrorCode.BAD_REQUEST, message, status)
+    return history_lesson(fault, history() if messages is None else messages, ())
+
+
+@pytest.mark.parametrize(
+    ("message", "learned"),
+    [
+        ("property 'messages.1.assistant.reasoning_content' is unsupported", "reasoning_content"),
+        ("Extra inputs are not permitted: messages.1.reasoning", "reasoning"),
+        ("Unrecognized request argument supplied: reasoning", "reasoning"),
+        ('Unknown name "extra_content" at messages[1].tool_calls[0]: Cannot find', "extra_content"),
+        ("messages[1].tool_calls[0].function: unexpected field `signature`", "signature"),
+        ("messages[1]: unknown variant `thinking`, expected `text`", "thinking"),
+        ("messages.2.name: Extra inputs are not permitted", "name"),
+        (
+            '[{"type":"extra_forbidden","loc":["body",1,"reasoning"]},{"type":"missing"}]',
+            "reasoning",
+        ),
+    ],
+)
+def test_a_field_is_left_out_that_a_refusal_names(message: str, learned: str) -> None:
+    assert lesson(message) == f"without:{learned}"
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "The `reasoning_content` in the thinking mode must be passed back to the API.",
+        "Expected `thinking` or `redacted_thinking`, but found `tool_use`, which is invalid.",
+        "thinking is enabled but reasoning_content is missing in message 1",
+        "tools[0].function.name: invalid",
+        "unknown field `temperature`",
+        "my_reasoning_contents are unsupported",
+        "tool_call_id functions.f:0 was not found in the message before",
+        "invalid request",
+    ],
+)
+def test_a_demand_another_thing_and_a_riddle_teach_nothing(message: str) -> None:
+    assert lesson(message) is None
+
+
+@pytest.mark.parametrize("status", [200, 401, 402, 403, 408, 429])
+def test_a_status_that_is_not_about_the_request_teaches_nothing(status: int) -> None:
+    assert lesson("unknown field `reasoning`", status=status) is None
+
+
+def test_the_body_of_an_error_is_read_as_well_as_its_message() -> None:
+    body = '{"detail": "unknown field `reasoning`"}'
+    fault = Fault(ErrorCode.BAD_REQUEST, "bad request", None, body=body)
+
+    assert history_lesson(fault, history(), ()) == "without:reasoning"
+
+
+@pytest.mark.parametrize(
+    ("message", "call_id", "learned"),
+    [
+        (
+            "Tool call id was functions.f:0 but must be a-z, 0-9, with a length of 9.",
+            "",
+            "ids:nine",
+        ),
+        ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", "", "ids:plain"),
+        ("Invalid 'tool_call_id': maximum length 64, got length 80", "x" * 80, "ids:plain"),
+        ("Invalid 'tool_call_id': maximum length 12, got length 80", "x" * 80, "ids:nine"),
+        ("Invalid 'input[2].id': 'f'. Expected an ID that begins with 'fc'.", "", "ids:fc"),
+        ("Invalid 'tool_call_id': maximum length 64, got length 80", "short", None),
+        ("tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", "plain", None),
+        ("Expected an id that begins with something else", "", None),
+        ("Expected an id that begins with 'no good id'", "", None),
+        ("the string is too long", "x" * 80, None),
+    ],
+)
+def test_ids_are_mapped_as_a_refusal_says(message: str, call_id: str, learned: str | None) -> None:
+    assert lesson(message, history(call_id or "functions.f:0")) == learned
+
+
+@pytest.mark.parametrize(
+    ("message", "content", "learned", "next_one"),
+    [
+        ("messages: text content blocks must be non-empty", "", "content:null", "content:absent"),
+        ("invalid message content type: <nil>", None, "content:text", None),
+        ("messages[1].content: Input should be a valid string", None, "content:text", None),
+        ("messages: text content blocks must be non-empty", "words", None, None),
+        ("the list is empty", "", None, None),
+    ],
+)
+def test_blank_content_takes_another_form(
+    message: str, content: Any, learned: str | None, next_one: str | None
+) -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
+    messages = history("call_1", content)
+
+    assert history_lesson(fault, messages, ()) == learned
+    assert history_lesson(fault, messages, (str(learned),)) == next_one
+
+
+def test_null_that_was_tried_for_a_blank_text_and_refused_is_left_out() -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, "content must be a string, not null", 400)
+
+    assert history_lesson(fault, history("call_1", None), ("content:null",)) == "content:absent"
+
+
+def test_content_that_is_demanded_comes_back() -> None:
+    message = history("call_1")[1]
+    bare = {key: message[key] for key in message if key != "content"}
+
+    assert lesson("Field required: messages.1.content", [bare]) == "content:text"
+
+
+ONE_ELEMENT = "Invalid request content: Each message must have at least one content element."
+
+
+@pytest.mark.parametrize("absent", [False, True])
+def test_content_that_must_be_there_is_sent(absent: bool) -> None:  # noqa: FBT001
+    messages = history(content=None)
+    if absent:
+        del messages[1]["content"]
+    assert lesson(ONE_ELEMENT, messages) == "content:text"
+    assert lesson("`reasoning_content` is missing in message 1", messages) is None
+
+
+def test_a_signature_and_a_name_are_sent_where_they_are_wanted() -> None:
+    bare = {"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    messages: list[JSON] = [
+        {"role": "assistant", "content": "", "tool_calls": [bare]},
+        {"role": "tool", "tool_call_id": "c", "content": "{}"},
+    ]
+    unsigned = "Function call is missing a thought_signature in functionCall parts."
+    unnamed = "contents: function_response.name: Name cannot be empty."
+
+    assert lesson(unsigned, messages) == "signature:skip"
+    assert lesson(unnamed, messages) == "name:tool"
+    assert lesson(unsigned) is None
+    assert lesson(unnamed) is None
+
+
+def test_a_name_that_is_wanted_is_learned_in_a_run() -> None:
+    unnamed = "contents: function_response.name: Name cannot be empty."
+    model = ScriptedModel(calls("f"), failure(400, {"error": {"message": unnamed}}), says("Done."))
+
+    @tool
+    def f() -> str:
+        """Do it."""
+        return "done"
+
+    runner = ToolLoopRunner(client=model, model="m", tools=[f], config=presets.raw())
+    assert runner.run_sync("Go.").assistant_text == "Done."
+    assert "name" not in model.requests[1]["messages"][-1]
+    assert model.requests[2]["messages"][-1]["name"] == "f"
+
+
+def test_a_system_role_that_is_refused_goes_to_the_user() -> None:
+    assert lesson("System role not supported", [SYSTEM]) == "system:user"
+    assert lesson("System role not supported", [{"role": "user"}]) is None
+    assert lesson("System role not supported", []) is None
+
+
+SCHEMA: JSON = {
+    "type": "object",
+    "properties": {"a": {"type": "string", "format": "date"}},
+    "additionalProperties": False,
+}
+TOOLS: list[JSON] = [
+    {"type": "function", "function": {"name": "f", "parameters": SCHEMA, "strict": True}}
+]
+
+
+@pytest.mark.parametrize(
+    ("message", "learned"),
+    [
+        ("Unknown name \"additionalProperties\" at 'tools[0].parameters'", "additionalProperties"),
+        ("tools.0.function.strict: Extra inputs are not permitted", "strict"),
+        ("Invalid schema for function 'f': 'format' is not permitted", "format"),
+        ("Unknown name `properties` in the schema of a tool", None),
+        ("additionalProperties is not supported", None),
+        ("Invalid schema for function 'f': 'default' is not permitted", None),
+    ],
+)
+def test_a_keyword_is_left_out_that_a_refusal_of_tools_names(
+    message: str, learned: str | None
+) -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
+    found = history_lesson(fault, [], (), TOOLS)
+
+    assert found == (learned and f"schema:{learned}")
+
+
+@tool(read_only=True)
+async def ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+def ran(*script: Item, system: str = "") -> tuple[RunResult, ScriptedModel]:
+    model = ScriptedModel(*script)
+    runner = ToolLoopRunner(
+        client=model, model="m", tools=[ping], retry=RetryPolicy(attempts=1), system=system
+    )
+    return asyncio.run(runner.run("Go.")), model
+
+
+def thinking(**extra: Any) -> JSON:
+    reply = calls("ping")
+    reply["choices"][0]["message"] |= extra
+    return reply
+
+
+NO_REASONING = failure(400, {"error": {"message": "unknown field `reasoning`"}})
+
+
+def test_a_refused_field_is_sent_once_and_never_again_and_the_run_replays() -> None:
+    opaque = thinking(reasoning="r")
+    result, model = ran(opaque, NO_REASONING, opaque, says("ok"))
+
+    sent = [["reasoning" in message for message in body["messages"]] for body in model.requests]
+    assert [any(flags) for flags in sent] == [False, True, False, False]
+    assert result.assistant_text == "ok"
+    assert len(result.run.successful_calls) == 2
+    dropped = [event.dropped for event in result.trace if isinstance(event, LlmRequestRetryEvent)]
+    assert dropped == ["without:reasoning"]
+    assert replay(result.trace).run == result.run
+
+
+def test_a_refused_keyword_is_learned_in_a_run_and_still_checked() -> None:
+    refused = failure(400, {"error": {"message": "unknown name additionalProperties in tools"}})
+    result, model = ran(refused, calls("ping", x=1), says("ok"))
+
+    sent = [request["tools"][0]["function"]["parameters"] for request in model.requests]
+    assert ["additionalProperties" in schema for schema in sent] == [True, False, False]
+    assert [call.problem is None for call in result.run.replies[0].calls] == [False]
+
+
+def test_a_refused_system_role_is_learned_in_a_run() -> None:
+    refused = failure(500, {"error": {"message": "System role not supported"}})
+    result, model = ran(refused, says("ok"), system="Be kind.")
+
+    assert result.assistant_text == "ok"
+    assert model.requests[1]["messages"] == [{"role": "user", "content": "Be kind.\n\nGo."}]
+
+
+def test_an_endpoint_that_refuses_one_field_after_another_is_not_asked_for_ever() -> None:
+    fields = [f"field_{number}" for number in range(20)]
+    refusals = [
+        failure(400, {"error": {"message": f"unknown field `{field}`"}}) for field in fields
+    ]
+    with pytest.raises(RequestFailed):
+        ran(thinking(**dict.fromkeys(fields, "x")), *refusals)
+
+
+# What an endpoint refuses is learned once: the request goes out again without it
+
+
+@tool
+async def endpoint_lessons_ping() -> str:
+    """Answer."""
+    return "pong"
+
+
+@dataclass
+class Place:
+    city: str
+
+
+CONFIG = presets.default_tool_calling(raw(tool_choice="required"))
+NO_PARALLEL = failure(400, {"error": {"message": "Unknown parameter: 'parallel_tool_calls'."}})
+NO_REQUIRED = failure(400, {"error": {"message": "tool_choice 'required' is unavailable here"}})
+
+
+def endpoint_lessons_ran(*script: Item, runs: int = 1) -> tuple[list[RunResult], ScriptedModel]:
+    model = ScriptedModel(*script)
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        registry=ToolRegistry([endpoint_lessons_ping]),
+        config=CONFIG,
+        retry=RetryPolicy(attempts=1),
+    )
+    return [asyncio.run(runner.run("Go.")) for _ in range(runs)], model
+
+
+def test_a_refused_parallel_flag_is_left_out_at_once_and_from_then_on() -> None:
+    (first, second), model = endpoint_lessons_ran(NO_PARALLEL, says("1"), says("2"), runs=2)
+
+    assert (first.assistant_text, second.assistant_text) == ("1", "2")
+    assert ["parallel_tool_calls" in request for request in model.requests] == [True, False, False]
+    assert [event.dropped for event in first.trace if isinstance(event, LlmRequestRetryEvent)] == [
+        "parallel_tool_calls"
+    ]
+
+
+def test_a_refused_demand_for_a_call_becomes_a_wish() -> None:
+    _, model = endpoint_lessons_ran(NO_REQUIRED, calls("ping"), says("ok"))
+
+    assert [request["tool_choice"] for request in model.requests] == ["required", "auto", "auto"]
+
+
+def test_both_lessons_can_be_learned_in_one_turn_without_using_up_attempts() -> None:
+    (result,), model = endpoint_lessons_ran(NO_PARALLEL, NO_REQUIRED, says("ok"))
+
+    assert result.assistant_text == "ok"
+    assert len(model.requests) == 3
+
+
+def test_one_call_a_turn_stays_the_rule_although_the_flag_is_no_longer_sent() -> None:
+    two = calls("ping")
+    two["choices"][0]["message"]["tool_calls"] *= 2
+    (result,), _ = endpoint_lessons_ran(NO_PARALLEL, two, says("ok"))
+
+    assert result.trace.turns[0].ignored_tool_calls_count == 1
+
+
+def test_a_run_that_learned_something_replays() -> None:
+    (result,), _ = endpoint_lessons_ran(NO_PARALLEL, calls("ping"), NO_REQUIRED, says("ok"))
+
+    assert replay(result.trace).run == result.run
+
+
+def test_a_second_refusal_of_the_same_kind_is_raised() -> None:
+    with pytest.raises(ProviderError) as error:
+        endpoint_lessons_ran(NO_PARALLEL, NO_PARALLEL)
+    assert error.value.status == 400
+
+
+def test_runners_of_one_client_share_what_it_learned() -> None:
+    with ScriptedProvider(NO_PARALLEL, says("1"), says("2")) as provider:
+        client = OpenAICompatible(provider.url)
+        for _ in range(2):
+            runner = ToolLoopRunner(
+                client=client,
+                model="m",
+                registry=ToolRegistry([endpoint_lessons_ping]),
+                config=CONFIG,
+            )
+            asyncio.run(runner.run("Go."))
+
+    assert len(provider.requests) == 3
+
+
+# As the server of llama-cpp-python says it.
+NO_SCHEMA = failure(
+    500,
+    {
+        "error": {
+            "message": "1 validation error:\n  {'type': 'literal_error', 'loc': ('body', "
+            "'response_format', 'type'), 'msg': \"Input should be 'text' or 'json_object'\"}",
+            "type": "internal_server_error",
+        }
+    },
+)
+NO_FORM = failure(400, {"error": {"message": "response_format is not supported"}})
+GUIDED = presets.default_tool_calling().replace(call_protocol="guided")
+CALLED, ANSWERED = says('{"tool": "ping", "arguments": {}}'), says('{"answer": "Done."}')
+
+
+def asked(*script: Item, runs: int = 1, **settings: Any) -> tuple[list[Any], list[JSON]]:
+    """Return the results of runs, and the requests, which went over HTTP."""
+    with ScriptedProvider(*script) as provider:
+        client = OpenAICompatible(provider.url)
+        retry = RetryPolicy(attempts=1)
+        runner = ToolLoopRunner(client=client, model="m", retry=retry, **settings)
+        return [runner.run_sync("Go.") for _ in range(runs)], provider.requests
+
+
+def kind_of(request: JSON) -> str | None:
+    form = request.get("response_format")
+    return None if form is None else form["type"]
+
+
+def test_a_schema_that_is_refused_with_a_failure_is_sent_beside_json_object() -> None:
+    script = (NO_SCHEMA, CALLED, ANSWERED, CALLED, ANSWERED)
+    results, requests = asked(*script, runs=2, tools=[endpoint_lessons_ping], config=GUIDED)
+    refused, *taken = (request["response_format"] for request in requests)
+
+    assert [result.assistant_text for result in results] == ["Done."] * 2
+    assert [len(result.trace.turns) for result in results] == [2, 2]
+    assert refused["type"] == "json_schema"
+    assert taken[0] == {"type": "json_object", "schema": refused["json_schema"]["schema"]}
+    assert {form["type"] for form in taken} == {"json_object"}
+    assert len(taken) == 4
+
+
+def test_a_form_that_is_refused_in_both_ways_is_asked_for_in_words() -> None:
+    _, requests = asked(
+        NO_SCHEMA, NO_FORM, CALLED, ANSWERED, tools=[endpoint_lessons_ping], config=GUIDED
+    )
+
+    assert [*map(kind_of, requests)] == ["json_schema", "json_object", None, None]
+
+
+def test_the_form_of_a_typed_answer_is_told_once_however_often_it_is_refused() -> None:
+    script = (NO_SCHEMA, NO_FORM, says('{"city": "Oslo"}'))
+    (result,), requests = asked(*script, output=Place, config=GUIDED)
+
+    assert result.output == Place("Oslo")
+    assert [*map(kind_of, requests)] == ["json_schema", "json_object", None]
+    plain, told, again = (request["messages"] for request in requests)
+    assert "city" not in str(plain)
+    assert "city" in str(told)
+    assert told == again
+
+
+PLAN = Plan("m", (), (ToolSpec("t", "", {}),), "required", options={"parallel_tool_calls": False})
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "lesson"),
+    [
+        (400, "parallel_tool_calls is not supported", "parallel_tool_calls"),
+        (422, "Tool choice must be auto", "tool_choice"),
+        (400, "messages are malformed", None),
+        (500, "parallel_tool_calls", None),
+        (500, "2 validation errors: parallel_tool_calls is not known", "parallel_tool_calls"),
+        (503, "1 validation error: parallel_tool_calls is not known", None),
+        (None, "parallel_tool_calls", None),
+    ],
+)
+def test_a_lesson_is_drawn_from_what_the_refusal_names(
+    status: int | None, message: str, lesson: str | None
+) -> None:
+    assert lesson_from(Fault(ErrorCode.BAD_REQUEST, message, status), PLAN) == lesson
+
+
+def test_tools_that_the_conversation_needs_are_sent_again() -> None:
+    called = (User("Go."), Assistant("", (ToolCall("1", "t"),)))
+    plan = Plan("m", called, known_tools=PLAN.tools)
+
+    assert lesson_from(Fault(ErrorCode.BAD_REQUEST, "`tools` must be set", 400), plan) == "tools"
+    assert apply_lessons(plan, ["tools"]).tools == PLAN.tools
+
+
+def test_nothing_is_learned_about_what_was_not_sent() -> None:
+    fault = Fault(ErrorCode.BAD_REQUEST, "tool_choice and parallel_tool_calls", 400)
+
+    assert lesson_from(fault, Plan("m", ())) is None
+    assert lesson_from(fault, Plan("m", (), PLAN.tools, "auto")) is None
+
+
+def test_a_lesson_changes_only_the_plans_it_is_about() -> None:
+    plain = Plan("m", (), PLAN.tools, "auto")
+
+    assert apply_lessons(plain, ("tool_choice", "parallel_tool_calls")) is plain
+    assert apply_lessons(PLAN, ("tool_choice",)).tool_choice == "auto"
+    assert apply_lessons(PLAN, ("parallel_tool_calls",)).options == {}
+
+
+@proves("C85")
+def test_what_the_capabilities_deny_is_planned_but_not_sent() -> None:
+    model = ScriptedModel(calls("ping"), says("ok"))
+    runner = ToolLoopRunner(
+        client=model,
+        model="m",
+        registry=ToolRegistry([endpoint_lessons_ping]),
+        config=CONFIG,
+        capabilities=capabilities_for("gemini"),
+    )
+    result = asyncio.run(runner.run("Go."))
+
+    assert all("parallel_tool_calls" not in request for request in model.requests)
+    assert result.run.options == {"parallel_tool_calls": False}
+    assert replay(result.trace).run == result.run
