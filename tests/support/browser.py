@@ -117,18 +117,22 @@ class Browser:
         return self._driver.execute_async_script(wrapped, *arguments)
 
     def wait(self, condition: str, *arguments: Any) -> Any:
-        """Wait until an expression is true, and return it."""
+        """Wait until an expression is true and the page has drawn, and return its value."""
         waiting = WebDriverWait(self._driver, PATIENCE_S, poll_frequency=0.02)
-        return waiting.until(lambda _: self.run(f"return {condition}", *arguments), condition)
+        value = waiting.until(lambda _: self.run(f"return {condition}", *arguments), condition)
+        self._wait_for_drawing()
+        return value
+
+    def _wait_for_drawing(self) -> None:
+        # An address changes before the page shows it; the list draws its rows a frame later.
+        self.run_async("for (const _ of 'ab') await new Promise(requestAnimationFrame);")
 
     def click(self, selector: str) -> None:
         """Click the first element that matches, as a person would: it must be in sight."""
-        # A list that is scrolled draws its rows anew, a frame later.
-        self.run_async(
-            "document.querySelector(given[0]).scrollIntoView({block: 'center'});"
-            "for (const _ of 'ab') await new Promise(requestAnimationFrame);",
-            selector,
+        self.run(
+            "document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector
         )
+        self._wait_for_drawing()
         self._driver.find_element(By.CSS_SELECTOR, selector).click()
 
     def press(self, keys: str) -> None:
