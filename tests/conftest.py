@@ -40,6 +40,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 for name in ("CI", "NO_COLOR", "FORCE_COLOR", "TTY_COMPATIBLE", "COLUMNS", "LINES"):
     os.environ.pop(name, None)
 
+# What one test teaches about a port must not reach another; tests of the store name a file.
+os.environ["SURECALL_LESSONS"] = "off"
+
 # Tests of no module in particular.
 FROM_AFAR = tuple(
     f"tests/{folder}/" for folder in ("third_party", "journeys", "project", "proof", "properties")

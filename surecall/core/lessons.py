@@ -1,40 +1,50 @@
-"""Learn from an endpoint's rejections: derive a lesson and adapt the next request to it."""
+"""Learn from an endpoint's rejections: derive lessons and adapt the next request to them.
+
+    rejection + request ─► candidates, one after another: the table of refusals (refusals.toml),
+                           then whatever optional name the rejection calls invalid
+                        ─► the first candidate that changes the request
+
+A lesson is the name of a change. It is applied to the rejected request immediately and cached for
+the endpoint and model. `wire.request_adaptations` lists the lessons about the body of a request;
+those about how surecall asks for calls change the plan, here.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, pairwise
-from typing import Final
+from itertools import pairwise
+from typing import Any, Final
 
 import msgspec
 
 from surecall.core.typed_answers import with_answer_schema
 from surecall.parsing.coercion import rewrite_schema
 from surecall.settings.overlay import union
-from surecall.values.errors import Fault
+from surecall.settings.providers import RefusalRow, refusal_rows
+from surecall.values.errors import ErrorCode, Fault
 from surecall.values.text import occurrences
 from surecall.values.types import JSON, Assistant, Message, Plan, System
 from surecall.wire.chat_format import PLAIN_ID_LENGTH, is_plain_id
-from surecall.wire.history_rewrites import (
+from surecall.wire.provider_state import DOCUMENTED_CALL_FIELDS, DOCUMENTED_FUNCTION_FIELDS
+from surecall.wire.request_adaptations import (
+    API_PREFIX,
+    AT_MOST_PREFIX,
     CONTENT_ABSENT,
+    CONTENT_FILLED,
     CONTENT_NULL,
     CONTENT_TEXT,
     IDS_PREFIX,
+    MAX_TOOLS_PREFIX,
     PLAIN_IDS,
     SCHEMA_PREFIX,
     SHORT_IDS,
     SIGNATURE_SKIP,
-    SYSTEM_IN_USER,
     TOOL_NAME,
     WITHOUT_PREFIX,
+    adapt_request,
     id_codec,
-    is_history_lesson,
-    merge_system_into_user,
 )
-from surecall.wire.provider_state import DOCUMENTED_CALL_FIELDS, DOCUMENTED_FUNCTION_FIELDS
+from surecall.wire.schema_flavors import NEEDED_KEYWORDS
 
-# Lessons about requests: omit the option that a rejection names, or do not require a call.
-#
-# A lesson is the name of a change. It is learned from one rejected request, applied to that request
-# immediately, and cached for the endpoint, so that each lesson costs one request.
+# Lessons about the plan: omit an option of ours, or do not require a call.
 
 STREAM = "stream"
 # The options that request a streamed reply.
@@ -131,9 +141,7 @@ def apply_lessons(plan: Plan, lessons: Iterable[str]) -> Plan:
 
 
 def _apply_lesson(plan: Plan, lesson: str) -> Plan:
-    if lesson == SYSTEM_IN_USER:
-        return msgspec.structs.replace(plan, messages=merge_system_into_user(plan.messages))
-    if is_history_lesson(lesson):
+    if ":" in lesson:
         return msgspec.structs.replace(plan, lessons=union(plan.lessons, (lesson,)))
     if lesson == TOOL_CHOICE and plan.tools and plan.tool_choice not in SOFT_CHOICES:
         return msgspec.structs.replace(plan, tool_choice="auto")
@@ -180,15 +188,23 @@ def with_stream(plan: Plan) -> Plan:
     return msgspec.structs.replace(plan, options=plan.options | STREAM_OPTIONS)
 
 
-# Lessons about the history: which field, id, content, or role the endpoint does not accept.
+# Lessons about the request as it was sent.
 #
 # There is a lesson only if the rejection names something that is in the request and says what is
-# wrong with it; any other rejection stays an error. `wire.history_rewrites` lists these lessons and
-# applies them to earlier turns.
+# wrong with it; any other rejection stays an error.
 
 # These concern authentication, rate, and time, never the content of the request.
 _NOT_ABOUT_THE_REQUEST: Final = frozenset({401, 402, 403, 408, 429})
+# Of the server errors, only this one is also used for invalid requests.
+_MAY_BE_A_REFUSAL: Final = frozenset({None, _SERVER_ERROR})
+_CLIENT_ERRORS: Final = range(400, 500)
+# A rejection may quote the whole prompt.
+_MAX_TEXT_CHARS: Final = 8_000
 _MESSAGE_FIELDS: Final = frozenset({"role", "content", "tool_calls", "tool_call_id", "name"})
+# Omitting these would change what the request is about.
+_ESSENTIAL_FIELDS: Final = frozenset(
+    {"model", "messages", "tools", TOOL_CHOICE, STREAM, RESPONSE_FORMAT, "functions"}
+)
 _REFUSING: Final = (
     "unsupported",
     "not support",
@@ -210,6 +226,16 @@ _REFUSING: Final = (
     "must not",
     "should not",
     "not defined",
+    "deprecated",
+    "extraneous",
+    "not available",
+    "not valid",
+    "not enabled",
+    "not recognized",
+    "only the default",
+    "cannot be used",
+    "incompatible",
+    "disallow",
 )
 _DEMANDING: Final = (
     "missing",
@@ -229,12 +255,6 @@ _EXPECTED: Final = ("expected `", "expected '", 'expected "')
 # How far from the name of a field a word such as "unsupported" may stand, in characters.
 _CONTEXT_CHARS: Final = 160
 _TOOL_WORDS: Final = ("tool", "function", "schema", "parameters")
-_NEEDED_KEYWORDS: Final = frozenset(
-    {
-        *("type", "properties", "items", "required", "$ref", "$defs", "definitions"),
-        *("name", "description", "parameters"),
-    }
-)
 _CONTENT_WORDS: Final = frozenset({"content", "text"})
 _SIGNATURES: Final = frozenset({"signature", "extra_content"})
 _ID_WORDS: Final = frozenset({"id", "tool_call_id", "tool_use_id", "call_id", "tool_call_ids"})
@@ -244,32 +264,88 @@ _PREFIX_WORDS: Final = ("begins with", "begin with", "starts with", "start with"
 _EMPTY_WORDS: Final = ("empty", "blank", "at least 1", "too short", "whitespace", "min_length")
 _NULL_WORDS: Final = ("null", "nil", "none", "string", "str ", "type", "required", "missing")
 _NINE: Final = 9
+_NAME_DEMANDS: Final = ("name cannot be empty", "function_response.name", "name is required")
 
 
-def history_lesson(
-    fault: Fault, messages: Sequence[JSON], learned: Sequence[str], tools: Sequence[JSON] = ()
-) -> str | None:
-    """Return a lesson about messages or tool schemas that is not learned yet; None without one."""
-    if fault.status is not None and (
-        fault.status < 400 or fault.status in _NOT_ABOUT_THE_REQUEST  # noqa: PLR2004
-    ):
-        return None
-    text = f"{fault.message}\n{fault.body or ''}".lower()
-    found = (
-        lesson
-        for reader in (
-            _lessons_about_ids,
-            _lessons_about_signatures,
-            _lessons_about_fields,
-            *_LAST_READERS,
+def is_about_request(fault: Fault) -> bool:
+    """Whether a fault may be about the content of the request."""
+    if fault.code is ErrorCode.CONTEXT_TOO_LONG or fault.status in _NOT_ABOUT_THE_REQUEST:
+        return False
+    return fault.status in _MAY_BE_A_REFUSAL or fault.status in _CLIENT_ERRORS
+
+
+def request_lessons(
+    fault: Fault, body: JSON, tried: Sequence[str], *, apis: bool = False
+) -> tuple[str, ...]:
+    """Return the untried lessons that a rejection of a request teaches; empty without any.
+
+    Each of them changes the request. With `apis`, the client can switch to another upstream API.
+    """
+    if not is_about_request(fault):
+        return ()
+    text = f"{fault.message}\n{fault.body or ''}"[:_MAX_TEXT_CHARS].lower()
+    for lessons in _candidates(text, body, tried):
+        useful = tuple(
+            lesson
+            for lesson in dict.fromkeys(lessons)
+            if lesson not in tried and _is_useful(lesson, body, apis=apis)
         )
-        for lesson in reader(text, messages, learned)
+        if useful:
+            return useful
+    return ()
+
+
+def _is_useful(lesson: str, body: JSON, *, apis: bool) -> bool:
+    if lesson.startswith(API_PREFIX):
+        return apis
+    if lesson.startswith(MAX_TOOLS_PREFIX):
+        return True
+    return bool(adapt_request(body, (lesson,)) != body)
+
+
+def _candidates(text: str, body: JSON, tried: Sequence[str]) -> Iterator[Iterable[str]]:
+    """Yield groups of lessons, the likeliest first; a group is learned together."""
+    messages = [each for each in body.get("messages") or () if isinstance(each, dict)]
+    tools = [each for each in body.get("tools") or () if isinstance(each, dict)]
+    for row in refusal_rows():
+        if _matches(row, text):
+            yield [lesson for each in row.lessons if (lesson := _with_limit(each, text, body))]
+    for read in (_lessons_about_ids, _lessons_about_signatures, _lessons_about_names):
+        yield from ([lesson] for lesson in read(text, messages))
+    yield list(_lessons_about_schemas(text, tools))
+    yield list(_refused_names(text, set(body) - _ESSENTIAL_FIELDS))
+    yield list(_lessons_about_fields(text, messages))
+    yield from ([lesson] for lesson in _lessons_about_content(text, messages, tried))
+
+
+def _matches(row: RefusalRow, text: str) -> bool:
+    return all(_says(text, group) for group in row.says) and not _contains_any(text, row.unless)
+
+
+def _says(text: str, phrases: Iterable[str]) -> bool:
+    return any(
+        _contains_any(text, _REFUSING) if phrase == "@refusing" else phrase in text
+        for phrase in phrases
     )
-    every = chain(found, _lessons_about_schemas(text, tools))
-    return next((lesson for lesson in every if lesson not in learned), None)
 
 
-def _lessons_about_ids(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+def _with_limit(lesson: str, text: str, body: JSON) -> str:
+    """Return a lesson with the limit that a rejection states; blank if it states none."""
+    if "{}" not in lesson:
+        return lesson
+    numbers = [int(word) for word in _words(text) if word.isascii() and word.isdigit()]
+    given: Any = None
+    if lesson.startswith(MAX_TOOLS_PREFIX):
+        given = len(body.get("tools") or ())
+    elif lesson.startswith(AT_MOST_PREFIX):
+        given = body.get(lesson.split(":")[1])
+        if given is None:
+            return ""
+    limits = [each for each in numbers if each > 1 and (given is None or each < given)]
+    return lesson.format(max(limits) if given is not None else min(limits)) if limits else ""
+
+
+def _lessons_about_ids(text: str, messages: Sequence[JSON]) -> Iterator[str]:
     words = _words(text)
     if _ID_WORDS.isdisjoint(words) and not _are_adjacent(words, "call", "id"):
         return
@@ -304,28 +380,32 @@ def _required_prefix(text: str) -> str:
     return ""
 
 
-def _lessons_about_fields(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+def _lessons_about_fields(text: str, messages: Sequence[JSON]) -> Iterator[str]:
     yield from (
         f"{WITHOUT_PREFIX}{field}" for field in _refused_names(text, _optional_fields(messages))
     )
 
 
 def _lessons_about_schemas(text: str, tools: Sequence[JSON]) -> Iterator[str]:
-    """Yield lessons about keywords in tool schemas that can be omitted."""
+    """Yield lessons about keywords in tool definitions that can be omitted or rewritten."""
     if tools and _contains_any(text, _TOOL_WORDS):
-        keywords = set[str]().union(*(_schema_keywords(tool["function"]) for tool in tools))
+        keywords = set[str]().union(*map(_tool_keywords, tools))
         yield from (f"{SCHEMA_PREFIX}{keyword}" for keyword in _refused_names(text, keywords))
 
 
-def _schema_keywords(function: JSON) -> set[str]:
+def _tool_keywords(tool: JSON) -> set[str]:
+    function = tool.get("function")
+    if not isinstance(function, dict):
+        return set()
     found: set[str] = set()
 
     def collect(schema: JSON) -> JSON:
         found.update(schema)
         return schema
 
-    rewrite_schema(function["parameters"], collect)
-    return (found | function.keys()) - _NEEDED_KEYWORDS
+    if isinstance(parameters := function.get("parameters"), dict):
+        rewrite_schema(parameters, collect)
+    return (found | function.keys() | tool.keys()) - NEEDED_KEYWORDS
 
 
 def _refused_names(text: str, names: set[str]) -> Iterator[str]:
@@ -397,6 +477,8 @@ def _lessons_about_content(
     null = any(message.get("content", "") is None for message in turns)
     if blank and _contains_any(text, _EMPTY_WORDS):
         yield from (CONTENT_NULL, CONTENT_ABSENT)
+    if _contains_any(text, _EMPTY_WORDS):
+        yield CONTENT_FILLED
     wanted = "content" in words and _contains_any(text, _DEMANDING)
     if null and (wanted or _contains_any(text, _NULL_WORDS)):
         yield CONTENT_ABSENT if CONTENT_NULL in learned else CONTENT_TEXT
@@ -406,33 +488,17 @@ def _lessons_about_content(
         yield CONTENT_TEXT
 
 
-def _lessons_about_signatures(
-    text: str, messages: Sequence[JSON], _: Sequence[str]
-) -> Iterator[str]:
+def _lessons_about_signatures(text: str, messages: Sequence[JSON]) -> Iterator[str]:
     missing = any(not _SIGNATURES & call.keys() for call in _sent_calls(messages))
     if missing and "thought_signature" in text and _contains_any(text, _DEMANDING):
         yield SIGNATURE_SKIP
 
 
-def _lessons_about_names(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
+def _lessons_about_names(text: str, messages: Sequence[JSON]) -> Iterator[str]:
     """Yield the lesson that tool messages need a name; Gemini calls them function responses."""
     unnamed = any(message.get("role") == "tool" and "name" not in message for message in messages)
-    if unnamed and "function_response" in text and "name" in _words(text):
+    if unnamed and "function_response" in text and _contains_any(text, _NAME_DEMANDS):
         yield TOOL_NAME
-
-
-def _lessons_about_system(text: str, messages: Sequence[JSON], _: Sequence[str]) -> Iterator[str]:
-    is_sent = bool(messages) and messages[0].get("role") == "system"
-    if (
-        is_sent
-        and "system" in text
-        and "role" in text
-        and _contains_any(text, (*_REFUSING, "only user"))
-    ):
-        yield SYSTEM_IN_USER
-
-
-_LAST_READERS: Final = (_lessons_about_names, _lessons_about_content, _lessons_about_system)
 
 
 def _sent_calls(messages: Iterable[JSON]) -> Iterator[JSON]:

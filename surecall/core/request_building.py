@@ -6,7 +6,6 @@ No vendor is mentioned here: quirks are transforms, chosen by the config.
 """
 
 import hashlib
-from typing import TypeAlias
 
 import msgspec
 
@@ -17,11 +16,10 @@ from surecall.settings.config import ToolCallingConfig
 from surecall.values.errors import ConfigError
 from surecall.values.types import JSON, Message, Plan, ToolResult, ToolSpec, User
 from surecall.wire.chat_format import encode, render_message, render_tool
-from surecall.wire.history_rewrites import TOOL_NAME, rewrite_message, rewrite_tool
+from surecall.wire.request_adaptations import BRIDGE_TEXT, adapt_body
 from surecall.wire.transforms import MESSAGE, TOOL
 
-_ToolStyle: TypeAlias = tuple[tuple[str, ...], tuple[str, ...]]
-BRIDGE = msgspec.Raw(b'{"role":"assistant","content":"Understood."}')
+BRIDGE = msgspec.Raw(encode({"role": "assistant", "content": BRIDGE_TEXT}))
 
 
 class Request(msgspec.Struct, frozen=True, gc=False):
@@ -37,17 +35,16 @@ class ToolDefinitionCache:
     """Caches tool definitions as JSON, shared by all runs with the same tools."""
 
     def __init__(self) -> None:
-        self._cached: dict[_ToolStyle, tuple[tuple[ToolSpec, ...], msgspec.Raw]] = {}
+        self._cached: dict[tuple[str, ...], tuple[tuple[ToolSpec, ...], msgspec.Raw]] = {}
 
-    def encoded_tools(self, tools: tuple[ToolSpec, ...], style: _ToolStyle) -> msgspec.Raw:
-        """Return tools as JSON, with the transforms and lessons of a style applied."""
-        known = self._cached.get(style)
+    def encoded_tools(
+        self, tools: tuple[ToolSpec, ...], transforms: tuple[str, ...]
+    ) -> msgspec.Raw:
+        """Return tools as JSON, with transforms applied."""
+        known = self._cached.get(transforms)
         if known is None or known[0] is not tools:
-            names, lessons = style
-            rendered = [
-                rewrite_tool(TOOL.apply(names, render_tool(spec), []), lessons) for spec in tools
-            ]
-            known = self._cached[style] = (tools, msgspec.Raw(encode(rendered)))
+            rendered = [TOOL.apply(transforms, render_tool(spec), []) for spec in tools]
+            known = self._cached[transforms] = (tools, msgspec.Raw(encode(rendered)))
         return known[1]
 
 
@@ -64,7 +61,6 @@ class RequestBuilder:
         self._config = config
         self._tool_definitions = surfaces or ToolDefinitionCache()
         self._style = config.endpoint.wire_style
-        self._lessons: tuple[str, ...] = ()
         self._cached: list[tuple[Message, msgspec.Raw | None]] = []
         # Rewrites a plan for the call protocol.
         self.encode_plan = plan_encoder(
@@ -76,30 +72,22 @@ class RequestBuilder:
 
     def build(self, plan: Plan) -> Request:
         """Return the request of a plan that `encode_plan` has rewritten."""
-        self._reset_if_changed(plan)
+        if plan.origin != self._style.origin:
+            self._style = msgspec.structs.replace(self._style, origin=plan.origin)
+            self._cached = []
         body: JSON = {"model": plan.model, "messages": self._encode_messages(plan.messages)}
         if plan.tools:
-            style = (self._config.endpoint.tool_transforms, self._lessons)
-            body["tools"] = self._tool_definitions.encoded_tools(plan.tools, style)
+            transforms = self._config.endpoint.tool_transforms
+            body["tools"] = self._tool_definitions.encoded_tools(plan.tools, transforms)
             body["tool_choice"] = plan.tool_choice
         if plan.response_format is not None:
             body["response_format"] = plan.response_format
         for key, value in plan.options.items():
             if key not in self._config.endpoint.unsupported_options:
                 body[key] = value
-        data = encode(body)
+        data = adapt_body(encode(body), plan.lessons)
         digest = hashlib.sha256(data).hexdigest()
         return Request(data, digest, len(body["messages"]), len(plan.tools))
-
-    def _reset_if_changed(self, plan: Plan) -> None:
-        """Clear the cache when the endpoint or the lessons have changed."""
-        if (plan.origin, plan.lessons) != (self._style.origin, self._lessons):
-            names = self._config.endpoint.name_tool_messages or TOOL_NAME in plan.lessons
-            self._style = msgspec.structs.replace(
-                self._style, origin=plan.origin, name_tool_messages=names
-            )
-            self._lessons = plan.lessons
-            self._cached = []
 
     def _encode_messages(self, messages: tuple[Message, ...]) -> list[msgspec.Raw]:
         cached = self._cached
@@ -149,7 +137,7 @@ class RequestBuilder:
 
     def _encode_rendered(self, rendered: JSON) -> msgspec.Raw:
         rendered = MESSAGE.apply(self._config.endpoint.message_transforms, rendered, [])
-        return msgspec.Raw(encode(rewrite_message(rendered, self._lessons)))
+        return msgspec.Raw(encode(rendered))
 
 
 def preflight(plan: Plan, capabilities: Capabilities | None) -> None:

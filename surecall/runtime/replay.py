@@ -317,7 +317,7 @@ class _RequestCollector(_Replay):
                 self._hashes.setdefault((model, event.turn), set()).add(event.request_hash)
             elif isinstance(event, LlmRequestRetryEvent) and event.dropped:
                 dropped = self._dropped.get((model, event.turn), ())
-                self._dropped[model, event.turn] = (*dropped, event.dropped)
+                self._dropped[model, event.turn] = (*dropped, *event.dropped.split(","))
             elif isinstance(event, ModelChangedEvent):
                 model += 1
         self._lessons: tuple[str, ...] = ()

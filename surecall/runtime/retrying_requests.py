@@ -21,14 +21,20 @@ import asyncio
 import math
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, MutableMapping
 from contextlib import AbstractAsyncContextManager
 from functools import partial
 from typing import Any, NamedTuple, ParamSpec, Protocol, TypeVar
 
 import msgspec
 
-from surecall.core.lessons import STREAM, apply_lessons, history_lesson, lesson_from, with_stream
+from surecall.core.lessons import (
+    STREAM,
+    apply_lessons,
+    lesson_from,
+    request_lessons,
+    with_stream,
+)
 from surecall.core.reply_parsing import (
     EDGES_TRIMMED,
     may_contain_calls,
@@ -48,13 +54,14 @@ from surecall.core.streaming import (
 )
 from surecall.parsing.budget import MAX_QUICK_WORK, TooManyValues, WorkBudget
 from surecall.runtime.event_loop import wait_for_slot
+from surecall.runtime.learned_lessons import LessonLearner
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner_checks import checked_client, checked_config
 from surecall.runtime.transport import Client, Incoming
 from surecall.settings.capabilities import Capabilities, budget_problem, estimate_tokens
 from surecall.settings.config import ToolCallingConfig, check_options
 from surecall.settings.connection import DEFAULT_LIMITS, Limits, RetryPolicy
-from surecall.settings.overlay import deep_merge, union
+from surecall.settings.overlay import deep_merge
 from surecall.tools.registry import Toolbox, ToolRegistry, registry_from_specs
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestErrorEvent, LlmRequestRetryEvent, LlmRequestStartEvent
@@ -266,10 +273,6 @@ def _not_json_fault(answer: HttpResponse) -> Fault:
 _NO_REPLY = Fault(ErrorCode.CONNECTION_ERROR, "the reply is no longer awaited")
 
 
-# Per request. If an endpoint still refuses it, dropping more options will not help.
-MAX_LESSONS = 8
-
-
 class Emit(Protocol):
     """Records the events of a request."""
 
@@ -330,7 +333,7 @@ class PromptRunner:
         self.sleep = sleep
         self.jitter = jitter
         # What the endpoint has refused, by model. Stored in the client, all its runners share it.
-        self.lessons: dict[str, tuple[str, ...]] = getattr(self.client, "lessons", {})
+        self.lessons: MutableMapping[str, tuple[str, ...]] = getattr(self.client, "lessons", {})
         can = capabilities or Capabilities()
         # A custom client may not support streaming.
         streams = can.streaming and hasattr(self.client, "stream")
@@ -402,12 +405,12 @@ class RunRequests:
         """Send a plan and parse the reply; transient faults are retried, others raised."""
         runner = self._runner
         streamed = self.show is not None
-        lessons = union(runner.unsupported_options, runner.lessons.get(plan.model, ()))
         spoken = self._composer.encode_plan(plan)
-        sent = apply_lessons(with_stream(spoken) if streamed else spoken, lessons)
-        request = self._composer.build(sent)
+        base = with_stream(spoken) if streamed else spoken
+        learner = LessonLearner(runner.lessons, plan.model, runner.unsupported_options)
+        sent, request = self._compose(base, learner.lessons)
         runner.sender.check_request(sent, request)
-        attempt = learned = 0
+        attempt = 0
         began = time.perf_counter()
         while True:
             attempt += 1
@@ -416,27 +419,40 @@ class RunRequests:
             reply, received = await self._send_once(plan, sent, request)
             elapsed_ms = round((time.perf_counter() - started - received.waited_s) * 1000)
             if not isinstance(reply, Fault):
-                body, size = received.body, received.size
+                learner.confirm()
+                body, size, lessons = received.body, received.size, learner.lessons
                 return ReceivedReply(
                     reply, body, request.hash, attempt, elapsed_ms, size, lessons, streamed
                 )
             fault = runner.sender.redact_fault(reply)
             self._emit_error(turn, fault, attempt, elapsed_ms)
             # An endpoint that has begun to stream has not refused the request.
-            lesson = None if received.in_stream else _find_lesson(fault, sent, request, lessons)
-            if lesson is not None and lesson not in lessons and learned < MAX_LESSONS:
-                learned += 1
-                lessons = (*lessons, lesson)
-                runner.lessons[plan.model] = lessons
-                sent = apply_lessons(sent, lessons)
-                request = self._composer.build(sent)
-                self._emit_retry(plan, turn, attempt, 0.0, lesson)
+            find = partial(self._find_lessons, fault, base)
+            if not received.in_stream and (learned := learner.learn(fault, find)):
+                sent, request = self._compose(base, learner.lessons)
+                self._emit_retry(plan, turn, attempt, 0.0, ",".join(learned))
                 continue
-            wait = runner.retry.wait(fault, attempt - learned, runner.jitter())
+            wait = runner.retry.wait(fault, attempt - learner.rejections, runner.jitter())
             if wait is None or time.perf_counter() - began + wait >= remaining_s:
                 raise ProviderError(fault)
             self._emit_retry(plan, turn, attempt, wait)
             await runner.sleep(wait)
+
+    def _compose(self, base: Plan, lessons: tuple[str, ...]) -> tuple[Plan, Request]:
+        sent = apply_lessons(base, lessons)
+        return sent, self._composer.build(sent)
+
+    def _find_lessons(
+        self, fault: Fault, base: Plan, lessons: tuple[str, ...], tried: tuple[str, ...]
+    ) -> tuple[str, ...]:
+        """Return what a rejection teaches about a plan that was sent with some lessons."""
+        sent, request = self._compose(base, lessons)
+        about_plan = lesson_from(fault, sent)
+        if about_plan is not None and about_plan not in tried:
+            return (about_plan,)
+        apis = getattr(self._runner.client, "api", "") == "auto"
+        body = msgspec.json.decode(request.body)
+        return request_lessons(fault, body, (*lessons, *tried), apis=apis)
 
     def _emit_error(self, turn: int, fault: Fault, attempt: int, elapsed_ms: int) -> None:
         self._emit(LlmRequestErrorEvent, turn, fault=fault, attempt=attempt, elapsed_ms=elapsed_ms)
@@ -507,14 +523,3 @@ class RunRequests:
         if EDGES_TRIMMED in config.endpoint.response_transforms:
             holdback = EdgeFilter(holdback)
         return ReplyDisplay(show, holdback, frozenset(names))
-
-
-def _find_lesson(
-    fault: Fault, sent: Plan, request: Request, learned: tuple[str, ...]
-) -> str | None:
-    """Return the lesson of a refusal, about the options or the transcript, or None."""
-    about_options = lesson_from(fault, sent)
-    if about_options is not None:
-        return about_options
-    body = msgspec.json.decode(request.body)
-    return history_lesson(fault, body["messages"], learned, body.get("tools", ()))

@@ -16,6 +16,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 from urllib.parse import SplitResult
 
+from surecall.runtime.learned_lessons import LessonBook, lesson_store
 from surecall.settings.connection import (
     CHAT_COMPLETIONS_PATH,
     DEFAULT_LIMITS,
@@ -157,6 +158,7 @@ def too_large_fault(place: str, limits: Limits) -> Fault:
 
 if TYPE_CHECKING:
     import asyncio
+    from pathlib import Path
 
     import aiohttp
 
@@ -223,6 +225,9 @@ class OpenAICompatible:
 
     Inside `async with client:`, runs share connections; otherwise each run opens and closes its
     own. A client may be used by several event loops and threads at once.
+
+    `lessons` is where the client remembers what the endpoint rejected: a file, the user's cache
+    directory (true), or nowhere (false).
     """
 
     def __init__(
@@ -233,6 +238,7 @@ class OpenAICompatible:
         api_prefix: str | None = "/v1",
         headers: Mapping[str, str] | None = None,
         limits: Limits = DEFAULT_LIMITS,
+        lessons: "bool | str | Path" = True,
     ) -> None:
         self._base = parse_base_url(base_url)
         self._prefix = normalize_prefix(api_prefix)
@@ -240,7 +246,7 @@ class OpenAICompatible:
         self._shared_sessions: dict[asyncio.AbstractEventLoop, _SharedSession] = {}
         self._url = self.url(CHAT_COMPLETIONS_PATH)
         self.api_key = wrap_api_key(api_key)
-        self.lessons: dict[str, tuple[str, ...]] = {}
+        self.lessons = LessonBook(self._root, lesson_store(lessons))
         self.limits = require_type(limits, Limits, "limits")
 
     def __repr__(self) -> str:

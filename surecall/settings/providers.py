@@ -1,6 +1,6 @@
-"""The provider table (data/providers.toml), and documented facts with their sources.
+"""The provider table, documented facts with their sources, and the table of refusals.
 
-Both files are loaded at first use, so importing a runner loads no TOML parser.
+All are files in `data/`, loaded at first use, so importing a runner loads no TOML parser.
 """
 
 from functools import cache
@@ -39,6 +39,19 @@ class ProviderFact(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     sources: tuple[str, ...]
 
 
+class RefusalRow(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a rejected request says, and the lessons that it teaches.
+
+    A rejection matches if it has a phrase of each group in `says`, and none of `unless`.
+    """
+
+    lessons: tuple[str, ...]
+    says: tuple[tuple[str, ...], ...]
+    examples: tuple[str, ...]
+    sources: tuple[str, ...]
+    unless: tuple[str, ...] = ()
+
+
 class ProviderTable(msgspec.Struct, frozen=True):
     """All providers, indexed by name, alias, domain, and local port."""
 
@@ -71,3 +84,10 @@ def facts_by_provider() -> dict[str, tuple[ProviderFact, ...]]:
     tables = parse_tables(read_packaged("provider_facts.toml"), ("fact",))
     facts = parse_entries(tables, "fact", ProviderFact)
     return {name: tuple(group) for name, group in groupby(facts, lambda fact: fact.provider)}
+
+
+@cache
+def refusal_rows() -> tuple[RefusalRow, ...]:
+    """Return the table of refusals; read only when a request was rejected."""
+    tables = parse_tables(read_packaged("refusals.toml"), ("refusal",))
+    return parse_entries(tables, "refusal", RefusalRow)

@@ -39,6 +39,7 @@ from surecall.simulator.personas.persona_catalog import (
 )
 from surecall.simulator.personas.text_protocols import parse_request
 from surecall.simulator.provider_rules import PROVIDER_RULES
+from surecall.simulator.refused_features import refused_wording
 from surecall.simulator.request_checks import check_request
 from surecall.simulator.scripted_replies import error_body
 from surecall.simulator.stream_events import (
@@ -233,6 +234,8 @@ class Simulator(HttpServer):
         if persona is None:
             unknown = unknown_persona(str(body.get("model"))[:64])
             return _json_response(404, error_body(unknown, "model_not_found"))
+        if refusal := refused_wording(persona.refuses, persona.wording, body):
+            return _json_response(400, error_body(refusal))
         rules = PROVIDER_RULES[persona.rules]
         if violations := [*check_request(body, rules), *check_streaming(body)]:
             self._record_violations(persona, violations)

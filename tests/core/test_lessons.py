@@ -19,7 +19,7 @@ from surecall import (
     replay,
     tool,
 )
-from surecall.core.lessons import apply_lessons, history_lesson, lesson_from
+from surecall.core.lessons import apply_lessons, lesson_from, request_lessons
 from surecall.settings.presets import raw
 from surecall.testing import Item, ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.errors import ErrorCode, Fault
@@ -44,7 +44,12 @@ def history(call_id: str = "functions.f:0", content: Any = "") -> list[JSON]:
 
 def lesson(message: str, messages: list[JSON] | None = None, status: int | None = 400) -> Any:
     fault = Fault(ErrorCode.BAD_REQUEST, message, status)
-    return history_lesson(fault, history() if messages is None else messages, ())
+    return first_lesson(fault, history() if messages is None else messages)
+
+
+def first_lesson(fault: Fault, messages: list[JSON], *tried: str, tools: Any = ()) -> str | None:
+    found = request_lessons(fault, {"messages": messages, "tools": list(tools)}, tried)
+    return found[0] if found else None
 
 
 @pytest.mark.parametrize(
@@ -93,7 +98,7 @@ def test_the_body_of_an_error_is_read_as_well_as_its_message() -> None:
     body = '{"detail": "unknown field `reasoning`"}'
     fault = Fault(ErrorCode.BAD_REQUEST, "bad request", None, body=body)
 
-    assert history_lesson(fault, history(), ()) == "without:reasoning"
+    assert first_lesson(fault, history()) == "without:reasoning"
 
 
 @pytest.mark.parametrize(
@@ -135,14 +140,14 @@ def test_blank_content_takes_another_form(
     fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
     messages = history("call_1", content)
 
-    assert history_lesson(fault, messages, ()) == learned
-    assert history_lesson(fault, messages, (str(learned),)) == next_one
+    assert first_lesson(fault, messages) == learned
+    assert first_lesson(fault, messages, str(learned)) == next_one
 
 
 def test_null_that_was_tried_for_a_blank_text_and_refused_is_left_out() -> None:
     fault = Fault(ErrorCode.BAD_REQUEST, "content must be a string, not null", 400)
 
-    assert history_lesson(fault, history("call_1", None), ("content:null",)) == "content:absent"
+    assert first_lesson(fault, history("call_1", None), "content:null") == "content:absent"
 
 
 def test_content_that_is_demanded_comes_back() -> None:
@@ -225,7 +230,7 @@ def test_a_keyword_is_left_out_that_a_refusal_of_tools_names(
     message: str, learned: str | None
 ) -> None:
     fault = Fault(ErrorCode.BAD_REQUEST, message, 400)
-    found = history_lesson(fault, [], (), TOOLS)
+    found = first_lesson(fault, [], tools=TOOLS)
 
     assert found == (learned and f"schema:{learned}")
 

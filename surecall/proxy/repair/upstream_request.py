@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from typing import Any, Final
 
@@ -27,7 +27,7 @@ from surecall.values.types import (
     is_blank,
 )
 from surecall.wire.chat_format import encode, render_message, tool_choice_for
-from surecall.wire.history_rewrites import SHORT_IDS, TOOL_NAME, rewrite_message, rewrite_tool
+from surecall.wire.request_adaptations import SHORT_IDS, adapt_body, rewrite_message
 from surecall.wire.transforms import MESSAGE, TOOL
 
 # The tools of a request: calls are validated against them, and the upstream receives them.
@@ -45,28 +45,66 @@ _tools_cache: OrderedDict[bytes, "RequestTools"] = OrderedDict()
 
 
 class RequestTools:
-    """The tools of a request. `upstream_names` maps the client's names to the names sent."""
+    """The tools of a request. `upstream_names` maps the client's names to the names sent.
+
+    Equal definitions are sent once. Different ones with the same name get names of their own, as
+    most endpoints reject duplicates and a model could not tell them apart.
+    """
 
     def __init__(self, tools: Sequence[Any]) -> None:
+        tools = _without_repeated(tools)
         self.upstream_names = _legal_names(tools)
-        self.client_names = {sent: name for name, sent in self.upstream_names.items()}
-        named = [tool for tool in tools if function_name(tool)]
+        sent_names = _distinct_names([self._sent_name(tool) for tool in tools])
+        named = [(tool, name) for tool, name in zip(tools, sent_names, strict=True) if name]
+        self.client_names = {
+            name: function_name(tool) for tool, name in named if name != function_name(tool)
+        }
         definitions, left = [], _MAX_TOTAL_NODES
-        for tool in named:
-            definition = _tool_definition(tool, self.upstream_names) if left > 0 else None
-            definitions.append(definition or _unchecked_definition(tool, self.upstream_names))
+        for tool, name in named:
+            definition = _tool_definition(tool, name) if left > 0 else None
+            definitions.append(definition or _unchecked_definition(tool, name))
             left -= MAX_NODES if definition is None else definition.validate.size
         self.toolbox: Toolbox = _build_toolbox(definitions)
         self.specs = specs_of(self.toolbox)
-        self.upstream_tools = (
-            [self._upstream_tool(tool) for tool in tools] if self.upstream_names else list(tools)
-        )
+        self.upstream_tools = [
+            _with_name(tool, name) for tool, name in zip(tools, sent_names, strict=True)
+        ]
 
-    def _upstream_tool(self, tool: Any) -> Any:
+    def _sent_name(self, tool: Any) -> str:
         name = function_name(tool)
-        if name not in self.upstream_names:
-            return tool
-        return tool | {"function": tool["function"] | {"name": self.upstream_names[name]}}
+        return self.upstream_names.get(name, name)
+
+
+def _without_repeated(tools: Sequence[Any]) -> list[Any]:
+    """Return the tools without repetitions of equal functions."""
+    kept: list[Any] = []
+    by_name: dict[str, list[Any]] = {}
+    for tool in tools:
+        same = by_name.setdefault(function_name(tool), [])
+        if not function_name(tool) or tool not in same:
+            same.append(tool)
+            kept.append(tool)
+    return kept
+
+
+def _distinct_names(names: Sequence[str]) -> list[str]:
+    """Return the names with a number after those that occurred before; blank ones stay."""
+    taken, seen, distinct = set(names), set[str](), list[str]()
+    for name in names:
+        sent, number = name, 2
+        while name and sent in seen:
+            candidate = f"{name[:60]}_{number}"
+            sent = name if candidate in taken else candidate
+            number += 1
+        seen.add(sent)
+        distinct.append(sent)
+    return distinct
+
+
+def _with_name(tool: Any, name: str) -> Any:
+    if function_name(tool) == name:
+        return tool
+    return tool | {"function": tool["function"] | {"name": name}}
 
 
 def cached_tools(tools: Sequence[Any]) -> RequestTools | None:
@@ -111,10 +149,10 @@ def _legal_names(tools: Iterable[Any]) -> dict[str, str]:
     return renamed
 
 
-def _tool_definition(tool: JSON, upstream_names: Mapping[str, str]) -> ToolDefinition | None:
+def _tool_definition(tool: JSON, name: str) -> ToolDefinition | None:
     """Define a tool with its schema; None if the schema is unusable."""
     function = tool["function"]
-    bare = _unchecked_definition(tool, upstream_names)
+    bare = _unchecked_definition(tool, name)
     try:
         definition = ToolDefinition(
             bare.name, bare.spec.description, parameters=function.get("parameters")
@@ -125,12 +163,10 @@ def _tool_definition(tool: JSON, upstream_names: Mapping[str, str]) -> ToolDefin
     return definition
 
 
-def _unchecked_definition(tool: JSON, upstream_names: Mapping[str, str]) -> ToolDefinition:
+def _unchecked_definition(tool: JSON, name: str) -> ToolDefinition:
     """Define a tool without a schema, whose calls are not validated."""
-    function = tool["function"]
-    description = function.get("description")
-    text = description if isinstance(description, str) else ""
-    return ToolDefinition(upstream_names.get(function["name"], function["name"]), text)
+    description = tool["function"].get("description")
+    return ToolDefinition(name, description if isinstance(description, str) else "")
 
 
 class _ExactNames:
@@ -189,14 +225,14 @@ class UpstreamRequestWriter:
         """Encode one request."""
         messages = self._changed_messages(plan)
         changes: JSON = {} if messages is None else {"messages": messages}
-        changes |= self._changed_tools(plan) | self._changed_choice(plan)
+        changes |= self._changed_tools() | self._changed_choice(plan)
         dropped = {
             key
             for key in self._client_request.body
             if key not in RUNNER_FIELDS
             and (key not in plan.options or key in self._config.endpoint.unsupported_options)
         }
-        data = self._encode_body(changes, dropped)
+        data = adapt_body(self._encode_body(changes, dropped), plan.lessons)
         digest = hashlib.sha256(data).hexdigest()
         return Request(data, digest, len(plan.messages), len(plan.tools))
 
@@ -237,7 +273,7 @@ class UpstreamRequestWriter:
                 and self._config.endpoint.bridge_user_after_tool
             ):
                 yield BRIDGE
-            yield self._upstream_message(message, plan.lessons)
+            yield self._upstream_message(message)
             after_tool = isinstance(message, ToolResult)
 
     def _merged_messages(self, plan: Plan) -> list[Message]:
@@ -257,43 +293,41 @@ class UpstreamRequestWriter:
                 spoken.append(message)
         return spoken
 
-    def _upstream_message(self, message: Message, lessons: tuple[str, ...]) -> JSON | int:
+    def _upstream_message(self, message: Message) -> JSON | int:
         """Return the message to send, or its position in the client's request if unchanged."""
         entry = self._entries_by_id.get(id(message))
         if entry is None:
             entry = HistoryEntry(message, render_message(message, self._style) or {})
-        fields = self._transform_message(self._with_tool_name(entry, lessons), lessons)
+        fields = self._transform_message(self._with_tool_name(entry))
         return fields if fields is not entry.fields or entry.position is None else entry.position
 
-    def _with_tool_name(self, entry: HistoryEntry, lessons: tuple[str, ...]) -> JSON:
+    def _with_tool_name(self, entry: HistoryEntry) -> JSON:
         """Add the tool name to a result, for upstreams that require it."""
-        wanted = self._config.endpoint.name_tool_messages or TOOL_NAME in lessons
+        wanted = self._config.endpoint.name_tool_messages
         if not wanted or "name" in entry.fields or not isinstance(entry.value, ToolResult):
             return entry.fields
         return entry.fields | {"name": legalized_name(entry.value.name)}
 
-    def _transform_message(self, fields: JSON, lessons: tuple[str, ...]) -> JSON:
+    def _transform_message(self, fields: JSON) -> JSON:
         """Apply the upstream's transforms; return the same object if nothing changes."""
         config = self._config
         fitted = MESSAGE.apply(config.endpoint.message_transforms, fields, [])
-        taken = (*lessons, SHORT_IDS) if config.endpoint.short_call_ids else lessons
-        return _unless_equal(fields, rewrite_message(fitted, taken)) if taken else fitted
+        if not config.endpoint.short_call_ids:
+            return fitted
+        return _unless_equal(fields, rewrite_message(fitted, (SHORT_IDS,)))
 
-    def _changed_tools(self, plan: Plan) -> JSON:
+    def _changed_tools(self) -> JSON:
         given = self._client_request.body.get("tools")
         if not isinstance(given, list):
             return {}
         names = self._config.endpoint.tool_transforms
-        fitted = [
-            self._upstream_tool(tool, names, plan.lessons)
-            for tool in self._request_tools.upstream_tools
-        ]
+        fitted = [self._upstream_tool(tool, names) for tool in self._request_tools.upstream_tools]
         return {} if fitted == given else {"tools": fitted}
 
-    def _upstream_tool(self, tool: Any, names: tuple[str, ...], lessons: tuple[str, ...]) -> Any:
+    def _upstream_tool(self, tool: Any, names: tuple[str, ...]) -> Any:
         match tool:
             case {"type": "function", "function": {"name": str(), "parameters": dict()}}:
-                return rewrite_tool(TOOL.apply(names, tool, []), lessons)
+                return TOOL.apply(names, tool, [])
             case _:
                 return tool
 

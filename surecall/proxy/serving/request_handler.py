@@ -11,6 +11,7 @@ from typing import Any, Final, NamedTuple
 import msgspec
 from aiohttp import web
 
+from surecall.core.lessons import request_lessons
 from surecall.core.streaming import DisplayDelta
 from surecall.proxy.apis.adapter import ApiAdapter, ClientRequest, ErrorReply
 from surecall.proxy.apis.chat_api import error_body
@@ -21,14 +22,17 @@ from surecall.proxy.repair.upstream_request import build_tools, cached_tools
 from surecall.proxy.serving.proxy_exchange import ExchangeResult, ProxyExchange
 from surecall.proxy.serving.request_records import Record, RequestLog, outcome_fields
 from surecall.proxy.serving.upstream import Upstream, returnable_headers
+from surecall.runtime.learned_lessons import LessonLearner
 from surecall.runtime.recording import JsonlSink
 from surecall.runtime.redaction import Redactor
+from surecall.runtime.retrying_requests import decode_body
 from surecall.runtime.transport import Incoming
 from surecall.settings.connection import RetryPolicy
-from surecall.values.errors import ErrorCode, ProviderError
+from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import Event, LlmRequestErrorEvent, LlmRequestStartEvent
-from surecall.values.types import JSON, Secret
+from surecall.values.types import JSON, HttpResponse, Secret
 from surecall.wire.chat_format import decode, encode
+from surecall.wire.request_adaptations import adapt_body
 
 # Streaming: send data as the loop produces it, and keep-alive comments in between.
 
@@ -120,6 +124,7 @@ _RETRY_COUNT_HEADER: Final = "x-stainless-retry-count"
 NO_RETRY: Final = {"x-should-retry": "false"}
 _CLIENT_CLOSED: Final = 499
 _MAX_HEADER_CHARS: Final = 500
+_CLIENT_ERRORS: Final = range(400, 500)
 
 
 class ProxyContext(NamedTuple):
@@ -334,24 +339,33 @@ def is_plain_path(path: str) -> bool:
 
 
 class Passthrough(_RecordedRequest):
-    """Forwards one request unchanged, and streams the response."""
+    """Forwards one request unchanged, and streams the response.
+
+    A chat completion request is adapted if the upstream rejects it, or rejected one like it before.
+    """
 
     def __init__(self, parts: ProxyContext, request: web.Request, path: str) -> None:
         super().__init__(parts, request)
         self._path = path
+        self._learner: LessonLearner | None = None
 
     async def respond(self) -> web.StreamResponse:
         """Forward the request and return the response."""
         request = self._request
         query = request.raw_path.partition("?")[2]
         path = f"{self._path}?{query}" if query else self._path
-        body = await request.read()
+        given = await request.read()
+        body = self._adapt(given)
         kind = request.headers.get("Content-Type")
         status, has_begun = _CLIENT_CLOSED, False
         try:
-            async with self._upstream.forward(request.method, path, body, kind) as incoming:
-                status, has_begun = incoming.status, True
-                return await self._send_answer(incoming)
+            while True:
+                async with self._upstream.forward(request.method, path, body, kind) as incoming:
+                    status, has_begun = incoming.status, True
+                    rejection = await self._read_rejection(incoming)
+                    if rejection is None or not self._learn(given, incoming, rejection):
+                        return await self._send_answer(incoming, rejection)
+                body, has_begun = self._adapt(given), False
         except ProviderError as error:
             status = 504 if error.fault.code is ErrorCode.TIMEOUT else 502
             if has_begun:
@@ -365,11 +379,63 @@ class Passthrough(_RecordedRequest):
             outcome = "left" if status == _CLIENT_CLOSED else "passed"
             self._add_record(request.method, self._path, {"status": status, "outcome": outcome})
 
-    async def _send_answer(self, incoming: Incoming) -> web.StreamResponse:
+    @property
+    def _is_chat(self) -> bool:
+        return self._request.method == "POST" and self._path == "/chat/completions"
+
+    def _adapt(self, body: bytes) -> bytes:
+        """Return the request with the lessons known for its model."""
+        if self._learner is None:
+            if not self._is_chat or not self._upstream.lessons:
+                return body
+            self._learner = self._new_learner(body)
+        return body if self._learner is None else adapt_body(body, self._learner.lessons)
+
+    def _new_learner(self, body: bytes) -> LessonLearner | None:
+        try:
+            given = decode(body)
+        except ValueError:
+            return None
+        messages = given.get("messages") if isinstance(given, dict) else None
+        if not isinstance(messages, list) or not all(isinstance(each, dict) for each in messages):
+            return None
+        return LessonLearner(self._upstream.lessons, str(given.get("model")))
+
+    async def _read_rejection(self, incoming: Incoming) -> bytes | None:
+        """Return the whole body of a rejected chat completion; None for any other response."""
+        if not self._is_chat or incoming.status not in _CLIENT_ERRORS:
+            if self._learner is not None:
+                self._learner.confirm()
+            return None
+        data = bytearray()
+        async for chunk in incoming.chunks:
+            data += chunk
+            if len(data) > self._context.upstream.limits.max_response_bytes:
+                raise ConnectionResetError("the upstream's response exceeds max_response_bytes")
+        return bytes(data)
+
+    def _learn(self, given: bytes, incoming: Incoming, rejection: bytes) -> bool:
+        """Whether a rejection teaches how to adapt the request."""
+        self._learner = self._learner or self._new_learner(given)
+        fault = decode_body(HttpResponse(incoming.status, incoming.headers, rejection))
+        if self._learner is None or not isinstance(fault, Fault):
+            return False
+
+        def find(lessons: tuple[str, ...], tried: tuple[str, ...]) -> tuple[str, ...]:
+            return request_lessons(fault, decode(adapt_body(given, lessons)), (*lessons, *tried))
+
+        return bool(self._learner.learn(fault, find))
+
+    async def _send_answer(
+        self, incoming: Incoming, body: bytes | None = None
+    ) -> web.StreamResponse:
+        """Send the response; `body` is its body, if it was read already."""
         kind = incoming.headers.get("content-type", "application/octet-stream")
         headers = returnable_headers(incoming.headers) | {"Content-Type": kind}
         response = web.StreamResponse(status=incoming.status, headers=headers)
         await response.prepare(self._request)
+        if body is not None:
+            await response.write(body)
         left = self._context.upstream.limits.max_response_bytes
         async for chunk in incoming.chunks:
             left -= len(chunk)

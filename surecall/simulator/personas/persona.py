@@ -126,6 +126,8 @@ class Persona(msgspec.Struct, frozen=True, kw_only=True):
     summary: str
     sources: tuple[str, ...] = ()
     rules: str = "common"
+    refuses: str = ""  # a key of `REFUSED_FEATURES`
+    wording: int = 0
     provider: str = "openrouter"
     imitates: str = ""
     faults: tuple[tuple[str, float], ...] = ()

@@ -5,11 +5,13 @@ sim/<fault>            one shape fault, wherever it applies
 sim/strict-<provider>  no fault, but a provider's own request rules
 sim/<transport fault>  rate limits, HTTP errors, resets, timeouts
 sim/<behavior>         well-formed replies that do not follow the instructions
+sim/refuses-<feature>  refuses requests with this feature, in the words of real providers
 sim/quotes-<style>     no fault, but it quotes a call injected into a tool result
 sim/<habit>            several faults, in some conversations or replies: `sim/stops-early`
 sim/like-<family>      a mix that imitates a family of models; a simulation, not the model
 """
 
+from collections.abc import Iterator
 from typing import Final
 
 from surecall.settings.providers import facts_by_provider
@@ -18,6 +20,7 @@ from surecall.simulator.personas.behaviors import CONVERSATION_BEHAVIORS, Behavi
 from surecall.simulator.personas.injections import QUOTING_STYLES
 from surecall.simulator.personas.persona import OPT_IN, REPAIRED, REPLY_BEHAVIORS, RETRIED, Persona
 from surecall.simulator.provider_rules import PROVIDER_RULES
+from surecall.simulator.refused_features import REFUSED_FEATURES
 from surecall.simulator.transport_faults import TRANSPORT_FAULTS, TransportFault
 from surecall.values.errors import ErrorCode
 from surecall.values.family import unknown_name_message
@@ -307,13 +310,31 @@ def _build_catalog() -> dict[str, Persona]:
 PERSONAS: Final[dict[str, Persona]] = _build_catalog()
 
 
+def _refusing_personas() -> Iterator[Persona]:
+    for feature in REFUSED_FEATURES.values():
+        for wording, words in enumerate(feature.wordings):
+            suffix = "" if wording == 0 else f"-{wording + 1}"
+            yield Persona(
+                id=f"{PREFIX}refuses-{feature.name}{suffix}",
+                kind="refusing",
+                summary=f"refuses requests: {words}",
+                sources=feature.sources,
+                refuses=feature.name,
+                wording=wording,
+            )
+
+
+# Not part of `all`: they answer like `sim/clean` unless a request uses the refused feature.
+REFUSING_PERSONAS: Final = {persona.id: persona for persona in _refusing_personas()}
+
 # The default for unknown model names: it calls tools, and half of its replies need a repair.
 DEFAULT_PERSONA: Final = f"{PREFIX}bends-arguments"
 
 
 def find_persona(name: str) -> Persona | None:
     """Return a persona by name, with or without the prefix `sim/`, or None."""
-    return PERSONAS.get(name) or PERSONAS.get(PREFIX + name)
+    every = PERSONAS | REFUSING_PERSONAS
+    return every.get(name) or every.get(PREFIX + name)
 
 
 def persona_for(name: str, default: str | None) -> Persona | None:
@@ -327,7 +348,7 @@ def persona_for(name: str, default: str | None) -> Persona | None:
 def unknown_persona(name: str) -> str:
     """Return an error message for an unknown persona, with suggestions."""
     wanted = name if name.startswith(PREFIX) else PREFIX + name
-    return unknown_name_message("persona", wanted, PERSONAS)
+    return unknown_name_message("persona", wanted, PERSONAS | REFUSING_PERSONAS)
 
 
 def required_preset(persona: Persona) -> str | None:

@@ -13,7 +13,7 @@ from surecall.parsing.names import is_legal_name
 from surecall.values.family import Family
 from surecall.values.types import JSON, is_blank
 from surecall.wire.chat_format import short_id
-from surecall.wire.history_rewrites import add_skip_signatures
+from surecall.wire.request_adaptations import add_skip_signatures
 
 MESSAGE: Family[JSON] = Family("message transform")
 TOOL: Family[JSON] = Family("tool transform")

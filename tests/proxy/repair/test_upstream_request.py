@@ -21,7 +21,7 @@ from surecall.proxy.repair.upstream_request import (
 )
 from surecall.settings.presets import raw
 from surecall.values.types import Assistant, Message, Plan, ToolCall, ToolResult, User
-from surecall.wire.history_rewrites import TOOL_NAME
+from surecall.wire.request_adaptations import TOOL_NAME
 from tests.support.proxy import USER, WEATHER, asked, call, known, result, said, tool
 
 # What the upstream is sent: the client's bytes, but for what must change
@@ -225,10 +225,18 @@ def test_names_that_many_refuse_are_sent_in_plain_letters() -> None:
     assert [function_name(each) for each in offer.upstream_tools[:-1]] == [
         "a_b_2",
         "a_b",
-        "a_b_2",
         "get_weather",
     ]
     assert offer.upstream_tools[-1] is search
+
+
+def test_equal_tools_are_sent_once_and_different_ones_get_names_of_their_own() -> None:
+    other = tool("t", description="another")
+    offer = RequestTools([tool("t"), tool("t"), other, tool("t_2"), other])
+
+    assert [function_name(each) for each in offer.upstream_tools] == ["t", "t_3", "t_2"]
+    assert offer.client_names == {"t_3": "t"}
+    assert len(offer.specs) == 3
 
 
 def test_names_that_are_too_much_alike_are_taken_exactly() -> None:
