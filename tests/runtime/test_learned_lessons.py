@@ -314,7 +314,7 @@ def test_a_request_learns_from_few_rejections() -> None:
 
 
 def test_earlier_lessons_are_left_out_once_if_they_do_not_help() -> None:
-    cache = {"m": ("a",)}
+    cache: dict[str, tuple[str, ...]] = {"m": ("a",)}
     learner = LessonLearner(cache, "m")
 
     assert learner.learn(Fault(ErrorCode.RATE_LIMIT, "slow", 429), lambda _, __: ()) == ()
