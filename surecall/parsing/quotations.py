@@ -8,8 +8,8 @@ over all untrusted text together, because a call may be split across sources:
     verbatim     the text contains the folded call
     over lines   consecutive lines end with its parts, with any prefix
     in pieces    a few long pieces of tool results, joined, are the folded call
-    scattered    pieces of the call follow each other, or are long: see `scattered_calls`
-    retold       a tool result has its name in call position, with its arguments: see `retellings`
+    scattered    pieces of the call follow each other, or are long: see `disguised_calls`
+    retold       a tool result has its name in call position, with its arguments: likewise
 
 The text is compared in several views: in order, grouped by JSON key, without tags, and decoded.
 Parsing the same call in another dialect is up to the dialects, which search the `passages`. All of
@@ -32,9 +32,8 @@ from surecall.parsing.deobfuscation import (
     plain_text,
     plain_texts,
 )
+from surecall.parsing.disguised_calls import columns_of, is_retold, is_scattered, skeleton
 from surecall.parsing.names import NAMESPACE_PREFIXES
-from surecall.parsing.retellings import is_retold
-from surecall.parsing.scattered_calls import columns_of, is_scattered, skeleton
 from surecall.values.nesting import TooDeep, decode_json
 
 # How untrusted text is like a call: it has a copy of the call, it retells it, or neither.
