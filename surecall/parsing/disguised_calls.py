@@ -416,7 +416,7 @@ def is_in_pieces(call: str, in_values: bytearray, view: str) -> bool:
     most = min(len(call) // (least + 1), _MOST_PIECES)
     shortest, at, count = len(call), 0, 0
     while at < len(call) and count < most:
-        length = _longest(call, at, view)
+        length = longest_piece(call, at, view)
         if length < least or in_values.count(0, at, at + length) < _FEWEST_MARKS:
             return False
         shortest, at, count = min(shortest, length), at + length, count + 1
@@ -424,7 +424,7 @@ def is_in_pieces(call: str, in_values: bytearray, view: str) -> bool:
     return at == len(call) and (count >= _FEW or shortest >= _LONG_PIECE)
 
 
-def _longest(call: str, at: int, view: str) -> int:
+def longest_piece(call: str, at: int, view: str) -> int:
     """Return the length of the longest piece of a call at a position that a view has."""
     low, high = 0, len(call) - at
     while low < high:

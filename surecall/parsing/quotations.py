@@ -32,7 +32,13 @@ from surecall.parsing.deobfuscation import (
     plain_text,
     plain_texts,
 )
-from surecall.parsing.disguised_calls import columns_of, is_retold, is_scattered, skeleton
+from surecall.parsing.disguised_calls import (
+    columns_of,
+    is_retold,
+    is_scattered,
+    longest_piece,
+    skeleton,
+)
 from surecall.parsing.names import NAMESPACE_PREFIXES
 from surecall.values.nesting import TooDeep, decode_json
 
@@ -379,15 +385,9 @@ def _count_pieces(folded: str, view: str, limit: int) -> int:
     """Count the pieces of a view that form a text, up to `limit + 1`."""
     count = at = 0
     while at < len(folded) and count <= limit:
-        low, high = 0, len(folded) - at
-        while low < high:
-            middle = (low + high + 1) // 2
-            if folded[at : at + middle] in view:
-                low = middle
-            else:
-                high = middle - 1
-        count += 1 if low else limit + 1
-        at += low
+        length = longest_piece(folded, at, view)
+        count += 1 if length else limit + 1
+        at += length
     return count
 
 

@@ -117,17 +117,12 @@ def trial_json(results: RunResults, trial: Trial, trace: bytes | None) -> JSON:
 
 def _cell_fields(results: RunResults, column: SheetColumn, trial: Trial) -> JSON:
     return {
-        "model": results.labels[column.cell],
-        "model_base": column.cell.model,
+        **_cell_identity(results, column),
         "simulated": column.simulated,
-        "strategy": column.strategy,
-        "fallback_profile": column.fallback,
-        "sampling_profile": column.cell.profile,
         "empty_response_retry": {
             "max_retries": results.sheet.settings.get("empty_response_retry_count"),
             "attempts": trial.attempts - 1,
         },
-        "content_tag_tool_call_fallback": column.parses_tags,
         "scenario": trial.key.scenario,
         "trial": trial.key.trial,
         "ok": trial.ok,
