@@ -37,6 +37,7 @@ import string
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
 from typing import Any, TypeAlias
 from urllib.parse import unquote
 
@@ -319,17 +320,13 @@ def _expects_string(schema: Any) -> bool:
 def _unescape_value(value: Any) -> Any:
     match value:
         case str():
-            return _unescape_text(value)
+            return _decode_entities(value, _unescape_common_entity)
         case list():
             return [_unescape_value(item) for item in value]
         case dict():
             return {key: _unescape_value(item) for key, item in value.items()}
         case _:
             return value
-
-
-def _unescape_text(text: str) -> str:
-    return _decode_entities(text, _unescape_common_entity)
 
 
 def _decode_entities(text: str, decode: Callable[[str], str]) -> str:
@@ -442,10 +439,6 @@ def _strip_quotes(text: str, before: str) -> str:
     return text
 
 
-def _unescape_entities(text: str) -> str:
-    return _decode_entities(text, _unescape_entity)
-
-
 def _unescape_entity(after: str) -> str:
     """Decode the text after an ampersand; an entity must end with a semicolon."""
     end = after.find(";", 0, _LONGEST_NAMED_ENTITY) + 1
@@ -469,7 +462,10 @@ def _percent_decode(text: str) -> str:
         return text
 
 
-_DECODERS = {"entities_decoded": _unescape_entities, "percents_decoded": _percent_decode}
+_DECODERS: dict[str, Callable[[str], str]] = {
+    "entities_decoded": partial(_decode_entities, decode=_unescape_entity),
+    "percents_decoded": _percent_decode,
+}
 
 
 def _value_at(value: Any, place: ValuePath) -> Any:

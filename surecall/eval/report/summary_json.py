@@ -167,7 +167,8 @@ def _conversation(events: list[JSON]) -> Iterator[JSON]:
         match event:
             case {"type": "run_start", "messages": messages}:
                 for message in messages:
-                    yield {"role": message["role"], "content": _message_content(message)}
+                    content = message.get("text", message.get("content"))
+                    yield {"role": message["role"], "content": content}
             case {"type": "llm_request_end", "reply": reply}:
                 calls = reply.get("calls", [])
                 metadata = {"metadata": {"tool_calls": calls}} if calls else {}
@@ -181,10 +182,6 @@ def _conversation(events: list[JSON]) -> Iterator[JSON]:
                 } | answers
             case _:
                 pass
-
-
-def _message_content(message: JSON) -> Any:
-    return message.get("text", message.get("content"))
 
 
 SCHEMA_VERSION: Final = 1
