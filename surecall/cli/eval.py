@@ -1,6 +1,8 @@
 """`surecall eval`: run trials of models on scenarios, store them, and recommend a model."""
 
 import asyncio
+import re
+import shlex
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -8,7 +10,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from surecall.cli.console import json_line, print_exact, print_note, print_text
+from surecall.cli.console import INDENT, json_line, print_exact, print_note, print_text
 from surecall.cli.eval_run import (
     ProgressDisplay,
     RecordedTrials,
@@ -25,10 +27,9 @@ from surecall.cli.eval_run import (
     show_progress,
 )
 from surecall.cli.eval_summary import has_no_results, plan_headline, print_conclusion, print_ending
-from surecall.cli.interrupts import SignalCounts, current_interrupts
+from surecall.cli.interrupts import SignalCounts, current_interrupts, run_until_interrupted
 from surecall.cli.options import GroupedCommand, load_settings, settings_options
 from surecall.cli.report import open_browser
-from surecall.cli.served_models import choose_served_model
 from surecall.cli.target import (
     Target,
     build_advice,
@@ -54,12 +55,16 @@ from surecall.eval.running.harness import StopRequest, TrialEngine, evaluate
 from surecall.eval.running.ledger import EvaluationEvent, EvaluationReport, TrialFinished
 from surecall.eval.running.matrix import EvaluationPlan, apply_filter, build_plan
 from surecall.eval.scenarios.plugins import choose_scenarios, load_installed
-from surecall.eval.settings.endpoint_keys import NamedEndpoint
+from surecall.eval.settings.endpoint_keys import NamedEndpoint, SettingLocation
 from surecall.eval.settings.fields import Settings
-from surecall.eval.settings.resolution import EffectiveSettings
+from surecall.eval.settings.resolution import DEFAULT, EffectiveSettings
 from surecall.eval.storage.store import RunStore
 from surecall.eval.storage.trial import CompletedTrials, Trial
-from surecall.values.errors import ConfigError
+from surecall.settings.catalog import EVERYTHING
+from surecall.settings.connection import redact_url
+from surecall.values.errors import ConfigError, ProviderError
+from surecall.values.nesting import decode_json
+from surecall.values.text import quantity
 
 # The options that `--help` shows.
 _COMMON_OPTIONS: Final = (
@@ -289,3 +294,84 @@ def _write_conclusion(
         command = report_command(store, planned.settings)
         print_note(f"report  {store.directory / PAGE}      {command}")
     return summary
+
+
+# The model of an endpoint that no catalog knows
+
+_HTTP_OK: Final = 200
+_LISTING_TIMEOUT_S: Final = 5.0
+_MAX_LISTED: Final = 30
+# Ids that a filter selects literally; others, such as those with a comma, cannot be typed after -m.
+_PLAIN_ID: Final = re.compile(r"[\w.][\w./:@+=-]{0,199}", re.ASCII)
+
+
+def choose_served_model(effective: EffectiveSettings, target: Target) -> Settings:
+    """Return the settings, with the endpoint's only model if the user chose none.
+
+    If an unknown endpoint serves several models, list them and raise `ConfigError`.
+    """
+    endpoint = target.endpoint
+    is_known = bool(target.library.models) or endpoint.is_simulated or endpoint.is_local
+    if is_known or effective.sources["model_filter"] != DEFAULT:
+        return effective.settings
+    address = redact_url(target.client.base_url)
+    ids, problem = run_until_interrupted(_fetch_model_ids(target))
+    if not ids:
+        raise ConfigError(
+            f"no model is selected, and {address} lists none ({problem}): pass a model id with -m"
+        )
+    if len(ids) > 1:
+        _print_models(address, ids)
+        raise ConfigError(f"no model is selected: run {_example_command(effective, ids[0])}")
+    print_note(f"{address} serves one model: {ids[0]}")
+    return msgspec.structs.replace(effective.settings, model_filter=ids[0])
+
+
+def _print_models(address: str, ids: list[str]) -> None:
+    print_note(f"{address} serves {quantity(len(ids), 'model')}:")
+    for name in ids[:_MAX_LISTED]:
+        print_note(f"{INDENT}{name}")
+    if len(ids) > _MAX_LISTED:
+        print_note(f"{INDENT}… and {len(ids) - _MAX_LISTED} more")
+
+
+def _example_command(effective: EffectiveSettings, name: str) -> str:
+    """Return a command that selects the model; the address only if it is not set elsewhere."""
+    words = ["surecall", "eval"]
+    if effective.location("base_url") is SettingLocation.COMMAND_LINE:
+        words += ["--base-url", redact_url(effective.settings.base_url)]
+    return shlex.join([*words, "-m", name])
+
+
+async def _fetch_model_ids(target: Target) -> tuple[list[str], str]:
+    """Return the ids that the endpoint lists; if there are none, the reason."""
+    try:
+        async with asyncio.timeout(_LISTING_TIMEOUT_S):
+            answer = await target.client.models()
+    except TimeoutError:
+        return [], f"no reply in {_LISTING_TIMEOUT_S:.0f} s"
+    except ProviderError as error:
+        return [], str(error.fault.message).rstrip(".")
+    if answer.status != _HTTP_OK:
+        return [], f"HTTP {answer.status}"
+    try:
+        ids = model_ids(decode_json(answer.body))
+    except ValueError:
+        return [], "the list is not JSON"
+    return ids, "the list is empty"
+
+
+def model_ids(listing: Any) -> list[str]:
+    """Return the model ids in a list of models; those that cannot follow -m are left out."""
+    models = listing.get("data") if isinstance(listing, dict) else None
+    entries = models if isinstance(models, list) else ()
+    names = [each.get("id") for each in entries if isinstance(each, dict)]
+    return list(
+        dict.fromkeys(
+            name
+            for name in names
+            if isinstance(name, str)
+            and _PLAIN_ID.fullmatch(name)
+            and name.casefold() not in EVERYTHING
+        )
+    )

@@ -59,7 +59,10 @@ def _pack_bfcl(source: Path, into: Path, most: int | None) -> None:
     mapped = MappingCounts()
     folder, code = find_data(source), find_code(source)
     sets = {name: read_set(folder, name, mapped, most) for name in SET_NAMES}
-    files = {f"{name}.jsonl": _json_lines(each) for name, each in sets.items()}
+    files = {
+        f"{name}.jsonl": b"".join(encode(one) + b"\n" for one in each)
+        for name, each in sets.items()
+    }
     rows = [(name, str(len(each)), str(into / f"{name}.jsonl")) for name, each in sets.items()]
     if code is not None:
         turns = {name: read_multi_turn_cases(folder, name, most) for name in MULTI_TURN_SETS}
@@ -96,10 +99,6 @@ def _print_report(
 def _print_cases(what: str, found: Iterable[JSON]) -> None:
     if names := [request["id"] for request in found]:
         print_text(f"{what} {quantity(len(names), 'case')}: {', '.join(names)}")
-
-
-def _json_lines(requests: Iterable[JSON]) -> bytes:
-    return b"".join(encode(each) + b"\n" for each in requests)
 
 
 def _write_files(into: Path, files: Mapping[str, bytes]) -> None:

@@ -10,7 +10,7 @@ Nothing enforces it. The reply is parsed by the dialects, like any call written 
 whichever of their formats it is.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from itertools import groupby
 from typing import Final, TypeAlias
 
@@ -189,14 +189,16 @@ def _instructions(tools: tuple[ToolSpec, ...], output: JSON | None, several: boo
         *([_HOW_TO_CALL_SEVERAL] if several else []),
         "The result comes in the next message, in <tool_response>.",
         f"When everything is done, {_answer_instructions(output)}",
-        "",
-        "Tools:",
-        *(
-            f"- {tool.name}: {tool.description} Arguments: {encode(tool.parameters).decode()}"
-            for tool in tools
-        ),
+        *tool_lines(tools),
     ]
     return "\n".join(lines)
+
+
+def tool_lines(tools: Iterable[ToolSpec]) -> Iterator[str]:
+    """Yield the lines of a prompt that describe the tools."""
+    yield from ("", "Tools:")
+    for tool in tools:
+        yield f"- {tool.name}: {tool.description} Arguments: {encode(tool.parameters).decode()}"
 
 
 def _answer_instructions(output: JSON | None) -> str:

@@ -13,6 +13,7 @@ import msgspec
 from surecall.settings.config import ToolCallingConfig
 from surecall.values.decisions import Decision, WaitingCall, approval_id
 from surecall.values.errors import ErrorCode, Fault
+from surecall.values.events import RunStartEvent
 from surecall.values.nesting import MAX_WRAPPED_DEPTH, decode_json
 from surecall.values.types import (
     JSON,
@@ -243,6 +244,18 @@ class Run(msgspec.Struct, frozen=True, dict=True):
                 raise
             config = ToolCallingConfig.from_mapping(plain["config"])
             return msgspec.convert(plain | {"config": msgspec.to_builtins(config)}, cls)
+
+
+_START_FIELDS: Final = tuple(
+    name
+    for name in RunStartEvent.__struct_fields__
+    if name in Run.__struct_fields__ and name not in {"run_id", "config"}
+)
+
+
+def start_fields(source: Run | RunStartEvent) -> dict[str, Any]:
+    """Return the fields that a run and its first event share, besides its id and its settings."""
+    return {name: getattr(source, name) for name in _START_FIELDS}
 
 
 def _derive_facts(run: Run) -> dict[str, Any]:

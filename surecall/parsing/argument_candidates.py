@@ -1,3 +1,4 @@
+# ruff: noqa: RUF001 (the quotation marks are what models write)
 """Lists the candidates for malformed arguments, so that the schema can pick the one that fits.
 
 Candidates are tried only if the arguments fail as written. One is accepted only if it is the only
@@ -14,8 +15,16 @@ the arguments ambiguous. Each repair has a name.
     keys_renamed         {"calendarId": …}  where `calendar_id` is declared and missing
 
 A key is renamed only to one with the same words, joined in another way (`Calendar-ID`) or with a
-leftover template mark (`path</arg_key>`). Synonyms are not considered. Repairs of single values are
-in `rejected_values`.
+leftover template mark (`path</arg_key>`). Synonyms are not considered.
+
+Single values are repaired likewise, each by the only alternative that the schema allows, and only
+if its `type`, `enum`, `const`, `pattern`, or `format` rejects it:
+
+    text_from_number     7            where a string is required: an integer has one spelling
+    null_from_word       "None"       where the schema does not allow this string
+    entities_decoded     "&gt;="      where the schema rejects it and allows ">="
+    percents_decoded     "a%20b"      likewise
+    text_bared           "“red”"      likewise: surrounding quotation marks, control tokens, blanks
 
 Two further rewritings are correct for some models only, so each is enabled by its own preset:
 
@@ -24,10 +33,13 @@ Two further rewritings are correct for some models only, so each is enabled by i
 """
 
 import json
+import string
 import sys
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from typing import Any, TypeAlias
+from urllib.parse import unquote
 
 import msgspec
 
@@ -39,9 +51,19 @@ from surecall.parsing.arguments import (
 )
 from surecall.parsing.coercion import Coercion
 from surecall.parsing.json_repair import ParseError, repair_json_prefix
-from surecall.parsing.names import is_noise, strip_control_tokens
-from surecall.parsing.rejected_values import Rejections, repair_values
+from surecall.parsing.names import (
+    IGNORED_CHARACTERS,
+    is_noise,
+    strip_control_tokens,
+    strip_first_token,
+    strip_last_token,
+)
+from surecall.values.text import html_entity, unescape_html
 from surecall.values.types import JSON
+
+ValuePath: TypeAlias = tuple[str | int, ...]
+# The schema keywords that reject the value at each path.
+Rejections: TypeAlias = Mapping[ValuePath, frozenset[str]]
 
 _LONGEST_KEY = 128
 
@@ -298,7 +320,7 @@ def _expects_string(schema: Any) -> bool:
 def _unescape_value(value: Any) -> Any:
     match value:
         case str():
-            return _unescape_text(value)
+            return _decode_entities(value, _unescape_common_entity)
         case list():
             return [_unescape_value(item) for item in value]
         case dict():
@@ -307,13 +329,172 @@ def _unescape_value(value: Any) -> Any:
             return value
 
 
-def _unescape_text(text: str) -> str:
+def _decode_entities(text: str, decode: Callable[[str], str]) -> str:
+    """Decode the text after each ampersand."""
     head, *rest = text.split("&")
-    return head + "".join(map(_unescape_entity, rest))
+    return head + "".join(map(decode, rest))
 
 
-def _unescape_entity(after: str) -> str:
-    """Decode the text after an ampersand."""
+def _unescape_common_entity(after: str) -> str:
     end = after.find(";", 0, _LONGEST_ENTITY + 1)
     known = _ENTITIES.get(after[:end].lower()) if end > 0 else None
     return f"&{after}" if known is None else known + after[end + 1 :]
+
+
+# Single values
+
+_REJECTING_KEYWORDS = frozenset({"type", "enum", "const", "pattern", "format"})
+_NULL_SPELLINGS = frozenset({"null", "Null", "NULL", "None", "nil", "undefined"})
+_QUOTES = {"“": "”", "‘": "’", "„": "“", "«": "»", "‹": "›", '"': '"', "'": "'", "`": "`"}
+_QUOTE_MARK = '<|"|>'
+_BLANKS = "".join(IGNORED_CHARACTERS)
+# Each guess costs a validation of the whole value.
+_MAX_GUESSES = 12
+_LONGEST_NAMED_ENTITY = 40
+_DIGITS = frozenset(string.digits)
+_HEX = frozenset(string.hexdigits)
+
+
+class _Guess(msgspec.Struct, frozen=True):
+    """A possible meaning of a value, and its repair; without one, it only adds ambiguity."""
+
+    value: Any
+    step: str = ""
+
+
+def repair_values(
+    value: JSON, rejections: Callable[[JSON], Rejections], fit: Callable[[JSON], Coercion]
+) -> Coercion | None:
+    """Replace each rejected value by its only allowed alternative; return None if that fails.
+
+    All paths are tried together, guess by guess, to keep the number of validations small.
+    """
+    guesses = {
+        place: found
+        for place, keywords in rejections(value).items()
+        if keywords <= _REJECTING_KEYWORDS and (found := _guesses(_value_at(value, place)))
+    }
+    fitting: dict[ValuePath, dict[str, _Guess]] = {place: {} for place in guesses}
+    for turn in range(max(map(len, guesses.values()), default=0)):
+        tried = {place: found[min(turn, len(found) - 1)] for place, found in guesses.items()}
+        fitted = fit(_with_guesses(value, tried)).value
+        wrong = rejections(fitted)
+        for place, guess in tried.items():
+            if place not in wrong:
+                fitting[place].setdefault(_json_at(fitted, place), guess)
+    chosen = {place: guess for place, found in fitting.items() for guess in found.values()}
+    sure = all(guess.step for guess in chosen.values())
+    if not chosen or not sure or any(len(found) > 1 for found in fitting.values()):
+        return None
+    coerced = fit(_with_guesses(value, chosen))
+    steps = (guess.step for guess in chosen.values())
+    return None if rejections(coerced.value) else Coercion(coerced.value, (*steps, *coerced.steps))
+
+
+def _guesses(value: Any) -> list[_Guess]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return [_Guess(str(value), "text_from_number")]
+    return _text_guesses(value) if isinstance(value, str) else []
+
+
+def _text_guesses(text: str) -> list[_Guess]:
+    """List the possible meanings of a string; none if there are too many to try."""
+    layers = _inner_texts(text)
+    found = dict.fromkeys(layers, "text_bared")
+    for step, decode in _DECODERS.items():
+        decoded = [decode(layer) for layer in (text, *layers)]
+        for other in (*decoded, *_inner_texts(decoded[0])):
+            found.setdefault(other, step)
+    guesses = [_Guess(other, step) for other, step in found.items() if other != text]
+    words = _NULL_SPELLINGS.intersection((text, *layers))
+    # A word for null may also be an allowed word in another case.
+    cases = {change(word) for word in words for change in (str.lower, str.upper, str.title)}
+    guesses += [_Guess(None, "null_from_word"), *map(_Guess, cases - words)] if words else []
+    return guesses if len(guesses) <= _MAX_GUESSES else []
+
+
+def _inner_texts(text: str) -> list[str]:
+    """Strip blanks, quotation marks, and control tokens around a text; list each stage.
+
+    Of two tokens, the last is stripped first; stripping only the first is listed as well.
+    """
+    found: dict[str, None] = {}
+    for _ in range(_MAX_LAYERS):
+        inside = _strip_quotes(text.strip(_BLANKS), text)
+        if inside == text:
+            inside = strip_last_token(text)
+            found[strip_first_token(text)] = None
+        found[inside] = None
+        text = inside if inside != text else strip_first_token(text)
+    return list(found)
+
+
+def _strip_quotes(text: str, before: str) -> str:
+    """Strip one pair of quotation marks, unless blanks were stripped."""
+    if text == before and len(text) > 1:
+        if _QUOTES.get(text[0]) == text[-1]:
+            return text[1:-1]
+        if text.startswith(_QUOTE_MARK) and text.endswith(_QUOTE_MARK):
+            return text[len(_QUOTE_MARK) : -len(_QUOTE_MARK)]
+    return text
+
+
+def _unescape_entity(after: str) -> str:
+    """Decode the text after an ampersand; an entity must end with a semicolon."""
+    end = after.find(";", 0, _LONGEST_NAMED_ENTITY) + 1
+    name = after[:end]
+    known = html_entity(name) or (
+        unescape_html(f"&{name}") if _is_numeric_entity(name[:-1]) else None
+    )
+    return f"&{after}" if known is None else known + after[end:]
+
+
+def _is_numeric_entity(name: str) -> bool:
+    is_hex = name[1:2] in {"x", "X"}
+    digits = name[2:] if is_hex else name[1:]
+    return name[:1] == "#" and digits != "" and (_HEX if is_hex else _DIGITS).issuperset(digits)
+
+
+def _percent_decode(text: str) -> str:
+    try:
+        return unquote(text, errors="strict")
+    except UnicodeDecodeError:
+        return text
+
+
+_DECODERS: dict[str, Callable[[str], str]] = {
+    "entities_decoded": partial(_decode_entities, decode=_unescape_entity),
+    "percents_decoded": _percent_decode,
+}
+
+
+def _value_at(value: Any, place: ValuePath) -> Any:
+    for step in place:
+        value = value[step]
+    return value
+
+
+def _json_at(value: Any, place: ValuePath) -> str:
+    """Return the value at a path as JSON; blank if the path no longer exists."""
+    try:
+        return json.dumps(_value_at(value, place), sort_keys=True)
+    except (LookupError, TypeError):
+        return ""
+
+
+def _with_guesses(value: JSON, guesses: Mapping[ValuePath, _Guess]) -> JSON:
+    """Return a copy of a value with guesses at their paths."""
+    copied: JSON = {**value}
+    own: dict[ValuePath, Any] = {(): copied}
+    for place, guess in guesses.items():
+        for depth in range(1, len(place)):
+            path = place[:depth]
+            if path not in own:
+                parent = own[path[:-1]]
+                own[path] = parent[path[-1]] = _shallow_copy(parent[path[-1]])
+        own[place[:-1]][place[-1]] = guess.value
+    return copied
+
+
+def _shallow_copy(value: Any) -> Any:
+    return {**value} if isinstance(value, dict) else [*value]

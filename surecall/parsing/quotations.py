@@ -8,8 +8,8 @@ over all untrusted text together, because a call may be split across sources:
     verbatim     the text contains the folded call
     over lines   consecutive lines end with its parts, with any prefix
     in pieces    a few long pieces of tool results, joined, are the folded call
-    scattered    pieces of the call follow each other, or are long: see `scattered_calls`
-    retold       a tool result has its name in call position, with its arguments: see `retellings`
+    scattered    pieces of the call follow each other, or are long: see `disguised_calls`
+    retold       a tool result has its name in call position, with its arguments: likewise
 
 The text is compared in several views: in order, grouped by JSON key, without tags, and decoded.
 Parsing the same call in another dialect is up to the dialects, which search the `passages`. All of
@@ -32,9 +32,14 @@ from surecall.parsing.deobfuscation import (
     plain_text,
     plain_texts,
 )
+from surecall.parsing.disguised_calls import (
+    columns_of,
+    is_retold,
+    is_scattered,
+    longest_piece,
+    skeleton,
+)
 from surecall.parsing.names import NAMESPACE_PREFIXES
-from surecall.parsing.retellings import is_retold
-from surecall.parsing.scattered_calls import columns_of, is_scattered, skeleton
 from surecall.values.nesting import TooDeep, decode_json
 
 # How untrusted text is like a call: it has a copy of the call, it retells it, or neither.
@@ -380,15 +385,9 @@ def _count_pieces(folded: str, view: str, limit: int) -> int:
     """Count the pieces of a view that form a text, up to `limit + 1`."""
     count = at = 0
     while at < len(folded) and count <= limit:
-        low, high = 0, len(folded) - at
-        while low < high:
-            middle = (low + high + 1) // 2
-            if folded[at : at + middle] in view:
-                low = middle
-            else:
-                high = middle - 1
-        count += 1 if low else limit + 1
-        at += low
+        length = longest_piece(folded, at, view)
+        count += 1 if length else limit + 1
+        at += length
     return count
 
 

@@ -122,15 +122,10 @@ def _spellings(text: str) -> Iterator[str]:
     for digits in ("04x", "04X"):
         yield "".join(char if char in _WORD else f"\\u{ord(char):{digits}}" for char in text)
     yield from _escapes(text.replace("/", "\\/"))
-    for variant in _variants(text):
+    for variant in (text, text[::-1], text.upper(), text.lower()):
         yield from _escapes(variant)
     for once in _base64s(raw):
         yield from (once, *_base64s(once.encode()))
-
-
-def _variants(text: str) -> tuple[str, ...]:
-    """Return the text unchanged, reversed, in upper case, and in lower case."""
-    return text, text[::-1], text.upper(), text.lower()
 
 
 def _base64s(raw: bytes) -> Iterator[str]:

@@ -43,6 +43,7 @@ from surecall.core.state import (
     Move,
     Run,
     RunTools,
+    start_fields,
 )
 from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig
@@ -142,18 +143,8 @@ class _Replay:
         )
         self._run = Run(
             run_id=start.run_id,
-            model=start.model,
             config=self._config,
-            messages=start.messages,
-            start=start.start,
-            system=start.system,
-            tools=specs_of(self._registry),
-            options=start.options,
-            begun=start.begun,
-            endpoint=start.endpoint,
-            decisions=start.decisions,
-            since=start.since,
-            output=start.output,
+            **start_fields(start) | {"tools": specs_of(self._registry)},
         )
 
     def _settings_and_tools(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:

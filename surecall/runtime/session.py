@@ -31,6 +31,7 @@ from surecall.core.state import (
     Move,
     Run,
     RunTools,
+    start_fields,
 )
 from surecall.core.streaming import TextWithdrawn
 from surecall.core.typed_answers import answer_problem, typed_answer
@@ -304,19 +305,9 @@ class Session:
         self._recorder.emit(
             RunStartEvent,
             run.turn_count,
-            model=run.model,
             config=all_settings(run.config),
-            options=run.options,
-            tools=run.tools,
-            system=run.system,
-            messages=run.messages,
-            start=run.start,
-            begun=run.begun,
-            endpoint=run.endpoint,
-            decisions=run.decisions,
-            since=run.since,
-            output=run.output,
             version=__version__,
+            **start_fields(run),
         )
         if self._policy_error is None:
             return run

@@ -19,9 +19,8 @@ def says(text: str | None, **extra: Any) -> JSON:
     return _completion({"role": "assistant", "content": text}, "stop", extra)
 
 
-def error_body(message: str, code: str | None = None) -> JSON:
-    """Build the error object that the API returns for an invalid request."""
-    kind = "invalid_request_error"
+def error_body(message: str, code: str | None = None, kind: str = "invalid_request_error") -> JSON:
+    """Build the error object that the API returns, by default for an invalid request."""
     return {"error": {"message": message, "type": kind, "param": None, "code": code}}
 
 

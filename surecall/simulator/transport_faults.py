@@ -9,6 +9,7 @@ from surecall.simulator.faults import fragment_faults as faults_fragments
 from surecall.simulator.faults.chunk_faults import KEEP_ALIVE
 from surecall.simulator.faults.shape_fault import ShapeFault
 from surecall.simulator.faults.stream_fault import STREAM_FAULTS
+from surecall.simulator.scripted_replies import error_body
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON
 
@@ -51,10 +52,6 @@ class TransportFault(msgspec.Struct, frozen=True):
     max_bytes: int = _MAX_WIRE_BYTES
 
 
-def _error_body(message: str, kind: str, code: object = None) -> JSON:
-    return {"error": {"message": message, "type": kind, "param": None, "code": code}}
-
-
 _RESPONSE_FAULTS: Final = (
     TransportFault(
         "http-429",
@@ -62,19 +59,21 @@ _RESPONSE_FAULTS: Final = (
         only_first=True,
         status=429,
         headers={"Retry-After": "1"},
-        body=_error_body("Rate limit reached for requests.", "requests", "rate_limit_exceeded"),
+        body=error_body("Rate limit reached for requests.", "rate_limit_exceeded", "requests"),
     ),
     TransportFault(
         "http-500",
         "500 with an error object, then fine",
         status=500,
-        body=_error_body("The server had an error while processing your request.", "server_error"),
+        body=error_body(
+            "The server had an error while processing your request.", kind="server_error"
+        ),
     ),
     TransportFault(
         "http-503",
         "503 with an overloaded error, then fine",
         status=503,
-        body=_error_body("The engine is currently overloaded.", "overloaded_error"),
+        body=error_body("The engine is currently overloaded.", kind="overloaded_error"),
     ),
     TransportFault(
         "html-502",
@@ -126,7 +125,7 @@ _RESPONSE_FAULTS: Final = (
         "401: the API key is invalid",
         outcome=ErrorCode.AUTH,
         status=401,
-        body=_error_body("Incorrect API key provided.", "invalid_request_error", "invalid_api_key"),
+        body=error_body("Incorrect API key provided.", "invalid_api_key"),
     ),
     TransportFault(
         "http-402",
@@ -153,10 +152,8 @@ _RESPONSE_FAULTS: Final = (
         "400: the conversation exceeds the context window",
         outcome=ErrorCode.CONTEXT_TOO_LONG,
         status=400,
-        body=_error_body(
-            "This model's maximum context length is 8192 tokens.",
-            "invalid_request_error",
-            "context_length_exceeded",
+        body=error_body(
+            "This model's maximum context length is 8192 tokens.", "context_length_exceeded"
         ),
     ),
 )

@@ -359,19 +359,7 @@ def registry_from_specs(specs: Iterable[ToolSpec]) -> ToolRegistry:
 
     Hidden tools are missing, although others may refer to them.
     """
-    definitions = (
-        ToolDefinition(
-            spec.name,
-            spec.description,
-            parameters=spec.parameters,
-            repeatable=spec.repeatable,
-            destructive=spec.destructive,
-            read_only=spec.read_only,
-            idempotent=spec.idempotent,
-            grounded=spec.grounded,
-        )
-        for spec in specs
-    )
+    definitions = (ToolDefinition(**msgspec.structs.asdict(spec)) for spec in specs)
     return ToolRegistry(definitions, whole=False)
 
 

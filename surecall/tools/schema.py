@@ -149,7 +149,7 @@ def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
         if not callable(getattr(kind, "model_json_schema", None)):
             raise NotImplementedError
         key = f"{_safe_name(kind.__name__)}.{len(provided)}"
-        provided[key] = _rebase_references(kind.model_json_schema(), f"{at}/{key}")
+        provided[key] = rebase_references(kind.model_json_schema(), f"{at}/{key}")
         return {"$ref": f"{at}/{key}"}
 
     try:
@@ -302,11 +302,11 @@ def _rebuild(schema: JSON, visit: Callable[[Any], Any], copy: Callable[[Any], An
     return {key: rebuild(key, value) for key, value in schema.items()}
 
 
-def _rebase_references(schema: Any, at: str) -> Any:
+def rebase_references(schema: Any, at: str) -> Any:
     """Adjust the references of a schema that is moved to pointer `at`."""
     if not isinstance(schema, Mapping):
         return schema
-    rebuilt = _rebuild(dict(schema), lambda child: _rebase_references(child, at), lambda data: data)
+    rebuilt = _rebuild(dict(schema), lambda child: rebase_references(child, at), lambda data: data)
     pointer = _reference(schema)
     if pointer.startswith("#"):
         rebuilt["$ref"] = at + pointer[1:]

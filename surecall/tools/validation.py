@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from surecall.parsing.argument_candidates import Rejections, ValuePath
 from surecall.parsing.budget import WorkBudget, node_count
-from surecall.parsing.rejected_values import Rejections, ValuePath
 from surecall.tools.validation_cost import (
     MAX_PATTERN_STATES,
     MAX_SCHEMA_NODES,

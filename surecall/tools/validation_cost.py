@@ -57,6 +57,7 @@ _REFERENCES: Final = frozenset({"$dynamicRef", "$recursiveRef", "$ref"})
 _ALTERNATIVES: Final = frozenset({"anyOf", "oneOf"})
 _IN_PLACE: Final = frozenset({"allOf", "else", "if", "not", "then"}) | _ALTERNATIVES
 _IN_PLACE_BY_KEY: Final = frozenset({"dependencies", "dependentSchemas"})
+_ANCHORS: Final = frozenset({"$anchor", "$dynamicAnchor"})
 _KEY_NAMING_KEYWORDS: Final = ("properties", *sorted(_IN_PLACE_BY_KEY))
 _ON_PARTS: Final = _UNEVALUATED_KEYWORDS | {
     "additionalItems",
@@ -355,7 +356,7 @@ class CostEstimator:
         """Return the names of all properties that the schema declares anywhere."""
         if self._known_names is None:
             schemas = list(_all_schemas(self._root))
-            self._anchored = [schema for schema in schemas if _has_anchor(schema)]
+            self._anchored = [each for each in schemas if _ANCHORS & each.keys()]
             maps = [schema.get(key) for schema in schemas for key in _KEY_NAMING_KEYWORDS]
             self._known_names = frozenset(
                 name for each in maps if isinstance(each, dict) for name in each
@@ -442,10 +443,6 @@ def _all_schemas(root: JSON) -> Iterator[JSON]:
             waiting.extend(item.values())
         elif isinstance(item, list):
             waiting.extend(item)
-
-
-def _has_anchor(schema: JSON) -> bool:
-    return "$dynamicAnchor" in schema or "$anchor" in schema
 
 
 class _PathCost(NamedTuple):

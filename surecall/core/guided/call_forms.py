@@ -36,9 +36,8 @@ from surecall.core.guided.grounding import (
 )
 from surecall.core.guided.protocol import ABOUT
 from surecall.core.obligations import contract_progress
-from surecall.core.observed_values import observed_values
+from surecall.core.observed_values import is_value_in, observed_values
 from surecall.core.state import Run
-from surecall.parsing.whole_words import is_value_in
 from surecall.settings.contract import Need
 from surecall.values.types import JSON, ToolSpec
 

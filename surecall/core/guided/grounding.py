@@ -25,12 +25,15 @@ from surecall.core.observed_values import (
     USER,
     ObservedValue,
     is_text_or_number,
+    is_value_in,
+    normalized_value,
+    numbers_in,
     observed_values,
     tools_returning,
     values_at_source,
+    words_in,
 )
 from surecall.core.state import Run
-from surecall.parsing.whole_words import is_value_in, normalized_value, numbers_in, words_in
 from surecall.settings.contract import From, json_contains
 from surecall.values.errors import ErrorCode
 from surecall.values.types import JSON, Problem, ToolCall, ToolSpec

@@ -38,8 +38,9 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
-from surecall.core.prompted import PromptFormat, allows_several_calls
+from surecall.core.prompted import PromptFormat, allows_several_calls, tool_lines
 from surecall.parsing.coercion import ALL_TYPES, is_untyped, rewrite_schema
+from surecall.tools.schema import rebase_references
 from surecall.values.nesting import decode_json
 from surecall.values.types import JSON, Plan, ToolCall, ToolResult, ToolSpec, User
 from surecall.wire.chat_format import chosen_tool_name, encode
@@ -194,12 +195,7 @@ def _instructions(
         f'To give the final answer: {{"{ANSWER}": {_answer_placeholder(output)}',
         *([_HOW_TO_THINK] if ways.thought_chars else []),
         *([fit_check_prompt(EACH if several else "")] if ways.checks_fit else []),
-        "",
-        "Tools:",
-        *(
-            f"- {tool.name}: {tool.description} Arguments: {encode(tool.parameters).decode()}"
-            for tool in tools
-        ),
+        *tool_lines(tools),
     ]
     return "\n".join(lines)
 
@@ -303,7 +299,7 @@ def _relocatable(schema: JSON, name: str, definitions: JSON) -> JSON:
     if not _has_reference(schema):
         return schema
     place = f"{name}_{len(definitions)}" if name in definitions else name
-    definitions[place] = _rebase_references(schema, f"#/$defs/{place}")
+    definitions[place] = rebase_references(schema, f"#/$defs/{place}")
     return {"$ref": f"#/$defs/{place}"}
 
 
@@ -324,20 +320,6 @@ def _has_reference(schema: Any) -> bool:
             return any(map(_has_reference, schema))
         case _:
             return False
-
-
-def _rebase_references(schema: Any, root: str) -> Any:
-    match schema:
-        case dict():
-            moved = {key: _rebase_references(item, root) for key, item in schema.items()}
-            pointer = schema.get("$ref")
-            if isinstance(pointer, str) and pointer.startswith("#"):
-                moved["$ref"] = root + pointer[1:]
-            return moved
-        case list():
-            return [_rebase_references(item, root) for item in schema]
-        case _:
-            return schema
 
 
 def guided_format(

@@ -348,12 +348,6 @@ def _overlap_with_reference(
     ]
 
 
-def _self_overlap(
-    side: RepliesByRequest, names: Sequence[str], compare: Comparator
-) -> list[OverlapCounts]:
-    return [_average_overlap(permutations(side[name].replies, 2), compare) for name in names]
-
-
 def _f1_figure(
     truth: RepliesByRequest,
     side: RepliesByRequest,
@@ -366,7 +360,8 @@ def _f1_figure(
     )
     # Self-agreement needs at least two replies to a request.
     twice = [name for name in names if len(truth[name].replies) > 1]
-    floor = [tally.f1 for tally in _self_overlap(truth, twice, compare)]
+    pairs = (permutations(truth[name].replies, 2) for name in twice)
+    floor = [_average_overlap(each, compare).f1 for each in pairs]
     there = [tally.f1 for tally in _overlap_with_reference(truth, side, twice, compare)]
     return AgreementFigure(value, pooled_ratio(floor), ratio_difference(floor, there, z))
 

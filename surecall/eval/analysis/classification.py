@@ -16,6 +16,7 @@ import msgspec
 
 from surecall.core.outcome import RunFailed, RunResult
 from surecall.eval.storage.trial import Score, Status
+from surecall.settings.fallback import UNAVAILABLE_CODES
 from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import (
     FinalEvent,
@@ -52,24 +53,7 @@ _HTTP_OK = 200
 
 # Errors of an endpoint or an account. Refused requests (400, 413, 422) are not included: they are
 # how a provider answers a history that wrong settings have made invalid.
-INFRA: Final = frozenset(
-    {
-        ErrorCode.AUTH,
-        ErrorCode.CONFLICT,
-        ErrorCode.CONNECTION_ERROR,
-        ErrorCode.DECODE_ERROR,
-        ErrorCode.EMPTY_RESPONSE,
-        ErrorCode.FORBIDDEN,
-        ErrorCode.NOT_FOUND,
-        ErrorCode.NO_TOOL_USE_ENDPOINT,
-        ErrorCode.PAYMENT_REQUIRED,
-        ErrorCode.PROVIDER_ERROR,
-        ErrorCode.RATE_LIMIT,
-        ErrorCode.RESPONSE_TOO_LARGE,
-        ErrorCode.TIMEOUT,
-        ErrorCode.UPSTREAM_5XX,
-    }
-)
+INFRA: Final = UNAVAILABLE_CODES | {ErrorCode.CONFLICT, ErrorCode.RESPONSE_TOO_LARGE}
 # By status, because moderation and provider-specific codes use several statuses.
 _INFRA_STATUSES: Final = frozenset({401, 402, 403, 404, 408, 409, 425, 429})
 _SERVER_ERRORS = range(500, 600)

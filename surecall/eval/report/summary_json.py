@@ -117,17 +117,12 @@ def trial_json(results: RunResults, trial: Trial, trace: bytes | None) -> JSON:
 
 def _cell_fields(results: RunResults, column: SheetColumn, trial: Trial) -> JSON:
     return {
-        "model": results.labels[column.cell],
-        "model_base": column.cell.model,
+        **_cell_identity(results, column),
         "simulated": column.simulated,
-        "strategy": column.strategy,
-        "fallback_profile": column.fallback,
-        "sampling_profile": column.cell.profile,
         "empty_response_retry": {
             "max_retries": results.sheet.settings.get("empty_response_retry_count"),
             "attempts": trial.attempts - 1,
         },
-        "content_tag_tool_call_fallback": column.parses_tags,
         "scenario": trial.key.scenario,
         "trial": trial.key.trial,
         "ok": trial.ok,
@@ -172,7 +167,8 @@ def _conversation(events: list[JSON]) -> Iterator[JSON]:
         match event:
             case {"type": "run_start", "messages": messages}:
                 for message in messages:
-                    yield {"role": message["role"], "content": _message_content(message)}
+                    content = message.get("text", message.get("content"))
+                    yield {"role": message["role"], "content": content}
             case {"type": "llm_request_end", "reply": reply}:
                 calls = reply.get("calls", [])
                 metadata = {"metadata": {"tool_calls": calls}} if calls else {}
@@ -186,10 +182,6 @@ def _conversation(events: list[JSON]) -> Iterator[JSON]:
                 } | answers
             case _:
                 pass
-
-
-def _message_content(message: JSON) -> Any:
-    return message.get("text", message.get("content"))
 
 
 SCHEMA_VERSION: Final = 1

@@ -109,7 +109,8 @@ class RecordedWorld:
         unmet += _expectation_misses(expected, calls, result)
         if expected.calls is not None:
             ended = last_turn(result.run)
-            unmet += call_misses(expected.calls, calls, _parameter_schemas(self.registry), ended)
+            schemas = {tool.name: tool.spec.parameters for tool in self.registry.definitions}
+            unmet += call_misses(expected.calls, calls, schemas, ended)
         wanted = expected.text
         text = None if wanted is None else wanted in result.assistant_text
         wrong = () if wanted is None or text else (_text_miss(result, wanted),)
@@ -119,10 +120,6 @@ class RecordedWorld:
             misses=(*unmet, *wrong),
             facts={"tool_call": bool(calls), "schema_valid": not invalid},
         )
-
-
-def _parameter_schemas(registry: ToolRegistry) -> dict[str, JSON]:
-    return {tool.name: tool.spec.parameters for tool in registry.definitions}
 
 
 _TurnCalls: TypeAlias = Sequence[tuple[int, ToolCall]]

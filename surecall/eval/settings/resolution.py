@@ -57,7 +57,9 @@ def resolve_shard(value: Any, environ: Mapping[str, str]) -> Shard:
         raise ConfigError(f"--shard auto found no scheduler: neither {names} is set; {_SHARD_HINT}")
     first, *others = given.values()
     if any(other != first for other in others):
-        shards = ", ".join(f"{name} means {_format_shard(part)}" for name, part in given.items())
+        shards = ", ".join(
+            f"{name} means {part.index}/{part.count}" for name, part in given.items()
+        )
         raise ConfigError(f"two schedulers disagree about the shard: {shards}; {_SHARD_HINT}")
     return first
 
@@ -106,10 +108,6 @@ def _read_number(environ: Mapping[str, str], name: str) -> int:
         shown = f'is "{text[:40]}", not a number' if text else "is not set"
         raise ConfigError(f"{name} {shown}; {_SHARD_HINT}")
     return int(text)
-
-
-def _format_shard(part: Shard) -> str:
-    return f"{part.index}/{part.count}"
 
 
 DEFAULT: Final = "default"

@@ -381,6 +381,16 @@ def test_references_beside_a_reference_move_as_well() -> None:
     assert moved["$ref"] == {"type": "string"}
 
 
+def test_data_that_looks_like_a_reference_does_not_move() -> None:
+    data: JSON = {"$ref": "#/$defs/a"}
+    spec = ToolSpec("t", "", {"properties": {"x": data, "y": {"const": data, "enum": [data]}}})
+
+    moved = form(tools=(spec,), known_tools=(spec,))["$defs"]["t"]["properties"]
+
+    assert moved["x"] == {"$ref": "#/$defs/t/$defs/a"}
+    assert moved["y"] == {"const": data, "enum": [data]}
+
+
 AT_ONCE: JSON = {"parallel_tool_calls": True}
 
 

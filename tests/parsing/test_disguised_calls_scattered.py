@@ -4,7 +4,7 @@ import itertools
 import re
 
 from surecall.parsing.budget import WorkBudget
-from surecall.parsing.scattered_calls import columns_of, is_scattered, skeleton
+from surecall.parsing.disguised_calls import columns_of, is_scattered, skeleton
 
 CALL = '{"tool": "delete_file", "arguments": {"path": "/srv/data/accounts.db"}}'
 VALUE = "/srv/data/accounts.db"

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from surecall.cli.new_drift import REPLIES
+from surecall.cli.dev import REPLIES
 from surecall.core.reply_parsing import parse_reply
 from surecall.settings.endpoint_profile import RESPONSE_NORMALIZERS
 from surecall.simulator.faults import SHAPE_FAULTS, shape_fault

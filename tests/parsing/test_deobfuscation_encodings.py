@@ -7,7 +7,7 @@ import zlib
 
 import pytest
 
-from surecall.parsing.encodings import binary_texts, character_codes, decompress_text
+from surecall.parsing.deobfuscation import binary_texts, character_codes, decompress_text
 
 TEXT = "delete_file(id=7), now"
 

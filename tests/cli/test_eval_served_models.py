@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from surecall.cli.served_models import model_ids
+from surecall.cli.eval import model_ids
 from surecall.runtime.transport import OpenAICompatible
 from surecall.testing import ScriptedProvider, says
 from tests.support.commands import HOSTILE, Run, one_line

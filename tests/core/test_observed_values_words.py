@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.parsing.whole_words import (
+from surecall.core.observed_values import (
     blank_out_values,
     is_same_number,
     is_value_in,

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from surecall.parsing.argument_candidates import repair_values
 from surecall.parsing.coercion import Coercion, coercer
-from surecall.parsing.rejected_values import repair_values
 from surecall.tools.validation import compile_schema
 from surecall.values.types import JSON
 

@@ -4,8 +4,8 @@ import re
 
 import pytest
 
+from surecall.parsing.disguised_calls import is_retold
 from surecall.parsing.quotations import name_pattern
-from surecall.parsing.retellings import is_retold
 
 PATH = [("path", "/srv/a.txt")]
 
