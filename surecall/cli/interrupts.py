@@ -19,7 +19,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from surecall.cli.console import FAILED, INTERRUPTED, TERMINATED, listen_error, print_error
+from surecall.cli.console import (
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    ExitCode,
+    listen_error,
+    print_error,
+)
 
 T = TypeVar("T")
 GRACE_S: Final = 1.5
@@ -41,7 +48,7 @@ class SignalCounts(NamedTuple):
         return self.terminated or self.interrupts >= _FINAL_INTERRUPT
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """The exit code of a command ended by these signals."""
         return TERMINATED if self.terminated else INTERRUPTED
 
@@ -207,7 +214,7 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
 
 def serve_until_interrupted(
     server: Any, announce: Callable[[], Awaitable[None]], port: int, host: str = ""
-) -> int:
+) -> ExitCode:
     """Run a server until the first signal, and return the exit code of the command."""
     try:
         run_until_interrupted(serve_until_canceled(server, announce))

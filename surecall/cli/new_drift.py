@@ -16,7 +16,7 @@ from typing import Any, BinaryIO, Final
 import click
 import msgspec
 
-from surecall.cli.console import FAILED, print_error, print_text
+from surecall.cli.console import FAILED, ExitCode, print_error, print_text
 from surecall.cli.explain import PRESETS, config_with, require_tool_list
 from surecall.core.reply_parsing import parse_reply
 from surecall.parsing.names import is_legal_name
@@ -69,7 +69,7 @@ def command(
     tools: BinaryIO | None,
     provenance: str,
     into: Path | None,
-) -> int:
+) -> ExitCode:
     """Add a malformed reply to the test corpus.
 
     For contributors, in a checkout of the project. REPLY.json is a file, or - for standard input.
@@ -134,21 +134,21 @@ def _choose_names(case_id: str, source: str, stem: str) -> tuple[str, str]:
     return name, source
 
 
-def _read_json(file: BinaryIO, what: str) -> Any:
+def _read_json(file: BinaryIO, label: str) -> Any:
     """Read and decode an untrusted JSON file."""
     data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ConfigError(
-            f"{what} is larger than {_MOST_BYTES} bytes: reduce it to the malformed part"
+            f"{label} is larger than {_MOST_BYTES} bytes: reduce it to the malformed part"
         )
     try:
         value = decode(data)
     except ValueError as error:
         reason = "nested too deeply" if isinstance(error, TooDeep) else "not JSON"
-        raise ConfigError(f"{what} is {reason}") from None
+        raise ConfigError(f"{label} is {reason}") from None
     # It was decoded, but a case must be the original reply.
     if not is_finite(json.loads(data.decode("utf-8-sig", "replace"), strict=False)):
-        raise ConfigError(f"{what} has NaN or Infinity, which are not valid JSON")
+        raise ConfigError(f"{label} has NaN or Infinity, which are not valid JSON")
     return value
 
 
