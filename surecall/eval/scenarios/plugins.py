@@ -37,7 +37,7 @@ _PYTHON_SUFFIX, _JSONL_SUFFIX, _NAME_SEPARATOR = ".py", ".jsonl", "::"
 _CRASHES = (Exception, SystemExit)
 
 
-def choose_scenarios(expression: str, more: Iterable[Scenario] = ()) -> tuple[Scenario, ...]:
+def choose_scenarios(expression: str, additional: Iterable[Scenario] = ()) -> tuple[Scenario, ...]:
     """Return the scenarios that an expression of names, groups, and files selects.
 
     An expression with only files selects only those; a blank one selects the default group.
@@ -46,7 +46,7 @@ def choose_scenarios(expression: str, more: Iterable[Scenario] = ()) -> tuple[Sc
     files = [token for token in tokens if is_scenario_file(token)]
     names = [token for token in tokens if not is_scenario_file(token)]
     loaded = tuple(scenario for token in files for scenario in load_scenarios(token))
-    known = (*SCENARIOS, *WORK, *more)
+    known = (*SCENARIOS, *WORK, *additional)
     named = select_scenarios(",".join(names), known) if names or not files else ()
     chosen = (*named, *loaded)
     _check_unique_ids(chosen)
@@ -162,11 +162,11 @@ def _find_scenarios(loaded: Any) -> list[Scenario]:
     return list({id(item): item for item in found}.values())
 
 
-def _check_not_control(scenarios: Iterable[Scenario], place: str) -> None:
+def _check_not_control(scenarios: Iterable[Scenario], source: str) -> None:
     """Raise `ConfigError` for the control's id, which only the decorator checks."""
     for one in scenarios:
         if one.is_control:
-            raise ConfigError(f"{place}: {RESERVED_ID_ERROR}")
+            raise ConfigError(f"{source}: {RESERVED_ID_ERROR}")
 
 
 def _check_unique_ids(scenarios: Iterable[Scenario]) -> None:

@@ -122,6 +122,7 @@ class RecordedWorld:
 
 
 def _parameter_schemas(registry: ToolRegistry) -> dict[str, JSON]:
+    """Return the parameter schema of each tool."""
     return {tool.name: tool.spec.parameters for tool in registry.definitions}
 
 
@@ -138,6 +139,7 @@ def _calls_by_turn(run: Run) -> _TurnCalls:
 
 
 def _schema_miss(turn: int, call: ToolCall) -> Miss | None:
+    """Return the miss for a call that does not fit its schema; None if it does."""
     # The problem of an ignored call is the cell's limit, not its arguments.
     if call.problem is None or call.is_ignored:
         return None
@@ -146,6 +148,7 @@ def _schema_miss(turn: int, call: ToolCall) -> Miss | None:
 
 
 def _call_summary(turn: int, call: ToolCall) -> JSON:
+    """Return a call as recorded with the trial."""
     brief: JSON = {"name": call.name, "arguments": call.arguments}
     if call.problem is not None and call.problem.code in UNREADABLE_CODES:
         brief["unread"] = True
@@ -196,6 +199,7 @@ def load_recorded(path: Path) -> list[Scenario]:
 
 
 def _parse_line(line: str, default_id: str) -> Scenario:
+    """Parse the scenario on a line of the file."""
     body, source = _extract_request(
         decode_json(line, dict[str, Any], limit=MAX_WRAPPED_DEPTH), line
     )
@@ -228,9 +232,9 @@ def _parse_line(line: str, default_id: str) -> Scenario:
     )
 
 
-def _extract_request(line: JSON, written: str) -> tuple[JSON, str]:
+def _extract_request(line: JSON, line_text: str) -> tuple[JSON, str]:
     """Return the request of a line in this module's format, and its source for the prompt hash."""
-    body, source = line, written
+    body, source = line, line_text
     if "messages" not in line and isinstance(request := line.get("request"), dict):
         body = request | {
             name: line[name] for name in _RESULT_LINE_FIELDS if line.get(name) is not None
@@ -247,6 +251,7 @@ def _extract_request(line: JSON, written: str) -> tuple[JSON, str]:
 
 
 def _normalize_role(message: Any) -> Any:
+    """Return a message with the role `system` in place of `_input`."""
     match message:
         case {"role": "_input"}:
             return message | {"role": _SYSTEM_ROLE}

@@ -139,6 +139,7 @@ class Workspace:
             self.warnings.append(text)
 
     def _check_id(self, name: str, arguments: JSON) -> None:
+        """Raise `ToolError` for an unknown workspace id; record a warning for a missing one."""
         given = str(arguments.get("workspace_id", self.id)).strip()
         if given == self.id:
             return
@@ -173,12 +174,14 @@ class Workspace:
         return self.patch(ops)
 
     def _check_request_id(self, request_id: str) -> None:
+        """Record a warning for a request id that is missing or repeated."""
         if not request_id:
             self._warn("state_patch: request_id is blank")
         elif request_id in self._request_ids:
             self._warn("state_patch: a request_id was used more than once")
 
     def _check_op(self, op: Any) -> None:
+        """Raise `ToolError` for any operation except the allowed one."""
         if not isinstance(op, dict) or op.get("op") != "set" or op.get("path") != TARGET_PATH:
             raise ToolError(f"Only the operation set on {TARGET_PATH} is allowed.")
         if "value" not in op:
@@ -196,6 +199,7 @@ def _pointer_steps(pointer: str) -> list[str]:
 
 
 def _resolve_pointer(document: Any, pointer: str) -> Any:
+    """Return the value at a JSON Pointer; None if there is none."""
     for step in _pointer_steps(pointer):
         match document:
             case dict():
@@ -233,17 +237,18 @@ def _delete_key(holder: JSON, key: str, _op: JSON) -> None:
 
 
 def _append_item(holder: JSON, key: str, op: JSON) -> None:
-    _list_at(holder, key).append(op.get("value"))
+    _list_under(holder, key).append(op.get("value"))
 
 
 def _insert_item(holder: JSON, key: str, op: JSON) -> None:
-    items, index = _list_at(holder, key), op.get("index")
+    items, index = _list_under(holder, key), op.get("index")
     if not isinstance(index, int) or not 0 <= index <= len(items):
         raise ToolError("insert needs an index within the list.")
     items.insert(index, op.get("value"))
 
 
-def _list_at(holder: JSON, key: str) -> list[Any]:
+def _list_under(holder: JSON, key: str) -> list[Any]:
+    """Return the list under a key, created if it is missing; raise if it is no list."""
     items = holder.setdefault(key, [])
     if not isinstance(items, list):
         raise ToolError(f"{key} is not a list.", code=ErrorCode.ARGUMENT_ERROR)
