@@ -53,6 +53,7 @@ def broken_seals(message: JSON) -> list[str]:
 
 
 def _seal_values(message: JSON) -> Iterator[tuple[str, Any]]:
+    """Yield each location where a sealed turn has a signature, and its value."""
     yield "encrypted_content", message.get("encrypted_content")
     for key in ("content", "thinking_blocks"):
         held = message.get(key)
@@ -174,8 +175,8 @@ def _check_options(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
         yield rules.violation("parallel_without_tools", "parallel_tool_calls")
 
 
-def _is_response_format(wanted: Any) -> bool:
-    match wanted:
+def _is_response_format(value: Any) -> bool:
+    match value:
         case None | {"type": "text" | "json_object"}:
             return True
         case {"type": "json_schema", "json_schema": {"name": str(name), "schema": dict()}}:
