@@ -94,6 +94,7 @@ class EventLoopThread:
         return self._schedule(_Submission(work))
 
     def _schedule(self, submission: "_Submission[T]") -> "Future[T]":
+        """Start a submission in the loop; raise `EventLoopClosed` if it accepts no more work."""
         with self._gate.lock:
             if self._gate.is_closed:
                 submission.discard()
@@ -211,6 +212,7 @@ class _IterationSlots:
         return future
 
     def _start_iteration(self) -> None:
+        """Refill the slots, and give them to the tasks that wait longest."""
         self._free = TASKS_PER_ITERATION
         while self._waiting and self._free:
             future = self._waiting.popleft()
