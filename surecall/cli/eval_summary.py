@@ -355,11 +355,14 @@ def _regression_reasons(comparisons: Comparisons) -> Iterator[str]:
 
 def _incomplete_reasons(summary: Summary, report: EvaluationReport) -> Iterator[str]:
     if report.end_reason == "budget":
-        yield f"the budget is used up; {report.missing} trials were not run"
+        yield (
+            f"the budget is used up; {report.missing} trials were not run; raise --max-cost to "
+            "continue"
+        )
     elif report.end_reason == "unpriced":
         yield (
             f"{report.error}; {report.missing} trials were not run; run the same command without "
-            "it to continue"
+            "--max-cost to continue"
         )
     elif report.end_reason == "lost":
         yield (

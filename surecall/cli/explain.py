@@ -218,7 +218,7 @@ def _read_tools(file: BinaryIO | None) -> list[Any]:
     try:
         tools = decode(file.read())
     except ValueError:
-        raise ConfigError("--tools is not JSON") from None
+        raise ConfigError("--tools is not JSON: pass a list of tool definitions") from None
     return require_tool_list(tools)
 
 

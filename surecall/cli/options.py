@@ -142,7 +142,7 @@ def load_consents() -> tuple[Consent, ...]:
     try:
         return tuple(_DECODER.decode(data))
     except ValueError as error:
-        raise ConfigError(f"{path} is invalid ({error}); remove it to trust nothing") from None
+        raise ConfigError(f"{path} is invalid ({error}); remove it") from None
 
 
 def save_consents(consents: Iterable[Consent]) -> Path:
@@ -173,7 +173,7 @@ def _read_private_file(path: Path) -> bytes:
             status
         ):
             raise ConfigError(
-                f"{path} is writable by other users or not yours; own it and chmod 600 it"
+                f"{path} belongs to or is writable by another user: run chown and chmod 600 on it"
             )
         return file.read(2**20)
 

@@ -81,7 +81,9 @@ def command(
 def _list_personas(pattern: str) -> ExitCode:
     found = [each for each in PERSONAS.values() if _is_match(each, pattern.casefold())]
     if not found:
-        return print_error(f"no persona or fault matches {pattern!r}", NOTHING)
+        return print_error(
+            f"no persona or fault matches {pattern!r}; `surecall sim --list` shows all", NOTHING
+        )
     print_columns(
         ("persona", "outcome", "summary", "sources"),
         [(each.id, each.outcome, each.summary, ", ".join(each.sources)) for each in found],

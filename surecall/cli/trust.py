@@ -127,7 +127,7 @@ def _confirm_and_save(consent: Consent, consequences: Iterable[str], *, asks: bo
             "cannot ask for confirmation without a terminal: pass --yes", WRONG_USAGE
         )
     if asks and not click.confirm("Trust this address?"):
-        return print_error("nothing was trusted", FAILED)
+        return print_error("not confirmed: no consent was stored", FAILED)
     print_text(
         f"saved to {save_consents((*load_consents(), consent))}; `surecall trust --remove` "
         "revokes it"

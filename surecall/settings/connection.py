@@ -84,9 +84,10 @@ class Limits(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
+            value = getattr(self, name)
             # To aiohttp, zero means "no limit", and infinity overflows.
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ConfigError(f"limits.{name} must be a finite number above zero")
+            if not (value > 0 and math.isfinite(value)):
+                raise ConfigError(f"limits.{name} must be a finite number above zero, not {value}")
 
 
 DEFAULT_LIMITS = Limits()

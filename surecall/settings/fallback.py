@@ -116,7 +116,9 @@ def _check_rest_seconds(rest_s: Any) -> None:
 
 def _parse_codes(codes: Any) -> frozenset[ErrorCode]:
     if isinstance(codes, str) or not isinstance(codes, Iterable):
-        raise ConfigError('Fallback: on must be a set of codes, such as {"RATE_LIMIT"}')
+        raise ConfigError(
+            f'Fallback: on must be a set of codes, such as {{"RATE_LIMIT"}}, not {codes!r:.80}'
+        )
     return frozenset(map(_parse_code, codes))
 
 

@@ -95,7 +95,10 @@ def load_installed() -> tuple[Scenario, ...]:
             ) from error
         offered = _find_scenarios(loaded)
         if not offered:
-            raise ConfigError(f"entry point {entry.name!r} of {ENTRY_POINT_GROUP} has no scenarios")
+            raise ConfigError(
+                f"entry point {entry.name!r} of {ENTRY_POINT_GROUP} has no scenarios: name a "
+                "module with @scenario functions"
+            )
         _check_not_control(offered, f"entry point {entry.name!r} of {ENTRY_POINT_GROUP}")
         found += offered
     _check_unique_ids(found)
@@ -114,7 +117,7 @@ def _load_file(path: Path) -> Sequence[Scenario]:
         load_recorded(path) if path.suffix == _JSONL_SUFFIX else _find_scenarios(_run_module(path))
     )
     if not found:
-        raise ConfigError(f"{path}: the file has no scenarios")
+        raise ConfigError(f"{path}: the file has no scenarios: decorate a function with @scenario")
     _check_not_control(found, str(path))
     return found
 
@@ -173,5 +176,5 @@ def _check_unique_ids(scenarios: Iterable[Scenario]) -> None:
     seen: set[str] = set()
     for one in scenarios:
         if one.id in seen:
-            raise ConfigError(f"two scenarios have the id {one.id!r}")
+            raise ConfigError(f"two scenarios have the id {one.id!r}: rename one")
         seen.add(one.id)

@@ -191,7 +191,7 @@ def load_recorded(path: Path) -> list[Scenario]:
             try:
                 one = _parse_line(line.decode().strip(), f"{path.stem}_{number:03}")
                 if one.id in found:
-                    raise ConfigError(f"two scenarios have the id {one.id!r}")  # noqa: TRY301
+                    raise ConfigError(f"two scenarios have the id {one.id!r}: rename one")  # noqa: TRY301
             except (ConfigError, msgspec.MsgspecError, UnicodeDecodeError, TooDeep) as error:
                 raise ConfigError(f"{path}:{number}: {error}") from None
             found[one.id] = one
@@ -205,7 +205,7 @@ def _parse_line(line: str, default_id: str) -> Scenario:
     )
     recorded = msgspec.convert(body, RecordedRequest)
     if not recorded.messages:
-        raise ConfigError("messages is empty")
+        raise ConfigError("messages is empty: a request needs at least one message")
     if "response_format" in body:
         raise ConfigError("response_format is not supported in a recorded request: remove it")
     scenario_id = recorded.id or default_id

@@ -111,7 +111,7 @@ def find_run(base: Path, name: str) -> Path:
     if name and (Path(name) / DATABASE).is_file():
         return Path(name)
     if not known:
-        raise StoreError(f"there are no runs in {base}")
+        raise StoreError(f"there are no runs in {base}: run surecall eval first, or pass --runs")
     raise StoreError(unknown_name_message("run", name, known))
 
 
