@@ -198,6 +198,7 @@ def _label_lines(label: str, text: str) -> list[str]:
 
 
 def _wrap(text: str, first: str, indent: str) -> list[str]:
+    """Return a text as lines that fit the output; `first` begins the first one."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
     )

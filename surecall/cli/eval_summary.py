@@ -80,7 +80,7 @@ def verdict_lines(
     width: int | None = None,
 ) -> list[str]:
     """Return the table of verdicts; if it is narrow, the reasons are below the rows."""
-    rows = list(_rows(advice, tuple(cells)))
+    rows = list(_result_rows(advice, tuple(cells)))
     if not rows:
         return []
     everything = _table_columns(advice, rows, threshold, WIDE)
@@ -90,7 +90,9 @@ def verdict_lines(
     return add_remarks(join_columns(shown), ["", *remarks], width)
 
 
-def _rows(advice: Sequence[Recommendation], cells: Sequence[CellSummary]) -> Iterator[_ResultRow]:
+def _result_rows(
+    advice: Sequence[Recommendation], cells: Sequence[CellSummary]
+) -> Iterator[_ResultRow]:
     premature = {each.cell: each.totals.false_finals.answers for each in cells}
     known = profile_candidates(cells)
     for group in group_by_decision(advice).values():
@@ -150,11 +152,14 @@ def _narrow_columns(
 
 
 def _table_columns(
-    advice: Sequence[Recommendation], rows: Sequence[_ResultRow], threshold: float, size: int
+    advice: Sequence[Recommendation], rows: Sequence[_ResultRow], threshold: float, axis_width: int
 ) -> Columns:
+    """Return all columns of the table of verdicts."""
     found = [row.candidate for row in rows]
     axis = axis_for(
-        threshold, min((each.tool_interval[0] for each in found if each.tool.n), default=1.0), size
+        threshold,
+        min((each.tool_interval[0] for each in found if each.tool.n), default=1.0),
+        axis_width,
     )
     columns = {
         "verdict": ["verdict", *(row.verdict for row in rows)],
@@ -314,7 +319,7 @@ def exit_code(
         *_regression_reasons(comparisons),
         *(
             f"{each.name} is worse than {each.reference}"
-            for each in _with_verdict(agreements, "worse")
+            for each in _agreements_with_verdict(agreements, "worse")
         ),
     ]
     if failed:
@@ -322,12 +327,15 @@ def exit_code(
     undecided = [
         *_incomplete_reasons(summary, report),
         *_unmeasured_reasons(settings.fail_under, summary),
-        *(f"{each.name}: the verdict is open" for each in _with_verdict(agreements, "open")),
+        *(
+            f"{each.name}: the verdict is open"
+            for each in _agreements_with_verdict(agreements, "open")
+        ),
     ]
     return (INCOMPLETE, undecided) if undecided else (0, [])
 
 
-def _with_verdict(
+def _agreements_with_verdict(
     agreements: Sequence[Agreement], verdict: AgreementVerdict
 ) -> Iterator[Agreement]:
     return (each for each in agreements if each.verdict == verdict)

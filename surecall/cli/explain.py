@@ -396,6 +396,7 @@ def _parse_body(data: bytes, error_status: int | None) -> JSON | Fault | None:
 
 
 def _parse_text(data: bytes, error_status: int | None) -> tuple[str, JSON | Fault]:
+    """Return the kind of a text, and the text as a reply, or the fault that it reports."""
     text = data.decode("utf-8", "replace")
     if "\0" in text or text.count("\ufffd") * _CHARS_PER_BAD_BYTE > len(text):
         raise ConfigError("the input is not text; pass what a model or an endpoint returned")
@@ -500,6 +501,7 @@ def _claim_lines(claim: JSON) -> list[str]:
 
 
 def _passed_over_lines(item: JSON) -> list[str]:
+    """Return the line about text that resembles a call but is none."""
     return [f"not a call, at {item['at']}: {item['reason']}: {_shorten(item['text'])}"]
 
 

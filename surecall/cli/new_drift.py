@@ -175,6 +175,7 @@ class _KeyRemover:
                 return value
 
     def _clean_field(self, key: str, value: Any) -> Any:
+        """Return the value of a field without keys; a field named like a key is removed whole."""
         if key.lower().replace("-", "_") in _KEY_FIELDS and isinstance(value, str) and value:
             self.count += 1
             return REDACTED
@@ -220,10 +221,10 @@ def _value_spans(text: str, field: str) -> Iterable[tuple[int, int]]:
         at = text.find(field, start)
 
 
-def _word_end(text: str, at: int) -> int:
-    while text[at : at + 1].isalnum() or text[at : at + 1] in ("-", "_", "."):
-        at += 1
-    return at
+def _word_end(text: str, start: int) -> int:
+    while text[start : start + 1].isalnum() or text[start : start + 1] in ("-", "_", "."):
+        start += 1
+    return start
 
 
 def _build_case(name: str, source: str, body: Any, tools: Sequence[Any]) -> JSON:
@@ -309,14 +310,14 @@ def _fault_stub(name: str, source: str, repair: str) -> Iterable[str]:
 
 
 def _repair_stub(repair: str) -> Iterable[str]:
-    yield f"# Repair: put it into {_repair_module()}"
+    yield f"# Repair: put it into {_repair_path()}"
     yield "@RESPONSE.register"
     yield f"def {repair}(message: JSON) -> JSON:"
     yield '    """Describe in one line what is repaired."""'
     yield "    return message  # a repaired copy, or this object if it does not apply"
 
 
-def _repair_module() -> str:
+def _repair_path() -> str:
     return f"{RESPONSE[RESPONSE.names[0]].__module__.replace('.', '/')}.py"
 
 
@@ -325,7 +326,7 @@ def _next_step_lines(path: Path, case: JSON, repair: str) -> Iterable[str]:
     yield f"1. In {path}: correct `expected`, `tools`, and `provenance`; delete `to_check`."
     yield f"2. Run: .venv/bin/pytest tests/properties/test_corpus.py -k {case['id']}"
     yield "   It fails until the reply is parsed as expected. If it passes, skip step 3."
-    yield f"3. Paste the repair into {_repair_module()} and add its name to RESPONSE_NORMALIZERS in"
+    yield f"3. Paste the repair into {_repair_path()} and add its name to RESPONSE_NORMALIZERS in"
     yield f"   surecall/settings/endpoint_profile.py: {repair}. Repeat step 2."
     yield "4. Paste the fault into its module. If it has no repair, delete `repairs=…`."
     yield f"   Delete `no_fault` from {path.name}."

@@ -337,7 +337,7 @@ def read_dotenv(here: Path) -> dict[str, str]:
 
 def _read_settings_files(here: Path) -> tuple[str | None, str | None, str]:
     """Return the text of surecall.toml, of pyproject.toml, and of .env."""
-    own, project, dotenv = map(_read_text, (here / name for name in _SETTINGS_FILES))
+    own, project, dotenv = map(_read_text_if_exists, (here / name for name in _SETTINGS_FILES))
     return own, project, dotenv or ""
 
 
@@ -347,7 +347,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print_note(f"warning: {warning}")
 
 
-def _read_text(path: Path) -> str | None:
+def _read_text_if_exists(path: Path) -> str | None:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:

@@ -59,6 +59,7 @@ class TextAxis(msgspec.Struct, frozen=True):
         return "".join(marks)
 
     def _column(self, share: float) -> int:
+        """Return the column where a share is drawn."""
         inside = max(0.0, min(1.0, (share - self.floor) / (1 - self.floor)))
         return round(inside * (self.size - 1))
 

@@ -324,20 +324,21 @@ class OnStatus(Protocol):
 
 
 @asynccontextmanager
-async def _over_http(address: HttpTarget, answered: OnStatus) -> "AsyncIterator[TransportStreams]":
+async def _over_http(target: HttpTarget, on_status: OnStatus) -> "AsyncIterator[TransportStreams]":
+    """Yield the message streams of a server over HTTP; report the status of each response."""
     import httpx2  # noqa: PLC0415 - it comes with mcp
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - see above
 
     async def on_response(response: "httpx2.Response") -> None:
         request = response.request  # a server may answer 404 to methods that it does not support
         in_session = request.method == "POST" and _SESSION_HEADER in request.headers
-        answered(response.status_code, in_session=in_session)
+        on_status(response.status_code, in_session=in_session)
         # Compression was not requested, and a few compressed bytes can expand a thousandfold.
         response.headers.pop("content-encoding", None)
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _limit_body(response.stream)
 
-    headers = httpx2.Headers(address.headers)
+    headers = httpx2.Headers(target.headers)
     headers["accept-encoding"] = "identity"
     async with (
         httpx2.AsyncClient(
@@ -347,7 +348,7 @@ async def _over_http(address: HttpTarget, answered: OnStatus) -> "AsyncIterator[
             event_hooks={"response": [on_response]},
         ) as client,
         streamable_http_client(
-            address.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            target.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
     ):
         yield streams

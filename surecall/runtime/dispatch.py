@@ -411,15 +411,15 @@ class ToolDispatcher:
 
 def _denial(decision: Decision) -> Problem:
     message = f"This call is not permitted. {decision.reason}".strip()
-    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _policy_details(decision))
+    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _decision_as_details(decision))
 
 
 def _confirmation_required(decision: Decision) -> Problem:
     message = f"A person must confirm this call first. {decision.reason}".strip()
-    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _policy_details(decision))
+    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _decision_as_details(decision))
 
 
-def _policy_details(decision: Decision) -> JSON:
+def _decision_as_details(decision: Decision) -> JSON:
     return {"policy": {"outcome": decision.outcome, "reason": decision.reason}}
 
 

@@ -140,6 +140,8 @@ def _run_loop(
     opened: "Future[None]",
     gate: _Gate,
 ) -> None:
+    """Run a loop inside `lifespan` until it is stopped, then cancel what remains."""
+
     async def serve() -> None:
         async with lifespan():
             opened.set_result(None)
@@ -173,6 +175,7 @@ def _close_loop(
     gate: _Gate,
     closing_s: float | None,
 ) -> None:
+    """Stop a loop, and wait for its thread."""
     gate.close()
     if not loop.is_closed():
         loop.call_soon_threadsafe(stop.set)

@@ -226,6 +226,7 @@ class _Replay:
         return after
 
     def _replay_request(self, run: Run, plan: Plan) -> Run:
+        """Compare the composed request and the parsed reply with the recorded ones."""
         recorded = self._take_event(run, LlmRequestEndEvent)
         request = self._compose_request(plan, recorded.lessons, streamed=recorded.streamed)
         if request.hash != recorded.request_hash:
@@ -361,6 +362,7 @@ class _RequestCollector(_Replay):
         self._requests.append(SentRequest(run.turn_count, request.body, exact))
 
     def _replay_request(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - its request was composed already
+        """Record the reply without parsing it again."""
         return record_reply(run, self._take_event(run, LlmRequestEndEvent).reply)
 
 

@@ -186,7 +186,7 @@ def copy_with(settings: S, changes: Mapping[str, Any], explicit: Iterable[str] =
 
 
 def _copy(settings: S, values: Mapping[str, Any], recorded: Mapping[str, Any]) -> S:
-    """Return a copy with validated values and the recorded names."""
+    """Return a checked copy with other values, and `recorded` as the record of set fields."""
     copy: S = msgspec.Struct.__copy__(settings)  # type: ignore[attr-defined]  # it is written in C
     for name in settings.MERGED:
         _force_set(copy, name, deepcopy(getattr(settings, name)))

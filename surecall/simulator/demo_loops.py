@@ -106,6 +106,7 @@ def _request_lines(url: str, request: JSON) -> list[bytes]:
 
 
 def _post_request(url: str, request: JSON) -> tuple[int, bytes]:
+    """Send a request; return the status and the body."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_TIMEOUT_S)
     try:
         connection.request("POST", _PATH, json.dumps(request), {"Content-Type": "application/json"})

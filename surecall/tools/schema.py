@@ -213,7 +213,7 @@ class _SchemaRewriter:
         self._count_node(depth)
         if not isinstance(node, Mapping):
             return
-        pointer = _reference(node)
+        pointer = _reference_of(node)
         if pointer in ancestors - self._loops.keys():
             self._loops[pointer] = self._unused_name(pointer)
         elif pointer and pointer not in self._seen:
@@ -239,7 +239,7 @@ class _SchemaRewriter:
             partial(self._copy_data, depth=depth + 1),
         )
         written = _with_enum_type(_rebuild(_without_unneeded_keywords(node), write, copy))
-        pointer = _reference(node)
+        pointer = _reference_of(node)
         if not pointer:
             return written
         if pointer in self._loops and not inline:
@@ -269,6 +269,7 @@ class _SchemaRewriter:
             raise ConfigError(f"The schema is nested deeper than {_MAX_DEPTH} levels.")
 
     def _resolve(self, pointer: str) -> Any:
+        """Return the schema that a reference names; raise if there is none."""
         node: Any = self._root
         try:
             outside, *segments = pointer.split("/")
@@ -281,7 +282,8 @@ class _SchemaRewriter:
         return node
 
 
-def _reference(schema: Mapping[str, Any]) -> str:
+def _reference_of(schema: Mapping[str, Any]) -> str:
+    """Return the reference of a schema; blank if it has none."""
     pointer = schema.get("$ref")
     return pointer if isinstance(pointer, str) else ""
 
@@ -313,7 +315,7 @@ def _rebase_references(schema: Any, at: str) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     rebuilt = _rebuild(dict(schema), lambda child: _rebase_references(child, at), lambda data: data)
-    pointer = _reference(schema)
+    pointer = _reference_of(schema)
     if pointer.startswith("#"):
         rebuilt["$ref"] = at + pointer[1:]
     return rebuilt

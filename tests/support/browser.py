@@ -129,9 +129,7 @@ class Browser:
 
     def click(self, selector: str) -> None:
         """Click the first element that matches, as a person would: it must be in sight."""
-        self.run(
-            "document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector
-        )
+        self.run("document.querySelector(arguments[0]).scrollIntoView({block: 'center'})", selector)
         self._wait_for_drawing()
         self._driver.find_element(By.CSS_SELECTOR, selector).click()
 

@@ -127,7 +127,7 @@ def count_missed_checks(causes: Iterable[CauseCount], scenarios: Iterable[str]) 
 def main_cause_sentence(
     checks: Mapping[str, int], categories: Mapping[str, int], failed: int
 ) -> Iterator[str]:
-    """Yield a sentence about the cause that most failed runs share, if there is one."""
+    """Yield one sentence about the cause that most failed runs share; nothing if none does."""
     # Ties are resolved by input order, which is more meaningful than the alphabet.
     check, missed = max(checks.items(), key=itemgetter(1), default=("", 0))
     category, count = most_frequent(categories)

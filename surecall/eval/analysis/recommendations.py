@@ -351,12 +351,12 @@ def _best_candidate(default_cell: CellSummary, cells: Iterable[CellSummary]) -> 
         for each in cells
         if each.cell.profile == default_cell.cell.profile and each is not default_cell
     ]
-    allowed = [each for each in others if each.significant or _is_extended(each.strategy)]
+    allowed = [each for each in others if each.significant or _is_extended_strategy(each.strategy)]
     # The first of equals is the default.
     return min((found, *allowed), key=lambda each: _lower_bound_sort_key(each)[:2])
 
 
-def _is_extended(label: str) -> bool:
+def _is_extended_strategy(label: str) -> bool:
     return split_strategy(label)[0] in EXTENDED_STRATEGIES
 
 
@@ -394,7 +394,7 @@ def recommendation_row(advice: Recommendation) -> tuple[str, ...]:
     are not recommended, so their row has no observed verdict.
     """
     decision = _decision_label(advice.decision, simulated=advice.simulated)
-    if _is_extended(advice.decided_strategy):
+    if _is_extended_strategy(advice.decided_strategy):
         decision = f"{decision} with {advice.decided_strategy}"
     if advice.decided_profile != advice.profile:
         decision = f"{decision} ({advice.decided_profile})"

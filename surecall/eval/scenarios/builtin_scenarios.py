@@ -258,7 +258,7 @@ _PATCH_EXAMPLE = (
 )
 
 
-def _prompt(steps: Sequence[str], rules: Sequence[str], *, with_id: bool = True) -> str:
+def _system_prompt(steps: Sequence[str], rules: Sequence[str], *, with_id: bool = True) -> str:
     known = '"workspace_id": "(the id that the user gives)"' if with_id else ""
     lines = [
         "You keep a small workspace in order by calling tools.",
@@ -329,14 +329,14 @@ SCENARIOS: Final = (
         "happy_path",
         "read, patch, answer",
         tags=(*_TYPICAL, "simple", "extreme"),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL,)),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL,)),
         task=WorkspaceTask(check_process=_check_read_first),
     ),
     _workspace_scenario(
         "partial_success_failure",
         "one call of a turn succeeds, the other fails, and the run continues",
         tags=("extreme",),
-        system=_prompt((_FAILING, _PATCH, _END), (_LATER,)),
+        system=_system_prompt((_FAILING, _PATCH, _END), (_LATER,)),
         task=WorkspaceTask(check_process=_check_mixed_turn),
         config=_PARALLEL,
     ),
@@ -344,21 +344,21 @@ SCENARIOS: Final = (
         "missing_workspace_id",
         "the workspace id is omitted, and the tools use the current workspace",
         tags=(*_TYPICAL, "extreme"),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_ID), with_id=False),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_ID), with_id=False),
         task=WorkspaceTask(check_process=_check_id_omitted),
     ),
     _workspace_scenario(
         "type_error_recovery",
         "a patch is refused with a type error and must be repeated",
         tags=(*_TYPICAL, "extreme"),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _LIST)),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _LIST)),
         task=WorkspaceTask(check_process=_check_type_error, refusals=1),
     ),
     _workspace_scenario(
         "happy_path_parallel",
         "read and patch in one turn, then answer",
         tags=("parallel",),
-        system=_prompt((_BOTH, _END), ()),
+        system=_system_prompt((_BOTH, _END), ()),
         task=WorkspaceTask(check_process=_check_parallel_turn),
         config=_PARALLEL,
     ),
@@ -366,7 +366,7 @@ SCENARIOS: Final = (
         "long_arguments_guard",
         "arguments that are too large are refused, and a shorter call follows",
         tags=(*_TYPICAL, "extreme"),
-        system=_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
+        system=_system_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
         task=WorkspaceTask(check_process=_check_guard, contract=_SET_LAST),
         config={"max_tool_args_bytes": MAX_ARGUMENT_BYTES},
     ),
@@ -374,7 +374,7 @@ SCENARIOS: Final = (
         "tool_output_truncation",
         "a result is too large to send, and the run continues without it",
         tags=("extreme",),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_REREAD)),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_REREAD)),
         task=WorkspaceTask(check_process=_check_overflow, draft={"big": "x" * 12_000}),
         config={"max_tool_output_bytes": 5_000, "tool_failure_policy": "tolerated"},
     ),

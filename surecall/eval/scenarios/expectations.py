@@ -282,7 +282,11 @@ class Expect:
         Whether it matched exactly is recorded as the fact `text_exact`.
         """
         exact = out.text.strip() == wanted.strip()
-        met = _normalize_loosely(out.text) == _normalize_loosely(wanted) if lenient else exact
+        met = (
+            _without_quotes_and_case(out.text) == _without_quotes_and_case(wanted)
+            if lenient
+            else exact
+        )
         check = f"the answer is {format_value(wanted)}"
         return out.judge_answer(check, format_value(wanted), met=met, text_exact=exact)
 
@@ -391,5 +395,5 @@ def _join_alternatives(texts: Sequence[str]) -> str:
     return " or ".join(map(format_value, texts))
 
 
-def _normalize_loosely(text: str) -> str:
+def _without_quotes_and_case(text: str) -> str:
     return text.strip().strip("\"'`").strip().rstrip(".!").casefold()

@@ -228,28 +228,28 @@ def _apply_operation(draft: JSON, op: JSON) -> None:
     change(holder, last, op)
 
 
-def _set_value(holder: JSON, key: str, op: JSON) -> None:
-    holder[key] = op.get("value")
+def _set_value(container: JSON, key: str, op: JSON) -> None:
+    container[key] = op.get("value")
 
 
-def _delete_key(holder: JSON, key: str, _op: JSON) -> None:
-    holder.pop(key, None)
+def _delete_key(container: JSON, key: str, _op: JSON) -> None:
+    container.pop(key, None)
 
 
-def _append_item(holder: JSON, key: str, op: JSON) -> None:
-    _list_under(holder, key).append(op.get("value"))
+def _append_item(container: JSON, key: str, op: JSON) -> None:
+    _list_under(container, key).append(op.get("value"))
 
 
-def _insert_item(holder: JSON, key: str, op: JSON) -> None:
-    items, index = _list_under(holder, key), op.get("index")
+def _insert_item(container: JSON, key: str, op: JSON) -> None:
+    items, index = _list_under(container, key), op.get("index")
     if not isinstance(index, int) or not 0 <= index <= len(items):
         raise ToolError("insert needs an index within the list.")
     items.insert(index, op.get("value"))
 
 
-def _list_under(holder: JSON, key: str) -> list[Any]:
+def _list_under(container: JSON, key: str) -> list[Any]:
     """Return the list under a key, created if it is missing; raise if it is no list."""
-    items = holder.setdefault(key, [])
+    items = container.setdefault(key, [])
     if not isinstance(items, list):
         raise ToolError(f"{key} is not a list.", code=ErrorCode.ARGUMENT_ERROR)
     return items
