@@ -305,6 +305,7 @@ def _result_adapter() -> "TypeAdapter[Any]":
 
 
 def _checked_server(server: Any) -> Any:
+    """Return a server object of the SDK; raise for any other object."""
     from mcp.server import Server  # noqa: PLC0415 - importing it takes more than a second
     from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - the same
 

@@ -319,6 +319,7 @@ def _check_arguments(arguments: Any, where: str, rules: ProviderRules) -> Iterat
 
 
 def _is_accepted_id(call_id: str, name: str, form: str) -> bool:
+    """Whether the id of a call has the form that a provider requires; `name` is the tool's."""
     match form:
         case "nine":
             return len(call_id) == MISTRAL_ID_CHARS and _ALPHANUMERIC.issuperset(call_id)

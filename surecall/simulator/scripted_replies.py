@@ -71,12 +71,12 @@ def _reply_calls(reply: JSON) -> list[JSON]:
         return []
 
 
-def _with_free_ids(tool_calls: list[JSON], taken: set[Any]) -> list[JSON]:
+def _with_free_ids(tool_calls: list[JSON], taken_ids: set[Any]) -> list[JSON]:
     numbered = list(tool_calls)
     for position, call in enumerate(tool_calls, start=1):
         if isinstance(call, _AutoIdCall):
-            free = _free_id(position, taken)
-            taken.add(free)
+            free = _free_id(position, taken_ids)
+            taken_ids.add(free)
             numbered[position - 1] = _AutoIdCall(call | {"id": free})
     return numbered
 
@@ -102,7 +102,7 @@ def _completion_with_calls(tool_calls: list[JSON]) -> JSON:
     return _completion(message, "tool_calls", {})
 
 
-def _free_id(position: int, taken: set[Any]) -> str:
-    while f"call_{position}" in taken:
+def _free_id(position: int, taken_ids: set[Any]) -> str:
+    while f"call_{position}" in taken_ids:
         position += 1
     return f"call_{position}"

@@ -167,8 +167,9 @@ def _underlying_function(fn: Callable[..., Any]) -> Any:
 
 
 def _build_parameter(
-    target: Any, parameter: inspect.Parameter, texts: dict[str, str], where: str
+    function: Any, parameter: inspect.Parameter, descriptions: dict[str, str], where: str
 ) -> ToolParameter | None:
+    """Return a parameter for the model; None for one that the model cannot set."""
     required = parameter.default is _MISSING
     if parameter.kind is parameter.VAR_POSITIONAL or (
         parameter.kind is parameter.POSITIONAL_ONLY and required
@@ -178,11 +179,11 @@ def _build_parameter(
         )
     if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_KEYWORD}:
         return None
-    hint = _resolve_hint(target, parameter.annotation, where)
+    hint = _resolve_hint(function, parameter.annotation, where)
     check_context_parameter(parameter, hint, where)
     if hint is Context:
         return None
-    text = _hint_description(hint) or texts.get(parameter.name)
+    text = _hint_description(hint) or descriptions.get(parameter.name)
     if not text:
         check_context_name(parameter.name, where, _DESCRIBE_ADVICE.format(parameter.name))
     return ToolParameter(

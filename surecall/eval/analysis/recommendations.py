@@ -356,8 +356,8 @@ def _best_candidate(default_cell: CellSummary, cells: Iterable[CellSummary]) -> 
     return min((found, *allowed), key=lambda each: _lower_bound_sort_key(each)[:2])
 
 
-def _is_extended_strategy(label: str) -> bool:
-    return split_strategy(label)[0] in EXTENDED_STRATEGIES
+def _is_extended_strategy(strategy_label: str) -> bool:
+    return split_strategy(strategy_label)[0] in EXTENDED_STRATEGIES
 
 
 def recommend(
@@ -508,12 +508,12 @@ def _tool_figure(candidate: ProfileCandidate) -> Figure:
     return pooled_figure(candidate.parts or (candidate.tool,), candidate.stopping)
 
 
-def _strategy_sort_key(label: str) -> tuple[int, int, str]:
-    strategy, fallback = split_strategy(label)
+def _strategy_sort_key(strategy_label: str) -> tuple[int, int, str]:
+    strategy, fallback = split_strategy(strategy_label)
     return (
         _position_or_last(strategy, _STRATEGY_ORDER),
         _position_or_last(fallback, _FALLBACK_ORDER),
-        label,
+        strategy_label,
     )
 
 

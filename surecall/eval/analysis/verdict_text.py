@@ -254,7 +254,7 @@ def _step_sentence(
 
 
 def _name_models(rows: Iterable[Comparison], max_names: int, *, sign: int, profiles: bool) -> str:
-    """Return each model once with its changes, largest first; `profiles` names their profiles.
+    """List each model once with its changes, largest first; `profiles` adds the profiles.
 
     Only the first change names the unit.
     """

@@ -308,7 +308,7 @@ def _tool_definition(function: JSON) -> JSON:
 def _find_protocol(
     messages: Sequence[JSON],
 ) -> tuple[str, tuple[JSON, str] | None, dict[str, JSON]]:
-    """Return the protocol in the instructions, their message with the other text, and the tools."""
+    """Return the protocol, blank if native; its message with the text before it; and the tools."""
     for message in messages:
         if message.get("role") != "system":
             continue
