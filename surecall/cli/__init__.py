@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from surecall.cli.console import FAILED, INTERRUPTED, NOTHING, WRONG_USAGE, print_error
+from surecall.cli.console import FAILED, INTERRUPTED, NOTHING, WRONG_USAGE, ExitCode, print_error
 from surecall.cli.interrupts import current_interrupts
 from surecall.values.errors import ConfigError
 from surecall.values.version import __version__
@@ -102,7 +102,7 @@ def cli(context: click.Context) -> None:
         click.echo(context.get_help())
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
+def main(arguments: Sequence[str] | None = None) -> ExitCode:
     """Run the command line and return the exit code."""
     # Without `arguments`, this call owns the process: handle signals until the process ends.
     with current_interrupts().install(stays=arguments is None):
@@ -116,7 +116,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return current_interrupts().signals.exit_code if code == INTERRUPTED else code
 
 
-def _run(arguments: Sequence[str] | None) -> int:
+def _run(arguments: Sequence[str] | None) -> ExitCode:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="backslashreplace")  # for terminals without Unicode

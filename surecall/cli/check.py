@@ -15,6 +15,7 @@ import msgspec
 from surecall.cli.console import (
     INCOMPLETE,
     WRONG_USAGE,
+    ExitCode,
     json_line,
     print_columns,
     print_document,
@@ -102,7 +103,7 @@ class Finding(msgspec.Struct, frozen=True):
 @click.option("--offline", is_flag=True, help="Show the settings, but send no request.")
 @click.option("-v", "--all", "everything", is_flag=True, help="Also show defaults and presets.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> int:
+def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> ExitCode:
     """Show the effective settings and test the endpoint with one small request.
 
     Shows the source of each setting and the address of the endpoint; the key is never shown. The
@@ -144,7 +145,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
     return _print_finding(finding, _address_with_key(where, effective), as_json=as_json)
 
 
-def _config_rows(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) -> list[Setting]:
+def _config_rows(cell: PlannedCell, catalog: ModelCatalog, redactor: Redactor) -> list[Setting]:
     """Return the run settings of a cell, each with its source."""
     strategy: Any = split_strategy(cell.cell.strategy)[0]
     model = cell.model
@@ -157,7 +158,7 @@ def _config_rows(cell: PlannedCell, catalog: ModelCatalog, cleaned: Redactor) ->
     }
     sources |= known
     return [
-        (name, cleaned.redact_text(_value_text(values[name])), sources[name]) for name in values
+        (name, redactor.redact_text(_value_text(values[name])), sources[name]) for name in values
     ]
 
 
@@ -170,6 +171,7 @@ _ENDPOINT_FIELDS: Final = ("provider", "key", "proxy")
 
 
 def _setting_rows(effective: EffectiveSettings, *, everything: bool) -> Iterator[Setting]:
+    """Yield the settings that were set, each with its source; with `everything`, all settings."""
     cleaned = _redactor(effective)
     for name in FIELDS:
         source = effective.sources[name]
@@ -179,6 +181,7 @@ def _setting_rows(effective: EffectiveSettings, *, everything: bool) -> Iterator
 
 
 def _redactor(effective: EffectiveSettings) -> Redactor:
+    """Return a redactor of all keys, and of the secrets in the URL."""
     query = urlsplit(effective.settings.base_url).query
     return Redactor((*effective.secrets, *query_secrets(query)))
 
@@ -191,6 +194,7 @@ def _setting_text(name: str, value: Any) -> str:
 
 
 def _key_text(key: Secret | None) -> str:
+    """Describe a key by its length, without revealing it."""
     return "not set" if key is None else f"set, {quantity(len(key.reveal()), 'character')}"
 
 
@@ -212,13 +216,14 @@ def _proxy_text(url: str) -> str:
     return "none" if proxy is None else urlsplit(proxy).netloc.rpartition("@")[2] or "set"
 
 
-def _selection_text(planned: EvaluationPlan) -> str:
-    models = {each.model.id for each in planned.cells}
+def _selection_text(plan: EvaluationPlan) -> str:
+    """Return how many models, cells, and scenarios are selected."""
+    models = {each.model.id for each in plan.cells}
     return ", ".join(
         (
             quantity(len(models), "model"),
-            quantity(len(planned.cells), "cell"),
-            quantity(len(planned.scenarios), "scenario"),
+            quantity(len(plan.cells), "cell"),
+            quantity(len(plan.scenarios), "scenario"),
         )
     )
 
@@ -236,20 +241,20 @@ def _timeouts(effective: EffectiveSettings) -> tuple[float, float]:
 
 
 async def _probe_endpoint(
-    planned: PlannedCell, client: Client, talk_s: float, probes_s: float
+    planned: PlannedCell, client: Client, conversation_s: float, protocols_s: float
 ) -> Finding:
     """Test the endpoint; if it responds and tools are on, test each call protocol, too."""
-    finding = await _try_tool_call(planned, client, talk_s)
+    finding = await _try_tool_call(planned, client, conversation_s)
     if not finding.answered or planned.tools_disabled:
         return finding
-    probes = await probe_protocols(planned, client, probes_s)
+    probes = await probe_protocols(planned, client, protocols_s)
     return msgspec.structs.replace(finding, protocols=probes)
 
 
-async def _try_tool_call(planned: PlannedCell, client: Client, longest_s: float) -> Finding:
+async def _try_tool_call(planned: PlannedCell, client: Client, timeout_s: float) -> Finding:
     """Ask the model to call a tool; only a failure of the endpoint counts as a problem."""
     config = planned.config.replace(
-        tool_allowlist=None, max_turns=_MAX_TURNS, run_deadline_s=longest_s
+        tool_allowlist=None, max_turns=_MAX_TURNS, run_deadline_s=timeout_s
     )
     if config.tool_use_mode is not ToolUseMode.DISABLED:
         config = config.replace(tool_use_mode=ToolUseMode.RELAXED)
@@ -285,7 +290,8 @@ def _failure_finding(model: str, failure: RunFailed) -> Finding:
     return Finding(model, problem=str(fault), fault=fault, exit_code=code, answered=False)
 
 
-def _print_finding(finding: Finding | None, where: str, *, as_json: bool) -> int:
+def _print_finding(finding: Finding | None, address: str, *, as_json: bool) -> ExitCode:
+    """Print the result of the test."""
     if finding is None:
         print_note("no request was sent")
         return 0
@@ -297,14 +303,14 @@ def _print_finding(finding: Finding | None, where: str, *, as_json: bool) -> int
             rows = [(each.protocol, " ".join(each.said.split())) for each in finding.protocols]
             print_columns(("call protocol", "result"), rows)
     if finding.problem:
-        return print_error(f"{finding.model} at {where}: {finding.problem}", finding.exit_code)
+        return print_error(f"{finding.model} at {address}: {finding.problem}", finding.exit_code)
     return 0
 
 
-def _address_with_key(where: dict[str, str], effective: EffectiveSettings) -> str:
+def _address_with_key(endpoint_fields: dict[str, str], effective: EffectiveSettings) -> str:
     """Return an address and the source of the key for it."""
     key = "no key" if effective.settings.api_key is None else effective.sources["api_key"]
-    return f"{where['url']} ({key})"
+    return f"{endpoint_fields['url']} ({key})"
 
 
 def _rows_as_json(rows: list[Setting]) -> list[JSON]:
@@ -312,14 +318,17 @@ def _rows_as_json(rows: list[Setting]) -> list[JSON]:
 
 
 def _json_document(
-    rows: list[Setting], where: dict[str, str], planned: EvaluationPlan, finding: Finding | None
+    rows: list[Setting],
+    endpoint_fields: dict[str, str],
+    plan: EvaluationPlan,
+    finding: Finding | None,
 ) -> JSON:
     return {
         "settings": _rows_as_json(rows),
-        "endpoint": where | {"simulated": planned.cells[0].model.simulated},
+        "endpoint": endpoint_fields | {"simulated": plan.cells[0].model.simulated},
         "selected": {
-            "models": list(dict.fromkeys(each.model.id for each in planned.cells)),
-            "scenarios": [scenario.id for scenario in planned.scenarios],
+            "models": list(dict.fromkeys(each.model.id for each in plan.cells)),
+            "scenarios": [scenario.id for scenario in plan.scenarios],
         },
         "request": None
         if finding is None

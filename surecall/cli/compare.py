@@ -13,6 +13,7 @@ from surecall.cli.console import (
     FAILED,
     NOTHING,
     WRONG_USAGE,
+    ExitCode,
     print_columns,
     print_document,
     print_error,
@@ -56,14 +57,14 @@ from surecall.values.types import JSON
 @click.option("--html", "page", metavar="FILE", help="Also write the comparison to an HTML file.")
 def command(
     *, first: str, second: str, gate: bool, as_json: bool, page: str | None, **flags: Any
-) -> int:
+) -> ExitCode:
     """Compare two runs and tell real changes from noise.
 
     A and B are names, parts of names, paths, or latest. Only trials in both runs count. Fixed
     trials pass only in B, broken trials only in A. Rates over all cells are per strategy.
     """
     base = load_settings(flags).settings.output_dir
-    before, after = _load_side(base, first), _load_side(base, second)
+    before, after = _load_compared_run(base, first), _load_compared_run(base, second)
     if Path(before.directory).resolve() == Path(after.directory).resolve():
         return print_error(_same_run_message(first, second, before.name), WRONG_USAGE)
     found = compare_runs(
@@ -88,15 +89,15 @@ def command(
     return 0
 
 
-def _same_run_message(first: str, second: str, run: str) -> str:
+def _same_run_message(first: str, second: str, run_name: str) -> str:
     given = first if first == second else f"{first} and {second}"
     return (
-        f"A and B are the same run, {run} (given as {given}). Name two runs; `surecall ls runs` "
-        "lists them."
+        f"A and B are the same run, {run_name} (given as {given}). Name two runs; "
+        "`surecall ls runs` lists them."
     )
 
 
-def _load_side(base: str, name: str) -> ComparedRun:
+def _load_compared_run(base: str, name: str) -> ComparedRun:
     with open_stored_run(base, name) as store:
         results = load_results(store)
         return ComparedRun(
@@ -109,12 +110,12 @@ def _load_side(base: str, name: str) -> ComparedRun:
         )
 
 
-def _print_comparison(before: ComparedRun, after: ComparedRun, found: Comparisons) -> None:
+def _print_comparison(before: ComparedRun, after: ComparedRun, comparisons: Comparisons) -> None:
     for letter, side in (("A", before), ("B", after)):
         simulated = ", simulated" if side.simulated else ""
         print_note(f"{letter} = {side.name} ({quantity(len(side.trials), 'trial')}{simulated})")
-    paired = [row for row in found.rows if row.pairs]
-    overall = [row for row in found.overall if row.pairs]
+    paired = [row for row in comparisons.rows if row.pairs]
+    overall = [row for row in comparisons.overall if row.pairs]
     for row in overall:
         print_text(change_sentence(msgspec.structs.replace(row, first="A", second="B")))
     if overall:
@@ -141,11 +142,13 @@ def _comparison_row(row: Comparison) -> tuple[str, ...]:
     )
 
 
-def _write_page(path: Path, before: ComparedRun, after: ComparedRun, found: Comparisons) -> None:
+def _write_page(
+    path: Path, before: ComparedRun, after: ComparedRun, comparisons: Comparisons
+) -> None:
     text = render_comparison(
         before,
         after,
-        found,
+        comparisons,
         settings=tuple(setting_differences(before.identity, after.identity)),
         notices=tuple(_unfairness_remarks(before, after)),
     )
@@ -157,12 +160,12 @@ def _write_page(path: Path, before: ComparedRun, after: ComparedRun, found: Comp
     print_note(f"wrote {path}")
 
 
-def _remarks(before: ComparedRun, after: ComparedRun, found: Comparisons) -> Iterator[str]:
+def _remarks(before: ComparedRun, after: ComparedRun, comparisons: Comparisons) -> Iterator[str]:
     """Yield what limits the comparison or makes it unfair."""
     for letter, side, other in (("A", before, after), ("B", after, before)):
         for cell in _cells_missing_from(side.cells, other.cells):
             yield f"only in {letter}: {cell.model} {cell.profile} {cell.strategy}"
-    yield from _left_out_remarks(found.overall)
+    yield from _excluded_trials_remarks(comparisons.overall)
     for difference in setting_differences(before.identity, after.identity):
         yield f"the runs have different settings: {difference}"
     yield from _unfairness_remarks(before, after)
@@ -176,7 +179,8 @@ def _unfairness_remarks(before: ComparedRun, after: ComparedRun) -> Iterator[str
         yield "only one of the runs is simulated: this comparison says nothing about a model"
 
 
-def _left_out_remarks(rows: Sequence[Comparison]) -> Iterator[str]:
+def _excluded_trials_remarks(rows: Sequence[Comparison]) -> Iterator[str]:
+    """Yield how many trials are in no rate, for each reason."""
     reasons = (
         (sum(row.unpaired for row in rows), "only one of the runs has {them}"),
         (sum(row.infra for row in rows), "infrastructure errors made {them} invalid"),
@@ -189,12 +193,12 @@ def _left_out_remarks(rows: Sequence[Comparison]) -> Iterator[str]:
             yield f"not in any rate: {quantity(number, 'trial')}, because {why}"
 
 
-def _json_document(before: ComparedRun, after: ComparedRun, found: Comparisons) -> JSON:
+def _json_document(before: ComparedRun, after: ComparedRun, comparisons: Comparisons) -> JSON:
     return {
-        "first": _side_json(before),
-        "second": _side_json(after),
-        "rows": _rows_json(found.rows),
-        "overall": _rows_json(found.overall),
+        "first": _compared_run_json(before),
+        "second": _compared_run_json(after),
+        "rows": _rows_json(comparisons.rows),
+        "overall": _rows_json(comparisons.overall),
         "only_in_first": _cells_missing_from(before.cells, after.cells),
         "only_in_second": _cells_missing_from(after.cells, before.cells),
         "different_settings": setting_differences(before.identity, after.identity),
@@ -206,12 +210,12 @@ def _cells_missing_from(cells: Iterable[Cell], others: tuple[Cell, ...]) -> list
     return [cell for cell in cells if cell not in others]
 
 
-def _side_json(side: ComparedRun) -> JSON:
+def _compared_run_json(run: ComparedRun) -> JSON:
     return {
-        "run": side.name,
-        "directory": side.directory,
-        "trials": len(side.trials),
-        "simulated": side.simulated,
+        "run": run.name,
+        "directory": run.directory,
+        "trials": len(run.trials),
+        "simulated": run.simulated,
     }
 
 

@@ -269,9 +269,9 @@ def print_columns(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
     print_text("\n".join(column_lines(heads, rows, detect_screen(sys.stdout).width)))
 
 
-def print_document(found: Mapping[str, Any]) -> None:
+def print_document(document: Mapping[str, Any]) -> None:
     """Print one JSON document."""
-    print_exact(json_line({"schema_version": SCHEMA_VERSION, **found}))
+    print_exact(json_line({"schema_version": SCHEMA_VERSION, **document}))
 
 
 def json_line(value: Any) -> str:
@@ -289,25 +289,26 @@ def escape_unprintable(text: str, escape: Callable[[str], str]) -> str:
     return "".join(char if char.isprintable() or char == "\n" else escape(char) for char in text)
 
 
-def rate_with_interval(k: int, n: int, bounds: Interval) -> str:
+def rate_with_interval(passed: int, total: int, bounds: Interval) -> str:
     """Format a rate with its interval: 39/40 97.5% [87.1, 99.6]."""
-    if not n:
+    if not total:
         return ""
     low, high = bounds
-    return f"{k}/{n} {k / n:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
+    return f"{passed}/{total} {passed / total:.1%} [{100 * low:.1f}, {100 * high:.1f}]"
 
 
-def rate_text(k: int, n: int) -> str:
+def rate_text(passed: int, total: int) -> str:
     """Format a rate for a column: 39/40  98%. Only n/n rounds to 100%, only 0/n to 0%."""
-    counts = f"{k}/{n}".rjust(7)
-    if not n:
+    counts = f"{passed}/{total}".rjust(7)
+    if not total:
         return counts
-    share = min(round(100 * k / n), 100 if k == n else 99)
-    return f"{counts} {max(share, 1 if k else 0):3}%"
+    share = min(round(100 * passed / total), 100 if passed == total else 99)
+    return f"{counts} {max(share, 1 if passed else 0):3}%"
 
 
 F = TypeVar("F", bound=Callable[..., Any])
 LOOPBACK = "127.0.0.1"
+ExitCode: TypeAlias = int
 FAILED, WRONG_USAGE, INCOMPLETE, NOTHING, INTERRUPTED, TERMINATED = 1, 2, 3, 4, 130, 143
 
 
@@ -348,7 +349,7 @@ def address_options(port: int) -> Callable[[F], Callable[..., Any]]:
     return decorate
 
 
-def print_error(message: str, code: int) -> int:
+def print_error(message: str, code: ExitCode) -> ExitCode:
     """Print an error as one line on standard error, and return the exit code."""
     print_note(f"surecall: {' '.join(message.split())}")
     return code

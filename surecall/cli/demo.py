@@ -16,7 +16,7 @@ from typing import Any, Final, NamedTuple
 import click
 
 import surecall
-from surecall.cli.console import FAILED, INTERRUPTED, print_document
+from surecall.cli.console import FAILED, INTERRUPTED, ExitCode, print_document
 from surecall.simulator.demo_loops import (
     PLAIN_LOOP,
     SURECALL_LOOP,
@@ -61,10 +61,10 @@ class RepairedExample(NamedTuple):
     plain: str
 
 
-def header_lines(number: int) -> list[str]:
+def header_lines(cases: int) -> list[str]:
     """Return the lines that introduce the demo."""
     return [
-        f"surecall {surecall.__version__}: sending {number} malformed replies, like those of real",
+        f"surecall {surecall.__version__}: sending {cases} malformed replies, like those of real",
         "models and gateways, over HTTP to a hand-written loop and to surecall.",
         "Right: the work was done once, nothing else ran, and the user got the answer.",
         "",
@@ -103,6 +103,7 @@ def _table_row(label: str, cells: Sequence[str]) -> str:
 
 
 def _cell(outcome: LoopOutcome, signs: tuple[str, str]) -> str:
+    """Return the sign and result of one loop, such as `✗ wrong arguments`."""
     good, bad = signs
     return f"{good} right" if outcome.is_right else f"{bad} {outcome.judgment.how}"
 
@@ -113,6 +114,7 @@ def count_right(rows: Sequence[DemoRow], loop: str) -> int:
 
 
 def _failure_lines(rows: Sequence[DemoRow]) -> Iterator[str]:
+    """Yield how often the plain loop failed, by the kind of failure."""
     ways = Counter(row.outcomes[PLAIN_LOOP].judgment.how for row in rows)
     ways.pop("", None)
     yield f"The plain loop failed {quantity(ways.total(), 'time')}."
@@ -120,7 +122,8 @@ def _failure_lines(rows: Sequence[DemoRow]) -> Iterator[str]:
         yield f"{number:>4} x {how:<{_CELL}}{FAILURES.get(how, '')}".rstrip()
 
 
-def _method_lines(program: str, number: int) -> Iterator[str]:
+def _method_lines(program: str, case_count: int) -> Iterator[str]:
+    """Yield the explanation of how the demo measures."""
     sample = (
         f"The replies are a random sample: {CASES_PER_FAMILY} of each family of faults, "
         "by a hash of their "
@@ -128,7 +131,7 @@ def _method_lines(program: str, number: int) -> Iterator[str]:
     )
     yield "How this is measured:"
     yield from _wrap(
-        f"{sample if number < len(all_cases()) else ''}A fault occurs in every reply, unless "
+        f"{sample if case_count < len(all_cases()) else ''}A fault occurs in every reply, unless "
         "only the model can correct it and is asked to. The plain loop retries when the endpoint "
         f"is busy and reports every call that it cannot run to the model: {_LOOP}",
         _INDENT,
@@ -144,7 +147,7 @@ def find_repaired(rows: Sequence[DemoRow]) -> RepairedExample | None:
                 case LlmRequestEndEvent(reply=Reply(fired=(_, *_), calls=(call, *_)) as reply):
                     return RepairedExample(
                         row.case.id,
-                        json.dumps(_message_in(event.body)),
+                        json.dumps(_message_or_body(event.body)),
                         f"{call.name} {json.dumps(call.arguments)}",
                         reply.fired,
                         row.outcomes[PLAIN_LOOP].judgment.how,
@@ -154,7 +157,8 @@ def find_repaired(rows: Sequence[DemoRow]) -> RepairedExample | None:
     return None
 
 
-def _message_in(answer: Any) -> Any:
+def _message_or_body(answer: Any) -> Any:
+    """Return the message of a completion; other bodies unchanged."""
     match answer:
         case {"choices": [{"message": dict(message)}, *_]}:
             return message
@@ -162,14 +166,16 @@ def _message_in(answer: Any) -> Any:
             return answer
 
 
-def _example_lines(found: RepairedExample | None) -> Iterator[str]:
-    if found is None:
+def _example_lines(example: RepairedExample | None) -> Iterator[str]:
+    if example is None:
         return
-    yield f"One of these replies ({found.shape}):"
-    yield from _label_lines("received", found.came)
-    yield from _label_lines(PLAIN_LOOP, FAILURES.get(found.plain, found.plain) or "parsed it, too")
+    yield f"One of these replies ({example.shape}):"
+    yield from _label_lines("received", example.came)
     yield from _label_lines(
-        SURECALL_LOOP, f"parsed {found.read} with {', '.join(found.steps)}; ran it once"
+        PLAIN_LOOP, FAILURES.get(example.plain, example.plain) or "parsed it, too"
+    )
+    yield from _label_lines(
+        SURECALL_LOOP, f"parsed {example.read} with {', '.join(example.steps)}; ran it once"
     )
     yield ""
 
@@ -192,6 +198,7 @@ def _label_lines(label: str, text: str) -> list[str]:
 
 
 def _wrap(text: str, first: str, indent: str) -> list[str]:
+    """Return a text as lines that fit the output; `first` begins the first one."""
     return textwrap.wrap(
         text, WIDTH, initial_indent=first, subsequent_indent=indent, break_on_hyphens=False
     )
@@ -209,7 +216,7 @@ _STYLES: Final = {
 @click.command()
 @click.option("--all", "everything", is_flag=True, help="Send every reply instead of a sample.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(*, everything: bool, as_json: bool) -> int:
+def command(*, everything: bool, as_json: bool) -> ExitCode:
     """Compare a plain tool loop with surecall on malformed replies.
 
     Needs no key and no network. Both loops get the same replies over HTTP from a simulated
@@ -223,7 +230,7 @@ def command(*, everything: bool, as_json: bool) -> int:
         return INTERRUPTED
 
 
-def _run_demo(*, everything: bool, as_json: bool) -> int:
+def _run_demo(*, everything: bool, as_json: bool) -> ExitCode:
     shapes = all_cases() if everything else draw_cases()
     if not as_json:
         _print_lines(header_lines(len(shapes)))

@@ -18,7 +18,7 @@ from typing import Any, BinaryIO, Final
 import click
 import msgspec
 
-from surecall.cli.console import FAILED, print_error, print_text
+from surecall.cli.console import FAILED, ExitCode, print_error, print_text
 from surecall.cli.explain import PRESETS, config_with, require_tool_list
 from surecall.core.reply_parsing import parse_reply
 from surecall.parsing.names import is_legal_name
@@ -79,7 +79,7 @@ def new_drift(
     tools: BinaryIO | None,
     provenance: str,
     into: Path | None,
-) -> int:
+) -> ExitCode:
     """Add a malformed reply to the test corpus.
 
     For contributors, in a checkout of the project. REPLY.json is a file, or - for standard input.
@@ -144,21 +144,21 @@ def _choose_names(case_id: str, source: str, stem: str) -> tuple[str, str]:
     return name, source
 
 
-def _read_json(file: BinaryIO, what: str) -> Any:
+def _read_json(file: BinaryIO, label: str) -> Any:
     """Read and decode an untrusted JSON file."""
     data = file.read(_MOST_BYTES + 1)
     if len(data) > _MOST_BYTES:
         raise ConfigError(
-            f"{what} is larger than {_MOST_BYTES} bytes: reduce it to the malformed part"
+            f"{label} is larger than {_MOST_BYTES} bytes: reduce it to the malformed part"
         )
     try:
         value = decode(data)
     except ValueError as error:
         reason = "nested too deeply" if isinstance(error, TooDeep) else "not JSON"
-        raise ConfigError(f"{what} is {reason}") from None
+        raise ConfigError(f"{label} is {reason}") from None
     # It was decoded, but a case must be the original reply.
     if not is_finite(json.loads(data.decode("utf-8-sig", "replace"), strict=False)):
-        raise ConfigError(f"{what} has NaN or Infinity, which are not valid JSON")
+        raise ConfigError(f"{label} has NaN or Infinity, which are not valid JSON")
     return value
 
 
@@ -185,6 +185,7 @@ class _KeyRemover:
                 return value
 
     def _clean_field(self, key: str, value: Any) -> Any:
+        """Return the value of a field without keys; a field named like a key is removed whole."""
         if key.lower().replace("-", "_") in _KEY_FIELDS and isinstance(value, str) and value:
             self.count += 1
             return REDACTED
@@ -230,10 +231,10 @@ def _value_spans(text: str, field: str) -> Iterable[tuple[int, int]]:
         at = text.find(field, start)
 
 
-def _word_end(text: str, at: int) -> int:
-    while text[at : at + 1].isalnum() or text[at : at + 1] in ("-", "_", "."):
-        at += 1
-    return at
+def _word_end(text: str, start: int) -> int:
+    while text[start : start + 1].isalnum() or text[start : start + 1] in ("-", "_", "."):
+        start += 1
+    return start
 
 
 def _build_case(name: str, source: str, body: Any, tools: Sequence[Any]) -> JSON:
@@ -319,14 +320,14 @@ def _fault_stub(name: str, source: str, repair: str) -> Iterable[str]:
 
 
 def _repair_stub(repair: str) -> Iterable[str]:
-    yield f"# Repair: put it into {_repair_module()}"
+    yield f"# Repair: put it into {_repair_path()}"
     yield "@RESPONSE.register"
     yield f"def {repair}(message: JSON) -> JSON:"
     yield '    """Describe in one line what is repaired."""'
     yield "    return message  # a repaired copy, or this object if it does not apply"
 
 
-def _repair_module() -> str:
+def _repair_path() -> str:
     return f"{RESPONSE[RESPONSE.names[0]].__module__.replace('.', '/')}.py"
 
 
@@ -335,7 +336,7 @@ def _next_step_lines(path: Path, case: JSON, repair: str) -> Iterable[str]:
     yield f"1. In {path}: correct `expected`, `tools`, and `provenance`; delete `to_check`."
     yield f"2. Run: .venv/bin/pytest tests/properties/test_corpus.py -k {case['id']}"
     yield "   It fails until the reply is parsed as expected. If it passes, skip step 3."
-    yield f"3. Paste the repair into {_repair_module()} and add its name to RESPONSE_NORMALIZERS in"
+    yield f"3. Paste the repair into {_repair_path()} and add its name to RESPONSE_NORMALIZERS in"
     yield f"   surecall/settings/endpoint_profile.py: {repair}. Repeat step 2."
     yield "4. Paste the fault into its module. If it has no repair, delete `repairs=…`."
     yield f"   Delete `no_fault` from {path.name}."

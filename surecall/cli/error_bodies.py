@@ -151,9 +151,9 @@ def _is_error_status(value: Any) -> bool:
     return isinstance(value, int) and _FIRST_ERROR_STATUS <= value in _STATUS_BY_PHRASE.values()
 
 
-def too_large_fault(what: str) -> Fault:
+def too_large_fault(problem: str) -> Fault:
     """Return the fault for a response over a limit."""
-    return Fault(ErrorCode.RESPONSE_TOO_LARGE, f"The response has {what}.")
+    return Fault(ErrorCode.RESPONSE_TOO_LARGE, f"The response has {problem}.")
 
 
 def json_fault(data: bytes, problem: ValueError) -> Fault | None:
@@ -181,8 +181,8 @@ def truncated_stream_fault(data: bytes) -> Fault | None:
     return _truncated_fault("its last event", data) if _is_truncated(last) else None
 
 
-def _truncated_fault(what: str, data: bytes) -> Fault:
-    message = f"The response is truncated: {what} is incomplete after {len(data)} bytes."
+def _truncated_fault(part: str, data: bytes) -> Fault:
+    message = f"The response is truncated: {part} is incomplete after {len(data)} bytes."
     hint = "If you copied it, copy all of it."
     return Fault(ErrorCode.DECODE_ERROR, message, hint=hint, retryable=True)
 

@@ -10,14 +10,14 @@ from typing import Any, Final
 import click
 import msgspec
 
-from surecall.cli.console import INDENT, json_line, print_exact, print_note, print_text
+from surecall.cli.console import INDENT, ExitCode, json_line, print_exact, print_note, print_text
 from surecall.cli.eval_run import (
     ProgressDisplay,
     RecordedTrials,
     RunChoice,
     estimate_remaining,
     estimate_text,
-    find_done,
+    find_completed_trials,
     named_endpoints,
     open_reference,
     open_run,
@@ -91,7 +91,7 @@ def command(  # the options of the command, by keyword
     quiet: bool,
     louder: int,
     **flags: Any,
-) -> int:
+) -> ExitCode:
     """Evaluate models on scenarios and recommend which one to use.
 
     Each scenario runs many times per model. Without a key and an address, the models are
@@ -109,7 +109,9 @@ def command(  # the options of the command, by keyword
         # Before this run is opened, because it becomes `latest`.
         earlier = _load_baseline(settings)
         if dry_run:
-            return _dry_run(planned, target, find_done(planned, choice), as_json=as_json)
+            return _dry_run(
+                planned, target, find_completed_trials(planned, choice), as_json=as_json
+            )
         engine = engine_for(settings, target)
         keys = (*effective.secrets, *(each.key for each in named if each.key))
         kept, recorded = open_run(planned, target, keys, choice)
@@ -175,61 +177,62 @@ def _load_baseline(settings: Settings) -> ToolOutcomes | None:
 
 
 def _compare_with_baseline(
-    earlier: ToolOutcomes | None, planned: EvaluationPlan, store: RunStore
+    baseline: ToolOutcomes | None, plan: EvaluationPlan, store: RunStore
 ) -> Comparisons:
-    if earlier is None:
+    if baseline is None:
         return Comparisons()
-    return compare_runs(earlier, ToolOutcomes(_planned_trials(planned, store)))
+    return compare_runs(baseline, ToolOutcomes(_planned_trials(plan, store)))
 
 
-def _find_agreements(planned: EvaluationPlan, store: RunStore) -> Sequence[Agreement]:
+def _find_agreements(plan: EvaluationPlan, store: RunStore) -> Sequence[Agreement]:
     """Compare the endpoints with the reference; empty for a single endpoint."""
-    return compare_endpoints(load_sheet(store), _planned_trials(planned, store))
+    return compare_endpoints(load_sheet(store), _planned_trials(plan, store))
 
 
-def _planned_trials(planned: EvaluationPlan, store: RunStore) -> Iterator[Trial]:
+def _planned_trials(plan: EvaluationPlan, store: RunStore) -> Iterator[Trial]:
     """Yield the stored trials of the plan; the run may have others, too."""
-    wanted = planned.is_planned
+    wanted = plan.is_planned
     return (trial for trial in store.trials() if wanted(trial.key))
 
 
 def _dry_run(
-    planned: EvaluationPlan, target: Target, done: CompletedTrials, *, as_json: bool
-) -> int:
-    recorded = planned.count_remaining().total() - planned.count_remaining(done).total()
-    guess = estimate_remaining(planned, target, done)
-    cells = [each.cell for each in planned.cells]
+    plan: EvaluationPlan, target: Target, completed: CompletedTrials, *, as_json: bool
+) -> ExitCode:
+    """Print the plan and the estimate without sending a trial."""
+    recorded = plan.count_remaining().total() - plan.count_remaining(completed).total()
+    guess = estimate_remaining(plan, target, completed)
+    cells = [each.cell for each in plan.cells]
     if as_json:
-        names = [scenario.id for scenario in planned.scenarios]
+        names = [scenario.id for scenario in plan.scenarios]
         found = {"cells": cells, "scenarios": names, "recorded": recorded, "estimate": guess}
         print_exact(json_line(msgspec.to_builtins(found)))
         return 0
     for cell in cells:
         print_text(f"{cell.model}  {cell.profile}  {cell.strategy}")
-    for skip in planned.skips:
+    for skip in plan.skips:
         print_text(
             f"skipped: {skip.cell.model} {skip.cell.strategy} {skip.scenario}: {skip.reason}"
         )
-    print_text(plan_headline(planned, recorded))
-    print_text(estimate_text(guess, planned.settings.max_cost))
+    print_text(plan_headline(plan, recorded))
+    print_text(estimate_text(guess, plan.settings.max_cost))
     print_text("nothing was sent to a model")
     return 0
 
 
 async def _evaluate(
-    planned: EvaluationPlan, engine: TrialEngine, store: RunStore, recorded: RecordedTrials
+    plan: EvaluationPlan, engine: TrialEngine, store: RunStore, recorded: RecordedTrials
 ) -> EvaluationReport:
     stop = StopRequest()
     loop = asyncio.get_running_loop()
-    progress = ProgressDisplay(planned, recorded.table, recorded.done)
+    progress = ProgressDisplay(plan, recorded.table, recorded.done)
     with (
-        show_progress(progress, planned.settings.verbose) as take,
+        show_progress(progress, plan.settings.verbose) as take,
         current_interrupts().redirect_to(
             lambda received: loop.call_soon_threadsafe(_forward_signals, received, stop)
         ),
     ):
         notify = _redact_notices(take, store)
-        report = await evaluate(planned, store, engine, notify, stop)
+        report = await evaluate(plan, store, engine, notify, stop)
     return msgspec.structs.replace(report, error=store.redact_text(report.error))
 
 
@@ -242,20 +245,20 @@ def _forward_signals(received: SignalCounts, stop: StopRequest) -> None:
 
 
 def _redact_notices(
-    take: Callable[[EvaluationEvent], None], store: RunStore
+    on_event: Callable[[EvaluationEvent], None], store: RunStore
 ) -> Callable[[EvaluationEvent], None]:
-    """Return a callback that removes secrets from finished trials before it calls `take`."""
+    """Return a callback that removes secrets from finished trials before it calls `on_event`."""
 
     def take_redacted(notice: EvaluationEvent) -> None:
         if isinstance(notice, TrialFinished):
             notice = TrialFinished(store.redact_trial(notice.trial), notice.spent)
-        take(notice)
+        on_event(notice)
 
     return take_redacted
 
 
 def _write_conclusion(
-    planned: EvaluationPlan,
+    plan: EvaluationPlan,
     target: Target,
     store: RunStore,
     report: EvaluationReport,
@@ -263,35 +266,35 @@ def _write_conclusion(
     as_json: bool,
 ) -> Summary:
     """Write the reports of the run, print the results of this command, and return its summary."""
-    cells = [each.cell for each in planned.cells]
-    names = [scenario.id for scenario in planned.scenarios]
+    cells = [each.cell for each in plan.cells]
+    names = [scenario.id for scenario in plan.scenarios]
     stored = load_results(store)
     stopping = stored.sheet.stopping
-    own = _planned_trials(planned, store)
+    own = _planned_trials(plan, store)
     summary = summarize(own, cells=cells, scenarios=names, stopping=stopping)
-    models = [each.model for each in planned.cells]
+    models = [each.model for each in plan.cells]
     simulated = {model.name: model.catalog_id for model in models if model.simulated}
-    advice = build_advice(summary, planned.threshold, target.endpoint, target.library, simulated)
+    advice = build_advice(summary, plan.threshold, target.endpoint, target.library, simulated)
     write_run_reports(store, stored, store.directory)
     if as_json:
         rows = [recommendation_json(each) for each in advice]
         ended = {"ending": report.end_reason, "wanted": report.wanted, "missing": report.missing}
         run = {"directory": str(store.directory)} | ended
-        sheet = make_sheet(planned, target.endpoint)
+        sheet = make_sheet(plan, target.endpoint)
         sheet = msgspec.structs.replace(sheet, asked=stored.sheet.asked)
-        results = collect_results(sheet, _planned_trials(planned, store))
+        results = collect_results(sheet, _planned_trials(plan, store))
         verdict = verdict_json(advice)
         found = results_document(results, run=run, recommendations=rows, verdict=verdict)
-        if agreed := _find_agreements(planned, store):
-            found |= {"agreement": agreement_json(agreed, planned.endpoints)}
+        if agreed := _find_agreements(plan, store):
+            found |= {"agreement": agreement_json(agreed, plan.endpoints)}
         print_exact(json_line(found))
     elif not has_no_results(report, summary):
         notice = partial_notice(report.missing, report.wanted)
-        if agreed := _find_agreements(planned, store):
+        if agreed := _find_agreements(plan, store):
             print_agreement(agreed, notice)
         else:
-            print_conclusion(advice, summary, planned.threshold, notice)
-        command = report_command(store, planned.settings)
+            print_conclusion(advice, summary, plan.threshold, notice)
+        command = report_command(store, plan.settings)
         print_note(f"report  {store.directory / PAGE}      {command}")
     return summary
 

@@ -106,10 +106,10 @@ class RunChoice(msgspec.Struct, frozen=True):
             return find_run(base, self.into)
 
 
-def find_done(planned: EvaluationPlan, choice: RunChoice) -> CompletedTrials:
+def find_completed_trials(plan: EvaluationPlan, choice: RunChoice) -> CompletedTrials:
     """Return the completed trials of the run to write to, without changing or locking it."""
-    base = Path(planned.settings.output_dir)
-    continued = None if choice.fresh else find_resumable(base, planned.identity)[0]
+    base = Path(plan.settings.output_dir)
+    continued = None if choice.fresh else find_resumable(base, plan.identity)[0]
     directory = choice.find_named(base) or continued
     if directory is None:
         return CompletedTrials()
@@ -138,26 +138,26 @@ class RecordedTrials:
 
 
 def open_run(
-    planned: EvaluationPlan, target: Target, keys: Sequence[Secret], choice: RunChoice
+    plan: EvaluationPlan, target: Target, keys: Sequence[Secret], choice: RunChoice
 ) -> tuple[RunStore, RecordedTrials]:
     """Open or create the run that a plan belongs to, and print its name."""
-    base = Path(planned.settings.output_dir)
-    secrets, record = (*target.secrets, *keys), _invocation(planned, target)
+    base = Path(plan.settings.output_dir)
+    secrets, record = (*target.secrets, *keys), _invocation(plan, target)
     named = choice.find_named(base)
     if named is None:
-        store = open_or_resume(base, planned.identity, record, fresh=choice.fresh, secrets=secrets)
+        store = open_or_resume(base, plan.identity, record, fresh=choice.fresh, secrets=secrets)
     else:
-        store = open_to_extend(named, planned.identity, record, secrets=secrets)
+        store = open_to_extend(named, plan.identity, record, secrets=secrets)
         if named in run_directories(base):
             set_latest(base, named)
     for path in store.unreadable:
         print_note(f"warning: {path} is unreadable and was skipped")
     try:
-        recorded = RecordedTrials(planned, store)
+        recorded = RecordedTrials(plan, store)
     except ConfigError:
         store.close()
         raise
-    _print_run(planned, store, recorded.done, fresh=choice.fresh)
+    _print_run(plan, store, recorded.done, fresh=choice.fresh)
     return store, recorded
 
 
@@ -169,15 +169,16 @@ def report_command(store: RunStore, settings: Settings) -> str:
 
 
 def _print_run(
-    planned: EvaluationPlan, store: RunStore, done: CompletedTrials, *, fresh: bool
+    plan: EvaluationPlan, store: RunStore, completed: CompletedTrials, *, fresh: bool
 ) -> None:
-    if planned.settings.verbose <= 0:
+    """Print the plan and the name of its run, unless output is quiet."""
+    if plan.settings.verbose <= 0:
         return
     if len(store.meta.invocations) == 1 and not fresh:
-        _note_older_run(planned)
+        _note_older_run(plan)
     print_note(
         plan_headline(
-            planned, planned.count_remaining().total() - planned.count_remaining(done).total()
+            plan, plan.count_remaining().total() - plan.count_remaining(completed).total()
         )
     )
     print_note(
@@ -185,16 +186,14 @@ def _print_run(
     )
 
 
-def _note_older_run(planned: EvaluationPlan) -> None:
+def _note_older_run(plan: EvaluationPlan) -> None:
     """Print the name of a run by an earlier version that has trials of this plan."""
-    wanted = planned.count_remaining()
-    for directory in run_directories(Path(planned.settings.output_dir)):
+    wanted = plan.count_remaining()
+    for directory in run_directories(Path(plan.settings.output_dir)):
         with suppress(StoreError), open_for_reading(directory) as store:
             identity = store.meta.identity
-            same = MATRIX_KEY not in identity and not setting_differences(
-                identity, planned.identity
-            )
-            if same and planned.count_remaining(store.completed_trials()) != wanted:
+            same = MATRIX_KEY not in identity and not setting_differences(identity, plan.identity)
+            if same and plan.count_remaining(store.completed_trials()) != wanted:
                 name = directory.name
                 print_note(
                     f"{name}, by an earlier version, has trials of this command and stays "
@@ -203,8 +202,9 @@ def _note_older_run(planned: EvaluationPlan) -> None:
                 return
 
 
-def _invocation(planned: EvaluationPlan, target: Target) -> Invocation:
-    sheet = msgspec.to_builtins(make_sheet(planned, target.endpoint))
+def _invocation(plan: EvaluationPlan, target: Target) -> Invocation:
+    """Return the record of this command, which is stored with its trials."""
+    sheet = msgspec.to_builtins(make_sheet(plan, target.endpoint))
     words = ("surecall", *_command_words(each.endpoint.base_url for each in target.all_targets))
     return Invocation(command=words, code=code_hash(), config={SHEET_KEY: sheet})
 
@@ -246,39 +246,44 @@ _CENT: Final = 0.01
 
 
 def estimate_remaining(
-    planned: EvaluationPlan, target: Target, done: CompletedTrials
+    plan: EvaluationPlan, target: Target, completed: CompletedTrials
 ) -> CostEstimate:
     """Estimate the rest of a plan; prices are requested from each endpoint."""
     total = CostEstimate()
     for each in target.all_targets:
-        cells = tuple(cell for cell in planned.cells if target.target_for(cell.model) is each)
-        total += _estimate_at(each, msgspec.structs.replace(planned, cells=cells), done)
+        cells = tuple(cell for cell in plan.cells if target.target_for(cell.model) is each)
+        total += _estimate_at_endpoint(each, msgspec.structs.replace(plan, cells=cells), completed)
     return total
 
 
-def _estimate_at(target: Target, planned: EvaluationPlan, done: CompletedTrials) -> CostEstimate:
-    missing = planned.count_remaining(done)
-    ids = {each.model.sent_id for each in planned.cells}
+def _estimate_at_endpoint(
+    target: Target, plan: EvaluationPlan, completed: CompletedTrials
+) -> CostEstimate:
+    """Estimate the rest of a plan at one endpoint; local and simulated models cost nothing."""
+    missing = plan.count_remaining(completed)
+    ids = {each.model.sent_id for each in plan.cells}
     if target.endpoint.is_simulated or target.endpoint.is_local:
-        return estimate_cost(planned, missing, dict.fromkeys(ids, ModelPrice(0.0, 0.0)))
+        return estimate_cost(plan, missing, dict.fromkeys(ids, ModelPrice(0.0, 0.0)))
     listed = run_until_interrupted(_fetch_prices(target)) if missing.total() else {}
-    return estimate_cost(planned, missing, dict(_match_prices(ids, listed)))
+    return estimate_cost(plan, missing, dict(_match_prices(ids, listed)))
 
 
-def print_estimate(planned: EvaluationPlan, target: Target, done: CompletedTrials) -> None:
+def print_estimate(plan: EvaluationPlan, target: Target, completed: CompletedTrials) -> None:
     """Print the estimate for real models, unless nothing is left to run or output is quiet."""
-    if target.is_simulated or planned.settings.verbose <= 0:
+    if target.is_simulated or plan.settings.verbose <= 0:
         return
-    found = estimate_remaining(planned, target, done)
+    found = estimate_remaining(plan, target, completed)
     if found.trials:
-        print_note(estimate_text(found, planned.settings.max_cost))
+        print_note(estimate_text(found, plan.settings.max_cost))
 
 
-def estimate_text(found: CostEstimate, max_cost: float | None) -> str:
+def estimate_text(estimate: CostEstimate, max_cost: float | None) -> str:
     """Return an estimate as text: requests, tokens, and cost."""
-    read, written = _short_number(found.prompt_tokens), _short_number(found.completion_tokens)
-    sizes = f"about {quantity(found.requests, 'request')}, {read} input and {written} output tokens"
-    return f"{sizes}; {_cost_text(found.cost, max_cost)}"
+    read, written = _short_number(estimate.prompt_tokens), _short_number(estimate.completion_tokens)
+    sizes = (
+        f"about {quantity(estimate.requests, 'request')}, {read} input and {written} output tokens"
+    )
+    return f"{sizes}; {_cost_text(estimate.cost, max_cost)}"
 
 
 def _cost_text(cost: float | None, max_cost: float | None) -> str:
@@ -300,16 +305,17 @@ def _short_number(number: int) -> str:
 
 
 async def _fetch_prices(target: Target) -> dict[str, ModelPrice]:
+    """Return the prices that an endpoint lists by model id; empty if it lists none."""
     try:
         async with asyncio.timeout(5.0):
             answer = await target.client.models()
         found = decode_json(answer.body) if answer.status == _HTTP_OK else None
     except (ProviderError, TimeoutError, ValueError):
         return {}
-    return dict(prices_in(found))
+    return dict(parse_prices(found))
 
 
-def prices_in(listing: Any) -> Iterator[tuple[str, ModelPrice]]:
+def parse_prices(listing: Any) -> Iterator[tuple[str, ModelPrice]]:
     """Yield the prices in a list of models; invalid entries are skipped."""
     models = listing.get("data") if isinstance(listing, dict) else None
     for model in models if isinstance(models, list) else ():
@@ -332,11 +338,11 @@ def _parse_price(value: Any) -> float | None:
 
 
 def _match_prices(
-    ids: Iterable[str], listed: Mapping[str, ModelPrice]
+    ids: Iterable[str], prices: Mapping[str, ModelPrice]
 ) -> Iterator[tuple[str, ModelPrice]]:
     """Yield the price of each model; variants such as `:nitro` fall back to the plain id."""
     for name in ids:
-        price = listed.get(name) or listed.get(name.partition(":")[0])
+        price = prices.get(name) or prices.get(name.partition(":")[0])
         if price is not None:
             yield name, price
 
@@ -375,18 +381,18 @@ def open_reference(
         yield planned, msgspec.structs.replace(targets[0], others=others)
 
 
-def print_agreement(found: Sequence[Agreement], notice: str) -> None:
+def print_agreement(agreements: Sequence[Agreement], notice: str) -> None:
     """Print the verdict on each endpoint, its figures, and the request counts."""
     if notice:
         print_text(f"{notice}\n")
-    for each in found:
+    for each in agreements:
         print_text(agreement_sentence(each))
         print_text("")
         print_columns(agreement_heads(each), agreement_rows(each))
         print_text("")
-    for line in request_count_lines(found):
+    for line in request_count_lines(agreements):
         print_text(line)
-    print_note(AGREEMENT_LEGEND.format(reference=found[0].reference))
+    print_note(AGREEMENT_LEGEND.format(reference=agreements[0].reference))
 
 
 # Progress: a live table on a terminal, plain lines elsewhere.
@@ -463,6 +469,7 @@ class ProgressDisplay:
         return _SEPARATOR.join(parts)
 
     def _figures(self) -> list[str]:
+        """Return the bar, the time left, and the counts, without those that are zero."""
         done = self._recorded + self._finished
         share = done / self._wanted if self._wanted else 1.0
         bar = "━" * round(_BAR_WIDTH * share)

@@ -21,6 +21,7 @@ from surecall.cli.console import (
     INTERRUPTED,
     WRONG_USAGE,
     Columns,
+    ExitCode,
     add_remarks,
     column_lines,
     columns_width,
@@ -79,7 +80,7 @@ def verdict_lines(
     width: int | None = None,
 ) -> list[str]:
     """Return the table of verdicts; if it is narrow, the reasons are below the rows."""
-    rows = list(_rows(advice, tuple(cells)))
+    rows = list(_result_rows(advice, tuple(cells)))
     if not rows:
         return []
     everything = _table_columns(advice, rows, threshold, WIDE)
@@ -89,13 +90,15 @@ def verdict_lines(
     return add_remarks(join_columns(shown), ["", *remarks], width)
 
 
-def _rows(advice: Sequence[Recommendation], cells: Sequence[CellSummary]) -> Iterator[_ResultRow]:
+def _result_rows(
+    advice: Sequence[Recommendation], cells: Sequence[CellSummary]
+) -> Iterator[_ResultRow]:
     premature = {each.cell: each.totals.false_finals.answers for each in cells}
     known = profile_candidates(cells)
     for group in group_by_decision(advice).values():
         for each in group:
             profiles = [one for one in known if one.model == each.model]
-            for found in sorted(profiles, key=lambda one: _rank(one, each)):
+            for found in sorted(profiles, key=lambda one: _candidate_order(one, each)):
                 if found.profile == each.decided_profile:
                     sign, word = verdict_labels(simulated=each.simulated)[each.decision]
                     cell = Cell(found.model, found.profile, found.strategy)
@@ -106,23 +109,25 @@ def _rows(advice: Sequence[Recommendation], cells: Sequence[CellSummary]) -> Ite
                     yield _ResultRow(found)
 
 
-def _rank(found: ProfileCandidate, advice: Recommendation) -> tuple[bool, float]:
-    return found.profile != advice.decided_profile, -(found.tool.rate or 0.0)
+def _candidate_order(candidate: ProfileCandidate, advice: Recommendation) -> tuple[bool, float]:
+    """Sort key for the profiles of a model: the recommended one first, then by rate."""
+    return candidate.profile != advice.decided_profile, -(candidate.tool.rate or 0.0)
 
 
-def _reasons(each: Recommendation, premature: int) -> Iterator[str]:
+def _reasons(advice: Recommendation, premature_answers: int) -> Iterator[str]:
     """Yield the reasons for a verdict, beside its figures, and its cautions."""
-    if each.decision == "more trials":
-        yield f"needs {quantity(each.more_trials or 0, 'more run')}"
-    if each.decided_profile == each.profile:
-        yield from map(_as_clause, each.notes)
-    if premature:
-        yield quantity(premature, "premature answer")
-    if each.decided_profile == each.profile:
-        yield from (f"caution, {_as_clause(sentence)}" for sentence in each.cautions)
+    if advice.decision == "more trials":
+        yield f"needs {quantity(advice.more_trials or 0, 'more run')}"
+    if advice.decided_profile == advice.profile:
+        yield from map(_lowercase_clause, advice.notes)
+    if premature_answers:
+        yield quantity(premature_answers, "premature answer")
+    if advice.decided_profile == advice.profile:
+        yield from (f"caution, {_lowercase_clause(sentence)}" for sentence in advice.cautions)
 
 
-def _as_clause(sentence: str) -> str:
+def _lowercase_clause(sentence: str) -> str:
+    """Return a sentence as a part of another one: in lower case, without its period."""
     return sentence[0].lower() + sentence[1:].rstrip(".")
 
 
@@ -136,6 +141,7 @@ def _remark_parts(row: _ResultRow, hidden: Sequence[str]) -> Iterator[str]:
 def _narrow_columns(
     advice: Sequence[Recommendation], rows: Sequence[_ResultRow], threshold: float, width: int
 ) -> Columns:
+    """Return the table's columns without those that do not fit."""
     wide = drop_columns(_table_columns(advice, rows, threshold, WIDE), width, _OPTIONAL)
     if columns_width(wide) <= width:
         return wide
@@ -146,11 +152,14 @@ def _narrow_columns(
 
 
 def _table_columns(
-    advice: Sequence[Recommendation], rows: Sequence[_ResultRow], threshold: float, size: int
+    advice: Sequence[Recommendation], rows: Sequence[_ResultRow], threshold: float, axis_width: int
 ) -> Columns:
+    """Return all columns of the table of verdicts."""
     found = [row.candidate for row in rows]
     axis = axis_for(
-        threshold, min((each.tool_interval[0] for each in found if each.tool.n), default=1.0), size
+        threshold,
+        min((each.tool_interval[0] for each in found if each.tool.n), default=1.0),
+        axis_width,
     )
     columns = {
         "verdict": ["verdict", *(row.verdict for row in rows)],
@@ -232,20 +241,20 @@ def behavior_lines(
     return column_lines(heads, rows, width) if rows else []
 
 
-def plan_headline(planned: EvaluationPlan, recorded: int) -> str:
+def plan_headline(plan: EvaluationPlan, recorded: int) -> str:
     """Return the number of planned runs and its factors, in one line."""
-    least = f"{planned.trials} or more trials" if planned.has_automatic_trials else ""
+    least = f"{plan.trials} or more trials" if plan.has_automatic_trials else ""
     factors = (
-        quantity(len(planned.cells), "cell"),
-        quantity(len(planned.scenarios), "scenario"),
-        least or quantity(planned.trials, "trial"),
+        quantity(len(plan.cells), "cell"),
+        quantity(len(plan.scenarios), "scenario"),
+        least or quantity(plan.trials, "trial"),
     )
-    skipped = len(planned.skips) * planned.trials
+    skipped = len(plan.skips) * plan.trials
     less = f" - {skipped} skipped" if skipped else ""
-    shard = planned.settings.shard
+    shard = plan.settings.shard
     part = "" if shard is None else f", of which part {shard.index}/{shard.count}"
-    runs = quantity(planned.count_remaining().total(), "run")
-    runs = f"{runs} or more" if planned.has_automatic_trials else runs
+    runs = quantity(plan.count_remaining().total(), "run")
+    runs = f"{runs} or more" if plan.has_automatic_trials else runs
     done = f", {recorded} recorded" if recorded else ""
     return f"surecall {surecall.__version__}   {' x '.join(factors)}{less}{part} = {runs}{done}"
 
@@ -268,6 +277,7 @@ def _conclusion_parts(
     notice: str,
     width: int | None,
 ) -> Iterator[list[str]]:
+    """Yield the parts of the conclusion, each as lines."""
     gained = steps_sentence(summary.comparisons)
     sentences = filter(None, (notice, verdict_sentence(advice), gained))
     tables = (
@@ -296,34 +306,43 @@ def exit_code(
     settings: Settings,
     summary: Summary,
     report: EvaluationReport,
-    compared: Comparisons,
-    agreed: Sequence[Agreement] = (),
-) -> tuple[int, list[str]]:
+    comparisons: Comparisons,
+    agreements: Sequence[Agreement] = (),
+) -> tuple[ExitCode, list[str]]:
     """Return the exit code and its reasons; failed gates take precedence over undecided ones.
 
-    `compared` is the comparison with the `--against` run, if any, and `agreed` that of endpoints
-    with the reference.
+    `comparisons` is the comparison with the `--against` run, if any, and `agreements` that of
+    endpoints with the reference.
     """
     failed = [
-        *_below_threshold(settings.fail_under, summary),
-        *_regressions(compared),
-        *(f"{each.name} is worse than {each.reference}" for each in _with_verdict(agreed, "worse")),
+        *_threshold_reasons(settings.fail_under, summary),
+        *_regression_reasons(comparisons),
+        *(
+            f"{each.name} is worse than {each.reference}"
+            for each in _agreements_with_verdict(agreements, "worse")
+        ),
     ]
     if failed:
         return FAILED, failed
     undecided = [
         *_incomplete_reasons(summary, report),
         *_unmeasured_reasons(settings.fail_under, summary),
-        *(f"{each.name}: the verdict is open" for each in _with_verdict(agreed, "open")),
+        *(
+            f"{each.name}: the verdict is open"
+            for each in _agreements_with_verdict(agreements, "open")
+        ),
     ]
     return (INCOMPLETE, undecided) if undecided else (0, [])
 
 
-def _with_verdict(agreed: Sequence[Agreement], verdict: AgreementVerdict) -> Iterator[Agreement]:
-    return (each for each in agreed if each.verdict == verdict)
+def _agreements_with_verdict(
+    agreements: Sequence[Agreement], verdict: AgreementVerdict
+) -> Iterator[Agreement]:
+    return (each for each in agreements if each.verdict == verdict)
 
 
-def _below_threshold(gate: Gate | None, summary: Summary) -> Iterator[str]:
+def _threshold_reasons(gate: Gate | None, summary: Summary) -> Iterator[str]:
+    """Yield the cells that a gate's threshold fails, each with its rate."""
     if gate is None:
         return
     for each in summary.cells:
@@ -334,8 +353,9 @@ def _below_threshold(gate: Gate | None, summary: Summary) -> Iterator[str]:
             yield f"{_cell_name(each)}: {what} {reached or 0.0:.1%} is below {gate.percent:g}%"
 
 
-def _regressions(compared: Comparisons) -> Iterator[str]:
-    for pair in (*compared.rows, *compared.overall):
+def _regression_reasons(comparisons: Comparisons) -> Iterator[str]:
+    """Yield the comparisons that are significantly worse."""
+    for pair in (*comparisons.rows, *comparisons.overall):
         if pair.verdict() == "worse":
             counts = f"{pair.fixed} fixed, {pair.broken} broken"
             yield f"{pair.scope}: significantly worse than before, {counts}"
@@ -343,11 +363,14 @@ def _regressions(compared: Comparisons) -> Iterator[str]:
 
 def _incomplete_reasons(summary: Summary, report: EvaluationReport) -> Iterator[str]:
     if report.end_reason == "budget":
-        yield f"the budget is used up; {report.missing} trials were not run"
+        yield (
+            f"the budget is used up; {report.missing} trials were not run; raise --max-cost to "
+            "continue"
+        )
     elif report.end_reason == "unpriced":
         yield (
             f"{report.error}; {report.missing} trials were not run; run the same command without "
-            "it to continue"
+            "--max-cost to continue"
         )
     elif report.end_reason == "lost":
         yield (
@@ -395,8 +418,8 @@ def _unmeasured_reasons(gate: Gate | None, summary: Summary) -> Iterator[str]:
             )
 
 
-def _cell_name(each: CellSummary) -> str:
-    return f"{each.cell.model} {each.cell.profile} {each.cell.strategy}"
+def _cell_name(cell: CellSummary) -> str:
+    return f"{cell.cell.model} {cell.cell.profile} {cell.cell.strategy}"
 
 
 def has_no_results(report: EvaluationReport, summary: Summary) -> bool:
@@ -410,9 +433,9 @@ def print_ending(
     address: str,
     report: EvaluationReport,
     summary: Summary,
-    compared: Comparisons,
-    agreed: Sequence[Agreement] = (),
-) -> int:
+    comparisons: Comparisons,
+    agreements: Sequence[Agreement] = (),
+) -> ExitCode:
     """Print how the evaluation ended, unless it passed, and return the exit code."""
     if report.end_reason == "interrupted":
         print_note(
@@ -432,7 +455,7 @@ def print_ending(
         print_note(
             f"warning: {report.unpriced} trials had no price, so --max-cost did not count them"
         )
-    code, reasons = exit_code(settings, summary, report, compared, agreed)
+    code, reasons = exit_code(settings, summary, report, comparisons, agreements)
     for reason in reasons:
         print_note(f"surecall: {reason}")
     return code

@@ -13,7 +13,15 @@ from typing import Any, BinaryIO, Final, NamedTuple, TypeAlias
 import click
 import msgspec
 
-from surecall.cli.console import FAILED, WholeNumber, json_line, print_exact, print_note, print_text
+from surecall.cli.console import (
+    FAILED,
+    ExitCode,
+    WholeNumber,
+    json_line,
+    print_exact,
+    print_note,
+    print_text,
+)
 from surecall.cli.error_bodies import (
     body_fault,
     is_error_object,
@@ -185,7 +193,9 @@ _SOME_TOOL = (ToolSpec("-", "", {}),)
 @click.option("--tools", type=click.File("rb"), help="JSON list of the tools that were offered.")
 @click.option("--status", type=WholeNumber(100, 599), help="HTTP status of the response.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(*, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_json: bool) -> int:
+def command(
+    *, file: BinaryIO, tools: BinaryIO | None, status: int | None, as_json: bool
+) -> ExitCode:
     """Explain how surecall reads a raw response, stream, or text.
 
     FILE is a file, or - for standard input. Shows the calls, the repairs, what is not a call and
@@ -208,7 +218,7 @@ def _read_tools(file: BinaryIO | None) -> list[Any]:
     try:
         tools = decode(file.read())
     except ValueError:
-        raise ConfigError("--tools is not JSON") from None
+        raise ConfigError("--tools is not JSON: pass a list of tool definitions") from None
     return require_tool_list(tools)
 
 
@@ -249,14 +259,14 @@ def explain(data: bytes, tools: Sequence[JSON] = (), status: int | None = None) 
     read = answer if isinstance(answer, Fault) else _interpret(answer, tools, failure)
     if isinstance(read, Fault):
         return _fault_explanation(kind, read)
-    reply, content = read.all_calls, _content(read.answer)
+    reply, content = read.all_calls, _message_text(read.answer)
     left = recover(content, read.specs, weak=True).passed_over
     found = (*reply.calls, *left, *read.by_rules.claims)
     if kind == "text" and not found and (cut := truncated_json_fault(data)):
         return _fault_explanation(kind, cut)
     shown = [_call_json(call, read, judged=bool(tools)) for call in reply.calls]
     steps = (*([GUIDED_STEP] if read.is_guided else []), *reply.fired)
-    is_bent = bool(reply.fired) or any(call.keys() & {"asked", "id"} for call in shown)
+    is_malformed = bool(reply.fired) or any(call.keys() & {"asked", "id"} for call in shown)
     return Explanation(
         kind,
         steps,
@@ -266,7 +276,7 @@ def explain(data: bytes, tools: Sequence[JSON] = (), status: int | None = None) 
         _empty_reason(reply, content),
         tuple({"name": claim.name, "rule": claim.rule} for claim in read.by_rules.claims),
         reply_advice(
-            reply, read.by_rules, read.by_default, is_malformed=is_bent, has_tools=bool(tools)
+            reply, read.by_rules, read.by_default, is_malformed=is_malformed, has_tools=bool(tools)
         ),
     )
 
@@ -287,36 +297,36 @@ class _Readings(NamedTuple):
     by_default: Reply
 
 
-def _interpret(answer: JSON, tools: Sequence[JSON], failure: int | None) -> _Readings | Fault:
+def _interpret(body: JSON, tools: Sequence[JSON], error_status: int | None) -> _Readings | Fault:
     """Parse a body as in a run; with an error status, it is always an error."""
-    failed = failure is not None and failed_generation(answer) is None
+    failed = error_status is not None and failed_generation(body) is None
     return (
-        parse_fault(answer, failure, {}, 0.0)
-        if failed or is_error_object(answer)
-        else _read_answer(answer, tools)
+        parse_fault(body, error_status, {}, 0.0)
+        if failed or is_error_object(body)
+        else _parse_three_ways(body, tools)
     )
 
 
-def _read_answer(answer: JSON, tools: Sequence[JSON]) -> _Readings | Fault:
-    guided = _is_guided(_content(answer))
+def _parse_three_ways(body: JSON, tools: Sequence[JSON]) -> _Readings | Fault:
+    """Parse a body under three configs; called tools exist if no tools are given."""
+    guided = _is_guided(_message_text(body))
     every, usual = config_with(PRESETS, guided=guided), config_with(PRESETS[:1], guided=guided)
     believing = every.replace(text_call_rules=())
     registry = ToolRegistry(tools)
-    believed = parse_reply(answer, _plan(specs_of(registry)), believing, registry)
+    believed = parse_reply(body, _plan(specs_of(registry)), believing, registry)
     if not tools and isinstance(believed, Reply):
         # Without a list of tools, the called ones are assumed to exist.
         names = dict.fromkeys(call.name for call in believed.calls if is_legal_name(call.name))
         registry = ToolRegistry([{"name": name} for name in names])
     specs = specs_of(registry)
-    readings = [
-        parse_reply(answer, _plan(specs), how, registry) for how in (believing, every, usual)
-    ]
+    readings = [parse_reply(body, _plan(specs), how, registry) for how in (believing, every, usual)]
     faults = [reading for reading in readings if isinstance(reading, Fault)]
     replies = [reading for reading in readings if isinstance(reading, Reply)]
-    return faults[0] if faults else _Readings(answer, guided, specs, *replies)
+    return faults[0] if faults else _Readings(body, guided, specs, *replies)
 
 
 def _plan(specs: tuple[ToolSpec, ...]) -> Plan:
+    """Return the plan of a run with these tools; without tools, those of any run are assumed."""
     return Plan("", (), specs, known_tools=specs or _SOME_TOOL)
 
 
@@ -343,17 +353,17 @@ def _is_guided(content: str) -> bool:
             return False
 
 
-def _parse_input(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
+def _parse_input(data: bytes, error_status: int | None) -> tuple[str, JSON | Fault]:
     """Return the kind of the input, and the input as a response body."""
     require_utf8(data)
     if _STREAM_START.match(data):
         return "stream", _parse_stream(data)
     if data.removeprefix(codecs.BOM_UTF8).lstrip()[:1] not in {b"{", b"["}:
-        return _parse_text(data, failure)
+        return _parse_text(data, error_status)
     if len(data) > MAX_BYTES:
         return "response", too_large_fault(f"more than {MAX_BYTES} bytes")
-    body = _parse_body(data, failure)
-    return _parse_text(data, failure) if body is None else ("response", body)
+    body = _parse_body(data, error_status)
+    return _parse_text(data, error_status) if body is None else ("response", body)
 
 
 def _parse_stream(data: bytes) -> JSON | Fault:
@@ -371,7 +381,7 @@ def _parse_stream(data: bytes) -> JSON | Fault:
     return (truncated_stream_fault(data) if is_unread else None) or answer
 
 
-def _parse_body(data: bytes, failure: int | None) -> JSON | Fault | None:
+def _parse_body(data: bytes, error_status: int | None) -> JSON | Fault | None:
     """Parse a response body: a fault for invalid JSON, None if it may be a model's text."""
     try:
         value = decode(data)
@@ -382,21 +392,23 @@ def _parse_body(data: bytes, failure: int | None) -> JSON | Fault | None:
     if not isinstance(value, dict):
         return None
     is_answer = ANSWER_KEYS & value.keys() or is_error_object(value)
-    return value if is_answer or failure is not None else None
+    return value if is_answer or error_status is not None else None
 
 
-def _parse_text(data: bytes, failure: int | None) -> tuple[str, JSON | Fault]:
+def _parse_text(data: bytes, error_status: int | None) -> tuple[str, JSON | Fault]:
+    """Return the kind of a text, and the text as a reply, or the fault that it reports."""
     text = data.decode("utf-8", "replace")
     if "\0" in text or text.count("\ufffd") * _CHARS_PER_BAD_BYTE > len(text):
         raise ConfigError("the input is not text; pass what a model or an endpoint returned")
     if len(data) > MAX_BYTES:
         return "text", too_large_fault(f"more than {MAX_BYTES} bytes")
-    if fault := body_fault(text.removeprefix("\ufeff"), failure):
+    if fault := body_fault(text.removeprefix("\ufeff"), error_status):
         return ERROR, fault
     return "text", {"choices": [{"message": {"content": text}}]}
 
 
-def _content(body: JSON) -> str:
+def _message_text(body: JSON) -> str:
+    """Return the text of a completion's message."""
     match body:
         case {"choices": [{"message": {"content": content}}, *_]}:
             return text_of(content)
@@ -404,17 +416,19 @@ def _content(body: JSON) -> str:
             return ""
 
 
-def _ids_in(answer: JSON) -> list[str | None]:
-    match answer:
+def _original_call_ids(body: JSON) -> list[str | None]:
+    """Return the ids that the body gives its calls."""
+    match body:
         case {"choices": [{"message": {"tool_calls": list(calls)}}, *_]}:
             return [raw_call_id(call) for call in calls if isinstance(call, dict)]
         case _:
             return []
 
 
-def _call_json(call: ToolCall, read: _Readings, *, judged: bool) -> JSON:
+def _call_json(call: ToolCall, readings: _Readings, *, judged: bool) -> JSON:
+    """Return a call for the explanation; `judged` includes problems of its name."""
     shown: JSON = {"name": call.name, "arguments": call.arguments}
-    grounded = next((spec.grounded for spec in read.specs if spec.name == call.name), {})
+    grounded = next((spec.grounded for spec in readings.specs if spec.name == call.name), {})
     # A run would check grounded arguments against the history, which is not available here.
     if given := {name: tools for name, tools in grounded.items() if name in call.arguments}:
         shown["grounded"] = {name: list(tools) for name, tools in given.items()}
@@ -422,7 +436,7 @@ def _call_json(call: ToolCall, read: _Readings, *, judged: bool) -> JSON:
         shown["repairs"] = list(call.repairs)
     if call.asked is not None:
         shown["asked"] = call.asked
-    ids = _ids_in(read.answer)
+    ids = _original_call_ids(readings.answer)
     if ids and call.id not in ids:
         shown["id"] = call.first_id
     # Without a list of tools, an unknown name is not a problem of the call.
@@ -433,6 +447,7 @@ def _call_json(call: ToolCall, read: _Readings, *, judged: bool) -> JSON:
 
 
 def _empty_reason(reply: Reply, content: str) -> str:
+    """Return why a reply has neither calls nor text; blank if it has."""
     if reply.calls or reply.text.strip() or content.strip():
         return ""
     announced = finish_kind(reply.finish_reason) in CALLS_EXPECTED
@@ -440,6 +455,7 @@ def _empty_reason(reply: Reply, content: str) -> str:
 
 
 def _grounding_text(tools: Sequence[str]) -> str:
+    """Return where the value of a grounded argument must have been observed."""
     results = f"in a result of {' or '.join(tools)}"
     return results if tools else "in a user message or a result"
 
@@ -471,12 +487,12 @@ def _shorten(text: str) -> str:
 
 
 def _limited_lines(
-    items: Sequence[JSON], write: Callable[[JSON], list[str]], what: str
+    items: Sequence[JSON], lines_of: Callable[[JSON], list[str]], noun: str
 ) -> list[str]:
     """Return the lines of the first items, and how many more there are."""
-    lines = [line for item in items[:MAX_LISTED] for line in write(item)]
+    lines = [line for item in items[:MAX_LISTED] for line in lines_of(item)]
     more = len(items) - MAX_LISTED
-    return [*lines, f"… and {more} more {what}"] if more > 0 else lines
+    return [*lines, f"… and {more} more {noun}"] if more > 0 else lines
 
 
 def _claim_lines(claim: JSON) -> list[str]:
@@ -485,6 +501,7 @@ def _claim_lines(claim: JSON) -> list[str]:
 
 
 def _passed_over_lines(item: JSON) -> list[str]:
+    """Return the line about text that resembles a call but is none."""
     return [f"not a call, at {item['at']}: {item['reason']}: {_shorten(item['text'])}"]
 
 

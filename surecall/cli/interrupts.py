@@ -19,7 +19,14 @@ from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from contextlib import closing, contextmanager, suppress
 from typing import Any, Final, NamedTuple, TypeAlias, TypeVar
 
-from surecall.cli.console import FAILED, INTERRUPTED, TERMINATED, listen_error, print_error
+from surecall.cli.console import (
+    FAILED,
+    INTERRUPTED,
+    TERMINATED,
+    ExitCode,
+    listen_error,
+    print_error,
+)
 
 T = TypeVar("T")
 GRACE_S: Final = 1.5
@@ -41,7 +48,7 @@ class SignalCounts(NamedTuple):
         return self.terminated or self.interrupts >= _FINAL_INTERRUPT
 
     @property
-    def exit_code(self) -> int:
+    def exit_code(self) -> ExitCode:
         """The exit code of a command ended by these signals."""
         return TERMINATED if self.terminated else INTERRUPTED
 
@@ -114,6 +121,7 @@ class Interrupts:
             self._listener = before
 
     def _handle(self, number: int, _frame: object) -> None:
+        """Interrupt the main thread on the first signal; Python calls this handler there."""
         # The thread may not have read it yet, and the exit code depends on it.
         self._is_terminated = self._is_terminated or number == signal.SIGTERM
         is_first, self._is_handled = not self._is_handled, True
@@ -122,6 +130,7 @@ class Interrupts:
             raise KeyboardInterrupt
 
     def _receive(self, receiver: socket.socket) -> None:
+        """Count the signals from the wakeup socket until it is closed."""
         with closing(receiver):
             while data := receiver.recv(64):
                 for number in data:
@@ -136,7 +145,7 @@ class Interrupts:
             self._kill()
         if received.is_final and not self._is_ending:
             self._is_ending = True
-            _thread.start_new_thread(self._kill_later, ())
+            _thread.start_new_thread(self._kill_after_grace, ())
         if (listener := self._listener) is not None:
             with suppress(RuntimeError):  # its event loop has just been closed
                 listener(received)
@@ -153,7 +162,7 @@ class Interrupts:
             signal.pthread_kill(main, number)
             time.sleep(0.02)
 
-    def _kill_later(self) -> None:
+    def _kill_after_grace(self) -> None:
         time.sleep(GRACE_S)
         self._kill()
 
@@ -207,7 +216,7 @@ def run_until_interrupted(work: Coroutine[Any, Any, T]) -> T:
 
 def serve_until_interrupted(
     server: Any, announce: Callable[[], Awaitable[None]], port: int, host: str = ""
-) -> int:
+) -> ExitCode:
     """Run a server until the first signal, and return the exit code of the command."""
     try:
         run_until_interrupted(serve_until_canceled(server, announce))

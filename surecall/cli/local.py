@@ -15,6 +15,7 @@ from surecall.cli.console import (
     FAILED,
     INTERRUPTED,
     WRONG_USAGE,
+    ExitCode,
     WholeNumber,
     address_options,
     listen_error,
@@ -62,7 +63,7 @@ _GRACE_S = 0.5
     help="Seconds to wait until the model is loaded.",
 )
 @click.option("--verbose", is_flag=True, help="Show the server's log.")
-def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
+def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> ExitCode:
     """Serve a GGUF model on this machine with llama.cpp.
 
     The server handles one conversation at a time and uses the chat template in the file. It needs
@@ -94,13 +95,13 @@ def command(*, gguf: Path, public: bool, verbose: bool, **serving: Any) -> int:
         return print_error(listen_error(how.port, error, how.host), FAILED)
 
 
-def _loading_message(gguf: Path, how: ServingOptions) -> str:
+def _loading_message(gguf: Path, options: ServingOptions) -> str:
     """Return the message to print while the file is loading."""
     size = gguf.stat().st_size
     shown = f"{size / _GB:.1f} GB" if size >= _GB else f"{size / _MB:.1f} MB"
     return (
         f"loading {gguf} ({shown}), with "
-        f"{quantity(how.threads, 'thread')} and {quantity(how.context, 'token')} of context"
+        f"{quantity(options.threads, 'thread')} and {quantity(options.context, 'token')} of context"
     )
 
 
@@ -141,11 +142,13 @@ class LocalClient(OpenAICompatible):
 
 
 @contextmanager
-def serve_gguf(gguf: str, how: ServingOptions, *, quiet: bool = False) -> Iterator[LocalServer]:
+def serve_gguf(gguf: str, options: ServingOptions, *, quiet: bool = False) -> Iterator[LocalServer]:
     """Serve a file for the duration of the block; report a server that ended early."""
     path = Path(gguf).expanduser()
     server = LocalServer(
-        path, how, on_start=lambda: None if quiet else print_note(_loading_message(path, how))
+        path,
+        options,
+        on_start=lambda: None if quiet else print_note(_loading_message(path, options)),
     )
     with ExitStack() as stack:
         try:

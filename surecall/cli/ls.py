@@ -8,7 +8,14 @@ from typing import Any, Final, TypeAlias
 import click
 import msgspec
 
-from surecall.cli.console import F, print_columns, print_document, print_note, rate_with_interval
+from surecall.cli.console import (
+    ExitCode,
+    F,
+    print_columns,
+    print_document,
+    print_note,
+    rate_with_interval,
+)
 from surecall.cli.options import GroupedCommand, load_settings, setting_option, settings_options
 from surecall.cli.tables import model_heading
 from surecall.cli.target import SIMULATED_NOTE, endpoint_from_settings, model_library
@@ -51,7 +58,7 @@ def _filter_option(name: str) -> Callable[[F], F]:
 @_filter_option(_SCENARIOS)
 @settings_options("base_url", "endpoint", "output_dir")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(*, kind: str, as_json: bool, **flags: Any) -> int:
+def command(*, kind: str, as_json: bool, **flags: Any) -> ExitCode:
     """List models, profiles, scenarios, presets, faults, endpoints, or runs.
 
     Models are those of the endpoint that eval would use: without a key and an address, the
@@ -64,11 +71,11 @@ def command(*, kind: str, as_json: bool, **flags: Any) -> int:
     if as_json:
         print_document({name: rows})
     elif rows:
-        _say_list(rows)
+        _print_list(rows)
     return 0
 
 
-def _say_list(rows: Rows) -> None:
+def _print_list(rows: Rows) -> None:
     """Print a list as a table; for models, without empty columns."""
     columns = {name: [_cell_text(row[name]) for row in rows] for name in rows[0]}
     if "model" in columns:
@@ -97,6 +104,7 @@ def _cell_text(value: Any) -> str:
 
 
 def _value_text(value: Any) -> str:
+    """Return text unchanged, and any other value as JSON."""
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
@@ -239,6 +247,7 @@ def _run_rows(effective: EffectiveSettings) -> Rows:
 
 
 def _readable_runs(directories: Sequence[Path]) -> Iterator[JSON]:
+    """Yield the rows of the runs that can be read; print which cannot."""
     for directory in directories:
         try:
             yield _run_row(directory)

@@ -9,7 +9,7 @@ from typing import Any
 import click
 import msgspec
 
-from surecall.cli.console import print_note, print_text
+from surecall.cli.console import ExitCode, print_note, print_text
 from surecall.cli.options import load_settings, settings_options
 from surecall.cli.target import changed_prompts, open_stored_run, write_run_reports
 from surecall.eval.report.report_files import load_results
@@ -30,7 +30,7 @@ from surecall.values.text import quantity
 @click.argument("runs", nargs=-1, required=True, metavar="RUN...")
 @click.option("--into", required=True, metavar="DIR", help="Directory for the merged run.")
 @settings_options("output_dir")
-def command(*, runs: tuple[str, ...], into: str, **flags: Any) -> int:
+def command(*, runs: tuple[str, ...], into: str, **flags: Any) -> ExitCode:
     """Merge several runs, such as the shards of one evaluation.
 
     All runs must have the same settings. DIR is a directory for runs, like --runs of eval. If it

@@ -51,33 +51,35 @@ def restrict_file_settings(effective: EffectiveSettings, here: Path) -> Effectiv
     )
 
 
-def _is_data_file(token: str, here: Path, place: SettingLocation) -> bool:
+def _is_data_file(token: str, here: Path, location: SettingLocation) -> bool:
     """Whether a token names recorded requests, below the directory if its files name them."""
     path = here / path_in_token(token)
     if path.suffix != ".jsonl" or not path.is_file():
         return False
-    return not place.is_in_directory or path.resolve().is_relative_to(here.resolve())
+    return not location.is_in_directory or path.resolve().is_relative_to(here.resolve())
 
 
 def _drop_scenarios(
-    effective: EffectiveSettings, kept: list[str], unloaded: tuple[str, ...]
+    effective: EffectiveSettings, kept_tokens: list[str], dropped_files: tuple[str, ...]
 ) -> EffectiveSettings:
-    source, files = effective.sources[_SCENARIOS], ",".join(unloaded)
+    """Return the settings without some scenario files, and with a warning about them."""
+    source, files = effective.sources[_SCENARIOS], ",".join(dropped_files)
     warning = (
         f"{files}, named in {source}, was not loaded: scenario files must be named on the command "
         f"line. Pass {FIELDS[_SCENARIOS].flags[-1]} {files}"
     )
-    scenarios = ",".join(kept) or Settings().scenarios
+    scenarios = ",".join(kept_tokens) or Settings().scenarios
     return msgspec.structs.replace(
         effective,
         settings=msgspec.structs.replace(effective.settings, scenarios=scenarios),
-        sources=effective.sources | ({} if kept else {_SCENARIOS: DEFAULT}),
+        sources=effective.sources | ({} if kept_tokens else {_SCENARIOS: DEFAULT}),
         warnings=(*effective.warnings, warning),
-        skipped_files=unloaded,
+        skipped_files=dropped_files,
     )
 
 
 def _check_output(effective: EffectiveSettings, here: Path) -> None:
+    """Raise if a settings file names an output folder outside the directory."""
     if effective.location(_OUTPUT) in {SettingLocation.COMMAND_LINE, SettingLocation.ENVIRONMENT}:
         return
     source, given = effective.sources[_OUTPUT], effective.settings.output_dir
@@ -140,15 +142,15 @@ def load_consents() -> tuple[Consent, ...]:
     try:
         return tuple(_DECODER.decode(data))
     except ValueError as error:
-        raise ConfigError(f"{path} is invalid ({error}); remove it to trust nothing") from None
+        raise ConfigError(f"{path} is invalid ({error}); remove it") from None
 
 
-def save_consents(found: Iterable[Consent]) -> Path:
+def save_consents(consents: Iterable[Consent]) -> Path:
     """Write all consents to a file that only the user can read; return its path."""
     path = consent_file()
     with translate_os_errors(path):
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        write_file(path, msgspec.json.format(msgspec.json.encode(sorted(set(found)))) + b"\n")
+        write_file(path, msgspec.json.format(msgspec.json.encode(sorted(set(consents)))) + b"\n")
     return path
 
 
@@ -171,7 +173,7 @@ def _read_private_file(path: Path) -> bytes:
             status
         ):
             raise ConfigError(
-                f"{path} is writable by other users or not yours; own it and chmod 600 it"
+                f"{path} belongs to or is writable by another user: run chown and chmod 600 on it"
             )
         return file.read(2**20)
 
@@ -298,9 +300,9 @@ def setting_option(field: SettingField, *, shows_default: bool = True) -> Callab
     return click.option(pair, field.name, default=None, help=field.help)
 
 
-def _join_values(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> str | None:
+def _join_values(_: click.Context, __: click.Parameter, values: tuple[str, ...]) -> str | None:
     """Join the values of a repeated option with commas."""
-    return ",".join(given) if given else None
+    return ",".join(values) if values else None
 
 
 def _default_text(value: Any) -> str:
@@ -334,7 +336,8 @@ def read_dotenv(here: Path) -> dict[str, str]:
 
 
 def _read_settings_files(here: Path) -> tuple[str | None, str | None, str]:
-    own, project, dotenv = map(_read_text, (here / name for name in _SETTINGS_FILES))
+    """Return the text of surecall.toml, of pyproject.toml, and of .env."""
+    own, project, dotenv = map(_read_text_if_exists, (here / name for name in _SETTINGS_FILES))
     return own, project, dotenv or ""
 
 
@@ -344,7 +347,7 @@ def print_warnings(warnings: Iterable[str]) -> None:
         print_note(f"warning: {warning}")
 
 
-def _read_text(path: Path) -> str | None:
+def _read_text_if_exists(path: Path) -> str | None:
     try:
         return path.read_text("utf-8")
     except FileNotFoundError:

@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from surecall.cli.console import WholeNumber, print_columns, print_text
+from surecall.cli.console import ExitCode, WholeNumber, print_columns, print_text
 from surecall.eval.scenarios.bfcl import (
     EXCLUDED_SETS,
     SET_NAMES,
@@ -40,7 +40,7 @@ _CODE_FOLDER: Final = "multi_turn"
 @click.argument("source", metavar="WHEEL_OR_DIR", type=click.Path(path_type=Path))
 @click.option("--into", required=True, type=click.Path(path_type=Path), help="Folder to write to.")
 @click.option("--most", type=WholeNumber(1), help="Maximum number of cases per set, spread evenly.")
-def command(*, kind: str, source: Path, into: Path, most: int | None) -> int:
+def command(*, kind: str, source: Path, into: Path, most: int | None) -> ExitCode:
     """Convert the cases of a public benchmark to scenario files.
 
     bfcl is the Berkeley Function Calling Leaderboard. WHEEL_OR_DIR is the wheel of bfcl-eval (pip
@@ -55,22 +55,22 @@ def command(*, kind: str, source: Path, into: Path, most: int | None) -> int:
     return 0
 
 
-def _pack_bfcl(source: Path, into: Path, most: int | None) -> None:
+def _pack_bfcl(source: Path, target: Path, max_cases: int | None) -> None:
     mapped = MappingCounts()
     folder, code = find_data(source), find_code(source)
-    sets = {name: read_set(folder, name, mapped, most) for name in SET_NAMES}
+    sets = {name: read_set(folder, name, mapped, max_cases) for name in SET_NAMES}
     files = {
         f"{name}.jsonl": b"".join(encode(one) + b"\n" for one in each)
         for name, each in sets.items()
     }
-    rows = [(name, str(len(each)), str(into / f"{name}.jsonl")) for name, each in sets.items()]
+    rows = [(name, str(len(each)), str(target / f"{name}.jsonl")) for name, each in sets.items()]
     if code is not None:
-        turns = {name: read_multi_turn_cases(folder, name, most) for name in MULTI_TURN_SETS}
+        turns = {name: read_multi_turn_cases(folder, name, max_cases) for name in MULTI_TURN_SETS}
         found = multi_turn_files(folder, code, turns, mapped)
         files |= {f"{_CODE_FOLDER}/{path}": data for path, data in found}
-        places = {name: into / _CODE_FOLDER / f"{name}.py" for name in turns}
+        places = {name: target / _CODE_FOLDER / f"{name}.py" for name in turns}
         rows += [(name, str(len(each)), str(places[name])) for name, each in turns.items()]
-    _write_files(into, files)
+    _write_files(target, files)
     _print_report(rows, mapped, [request for each in sets.values() for request in each])
     if code is None:
         print_text("left out: multi_turn: the tool classes are missing; they are only in the wheel")
@@ -96,20 +96,20 @@ def _print_report(
         print_text(f"left out: {names}: {reason}")
 
 
-def _print_cases(what: str, found: Iterable[JSON]) -> None:
-    if names := [request["id"] for request in found]:
-        print_text(f"{what} {quantity(len(names), 'case')}: {', '.join(names)}")
+def _print_cases(heading: str, cases: Iterable[JSON]) -> None:
+    if names := [request["id"] for request in cases]:
+        print_text(f"{heading} {quantity(len(names), 'case')}: {', '.join(names)}")
 
 
-def _write_files(into: Path, files: Mapping[str, bytes]) -> None:
+def _write_files(folder: Path, files: Mapping[str, bytes]) -> None:
     """Write files to a folder that is new or empty."""
-    with translate_os_errors(into):
-        into.mkdir(parents=True, exist_ok=True)
-        if any(into.iterdir()):
-            raise ConfigError(f"{into} is not empty: choose another folder")
+    with translate_os_errors(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        if any(folder.iterdir()):
+            raise ConfigError(f"{folder} is not empty: choose another folder")
         for name, data in files.items():
-            (into / name).parent.mkdir(parents=True, exist_ok=True)
-            write_file(into / name, data)
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            write_file(folder / name, data)
 
 
 _PACKS: Final[Mapping[str, Callable[[Path, Path, int | None], None]]] = {"bfcl": _pack_bfcl}

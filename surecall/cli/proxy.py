@@ -12,6 +12,7 @@ import click
 
 from surecall.cli.console import (
     WRONG_USAGE,
+    ExitCode,
     WholeNumber,
     address_options,
     print_error,
@@ -99,7 +100,7 @@ def command(
     explain: bool,
     verbose: bool,
     **settings: Any,
-) -> int:
+) -> ExitCode:
     """Run a proxy that repairs tool calls for existing agents.
 
     Set the agent's base URL to the printed address. The proxy forwards the agent's key, unless
@@ -113,7 +114,7 @@ def command(
         "watch": _record_printer(explain, verbose=verbose),
     }
     settings["api_key"] = (
-        None if simulated else _environment_key(_require_valid_url(upstream or ""))
+        None if simulated else _find_environment_key(_require_valid_url(upstream or ""))
     )
     with ExitStack() as stack:
         if simulated:
@@ -129,6 +130,7 @@ def command(
 def _usage_error(
     upstream: str | None, settings: Mapping[str, Any], *, simulated: bool, public: bool
 ) -> str:
+    """Return why the options cannot be combined; blank if they can."""
     if upstream and simulated:
         return _conflict_message(upstream)
     if not upstream and not simulated:
@@ -165,7 +167,7 @@ def prefer_latency() -> None:
     gc.freeze()
 
 
-def _environment_key(upstream: str) -> Any:
+def _find_environment_key(upstream: str) -> Any:
     """Return the key from the environment, if it may be sent to this address."""
     address = EndpointAddress(upstream, SettingLocation.COMMAND_LINE, "--upstream")
     key, warning = select_key(address, find_keys(os.environ, {}), ())
@@ -174,16 +176,17 @@ def _environment_key(upstream: str) -> Any:
     return None if key is None else key.value
 
 
-def _parse_provider(given: str) -> str:
+def _parse_provider(name: str) -> str:
     try:
-        return read_provider(given) if given.strip() else ""
+        return read_provider(name) if name.strip() else ""
     except ConfigError as problem:
         raise ConfigError(f"--endpoint: {problem}") from None
 
 
-def _parse_guards(given: Iterable[str]) -> dict[str, int]:
+def _parse_guards(items: Iterable[str]) -> dict[str, int]:
+    """Parse guards of the form NAME=N."""
     guards: dict[str, int] = {}
-    for item in given:
+    for item in items:
         name, _, number = item.partition("=")
         if not (number.isascii() and number.isdigit()):
             raise ConfigError(f"--guard {item}: must be NAME=N, such as repeats=3")

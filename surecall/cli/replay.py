@@ -11,6 +11,7 @@ import msgspec
 from surecall.cli.console import (
     FAILED,
     NOTHING,
+    ExitCode,
     print_columns,
     print_document,
     print_error,
@@ -57,7 +58,9 @@ class NumberedTrial(msgspec.Struct, frozen=True):
 @click.option("--failed", is_flag=True, help="Replay every failed trial of the run.")
 @click.option("--run-id", metavar="ID", help="Which run to replay, if the file has several.")
 @click.option("--json", "as_json", is_flag=True, help="Print one JSON document.")
-def command(*, what: str, failed: bool, run_id: str | None, as_json: bool, **flags: Any) -> int:
+def command(
+    *, what: str, failed: bool, run_id: str | None, as_json: bool, **flags: Any
+) -> ExitCode:
     """Replay recorded trials offline and check that the results are the same.
 
     RUN is a name, part of a name, a path, or latest. TRIAL is a number, a name, or part of a name;
@@ -102,7 +105,7 @@ def _split_target(what: str) -> tuple[str, str]:
     return run, trial
 
 
-def _print_trials(store: RunStore, trials: Sequence[NumberedTrial], *, as_json: bool) -> int:
+def _print_trials(store: RunStore, trials: Sequence[NumberedTrial], *, as_json: bool) -> ExitCode:
     order = ("failed", "infra", "skipped", "passed")
     ranked = sorted(trials, key=lambda trial: order.index(trial.entry.status))
     if as_json:
@@ -119,17 +122,17 @@ def _print_trials(store: RunStore, trials: Sequence[NumberedTrial], *, as_json: 
     return 0
 
 
-def _trial_row(one: NumberedTrial) -> tuple[str, ...]:
-    key = one.entry.key
+def _trial_row(trial: NumberedTrial) -> tuple[str, ...]:
+    key = trial.entry.key
     return (
-        str(one.number),
-        one.outcome,
+        str(trial.number),
+        trial.outcome,
         key.cell.model,
         key.scenario,
         str(key.trial),
         key.cell.profile,
         key.cell.strategy,
-        shorten(one.entry.error, 100, placeholder="…"),
+        shorten(trial.entry.error, 100, placeholder="…"),
     )
 
 
@@ -142,23 +145,23 @@ def _outcome_json(entry: TrialBrief) -> JSON:
     }
 
 
-def _find_trial(trials: Sequence[NumberedTrial], wanted: str) -> NumberedTrial:
-    if wanted.isdecimal() and len(wanted) <= _MOST_DIGITS:
-        if not 1 <= int(wanted) <= len(trials):
-            raise ConfigError(f"no trial {wanted}: the run has trials 1 to {len(trials)}")
-        return trials[int(wanted) - 1]
+def _find_trial(trials: Sequence[NumberedTrial], text: str) -> NumberedTrial:
+    if text.isdecimal() and len(text) <= _MOST_DIGITS:
+        if not 1 <= int(text) <= len(trials):
+            raise ConfigError(f"no trial {text}: the run has trials 1 to {len(trials)}")
+        return trials[int(text) - 1]
     by_name = {trial.name: trial for trial in trials}
-    name = wanted.removesuffix(_JSON_SUFFIX)
+    name = text.removesuffix(_JSON_SUFFIX)
     alike = [by_name[name]] if name in by_name else [one for one in trials if name in one.name]
     if not alike:
-        raise ConfigError(unknown_name_message("trial", wanted, by_name))
+        raise ConfigError(unknown_name_message("trial", text, by_name))
     if len(alike) > 1:
         names = ", ".join(one.name for one in alike[:3])
-        raise ConfigError(f'"{wanted}" matches {len(alike)} trials, such as {names}')
+        raise ConfigError(f'"{text}" matches {len(alike)} trials, such as {names}')
     return alike[0]
 
 
-def _replay_failed(store: RunStore, trials: Sequence[NumberedTrial], *, as_json: bool) -> int:
+def _replay_failed(store: RunStore, trials: Sequence[NumberedTrial], *, as_json: bool) -> ExitCode:
     """Replay every failed trial and print which ones differ."""
     failed = [one for one in trials if one.entry.status == "failed"]
     replayed = [(one, _replay_difference(store, one)) for one in failed]
@@ -200,12 +203,22 @@ def _replay_difference(store: RunStore, trial: NumberedTrial) -> tuple[str, str]
     return _SAME, ""
 
 
-def _replayed_row(one: NumberedTrial, result: str, where: str) -> tuple[str, ...]:
+def _replayed_row(one: NumberedTrial, result: str, divergence: str) -> tuple[str, ...]:
     number, outcome, model, scenario, trial, *_ = _trial_row(one)
-    return number, result, outcome, model, scenario, trial, shorten(where, 100, placeholder="…")
+    return (
+        number,
+        result,
+        outcome,
+        model,
+        scenario,
+        trial,
+        shorten(divergence, 100, placeholder="…"),
+    )
 
 
-def _replay_trial(store: RunStore, trial: NumberedTrial, *, simulated: bool, as_json: bool) -> int:
+def _replay_trial(
+    store: RunStore, trial: NumberedTrial, *, simulated: bool, as_json: bool
+) -> ExitCode:
     data = store.trace(trial.entry.key)
     if not data:
         return print_error(f"trial {trial.number} has no recording: {trial.outcome}", NOTHING)
@@ -228,7 +241,8 @@ def _print_head(trial: NumberedTrial, *, simulated: bool) -> None:
     print_text("")
 
 
-def _replay_and_print(data: bytes, trace: Trace, facts: JSON, *, as_json: bool) -> int:
+def _replay_and_print(recording: bytes, trace: Trace, details: JSON, *, as_json: bool) -> ExitCode:
+    """Replay a recording, and print whether the result is the same."""
     if not as_json:
         print_text(str(trace))
     diverged = ""
@@ -238,8 +252,8 @@ def _replay_and_print(data: bytes, trace: Trace, facts: JSON, *, as_json: bool) 
         diverged = str(error)
     if as_json:
         outcome = {"same": not diverged, "diverged": diverged or None}
-        print_document(facts | outcome | {"events": trace.events})
-    if diverged and REDACTED.encode() in data:
+        print_document(details | outcome | {"events": trace.events})
+    if diverged and REDACTED.encode() in recording:
         print_note("secrets were removed from this recording, which may cause the difference")
     if diverged:
         return print_error(f"the replay diverged at {diverged}", FAILED)

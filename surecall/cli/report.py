@@ -13,6 +13,7 @@ import msgspec
 
 from surecall.cli.console import (
     PORT,
+    ExitCode,
     escape_unprintable,
     json_line,
     print_exact,
@@ -77,7 +78,7 @@ def command(
     form: str | None,
     output: str | None,
     **flags: Any,
-) -> int:
+) -> ExitCode:
     """Open the report of a run in the browser, or write it.
 
     RUN is a name, part of a name, a path, or latest. The report is updated first if the run has
@@ -102,7 +103,8 @@ def _run_directory(base: str, name: str) -> Path:
         return find_run(Path(base), name)
 
 
-def _show_page(directory: Path, *, opened: bool) -> int:
+def _show_page(directory: Path, *, opened: bool) -> ExitCode:
+    """Print the path of a run's page, after updating it; open it in the browser if wanted."""
     path = directory / PAGE
     if not _is_current(path):
         write_report_at(directory)
@@ -125,7 +127,7 @@ def _is_current(report: Path) -> bool:
     return changed <= written + _CLOSING_S
 
 
-def _serve_live(directory: Path, port: int, *, opened: bool) -> int:
+def _serve_live(directory: Path, port: int, *, opened: bool) -> ExitCode:
     # Imported here: only --live needs a server.
     from surecall.eval.report_server import LiveReport  # noqa: PLC0415 - see above
 
@@ -146,8 +148,9 @@ def open_browser(address: str) -> None:
         print_note(f"cannot start a browser; open this address in one: {address}")
 
 
-def _write_format(base: str, run: str, form: str | None, output: str | None) -> int:
-    if form is None and output is not None and not _is_folder(output):
+def _write_format(base: str, run: str, form: str | None, output: str | None) -> ExitCode:
+    """Write the report in the format of `form`, or of the ending of `output`."""
+    if form is None and output is not None and not _names_folder(output):
         form = _FORMAT_BY_SUFFIX.get(Path(output).suffix, _HTML)
     if form == _HTML:
         _write_page(_run_directory(base, run), output)
@@ -162,7 +165,7 @@ def _write_format(base: str, run: str, form: str | None, output: str | None) -> 
     return 0
 
 
-def _is_folder(output: str) -> bool:
+def _names_folder(output: str) -> bool:
     with translate_os_errors(Path(output)):
         return output.endswith(os.sep) or Path(output).is_dir()
 
@@ -170,7 +173,7 @@ def _is_folder(output: str) -> bool:
 def _write_page(directory: Path, output: str | None) -> None:
     if output != STANDARD_OUTPUT:
         path = directory if output is None else Path(output)
-        is_file = output is not None and not _is_folder(output)
+        is_file = output is not None and not _names_folder(output)
         print_text(str(write_report_at(directory, target=path if is_file else path / PAGE)))
         return
     with TemporaryDirectory() as folder:
@@ -196,9 +199,9 @@ def _write_files(
     print_note(quantity(written, "trial"))
 
 
-def _write_or_print(text: str, spell: Escape, output: str) -> None:
+def _write_or_print(text: str, escape: Escape, output: str) -> None:
     if output == STANDARD_OUTPUT:
-        print_exact(escape_unprintable(text, spell).removesuffix("\n"))
+        print_exact(escape_unprintable(text, escape).removesuffix("\n"))
         return
     path = Path(output)
     data = text.encode("utf-8", "replace")

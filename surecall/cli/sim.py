@@ -7,6 +7,7 @@ import click
 from surecall.cli.console import (
     NOTHING,
     WRONG_USAGE,
+    ExitCode,
     WholeNumber,
     address_options,
     print_columns,
@@ -53,7 +54,7 @@ def command(
     persona_default: str,
     public: bool,
     pattern: str | None,
-) -> int:
+) -> ExitCode:
     """Run a simulated provider that misbehaves on purpose.
 
     Use it to test agents. The model name of a request selects the persona that replies: sim/clean,
@@ -77,10 +78,12 @@ def command(
     return serve_until_interrupted(simulator, lambda: _announce(simulator), port, host)
 
 
-def _list_personas(pattern: str) -> int:
+def _list_personas(pattern: str) -> ExitCode:
     found = [each for each in PERSONAS.values() if _is_match(each, pattern.casefold())]
     if not found:
-        return print_error(f"no persona or fault matches {pattern!r}", NOTHING)
+        return print_error(
+            f"no persona or fault matches {pattern!r}; `surecall sim --list` shows all", NOTHING
+        )
     print_columns(
         ("persona", "outcome", "summary", "sources"),
         [(each.id, each.outcome, each.summary, ", ".join(each.sources)) for each in found],
@@ -102,6 +105,6 @@ async def _announce(simulator: Simulator) -> None:
     )
 
 
-def _print_violation(seen: RequestViolation) -> None:
+def _print_violation(violation: RequestViolation) -> None:
     """Print a violation in a request."""
-    print_note(f"violation: {seen.persona} {seen.where}: {seen.message}")
+    print_note(f"violation: {violation.persona} {violation.where}: {violation.message}")

@@ -59,6 +59,7 @@ class TextAxis(msgspec.Struct, frozen=True):
         return "".join(marks)
 
     def _column(self, share: float) -> int:
+        """Return the column where a share is drawn."""
         inside = max(0.0, min(1.0, (share - self.floor) / (1 - self.floor)))
         return round(inside * (self.size - 1))
 
@@ -176,23 +177,29 @@ class CellTable:
 
 
 def candidate_columns(
-    found: Sequence[ProfileCandidate], axis: TextAxis, *, simulated: bool
+    candidates: Sequence[ProfileCandidate], axis: TextAxis, *, simulated: bool
 ) -> Columns:
     """Return the columns for tables of cells, with profiles and strategies only if they differ."""
     model = model_heading(simulated=simulated)
     columns = {
-        "model": [model, *(fit_text(each.model, _MAX_NAME) for each in found)],
-        "profile": ["profile", *(fit_text(each.profile, _MAX_NAME) for each in found)],
-        "strategy": ["strategy", *(each.strategy for each in found)],
-        "passed": ["tool pass", *(rate_text(each.tool.k, each.tool.n) for each in found)],
-        "interval": ["interval", *map(_interval_text, found)],
-        "line": [axis.head, *(axis.draw(each.tool.rate, each.tool_interval) for each in found)],
-        "control": ["control", *(_count_text(each.control) for each in found)],
-        "p95": ["p95", *(f"{each.p95_ms / 1000:.1f} s" if each.p95_ms else "" for each in found)],
+        "model": [model, *(fit_text(each.model, _MAX_NAME) for each in candidates)],
+        "profile": ["profile", *(fit_text(each.profile, _MAX_NAME) for each in candidates)],
+        "strategy": ["strategy", *(each.strategy for each in candidates)],
+        "passed": ["tool pass", *(rate_text(each.tool.k, each.tool.n) for each in candidates)],
+        "interval": ["interval", *map(_interval_text, candidates)],
+        "line": [
+            axis.head,
+            *(axis.draw(each.tool.rate, each.tool_interval) for each in candidates),
+        ],
+        "control": ["control", *(_count_text(each.control) for each in candidates)],
+        "p95": [
+            "p95",
+            *(f"{each.p95_ms / 1000:.1f} s" if each.p95_ms else "" for each in candidates),
+        ],
     }
-    if {each.profile for each in found} <= {"default"}:
+    if {each.profile for each in candidates} <= {"default"}:
         del columns["profile"]
-    if len({each.strategy for each in found}) <= 1:
+    if len({each.strategy for each in candidates}) <= 1:
         del columns["strategy"]
     return columns
 
@@ -202,28 +209,29 @@ def model_heading(*, simulated: bool) -> str:
     return "simulated model" if simulated else "model"
 
 
-def _interval_text(found: ProfileCandidate) -> str:
-    low, high = found.tool_interval
-    return f"[{100 * low:.1f}, {100 * high:.1f}]" if found.tool.n else ""
+def _interval_text(candidate: ProfileCandidate) -> str:
+    low, high = candidate.tool_interval
+    return f"[{100 * low:.1f}, {100 * high:.1f}]" if candidate.tool.n else ""
 
 
 def _count_text(rate: Rate) -> str:
     return f"{rate.k}/{rate.n}" if rate.n else ""
 
 
-def _join_fitting(remarks: Iterable[str], room: int) -> str:
+def _join_fitting(remarks: Iterable[str], width: int) -> str:
     """Join the first remarks that fit."""
     found = ""
     for each in remarks:
         longer = f"{found}; {each}" if found else each
-        if len(longer) > room:
+        if len(longer) > width:
             break
         found = longer
     return found
 
 
-def _remarks(counts: CellCounts, left: int) -> list[str]:
-    remarks = [f"{left} left"] if left else []
+def _remarks(counts: CellCounts, trials_left: int) -> list[str]:
+    """Return what the columns do not show: trials left, the hardest scenario, invalid trials."""
+    remarks = [f"{trials_left} left"] if trials_left else []
     hardest = max(counts.rates.items(), key=lambda item: item[1].n - item[1].k, default=None)
     if hardest is not None and hardest[1].k < hardest[1].n:
         remarks.append(f"✗ {hardest[0]} {_count_text(hardest[1])}")

@@ -89,12 +89,12 @@ class Target(msgspec.Struct, frozen=True):
         return self.others.get(model.endpoint_name, self)
 
 
-def simulation_notes(planned: EvaluationPlan, target: Target) -> Iterator[str]:
+def simulation_notes(plan: EvaluationPlan, target: Target) -> Iterator[str]:
     """Yield notes for simulated models: that they are simulated, and what they cannot do."""
-    if not any(each.model.simulated for each in planned.cells):
+    if not any(each.model.simulated for each in plan.cells):
         return
     yield SIMULATED_NOTE if target.is_simulated else SERVED_SIMULATED_NOTE
-    if not {scenario.id for scenario in planned.scenarios} <= BUILT_IN:
+    if not {scenario.id for scenario in plan.scenarios} <= BUILT_IN:
         yield OWN_SCENARIOS_NOTE
 
 

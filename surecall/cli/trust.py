@@ -11,6 +11,7 @@ from surecall.cli.console import (
     FAILED,
     NOTHING,
     WRONG_USAGE,
+    ExitCode,
     print_columns,
     print_error,
     print_note,
@@ -41,7 +42,9 @@ _NOT_ENCRYPTED: Final = "The connection is not encrypted: others on the network 
 @click.option("--engine", metavar="ADDRESS", help="Allow an unencrypted Dask cluster.")
 @click.option("--remove", is_flag=True, help="Revoke all consents for the directory.")
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
-def command(*, directory: Path, listing: bool, engine: str | None, remove: bool, yes: bool) -> int:
+def command(
+    *, directory: Path, listing: bool, engine: str | None, remove: bool, yes: bool
+) -> ExitCode:
     """Allow a directory's settings files to choose where your key is sent.
 
     By default, keys from the environment are never sent to an address from a settings file in the
@@ -60,7 +63,7 @@ def command(*, directory: Path, listing: bool, engine: str | None, remove: bool,
     return _allow_address(directory, asks=not yes)
 
 
-def _list_consents() -> int:
+def _list_consents() -> ExitCode:
     found = load_consents()
     if not found:
         print_note(f"nothing is trusted ({consent_file()})")
@@ -69,7 +72,7 @@ def _list_consents() -> int:
     return 0
 
 
-def _remove_consents(directory: str) -> int:
+def _remove_consents(directory: str) -> ExitCode:
     found = load_consents()
     kept = [each for each in found if each.directory != directory]
     if len(kept) == len(found):
@@ -81,7 +84,7 @@ def _remove_consents(directory: str) -> int:
     return 0
 
 
-def _allow_address(directory: Path, *, asks: bool) -> int:
+def _allow_address(directory: Path, *, asks: bool) -> ExitCode:
     effective = load_file_settings(directory)
     base_url, source = effective.settings.base_url, effective.sources["base_url"]
     if base_url in {"", SIMULATOR}:
@@ -103,7 +106,7 @@ def _key_names(source: str) -> str:
     return f"{own} or {router}" if source.startswith(ROUTER_PREFIX) else own
 
 
-def _allow_engine(directory: Path, address: str, *, asks: bool) -> int:
+def _allow_engine(directory: Path, address: str, *, asks: bool) -> ExitCode:
     cluster = read.parse_engine(address)
     if cluster in {read.LOCAL, read.DASK} or not is_unencrypted(cluster):
         return print_error(f"{cluster} needs no consent", NOTHING)
@@ -112,21 +115,21 @@ def _allow_engine(directory: Path, address: str, *, asks: bool) -> int:
     return _confirm_and_save(wanted, [warning, _NOT_ENCRYPTED], asks=asks)
 
 
-def _confirm_and_save(wanted: Consent, lines: Iterable[str], *, asks: bool) -> int:
+def _confirm_and_save(consent: Consent, consequences: Iterable[str], *, asks: bool) -> ExitCode:
     """Print the consequences of a consent, ask for confirmation, and store it."""
-    if wanted in load_consents():
-        print_text(f"already trusted in {wanted.directory}: {wanted.origin}")
+    if consent in load_consents():
+        print_text(f"already trusted in {consent.directory}: {consent.origin}")
         return 0
-    for line in lines:
+    for line in consequences:
         print_text(line)
     if asks and not sys.stdin.isatty():
         return print_error(
             "cannot ask for confirmation without a terminal: pass --yes", WRONG_USAGE
         )
     if asks and not click.confirm("Trust this address?"):
-        return print_error("nothing was trusted", FAILED)
+        return print_error("not confirmed: no consent was stored", FAILED)
     print_text(
-        f"saved to {save_consents((*load_consents(), wanted))}; `surecall trust --remove` "
+        f"saved to {save_consents((*load_consents(), consent))}; `surecall trust --remove` "
         "revokes it"
     )
     return 0

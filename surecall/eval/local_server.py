@@ -122,7 +122,7 @@ class LocalServer:
             return ""
         self._log_ended.wait(_LOG_WAIT_S)
         # Until the server is ready, its last log line is about the start; later, about a request.
-        words = first_error_line(self._lines) or ("" if self.url else self._last_line)
+        words = first_error_line(self._lines) or ("" if self.url else self._last_log_line)
         return f"the local server has ended ({_exit_text(code)}){f': {words}' if words else ''}"
 
     def wait(self, timeout_s: float | None = None) -> int:
@@ -132,10 +132,11 @@ class LocalServer:
         return self._process.wait(timeout_s)
 
     @property
-    def _last_line(self) -> str:
+    def _last_log_line(self) -> str:
         return self._lines[-1] if self._lines else ""
 
     def _start(self, stack: ExitStack) -> subprocess.Popen[bytes]:
+        """Start the child with the job; it ends with the stack."""
         job = ServerJob(str(self._gguf), self.model, self._serving)
         command = self._child or (sys.executable, "-P", "-m", __name__)
         process = stack.enter_context(
@@ -152,7 +153,7 @@ class LocalServer:
         # On exit, in reverse order: kill the process, drain its output, close the streams.
         for stream, take in (
             (process.stdout, self._stdout_lines.put),
-            (process.stderr, self._log_line),
+            (process.stderr, self._record_log_line),
         ):
             reader = threading.Thread(target=_forward_lines, args=(stream, take), daemon=True)
             reader.start()
@@ -161,7 +162,8 @@ class LocalServer:
         stack.callback(process.kill)
         return process
 
-    def _log_line(self, line: bytes) -> None:
+    def _record_log_line(self, line: bytes) -> None:
+        """Keep a line of the server's log, and pass it on; a blank one ends the log."""
         if not line:
             self._log_ended.set()
         text = line.decode("utf-8", "replace").rstrip()
@@ -187,6 +189,7 @@ class LocalServer:
         self.url, self.build = ready.url, ready.build
 
     def _parse_ready(self, line: bytes) -> ServerReady:
+        """Parse the child's first line of output; raise if it reports a problem."""
         if not line:
             raise self._start_error()
         try:
@@ -211,6 +214,7 @@ def check_file(path: Path) -> None:
 
 
 def _file_problem(path: Path) -> str:
+    """Return why a file cannot be a model; blank if it can."""
     try:
         str(path).encode()  # the job is written in UTF-8
         if path.is_dir():
@@ -278,6 +282,7 @@ def _is_healthy(url: str) -> bool:
 
 
 def _exit_text(code: int) -> str:
+    """Describe an exit code, or the signal that ended the process."""
     if code >= 0:
         return f"exit code {code}"
     advice = "; the system may be out of memory" if -code == signal.SIGKILL else ""
@@ -345,7 +350,7 @@ def _write_ready(fd: int, ready: ServerReady) -> None:  # pragma: no cover  # in
 
 def _exit_with_parent() -> None:  # pragma: no cover  # in the child
     """Exit when standard input ends: the parent holds its other end and never writes."""
-    threading.Thread(target=_exit_at_eof, daemon=True).start()
+    threading.Thread(target=_exit_at_end_of_input, daemon=True).start()
     if sys.platform == "linux":
         # Loading a model blocks all other Python threads, but a signal still ends the process.
         import fcntl  # noqa: PLC0415 - not on every platform
@@ -358,7 +363,7 @@ def _exit_with_parent() -> None:  # pragma: no cover  # in the child
             os._exit(1)
 
 
-def _exit_at_eof() -> None:  # pragma: no cover  # in the child
+def _exit_at_end_of_input() -> None:  # pragma: no cover  # in the child
     while os.read(_STDIN, 1):
         pass
     os._exit(1)

@@ -126,7 +126,7 @@ class LiveReport(HttpServer):
         self.url += f"/{self._token}/"
 
     def _add_routes(self, app: web.Application) -> None:
-        app.middlewares.append(_return_config_errors)
+        app.middlewares.append(_answer_config_errors_with_503)
         app.on_response_prepare.append(_add_security_headers)
         for path, handler in (
             ("", self._serve_page),
@@ -169,7 +169,9 @@ class LiveReport(HttpServer):
 
 
 @web.middleware
-async def _return_config_errors(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _answer_config_errors_with_503(
+    request: web.Request, handler: Handler
+) -> web.StreamResponse:
     try:
         return await handler(request)
     except ConfigError as error:

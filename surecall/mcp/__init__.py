@@ -53,9 +53,9 @@ def mcp_tools(  # noqa: PLR0913  # settings, all but one by keyword
     if importlib.util.find_spec("mcp") is None:
         raise ConfigError(NOT_INSTALLED)
     if not starts_within_s > 0:
-        raise ConfigError("starts_within_s must be positive")
+        raise ConfigError(f"starts_within_s must be positive, not {starts_within_s}")
     if timeout_s is not None and not timeout_s > 0:
-        raise ConfigError("timeout_s must be positive")
+        raise ConfigError(f"timeout_s must be positive, not {timeout_s}")
     selection = build_selection(
         prefix, allow, deny, hints, trust_hints=trust_hints, timeout_s=timeout_s
     )

@@ -80,6 +80,7 @@ class SessionOwner:
         await self._over.wait()
 
     def _stop(self) -> None:
+        """Tell the owner to close the session."""
         self._is_stopping = True
         self._wake.set()
         if self._connection is None and self._scope is not None:
@@ -125,6 +126,7 @@ class SessionOwner:
     # The owner's task
 
     async def _manage_session(self) -> None:
+        """Open the session whenever a call needs it, until stopped."""
         try:
             while not self._is_stopping:
                 if self._pending is None:
@@ -172,6 +174,7 @@ class SessionOwner:
         return None if was_open else self._failure_error(failure, connection)
 
     async def _wait_until_over(self, connection: ServerConnection) -> None:
+        """Follow the server's list of tools until the session is lost or stopped."""
         import anyio  # noqa: PLC0415 - it comes with the extra
 
         async def update_list() -> None:

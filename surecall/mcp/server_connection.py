@@ -48,35 +48,37 @@ def truncate_error(text: str) -> str:
 
 
 def _block_text(block: JSON) -> str:
+    """Return a content block as text; media become a short description."""
     match block:
         case {"type": "text", "text": str(text)}:
             return text
         case {"type": "image" | "audio" as kind, "data": str(data)}:
             return f"[{kind}, {_mime_type(block)}, {_decoded_size(data)} bytes, not shown]"
         case {"type": "resource", "resource": {"text": str(text)} as resource}:
-            return f"[{_label(resource.get('uri'))}]\n{text}"
+            return f"[{_clip_label(resource.get('uri'))}]\n{text}"
         case {"type": "resource", "resource": {"blob": str(data)} as resource}:
             about = (
-                f"{_label(resource.get('uri'))}, {_mime_type(resource)}, "
+                f"{_clip_label(resource.get('uri'))}, {_mime_type(resource)}, "
                 f"{_decoded_size(data)} bytes"
             )
             return f"[file {about}, not shown]"
         case {"type": "resource_link"}:
             title = block.get("title") or block.get("name") or "a resource"
-            return f"[link to {_label(title)}: {_label(block.get('uri'))}]"
+            return f"[link to {_clip_label(title)}: {_clip_label(block.get('uri'))}]"
         case _:
-            return f"[{_label(block.get('type') or 'something')}, not shown]"
+            return f"[{_clip_label(block.get('type') or 'something')}, not shown]"
 
 
 def _mime_type(block: JSON) -> str:
-    return _label(block.get("mimeType") or "unknown kind")
+    return _clip_label(block.get("mimeType") or "unknown kind")
 
 
-def _label(text: Any) -> str:
+def _clip_label(text: Any) -> str:
     return clip_middle(str(text), _MAX_LABEL)
 
 
 def _decoded_size(base64: str) -> int:
+    """Return the number of bytes that base64 text encodes."""
     return len(base64.rstrip("=")) * 3 // 4
 
 
@@ -166,6 +168,7 @@ class ServerConnection:
             yield
 
     def _transport(self) -> Any:
+        """Return what the SDK connects to: a transport, or a server in this process."""
         match self._target:
             case CommandTarget() as command:
                 return stdio_transport(command, self._process)
@@ -182,6 +185,7 @@ class ServerConnection:
 
     @property
     def _active_client(self) -> "Client":
+        """The SDK's client; raises `SessionLost` if there is none."""
         if self._client is None:
             raise SessionLost
         return self._client
@@ -253,13 +257,14 @@ class ServerConnection:
             # its regular expressions, and raises if it does not match.
             result = await self._active_client.session.send_request(request, _result_adapter())
         except (Exception, SystemExit, KeyboardInterrupt) as error:
-            raise self._call_error(error) from error
+            raise self._error_of_call(error) from error
         if isinstance(result, InputRequiredResult):
             raise ToolError(_MORE_INPUT, retry=False)
         answer: JSON = result.model_dump(mode="json", by_alias=True)
         return answer
 
-    def _call_error(self, error: BaseException) -> Exception:
+    def _error_of_call(self, error: BaseException) -> Exception:
+        """Return the error to raise for a failed call; mark a lost session as lost."""
         from mcp.shared.exceptions import MCPError  # noqa: PLC0415 - see above
         from pydantic import ValidationError  # noqa: PLC0415 - it comes with mcp
 
@@ -275,6 +280,7 @@ class ServerConnection:
                 return SessionLost()
 
     def _protocol_error(self, error: "MCPError") -> Exception:
+        """Return the error to raise for an error response."""
         from mcp_types import CONNECTION_CLOSED, INVALID_PARAMS  # noqa: PLC0415 - see above
 
         if error.code == CONNECTION_CLOSED and error.message.startswith(_LOST):
@@ -291,6 +297,7 @@ class ServerConnection:
 
 @functools.cache
 def _result_adapter() -> "TypeAdapter[Any]":
+    """Return the parser of call results; built once."""
     from mcp_types import CallToolResult, InputRequiredResult  # noqa: PLC0415 - see above
     from pydantic import TypeAdapter  # noqa: PLC0415 - it comes with mcp
 
@@ -298,6 +305,7 @@ def _result_adapter() -> "TypeAdapter[Any]":
 
 
 def _checked_server(server: Any) -> Any:
+    """Return a server object of the SDK; raise for any other object."""
     from mcp.server import Server  # noqa: PLC0415 - importing it takes more than a second
     from mcp.server.mcpserver import MCPServer  # noqa: PLC0415 - the same
 
@@ -317,20 +325,21 @@ class OnStatus(Protocol):
 
 
 @asynccontextmanager
-async def _over_http(address: HttpTarget, answered: OnStatus) -> "AsyncIterator[TransportStreams]":
+async def _over_http(target: HttpTarget, on_status: OnStatus) -> "AsyncIterator[TransportStreams]":
+    """Yield the message streams of a server over HTTP; report the status of each response."""
     import httpx2  # noqa: PLC0415 - it comes with mcp
     from mcp.client.streamable_http import streamable_http_client  # noqa: PLC0415 - see above
 
     async def on_response(response: "httpx2.Response") -> None:
         request = response.request  # a server may answer 404 to methods that it does not support
         in_session = request.method == "POST" and _SESSION_HEADER in request.headers
-        answered(response.status_code, in_session=in_session)
+        on_status(response.status_code, in_session=in_session)
         # Compression was not requested, and a few compressed bytes can expand a thousandfold.
         response.headers.pop("content-encoding", None)
         if not response.headers.get("content-type", "").startswith("text/event-stream"):
             response.stream = _limit_body(response.stream)
 
-    headers = httpx2.Headers(address.headers)
+    headers = httpx2.Headers(target.headers)
     headers["accept-encoding"] = "identity"
     async with (
         httpx2.AsyncClient(
@@ -340,7 +349,7 @@ async def _over_http(address: HttpTarget, answered: OnStatus) -> "AsyncIterator[
             event_hooks={"response": [on_response]},
         ) as client,
         streamable_http_client(
-            address.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
+            target.url, http_client=client, max_sse_event_size=MAX_MESSAGE_BYTES
         ) as streams,
     ):
         yield streams

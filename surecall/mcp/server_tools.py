@@ -154,9 +154,9 @@ def define_tools(
             raise ConfigError(
                 f"the tools {clip_middle(repr(other), _SHOWN)} and "
                 f"{clip_middle(repr(tool.name), _SHOWN)} "
-                f"would both be called {name!r}: {_deny_advice(tool.name)}"
+                f"would both be called {name!r}: {_advice_to_deny(tool.name)}"
             )
-        definitions[tool.name] = _definition(name, tool, selection, handler_of(tool))
+        definitions[tool.name] = _define_tool(name, tool, selection, handler_of(tool))
     return definitions
 
 
@@ -164,17 +164,17 @@ def _tool_name(name: str, prefix: str) -> str:
     """Return the name of a tool for the model."""
     full = prefix + "".join(mark if is_legal_name(mark) else "_" for mark in name)
     if not name:
-        raise ConfigError(f"a tool has no name: {_deny_advice(name)}")
+        raise ConfigError(f"a tool has no name: {_advice_to_deny(name)}")
     if len(full) > MAX_NAME_LENGTH:
         shorter = " or shorten the prefix" if prefix and len(name) < MAX_NAME_LENGTH else ""
         raise ConfigError(
             f"the tool {clip_middle(repr(name), _SHOWN)} has a name of {len(full)} characters, and "
-            f"providers accept at most {MAX_NAME_LENGTH}: {_deny_advice(name)}{shorter}"
+            f"providers accept at most {MAX_NAME_LENGTH}: {_advice_to_deny(name)}{shorter}"
         )
     return full
 
 
-def _definition(
+def _define_tool(
     name: str, tool: ServerTool, selection: ToolSelection, handler: Handler
 ) -> ToolDefinition:
     try:
@@ -191,10 +191,10 @@ def _definition(
         shown = clip_middle(repr(tool.name), _SHOWN)
         raise ConfigError(
             f"the tool {shown} cannot be used: {clip_middle(str(problem))} "
-            f"({_deny_advice(tool.name)})"
+            f"({_advice_to_deny(tool.name)})"
         ) from None
     return definition
 
 
-def _deny_advice(name: str) -> str:
+def _advice_to_deny(name: str) -> str:
     return f"leave it out with deny=[{clip_middle(repr(name), _SHOWN)}]"

@@ -63,8 +63,11 @@ def parse_target(
     return target
 
 
-def _parse_server(server: Any, env: dict[str, str], cwd: Any, headers: dict[str, str]) -> Target:
-    where = None if cwd is None else str(cwd)
+def _parse_server(
+    server: Any, env: dict[str, str], working_directory: Any, headers: dict[str, str]
+) -> Target:
+    """Return the target for a command, a URL, or a server object."""
+    where = None if working_directory is None else str(working_directory)
     if isinstance(server, str):
         scheme, mark, _ = server.lstrip().partition("://")
         if mark and scheme.isalnum():

@@ -70,6 +70,7 @@ class MCPTools(Sequence[ToolDefinition]):
         self._close(self._detach()[0])
 
     def _start(self) -> tuple[EventLoopThread, SessionOwner]:
+        """Start the thread that owns the session; raise if the server is open already."""
         if self._thread is not None:
             raise ConfigError("the MCP server is open already")
         self._owner = SessionOwner(self._target, self._starts_within_s, self._update_tools)
@@ -78,6 +79,7 @@ class MCPTools(Sequence[ToolDefinition]):
         return self._thread, self._owner
 
     def _detach(self) -> tuple[EventLoopThread, SessionOwner]:
+        """Return the thread and the owner, which the caller must close."""
         if self._thread is None or self._owner is None:
             raise ConfigError(_NOT_OPEN)
         open_one = self._thread, self._owner
@@ -85,11 +87,13 @@ class MCPTools(Sequence[ToolDefinition]):
         return open_one
 
     def _close(self, thread: EventLoopThread) -> None:
+        """End the thread and forget the tools."""
         thread.close()
         self._tools, self._definitions, self._has_opened = {}, {}, False
         self._problem = ConfigError(_NOT_OPEN)
 
     def _raise_problem(self) -> None:
+        """Raise the reason why there are no tools, if any."""
         if self._problem is not None:
             raise self._problem
 
@@ -105,18 +109,21 @@ class MCPTools(Sequence[ToolDefinition]):
             if not self._has_opened:  # later, tools may have been removed
                 check_names(self._selection, self._tools)
                 self._has_opened = True
-            self._definitions = define_tools(listing, self._selection, self._handler)
+            self._definitions = define_tools(listing, self._selection, self._build_handler)
             self._problem = None
         except ConfigError as problem:
             self._problem = ConfigError(f"{self._target}: {problem}")
 
-    def _handler(self, tool: ServerTool) -> Handler:
+    def _build_handler(self, tool: ServerTool) -> Handler:
+        """Return a function that calls a tool."""
+
         async def call(**arguments: Any) -> Any:
             return await self._call(tool, arguments)
 
         return call
 
     async def _call(self, tool: ServerTool, arguments: dict[str, Any]) -> Any:
+        """Call a tool from any event loop."""
         thread, owner = self._thread, self._owner
         if thread is None or owner is None or not thread.is_alive:
             raise ToolError(_GONE, retry=False)
@@ -139,6 +146,7 @@ class MCPTools(Sequence[ToolDefinition]):
     # A sequence
 
     def _current_tools(self) -> tuple[ToolDefinition, ...]:
+        """Return the definitions; raise if there are none."""
         self._raise_problem()
         return tuple(self._definitions.values())
 

@@ -55,11 +55,11 @@ PROVIDERS: Final = {
 _VERTEX: Final = "aiplatform.googleapis.com"
 
 
-def text(value: object, most: int = MAX_TEXT) -> str:
+def text(value: object, max_chars: int = MAX_TEXT) -> str:
     """Return a shortened string without lone surrogates; blank if the value is not a string."""
     if not isinstance(value, str):
         return ""
-    short = value[:most]
+    short = value[:max_chars]
     return join_surrogates(short)
 
 
@@ -82,13 +82,14 @@ def texts(value: object) -> tuple[str, ...] | None:
     return tuple(item for item in map(text, items) if item) or None
 
 
-def nanoseconds(at: object) -> int | None:
+def nanoseconds(unix_s: object) -> int | None:
     """Return a Unix time in nanoseconds, or None if it is out of range."""
-    seconds = double(at)
+    seconds = double(unix_s)
     return round(seconds * 1e9) if seconds is not None and 0 <= seconds * 1e9 <= MAX_INT else None
 
 
 def _output_type(value: object) -> str | None:
+    """Return the output type of a `response_format`, if it is known."""
     match value:
         case {"type": "json_object" | "json_schema"}:
             return "json"
@@ -235,10 +236,10 @@ def encode_output(reply: Reply) -> str:
     return encode_value([{"role": "assistant", "parts": parts, "finish_reason": reason}])
 
 
-def encode_answer(words: str) -> str:
+def encode_answer(answer: str) -> str:
     """Return the final answer of a run as JSON output messages."""
     return encode_value(
-        [{"role": "assistant", "parts": [_text_part(words)], "finish_reason": "stop"}]
+        [{"role": "assistant", "parts": [_text_part(answer)], "finish_reason": "stop"}]
     )
 
 
@@ -258,22 +259,24 @@ def encode_definitions(tools: Iterable[ToolSpec]) -> str:
 
 
 def _encode_parts(role: str, parts: list[JSON]) -> str:
+    """Return a message with a role and parts as JSON."""
     return encode_value({"role": role, "parts": parts})
 
 
-def _text_part(words: str) -> JSON:
-    return {"type": "text", "content": words}
+def _text_part(content: str) -> JSON:
+    return {"type": "text", "content": content}
 
 
-def _assistant_parts(words: str, calls: Iterable[ToolCall]) -> list[JSON]:
+def _assistant_parts(text_content: str, calls: Iterable[ToolCall]) -> list[JSON]:
     called = (
         {"type": "tool_call", "id": call.id, "name": call.name, "arguments": call.arguments}
         for call in calls
     )
-    return [*([_text_part(words)] if words else []), *called]
+    return [*([_text_part(text_content)] if text_content else []), *called]
 
 
 def _content_part(item: Any) -> JSON:
+    """Return the part for an item of a message's content."""
     match item:
         case str():
             return _text_part(item)
@@ -287,9 +290,9 @@ def _content_part(item: Any) -> JSON:
             return {"type": "unknown", "content": item}
 
 
-def _media_part(modality: str, given: Any) -> JSON:
+def _media_part(modality: str, media: Any) -> JSON:
     """Return the part for an image, audio or video: its data, or its URI."""
-    match given:
+    match media:
         case {"url": str(url)} if url.startswith("data:"):
             head, _, data = url.partition(",")
             kind = head.removeprefix("data:").partition(";")[0]

@@ -113,10 +113,11 @@ class RunSpans:
 
     def close(self, error: str) -> None:
         """End all open spans now, because the run was interrupted."""
-        self._end_children(error, None)
+        self._end_child_spans(error, None)
         self._end_span(self._agent, None, {}, error)
 
     def _record_input(self, start: events.RunStartEvent) -> None:
+        """Record the messages and tools that the run starts with."""
         for message in (start.system, *start.messages):
             if message is not None:
                 self._add_message(attributes.encode_message(message))
@@ -128,14 +129,15 @@ class RunSpans:
         if self._redactor is not None and message:
             self._messages.append(self._redact(message))
 
-    def _redact(self, written_down: str) -> str:
+    def _redact(self, document: str) -> str:
         """Return JSON without known secrets."""
-        data = written_down.encode()
+        data = document.encode()
         if self._redactor is None or not self._redactor.may_match(data):
-            return written_down
+            return document
         return attributes.encode_value(self._redactor.redact_value(msgspec.json.decode(data)))
 
     def _transcript(self) -> str:
+        """Return the messages so far as a JSON list."""
         return f"[{','.join(self._messages)}]"
 
     def _on_request_start(self, event: events.LlmRequestStartEvent) -> None:
@@ -164,12 +166,12 @@ class RunSpans:
                 attributes.encode_message(Assistant(event.reply.text, event.reply.calls))
             )
             attrs[OUTPUT] = self._redact(attributes.encode_output(event.reply))
-        self._end_chat(attributes.nanoseconds(event.at), attrs)
+        self._end_request_span(attributes.nanoseconds(event.at), attrs)
 
     def _on_request_refused(self, event: events.RequestRefusedEvent) -> None:
         fault = event.fault
         attrs = attributes.simple_attributes({"http.response.status_code": fault.status})
-        self._end_chat(
+        self._end_request_span(
             attributes.nanoseconds(event.at),
             attrs,
             attributes.text(fault.code) or attributes.OTHER,
@@ -235,11 +237,11 @@ class RunSpans:
         self._end_run(event, attrs)
 
     def _end_run(
-        self, event: events.Event, attrs: Attributes, error: str = "", words: str = ""
+        self, event: events.Event, attrs: Attributes, error: str = "", description: str = ""
     ) -> None:
         at = attributes.nanoseconds(event.at)
-        self._end_children(error, at)
-        self._end_span(self._agent, at, attrs, error, words)
+        self._end_child_spans(error, at)
+        self._end_span(self._agent, at, attrs, error, description)
 
     def _on_failed(self, event: events.RunFailedEvent) -> None:
         self._end_run(event, {}, attributes.text(event.code) or attributes.OTHER, event.message)
@@ -255,9 +257,11 @@ class RunSpans:
         if words := getattr(event, "text", ""):
             self._add_message(attributes.encode_message(User(words)))
 
-    def _add_request_event(self, name: str, event: events.Event, about: dict[str, Any]) -> None:
+    def _add_request_event(self, name: str, event: events.Event, details: dict[str, Any]) -> None:
         span = self._agent if self._chat is None else self._chat
-        span.add_event(name, attributes.simple_attributes(about), attributes.nanoseconds(event.at))
+        span.add_event(
+            name, attributes.simple_attributes(details), attributes.nanoseconds(event.at)
+        )
 
     def _start_span(
         self, name: str, attrs: Attributes, event: events.Event, kind: SpanKind = SpanKind.INTERNAL
@@ -269,8 +273,9 @@ class RunSpans:
         return span
 
     def _end_span(
-        self, span: Span, at: int | None, attrs: Attributes, error: str = "", words: str = ""
+        self, span: Span, end_ns: int | None, attrs: Attributes, error: str = "", words: str = ""
     ) -> None:
+        """End a span; an error is its status, described if content is recorded."""
         if self._live and get_current_span() is span:
             attach(self._outside if span is self._agent else self._inside)
         if error:
@@ -282,19 +287,21 @@ class RunSpans:
             )
             span.set_status(StatusCode.ERROR, description)
         span.set_attributes(attrs)
-        span.end(at)
+        span.end(end_ns)
 
-    def _end_chat(
-        self, at: int | None, attrs: Attributes, error: str = "", words: str = ""
+    def _end_request_span(
+        self, end_ns: int | None, attrs: Attributes, error: str = "", description: str = ""
     ) -> None:
+        """End the span of the current request, if there is one."""
         if self._chat is not None:
-            self._end_span(self._chat, at, attrs, error, words)
+            self._end_span(self._chat, end_ns, attrs, error, description)
             self._chat = None
 
-    def _end_children(self, error: str, at: int | None) -> None:
-        self._end_chat(at, {}, error)
+    def _end_child_spans(self, error: str, end_ns: int | None) -> None:
+        """End the spans of the current request and of all calls."""
+        self._end_request_span(end_ns, {}, error)
         for span in self._calls.values():
-            self._end_span(span, at, {}, error)
+            self._end_span(span, end_ns, {}, error)
         self._calls = {}
 
     _HANDLERS: ClassVar[dict[type[events.Event], Callable[["RunSpans", Any], None]]] = {
@@ -383,6 +390,7 @@ class OpenTelemetry:
             self._runs.pop(event.run_id, None)
 
     def _begin(self, start: events.RunStartEvent) -> None:
+        """Start the spans of a run."""
         self._end_unfinished(start.run_id, "")
         live = start.run_id in self._live_runs
         clients = self._live_runs.get(start.run_id, {})
@@ -396,6 +404,8 @@ class OpenTelemetry:
                 self._end_unfinished(self._replayed_runs.popleft(), "")
 
     def _span_settings(self, clients: Mapping[str, object]) -> SpanSettings:
+        """Return how to record a run with these clients."""
+
         def served_by(endpoint: str) -> Attributes:
             address = getattr(clients.get(endpoint), "base_url", "")
             return _endpoint_attributes(str(address), self._provider)
@@ -406,6 +416,7 @@ class OpenTelemetry:
         return SpanSettings(self._tracer, self._agent, served_by, redactor)
 
     def _end_unfinished(self, run_id: str, error: str) -> None:
+        """End the open spans of a run, if there are any."""
         spans = self._runs.pop(run_id, None)
         if spans is not None:
             spans.close(error)

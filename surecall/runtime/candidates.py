@@ -122,10 +122,12 @@ def _build_candidates(
 
 
 def _client_number(clients: Sequence[Client | None], client: Client) -> int:
+    """Return the position of a client in the list, counted from one, for messages."""
     return next(place for place, each in enumerate(clients, start=1) if each is client)
 
 
 def _link_config(link: "Fallback", client: Client, settings: SharedSettings) -> ToolCallingConfig:
+    """Return the config of a fallback: its own or the runner's, over the recommended one."""
     own = settings.config if link.config is None else link.config
     return checked_config(own, client, link.model, link.provider)
 
@@ -172,6 +174,7 @@ def build_output(output: Any, candidates: Sequence[ModelCandidate]) -> "TypedOut
 
 
 def _enforces_schema(candidate: ModelCandidate) -> bool:
+    """Whether the endpoint enforces the schema of an answer."""
     provider = client_provider(candidate.client)
     can = candidate.capabilities or capabilities_for(provider, candidate.model)
     return can.json_schema or candidate.config.call_protocol == "guided"

@@ -137,7 +137,7 @@ class StoredTurn:
         await wait_for_slot()
         session = self._claim()
         with self._release_on_error():
-            renewing = asyncio.ensure_future(self._renew())
+            renewing = asyncio.ensure_future(self._keep_hold_renewed())
             try:
                 result = await session.drive()
             finally:
@@ -162,6 +162,7 @@ class StoredTurn:
                 pass
 
     def _record_run(self, run: Run) -> None:
+        """Store the run so far, and renew the hold."""
         self._write(lambda state: state.with_held_turn(run, self._new_hold()))
 
     def _claim(self) -> Session:
@@ -195,7 +196,8 @@ class StoredTurn:
             self._state = newest
         raise ConversationTaken("this turn was taken over; its result is not stored")
 
-    async def _renew(self) -> None:
+    async def _keep_hold_renewed(self) -> None:
+        """Renew the hold periodically until cancelled."""
         # If renewing fails, the hold expires, and the next write reports the reason.
         with suppress(*USER_CODE_ERRORS):
             while True:
@@ -264,7 +266,7 @@ class Conversation(Generic[T_co]):
     @property
     def extras(self) -> JSON:
         """A copy of your own data stored with the conversation; see `change_extras`."""
-        return _copy(self._repository.load_latest().extras)
+        return _copy_extras(self._repository.load_latest().extras)
 
     def change_extras(self, change: Callable[[JSON], JSON]) -> JSON:
         """Replace the extras with the return value of `change`, and return them.
@@ -275,10 +277,10 @@ class Conversation(Generic[T_co]):
 
         def replace_extras(state: ConversationState) -> ConversationState:
             return msgspec.structs.replace(
-                state, extras=_checked_extras(change(_copy(state.extras)))
+                state, extras=_checked_extras(change(_copy_extras(state.extras)))
             )
 
-        return _copy(self._repository.update(replace_extras).extras)
+        return _copy_extras(self._repository.update(replace_extras).extras)
 
     async def say(
         self, user_text: str | list[Any], **options: Unpack[TurnOptions]
@@ -357,6 +359,7 @@ class Conversation(Generic[T_co]):
         )
 
     def _idle_state(self) -> ConversationState | None:
+        """Return the newest state if no turn is running or waiting; otherwise None."""
         with suppress(ConversationBusy):
             return self._repository.load_latest().require_free(time.time())
         return None
@@ -401,6 +404,7 @@ class Conversation(Generic[T_co]):
         options: WatchOptions,
         watch: LiveObserver | None = None,
     ) -> StoredTurn:
+        """Return the turn of a run that `begin` creates from the newest state."""
         return StoredTurn(
             self._repository,
             begin,
@@ -423,7 +427,7 @@ def _checked_extras(extras: Any) -> JSON:
     if not isinstance(extras, dict):
         raise ConfigError("extras must be a JSON object: return a dict from change_extras")
     try:
-        copied = _copy(extras)
+        copied = _copy_extras(extras)
         is_same = copied == extras
     except (TypeError, ValueError, OverflowError) as error:
         raise ConfigError(f"extras must be JSON: {error}") from None
@@ -432,6 +436,6 @@ def _checked_extras(extras: Any) -> JSON:
     return copied
 
 
-def _copy(extras: JSON) -> JSON:
+def _copy_extras(extras: JSON) -> JSON:
     copied: JSON = msgspec.json.decode(encode_json(extras, msgspec.json.encode))
     return copied

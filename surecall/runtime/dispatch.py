@@ -193,16 +193,20 @@ class ToolDispatcher:
         return self._policy is not None
 
     async def decide(
-        self, call: ToolCall, remaining_s: float, settled: Decision | None = None
+        self, call: ToolCall, remaining_s: float, earlier_decision: Decision | None = None
     ) -> Decision | Problem:
         """Return the decision about a call, or the problem for which it is refused.
 
-        A person's decision (`settled`) overrides `confirm` and `replace` of the policy. The policy
-        can still deny the call.
+        A person's decision (`earlier_decision`) overrides `confirm` and `replace` of the policy.
+        The policy can still deny the call.
         """
-        if settled is not None and settled.outcome in {"deny", "confirm"}:
-            return settled if settled.outcome == "confirm" else _denial(settled)
-        bound = self._bind_call(call) if settled is None else self._rebind_call(call)
+        if earlier_decision is not None and earlier_decision.outcome in {"deny", "confirm"}:
+            return (
+                earlier_decision
+                if earlier_decision.outcome == "confirm"
+                else _denial(earlier_decision)
+            )
+        bound = self._bind_call(call) if earlier_decision is None else self._rebind_call(call)
         if isinstance(bound, Problem):
             return bound
         if self._policy is None:
@@ -210,7 +214,7 @@ class ToolDispatcher:
         decision = await self._ask_policy(self._policy, bound.tool, call, remaining_s)
         if isinstance(decision, Decision) and decision.outcome == "deny":
             return _denial(decision)
-        is_open = isinstance(decision, Problem) or settled is None
+        is_open = isinstance(decision, Problem) or earlier_decision is None
         return decision if is_open else Decision.approve()
 
     def prepare_call(self, call: ToolCall, remaining_s: float, began: float) -> ReadyCall | Problem:
@@ -226,6 +230,7 @@ class ToolDispatcher:
         return _NO_TIME if remaining_s <= 0 else self._left_running_problem(tool, ready) or ready
 
     def _bind_call(self, call: ToolCall) -> "_BoundCall | Problem":
+        """Bind a call to its tool, or return the problem for which it cannot run."""
         tool = self._toolbox.resolve(call.name)
         if tool is None:  # the call was validated against another registry or mask
             return Problem(ErrorCode.TOOL_NOT_ALLOWED, f"There is no tool {call.name[:64]!r}.")
@@ -255,19 +260,24 @@ class ToolDispatcher:
         return _TOO_MANY if count >= self._config.max_tools_left_running else None
 
     def _effect_key(self, call: ToolCall) -> Hashable:
+        """Return a key that is equal for calls with the same effect in one run."""
         tool = self._toolbox.resolve(call.name)
         return self._run_id, effect_of(call, {} if tool is None else tool.spec.parameters)
 
     def earlier_execution(
-        self, call: ToolCall, doubt: UnknownOutcome, remaining_s: float, began: float
+        self, call: ToolCall, unknown_outcome: UnknownOutcome, remaining_s: float, began: float
     ) -> EarlierExecution | None:
         """Return the execution that a doubt is about, if it is running or its outcome is known."""
-        execution = self._left_running.find(doubt.execution) if self._left_running else None
+        execution = (
+            self._left_running.find(unknown_outcome.execution) if self._left_running else None
+        )
         if execution is None:
             return None
         tool = self._toolbox.resolve(call.name)
         limit_s = (tool and tool.timeout_s) or self._config.tool_timeout_s
-        return EarlierExecution(call, doubt.execution, execution, min(limit_s, remaining_s), began)
+        return EarlierExecution(
+            call, unknown_outcome.execution, execution, min(limit_s, remaining_s), began
+        )
 
     async def answer_from_earlier(self, earlier: EarlierExecution) -> ToolResult:
         """Wait for an earlier execution within the call's timeout, and answer with its result."""
@@ -306,7 +316,7 @@ class ToolDispatcher:
             return self._build_result(
                 ready.call, *_outcome_envelope(ready.call, execution), ready.began
             )
-        envelope = _timeout_envelope(ready, is_left=is_left)
+        envelope = _timeout_envelope(ready, is_still_running=is_left)
         result = self._build_result(ready.call, envelope, None, ready.began)
         return msgspec.structs.replace(result, execution=name) if is_left else result
 
@@ -353,7 +363,7 @@ class ToolDispatcher:
     ) -> Decision | Problem:
         """Ask the tool policy about a call, and validate its decision."""
         authorize: Callable[..., Any] = policy.authorize
-        if self._policy_wants_tool:
+        if self._policy_accepts_tool:
             authorize = functools.partial(authorize, tool=tool.spec)
         try:
             decision = await call_user_code(
@@ -384,10 +394,11 @@ class ToolDispatcher:
                 return Decision("deny", reason)
 
     @functools.cached_property
-    def _policy_wants_tool(self) -> bool:
+    def _policy_accepts_tool(self) -> bool:
         return self._policy is not None and accepts_tool(self._policy)
 
     def _handle_policy_error(self, error: BaseException, call: ToolCall) -> Decision | Problem:
+        """Decide about a call whose policy raised, by `policy_error_mode`."""
         self._on_policy_error(error, call)
         match self._config.policy_error_mode:
             case "allow":
@@ -400,21 +411,21 @@ class ToolDispatcher:
 
 def _denial(decision: Decision) -> Problem:
     message = f"This call is not permitted. {decision.reason}".strip()
-    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _policy_details(decision))
+    return Problem(ErrorCode.TOOL_POLICY_DENIED, message, _decision_as_details(decision))
 
 
 def _confirmation_required(decision: Decision) -> Problem:
     message = f"A person must confirm this call first. {decision.reason}".strip()
-    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _policy_details(decision))
+    return Problem(ErrorCode.TOOL_CONFIRMATION_REQUIRED, message, _decision_as_details(decision))
 
 
-def _policy_details(decision: Decision) -> JSON:
+def _decision_as_details(decision: Decision) -> JSON:
     return {"policy": {"outcome": decision.outcome, "reason": decision.reason}}
 
 
-def _timeout_envelope(ready: ReadyCall, *, is_left: bool) -> JSON:
+def _timeout_envelope(ready: ReadyCall, *, is_still_running: bool) -> JSON:
     ends = "was asked to stop; it may have taken effect."
-    if is_left:
+    if is_still_running:
         ends = f"is still running.{'' if ready.is_repeatable else _HOW_TO_WAIT}"
     message = f"The tool did not finish within {ready.limit_s:g} s and {ends}"
     return failure_envelope(ready.call.name, ErrorCode.TOOL_TIMEOUT, message)
@@ -433,7 +444,7 @@ def _outcome_envelope(call: ToolCall, execution: Execution) -> tuple[JSON, str |
     try:
         return success_envelope(call.name, value), None
     except BaseException as odd:  # noqa: BLE001  # the value's class is user code
-        return refusal_envelope(call.name, unserializable_problem(odd)), _error_detail(odd)
+        return refusal_envelope(call.name, unserializable_problem(odd)), _detailed_error_text(odd)
 
 
 def _error_text(error: BaseException) -> str:
@@ -444,13 +455,13 @@ def _error_text(error: BaseException) -> str:
         return "(no message)"
 
 
-def _error_detail(error: BaseException) -> str:
+def _detailed_error_text(error: BaseException) -> str:
     return f"{type(error).__name__}: {_error_text(error)[:MAX_DETAIL]}"
 
 
 def _error_envelope(call: ToolCall, error: BaseException) -> tuple[JSON, str]:
     """Return the error envelope for an exception; a ValueError is about the arguments."""
-    words, detail = _error_text(error), _error_detail(error)
+    words, detail = _error_text(error), _detailed_error_text(error)
     if isinstance(error, ValueError) and not isinstance(error, _NOT_ABOUT_ARGUMENTS):
         return failure_envelope(call.name, ErrorCode.ARGUMENT_ERROR, words[:MAX_MESSAGE]), detail
     if isinstance(error, _OPEN_ENDED):

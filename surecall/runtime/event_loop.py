@@ -94,6 +94,7 @@ class EventLoopThread:
         return self._schedule(_Submission(work))
 
     def _schedule(self, submission: "_Submission[T]") -> "Future[T]":
+        """Start a submission in the loop; raise `EventLoopClosed` if it accepts no more work."""
         with self._gate.lock:
             if self._gate.is_closed:
                 submission.discard()
@@ -139,6 +140,8 @@ def _run_loop(
     opened: "Future[None]",
     gate: _Gate,
 ) -> None:
+    """Run a loop inside `lifespan` until it is stopped, then cancel what remains."""
+
     async def serve() -> None:
         async with lifespan():
             opened.set_result(None)
@@ -172,6 +175,7 @@ def _close_loop(
     gate: _Gate,
     closing_s: float | None,
 ) -> None:
+    """Stop a loop, and wait for its thread."""
     gate.close()
     if not loop.is_closed():
         loop.call_soon_threadsafe(stop.set)
@@ -211,6 +215,7 @@ class _IterationSlots:
         return future
 
     def _start_iteration(self) -> None:
+        """Refill the slots, and give them to the tasks that wait longest."""
         self._free = TASKS_PER_ITERATION
         while self._waiting and self._free:
             future = self._waiting.popleft()

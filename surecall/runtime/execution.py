@@ -55,6 +55,7 @@ class ToolThreadPool:
         self._reset()
 
     def _reset(self) -> None:
+        """Forget all threads, such as those of the parent after a fork."""
         self._process = os.getpid()
         self._jobs: SimpleQueue[Callable[[], None]] = SimpleQueue()
         self._idle = threading.Semaphore(0)
@@ -90,13 +91,15 @@ class ToolThreadPool:
         return job
 
     def _submit(self, job: Callable[[], None]) -> None:
+        """Queue a job, and start a thread unless one is idle."""
         if self._process != os.getpid():  # a fork copies the pool's state, but not its threads
             self._reset()
         if not self._idle.acquire(blocking=False):
-            threading.Thread(target=self._serve, name="surecall-tool", daemon=True).start()
+            threading.Thread(target=self._run_jobs, name="surecall-tool", daemon=True).start()
         self._jobs.put(job)
 
-    def _serve(self) -> None:
+    def _run_jobs(self) -> None:
+        """Run jobs in a thread until there are none for a while."""
         while True:
             try:
                 job = self._jobs.get(timeout=IDLE_S)
@@ -110,6 +113,7 @@ class ToolThreadPool:
 
 
 def _run_work(context: contextvars.Context, work: Callable[[], Any]) -> ThreadOutcome:
+    """Run work in a context; return its error or its value."""
     try:
         return None, context.run(work)
     except StopIteration:  # a future rejects it
@@ -163,6 +167,7 @@ async def call_user_code(limit_s: float, function: Callable[..., Any], *argument
 
 
 async def _await_user_code(work: Awaitable[Any]) -> Any:
+    """Await user code; wrap exceptions that would end the event loop."""
     try:
         return await work
     except (SystemExit, KeyboardInterrupt) as error:  # these would end the event loop
@@ -176,15 +181,19 @@ def _retrieve_exception(task: "asyncio.Task[Any]") -> None:
 
 
 async def _wait_or_cancel(
-    task: "asyncio.Task[Any]", limit_s: float, over: "asyncio.Future[None] | None" = None
+    task: "asyncio.Task[Any]", limit_s: float, about_to_end: "asyncio.Future[None] | None" = None
 ) -> bool:
     """Wait for a task, and return whether it ended in time; otherwise cancel it.
 
-    If the waiting itself is cancelled, the task is cancelled and has a moment to clean up. `over`
-    is a future that is done when the task is about to end.
+    If the waiting itself is cancelled, the task is cancelled and has a moment to clean up.
+    `about_to_end` is a future that is done when the task is about to end.
     """
     try:
-        await (_wait_for_end(task, limit_s) if over is None else _wait_with_timer(over, limit_s))
+        await (
+            _wait_for_end(task, limit_s)
+            if about_to_end is None
+            else _wait_with_timer(about_to_end, limit_s)
+        )
         if task.done():
             return True
         task.cancel()
@@ -206,18 +215,18 @@ async def _wait_for_end(task: "asyncio.Task[Any]", limit_s: float) -> None:
     await asyncio.wait((task,), timeout=limit_s)
 
 
-async def _wait_with_timer(over: "asyncio.Future[None]", limit_s: float) -> None:
+async def _wait_with_timer(future: "asyncio.Future[None]", limit_s: float) -> None:
     """Wait until a future is done or the time is up."""
-    timer = asyncio.get_running_loop().call_later(limit_s, _set_done, over)
+    timer = asyncio.get_running_loop().call_later(limit_s, _mark_done, future)
     try:
-        await over
+        await future
     finally:
         timer.cancel()
 
 
-def _set_done(over: "asyncio.Future[None]") -> None:
-    if not over.done():
-        over.set_result(None)
+def _mark_done(future: "asyncio.Future[None]") -> None:
+    if not future.done():
+        future.set_result(None)
 
 
 def _task_result(task: "asyncio.Task[Any]") -> Any:
@@ -253,7 +262,7 @@ class Execution:
         except (SystemExit, KeyboardInterrupt) as error:  # these would end the event loop
             raise UserCodeError(error) from None
         finally:
-            _set_done(self._over)  # one loop iteration earlier than a task reports its end
+            _mark_done(self._over)  # one loop iteration earlier than a task reports its end
 
     async def wait_for_outcome(self, limit_s: float) -> bool:
         """Wait for the tool, and return whether its outcome is known, in time or just after.
@@ -316,6 +325,7 @@ class Execution:
             self._task.add_done_callback(lambda _: self._signal_end())
 
     def _signal_end(self) -> None:
+        """Wake the event loops that wait for the end."""
         with suppress(concurrent.futures.InvalidStateError):
             if self._end is not None:
                 self._end.set_result(None)

@@ -31,26 +31,26 @@ class RestingModels:
         self._until: dict[int, tuple[float, Fault]] = {}
         self._lock = threading.Lock()
 
-    def start_rest(self, place: int, fault: Fault, usual_s: float) -> None:
+    def start_rest(self, index: int, fault: Fault, default_s: float) -> None:
         """Make a model rest if its endpoint was unavailable."""
         if fault.code not in UNAVAILABLE_CODES:
             return
         requested_s = fault.retry_after or 0.0
-        rest_s = min(requested_s, MAX_REST_S) if requested_s > 0 else usual_s
+        rest_s = min(requested_s, MAX_REST_S) if requested_s > 0 else default_s
         # The message may quote this run's conversation, and other runs will see the fault.
         summary = Fault(fault.code, fault.code.meaning, fault.status)
         with self._lock:
-            self._until[place] = (self._clock() + rest_s, summary)
+            self._until[index] = (self._clock() + rest_s, summary)
 
-    def end_rest(self, place: int) -> None:
+    def end_rest(self, index: int) -> None:
         """End the rest of a model that has answered."""
         with self._lock:
-            self._until.pop(place, None)
+            self._until.pop(index, None)
 
-    def fault(self, place: int) -> Fault | None:
+    def fault(self, index: int) -> Fault | None:
         """Return the failure because of which a model is resting, or None."""
         with self._lock:
-            until, fault = self._until.get(place, (0.0, None))
+            until, fault = self._until.get(index, (0.0, None))
             return fault if fault is not None and self._clock() < until else None
 
 
@@ -114,22 +114,23 @@ class FallbackChain:
         return self._switch_to(self._not_resting(fit) or fit, run, fault)
 
     def _eligible(self, fault: Fault) -> list[int]:
+        """Return the indexes of the untried models that continue after such a fault."""
         return [place for place in self._untried if fault.code in self._candidates[place].on]
 
-    def _not_resting(self, places: Iterable[int]) -> list[int]:
-        return [place for place in places if self._resting.fault(place) is None]
+    def _not_resting(self, indexes: Iterable[int]) -> list[int]:
+        return [place for place in indexes if self._resting.fault(place) is None]
 
     def _switch_to(
-        self, places: Sequence[int], run: Run, fault: Fault, *, rests: bool = False
+        self, indexes: Sequence[int], run: Run, fault: Fault, *, rests: bool = False
     ) -> ModelSwitch | None:
         """Return the switch to the first of the models; None if none can continue the run."""
-        if not places:
+        if not indexes:
             return None
-        to = self._candidates[places[0]]
+        to = self._candidates[indexes[0]]
         options = deep_merge(to.options, run.own_options)
         after = change_model(run, to.model, to.config, options, to.endpoint)
         if after is None:
             return None
-        self._index = places[0]
+        self._index = indexes[0]
         self._untried.remove(self._index)
         return ModelSwitch(run.model, after, self._opening(self._index, after), fault, rests)

@@ -84,6 +84,7 @@ class GuardedListener:
 
     @web.middleware
     async def _check_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Refuse a request that is not intended for this server or too slow; handle all others."""
         if not self._is_same_origin(request):
             return self._refuse(_FORBIDDEN, "this server accepts only requests from this machine")
         if (problem := _request_problem(request)) is not None:

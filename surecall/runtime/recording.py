@@ -74,13 +74,14 @@ class Recorder:
     def __exit__(self, error: type[BaseException] | None, *_: object) -> None:
         self._call_hooks("run_left", error)
 
-    def _call_hooks(self, method: str, about: object) -> None:
+    def _call_hooks(self, method: str, argument: object) -> None:
+        """Call a method of each observer that has it; log errors."""
         for observer in self._entered_observers:
             # Looked up on the class, like `__enter__`, to bypass `__getattr__` of the instance.
             hook = getattr(type(observer), method, None)
             try:
                 if hook is not None:
-                    hook(observer, self._run_id, about)
+                    hook(observer, self._run_id, argument)
             except USER_CODE_ERRORS as error:
                 words = f"observer {type(observer).__qualname__} raised {type(error).__name__}"
                 _log.warning("%s in %s", safe_text(words), method)
@@ -105,6 +106,7 @@ class Recorder:
             self._report_observer_error(observer, turn, reason)
 
     def _report_observer_error(self, observer: Observer, turn: int, error: BaseException) -> None:
+        """Log that an observer raised, and record it as an event."""
         name = getattr(observer, "__qualname__", type(observer).__qualname__)
         description = "".join(traceback.format_exception_only(error)).strip()
         message = f"observer {name} raised {description}"[:MAX_MESSAGE]
@@ -204,6 +206,8 @@ def _is_damaged(line: bytes) -> bool:
 
 
 def _open_private(path: Path, mode: Literal["ab+", "wb"]) -> BinaryIO:
+    """Open a file; if it is new, only its owner can read it."""
+
     def private(name: str, flags: int) -> int:
         return os.open(name, flags, 0o600)
 
@@ -251,6 +255,7 @@ def _may_be_truncated(lines: list[bytes], number: int) -> bool:
 
 
 def _parse_events(data: bytes, path: str) -> list[Event]:
+    """Parse all events of a file; skip a line truncated by a crash."""
     lines = data.split(b"\n")
     events: list[Event] = []
     for number, line in enumerate(lines, 1):

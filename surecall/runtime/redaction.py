@@ -95,7 +95,7 @@ def _search_terms(
     texts: tuple[str, ...], *, aggressive: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...], tuple[bytes, ...]]:
     """Return the encoded secrets, their fragments, and the marks that `may_match` looks for."""
-    needles = {spelling for text in texts for spelling in _spellings(text)}
+    needles = {spelling for text in texts for spelling in _encoded_forms(text)}
     pieces = dict(pair for text in texts for pair in _pieces(text)) if aggressive else {}
     marks = {*pieces.values(), *(("sk-", *_BEARER) if aggressive else ())}
     heads = {needle[:_HEAD_CHARS] if aggressive else needle for needle in needles}
@@ -108,6 +108,7 @@ def _search_terms(
 
 
 def _secret_texts(secrets: Secrets) -> Iterator[str]:
+    """Yield the secrets that are long enough to be redacted."""
     items = (secrets,) if secrets is None or isinstance(secrets, Secret | str) else secrets
     for secret in items:
         text = secret.reveal() if isinstance(secret, Secret) else secret or ""
@@ -115,20 +116,22 @@ def _secret_texts(secrets: Secrets) -> Iterator[str]:
             yield text
 
 
-def _spellings(text: str) -> Iterator[str]:
+def _encoded_forms(text: str) -> Iterator[str]:
+    """Yield a secret in every encoding in which it may occur in text."""
     raw = text.encode("utf-8", "replace")
     yield from (raw.hex(), raw.hex().upper(), urllib.parse.quote(raw, safe=""))
     yield "".join(chr(byte) if chr(byte) in _UNRESERVED else f"%{byte:02x}" for byte in raw)
     for digits in ("04x", "04X"):
         yield "".join(char if char in _WORD else f"\\u{ord(char):{digits}}" for char in text)
-    yield from _escapes(text.replace("/", "\\/"))
+    yield from _json_escaped_forms(text.replace("/", "\\/"))
     for variant in (text, text[::-1], text.upper(), text.lower()):
-        yield from _escapes(variant)
-    for once in _base64s(raw):
-        yield from (once, *_base64s(once.encode()))
+        yield from _json_escaped_forms(variant)
+    for once in _base64_forms(raw):
+        yield from (once, *_base64_forms(once.encode()))
 
 
-def _base64s(raw: bytes) -> Iterator[str]:
+def _base64_forms(raw: bytes) -> Iterator[str]:
+    """Yield the base64 of a secret, for each position in a longer text."""
     for shift in range(3):
         # Inside a longer text, base64 depends on where in a group of three bytes the key begins.
         # The characters at both ends also depend on the neighboring bytes, so they are left out.
@@ -138,7 +141,8 @@ def _base64s(raw: bytes) -> Iterator[str]:
         yield from (middle, middle.replace("+", "-").replace("/", "_"))
 
 
-def _escapes(text: str) -> Iterator[str]:
+def _json_escaped_forms(text: str) -> Iterator[str]:
+    """Yield a text unchanged, and as nested JSON escapes it."""
     # JSON nested three times: a call's arguments, in a tool's result, in an event.
     for _ in range(3):
         yield text
@@ -163,14 +167,14 @@ def _looks_random(text: str) -> bool:
     return any(char.isdigit() for char in text) or 0 < capitals < len(text) - 1
 
 
-def _truncated_spans(text: str, needle: str) -> Iterator[tuple[int, int]]:
+def _truncated_spans(text: str, secret: str) -> Iterator[tuple[int, int]]:
     """Yield the spans of prefixes of a secret; a truncated message may end with one."""
-    at = text.find(needle[:_HEAD_CHARS])
+    at = text.find(secret[:_HEAD_CHARS])
     while at >= 0:
-        pairs = zip(needle, text[at : at + len(needle)], strict=False)
+        pairs = zip(secret, text[at : at + len(secret)], strict=False)
         end = at + sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1], pairs))
         yield at, end
-        at = text.find(needle[:_HEAD_CHARS], end)
+        at = text.find(secret[:_HEAD_CHARS], end)
 
 
 def _bearer_token_spans(text: str) -> Iterator[tuple[int, int]]:
@@ -180,7 +184,7 @@ def _bearer_token_spans(text: str) -> Iterator[tuple[int, int]]:
         while at >= 0:
             start = _token_end(text, at + len(word), frozenset(" \t:"))
             end = _token_end(text, start, _TOKEN)
-            if start > at + len(word) and _is_key(text[start:end], FRAGMENT_CHARS):
+            if start > at + len(word) and _looks_like_key(text[start:end], FRAGMENT_CHARS):
                 yield start, end
             at = text.find(word, end)
 
@@ -190,19 +194,20 @@ def _key_spans(text: str) -> Iterator[tuple[int, int]]:
     at = text.find("sk-")
     while at >= 0:
         end = _token_end(text, at, _WORD)
-        if (not at or text[at - 1] not in _WORD) and _is_key(text[at:end], MIN_KEY_CHARS):
+        if (not at or text[at - 1] not in _WORD) and _looks_like_key(text[at:end], MIN_KEY_CHARS):
             yield at, end
         at = text.find("sk-", end)
 
 
-def _is_key(token: str, shortest: int) -> bool:
-    return len(token) >= shortest and (_looks_random(token) or len(token) > 2 * MIN_KEY_CHARS)
+def _looks_like_key(token: str, min_length: int) -> bool:
+    return len(token) >= min_length and (_looks_random(token) or len(token) > 2 * MIN_KEY_CHARS)
 
 
-def _token_end(text: str, at: int, alphabet: frozenset[str]) -> int:
-    while at < len(text) and text[at] in alphabet:
-        at += 1
-    return at
+def _token_end(text: str, start: int, alphabet: frozenset[str]) -> int:
+    """Return the position after the characters of an alphabet."""
+    while start < len(text) and text[start] in alphabet:
+        start += 1
+    return start
 
 
 def _replace_spans(text: str, spans: list[tuple[int, int]]) -> str:

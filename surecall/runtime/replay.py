@@ -152,20 +152,22 @@ class _Replay:
         return _parse_settings(start.config, start.tools)
 
     def drive(self) -> RunResult:
+        """Replay the run to its end."""
         run = self._run
         while isinstance(move := next_move(run), AskModel | RunTools) or self._continues(move):
-            run = self._step(run, move)
+            run = self._replay_move(run, move)
         result = self._finish(run, move)
         if self._events:
             raise ReplayDiverged(run.turn_count, "the trace continues after the run has ended")
         return result
 
     def replay_to_last_move(self) -> Run:
+        """Replay the run up to its last complete move."""
         run = self._run
         while self._events and (
             isinstance(move := next_move(run), AskModel | RunTools) or self._continues(move)
         ):
-            run = self._step(run, move)
+            run = self._replay_move(run, move)
         started = (event for event in self._trace if isinstance(event, ToolCallStartEvent))
         return mark_unfinished(run, (event.call for event in started))
 
@@ -185,7 +187,8 @@ class _Replay:
             case _:
                 return False
 
-    def _step(self, run: Run, move: Move) -> Run:
+    def _replay_move(self, run: Run, move: Move) -> Run:
+        """Carry out one move with the next recorded event."""
         match self._next_event(run), move:
             case RequestRefusedEvent(), _:
                 return record_refusal(run, self._take_event(run, RequestRefusedEvent).fault)
@@ -205,17 +208,18 @@ class _Replay:
                     run, objection.reason, OUTPUT if objection.by == "type" else OBJECTION
                 )
 
-    def _switch_model(self, run: Run, to: ModelChangedEvent) -> Run:
-        self._config = ToolCallingConfig.from_mapping(to.config)
+    def _switch_model(self, run: Run, event: ModelChangedEvent) -> Run:
+        self._config = ToolCallingConfig.from_mapping(event.config)
         self._composer = RequestBuilder(self._config)
-        after = change_model(run, to.model, self._config, to.options, to.endpoint)
+        after = change_model(run, event.model, self._config, event.options, event.endpoint)
         if after is None or after.config != self._config:
-            raise ReplayDiverged(run.turn_count, f"{to.model} cannot continue the run")
+            raise ReplayDiverged(run.turn_count, f"{event.model} cannot continue the run")
         return after
 
     def _replay_request(self, run: Run, plan: Plan) -> Run:
+        """Compare the composed request and the parsed reply with the recorded ones."""
         recorded = self._take_event(run, LlmRequestEndEvent)
-        request = self._compose(plan, recorded.lessons, streamed=recorded.streamed)
+        request = self._compose_request(plan, recorded.lessons, streamed=recorded.streamed)
         if request.hash != recorded.request_hash:
             raise ReplayDiverged(run.turn_count, "the request differs from the recorded one")
         if (
@@ -227,7 +231,8 @@ class _Replay:
             )
         return record_reply(run, recorded.reply)
 
-    def _compose(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
+    def _compose_request(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
+        """Compose the request for a plan as it was sent."""
         spoken = self._composer.encode_plan(plan)
         return self._composer.build(
             apply_lessons(with_stream(spoken) if streamed else spoken, lessons)
@@ -253,6 +258,7 @@ class _Replay:
         return stopped
 
     def _finish(self, run: Run, move: AwaitApproval | Finish | Fail) -> RunResult:
+        """Compare the end of the run with the recorded one, and return the result."""
         usage = total_usage(self._trace)
         match move:
             case AwaitApproval():
@@ -274,11 +280,13 @@ class _Replay:
                 return RunResult(last_text(run), code, usage, self._trace, run)
 
     def _next_event(self, run: Run) -> _Recorded:
+        """Return the next recorded event without taking it."""
         if not self._events:
             raise ReplayDiverged(run.turn_count, "the trace ends before the run does")
         return self._events[0]
 
     def _take_event(self, run: Run, kind: type[T]) -> T:
+        """Take the next recorded event; raise `ReplayDiverged` if it is of another kind."""
         event = self._next_event(run)
         if not isinstance(event, kind):
             raise ReplayDiverged(
@@ -314,10 +322,10 @@ class _RequestCollector(_Replay):
         self._lessons: tuple[str, ...] = ()
         self._model = 0
 
-    def _switch_model(self, run: Run, to: ModelChangedEvent) -> Run:
+    def _switch_model(self, run: Run, event: ModelChangedEvent) -> Run:
         self._lessons = ()
         self._model += 1
-        return super()._switch_model(run, to)
+        return super()._switch_model(run, event)
 
     def _settings_and_tools(self, start: RunStartEvent) -> tuple[ToolCallingConfig, ToolRegistry]:
         """Return the settings and tools of the run, cached across runs."""
@@ -325,12 +333,13 @@ class _RequestCollector(_Replay):
             encode(msgspec.to_builtins(_RecordedSettings(start.config, start.tools)))
         )
 
-    def _step(self, run: Run, move: Move) -> Run:
+    def _replay_move(self, run: Run, move: Move) -> Run:
         if isinstance(move, AskModel) and (self._model, run.turn_count) in self._hashes:
             self._collect_request(run, move.plan)
-        return super()._step(run, move)
+        return super()._replay_move(run, move)
 
     def _collect_request(self, run: Run, plan: Plan) -> None:
+        """Compose the request for a plan again, and keep it."""
         event = self._next_event(run)
         streamed = False
         if isinstance(event, LlmRequestEndEvent):
@@ -339,11 +348,12 @@ class _RequestCollector(_Replay):
             self._lessons = union(
                 self._lessons, self._dropped.get((self._model, run.turn_count), ())
             )
-        request = self._compose(plan, self._lessons, streamed=streamed)
+        request = self._compose_request(plan, self._lessons, streamed=streamed)
         exact = request.hash in self._hashes[self._model, run.turn_count]
         self._requests.append(SentRequest(run.turn_count, request.body, exact))
 
     def _replay_request(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - its request was composed already
+        """Record the reply without parsing it again."""
         return record_reply(run, self._take_event(run, LlmRequestEndEvent).reply)
 
 
@@ -362,6 +372,7 @@ def _parse_settings(
 
 @lru_cache(maxsize=64)
 def _parse_settings_cached(recorded: bytes) -> tuple[ToolCallingConfig, ToolRegistry]:
+    """Parse recorded settings and tools; equal ones are parsed once."""
     # The runs of an evaluation share their settings and tools by cell and scenario.
     settings = msgspec.json.decode(recorded, type=_RecordedSettings)
     return _parse_settings(settings.config, settings.tools)

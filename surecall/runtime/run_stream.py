@@ -85,6 +85,7 @@ class RunStream(Generic[T_co]):
         return ready or self._check_end(self._task)
 
     async def _drive(self) -> RunResult[T_co]:
+        """Wait for a slot, then drive the run."""
         await wait_for_slot()
         return await self._session.drive()
 
@@ -104,10 +105,12 @@ class RunStream(Generic[T_co]):
                 self._task.exception()  # retrieved, so that asyncio does not warn about it
 
     def _publish(self, event: LiveEvent) -> None:
+        """Add an event for the reader."""
         self._ready.append(event)
         self._has_news.set()
 
     def _check_end(self, task: asyncio.Task[RunResult[Any]]) -> list[LiveEvent]:
+        """Raise if the run failed; return no further events if it ended successfully."""
         if not task.cancelled():
             task.result()
         elif not self._is_closed:

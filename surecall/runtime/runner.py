@@ -137,6 +137,7 @@ class ToolLoopRunner(Generic[T_co]):
         return tuple(each.model for each in self._candidates)
 
     def _check_tools(self, *, has_executor: bool) -> None:
+        """Raise for tools that cannot run, exceed the limits, or do not meet the contract."""
         if self.config.tool_use_mode is ToolUseMode.DISABLED:
             return
         endpoint = self.config.endpoint
@@ -182,6 +183,7 @@ class ToolLoopRunner(Generic[T_co]):
         return self._sessions.open_stream(run, options)
 
     def _new_run(self, user_text: str | list[Any], options: RunOptions) -> Run:
+        """Return a new run with the user text and options."""
         max_turns = options.get("max_turns")
         config = self.config if max_turns is None else self.config.replace(max_turns=max_turns)
         system = options.get("system")
@@ -262,6 +264,7 @@ class ToolLoopRunner(Generic[T_co]):
 
 
 def _visible_toolbox(registry: ToolRegistry, config: ToolCallingConfig) -> Toolbox:
+    """Return the tools that the allowlist and denylist leave visible."""
     if config.tool_allowlist is None and not config.tool_denylist:
         return registry
     return FilteredToolRegistry(registry, config.tool_allowlist, config.tool_denylist)

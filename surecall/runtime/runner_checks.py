@@ -80,10 +80,10 @@ class RunOptions(TurnOptions, total=False):
     history: Iterable[Any] | RunResult | None
 
 
-def check_keywords(given: Mapping[str, object], known: type[WatchOptions]) -> None:
+def check_keywords(keywords: Mapping[str, object], accepted: type[WatchOptions]) -> None:
     """Raise `TypeError` for keyword arguments that a method does not have, as Python does."""
-    for name in given:
-        if name not in (names := known.__annotations__):
+    for name in keywords:
+        if name not in (names := accepted.__annotations__):
             raise TypeError(unknown_name_message("keyword argument", name, names))
 
 
@@ -113,6 +113,7 @@ def check_parts(parts: list[Any]) -> None:
 
 
 def _part_problem(part: Any) -> str | None:
+    """Return why a content part is invalid; None if it is valid or of another type."""
     if not isinstance(part, Mapping):
         return f"must be a mapping such as {_TEXT}, not {type(part).__name__}"
     match part.get("type"):
@@ -145,7 +146,7 @@ _POLICY_METHODS = {
 
 
 def checked_client(client: Any) -> Client:
-    """Return the client; a string is the address of an endpoint that needs no key."""
+    """Return the client, built for a URL that needs no key; raise for anything else."""
     if isinstance(client, str):
         return OpenAICompatible(client)
     methods = (getattr(client, name, None) for name in ("send", "opened"))
@@ -159,7 +160,7 @@ def checked_client(client: Any) -> Client:
 
 
 def checked_model(model: Any) -> str:
-    """Return the model's name."""
+    """Return the model's name; raise if it is not a name."""
     if model is not None and not isinstance(model, str):
         raise ConfigError(f"model must be a name, or a list of names, not {_type_name(model)}")
     if model is None or not model.strip():
@@ -173,7 +174,7 @@ def checked_config(
     """Return the config, merged over the recommended one for the client's address and the model."""
     known_provider = client_provider(client) or provider
     if config is None:
-        return mark_resolved(_recommended_config(known_provider, model), is_resolved=False)
+        return mark_resolved(_cached_recommended_config(known_provider, model), is_resolved=False)
     parsed = config
     if not isinstance(parsed, ToolCallingConfig):
         parsed = ToolCallingConfig.from_mapping(parsed)
@@ -181,7 +182,7 @@ def checked_config(
     return (
         parsed
         if parsed.is_resolved
-        else overlay(_recommended_config(known_provider, model), parsed)
+        else overlay(_cached_recommended_config(known_provider, model), parsed)
     )
 
 
@@ -201,7 +202,7 @@ def _base_url(client: Client) -> str:
 
 
 @lru_cache(maxsize=64)
-def _recommended_config(provider: str, model: str) -> ToolCallingConfig:
+def _cached_recommended_config(provider: str, model: str) -> ToolCallingConfig:
     # Cached for programs that create a runner per request, because resolving presets is slow.
     return resolve(provider=provider, model=model)
 
@@ -244,12 +245,12 @@ def checked_tools(tools: Any, registry: Any) -> ToolRegistry:
 
 def check_contract(contract: Contract, registry: ToolRegistry) -> None:
     """Raise for a contract that no run can meet: unknown tools or circular dependencies."""
-    for tool in [name for need in contract.needs for name in (need.tool, *_sources(need))]:
+    for tool in [name for need in contract.needs for name in (need.tool, *_source_tools(need))]:
         if tool not in registry.names:
             raise ConfigError(f"contract: {unknown_name_message('tool', tool, registry.names)}")
     waits = {name: prerequisite_groups(registry.grounds(name)) for name in registry.names}
     for need in contract.needs:
-        waits[need.tool] += [(source,) for source in _sources(need)]
+        waits[need.tool] += [(source,) for source in _source_tools(need)]
     steps = [need.tool for need in contract.in_order if isinstance(need, Need)]
     for position, (before, tool) in enumerate(pairwise(steps), start=1):
         if tool not in steps[:position]:
@@ -257,33 +258,34 @@ def check_contract(contract: Contract, registry: ToolRegistry) -> None:
     check_reachable(waits, "contract")
 
 
-def _sources(need: Need) -> list[str]:
+def _source_tools(need: Need) -> list[str]:
+    """Return the tools whose results a need takes values from."""
     return [source.tool for source in need.sources.values()]
 
 
 def checked_system(system: Any) -> System | None:
-    """Return the instructions; a blank string means none."""
+    """Return the instructions, None for a blank string; raise for other types."""
     if not isinstance(system, str):
         raise ConfigError(f"system must be text, not {_type_name(system)}")
     return System(roundtrip_json(system)) if system.strip() else None
 
 
 def checked_observer(observer: Any) -> Observer:
-    """Return an observer of events."""
+    """Return an observer of events; raise if it cannot be called."""
     if not callable(observer) or is_async_callable(observer):
         raise ConfigError("an observer must be a plain function of one event; it is not awaited")
     return cast("Observer", observer)
 
 
 def checked_observers(observers: Any) -> tuple[Observer, ...]:
-    """Return a list of observers."""
+    """Return the observers as a tuple; raise if one cannot be called."""
     if not isinstance(observers, Iterable):
         raise ConfigError(f"observers must be a list such as [print], not {_type_name(observers)}")
     return tuple(map(checked_observer, observers))
 
 
 def checked_hook(hook: Any) -> AcceptFinal | None:
-    """Return the hook that accepts or rejects final answers."""
+    """Return the hook that accepts or rejects final answers; raise if it cannot be called."""
     if hook is not None and not callable(hook):
         raise ConfigError(
             "accept_final must be a function of one result that returns a reason or None"
@@ -323,7 +325,7 @@ def _accepts_calls(policy: Any) -> bool:
 
 
 def checked_executor(executor: Any) -> Executor | None:
-    """Return the executor of tools that have no handler."""
+    """Return the executor of tools without handlers; raise if it cannot be called."""
     if executor is None:
         return None
     if not callable(executor):
@@ -335,7 +337,7 @@ def checked_executor(executor: Any) -> Executor | None:
 
 
 def checked_context(context: Any) -> Context:
-    """Return the run's context as a read-only mapping."""
+    """Return the run's context as a read-only mapping; raise for other types."""
     if context is not None and not isinstance(context, Mapping):
         raise ConfigError(
             f'context must be a mapping such as {{"user": 7}}, not {_type_name(context)}'
@@ -344,7 +346,7 @@ def checked_context(context: Any) -> Context:
 
 
 def checked_history(history: Any) -> list[Message]:
-    """Return the earlier messages, or those of a result."""
+    """Return earlier messages, or those of a result; raise for anything else."""
     if isinstance(history, RunResult):
         history = history.history
     if history is None:
@@ -358,7 +360,7 @@ def checked_history(history: Any) -> list[Message]:
 
 
 def checked_run(run: Any) -> Run:
-    """Return the run to resume: itself, or the run of a result or error."""
+    """Return the run to resume: itself, or the run of a result or error; raise for other types."""
     if isinstance(run, RunFailed):
         run = run.result
     if isinstance(run, RunResult):

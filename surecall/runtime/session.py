@@ -117,6 +117,7 @@ async def record_typed_reply(run: Run, reply: Reply) -> Run:
 
 
 def _record_and_parse(run: Run, reply: Reply) -> Run:
+    """Record a reply, and parse a typed answer in it."""
     after = record_reply(run, reply)
     if not reply.calls:
         typed_answer(after)  # cached in the run
@@ -157,8 +158,9 @@ async def find_objection(
     raise TypeError(f"it returned {reason!r:.50}; return None or a reason")
 
 
-def _callback_fault(who: str, error: BaseException) -> Fault:
-    message = f"{who} raised {type(error).__name__}: {safe_str(error)}"[:200]
+def _callback_fault(callback: str, error: BaseException) -> Fault:
+    """Return the fault for a callback that raised."""
+    message = f"{callback} raised {type(error).__name__}: {safe_str(error)}"[:200]
     return Fault(ErrorCode.POLICY_ERROR, message)
 
 
@@ -205,7 +207,8 @@ class Session:
             return await self._drive_models()
 
     async def _drive_models(self) -> RunResult:
-        self._run = self._start(self._run)
+        """Run the loop to its end, with another model of the chain where one has failed."""
+        self._run = self._record_start(self._run)
         chain = self._chain
         if chain is not None:
             self._switch_model(chain.switch_at_start(self._run))
@@ -230,27 +233,27 @@ class Session:
                         self._tool_turn = None
         return move
 
-    def _switch_model(self, change: ModelSwitch | None) -> bool:
+    def _switch_model(self, switch: ModelSwitch | None) -> bool:
         """Continue the run with another model, and withdraw an answer of the last one."""
-        if change is None:
+        if switch is None:
             return False
         answer = self._run.last_message
         if isinstance(answer, Assistant) and not (
             answer.claims and missing_call_reason(self._run, answer)
         ):
             self._withdraw(answer.text)
-        self._run = change.run
-        self._requests, self._dispatcher = change.parts
+        self._run = switch.run
+        self._requests, self._dispatcher = switch.parts
         self._recorder.emit(
             ModelChangedEvent,
-            change.run.turn_count,
-            before=change.before,
-            model=change.run.model,
-            config=all_settings(change.run.config),
-            options=change.run.options,
-            fault=change.fault,
-            endpoint=change.run.endpoint,
-            rests=change.rests,
+            switch.run.turn_count,
+            before=switch.before,
+            model=switch.run.model,
+            config=all_settings(switch.run.config),
+            options=switch.run.options,
+            fault=switch.fault,
+            endpoint=switch.run.endpoint,
+            rests=switch.rests,
         )
         return True
 
@@ -270,7 +273,7 @@ class Session:
 
     async def _check_answer(self, move: Finish) -> RunResult | Objection | Fault:
         """Check an answer with the output type and the application."""
-        result = self._build_result(self._run, move.text, move.stop_reason, self._usage())
+        result = self._build_result(self._run, move.text, move.stop_reason, self._total_usage())
         limit_s = self._deadline.remaining_s
         try:
             return await check_final_answer(result, self._read_output, self._accept_final, limit_s)
@@ -278,6 +281,7 @@ class Session:
             return _deadline_fault(self._run)
 
     def _record_objection(self, objection: Objection, text: str) -> None:
+        """Record that an answer is not accepted, and withdraw its text."""
         rung = OUTPUT if objection.by == "type" else OBJECTION
         self._run = record_objection(self._run, objection.reason, rung)
         prompt = self._run.last_message.content if isinstance(self._run.last_message, User) else ""
@@ -293,7 +297,7 @@ class Session:
     def _build_result(self, run: Run, text: str, stop_reason: str, usage: Usage) -> RunResult:
         return RunResult(text, stop_reason, usage, self._recorder.trace, run, self._output)
 
-    def _usage(self) -> Usage:
+    def _total_usage(self) -> Usage:
         return total_usage(self._recorder.trace)
 
     def _withdraw(self, text: str) -> None:
@@ -301,7 +305,8 @@ class Session:
         if self._requests.show is not None and text:
             self._requests.show(TextWithdrawn(text))
 
-    def _start(self, run: Run) -> Run:
+    def _record_start(self, run: Run) -> Run:
+        """Record the start of the run, and an error of the tool policy before it."""
         self._recorder.emit(
             RunStartEvent,
             run.turn_count,
@@ -336,19 +341,20 @@ class Session:
         self._emit_reply(run.turn_count, after, exchange)
         return after
 
-    def _emit_reply(self, turn: int, after: Run, exchange: ReceivedReply) -> None:
+    def _emit_reply(self, turn: int, after: Run, received: ReceivedReply) -> None:
+        """Record a reply, and the loop's follow-up prompt if there is one."""
         message = after.replies[-1]
         self._recorder.emit(
             LlmRequestEndEvent,
             turn,
-            reply=exchange.reply,
-            body=exchange.body,
-            request_hash=exchange.request_hash,
-            attempt=exchange.attempt,
-            elapsed_ms=exchange.elapsed_ms,
-            response_bytes=exchange.response_bytes,
-            lessons=exchange.lessons,
-            streamed=exchange.streamed,
+            reply=received.reply,
+            body=received.body,
+            request_hash=received.request_hash,
+            attempt=received.attempt,
+            elapsed_ms=received.elapsed_ms,
+            response_bytes=received.response_bytes,
+            lessons=received.lessons,
+            streamed=received.streamed,
             ignored_tool_calls=tuple(call.id for call in message.ignored_calls),
         )
         running = sum(not call.is_ignored for call in message.calls)
@@ -425,7 +431,8 @@ class Session:
         return after
 
     def _finish(self, run: Run, move: AwaitApproval | Finish | Fail) -> RunResult:
-        usage = self._usage()
+        """Record the end of the run; return its result, or raise `RunFailed`."""
+        usage = self._total_usage()
         early = count_premature_answers(run)
         turn = max(run.turn_count - 1, 0)
         match move:

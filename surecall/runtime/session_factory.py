@@ -197,7 +197,7 @@ class SessionFactory:
         context: Mapping[str, Any],
         recorder: Recorder,
         watch: LiveObserver | None,
-        at: int,
+        candidate_index: int,
         run: Run,
     ) -> SessionParts:
         """Return the collaborators of a session that depend on the model."""
@@ -212,7 +212,7 @@ class SessionFactory:
             run_id=run.run_id,
             on_policy_error=functools.partial(record_policy_error, recorder),
         )
-        prompt = self._prompts[at]
+        prompt = self._prompts[candidate_index]
         return SessionParts(prompt.requests(run.config, toolbox, recorder.emit, watch), dispatcher)
 
     def _candidate_index(self, run: Run) -> int:

@@ -296,12 +296,13 @@ def _encode_key(key: str) -> bytes:
     return key.encode()
 
 
-def _add_link(connection: sqlite3.Connection, key: bytes, after: bytes) -> None:
-    connection.execute(_ADD_LINK, (key, after, _link_checksum(key, after)))
+def _add_link(connection: sqlite3.Connection, key: bytes, next_key: bytes) -> None:
+    """Add a directory entry: a key, and the key that follows it."""
+    connection.execute(_ADD_LINK, (key, next_key, _link_checksum(key, next_key)))
 
 
-def _link_checksum(key: bytes, after: bytes) -> int:
-    return zlib.crc32(b"%d %s%s" % (len(key), key, after))
+def _link_checksum(key: bytes, next_key: bytes) -> int:
+    return zlib.crc32(b"%d %s%s" % (len(key), key, next_key))
 
 
 def _is_complete(links: Sequence[tuple[bytes, bytes, int]], names: Sequence[bytes]) -> bool:
@@ -361,12 +362,13 @@ def _checksums_match(name: bytes, rows: Sequence[tuple[bytes | None, int | None]
     return True
 
 
-def _head_checksum(version: int, head: bytes, count: int, last: int) -> int:
-    return zlib.crc32(head, zlib.crc32(b"%d %d %d" % (version, count, last)))
+def _head_checksum(version: int, head: bytes, message_count: int, last_checksum: int) -> int:
+    return zlib.crc32(head, zlib.crc32(b"%d %d %d" % (version, message_count, last_checksum)))
 
 
-def _close_connection(connection: sqlite3.Connection, note: "_LastWrite", process: int) -> None:
-    if process == os.getpid():
+def _close_connection(connection: sqlite3.Connection, note: "_LastWrite", process_id: int) -> None:
+    """Close a connection, unless it was inherited in a fork."""
+    if process_id == os.getpid():
         connection.close()
         note.close()
 

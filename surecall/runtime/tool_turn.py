@@ -71,6 +71,7 @@ class Deadline:
             self._waiting = None
 
     def _expire(self) -> None:
+        """Mark the deadline as passed, and cancel what waits for it."""
         self._is_over = True
         if self._waiting is not None:
             self._waiting.cancel()
@@ -137,6 +138,7 @@ class TurnExecutor:
     async def _answer_in_order(
         self, calls: Sequence[ToolCall], gate: asyncio.Semaphore | None = None
     ) -> None:
+        """Answer calls one after another; `gate` limits how many run at once."""
         before = _cancellation_count()
         for call in calls:
             async with gate or nullcontext():
@@ -159,6 +161,7 @@ class TurnExecutor:
         return list(lanes.values())
 
     async def _answer_call(self, call: ToolCall) -> None:
+        """Decide a call if needed, and answer it unless it needs approval."""
         began = time.perf_counter()
         if self._held and first_equal_call(self._run_before, call) != call.id:
             return  # it may be answered with the result of the call that it repeats
@@ -179,7 +182,7 @@ class TurnExecutor:
         A call that may have taken effect has none if a person has approved it. With `is_decided`
         false, it has none either, because a person may still approve it.
         """
-        doubt = self._doubt(call)
+        doubt = self._find_doubt(call)
         if doubt is not None:
             remaining_s = self._deadline.remaining_s
             if (
@@ -194,7 +197,7 @@ class TurnExecutor:
                 return call.problem or doubt.problem
         return known_result(self._run_before, call, self._results) or call.problem
 
-    def _doubt(self, call: ToolCall) -> UnknownOutcome | None:
+    def _find_doubt(self, call: ToolCall) -> UnknownOutcome | None:
         """Return the doubt about a call's effect; None if it cannot run for another reason.
 
         A repeated call is checked nevertheless, because the earlier one may have finished since.
@@ -205,6 +208,7 @@ class TurnExecutor:
         return find_unknown_outcome(self._run_before, call, self._results, has_time_left=in_time)
 
     def _prepare_call(self, call: ToolCall, began: float) -> ReadyCall | Problem:
+        """Return an allowed call ready to run, or the problem for which it is refused."""
         match self._decisions.get(call.id):
             case Problem() as problem:
                 return problem
@@ -238,6 +242,7 @@ class TurnExecutor:
         return [] if self._held else answered
 
     def _record_decision(self, call_id: str, decision: Decision | Problem) -> None:
+        """Record a decision; hold the call if it needs human approval."""
         self._decisions[call_id] = decision
         if isinstance(decision, Decision) and decision.outcome == "confirm":
             self._held[call_id] = decision
@@ -257,15 +262,18 @@ class TurnExecutor:
         self._record_decision(call.id, await self._decide(call, None))
         return call
 
-    async def _decide(self, call: ToolCall, settled: Decision | None) -> Decision | Problem:
-        decision = await self._dispatcher.decide(call, self._deadline.remaining_s, settled)
+    async def _decide(
+        self, call: ToolCall, earlier_decision: Decision | None
+    ) -> Decision | Problem:
+        """Return the policy's decision; require approval for a call that may have taken effect."""
+        decision = await self._dispatcher.decide(call, self._deadline.remaining_s, earlier_decision)
         if (
-            settled is not None
+            earlier_decision is not None
             or not isinstance(decision, Decision)
             or decision.outcome == "replace"
         ):
             return decision
-        doubt = self._doubt(call)
+        doubt = self._find_doubt(call)
         if doubt is None or doubt.is_same_reply:
             return decision
         return Decision.confirm(f"{decision.reason} {MAY_REPEAT_EFFECT}".strip())

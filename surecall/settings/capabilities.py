@@ -91,7 +91,7 @@ def capabilities_for(provider: str, model: str = "", **overrides: object) -> Cap
     row = provider_table().by_name.get(known)
     facts = {} if row is None else dict(row.takes)
     if known == "openrouter":
-        facts |= _openrouter_facts(model)
+        facts |= _openrouter_capabilities(model)
     try:
         return msgspec.convert(facts | overrides, Capabilities)
     except msgspec.ValidationError as problem:
@@ -116,7 +116,8 @@ def budget_problem(tokens: int, capabilities: Capabilities) -> str | None:
     )
 
 
-def _openrouter_facts(model: str) -> JSON:
+def _openrouter_capabilities(model: str) -> JSON:
+    """Return the capabilities that differ for a model on OpenRouter."""
     name = f"{model.casefold()}:"
     facts: JSON = {}
     for each in provider_table().models:

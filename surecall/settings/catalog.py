@@ -38,11 +38,12 @@ def select(
     wanted = [token for token in tokens if not token.startswith("!")]
     unwanted = [token[1:].strip() for token in tokens if token.startswith("!")]
     for token in (*wanted, *unwanted):
-        _check_known(token, [called for _, called in table])
+        _check_token_matches(token, [called for _, called in table])
     picked = tuple(
         item
         for item, called in table
-        if (not wanted or _any_matches(wanted, called)) and not _any_matches(unwanted, called)
+        if (not wanted or _any_token_matches(wanted, called))
+        and not _any_token_matches(unwanted, called)
     )
     if not picked:
         raise ConfigError(f'the filter "{expression}" selects nothing')
@@ -89,13 +90,13 @@ def parse_tables(text: str, kinds: Iterable[str]) -> JSON:
     return document
 
 
-def parse_entries(document: JSON, kind: str, shape: type[T]) -> tuple[T, ...]:
+def parse_entries(document: JSON, kind: str, entry_type: type[T]) -> tuple[T, ...]:
     """Convert the `[[kind]]` tables of a document into values; unknown keys are errors."""
     tables = document.get(kind, [])
     if not isinstance(tables, list):
         raise ConfigError(f"`{kind}` must be an array of tables: write [[{kind}]]")
     return tuple(
-        _parse_entry(table, f"{kind} {place}", shape) for place, table in enumerate(tables, 1)
+        _parse_entry(table, f"{kind} {place}", entry_type) for place, table in enumerate(tables, 1)
     )
 
 
@@ -135,24 +136,26 @@ def read_packaged(name: str) -> str:
     return data.decode("utf-8")
 
 
-def _check_known(token: str, table: Sequence[tuple[str, ...]]) -> None:
-    if any(_any_matches((token,), called) for called in table):
+def _check_token_matches(token: str, names_by_item: Sequence[tuple[str, ...]]) -> None:
+    """Raise `ConfigError` for a token that matches no name, with suggestions."""
+    if any(_any_token_matches((token,), called) for called in names_by_item):
         return
-    names = [name for called in table for name in called]
+    names = [name for called in names_by_item for name in called]
     hint = suggestion_text(
-        token.strip("*"), names, [name for called in table for name in called[:1]]
+        token.strip("*"), names, [name for called in names_by_item for name in called[:1]]
     )
     raise ConfigError(f'nothing is named "{token}"; {hint}')
 
 
-def _any_matches(tokens: Iterable[str], names: tuple[str, ...]) -> bool:
+def _any_token_matches(tokens: Iterable[str], names: tuple[str, ...]) -> bool:
     return any(token.casefold() in EVERYTHING or matches_any(token, names) for token in tokens)
 
 
-def _parse_entry(table: object, label: str, shape: type[T]) -> T:
+def _parse_entry(table: object, label: str, entry_type: type[T]) -> T:
+    """Convert one table into a value; errors start with the label and the id."""
     named = f' ("{table["id"]}")' if isinstance(table, dict) and "id" in table else ""
     try:
-        return msgspec.convert(table, shape)
+        return msgspec.convert(table, entry_type)
     except msgspec.ValidationError as problem:
         raise ConfigError(f"{label}{named}: {problem}") from problem
 
@@ -382,6 +385,7 @@ class SamplingCatalog(msgspec.Struct, frozen=True):
         return fitting or (self._default(),)
 
     def _default(self) -> SamplingProfile:
+        """Return the profile named `default`, or the built-in one."""
         named = (
             profile for profile in self.profiles if _profile_key(profile) == DEFAULT_PROFILE.id
         )
@@ -393,6 +397,7 @@ def _profile_key(profile: SamplingProfile) -> str:
 
 
 def _is_json(value: object) -> bool:
+    """Whether a value can be encoded as JSON."""
     match value:
         case str() | int() | None:
             return True

@@ -282,19 +282,19 @@ def _split_fields(changes: Mapping[str, Any]) -> tuple[JSON, JSON]:
     return own, endpoint_fields
 
 
-def _with_endpoint(own: JSON, endpoint_fields: JSON, below: EndpointProfile) -> JSON:
+def _with_endpoint(config_fields: JSON, endpoint_fields: JSON, base: EndpointProfile) -> JSON:
     """Return the fields of a config, with `endpoint` built from its fields."""
     if not endpoint_fields:
-        return own
-    endpoint = ToolCallingConfig.validate("endpoint", own.get("endpoint", below))
-    return own | {"endpoint": copy_with(endpoint, endpoint_fields, endpoint_fields)}
+        return config_fields
+    endpoint = ToolCallingConfig.validate("endpoint", config_fields.get("endpoint", base))
+    return config_fields | {"endpoint": copy_with(endpoint, endpoint_fields, endpoint_fields)}
 
 
-def _config_type_message(given: Any) -> str:
+def _config_type_message(value: Any) -> str:
     """Return the error for a value that is not a config."""
-    name = getattr(given, "__name__", "")
-    hint = f": call {name}()" if callable(given) and name else ""
-    kind = name or type(given).__name__
+    name = getattr(value, "__name__", "")
+    hint = f": call {name}()" if callable(value) and name else ""
+    kind = name or type(value).__name__
     wanted = 'config must be a ToolCallingConfig or a mapping such as {"max_turns": 20}'
     return f"{wanted}, not {kind}{hint}"
 

@@ -84,9 +84,10 @@ class Limits(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
+            value = getattr(self, name)
             # To aiohttp, zero means "no limit", and infinity overflows.
-            if not (getattr(self, name) > 0 and math.isfinite(getattr(self, name))):
-                raise ConfigError(f"limits.{name} must be a finite number above zero")
+            if not (value > 0 and math.isfinite(value)):
+                raise ConfigError(f"limits.{name} must be a finite number above zero, not {value}")
 
 
 DEFAULT_LIMITS = Limits()
@@ -197,6 +198,7 @@ def query_secrets(query: str) -> tuple[Secret, ...]:
 
 
 def _secret_spellings(query: str) -> Iterator[str]:
+    """Yield each secret in a query, in every spelling in which it may be echoed."""
     pairs = [pair.partition("=") for pair in query.replace(";", "&").split("&")]
     secret = [value or name for name, _, value in pairs if not _is_version(name, value)]
     whole = [query] if len(secret) == len(pairs) else []
@@ -207,10 +209,11 @@ def _secret_spellings(query: str) -> Iterator[str]:
 def _encode_as_sent(text: str) -> str:
     """Return a part of a query as the HTTP library encodes it, as an endpoint may echo it."""
     first, *rest = quote(text, safe=_ASCII).split("%")
-    return first + "".join(map(_requote, rest))
+    return first + "".join(map(_requote_after_percent, rest))
 
 
-def _requote(part: str) -> str:
+def _requote_after_percent(part: str) -> str:
+    """Return a part that follows a percent sign, normalized as the HTTP library does."""
     number, after = part[:2], part[2:]
     if len(number) != len("ff") or not set(number) <= _HEX_DIGITS:
         return f"%25{part}"  # a literal percent sign
@@ -219,6 +222,7 @@ def _requote(part: str) -> str:
 
 
 def _is_version(name: str, value: str) -> bool:
+    """Whether a parameter is an API version, which is no secret."""
     plain = value.removesuffix("-preview")
     return name.casefold() in _VERSION_PARAMETERS and set(plain) <= _VERSION_CHARS
 

@@ -177,6 +177,7 @@ def _parse_needs(name: str, items: Any) -> tuple[Need, ...]:
 
 
 def _encode_strictly(items: Any) -> bytes:
+    """Encode as JSON; raise for NaN and infinity."""
     # Not with msgspec, which encodes NaN as null.
     text = json.dumps(msgspec.to_builtins(items), allow_nan=False, ensure_ascii=False)
     return text.encode()
@@ -196,6 +197,7 @@ def source_in(item: Any) -> From | None:
 
 
 def _has_source(item: Any) -> bool:
+    """Whether a JSON value contains a source."""
     match item:
         case dict():
             return _FROM in item or any(map(_has_source, item.values()))
@@ -205,11 +207,11 @@ def _has_source(item: Any) -> bool:
             return False
 
 
-def _later_tools(steps: tuple[Need, ...], left: int) -> dict[str, str]:
+def _later_tools(steps: tuple[Need, ...], remaining: int) -> dict[str, str]:
     """Return the tools that come later in a sequence, each with the tool that is next."""
-    if not left:
+    if not remaining:
         return {}
-    here = len(steps) - left
+    here = len(steps) - remaining
     free = {need.tool for need in steps[: here + 1]}
     return {need.tool: steps[here].tool for need in steps[here:] if need.tool not in free}
 
@@ -219,14 +221,16 @@ def _as_needs(items: Sequence[Need | str]) -> Iterator[Need]:
         yield Need(item) if isinstance(item, str) else item
 
 
-def _is_met(need: Need, done: Sequence[ToolCall]) -> bool:
-    return any(need.met_by(call) for call in done)
+def _is_met(need: Need, successful_calls: Sequence[ToolCall]) -> bool:
+    return any(need.met_by(call) for call in successful_calls)
 
 
-def _remaining_steps(steps: tuple[Need, ...], done: Sequence[ToolCall]) -> tuple[Need, ...]:
+def _remaining_steps(
+    steps: tuple[Need, ...], successful_calls: Sequence[ToolCall]
+) -> tuple[Need, ...]:
     """Return the remaining steps of a sequence."""
     reached = 0
-    for call in done:
+    for call in successful_calls:
         if reached < len(steps) and steps[reached].met_by(call):
             reached += 1
     return steps[reached:]

@@ -90,7 +90,7 @@ class Fallback(_HasModel, frozen=True, kw_only=True, repr_omit_defaults=True):
         """Validate the fields."""
         _check_names(self.model, self.provider)
         check_options(self.options, "Fallback: options")
-        _check_rest(self.rest_s)
+        _check_rest_seconds(self.rest_s)
         set_field = msgspec.structs.force_setattr
         set_field(self, "provider", canonical_provider(self.provider))
         set_field(self, "on", _parse_codes(self.on))
@@ -109,19 +109,21 @@ def _check_names(model: Any, provider: Any) -> None:
         raise ConfigError('Fallback: provider must be a name such as "mistral"')
 
 
-def _check_rest(rest_s: Any) -> None:
+def _check_rest_seconds(rest_s: Any) -> None:
     if not isinstance(rest_s, int | float) or not 0 <= rest_s < math.inf:
         raise ConfigError(f"Fallback: rest_s must be a number of seconds, not {rest_s!r}")
 
 
-def _parse_codes(given: Any) -> frozenset[ErrorCode]:
-    if isinstance(given, str) or not isinstance(given, Iterable):
-        raise ConfigError('Fallback: on must be a set of codes, such as {"RATE_LIMIT"}')
-    return frozenset(map(_parse_code, given))
+def _parse_codes(codes: Any) -> frozenset[ErrorCode]:
+    if isinstance(codes, str) or not isinstance(codes, Iterable):
+        raise ConfigError(
+            f'Fallback: on must be a set of codes, such as {{"RATE_LIMIT"}}, not {codes!r:.80}'
+        )
+    return frozenset(map(_parse_code, codes))
 
 
-def _parse_code(given: Any) -> ErrorCode:
-    name = str(given)
+def _parse_code(code: Any) -> ErrorCode:
+    name = str(code)
     if name in _CODES_BY_NAME:
         return _CODES_BY_NAME[name]
     if name in frozenset(ErrorCode):

@@ -126,6 +126,7 @@ class LayeredSettings(
 
     @classmethod
     def _parse_word(cls, key: str, value: Any) -> Any:
+        """Normalize one handwritten setting."""
         if key in cls.WORDS and isinstance(value, str):
             return canonical_name(value)
         if key in cls.LISTS and isinstance(value, str):
@@ -185,7 +186,7 @@ def copy_with(settings: S, changes: Mapping[str, Any], explicit: Iterable[str] =
 
 
 def _copy(settings: S, values: Mapping[str, Any], recorded: Mapping[str, Any]) -> S:
-    """Return a copy with validated values and the recorded names."""
+    """Return a checked copy with other values, and `recorded` as the record of set fields."""
     copy: S = msgspec.Struct.__copy__(settings)  # type: ignore[attr-defined]  # it is written in C
     for name in settings.MERGED:
         _force_set(copy, name, deepcopy(getattr(settings, name)))
@@ -213,11 +214,12 @@ def adjust_fields(settings: S, changes: Mapping[str, Any]) -> S:
 
 def overlay(base: S, given: S) -> S:
     """Lay settings over recommended ones: fields that you set or a preset changed win."""
-    values = {name: _combine(name, base, given) for name in base.__struct_fields__}
+    values = {name: _overlay_field(name, base, given) for name in base.__struct_fields__}
     return _copy(base, values, given.__dict__)
 
 
-def _combine(name: str, base: LayeredSettings, given: LayeredSettings) -> Any:
+def _overlay_field(name: str, base: LayeredSettings, given: LayeredSettings) -> Any:
+    """Return a field's value after settings were laid over recommended ones."""
     value, below = getattr(given, name), getattr(base, name)
     usual = field_defaults(type(base))[name].value
     if isinstance(value, LayeredSettings):
@@ -255,6 +257,7 @@ def split_names(text: str) -> list[str]:
 
 
 def _restore(kind: type[S], values: JSON, recorded: JSON) -> S:
+    """Rebuild unpickled settings, with the names of the fields that were set."""
     settings = kind(**values)
     settings.__dict__.update(recorded)
     return settings

@@ -295,8 +295,8 @@ def _with_message_transforms(config: ToolCallingConfig, *names: str) -> ToolCall
     return adjust(config, message_transforms=transforms)
 
 
-def _without(names: Iterable[str], left_out: str) -> tuple[str, ...]:
-    return tuple(name for name in names if name != left_out)
+def _without(names: Iterable[str], excluded: str) -> tuple[str, ...]:
+    return tuple(name for name in names if name != excluded)
 
 
 def raw(config: ToolCallingConfig = DEFAULT, **changes: Any) -> ToolCallingConfig:
@@ -398,14 +398,15 @@ def merge(*mappings: Mapping[str, Any]) -> JSON:
                 check_options(value, key)
                 merged[key] = deep_merge(merged.get(key, {}), value)
             elif key in _UNITED_LISTS:
-                names = _name_list(key, value)
+                names = _require_name_list(key, value)
                 merged[key] = list(union(merged.get(key, ()), names)) if names else []
             else:
                 merged[key] = value
     return merged
 
 
-def _name_list(key: str, value: Any) -> list[str]:
+def _require_name_list(key: str, value: Any) -> list[str]:
+    """Return a list of names, or comma-separated text as one; raise for other types."""
     if isinstance(value, str):
         return split_names(value)
     if isinstance(value, list | tuple):

@@ -56,14 +56,15 @@ def converse(ask: Callable[[list[JSON]], JSON], task: DemoTask, tools: ToolFunct
         if not message.get("tool_calls"):
             return str(message.get("content") or "")
         for call in message["tool_calls"]:
-            content = _call_result(call["function"], by_name)
+            content = _run_call(call["function"], by_name)
             messages.append({"role": "tool", "tool_call_id": call["id"], "content": content})
     raise NoAnswer(f"no answer after {MAX_TURNS} turns")
 
 
-def _call_result(function: JSON, by_name: dict[str, Callable[..., str]]) -> str:
+def _run_call(function: JSON, functions: dict[str, Callable[..., str]]) -> str:
+    """Run a call; return its result, or the error to send to the model."""
     try:
-        return by_name[function["name"]](**json.loads(function["arguments"]))
+        return functions[function["name"]](**json.loads(function["arguments"]))
     except (KeyError, TypeError, ValueError) as error:
         return f"Error: {type(error).__name__}: {error}. Please try again."
 
@@ -105,6 +106,7 @@ def _request_lines(url: str, request: JSON) -> list[bytes]:
 
 
 def _post_request(url: str, request: JSON) -> tuple[int, bytes]:
+    """Send a request; return the status and the body."""
     connection = http.client.HTTPConnection(urlsplit(url).netloc, timeout=_TIMEOUT_S)
     try:
         connection.request("POST", _PATH, json.dumps(request), {"Content-Type": "application/json"})
@@ -206,12 +208,12 @@ class DemoRow(NamedTuple):
     outcomes: dict[str, LoopOutcome]
 
 
-def compare_loops(shapes: Sequence[DemoCase]) -> list[DemoRow]:
+def compare_loops(cases: Sequence[DemoCase]) -> list[DemoRow]:
     """Run all cases with each loop; the SDK loop only if OpenAI's client is installed."""
-    return asyncio.run(_compare_loops(shapes))
+    return asyncio.run(_compare_loops(cases))
 
 
-async def _compare_loops(shapes: Sequence[DemoCase]) -> list[DemoRow]:
+async def _compare_loops(cases: Sequence[DemoCase]) -> list[DemoRow]:
     with ExitStack() as stack:
         threads = stack.enter_context(ThreadPoolExecutor(_THREADS))
         urls = {
@@ -220,22 +222,24 @@ async def _compare_loops(shapes: Sequence[DemoCase]) -> list[DemoRow]:
         }
         openers: dict[str, OpenAgent] = {
             PLAIN_LOOP: partial(
-                _threaded_agent, threads, lambda: partial(plain_loop, urls[PLAIN_LOOP])
+                _open_blocking_agent, threads, lambda: partial(plain_loop, urls[PLAIN_LOOP])
             ),
             SDK_LOOP: partial(
-                _threaded_agent, threads, lambda: open_sdk_loop(urls[SDK_LOOP], stack)
+                _open_blocking_agent, threads, lambda: open_sdk_loop(urls[SDK_LOOP], stack)
             ),
-            SURECALL_LOOP: partial(_surecall_agent, urls[SURECALL_LOOP]),
+            SURECALL_LOOP: partial(_open_surecall_agent, urls[SURECALL_LOOP]),
         }
-        sides = await asyncio.gather(*(_run_side(each, shapes) for each in openers.values()))
+        sides = await asyncio.gather(
+            *(_run_cases_with_loop(each, cases) for each in openers.values())
+        )
     present = [(name, side) for name, side in zip(openers, sides, strict=True) if side]
     return [
         DemoRow(shape, {name: side[number] for name, side in present})
-        for number, shape in enumerate(shapes)
+        for number, shape in enumerate(cases)
     ]
 
 
-async def _threaded_agent(
+async def _open_blocking_agent(
     threads: Executor, open_loop: Callable[[], BlockingLoop | None]
 ) -> LoopAgent | None:
     """Return an async agent for a blocking loop; None if the loop is not available."""
@@ -251,38 +255,38 @@ async def _threaded_agent(
     return agent
 
 
-async def _surecall_agent(url: str) -> LoopAgent:
+async def _open_surecall_agent(url: str) -> LoopAgent:
     return partial(_run_surecall, url)
 
 
-async def _run_surecall(url: str, shape: DemoCase, tools: ToolFunctions) -> RunResult:
+async def _run_surecall(url: str, case: DemoCase, tools: ToolFunctions) -> RunResult:
     """Run a case with surecall, as in its documentation."""
-    runner = ToolLoopRunner(
-        client=url, model=shape.persona.id, tools=tools, system=shape.task.system
-    )
-    if not shape.is_streamed:
-        return await runner.run(shape.task.prompt)
-    async with runner.stream(shape.task.prompt) as stream:
+    runner = ToolLoopRunner(client=url, model=case.persona.id, tools=tools, system=case.task.system)
+    if not case.is_streamed:
+        return await runner.run(case.task.prompt)
+    async with runner.stream(case.task.prompt) as stream:
         async for _ in stream:
             pass
         return stream.result
 
 
-async def _run_side(opening: OpenAgent, shapes: Sequence[DemoCase]) -> list[LoopOutcome]:
+async def _run_cases_with_loop(
+    open_agent: OpenAgent, cases: Sequence[DemoCase]
+) -> list[LoopOutcome]:
     """Run all cases with one loop; return an empty list if it is not available."""
-    agent = await opening()
+    agent = await open_agent()
     if agent is None:
         return []
-    return await asyncio.gather(*(_run_case(agent, shape) for shape in shapes))
+    return await asyncio.gather(*(_run_case(agent, shape) for shape in cases))
 
 
-async def _run_case(agent: LoopAgent, shape: DemoCase) -> LoopOutcome:
+async def _run_case(agent: LoopAgent, case: DemoCase) -> LoopOutcome:
     desk = ToolRecorder()
     try:
-        result = await agent(shape, desk.tools(shape.task))
+        result = await agent(case, desk.tools(case.task))
     except Exception as error:  # noqa: BLE001  # any error that an application would see
-        return LoopOutcome(judge_run(shape.task, desk.calls, error))
+        return LoopOutcome(judge_run(case.task, desk.calls, error))
     answer, trace = (
         (result, None) if isinstance(result, str) else (result.assistant_text, result.trace)
     )
-    return LoopOutcome(judge_run(shape.task, desk.calls, answer), trace)
+    return LoopOutcome(judge_run(case.task, desk.calls, answer), trace)

@@ -133,9 +133,11 @@ class ToolRecorder:
 
     def tools(self, task: DemoTask) -> ToolFunctions:
         """Return the tools of a task as functions that record their calls."""
-        return [self._recorder_of(function, result) for function, result in task.tools]
+        return [self._recording_function(function, result) for function, result in task.tools]
 
-    def _recorder_of(self, function: Callable[..., None], result: str) -> Callable[..., str]:
+    def _recording_function(self, function: Callable[..., None], result: str) -> Callable[..., str]:
+        """Return a function with this signature that records its call and returns the result."""
+
         @functools.wraps(function)
         def call(**arguments: Any) -> str:
             function(**arguments)  # a wrong call raises Python's own error
@@ -368,41 +370,42 @@ def _draw_from_family(family: Sequence[DemoCase]) -> list[DemoCase]:
     return [chosen[shape.id] for shape in family if shape.id in chosen]
 
 
-def _with_visible_task(shape: DemoCase) -> DemoCase | None:
+def _with_visible_task(case: DemoCase) -> DemoCase | None:
     """Return the case with the first task to which its fault applies, or None."""
-    shapes = (shape._replace(task=task) for task in _TASKS.get(shape.family, _DEFAULT_TASKS))
+    shapes = (case._replace(task=task) for task in _TASKS.get(case.family, _DEFAULT_TASKS))
     return next((each for each in shapes if has_visible_fault(each)), None)
 
 
-def has_visible_fault(shape: DemoCase) -> bool:
+def has_visible_fault(case: DemoCase) -> bool:
     """Return whether the fault applies to the task: in the first reply or in the answer."""
-    return any(_fault_visibility(shape))
+    return any(_fault_visibility(case))
 
 
-def _fault_visibility(shape: DemoCase) -> Iterator[bool]:
+def _fault_visibility(case: DemoCase) -> Iterator[bool]:
     """Yield whether the first reply has the fault, then whether the answer has it."""
-    tools = ToolRecorder().tools(shape.task)
+    tools = ToolRecorder().tools(case.task)
     opening: list[JSON] = [
-        {"role": "system", "content": shape.task.system},
-        {"role": "user", "content": shape.task.prompt},
+        {"role": "system", "content": case.task.system},
+        {"role": "user", "content": case.task.prompt},
     ]
     by_name = {function.__name__: function for function in tools}
     calls: list[JSON] = []
     results: list[JSON] = []
-    for number, (name, arguments) in enumerate(shape.task.calls):
+    for number, (name, arguments) in enumerate(case.task.calls):
         function = {"name": name, "arguments": encode(arguments).decode()}
         calls.append({"id": f"call_{number}", "type": "function", "function": function})
         content = by_name[name](**arguments)
         results.append({"role": "tool", "tool_call_id": f"call_{number}", "content": content})
     done: list[JSON] = [{"role": "assistant", "content": None, "tool_calls": calls}, *results]
     for messages in (opening, opening + done):
-        request = {"model": shape.persona.id, "messages": messages, "tools": describe_tools(tools)}
-        yield _is_malformed(shape, request)
+        request = {"model": case.persona.id, "messages": messages, "tools": describe_tools(tools)}
+        yield _has_faulty_reply(case, request)
 
 
-def _is_malformed(shape: DemoCase, request: JSON) -> bool:
-    reply = answer_request(shape.persona, request, 0)
-    if not reply.fault or not shape.is_streamed:
+def _has_faulty_reply(case: DemoCase, request: JSON) -> bool:
+    """Whether the reply to a request has the fault of the case."""
+    reply = answer_request(case.persona, request, 0)
+    if not reply.fault or not case.is_streamed:
         return bool(reply.fault)
     fault, seed = TRANSPORT_FAULTS[reply.fault], zlib.crc32(encode_body(reply.body))
     return encode_stream(fault, reply.body, usage=False, seed=seed).is_faulty

@@ -53,6 +53,7 @@ def broken_seals(message: JSON) -> list[str]:
 
 
 def _seal_values(message: JSON) -> Iterator[tuple[str, Any]]:
+    """Yield each location where a sealed turn has a signature, and its value."""
     yield "encrypted_content", message.get("encrypted_content")
     for key in ("content", "thinking_blocks"):
         held = message.get(key)
@@ -174,8 +175,8 @@ def _check_options(request: JSON, rules: ProviderRules) -> Iterator[Violation]:
         yield rules.violation("parallel_without_tools", "parallel_tool_calls")
 
 
-def _is_response_format(wanted: Any) -> bool:
-    match wanted:
+def _is_response_format(value: Any) -> bool:
+    match value:
         case None | {"type": "text" | "json_object"}:
             return True
         case {"type": "json_schema", "json_schema": {"name": str(name), "schema": dict()}}:
@@ -318,6 +319,7 @@ def _check_arguments(arguments: Any, where: str, rules: ProviderRules) -> Iterat
 
 
 def _is_accepted_id(call_id: str, name: str, form: str) -> bool:
+    """Whether the id of a call has the form that a provider requires; `name` is the tool's."""
     match form:
         case "nine":
             return len(call_id) == MISTRAL_ID_CHARS and _ALPHANUMERIC.issuperset(call_id)

@@ -35,7 +35,9 @@ def calls(name: str, /, call_id: str | None = None, **arguments: Any) -> JSON:
     """
     function = {"name": name, "arguments": msgspec.json.encode(arguments).decode()}
     call = {"id": "call_1", "type": "function", "function": function}
-    return _call_completion([_AutoIdCall(call) if call_id is None else call | {"id": call_id}])
+    return _completion_with_calls(
+        [_AutoIdCall(call) if call_id is None else call | {"id": call_id}]
+    )
 
 
 def calls_many(*replies: JSON) -> JSON:
@@ -45,7 +47,7 @@ def calls_many(*replies: JSON) -> JSON:
     """
     merged = [call for reply in replies for call in reply["choices"][0]["message"]["tool_calls"]]
     taken = {call["id"] for call in merged if not isinstance(call, _AutoIdCall)}
-    return _call_completion(_with_free_ids(merged, taken))
+    return _completion_with_calls(_with_free_ids(merged, taken))
 
 
 def assign_call_ids(reply: JSON, request: JSON) -> JSON:
@@ -61,18 +63,19 @@ def assign_call_ids(reply: JSON, request: JSON) -> JSON:
 
 
 def _reply_calls(reply: JSON) -> list[JSON]:
+    """Return the calls of a reply; none if it was not built by `calls`."""
     try:
         return list(reply["choices"][0]["message"]["tool_calls"])
     except (KeyError, IndexError, TypeError):  # not built by `calls`
         return []
 
 
-def _with_free_ids(tool_calls: list[JSON], taken: set[Any]) -> list[JSON]:
+def _with_free_ids(tool_calls: list[JSON], taken_ids: set[Any]) -> list[JSON]:
     numbered = list(tool_calls)
     for position, call in enumerate(tool_calls, start=1):
         if isinstance(call, _AutoIdCall):
-            free = _free_id(position, taken)
-            taken.add(free)
+            free = _free_id(position, taken_ids)
+            taken_ids.add(free)
             numbered[position - 1] = _AutoIdCall(call | {"id": free})
     return numbered
 
@@ -93,12 +96,12 @@ def _completion(message: JSON, finish_reason: str, extra: JSON) -> JSON:
     } | of_body
 
 
-def _call_completion(tool_calls: list[JSON]) -> JSON:
+def _completion_with_calls(tool_calls: list[JSON]) -> JSON:
     message = {"role": "assistant", "content": None, "tool_calls": tool_calls}
     return _completion(message, "tool_calls", {})
 
 
-def _free_id(position: int, taken: set[Any]) -> str:
-    while f"call_{position}" in taken:
+def _free_id(position: int, taken_ids: set[Any]) -> str:
+    while f"call_{position}" in taken_ids:
         position += 1
     return f"call_{position}"

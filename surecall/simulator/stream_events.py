@@ -49,9 +49,9 @@ def check_streaming(request: JSON) -> Iterator[Violation]:
             yield _type_violation(where, "a boolean", value)
 
 
-def _type_violation(where: str, wanted: str, found: object) -> Violation:
-    got = (_TYPE_NAMES | _CONTAINER_NAMES)[type(found)]
-    message = f"Invalid type for '{where}': expected {wanted}, but got {got} instead."
+def _type_violation(where: str, expected_type: str, value: object) -> Violation:
+    got = (_TYPE_NAMES | _CONTAINER_NAMES)[type(value)]
+    message = f"Invalid type for '{where}': expected {expected_type}, but got {got} instead."
     return Violation("stream_type", where, message)
 
 
@@ -135,6 +135,7 @@ def _text_pieces(value: Any, seed: int) -> list[Any]:
 
 
 def _content_pieces(value: Any, seed: int) -> Iterator[Any]:
+    """Yield the content in pieces, whether it is a string or a list of parts."""
     if not isinstance(value, list):
         yield from _text_pieces(value, seed)
         return
@@ -149,6 +150,7 @@ def _content_pieces(value: Any, seed: int) -> Iterator[Any]:
 
 
 def _detail_pieces(value: Any, seed: int) -> Iterator[list[Any]]:
+    """Yield reasoning details in pieces, each as a list of one."""
     for detail in value if isinstance(value, list) else []:
         match detail:
             case {"text": str(text)}:

@@ -158,7 +158,7 @@ class ScriptedModel:
         answer = _next_answer(self._script, self.requests, repeat=False)
         await asyncio.sleep(answer.wait)
         if not answer.answers:
-            raise _closed_error()
+            raise _closed_connection_error()
         headers = {name.lower(): value for name, value in answer.headers.items()}
         yield Incoming(answer.status, headers, _send_pieces(answer))
 
@@ -172,10 +172,10 @@ async def _send_pieces(answer: Scripted) -> AsyncIterator[bytes]:
         yield piece
         await asyncio.sleep(0)
     if answer.sent is not None:
-        raise _closed_error()
+        raise _closed_connection_error()
 
 
-def _closed_error() -> ProviderError:
+def _closed_connection_error() -> ProviderError:
     message = "The scripted model closed the connection."
     return ProviderError(Fault(ErrorCode.CONNECTION_ERROR, message, retryable=True))
 
@@ -214,12 +214,13 @@ class ScriptedProvider(HttpServer):
         self._raise_problem(kind)
 
     def _raise_problem(self, kind: type[BaseException] | None) -> None:
+        """Raise the first error of the script, unless the block raised an exception."""
         # Do not hide the error of a failing test.
         if kind is None and self._problems:
             raise self._problems[0]
 
     def _add_routes(self, app: "web.Application") -> None:
-        app.router.add_post("/v1/chat/completions", self._complete)
+        app.router.add_post("/v1/chat/completions", self._handle_completion)
         app.router.add_get("/v1/models", self._list_models)
 
     def _refusal(self, status: int, message: str) -> "web.Response":
@@ -228,7 +229,8 @@ class ScriptedProvider(HttpServer):
         body = msgspec.json.encode(error_body(message))
         return web.Response(status=status, body=body, content_type=_JSON_TYPE)
 
-    async def _complete(self, request: "web.Request") -> "web.StreamResponse":
+    async def _handle_completion(self, request: "web.Request") -> "web.StreamResponse":
+        """Record a request and send the next answer of the script."""
         try:
             body = decode_json(await request.read(), limit=MAX_WRAPPED_DEPTH)
         except ValueError as error:
@@ -238,10 +240,11 @@ class ScriptedProvider(HttpServer):
         self.requests.append(body)
         self.headers.append({name.lower(): value for name, value in request.headers.items()})
         if not self._has_valid_key(request):
-            return await self._answer(request, _UNAUTHORIZED)
-        return await self._answer(request, self._next_scripted(body))
+            return await self._send_answer(request, _UNAUTHORIZED)
+        return await self._send_answer(request, self._next_answer_or_error(body))
 
-    def _next_scripted(self, body: JSON) -> Scripted:
+    def _next_answer_or_error(self, body: JSON) -> Scripted:
+        """Return the next answer; an error in the script becomes a 500."""
         self._received.append(body)
         try:
             return _next_answer(self._script, self._received, repeat=self._repeat)
@@ -252,7 +255,7 @@ class ScriptedProvider(HttpServer):
     async def _list_models(self, request: "web.Request") -> "web.StreamResponse":
         model = {"id": "scripted", "object": "model", "created": 0, "owned_by": "surecall"}
         listing = raw(msgspec.json.encode({"object": "list", "data": [model]}))
-        return await self._answer(
+        return await self._send_answer(
             request, listing if self._has_valid_key(request) else _UNAUTHORIZED
         )
 
@@ -261,7 +264,8 @@ class ScriptedProvider(HttpServer):
             return True
         return request.headers.get("Authorization") == f"Bearer {self._api_key}"
 
-    async def _answer(self, request: "web.Request", answer: Scripted) -> "web.StreamResponse":
+    async def _send_answer(self, request: "web.Request", answer: Scripted) -> "web.StreamResponse":
+        """Send an answer, and close the connection where it says so."""
         from aiohttp import web  # noqa: PLC0415 - see the module's first lines
 
         if answer.wait:

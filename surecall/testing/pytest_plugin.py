@@ -64,6 +64,7 @@ _RUNS_KEY = pytest.StashKey[_Runs]()
 
 
 def _runs_of(item: pytest.Item) -> _Runs:
+    """Return the recorder of a test's runs, created on first use."""
     return item.stash.setdefault(_RUNS_KEY, _Runs())
 
 

@@ -39,6 +39,7 @@ def argument_binder(parameters: Any, handler: Handler, context: str | None) -> A
 
 
 def _field_binder(parameters: type[Any]) -> ArgumentBinder:
+    """Return a binder that parses arguments with a class and passes its fields."""
     read = converter(parameters) or dict
 
     def bind(arguments: JSON) -> dict[str, Any]:
@@ -58,6 +59,7 @@ def _is_model_class(kind: type[Any]) -> bool:
 
 
 def _field_values(value: Any) -> dict[str, Any]:
+    """Return the fields of a parsed object as a dictionary."""
     if is_dataclass(value):
         return {field.name: getattr(value, field.name) for field in fields(value)}
     if isinstance(value, msgspec.Struct):

@@ -40,19 +40,19 @@ class Context(Mapping[str, Any]):
         return f"<Context: {', '.join(map(str, self._values)) or 'empty'}>"
 
 
-def check_context_parameter(one: inspect.Parameter, hint: Any, where: str) -> None:
+def check_context_parameter(parameter: inspect.Parameter, hint: Any, where: str) -> None:
     """Reject a parameter that uses `Context` in an unsupported way."""
     if not _mentions_context(hint):
         return
-    write = f"write `{one.name}: Context`."
+    write = f"write `{parameter.name}: Context`."
     if hint is not Context:
         raise ConfigError(f"{where} must be annotated with `Context` alone; {write}")
-    if one.default is not one.empty:
+    if parameter.default is not parameter.empty:
         raise ConfigError(
             f"{where} has a default, but a context is always passed, empty if the run has none; "
             f"{write}"
         )
-    if one.kind not in {one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY}:
+    if parameter.kind not in {parameter.POSITIONAL_OR_KEYWORD, parameter.KEYWORD_ONLY}:
         raise ConfigError(f"{where} cannot be passed by name; {write}")
 
 

@@ -45,6 +45,7 @@ def typed_output(kind: Any, *, binds: bool = False) -> TypedOutput:
 
 
 def _schema_and_decoder(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
+    """Return the JSON Schema of an output type, and the conversion to the type."""
     if isinstance(kind, Mapping):
         return inline_references(_unwrap_schema(dict(kind))), _identity
     if not isinstance(kind, type) and _is_instance(kind):
@@ -57,15 +58,15 @@ def _schema_and_decoder(kind: Any) -> tuple[JSON, Callable[[Any], Any]]:
     ), type_decoder(kind)
 
 
-def _unwrap_schema(given: JSON) -> JSON:
+def _unwrap_schema(mapping: JSON) -> JSON:
     """Return the schema inside a `response_format` value, in either form."""
-    match given:
+    match mapping:
         case {"type": "json_schema", "json_schema": {"schema": dict(schema)}}:
             return schema
         case {"name": str(), "schema": dict(schema)}:
             return schema
         case _:
-            return given
+            return mapping
 
 
 def _is_instance(kind: Any) -> bool:
@@ -98,7 +99,7 @@ class AnswerParser:
     def parse(self, text: str, *, coerce: bool) -> ParsedValue:
         """Parse a text; return the value or the problem."""
         budget = WorkBudget()
-        found = self._fit(parse_json_value(text), budget, coerce=coerce)
+        found = self._coerce_and_check(parse_json_value(text), budget, coerce=coerce)
         if not found.problem or not self._expects_string or text.lstrip()[:1] in {"{", '"'}:
             return found
         # A string may lack its quotation marks where the schema only allows strings.
@@ -107,13 +108,17 @@ class AnswerParser:
         result = self._check(bare, tuple(repairs), budget)
         return self._check(bare.strip(), tuple(repairs), budget) if result.problem else result
 
-    def _fit(self, found: ParsedValue, budget: WorkBudget, *, coerce: bool) -> ParsedValue:
-        if found.problem:
-            return found
-        fitted = self._coerce(found.value, budget) if coerce else Coercion(found.value)
-        return self._check(fitted.value, (*found.repairs, *fitted.steps), budget)
+    def _coerce_and_check(
+        self, parsed: ParsedValue, budget: WorkBudget, *, coerce: bool
+    ) -> ParsedValue:
+        """Coerce and validate a parsed value."""
+        if parsed.problem:
+            return parsed
+        fitted = self._coerce(parsed.value, budget) if coerce else Coercion(parsed.value)
+        return self._check(fitted.value, (*parsed.repairs, *fitted.steps), budget)
 
     def _check(self, value: Any, repairs: tuple[str, ...], budget: WorkBudget) -> ParsedValue:
+        """Return the value if it fits the schema, or the problem."""
         if problems := self._validate(value, budget):
             return ParsedValue(
                 problem=clip_middle("; ".join(problems[:_MAX_PROBLEMS]), _MAX_PROBLEM_CHARS)

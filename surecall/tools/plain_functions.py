@@ -56,13 +56,14 @@ def plain_function(
 
 
 @contextmanager
-def _raise_as(raises: Callable[[str], Exception]) -> Iterator[None]:
+def _raise_as(build_exception: Callable[[str], Exception]) -> Iterator[None]:
+    """Raise tool errors in the block as the exception of another framework."""
     try:
         yield
     except ToolError as error:
-        if raises is ToolError:
+        if build_exception is ToolError:
             raise
-        raise raises(str(error)) from error
+        raise build_exception(str(error)) from error
 
 
 def _given_arguments(
@@ -91,6 +92,7 @@ def _to_json(value: Any) -> JSON:
 
 
 def _dump_model(value: Any) -> Any:
+    """Return the JSON of a pydantic model; raise for other objects."""
     if callable(dump := getattr(value, "model_dump", None)):
         return dump(mode="json")
     raise ToolError(f"{type(value).__name__} cannot be encoded as JSON")

@@ -70,7 +70,7 @@ class ToolDefinition:
                 "(models handle snake_case best)"
             )
         if timeout_s is not None and not timeout_s > 0:
-            raise ConfigError(f"tool {name!r}: timeout_s must be positive")
+            raise ConfigError(f"tool {name!r}: timeout_s must be positive, not {timeout_s}")
         if handler is not None and not callable(handler):
             raise ConfigError(f"tool {name!r}: the handler must be callable, not {handler!r:.80}")
         if read_only and destructive:
@@ -237,8 +237,8 @@ class _ToolMapping(TypedDict, total=False):
 
 
 def _parse_mapping(item: JSON) -> ToolDefinition:
-    if item.pop("type", "function") != "function":
-        raise ConfigError("a tool definition must be of type 'function'")
+    if (kind := item.pop("type", "function")) != "function":
+        raise ConfigError(f"a tool definition must be of type 'function', not {kind!r:.80}")
     nested = item.pop("function", {})
     item |= nested if isinstance(nested, Mapping) else {"function": nested}
     given = {key: value for key, value in item.items() if key != "strict"}
@@ -285,7 +285,9 @@ class ToolRegistry:
         for definition in _iter_definitions(tools):
             clash = self._by_fold.get(fold_name(definition.name))
             if clash is not None:
-                raise ConfigError(f"conflicting tool names: {clash.name!r} and {definition.name!r}")
+                raise ConfigError(
+                    f"conflicting tool names: {clash.name!r} and {definition.name!r}; rename one"
+                )
             self._by_name[definition.name] = definition
             self._by_fold[fold_name(definition.name)] = definition
         if whole:
@@ -404,9 +406,14 @@ def check_exposed_tools(toolbox: Toolbox, max_count: int, max_bytes: int) -> Non
     """Check that the exposed tools have valid schemas and are within the limits of providers."""
     specs = specs_of(toolbox)
     if len(specs) > max_count:
-        raise ConfigError(f"{len(specs)} tools exceed max_tool_definitions_count={max_count}")
+        raise ConfigError(
+            f"{len(specs)} tools exceed max_tool_definitions_count={max_count}: expose fewer tools"
+        )
     size = len(msgspec.json.encode(specs))
     if size > max_bytes:
-        raise ConfigError(f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}")
+        raise ConfigError(
+            f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}: expose fewer "
+            "tools, or shorten their descriptions"
+        )
     # Compiles each schema here instead of during the first run.
     _ = [definition.validate for definition in toolbox.definitions]

@@ -114,7 +114,7 @@ def provided_schema(source: object) -> JSON | None:
     """Return the schema from a schema method of an object or class, or None without one."""
     for method in _PROVIDER_METHODS:
         if callable(ask := getattr(source, method, None)):
-            return _call_provider(ask, f"The schema provider {clip_middle(repr(source))}")
+            return _require_provided_schema(ask, f"The schema provider {clip_middle(repr(source))}")
     return None
 
 
@@ -148,7 +148,7 @@ def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
             return {"title": "any"}
         if not callable(getattr(kind, "model_json_schema", None)):
             raise NotImplementedError
-        key = f"{_safe_name(kind.__name__)}.{len(provided)}"
+        key = f"{_definition_name(kind.__name__)}.{len(provided)}"
         provided[key] = rebase_references(kind.model_json_schema(), f"{at}/{key}")
         return {"$ref": f"{at}/{key}"}
 
@@ -163,6 +163,7 @@ def _hint_schema_parts(hint: Any, at: str, where: str) -> tuple[JSON, JSON]:
 
 
 def _convert_argument(name: str, convert: Callable[[Any], Any], value: Any) -> Any:
+    """Convert one argument; raise `ToolError` that names it."""
     try:
         return convert(value)
     except BaseException as problem:  # the application's code may raise anything
@@ -173,13 +174,14 @@ def _convert_argument(name: str, convert: Callable[[Any], Any], value: Any) -> A
         ) from problem
 
 
-def _call_provider(ask: Callable[[], object], provider: str) -> JSON:
+def _require_provided_schema(provide: Callable[[], object], label: str) -> JSON:
+    """Return the schema that a function provides; raise if it fails."""
     try:
-        answer = ask()
+        answer = provide()
     except Exception as problem:
-        raise ConfigError(f"{provider} failed: {problem}.") from problem
+        raise ConfigError(f"{label} failed: {problem}.") from problem
     if not isinstance(answer, Mapping):
-        raise ConfigError(f"{provider} returned {type(answer).__name__}, not a mapping.")
+        raise ConfigError(f"{label} returned {type(answer).__name__}, not a mapping.")
     return dict(answer)
 
 
@@ -208,34 +210,36 @@ class _SchemaRewriter:
 
     def _find_loops(self, node: Any, ancestors: frozenset[str], depth: int) -> None:
         """Record every recursive reference."""
-        self._spend(depth)
+        self._count_node(depth)
         if not isinstance(node, Mapping):
             return
-        pointer = _reference(node)
+        pointer = _reference_of(node)
         if pointer in ancestors - self._loops.keys():
             self._loops[pointer] = self._unused_name(pointer)
         elif pointer and pointer not in self._seen:
             self._seen.add(pointer)
             self._find_loops(self._resolve(pointer), ancestors | {pointer}, depth + 1)
         below = partial(self._find_loops, ancestors=ancestors, depth=depth + 1)
-        _rebuild(_without_clutter(node), below, lambda _: None)
+        _rebuild(_without_unneeded_keywords(node), below, lambda _: None)
 
     def _unused_name(self, pointer: str) -> str:
-        name = _safe_name(pointer.rpartition("/")[2])
+        """Return a name for a recursive definition that no other one has."""
+        name = _definition_name(pointer.rpartition("/")[2])
         while name in self._loops.values():
             name += "_"
         return name
 
     def _rewrite_node(self, node: Any, depth: int, *, inline: bool = False) -> Any:
+        """Rewrite a schema; with `inline`, a recursive reference, too."""
         if not isinstance(node, Mapping):
             return self._copy_data(node, depth)
-        self._spend(depth)
+        self._count_node(depth)
         write, copy = (
             partial(self._rewrite_node, depth=depth + 1),
             partial(self._copy_data, depth=depth + 1),
         )
-        written = _with_enum_type(_rebuild(_without_clutter(node), write, copy))
-        pointer = _reference(node)
+        written = _with_enum_type(_rebuild(_without_unneeded_keywords(node), write, copy))
+        pointer = _reference_of(node)
         if not pointer:
             return written
         if pointer in self._loops and not inline:
@@ -246,14 +250,16 @@ class _SchemaRewriter:
         )
 
     def _copy_data(self, data: Any, depth: int) -> Any:
-        self._spend(depth)
+        """Copy data that is no schema, such as a default value."""
+        self._count_node(depth)
         if isinstance(data, Mapping):
             return {key: self._copy_data(value, depth + 1) for key, value in data.items()}
         if isinstance(data, list | tuple):
             return [self._copy_data(value, depth + 1) for value in data]
         return data
 
-    def _spend(self, depth: int) -> None:
+    def _count_node(self, depth: int) -> None:
+        """Count a node; raise if the schema is too large or nested too deeply."""
         self._spent += 1
         if self._spent > MAX_NODES:
             raise ConfigError(
@@ -263,6 +269,7 @@ class _SchemaRewriter:
             raise ConfigError(f"The schema is nested deeper than {_MAX_DEPTH} levels.")
 
     def _resolve(self, pointer: str) -> Any:
+        """Return the schema that a reference names; raise if there is none."""
         node: Any = self._root
         try:
             outside, *segments = pointer.split("/")
@@ -275,12 +282,13 @@ class _SchemaRewriter:
         return node
 
 
-def _reference(schema: Mapping[str, Any]) -> str:
+def _reference_of(schema: Mapping[str, Any]) -> str:
+    """Return the reference of a schema; blank if it has none."""
     pointer = schema.get("$ref")
     return pointer if isinstance(pointer, str) else ""
 
 
-def _without_clutter(schema: Mapping[str, Any]) -> JSON:
+def _without_unneeded_keywords(schema: Mapping[str, Any]) -> JSON:
     # Some providers reject `required: []`; omitting the key is equivalent.
     return {
         key: value
@@ -307,7 +315,7 @@ def rebase_references(schema: Any, at: str) -> Any:
     if not isinstance(schema, Mapping):
         return schema
     rebuilt = _rebuild(dict(schema), lambda child: rebase_references(child, at), lambda data: data)
-    pointer = _reference(schema)
+    pointer = _reference_of(schema)
     if pointer.startswith("#"):
         rebuilt["$ref"] = at + pointer[1:]
     return rebuilt
@@ -347,5 +355,6 @@ def _unescape_segment(segment: str) -> str:
     return octets.decode().replace("~1", "/").replace("~0", "~")
 
 
-def _safe_name(name: str) -> str:
+def _definition_name(name: str) -> str:
+    """Return a name with letters, digits, `_`, and `-` only."""
     return "".join(char if char.isalnum() or char in "_-" else "_" for char in name)

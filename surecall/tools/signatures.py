@@ -158,6 +158,7 @@ def parameter_descriptions(doc: str) -> dict[str, str]:
 
 
 def _underlying_function(fn: Callable[..., Any]) -> Any:
+    """Return the function that a partial or callable object calls."""
     if isinstance(fn, partial):  # also a routine from Python 3.14 on
         return fn.func
     if inspect.isroutine(fn) or inspect.isclass(fn):
@@ -166,24 +167,32 @@ def _underlying_function(fn: Callable[..., Any]) -> Any:
 
 
 def _build_parameter(
-    target: Any, one: inspect.Parameter, texts: dict[str, str], where: str
+    function: Any, parameter: inspect.Parameter, descriptions: dict[str, str], where: str
 ) -> ToolParameter | None:
-    required = one.default is _MISSING
-    if one.kind is one.VAR_POSITIONAL or (one.kind is one.POSITIONAL_ONLY and required):
+    """Return a parameter for the model; None for one that the model cannot set."""
+    required = parameter.default is _MISSING
+    if parameter.kind is parameter.VAR_POSITIONAL or (
+        parameter.kind is parameter.POSITIONAL_ONLY and required
+    ):
         raise ConfigError(
             f"{where} can only be passed by position, but tools are called with named arguments."
         )
-    if one.kind in {one.POSITIONAL_ONLY, one.VAR_KEYWORD}:
+    if parameter.kind in {parameter.POSITIONAL_ONLY, parameter.VAR_KEYWORD}:
         return None
-    hint = _resolve_hint(target, one.annotation, where)
-    check_context_parameter(one, hint, where)
+    hint = _resolve_hint(function, parameter.annotation, where)
+    check_context_parameter(parameter, hint, where)
     if hint is Context:
         return None
-    text = _hint_description(hint) or texts.get(one.name)
+    text = _hint_description(hint) or descriptions.get(parameter.name)
     if not text:
-        check_context_name(one.name, where, _DESCRIBE_ADVICE.format(one.name))
+        check_context_name(parameter.name, where, _DESCRIBE_ADVICE.format(parameter.name))
     return ToolParameter(
-        one.name, hint, text, required, _json_default(one.default), grounds_in(hint)
+        parameter.name,
+        hint,
+        text,
+        required,
+        _json_default_field(parameter.default),
+        grounds_in(hint),
     )
 
 
@@ -206,6 +215,7 @@ def _resolve_hint(target: Any, annotation: Any, where: str) -> Any:
 
 
 def _hint_or_none(target: Any, annotation: Any) -> Any:
+    """Return a resolved hint; None if it cannot be resolved."""
     try:
         return _resolve_hint(target, annotation, "")
     except ConfigError:
@@ -221,7 +231,8 @@ def _hint_description(hint: Any) -> str | None:
     return None
 
 
-def _json_default(value: Any) -> JSON:
+def _json_default_field(value: Any) -> JSON:
+    """Return `{"default": value}`; empty if JSON cannot express the value."""
     try:
         default = msgspec.json.decode(encode_json(value, msgspec.json.encode))
     except (TypeError, ValueError):
@@ -291,6 +302,7 @@ def _is_underlined(lines: Sequence[str], index: int) -> bool:
 
 
 def _google_parameters(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield the name and description of each parameter."""
     for index, line in enumerate(lines):
         if line in _GOOGLE_HEADERS:
             for head, body in _entries(_indented_block(lines[index + 1 :])):
@@ -299,6 +311,7 @@ def _google_parameters(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def _numpy_parameters(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield the name and description of each parameter."""
     for index, line in enumerate(lines):
         if line in _NUMPY_HEADERS and _is_underlined(lines, index):
             for head, body in _entries(_section_lines(lines[index + 2 :])):
@@ -307,6 +320,7 @@ def _numpy_parameters(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def _sphinx_parameters(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
+    """Yield the name and description of each parameter."""
     for head, body in _entries(lines):
         if head.startswith(_SPHINX_FIELDS):
             field, _, text = head[1:].partition(":")
@@ -314,6 +328,7 @@ def _sphinx_parameters(lines: Sequence[str]) -> Iterable[tuple[str, str]]:
 
 
 def _indented_block(lines: Sequence[str]) -> Iterable[str]:
+    """Yield the lines up to the first one that is not indented."""
     for line in lines:
         if line.strip() and not line[0].isspace():
             return
@@ -321,6 +336,7 @@ def _indented_block(lines: Sequence[str]) -> Iterable[str]:
 
 
 def _section_lines(lines: Sequence[str]) -> Iterable[str]:
+    """Yield the lines up to the next underlined heading."""
     for index, line in enumerate(lines):
         if _is_underlined(lines, index):
             return

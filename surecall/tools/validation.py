@@ -65,7 +65,7 @@ class Validation(msgspec.Struct, frozen=True):
     def __call__(self, value: JSON, budget: WorkBudget | None = None) -> tuple[str, ...]:
         """Return the errors of a value, one line each."""
         try:
-            return _problem_lines(self.errors_in(value, budget or WorkBudget()))
+            return _error_lines(self.errors_in(value, budget or WorkBudget()))
         except TooCostly:
             return (problem_line([], _TOO_COSTLY),)
         except _Unexplained:
@@ -78,7 +78,7 @@ class Validation(msgspec.Struct, frozen=True):
     def rejections(self, value: JSON, budget: WorkBudget | None = None) -> Rejections:
         """Return the keywords that reject the value at each path; empty if the value is valid."""
         try:
-            return _rejections(self.errors_in(value, budget or WorkBudget()))
+            return _rejections_by_path(self.errors_in(value, budget or WorkBudget()))
         except Exception:  # noqa: BLE001  a value that cannot be checked is invalid
             return {(): frozenset({"unchecked"})}
 
@@ -99,7 +99,7 @@ def compile_schema(schema: JSON) -> Validation:
             pattern_options=jsonschema_rs.RegexOptions(),
         )
     except Exception as problem:
-        raise ConfigError(f"Invalid schema: {_schema_problem(problem)}") from problem
+        raise ConfigError(f"Invalid schema: {_invalid_schema_message(problem)}") from problem
     costs = _CostGuard(schema, weight)
     takes_integers = "integer" in str(schema)
 
@@ -166,7 +166,7 @@ def _with_fractions(value: Any) -> Any:
 
 def _check_types(errors: "Iterable[ValidationError]") -> None:
     """Raise `_Inexact` if a value with fractions added has type errors."""
-    keywords = _rejections(list(errors)).values()
+    keywords = _rejections_by_path(list(errors)).values()
     if any("type" in each for each in keywords):
         raise _Inexact
 
@@ -217,7 +217,8 @@ class _CostGuard:
         return cost
 
 
-def _rejections(errors: "Sequence[ValidationError]") -> dict[ValuePath, frozenset[str]]:
+def _rejections_by_path(errors: "Sequence[ValidationError]") -> dict[ValuePath, frozenset[str]]:
+    """Return the rejecting keywords of all errors by path."""
     found: dict[ValuePath, frozenset[str]] = {}
     for error in errors:
         for place, keywords in _error_rejections(error).items():
@@ -232,7 +233,7 @@ def _error_rejections(error: "ValidationError") -> dict[ValuePath, frozenset[str
     """
     here: ValuePath = tuple(error.instance_path)
     branches = getattr(error.kind, "context", ())
-    refused = [_rejections(branch) for branch in branches]
+    refused = [_rejections_by_path(branch) for branch in branches]
     meant = [found for found in refused if "type" not in found.get(here, ())] or refused
     shared = set(meant[0]).intersection(*meant) if meant else set()
     if not shared:
@@ -240,7 +241,8 @@ def _error_rejections(error: "ValidationError") -> dict[ValuePath, frozenset[str
     return {place: frozenset().union(*(found[place] for found in meant)) for place in shared}
 
 
-def _problem_lines(errors: "list[ValidationError]") -> tuple[str, ...]:
+def _error_lines(errors: "list[ValidationError]") -> tuple[str, ...]:
+    """Describe the first errors, one line each, and how many more there are."""
     lines = [problem_line(one.instance_path, _error_text(one)) for one in errors[:_MAX_MESSAGES]]
     rest = len(errors) - len(lines)
     return (*lines, f"and {rest} more") if rest else tuple(lines)
@@ -255,7 +257,7 @@ def _error_text(error: "ValidationError") -> str:
     return ", or ".join(dict.fromkeys(reasons))
 
 
-def _schema_problem(problem: Exception) -> str:
+def _invalid_schema_message(problem: Exception) -> str:
     path = getattr(problem, "instance_path", [])
     text = getattr(problem, "message", str(problem))
     advice = "; look-around and back-references are refused" if text.endswith('"regex"') else ""

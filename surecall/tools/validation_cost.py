@@ -303,6 +303,7 @@ class ValueOutline:
         return count
 
     def _outline_for(self, name: str, known: frozenset[str]) -> "ValueOutline":
+        """Return the outline of a property; unknown properties share one."""
         if name in known:
             return self.named.setdefault(name, ValueOutline())
         self.rest = self.rest or ValueOutline()
@@ -371,6 +372,7 @@ class CostEstimator:
         return node
 
     def _build_node(self, schema: JSON) -> _Node:
+        """Prepare a schema for the estimate."""
         node = _Node(
             len(schema), compared=_COMPARISON_VISITS * len(_COMPARISON_KEYWORDS & schema.keys())
         )
@@ -382,6 +384,7 @@ class CostEstimator:
         return node
 
     def _add_keyword(self, node: _Node, keyword: str, below: Any) -> None:
+        """Add the cost of a keyword to its node."""
         schemas = below if isinstance(below, list) else [below]
         if keyword in _ALTERNATIVES:
             node.alternatives += schemas
@@ -397,9 +400,9 @@ class CostEstimator:
             node.parts += [schema for schema in schemas if isinstance(schema, dict)]
             node.repeats *= _UNEVALUATED_REPEATS if keyword in _UNEVALUATED_KEYWORDS else 1
         elif isinstance(below, dict):
-            _add_map(node, keyword, below)
+            _add_object_keyword(node, keyword, below)
         else:
-            _add_scalar(node, keyword, below)
+            _add_scalar_keyword(node, keyword, below)
 
     def _reference_targets(self, pointer: str) -> list[Any]:
         """Return the possible targets of a reference: a definition, or the root and anchors."""
@@ -409,7 +412,8 @@ class CostEstimator:
         return [self._root, *self._anchored]
 
 
-def _add_map(node: _Node, keyword: str, below: JSON) -> None:
+def _add_object_keyword(node: _Node, keyword: str, below: JSON) -> None:
+    """Add the cost of a keyword whose value is an object."""
     if keyword == "properties":
         node.properties = below
         node.keys += len(below)
@@ -425,7 +429,8 @@ def _add_map(node: _Node, keyword: str, below: JSON) -> None:
         node.errors += weight
 
 
-def _add_scalar(node: _Node, keyword: str, below: Any) -> None:
+def _add_scalar_keyword(node: _Node, keyword: str, below: Any) -> None:
+    """Add the cost of any other keyword."""
     if keyword == "required" and isinstance(below, list):
         node.keys += len(below)
         node.errors += len(below)
@@ -435,6 +440,7 @@ def _add_scalar(node: _Node, keyword: str, below: Any) -> None:
 
 
 def _all_schemas(root: JSON) -> Iterator[JSON]:
+    """Yield every object in a schema, which may be a schema itself."""
     waiting: list[Any] = [root]
     while waiting:
         item = waiting.pop()
@@ -473,18 +479,19 @@ class _Estimate:
         while waiting:
             step, below = waiting.pop()
             if below is not None:
-                self._known[_pair_key(step)] = self._sum_costs(step, below)
-            elif _pair_key(step) not in self._known:
-                below = self._expand(step)
+                self._known[_step_key(step)] = self._sum_costs(step, below)
+            elif _step_key(step) not in self._known:
+                below = self._next_steps(step)
                 waiting.append((step, below))
                 waiting += [(one, None) for one in below]
-        total = self._known[_pair_key(first)]
+        total = self._known[_step_key(first)]
         return ValidationCost(min(self._visits, _COST_CAP), total.explain, total.first)
 
-    def _expand(self, step: _Step) -> list[_Step]:
+    def _next_steps(self, step: _Step) -> list[_Step]:
+        """Return the steps below a step; raise `TooCostly` if the estimate takes too long."""
         # A pair that recurs while it is counted is a loop. The validator cuts it when checking a
         # value, but lists the errors of every path through it.
-        self._known[_pair_key(step)] = _LOOP_COST
+        self._known[_step_key(step)] = _LOOP_COST
         if not isinstance(step.schema, dict):
             return []
         node = self._schemas.node(step.schema)
@@ -503,7 +510,7 @@ class _Estimate:
         node = self._schemas.node(step.schema)
         own, one = _own_visits(node, step.at.all), _own_visits(node, step.at.largest)
         self._visits += own * step.times
-        sums = [(step, self._known[_pair_key(step)]) for step in below]
+        sums = [(step, self._known[_step_key(step)]) for step in below]
         visits = own + node.repeats * sum(cost.visits for _, cost in sums)
         one_visits = one + node.repeats * sum(step.at_most * cost.one_visits for step, cost in sums)
         # The validator looks for a matching alternative before it explains why none matches.
@@ -523,7 +530,7 @@ class _Estimate:
         return _PathCost(*(min(count, _COST_CAP) for count in counts))
 
 
-def _pair_key(step: _Step) -> tuple[int, int]:
+def _step_key(step: _Step) -> tuple[int, int]:
     return id(step.schema), id(step.at)
 
 
@@ -541,6 +548,7 @@ def _steps_below(node: _Node, step: _Step) -> Iterator[_Step]:
 
 
 def _part_steps(node: _Node, at: ValueOutline, times: int) -> Iterator[_Step]:
+    """Yield the steps for the properties, items, and keys of a value."""
     for name in node.properties.keys() & at.named.keys():
         yield _Step(node.properties[name], at.named[name], times)
     more = ((at.rest, at.largest.keys), (at.items, at.largest.items))

@@ -70,9 +70,9 @@ def canonical_name(name: str) -> str:
     return name.strip().lower().replace("-", "_")
 
 
-def unknown_name_message(kind: str, given: str, known: Iterable[str]) -> str:
+def unknown_name_message(kind: str, name: str, known_names: Iterable[str]) -> str:
     """Return the error message for an unknown name, with suggestions."""
-    return f'unknown {kind} "{given}"; {suggestion_text(given, sorted(known))}'
+    return f'unknown {kind} "{name}"; {suggestion_text(name, sorted(known_names))}'
 
 
 def suggestion_text(

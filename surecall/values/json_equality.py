@@ -32,6 +32,7 @@ def equality_key(value: Any) -> Hashable:
 
 
 def _float_key(value: float) -> Hashable:
+    """Return the key of a number that equals an integer's key for the same value."""
     if value.is_integer():
         return b"%x" % int(value)
     return b"NaN" if math.isnan(value) else value  # NaN equals nothing
@@ -43,4 +44,5 @@ def is_same_json(one: Any, other: Any) -> bool:
 
 
 def _canonical_text(value: Any) -> str:
+    """Return JSON text with sorted keys."""
     return json.dumps(value, sort_keys=True)

@@ -114,6 +114,7 @@ def _is_deeper(value: Any, limit: int) -> bool:
 
 
 def _children(value: Any) -> Iterable[Any]:
+    """Return the values directly below a value."""
     if isinstance(value, dict):
         return value.values()
     if isinstance(value, list | tuple | set | frozenset):

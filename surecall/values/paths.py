@@ -26,13 +26,14 @@ def path_steps(path: str) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def _parse_index(path: str, written: str) -> int | None:
-    inside = written.removesuffix("]")
-    if written == "*]":
+def _parse_index(path: str, segment: str) -> int | None:
+    """Return the number in a segment such as `3]`; None for `*]`."""
+    inside = segment.removesuffix("]")
+    if segment == "*]":
         return None
-    if written.endswith("]") and inside.isdecimal() and inside.isascii():
+    if segment.endswith("]") and inside.isdecimal() and inside.isascii():
         return int(inside)
-    raise ConfigError(f"invalid path {path!r}: [{written} is not a list index")
+    raise ConfigError(f"invalid path {path!r}: [{segment} is not a list index")
 
 
 def values_at(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
@@ -44,6 +45,7 @@ def values_at(value: Any, steps: tuple[Step, ...]) -> Iterator[Any]:
 
 
 def _children_at(value: Any, step: Step) -> list[Any]:
+    """Return the values that one step selects."""
     match value, step:
         case dict(), str() if step in value:
             return [value[step]]

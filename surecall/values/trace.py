@@ -103,7 +103,9 @@ class Trace:
 
     def __eq__(self, other: object) -> bool:
         # Compares the encoded form: a loaded trace has lists where settings had tuples.
-        return isinstance(other, Trace) and _plain_value(self.events) == _plain_value(other.events)
+        return isinstance(other, Trace) and _to_plain_data(self.events) == _to_plain_data(
+            other.events
+        )
 
     def __hash__(self) -> int:
         return hash(tuple(type(event) for event in self.events))
@@ -197,11 +199,13 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
 
 
 def _switch_reason(event: ModelChangedEvent) -> str:
+    """Return why another model continues the run."""
     state = "cooling down" if event.rests else "failed"
     return f"{_shorten(event.before)} {state}: {event.fault.code}"
 
 
 def _end_line(event: RunPausedEvent | FinalEvent | RunFailedEvent) -> str:
+    """Return the line for an event that ends or pauses the run."""
     match event:
         case RunPausedEvent():
             return f"needs human approval: {', '.join(map(_call_summary, event.waiting))}"
@@ -211,19 +215,21 @@ def _end_line(event: RunPausedEvent | FinalEvent | RunFailedEvent) -> str:
             return f"failed: {event.code}: {event.message}"
 
 
-def _plain_value(value: Any) -> Any:
+def _to_plain_data(value: Any) -> Any:
+    """Return a value as plain lists, dictionaries, and scalars."""
     match value:
         case list() | tuple():
-            return [_plain_value(item) for item in value]
+            return [_to_plain_data(item) for item in value]
         case dict():
-            return {key: _plain_value(item) for key, item in value.items()}
+            return {key: _to_plain_data(item) for key, item in value.items()}
         case msgspec.Struct():
-            return _plain_value(msgspec.to_builtins(value))
+            return _to_plain_data(msgspec.to_builtins(value))
         case _:
             return value
 
 
 def _without_volatile_keys(value: Any) -> Any:
+    """Return a copy without the keys that differ between equal runs."""
     match value:
         case dict():
             return {

@@ -189,7 +189,10 @@ def test_an_unknown_or_ambiguous_run_is_one_line(
 def test_where_there_are_no_runs_that_is_what_is_said(run: Run) -> None:
     code, _, err = run("compare", "latest", "latest", "--runs", "nowhere")
 
-    assert (code, one_line(err)) == (2, "surecall: there are no runs in nowhere\n")
+    assert (code, one_line(err)) == (
+        2,
+        "surecall: there are no runs in nowhere: run surecall eval first, or pass --runs\n",
+    )
 
 
 def test_a_run_is_found_by_part_of_its_name_and_by_its_path(run: Run) -> None:

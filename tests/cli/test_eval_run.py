@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from aiohttp import web
 
-from surecall.cli.eval_run import ProgressDisplay, code_hash, estimate_text, prices_in
+from surecall.cli.eval_run import ProgressDisplay, code_hash, estimate_text, parse_prices
 from surecall.cli.tables import CellTable
 from surecall.eval.running.ledger import (
     EvaluationStopped,
@@ -301,7 +301,7 @@ def test_simulated_models_cost_nothing_and_say_nothing_about_it(run: Run) -> Non
     ],
 )
 def test_only_what_is_a_price_is_taken_for_one(pricing: Any, price: ModelPrice | None) -> None:
-    found = dict(prices_in({"data": [3, {"id": "m", "pricing": pricing}]}))
+    found = dict(parse_prices({"data": [3, {"id": "m", "pricing": pricing}]}))
 
     assert found == ({} if price is None else {"m": price})
 

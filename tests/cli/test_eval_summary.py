@@ -463,7 +463,7 @@ def test_trials_that_were_not_run_leave_the_verdict_open() -> None:
     )
     assert gates_judged(trials, ending="budget", missing=2) == (
         3,
-        ["the budget is used up; 2 trials were not run"],
+        ["the budget is used up; 2 trials were not run; raise --max-cost to continue"],
     )
     assert gates_judged(trials, ending="lost", missing=2) == (
         3,

@@ -76,7 +76,7 @@ class Recorded(Interrupts):
     def _kill(self) -> None:
         self.kills.append("now")
 
-    def _kill_later(self) -> None:
+    def _kill_after_grace(self) -> None:
         self.kills.append("later")
 
     def _wake(self, number: int) -> None:

@@ -171,7 +171,9 @@ def test_where_nothing_was_run_it_says_so(
     words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert cli.main(["report", *words]) == 2
-    assert capsys.readouterr().err == "surecall: there are no runs in .surecall\n"
+    assert capsys.readouterr().err == (
+        "surecall: there are no runs in .surecall: run surecall eval first, or pass --runs\n"
+    )
 
 
 @pytest.mark.usefixtures("folder")

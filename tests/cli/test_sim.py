@@ -60,7 +60,7 @@ def test_a_pattern_that_nothing_matches_is_one_line(capsys: pytest.CaptureFixtur
     assert cli.main(["sim", "--list", "zzz\x1b"]) == 4
     assert capsys.readouterr() == (
         "",
-        "surecall: no persona or fault matches 'zzz\\x1b'\n",
+        "surecall: no persona or fault matches 'zzz\\x1b'; `surecall sim --list` shows all\n",
     )
 
 

@@ -105,7 +105,7 @@ def test_the_user_is_asked_and_nothing_is_kept_without_a_yes(
     assert asked == ["Trust this address?"]
     assert "https://api.test:443" in out  # shown before
     assert (code, consent_file().exists()) == (0 if agrees else 1, agrees)
-    assert ("nothing was trusted" in err) is not agrees
+    assert ("no consent was stored" in err) is not agrees
 
 
 def test_where_nobody_can_be_asked_nothing_is_kept(

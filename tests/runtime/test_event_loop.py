@@ -55,12 +55,12 @@ class PortCounter(ScriptedProvider):
 
     ports: set[int]
 
-    async def _complete(self, request: "web.Request") -> "web.StreamResponse":
+    async def _handle_completion(self, request: "web.Request") -> "web.StreamResponse":
         if request.transport is not None:
             self.ports = getattr(self, "ports", set()) | {
                 request.transport.get_extra_info("peername")[1]
             }
-        return await super()._complete(request)
+        return await super()._handle_completion(request)
 
 
 def runner_of(*script: Item, tools: tuple[Any, ...] = ()) -> ToolLoopRunner:

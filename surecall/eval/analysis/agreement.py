@@ -64,7 +64,7 @@ def pooled_ratio(parts: Sequence[RatioTerm], z: float = Z95) -> Ratio:
     active = [part for part in parts if part.below]
     size = below * below / sum(part.below**2 for part in active)
     if len(active) >= MIN_CLUSTERS:
-        variance = _variance(_influences(active))
+        variance = _ratio_variance(_influences(active))
         z = student_quantile(z, len(active) - 1)
         size = value * (1 - value) / variance if variance else size
     return Ratio(value, *wilson_interval(value * size, size, z), n)
@@ -90,7 +90,7 @@ def ratio_difference(
         down, up = max(down, found), max(up, -found)
     else:
         both = zip(_influences(second), _influences(first), strict=True)
-        spread = _variance([one - other for one, other in both])
+        spread = _ratio_variance([one - other for one, other in both])
         # Zero variance is not certainty: use Wilson's width for unanimous successes as a minimum.
         least = abs(found) * z * z / (len(first) + z * z)
         reach = max(student_quantile(z, len(first) - 1) * sqrt(spread), least)
@@ -108,8 +108,8 @@ def _influences(parts: Sequence[RatioTerm]) -> list[float]:
     return [(part.above - value * part.below) / below for part in parts]
 
 
-def _variance(pulls: Sequence[float]) -> float:
-    return len(pulls) / (len(pulls) - 1) * sum(pull * pull for pull in pulls)
+def _ratio_variance(influences: Sequence[float]) -> float:
+    return len(influences) / (len(influences) - 1) * sum(pull * pull for pull in influences)
 
 
 Reply: TypeAlias = Counter[str]
@@ -285,32 +285,35 @@ def agreements(reference: str, sides: Mapping[str, RepliesByRequest]) -> tuple[A
     truth = sides[reference]
     others = {name: side for name, side in sides.items() if name != reference}
     z = two_sided_quantile(ALPHA / (COMPARED_FIGURES * max(1, len(others))))
-    return tuple(_agreement(reference, truth, name, side, z) for name, side in others.items())
-
-
-def _agreement(
-    reference: str, truth: RepliesByRequest, name: str, side: RepliesByRequest, z: float
-) -> Agreement:
-    shared = [each for each in truth if each in side]
-    common = [each for each in shared if truth[each].replies and side[each].replies]
-    decided = _overlap_with_reference(truth, side, common, compare_decisions)
-    return Agreement(
-        name=name,
-        reference=reference,
-        requests=len(common),
-        counts=_request_counts(side),
-        reference_counts=_request_counts(truth),
-        answered=_share_figure(truth, side, shared, _answered_share, z),
-        decision=_f1_figure(truth, side, common, compare_decisions, z),
-        precision=_ratio_or_unknown([tally.precision for tally in decided]),
-        recall=_ratio_or_unknown([tally.recall for tally in decided]),
-        calls=_f1_figure(truth, side, common, compare_calls, z),
-        fits=_share_figure(truth, side, common, _fitting_share, z),
+    return tuple(
+        _compare_with_reference(reference, truth, name, side, z) for name, side in others.items()
     )
 
 
-def _request_counts(side: RepliesByRequest) -> RequestCounts:
-    every = side.values()
+def _compare_with_reference(
+    reference_name: str, reference: RepliesByRequest, name: str, replies: RepliesByRequest, z: float
+) -> Agreement:
+    """Compare one endpoint with the reference, on requests that both answered."""
+    shared = [each for each in reference if each in replies]
+    common = [each for each in shared if reference[each].replies and replies[each].replies]
+    decided = _overlap_with_reference(reference, replies, common, compare_decisions)
+    return Agreement(
+        name=name,
+        reference=reference_name,
+        requests=len(common),
+        counts=_request_counts(replies),
+        reference_counts=_request_counts(reference),
+        answered=_share_figure(reference, replies, shared, _answered_term, z),
+        decision=_f1_figure(reference, replies, common, compare_decisions, z),
+        precision=_ratio_or_unknown([tally.precision for tally in decided]),
+        recall=_ratio_or_unknown([tally.recall for tally in decided]),
+        calls=_f1_figure(reference, replies, common, compare_calls, z),
+        fits=_share_figure(reference, replies, common, _fitting_term, z),
+    )
+
+
+def _request_counts(replies: RepliesByRequest) -> RequestCounts:
+    every = replies.values()
     errors = Counter(code for each in every for code in each.errors)
     answered = sum(len(each.replies) for each in every)
     refused = sum(each.refused for each in every)
@@ -335,62 +338,71 @@ Comparator: TypeAlias = Callable[[Reply, Reply], OverlapCounts]
 
 
 def _average_overlap(pairs: Pairs, compare: Comparator) -> OverlapCounts:
+    """Return the mean overlap of pairs of replies to one request."""
     tallies = [compare(truth, other) for truth, other in pairs]
     return sum(tallies, OverlapCounts()).averaged_over(len(tallies))
 
 
 def _overlap_with_reference(
-    truth: RepliesByRequest, side: RepliesByRequest, names: Sequence[str], compare: Comparator
+    reference: RepliesByRequest,
+    endpoint: RepliesByRequest,
+    requests: Sequence[str],
+    compare: Comparator,
 ) -> list[OverlapCounts]:
+    """Return the mean overlap between an endpoint and the reference, for each request."""
     return [
-        _average_overlap(product(truth[name].replies, side[name].replies), compare)
-        for name in names
+        _average_overlap(product(reference[name].replies, endpoint[name].replies), compare)
+        for name in requests
     ]
 
 
 def _f1_figure(
-    truth: RepliesByRequest,
-    side: RepliesByRequest,
-    names: Sequence[str],
+    reference: RepliesByRequest,
+    endpoint: RepliesByRequest,
+    requests: Sequence[str],
     compare: Comparator,
     z: float,
 ) -> AgreementFigure:
+    """Compare the calls of an endpoint with the reference; its floor is the self-agreement."""
     value = pooled_ratio(
-        [tally.f1 for tally in _overlap_with_reference(truth, side, names, compare)]
+        [tally.f1 for tally in _overlap_with_reference(reference, endpoint, requests, compare)]
     )
     # Self-agreement needs at least two replies to a request.
-    twice = [name for name in names if len(truth[name].replies) > 1]
-    pairs = (permutations(truth[name].replies, 2) for name in twice)
+    twice = [name for name in requests if len(reference[name].replies) > 1]
+    pairs = (permutations(reference[name].replies, 2) for name in twice)
     floor = [_average_overlap(each, compare).f1 for each in pairs]
-    there = [tally.f1 for tally in _overlap_with_reference(truth, side, twice, compare)]
+    there = [tally.f1 for tally in _overlap_with_reference(reference, endpoint, twice, compare)]
     return AgreementFigure(value, pooled_ratio(floor), ratio_difference(floor, there, z))
 
 
 def _share_figure(
-    truth: RepliesByRequest,
-    side: RepliesByRequest,
-    names: Sequence[str],
+    reference: RepliesByRequest,
+    endpoint: RepliesByRequest,
+    requests: Sequence[str],
     share: Callable[[EndpointReplies], RatioTerm],
     z: float,
 ) -> AgreementFigure:
     """Compare a share that each side has on its own; unknown if a side has no cases."""
-    first, second = ([share(each[name]) for name in names] for each in (truth, side))
+    first, second = ([share(each[name]) for name in requests] for each in (reference, endpoint))
     value, floor = _ratio_or_unknown(second), _ratio_or_unknown(first)
     both = value is not UNKNOWN and floor is not UNKNOWN
     return AgreementFigure(value, floor, ratio_difference(first, second, z) if both else UNKNOWN)
 
 
 def _ratio_or_unknown(parts: Sequence[RatioTerm]) -> Ratio:
+    """Return the ratio over requests; unknown if every denominator is zero."""
     return pooled_ratio(parts) if any(part.below for part in parts) else UNKNOWN
 
 
-def _answered_share(answers: EndpointReplies) -> RatioTerm:
-    answered = len(answers.replies)
-    return RatioTerm(answered, answered + answers.refused)
+def _answered_term(replies: EndpointReplies) -> RatioTerm:
+    """Return a request's term of `answered`."""
+    answered = len(replies.replies)
+    return RatioTerm(answered, answered + replies.refused)
 
 
-def _fitting_share(answers: EndpointReplies) -> RatioTerm:
-    return RatioTerm(answers.fitting, answers.calls)
+def _fitting_term(replies: EndpointReplies) -> RatioTerm:
+    """Return a request's term of `calls fit`."""
+    return RatioTerm(replies.fitting, replies.calls)
 
 
 _WORSE: Final = {
@@ -411,10 +423,10 @@ def agreement_sentence(agreement: Agreement) -> str:
     """Return a sentence with the verdict on an endpoint and its evidence."""
     name, reference = agreement.name, agreement.reference
     if agreement.verdict == "worse":
-        return f"{name} is worse than {reference}: {'; '.join(_worse_clauses(agreement))}."
+        return f"{name} is worse than {reference}: {'; '.join(_worse_figure_clauses(agreement))}."
     if agreement.missing_data == "answers":
         return f"Open: no request was answered by both {name} and {reference}."
-    n = _sample_size(agreement.requests)
+    n = _sample_size_text(agreement.requests)
     if agreement.missing_data == "calls":
         return f"Open: neither {name} nor {reference} made a call {n}."
     agrees = (
@@ -438,7 +450,7 @@ def agreement_sentence(agreement: Agreement) -> str:
     )
 
 
-def _worse_clauses(agreement: Agreement) -> list[str]:
+def _worse_figure_clauses(agreement: Agreement) -> list[str]:
     figures: dict[str, AgreementFigure] = {name: getattr(agreement, name) for name in _WORSE}
     return [
         _WORSE[name].format(
@@ -446,13 +458,13 @@ def _worse_clauses(agreement: Agreement) -> list[str]:
             floor=format_ratio(figure.reference),
             reference=agreement.reference,
         )
-        + f" {_sample_size(figure.value.n)}"
+        + f" {_sample_size_text(figure.value.n)}"
         for name, figure in figures.items()
         if figure.verdict == "worse"
     ]
 
 
-def _sample_size(requests: int) -> str:
+def _sample_size_text(requests: int) -> str:
     return f"(n = {requests} request{'' if requests == 1 else 's'})"
 
 

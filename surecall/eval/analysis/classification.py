@@ -147,6 +147,7 @@ def tool_crash(trace: Trace) -> str:
 
 
 def _crash_description(result: ToolResult) -> str:
+    """Describe the crash that a tool result reports; blank if the tool did not crash."""
     if ErrorCode.TOOL_OUTPUT_SERIALIZATION_ERROR in result.error_codes:
         return f"{result.name} returned a value that cannot be serialized to JSON"
     # With this code but no detail, the tool itself reported the error.

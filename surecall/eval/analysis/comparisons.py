@@ -179,7 +179,10 @@ def compare_runs(
     strategies = {cell.strategy for cell in (*before, *after)}
     overall = [
         _compare_pooled(
-            _with_strategy(before, each), _with_strategy(after, each), names, Cell("", "", each)
+            _outcomes_of_strategy(before, each),
+            _outcomes_of_strategy(after, each),
+            names,
+            Cell("", "", each),
         )
         for each in sort_names(strategies, sort_strategies(strategies))
     ]
@@ -194,15 +197,15 @@ def sort_strategies(labels: Iterable[str]) -> tuple[str, ...]:
     )
 
 
-def sort_names(found: Iterable[str], known: Iterable[str]) -> tuple[str, ...]:
+def sort_names(names: Iterable[str], known_order: Iterable[str]) -> tuple[str, ...]:
     """Return names in their known order, then the remaining ones alphabetically."""
-    present = set(found)
-    listed = [name for name in dict.fromkeys(known) if name in present]
+    present = set(names)
+    listed = [name for name in dict.fromkeys(known_order) if name in present]
     return (*listed, *sorted(present.difference(listed)))
 
 
-def _with_strategy(side: _OutcomesByCell, strategy: str) -> _OutcomesByCell:
-    return {cell: found for cell, found in side.items() if cell.strategy == strategy}
+def _outcomes_of_strategy(outcomes: _OutcomesByCell, strategy: str) -> _OutcomesByCell:
+    return {cell: found for cell, found in outcomes.items() if cell.strategy == strategy}
 
 
 def _without_strategy(cell: Cell) -> Cell:
@@ -210,10 +213,11 @@ def _without_strategy(cell: Cell) -> Cell:
 
 
 def _compare_cells(
-    first: _OutcomesByCell, second: _OutcomesByCell, names: SideNames, order: tuple[Cell, ...]
+    first: _OutcomesByCell, second: _OutcomesByCell, names: SideNames, cell_order: tuple[Cell, ...]
 ) -> list[Comparison]:
+    """Compare two sides cell by cell."""
     found = first.keys() | second.keys()
-    listed = [cell for cell in dict.fromkeys(order) if cell in found]
+    listed = [cell for cell in dict.fromkeys(cell_order) if cell in found]
     cells = (*listed, *sorted(found - set(listed)))
     return [
         _compare_pooled({cell: first.get(cell, {})}, {cell: second.get(cell, {})}, names, cell)
@@ -247,6 +251,7 @@ def _compare_pooled(
 
 
 def _pair_kind(first: Status | None, second: Status | None) -> str:
+    """Return the field of `Comparison` that counts a pair with these statuses."""
     pair = (first, second)
     for status, kind in ((None, "unpaired"), ("infra", "infra"), ("skipped", "skipped")):
         if status in pair:
@@ -315,6 +320,6 @@ def format_points(row: Comparison) -> str:
     return f"{round(100 * (row.difference or 0.0)):+} points"
 
 
-def _spans_all_strategies(row: Comparison, found: Comparisons) -> bool:
+def _spans_all_strategies(row: Comparison, comparisons: Comparisons) -> bool:
     """Whether a row compares the first strategy with the last."""
-    return (row.first, row.second) == (found.overall[0].first, found.overall[-1].second)
+    return (row.first, row.second) == (comparisons.overall[0].first, comparisons.overall[-1].second)

@@ -93,6 +93,7 @@ def _cause_of_miss(miss: Miss, trial: Trial) -> Cause:
 
 
 def _cause_of_ending(trial: Trial) -> Cause:
+    """Return the cause of a run that ended without an answer: the category in words."""
     error = truncate(trial.error.removeprefix(f"{trial.category}: "), 160)
     sentence = category_meaning(trial.category)
     infra = trial.status == "infra"
@@ -126,7 +127,7 @@ def count_missed_checks(causes: Iterable[CauseCount], scenarios: Iterable[str]) 
 def main_cause_sentence(
     checks: Mapping[str, int], categories: Mapping[str, int], failed: int
 ) -> Iterator[str]:
-    """Yield a sentence about the cause that most failed runs share, if there is one."""
+    """Yield one sentence about the cause that most failed runs share; nothing if none does."""
     # Ties are resolved by input order, which is more meaningful than the alphabet.
     check, missed = max(checks.items(), key=itemgetter(1), default=("", 0))
     category, count = most_frequent(categories)
@@ -170,12 +171,14 @@ class _CauseInCell:
         self.has_call = False
 
     def add(self, trial: int, causes: Sequence[Cause]) -> None:
+        """Add the causes of one trial."""
         self.trials.add(trial)
         self.has_call |= any(cause.call_id for cause in causes)
         for field, counts in self.texts.items():
             counts.update({text for cause in causes if (text := getattr(cause, field))})
 
     def runs(self) -> Iterator[Key]:
+        """Yield the keys of the trials with this cause."""
         return (Key(self.cell, self.scenario, trial) for trial in self.trials)
 
 
@@ -185,8 +188,9 @@ class _PooledCause:
     def __init__(self) -> None:
         self._parts: list[_CauseInCell] = []
 
-    def add(self, seen: _CauseInCell) -> None:
-        self._parts.append(seen)
+    def add(self, part: _CauseInCell) -> None:
+        """Add the trials of one cell and scenario."""
+        self._parts.append(part)
 
     @property
     def has_call(self) -> bool:
@@ -194,6 +198,7 @@ class _PooledCause:
         return any(seen.has_call for seen in self._parts)
 
     def cause_count(self, check: str, *, infra: bool) -> CauseCount:
+        """Return the totals over all cells and scenarios, for reports."""
         expected, got = self._count_texts("expected"), self._count_texts("got")
         ordered = sorted(self._parts, key=lambda seen: (seen.cell, seen.scenario))
         return CauseCount(
@@ -211,15 +216,17 @@ class _PooledCause:
         )
 
     def _count_texts(self, field: str) -> dict[str, int]:
+        """Return how often each text of a field occurred, most frequent first."""
         counts: Counter[str] = Counter()
         for seen in self._parts:
             counts.update(seen.texts[field])
         return rank_counts(counts)
 
-    def _count_by(self, name: Callable[[_CauseInCell], str]) -> Counter[str]:
+    def _count_by(self, group_of: Callable[[_CauseInCell], str]) -> Counter[str]:
+        """Return the number of runs in each group."""
         counts: Counter[str] = Counter()
         for seen in self._parts:
-            counts[name(seen)] += len(seen.trials)
+            counts[group_of(seen)] += len(seen.trials)
         return counts
 
 

@@ -221,6 +221,7 @@ def control_cautions(best: ProfileCandidate) -> tuple[str, ...]:
 
 
 def _replacement_note(best: ProfileCandidate) -> str:
+    """Return a note on why a strategy replaces the default one."""
     rate, plain = best.tool, best.instead
     if best.significant:
         return (
@@ -334,11 +335,12 @@ def profile_candidates(
 
 def default_strategy(cells: Iterable[CellSummary]) -> str:
     """Return the most complete plain strategy of the cells; blank without any."""
-    return min((each.cell.strategy for each in cells), key=_strategy_order, default="")
+    return min((each.cell.strategy for each in cells), key=_strategy_sort_key, default="")
 
 
-def _best_candidate(plain: CellSummary, cells: Iterable[CellSummary]) -> ProfileCandidate:
-    base, found = plain.cell.strategy, _candidate_from_cell(plain)
+def _best_candidate(default_cell: CellSummary, cells: Iterable[CellSummary]) -> ProfileCandidate:
+    """Return the candidate of the best strategy, given the default one; see the module."""
+    base, found = default_cell.cell.strategy, _candidate_from_cell(default_cell)
     others = [
         msgspec.structs.replace(
             _candidate_from_cell(each),
@@ -347,15 +349,15 @@ def _best_candidate(plain: CellSummary, cells: Iterable[CellSummary]) -> Profile
             significant=base in each.better_than,
         )
         for each in cells
-        if each.cell.profile == plain.cell.profile and each is not plain
+        if each.cell.profile == default_cell.cell.profile and each is not default_cell
     ]
-    allowed = [each for each in others if each.significant or _is_extended(each.strategy)]
+    allowed = [each for each in others if each.significant or _is_extended_strategy(each.strategy)]
     # The first of equals is the default.
-    return min((found, *allowed), key=lambda each: _by_lower_bound(each)[:2])
+    return min((found, *allowed), key=lambda each: _lower_bound_sort_key(each)[:2])
 
 
-def _is_extended(label: str) -> bool:
-    return split_strategy(label)[0] in EXTENDED_STRATEGIES
+def _is_extended_strategy(strategy_label: str) -> bool:
+    return split_strategy(strategy_label)[0] in EXTENDED_STRATEGIES
 
 
 def recommend(
@@ -392,7 +394,7 @@ def recommendation_row(advice: Recommendation) -> tuple[str, ...]:
     are not recommended, so their row has no observed verdict.
     """
     decision = _decision_label(advice.decision, simulated=advice.simulated)
-    if _is_extended(advice.decided_strategy):
+    if _is_extended_strategy(advice.decided_strategy):
         decision = f"{decision} with {advice.decided_strategy}"
     if advice.decided_profile != advice.profile:
         decision = f"{decision} ({advice.decided_profile})"
@@ -436,16 +438,17 @@ class _AdviceContext(msgspec.Struct, frozen=True):
     simulated: Mapping[str, str]
 
     def options(self, profile: str) -> JSON:
+        """Return the request options of a profile."""
         return next((each.options for each in self.profiles.profiles if each.id == profile), {})
 
 
-def _candidate_from_cell(each: CellSummary) -> ProfileCandidate:
-    totals = each.totals
+def _candidate_from_cell(cell: CellSummary) -> ProfileCandidate:
+    totals = cell.totals
     tools = totals.tool_scenarios
     names = {scenario.scenario for scenario in tools}
     failures = [failure for failure in totals.failures if failure.scenario in names]
     return ProfileCandidate(
-        **msgspec.structs.asdict(each.cell),
+        **msgspec.structs.asdict(cell.cell),
         tool=totals.tool.as_rate,
         control=totals.control.as_rate,
         p95_ms=totals.latency.tool.p95,
@@ -455,20 +458,23 @@ def _candidate_from_cell(each: CellSummary) -> ProfileCandidate:
         parts=tuple(scenario.rate.as_rate for scenario in tools),
         infra=sum(scenario.infra for scenario in tools),
         skipped=sum(scenario.skipped for scenario in tools),
-        stopping=each.stopping,
-        at_limit=each.at_limit,
+        stopping=cell.stopping,
+        at_limit=cell.at_limit,
     )
 
 
-def _recommendation(group: Sequence[ProfileCandidate], kit: _AdviceContext) -> Recommendation:
-    best = min(group, key=_by_rate)
-    surest = min(group, key=_by_lower_bound)
-    known = kit.simulated.get(best.model, best.model)
-    workarounds = added_presets(best.strategy, known, kit.catalog)
-    options = kit.options(best.profile)
-    simulated = best.model in kit.simulated
-    code = render_snippet(known, best.strategy, kit.provider, options, workarounds)
-    decision = interval_decision(surest, kit.threshold)
+def _recommendation(
+    candidates: Sequence[ProfileCandidate], context: _AdviceContext
+) -> Recommendation:
+    """Return the recommendation for one model from its profiles."""
+    best = min(candidates, key=_rate_sort_key)
+    surest = min(candidates, key=_lower_bound_sort_key)
+    known = context.simulated.get(best.model, best.model)
+    workarounds = added_presets(best.strategy, known, context.catalog)
+    options = context.options(best.profile)
+    simulated = best.model in context.simulated
+    code = render_snippet(known, best.strategy, context.provider, options, workarounds)
+    decision = interval_decision(surest, context.threshold)
     return Recommendation(
         model=best.model,
         strategy=best.strategy,
@@ -483,14 +489,14 @@ def _recommendation(group: Sequence[ProfileCandidate], kit: _AdviceContext) -> R
         decided_strategy=surest.strategy,
         decided_tool=_tool_figure(surest),
         decision=decision,
-        more_trials=trials_needed(surest, kit.threshold),
+        more_trials=trials_needed(surest, context.threshold),
         tool=_tool_figure(best),
         control=pooled_figure((best.control,)),
         p95_ms=best.p95_ms,
         reason=rate_sentence(best),
         notes=(
             *undecided_notes(surest, decision),
-            *explanatory_notes(best, group, surest, workarounds),
+            *explanatory_notes(best, candidates, surest, workarounds),
         ),
         cautions=control_cautions(best),
         snippet="" if simulated or not best.tool.n else code,
@@ -502,29 +508,35 @@ def _tool_figure(candidate: ProfileCandidate) -> Figure:
     return pooled_figure(candidate.parts or (candidate.tool,), candidate.stopping)
 
 
-def _strategy_order(label: str) -> tuple[int, int, str]:
-    strategy, fallback = split_strategy(label)
-    return _position(strategy, _STRATEGY_ORDER), _position(fallback, _FALLBACK_ORDER), label
+def _strategy_sort_key(strategy_label: str) -> tuple[int, int, str]:
+    strategy, fallback = split_strategy(strategy_label)
+    return (
+        _position_or_last(strategy, _STRATEGY_ORDER),
+        _position_or_last(fallback, _FALLBACK_ORDER),
+        strategy_label,
+    )
 
 
-def _position(name: str, order: Sequence[str]) -> int:
+def _position_or_last(name: str, order: Sequence[str]) -> int:
     return order.index(name) if name in order else len(order)
 
 
-def _by_rate(candidate: ProfileCandidate) -> tuple[float, int]:
-    return _negated_rate(candidate.tool.rate), candidate.p95_ms
+def _rate_sort_key(candidate: ProfileCandidate) -> tuple[float, int]:
+    return _descending_rate(candidate.tool.rate), candidate.p95_ms
 
 
-def _by_lower_bound(candidate: ProfileCandidate) -> tuple[float, float, int]:
+def _lower_bound_sort_key(candidate: ProfileCandidate) -> tuple[float, float, int]:
     # The rate breaks ties of the lower bound, for example among zeros.
-    return -candidate.tool_interval[0], _negated_rate(candidate.tool.rate), candidate.p95_ms
+    return -candidate.tool_interval[0], _descending_rate(candidate.tool.rate), candidate.p95_ms
 
 
-def _negated_rate(rate: float | None) -> float:
+def _descending_rate(rate: float | None) -> float:
+    """Sort key for rates, highest first and unknown last."""
     return 1.0 if rate is None else -rate
 
 
 def _verdict_label(candidate: ProfileCandidate) -> str:
+    """Return the observed verdict, with its limitation in parentheses."""
     verdict = observed_verdict(candidate)
     if verdict == "Yes" and is_control_unreliable(candidate.control):
         return "Yes (tool scenarios)"

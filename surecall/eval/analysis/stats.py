@@ -150,6 +150,7 @@ def pooled_interval(
 def _single_look_interval(
     clusters: Sequence[Rate], total: Rate, z: float, growth: float
 ) -> Interval:
+    """Return the pooled interval for a single look at the data; see `pooled_interval`."""
     size = total.n * growth
     if len(clusters) < MIN_CLUSTERS:
         return wilson_interval(total.k * growth, size, z)
@@ -254,6 +255,7 @@ def _phi_coefficient(both: int, fixed: int, broken: int, neither: int) -> float:
 
 
 def _combined_distance(a: float, b: float, phi: float) -> float:
+    """Combine distances from two correlated rates to a limit, as in Newcombe's method."""
     return sqrt(a * a - 2 * phi * a * b + b * b)
 
 

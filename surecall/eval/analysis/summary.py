@@ -186,6 +186,7 @@ class ScenarioCounts:
             self.causes.add(trial.key, causes_of(trial))
 
     def _add_effort(self, trial: Trial) -> None:
+        """Add the time, tokens, cost, and retries of a trial."""
         self.run_ms.add(trial.elapsed_ms)
         self.request_ms.add(*(request.latency_ms for request in trial.requests))
         self.usage += trial.usage
@@ -344,7 +345,7 @@ def summarize(
     return Summary(
         cells=tuple(_cell_summary(cell, counts, names, compared, stopping) for cell in cell_order),
         strategies={
-            strategy: _totals(_with_strategy(counts, strategy), names, stopping)
+            strategy: _totals(_counts_of_strategy(counts, strategy), names, stopping)
             for strategy in sort_names(strategies, sort_strategies(strategies))
         },
         totals=_totals(counts, names, stopping),
@@ -356,14 +357,14 @@ def _cell_summary(
     cell: Cell,
     counts: _CountsByScenario,
     names: Sequence[str],
-    compared: Comparisons,
+    comparisons: Comparisons,
     stopping: StoppingRule,
 ) -> CellSummary:
     counts = {place: count for place, count in counts.items() if place[0] == cell}
     tried = [count.statuses.total() for count in counts.values() if count.kind == "tool"]
     at_limit = 0 < stopping.max_trials <= min(tried, default=0)
     totals = _totals(counts, names, stopping)
-    return CellSummary(cell, totals, compared.strategies_beaten_by(cell), stopping, at_limit)
+    return CellSummary(cell, totals, comparisons.strategies_beaten_by(cell), stopping, at_limit)
 
 
 def count_by(failures: Iterable[FailureCount], field: str) -> dict[str, int]:
@@ -374,7 +375,7 @@ def count_by(failures: Iterable[FailureCount], field: str) -> dict[str, int]:
     return rank_counts(counts)
 
 
-def _with_strategy(counts: _CountsByScenario, strategy: str) -> _CountsByScenario:
+def _counts_of_strategy(counts: _CountsByScenario, strategy: str) -> _CountsByScenario:
     return {place: count for place, count in counts.items() if place[0].strategy == strategy}
 
 
@@ -414,6 +415,7 @@ def _count_status(counts: Iterable[ScenarioCounts], status: Status) -> int:
 
 
 def _kind_figure(counts: Iterable[ScenarioCounts], kind: ScenarioKind) -> Figure:
+    """Return the rate of the scenarios of one kind, such as the control."""
     return pooled_figure(
         [sum((count.scored_rate for count in counts if count.kind == kind), EMPTY_RATE)]
     )
@@ -430,6 +432,7 @@ def _clustered_figure(
 
 
 def _average_pass_hat(rates: Iterable[Rate]) -> tuple[float, ...]:
+    """Return the mean of pass^k over scenarios, for each k that all have trials for."""
     tried = [rate for rate in rates if rate.n]
     if not tried:
         return ()

@@ -28,7 +28,7 @@ def group_by_decision(
 ) -> dict[IntervalDecision, list[Recommendation]]:
     """Group recommendations by decision, each group sorted by rate, p95, and name."""
     found: dict[IntervalDecision, list[Recommendation]] = {decision: [] for decision in DECISIONS}
-    for each in sorted(advice, key=_sort_key):
+    for each in sorted(advice, key=_advice_sort_key):
         found[each.decision].append(each)
     return found
 
@@ -98,31 +98,32 @@ def verdict_json(advice: Sequence[Recommendation]) -> JSON:
 
 
 def _decision_parts(
-    decision: IntervalDecision, rows: Sequence[Recommendation], most: int
+    decision: IntervalDecision, rows: Sequence[Recommendation], max_names: int
 ) -> Iterator[SentencePart]:
+    """Yield the parts about models with one decision, by strategy and profile."""
     by_setting: dict[tuple[str, str], list[Recommendation]] = {}
     for each in rows:
         by_setting.setdefault((each.decided_strategy, each.decided_profile), []).append(each)
     if decision == "not measured":
-        yield _sentence_part(rows, [each.model for each in rows], "", most)
+        yield _sentence_part(rows, [each.model for each in rows], "", max_names)
     elif len(by_setting) > _MAX_SETTINGS:
         names = [
             f"{each.model} ({each.decided_strategy}, profile {each.decided_profile})"
             for each in rows
         ]
-        yield _sentence_part(rows, names, "", most)
+        yield _sentence_part(rows, names, "", max_names)
     else:
         for (strategy, profile), own in by_setting.items():
             setting = f"with {strategy} (profile {profile})"
-            yield _sentence_part(own, [each.model for each in own], setting, most)
+            yield _sentence_part(own, [each.model for each in own], setting, max_names)
 
 
 def _sentence_part(
-    rows: Sequence[Recommendation], models: Sequence[str], setting: str, most: int
+    rows: Sequence[Recommendation], models: Sequence[str], setting: str, max_names: int
 ) -> SentencePart:
     """Return the sentence about models with one decision; `setting` ends it."""
     decision, simulated = rows[0].decision, any(each.simulated for each in rows)
-    one, names = len(rows) == 1, shorten_names(models, most)
+    one, names = len(rows) == 1, shorten_names(models, max_names)
     # No strategy did better.
     even = ", even " if decision == "avoid" else " "
     after = f"{even}{setting}." if setting else "."
@@ -152,9 +153,9 @@ def join_names(names: Sequence[str], max_names: int = MAX_NAMES) -> str:
     return f"{', '.join(first)}{comma} and {last}" if first else last
 
 
-def _sort_key(each: Recommendation) -> tuple[float, int, str]:
-    rate = each.decided_tool.rate
-    return (1.0 if rate is None else -rate), each.p95_ms, each.model
+def _advice_sort_key(advice: Recommendation) -> tuple[float, int, str]:
+    rate = advice.decided_tool.rate
+    return (1.0 if rate is None else -rate), advice.p95_ms, advice.model
 
 
 class ModelGain(msgspec.Struct, frozen=True):
@@ -236,13 +237,14 @@ def _format_points(difference: float) -> str:
 
 
 def _step_sentence(
-    rows: Sequence[Comparison], first: str, second: str, most: int, *, profiles: bool
+    rows: Sequence[Comparison], first: str, second: str, max_names: int, *, profiles: bool
 ) -> str:
+    """Return which models the step between two strategies helped or harmed."""
     better = _name_models(
-        [row for row in rows if row.verdict() == "better"], most, sign=-1, profiles=profiles
+        [row for row in rows if row.verdict() == "better"], max_names, sign=-1, profiles=profiles
     )
     worse = _name_models(
-        [row for row in rows if row.verdict() == "worse"], most, sign=1, profiles=profiles
+        [row for row in rows if row.verdict() == "worse"], max_names, sign=1, profiles=profiles
     )
     if not better and not worse:
         return f"{second} over {first}: no significant difference."
@@ -251,8 +253,8 @@ def _step_sentence(
     return f"{second} over {first}: {', '.join(effects)}."
 
 
-def _name_models(rows: Iterable[Comparison], most: int, *, sign: int, profiles: bool) -> str:
-    """Return each model once with its changes, largest first; `profiles` names their profiles.
+def _name_models(rows: Iterable[Comparison], max_names: int, *, sign: int, profiles: bool) -> str:
+    """List each model once with its changes, largest first; `profiles` adds the profiles.
 
     Only the first change names the unit.
     """
@@ -263,7 +265,7 @@ def _name_models(rows: Iterable[Comparison], most: int, *, sign: int, profiles: 
         change = f"{_format_points(row.difference or 0.0)}{unit}{where}"
         by_model.setdefault(row.model, []).append(change)
     names = [f"{model} ({', '.join(changes)})" for model, changes in by_model.items()]
-    return join_names(names, most) if names else ""
+    return join_names(names, max_names) if names else ""
 
 
 # Figures of several strategies are never combined, so a headline is about one strategy.

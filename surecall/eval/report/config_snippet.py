@@ -23,41 +23,41 @@ _CONTRACT_LINES: Final = (
 )
 
 
-def added_presets(label: str, model: str, catalog: ModelCatalog) -> tuple[str, ...]:
+def added_presets(strategy_label: str, model: str, catalog: ModelCatalog) -> tuple[str, ...]:
     """Return the presets that a strategy adds to those of the provider."""
-    strategy, _ = split_strategy(label)
+    strategy, _ = split_strategy(strategy_label)
     knows_model = strategy in (DEFAULT_STRATEGY, *EXTENDED_STRATEGIES)
     own = (preset for name, preset in STRATEGY_PRESETS.items() if name == strategy)
     return (*(catalog.workarounds_for(model) if knows_model else ()), *own)
 
 
 def render_snippet(
-    model: str, label: str, provider: str, options: JSON, workarounds: Sequence[str]
+    model: str, strategy_label: str, provider: str, options: JSON, workarounds: Sequence[str]
 ) -> str:
     """Return Python code for the configuration of a cell.
 
-    `label` is the strategy, with its fallback if any.
+    `strategy_label` is the strategy, with its fallback if any.
     """
     comment = f"  # with {', '.join(workarounds)}" if workarounds else ""
-    contracted = split_strategy(label)[0] in CONTRACT_STRATEGIES
+    contracted = split_strategy(strategy_label)[0] in CONTRACT_STRATEGIES
     links = chain_model_ids(model)
     names = [*(["Contract"] if contracted else ()), *(["Fallback"] if links else ()), "presets"]
     lines = [f"from surecall import {', '.join(names)}", ""]
     if links:
         lines.append("model = []")
         for link in links:
-            lines += _config_lines(link, label, provider, "")
+            lines += _config_lines(link, strategy_label, provider, "")
             lines.append(f"model.append(Fallback({_python_string(link)}, config=config))")
     else:
-        lines += _config_lines(model, label, provider, comment)
+        lines += _config_lines(model, strategy_label, provider, comment)
     if options:
         inside = ", ".join(f"{_python_string(key)}: {value!r}" for key, value in options.items())
         lines.append(f"llm_options_defaults = {{{inside}}}")
     return "\n".join(lines) + "\n"
 
 
-def _config_lines(model: str, label: str, provider: str, comment: str) -> list[str]:
-    strategy, fallback = split_strategy(label)
+def _config_lines(model: str, strategy_label: str, provider: str, comment: str) -> list[str]:
+    strategy, fallback = split_strategy(strategy_label)
     named = {"provider": provider, "model": model}
     if strategy != DEFAULT_STRATEGY:
         named["strategy"] = strategy

@@ -192,12 +192,12 @@ def behavior_table(results: RunResults) -> str:
     return markdown_table(heads, rows) if rows else ""
 
 
-def causes_table(found: Summary) -> str:
+def causes_table(summary: Summary) -> str:
     """Return the table of the 20 most frequent causes of failed runs; blank without any."""
-    rows = [_cause_row(cause) for cause in found.totals.causes[:20]]
+    rows = [_cause_row(cause) for cause in summary.totals.causes[:20]]
     if not rows:
         return ""
-    rest = len(found.totals.causes) - len(rows)
+    rest = len(summary.totals.causes) - len(rows)
     more = [f"{rest} less frequent causes are not shown."] if rest else []
     return "\n\n".join([markdown_table(CAUSE_COLUMNS, rows), *more])
 
@@ -231,9 +231,11 @@ def recommendation_table(rows: Iterable[Sequence[str]], *, simulated: bool = Fal
     )
 
 
-def comparison_table(found: Comparisons) -> str:
+def comparison_table(comparisons: Comparisons) -> str:
     """Return the table of comparisons by model and profile, then overall."""
-    return markdown_table(COMPARISON_COLUMNS, map(_comparison_row, (*found.rows, *found.overall)))
+    return markdown_table(
+        COMPARISON_COLUMNS, map(_comparison_row, (*comparisons.rows, *comparisons.overall))
+    )
 
 
 def _comparison_row(pair: Comparison) -> tuple[str, ...]:
@@ -272,8 +274,8 @@ def escape_text(value: str) -> str:
     return _SPECIAL.sub(_escape_match, plain) or _NOTHING
 
 
-def _escape_match(found: re.Match[str]) -> str:
-    return found["interval"] or f"&#{ord(found[0])};"
+def _escape_match(match: re.Match[str]) -> str:
+    return match["interval"] or f"&#{ord(match[0])};"
 
 
 def _matrix_row(results: RunResults, cell: Cell) -> tuple[str, ...]:
@@ -283,25 +285,30 @@ def _matrix_row(results: RunResults, cell: Cell) -> tuple[str, ...]:
         code_span(cell.profile),
         code_span(cell.strategy),
         ", ".join(results.columns[cell].call_sources) or "unknown",
-        _passed_of(figures, "tool_"),
+        _format_passed(figures, "tool_"),
         _rate_with_interval(figures),
-        _passed_of(figures, "control_"),
-        _passed_of(figures, "no_tools_"),
+        _format_passed(figures, "control_"),
+        _format_passed(figures, "no_tools_"),
         str(figures["tool_ms_p95"] or _NOTHING),
-        _count_premature_answers(figures["false_finals"]),
+        _format_premature_answers(figures["false_finals"]),
         _top_failures(results.entries[cell]),
     )
 
 
-def _count_premature_answers(found: JSON) -> str:
-    return f"{found['answers']} in {_count_runs(found['runs'])}" if found["answers"] else _NOTHING
+def _format_premature_answers(counts: JSON) -> str:
+    return (
+        f"{counts['answers']} in {_format_run_count(counts['runs'])}"
+        if counts["answers"]
+        else _NOTHING
+    )
 
 
-def _count_runs(count: int) -> str:
+def _format_run_count(count: int) -> str:
     return "1 run" if count == 1 else f"{count} runs"
 
 
-def _passed_of(figures: JSON, prefix: str) -> str:
+def _format_passed(figures: JSON, prefix: str) -> str:
+    """Format how many runs of a kind passed; the keys of `figures` start with `prefix`."""
     runs = figures[f"{prefix}runs"]
     return f"{figures[f'{prefix}ok']}/{runs}" if runs else _NOTHING
 
@@ -324,11 +331,11 @@ def _top_failures(entries: Iterable[TrialBrief]) -> str:
     return "; ".join([*parts, *([f"infra x{infra} (not scored)"] if infra else [])]) or _NOTHING
 
 
-def _summary_lines(results: RunResults, found: Summary) -> Iterable[str]:
+def _summary_lines(results: RunResults, summary: Summary) -> Iterable[str]:
     """Yield the totals. Several strategies are listed separately, never combined."""
-    for strategy, own in found.strategies.items():
+    for strategy, own in summary.strategies.items():
         lines = _strategy_lines(results, own)
-        if len(found.strategies) == 1:
+        if len(summary.strategies) == 1:
             yield from lines
         else:
             yield f"- Under {code_span(strategy)}:"
@@ -340,29 +347,33 @@ def _summary_lines(results: RunResults, found: Summary) -> Iterable[str]:
         yield f"- Served by: {', '.join(map(code_span, builds))}"
 
 
-def _strategy_lines(results: RunResults, found: Totals) -> Iterable[str]:
-    sums = totals_json(found)
-    yield f"- Overall: {_format_share(sums['ok'], sums['runs'])}"
-    tools = _format_share(sums["tool_ok"], sums["tool_runs"])
+def _strategy_lines(results: RunResults, totals: Totals) -> Iterable[str]:
+    """Yield the totals of one strategy as list items."""
+    sums = totals_json(totals)
+    yield f"- Overall: {_format_passed_share(sums['ok'], sums['runs'])}"
+    tools = _format_passed_share(sums["tool_ok"], sums["tool_runs"])
     yield f"- Tool scenarios only (without `{CONTROL}`): {tools}"
-    whole = _format_share(found.end_to_end.k, found.end_to_end.n)
+    whole = _format_passed_share(totals.end_to_end.k, totals.end_to_end.n)
     yield f"- The same end to end (infrastructure errors count as failures): {whole}"
     if sums["no_tools_runs"]:
-        without = _format_share(sums["no_tools_ok"], sums["no_tools_runs"])
+        without = _format_passed_share(sums["no_tools_ok"], sums["no_tools_runs"])
         yield f"- Scenarios without tools (other than `{CONTROL}`), not in the tool rate: {without}"
-    if found.pass_hat:
-        chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(found.pass_hat, 1))
+    if totals.pass_hat:
+        chances = ", ".join(f"{k}: {chance:.1%}" for k, chance in enumerate(totals.pass_hat, 1))
         yield f"- pass^k (probability that a scenario passes k times in a row): {chances}"
     if early := sums["false_finals"]["answers"]:
-        runs, passed = _count_runs(sums["false_finals"]["runs"]), sums["false_finals"]["passed"]
+        runs, passed = (
+            _format_run_count(sums["false_finals"]["runs"]),
+            sums["false_finals"]["passed"],
+        )
         yield f"- Premature answers: {early}, in {runs}, {passed} of which passed"
     if sums["infra"]:
         yield f"- Infrastructure errors, not in the tool rate: {sums['infra']}"
     if sums["skipped"]:
         yield f"- Skipped because they do not apply: {sums['skipped']}"
     yield "- By scenario (ok / runs):"
-    for name, counts in counts_by_scenario(results, found).items():
-        yield f"  - {code_span(name)}: {_format_share(counts['ok'], counts['runs'])}"
+    for name, counts in counts_by_scenario(results, totals).items():
+        yield f"  - {code_span(name)}: {_format_passed_share(counts['ok'], counts['runs'])}"
 
 
 def _distinct_call_sources(results: RunResults) -> set[tuple[str, ...]]:
@@ -370,12 +381,13 @@ def _distinct_call_sources(results: RunResults) -> set[tuple[str, ...]]:
 
 
 def _all_builds(results: RunResults) -> list[str]:
+    """Return the server builds: the one that was started, and those that replies name."""
     started = results.sheet.settings.get("served_by")
     return [*([started] if isinstance(started, str) and started else []), *served_builds(results)]
 
 
-def _format_share(ok: int, runs: int) -> str:
-    return f"`{ok}/{runs}` ok (`{ok / runs:.2%}`)" if runs else "none"
+def _format_passed_share(passed: int, runs: int) -> str:
+    return f"`{passed}/{runs}` ok (`{passed / runs:.2%}`)" if runs else "none"
 
 
 AGREEMENT_FILE: Final = "agreement.json"
@@ -413,20 +425,20 @@ def short_endpoint_names(names: Sequence[str]) -> dict[str, str]:
     return dict(zip(names, short if alone else names, strict=True))
 
 
-def agreement_heads(found: Agreement) -> tuple[str, ...]:
+def agreement_heads(agreement: Agreement) -> tuple[str, ...]:
     """Return the column headings of the comparison table."""
-    return ("", found.name, found.reference, "difference", "")
+    return ("", agreement.name, agreement.reference, "difference", "")
 
 
-def agreement_rows(found: Agreement) -> list[tuple[str, ...]]:
+def agreement_rows(agreement: Agreement) -> list[tuple[str, ...]]:
     """Return the rows of the comparison table, one for each figure."""
     return [
-        _agreement_row("answered", found.answered),
-        _agreement_row("call or not", found.decision),
-        ("  precision", format_ratio(found.precision), "", "", ""),
-        ("  recall", format_ratio(found.recall), "", "", ""),
-        _agreement_row("same calls", found.calls),
-        _agreement_row("calls fit", found.fits),
+        _agreement_row("answered", agreement.answered),
+        _agreement_row("call or not", agreement.decision),
+        ("  precision", format_ratio(agreement.precision), "", "", ""),
+        ("  recall", format_ratio(agreement.recall), "", "", ""),
+        _agreement_row("same calls", agreement.calls),
+        _agreement_row("calls fit", agreement.fits),
     ]
 
 
@@ -436,14 +448,14 @@ def _agreement_row(name: str, figure: AgreementFigure) -> tuple[str, ...]:
     return (name, format_ratio(figure.value), floor, format_difference(figure.gap), verdict)
 
 
-def request_count_lines(found: Sequence[Agreement]) -> list[str]:
+def request_count_lines(agreements: Sequence[Agreement]) -> list[str]:
     """Return one line for each endpoint with the outcomes of its requests."""
-    counts = {each.reference: each.reference_counts for each in found}
-    counts |= {each.name: each.counts for each in found}
-    return [f"{name}: {_format_counts(each)}" for name, each in counts.items()]
+    counts = {each.reference: each.reference_counts for each in agreements}
+    counts |= {each.name: each.counts for each in agreements}
+    return [f"{name}: {_format_request_counts(each)}" for name, each in counts.items()]
 
 
-def _format_counts(counts: RequestCounts) -> str:
+def _format_request_counts(counts: RequestCounts) -> str:
     parts = [f"{counts.answered} of {counts.asked} answered", f"{counts.calls} calls"]
     if counts.refused:
         parts.append(f"{counts.refused} refused")
@@ -451,30 +463,30 @@ def _format_counts(counts: RequestCounts) -> str:
     return ", ".join(parts)
 
 
-def agreement_section(found: Sequence[Agreement]) -> str:
+def agreement_section(agreements: Sequence[Agreement]) -> str:
     """Return the comparison of endpoints as Markdown; blank without any."""
-    if not found:
+    if not agreements:
         return ""
     parts = ["## Endpoints on the same requests"]
-    for each in found:
+    for each in agreements:
         cells = [[escape_text(cell.strip()) for cell in row] for row in agreement_rows(each)]
         parts += [
             escape_text(agreement_sentence(each)),
             markdown_table(list(map(escape_text, agreement_heads(each))), cells),
         ]
-    parts.append("\n".join(f"- {escape_text(line)}" for line in request_count_lines(found)))
-    parts.append(AGREEMENT_LEGEND.format(reference=escape_text(found[0].reference)))
+    parts.append("\n".join(f"- {escape_text(line)}" for line in request_count_lines(agreements)))
+    parts.append(AGREEMENT_LEGEND.format(reference=escape_text(agreements[0].reference)))
     return "\n\n".join([*parts, "## Results by endpoint"])
 
 
-def agreement_notices(found: Sequence[Agreement]) -> list[str]:
+def agreement_notices(agreements: Sequence[Agreement]) -> list[str]:
     """Return the comparison of endpoints as sentences for the HTML page."""
-    if not found:
+    if not agreements:
         return []
-    return [*map(agreement_sentence, found), SEPARATE_RATES_NOTE]
+    return [*map(agreement_sentence, agreements), SEPARATE_RATES_NOTE]
 
 
-def agreement_json(found: Sequence[Agreement], addresses: Mapping[str, str]) -> JSON:
+def agreement_json(agreements: Sequence[Agreement], addresses: Mapping[str, str]) -> JSON:
     """Return the comparison of endpoints as JSON; every ratio has its n and interval."""
     figures = ("answered", "decision", "calls", "fits")
     plain: list[JSON] = [
@@ -484,6 +496,6 @@ def agreement_json(found: Sequence[Agreement], addresses: Mapping[str, str]) -> 
             "verdicts": {name: getattr(each, name).verdict for name in figures},
             "sentence": agreement_sentence(each),
         }
-        for each in found
+        for each in agreements
     ]
     return {"endpoints": dict(addresses), "comparisons": plain}

@@ -49,15 +49,15 @@ PARTIAL_REASON: Final = (
 )
 
 
-def partial_notice(missing: int, wanted: int) -> str:
+def partial_notice(missing: int, planned: int) -> str:
     """Return the notice that a run is incomplete; blank if it is complete."""
     if missing <= 0:
         return ""
-    return f"Partial: {missing} of {wanted} planned runs are not recorded."
+    return f"Partial: {missing} of {planned} planned runs are not recorded."
 
 
 def missing_runs_notice(
-    invocations: Iterable[Invocation], found: CountsByScenario, skipped: CountsByScenario
+    invocations: Iterable[Invocation], recorded: CountsByScenario, skipped: CountsByScenario
 ) -> str:
     """Return the notice about missing runs, given the recorded counts.
 
@@ -71,7 +71,7 @@ def missing_runs_notice(
     wanted: dict[CellScenario, int] = {}
     for places, trials in plans.items():
         wanted |= {place: max(trials, wanted.get(place, 0)) for place in places}
-    missing = sum(max(0, n - found.get(place, 0)) for place, n in wanted.items())
+    missing = sum(max(0, n - recorded.get(place, 0)) for place, n in wanted.items())
     left_out = sum(min(n, skipped.get(place, 0)) for place, n in wanted.items())
     return partial_notice(missing, sum(wanted.values()) - left_out)
 
@@ -115,17 +115,18 @@ def junit_lines(results: RunResults) -> Iterator[str]:
         for line in _suite_lines(results, cell, entries)
     )
     yield from _wrap_lines(
-        ET.Element("testsuites", _count_attributes(results.all_entries)), suites, 0
+        ET.Element("testsuites", _suite_attributes(results.all_entries)), suites, 0
     )
 
 
 def _suite_lines(results: RunResults, cell: Cell, entries: Sequence[TrialBrief]) -> Iterator[str]:
+    """Yield the JUnit test suite of a cell."""
     label = xml_text(results.labels[cell])
     properties = ET.Element("properties")
     ET.SubElement(properties, "property", {"name": "simulated", "value": "true"})
     first = [properties] if results.columns[cell].simulated else []
     cases = (_case_element(label, entry) for entry in entries)
-    suite = ET.Element("testsuite", {"name": label} | _count_attributes(entries))
+    suite = ET.Element("testsuite", {"name": label} | _suite_attributes(entries))
     yield from _wrap_lines(suite, (_element_text(each, 2) for each in chain(first, cases)), 1)
 
 
@@ -138,12 +139,14 @@ def _wrap_lines(element: ET.Element, inner: Iterator[str], level: int) -> Iterat
 
 
 def _element_text(element: ET.Element, level: int, *, short: bool = True) -> str:
+    """Return an XML element as indented text; `short` allows `<a />`."""
     ET.indent(element, level=level)
     text = ET.tostring(element, encoding="unicode", short_empty_elements=short)
     return f"{_INDENT * level}{text.rstrip()}\n"
 
 
-def _count_attributes(entries: Sequence[TrialBrief]) -> dict[str, str]:
+def _suite_attributes(entries: Sequence[TrialBrief]) -> dict[str, str]:
+    """Return the counts of a JUnit test suite, and its time."""
     found = {
         tag: sum(_TAGS.get(entry.status) == tag for entry in entries) for tag in _TAGS.values()
     }

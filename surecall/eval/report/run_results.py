@@ -57,39 +57,44 @@ def pretty_json(value: Any) -> Iterator[bytes]:
     yield b"\n"
 
 
-def _encode_pieces(value: Any, line: bytes) -> Iterator[bytes]:
-    """Yield a value. `line` is the line break and indentation of the line it starts on."""
-    inner = line + _INDENT
+def _encode_pieces(value: Any, line_start: bytes) -> Iterator[bytes]:
+    """Yield a value. `line_start` is the line break and indentation of the line it starts on."""
+    inner = line_start + _INDENT
     match value:
         case dict():
             named = (
                 (encode(key) + b": ", _encode_pieces(item, inner)) for key, item in value.items()
             )
-            yield from _wrap_items(b"{", named, b"}", line)
+            yield from _wrap_items(b"{", named, b"}", line_start)
         case list():
             listed = ((b"", _encode_pieces(item, inner)) for item in value)
-            yield from _wrap_items(b"[", listed, b"]", line)
+            yield from _wrap_items(b"[", listed, b"]", line_start)
         case LazyRows():
             rows = ((b"", (_encode_plain(item, inner),)) for item in value)
-            yield from _wrap_items(b"[", rows, b"]", line)
+            yield from _wrap_items(b"[", rows, b"]", line_start)
         case _:
-            yield _encode_plain(value, line)
+            yield _encode_plain(value, line_start)
 
 
 def _wrap_items(
-    opening: bytes, items: Iterable[tuple[bytes, Iterable[bytes]]], closing: bytes, line: bytes
+    opening: bytes,
+    items: Iterable[tuple[bytes, Iterable[bytes]]],
+    closing: bytes,
+    line_start: bytes,
 ) -> Iterator[bytes]:
-    inner, before = line + _INDENT, opening
+    """Yield items between brackets, one on each line."""
+    inner, before = line_start + _INDENT, opening
     for begun, pieces in items:
         yield before + inner + begun
         yield from pieces
         before = b","
-    yield opening + closing if before == opening else line + closing
+    yield opening + closing if before == opening else line_start + closing
 
 
-def _encode_plain(value: Any, line: bytes) -> bytes:
+def _encode_plain(value: Any, line_start: bytes) -> bytes:
+    """Return indented JSON whose lines start with `line_start`."""
     # JSON strings contain no raw line feeds, so every one is between values.
-    return msgspec.json.format(encode(value)).replace(b"\n", line)
+    return msgspec.json.format(encode(value)).replace(b"\n", line_start)
 
 
 H = TypeVar("H", bound=Hashable)
@@ -208,17 +213,17 @@ def make_sheet(plan: EvaluationPlan, endpoint: Endpoint) -> Sheet:
         settings["served_by"] = endpoint.build
     if plan.endpoints:
         settings["endpoints"] = plan.endpoints
-    columns = tuple(map(_describe_cell, plan.cells))
+    columns = tuple(map(_sheet_column, plan.cells))
     scenarios = tuple(scenario.id for scenario in plan.scenarios)
     return Sheet(columns, scenarios, msgspec.to_builtins(settings))
 
 
-def _describe_cell(planned: PlannedCell) -> SheetColumn:
-    model = planned.model
+def _sheet_column(planned_cell: PlannedCell) -> SheetColumn:
+    model = planned_cell.model
     return SheetColumn(
-        planned.cell,
-        planned.options,
-        all_settings(planned.config),
+        planned_cell.cell,
+        planned_cell.options,
+        all_settings(planned_cell.config),
         simulated=model.simulated,
         imitates=model.imitates,
     )
@@ -240,9 +245,10 @@ def merge_sheets(configs: Iterable[Mapping[str, Any]]) -> Sheet:
     return Sheet(shown, tuple(scenarios), sheets[0].settings, several)
 
 
-def _parse_sheet(plain: Any) -> Sheet:
+def _parse_sheet(config: Any) -> Sheet:
+    """Parse a stored sheet, also of an older version."""
     try:
-        return msgspec.convert(plain, Sheet)
+        return msgspec.convert(config, Sheet)
     except msgspec.ValidationError as error:
         raise ConfigError(f"the plan stored with this run is invalid: {error}") from None
 
@@ -336,12 +342,12 @@ def collect_results(sheet: Sheet, trials: Iterable[Trial]) -> RunResults:
 
 
 def _collect_briefs(
-    trials: Iterable[Trial], found: dict[Cell, list[TrialBrief]]
+    trials: Iterable[Trial], briefs: dict[Cell, list[TrialBrief]]
 ) -> Iterator[Trial]:
     """Yield each trial and collect its brief."""
     once = _Interner()
     for trial in trials:
-        found.setdefault(trial.key.cell, []).append(_make_brief(trial, once))
+        briefs.setdefault(trial.key.cell, []).append(_make_brief(trial, once))
         yield trial
 
 
@@ -355,18 +361,18 @@ class _Interner:
         return cast("H", self._known.setdefault(value, value))
 
 
-def _make_brief(trial: Trial, once: _Interner) -> TrialBrief:
+def _make_brief(trial: Trial, interner: _Interner) -> TrialBrief:
     return TrialBrief(
-        Key(once(trial.key.cell), once(trial.key.scenario), trial.key.trial),
-        once(trial.status),
-        once(trial.category),
-        once(trial.error),
-        once(trial.hint),
+        Key(interner(trial.key.cell), interner(trial.key.scenario), trial.key.trial),
+        interner(trial.status),
+        interner(trial.category),
+        interner(trial.error),
+        interner(trial.hint),
         trial.http_status,
         trial.elapsed_ms,
         trial.attempts,
         trial.false_finals,
-        once(trial.builds),
+        interner(trial.builds),
         trial.kind,
     )
 
@@ -398,7 +404,7 @@ def _file_stems(names: Mapping[tuple[Cell, str], str]) -> dict[tuple[Cell, str],
     return {
         pair: stem
         if counts[stem.casefold()] == 1 and len(stem) <= _MAX_STEM_CHARS
-        else f"{stem[:_MAX_STEM_CHARS]}__{_stem_hash(*pair)}"
+        else f"{stem[:_MAX_STEM_CHARS]}__{_file_stem_hash(*pair)}"
         for pair, stem in plain.items()
     }
 
@@ -408,6 +414,6 @@ def safe_name(text: str) -> str:
     return _UNSAFE_IN_FILE_NAMES.sub("__", text).lstrip(".")
 
 
-def _stem_hash(cell: Cell, scenario: str) -> str:
+def _file_stem_hash(cell: Cell, scenario: str) -> str:
     parts = (cell.model, cell.profile, cell.strategy, scenario)
     return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:12]

@@ -110,12 +110,13 @@ def trial_json(results: RunResults, trial: Trial, trace: bytes | None) -> JSON:
         "requests_after_no": trial.after_no,
         "prompt_hash": trial.prompt_hash,
         "started_at": trial.started_at,
-        "history": list(_conversation(events)) or None,
+        "history": list(_conversation_messages(events)) or None,
         "trace": events or None,
     }
 
 
 def _cell_fields(results: RunResults, column: SheetColumn, trial: Trial) -> JSON:
+    """Return the fields of a trial's file that tell its cell, and its outcome in brief."""
     return {
         **_cell_identity(results, column),
         "simulated": column.simulated,
@@ -143,26 +144,28 @@ def _config_fields(column: SheetColumn, start: JSON) -> JSON:
 
 
 def _error_fields(trial: Trial, events: list[JSON]) -> JSON:
+    """Return the fields about the error of a trial, with the endpoint's last error body."""
     faults = [event["fault"] for event in events if event["type"] == "llm_request_error"]
     raw = faults[-1].get("body") if faults and not trial.ok else None
     found = {
         "error": trial.error or None,
         "error_status": trial.http_status,
-        "error_body": _parse_body(raw),
+        "error_body": _json_or_none(raw),
         "error_raw_body": raw,
         "error_category": trial.category or None,
     }
     return found | {"error_hint": trial.hint} if trial.hint else found
 
 
-def _parse_body(raw: str | None) -> Any:
+def _json_or_none(raw: str | None) -> Any:
     try:
         return None if raw is None else decode_json(raw)
     except ValueError:
         return None
 
 
-def _conversation(events: list[JSON]) -> Iterator[JSON]:
+def _conversation_messages(events: list[JSON]) -> Iterator[JSON]:
+    """Yield the messages of a run from its events."""
     for event in events:
         match event:
             case {"type": "run_start", "messages": messages}:
@@ -312,6 +315,7 @@ def _timing_fields(prefix: str, timing: Timing) -> JSON:
 
 
 def _trial_lists(results: RunResults, cell: Cell, *, has_trial_files: bool) -> JSON:
+    """Return the rows of a cell's trials, and of its first three failures."""
     ran = [entry for entry in results.entries[cell] if entry.status != "skipped"]
     made = partial(trial_row, results, has_trial_files=has_trial_files)
     failed = (entry for entry in ran if not entry.ok)
@@ -376,24 +380,24 @@ def counts_by_scenario(results: RunResults, *parts: Totals) -> JSON:
     return found
 
 
-def totals_json(found: Totals) -> JSON:
+def totals_json(totals: Totals) -> JSON:
     """Return the total counts as JSON."""
-    rates = [_rate_fields(f"{kind}_", getattr(found, kind)) for kind in get_args(ScenarioKind)]
+    rates = [_rate_fields(f"{kind}_", getattr(totals, kind)) for kind in get_args(ScenarioKind)]
     return {
-        "runs": found.run_count,
-        "ok": found.passed_count,
-        "infra": found.infra,
-        "skipped": found.skipped,
+        "runs": totals.run_count,
+        "ok": totals.passed_count,
+        "infra": totals.infra,
+        "skipped": totals.skipped,
         **{name: n for rate in rates for name, n in rate.items() if not name.endswith("_rate")},
-        "false_finals": msgspec.structs.asdict(found.false_finals),
+        "false_finals": msgspec.structs.asdict(totals.false_finals),
     }
 
 
-def _causes_json(found: Summary) -> list[JSON]:
+def _causes_json(summary: Summary) -> list[JSON]:
     """Return the causes of failed runs, each with the keys of the first runs."""
     return [
         msgspec.structs.asdict(cause) | {"runs": [key_json(key) for key in cause.runs]}
-        for cause in found.totals.causes
+        for cause in summary.totals.causes
     ]
 
 
@@ -415,13 +419,13 @@ def comparison_json(pair: Comparison) -> JSON:
     }
 
 
-def _strategy_json(found: Totals) -> JSON:
+def _strategy_json(totals: Totals) -> JSON:
     return {
-        **totals_json(found),
-        "tool": msgspec.structs.asdict(found.tool),
-        "end_to_end": msgspec.structs.asdict(found.end_to_end),
-        "pass_hat": list(found.pass_hat),
-        "conduct": behavior_json(found.conduct),
+        **totals_json(totals),
+        "tool": msgspec.structs.asdict(totals.tool),
+        "end_to_end": msgspec.structs.asdict(totals.end_to_end),
+        "pass_hat": list(totals.pass_hat),
+        "conduct": behavior_json(totals.conduct),
     }
 
 

@@ -139,7 +139,7 @@ def plan_cell(column: MatrixColumn, settings: Settings, catalog: ModelCatalog) -
         )
         if config.tool_use_mode is not ToolUseMode.DISABLED:
             config = config.replace(tool_use_mode=settings.tool_use_mode)
-        return config if column.strategy == "raw" else _with_fallback(config, column, settings)
+        return config if column.strategy == "raw" else _with_fallback_mode(config, column, settings)
 
     others = tuple((link.id, config_of(link)) for link in column.model.links[1:])
     return PlannedCell(column.cell, column.model, config_of(column.model), options, others)
@@ -174,9 +174,10 @@ def _requires_parameters(settings: Settings, model: Model, options: JSON) -> boo
     return bool(options) and model.provider == OPENROUTER and not model.simulated
 
 
-def _with_fallback(
+def _with_fallback_mode(
     config: ToolCallingConfig, column: MatrixColumn, settings: Settings
 ) -> ToolCallingConfig:
+    """Set whether calls in text are parsed: by the column's fallback mode, else by the settings."""
     if column.fallback == "fallback_on":
         return content_tag_tool_call_fallback(config)
     if column.fallback == "fallback_off":
@@ -209,7 +210,7 @@ def chain_model_ids(model: str) -> tuple[str, ...]:
 
 def parse_chain(token: str, find_models: Callable[[str], Sequence[Model]]) -> Model:
     """Return a fallback chain as a model; `find_models` resolves each of its names."""
-    links = tuple(_single_model(name, find_models) for name in token.split(CHAIN_SEPARATOR))
+    links = tuple(_resolve_chain_link(name, find_models) for name in token.split(CHAIN_SEPARATOR))
     if len({link.simulated for link in links}) > 1:
         raise ConfigError(f'models: the chain "{token}" mixes simulated and real models')
     first = links[0]
@@ -222,7 +223,8 @@ def parse_chain(token: str, find_models: Callable[[str], Sequence[Model]]) -> Mo
     )
 
 
-def _single_model(name: str, find_models: Callable[[str], Sequence[Model]]) -> Model:
+def _resolve_chain_link(name: str, find_models: Callable[[str], Sequence[Model]]) -> Model:
+    """Return the one model that a link of a chain names."""
     if not name:
         raise ConfigError(f"models: write a chain as a{CHAIN_SEPARATOR}b; a name is missing")
     found = find_models(name)

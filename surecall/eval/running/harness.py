@@ -81,6 +81,7 @@ class LocalWorkers:
         )
 
     async def _run_trials(self, ledger: Ledger) -> None:
+        """Run one trial after another, as one worker."""
         while (taken := await self._next_trial(ledger)) is not None:
             lane, key = taken
             ledger.state_changed.notify_one()  # another worker may have room, too
@@ -245,6 +246,7 @@ async def _run_round(ledger: Ledger, workers: TrialWorkers, stop: StopRequest) -
 
 
 async def _stop_on_request(stop: StopRequest, ledger: Ledger, work: asyncio.Task[None]) -> None:
+    """Close the ledger at the first request to stop; cancel the work at the second."""
     await stop.wait_for_first()
     ledger.stop("interrupted")
     await stop.wait_for_second()

@@ -406,6 +406,7 @@ class Ledger:
         )
 
     def _record_skips(self) -> None:
+        """Record the trials of scenarios that do not apply."""
         for key, reason in self._plan.skipped_keys():
             if key not in self._done:
                 skipped = Trial(key=key, status="skipped", category=TOOLS_DISABLED, error=reason)
@@ -435,6 +436,7 @@ class Ledger:
         return None
 
     def _add_to_totals(self, trial: Trial) -> None:
+        """Add a trial to the rates and the budget, and correct earlier refusals by its model."""
         self._cell_rates.add(trial)
         for key in self._refusals.take_now_failed(trial):
             self._count_as_failed(key)

@@ -219,6 +219,7 @@ class ConcurrencyWindow(msgspec.Struct, frozen=True):
         return msgspec.structs.replace(self, paused_until=max(self.paused_until, until))
 
     def _reduce(self, now: float) -> "ConcurrencyWindow":
+        """Return the window after a refusal: with a lower limit, and paused."""
         lane = msgspec.structs.replace(self, answers=0, reduced_at=now)
         if self.backoff_s:
             longer = min(self.backoff_s * _BACKOFF_GROWTH, _MAX_WAIT_S)
@@ -271,6 +272,7 @@ class Limiter:
         self._traffic: dict[str, _LaneTraffic] = {}
 
     def _traffic_in(self, name: str) -> _LaneTraffic:
+        """Return the traffic of a lane, created on first use."""
         if name not in self._traffic:
             self._traffic[name] = _LaneTraffic(ConcurrencyWindow.initial(self._max_limit))
         return self._traffic[name]

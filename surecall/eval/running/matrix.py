@@ -135,13 +135,17 @@ class EvaluationPlan(msgspec.Struct, frozen=True):
 
     def count_remaining(
         self,
-        done: CompletedTrials | None = None,
+        completed: CompletedTrials | None = None,
         first: int = 1,
         last: int | None = None,
         only: Iterable[Cell] | None = None,
     ) -> Counter[CellScenario]:
         """Count the same keys by cell and scenario, excluding completed ones."""
-        found, shard, last = done or CompletedTrials(), self.settings.shard, last or self.trials
+        found, shard, last = (
+            completed or CompletedTrials(),
+            self.settings.shard,
+            last or self.trials,
+        )
         if shard is None:
             return Counter(
                 {
@@ -261,16 +265,16 @@ def select_models(expression: str, library: ModelLibrary, endpoint: Endpoint) ->
     return found
 
 
-def _check_known_names(wanted: Iterable[str], names_by_model: Sequence[tuple[str, ...]]) -> None:
+def _check_known_names(tokens: Iterable[str], names_by_model: Sequence[tuple[str, ...]]) -> None:
     """Raise `ConfigError` for an unknown name, suggesting unlisted models as well."""
     known = [name for names in names_by_model for name in names]
-    for token in wanted:
+    for token in tokens:
         if known and not matches_any(token, known):
             raise ConfigError(f"models: {unknown_name_message('model', token, known)}")
 
 
 def _unlisted_models(
-    wanted: Iterable[str], library: ModelLibrary, endpoint: Endpoint
+    tokens: Iterable[str], library: ModelLibrary, endpoint: Endpoint
 ) -> list[Model]:
     """Return models for ids in no catalog that the endpoint may serve."""
     if endpoint.is_simulated or not endpoint.is_explicit:
@@ -280,12 +284,13 @@ def _unlisted_models(
     known += [name for entry in library.catalog.models for name in (entry.provider, *entry.tags)]
     return [
         Model(token, endpoint.provider, simulated=token.startswith(SIMULATED_PREFIX))
-        for token in dict.fromkeys(wanted)
+        for token in dict.fromkeys(tokens)
         if "*" not in token and not is_chain(token) and not matches_any(token, known)
     ]
 
 
 def _catalog_position(model: Model, catalog: ModelCatalog) -> int:
+    """Return the position of a model in the catalog; unlisted models come last."""
     entry = catalog.find(model.catalog_id)
     return len(catalog.models) if entry is None else catalog.models.index(entry)
 
@@ -319,21 +324,22 @@ def in_shard(key: Key, shard: Shard | None) -> bool:
 
 
 def apply_filter(
-    label: str, expression: str, choose: Callable[[str], tuple[T, ...]]
+    label: str, expression: str, select_matching: Callable[[str], tuple[T, ...]]
 ) -> tuple[T, ...]:
     """Apply a filter. Raise `ConfigError` for an unknown name, `NothingSelected` for no match."""
     try:
-        return choose(expression)
+        return select_matching(expression)
     except ConfigError as problem:
         tokens = [token.strip().removeprefix("!") for token in expression.split(",")]
-        known = all(_matches_any(choose, token) for token in tokens if token)
+        known = all(_matches_any(select_matching, token) for token in tokens if token)
         kind = NothingSelected if known and any(tokens) else ConfigError
         raise kind(f"{label}: {problem}") from None
 
 
-def _matches_any(choose: Callable[[str], Sequence[object]], token: str) -> bool:
+def _matches_any(select_matching: Callable[[str], Sequence[object]], token: str) -> bool:
+    """Whether a filter with this token alone selects anything."""
     try:
-        return bool(choose(token))
+        return bool(select_matching(token))
     except ConfigError:
         return False
 
@@ -341,9 +347,10 @@ def _matches_any(choose: Callable[[str], Sequence[object]], token: str) -> bool:
 def _matrix_columns(
     model: Model, settings: Settings, profiles: SamplingCatalog
 ) -> Iterator[MatrixColumn]:
+    """Yield the columns of a model: its profiles, with each strategy and fallback mode."""
     for profile in _selected_profiles(model, settings, profiles):
         for strategy in selected_strategies(settings):
-            replaced = _uses_recommended_profile(settings, strategy)
+            replaced = _replaces_default_profile(settings, strategy)
             fitting = _recommended_profile(model, profiles, profile) if replaced else profile
             apart = settings.fallback_matrix and strategy != "raw"
             for fallback in ("fallback_off", "fallback_on") if apart else (BEST_EFFORT,):
@@ -359,21 +366,22 @@ def _selected_profiles(
     return profiles.for_model(model.catalog_id, settings.sampling_profile_filter)
 
 
-def _uses_recommended_profile(settings: Settings, strategy: Strategy) -> bool:
+def _replaces_default_profile(settings: Settings, strategy: Strategy) -> bool:
+    """Whether a strategy runs the model's recommended profile instead of the default one."""
     only_default = settings.sampling_profile_filter.strip().casefold() == "default"
     full = strategy == "production" or strategy in EXTENDED_STRATEGIES
     return settings.production_auto_sampling_profile and full and only_default
 
 
 def _recommended_profile(
-    model: Model, profiles: SamplingCatalog, otherwise: SamplingProfile
+    model: Model, profiles: SamplingCatalog, default: SamplingProfile
 ) -> SamplingProfile:
     fitting = (
         profile
         for profile in profiles.profiles
         if "recommended" in profile.tags and profile.applies(model.catalog_id)
     )
-    return next(fitting, otherwise)
+    return next(fitting, default)
 
 
 def _check_allowlist(names: Iterable[str], scenarios: Iterable[Scenario]) -> None:
@@ -386,6 +394,7 @@ def _check_allowlist(names: Iterable[str], scenarios: Iterable[Scenario]) -> Non
 
 
 def _check_contracts(scenarios: Iterable[Scenario], allowed: Sequence[str] | None) -> None:
+    """Raise `ConfigError` for a contract that requires a tool outside the allowlist."""
     for scenario in scenarios:
         tools = (tool.name for tool in scenario.begin("-").registry.definitions)
         offered = [name for name in tools if allowed is None or name in allowed]
@@ -475,13 +484,13 @@ def estimate_load(scenario: Scenario) -> TrialLoad:
 
 
 def estimate_cost(
-    planned: EvaluationPlan,
+    plan: EvaluationPlan,
     remaining: Mapping[CellScenario, int],
     prices: Mapping[str, ModelPrice] | None = None,
 ) -> CostEstimate:
     """Estimate the remaining trials, with model prices by id."""
-    loads = {scenario.id: estimate_load(scenario) for scenario in planned.scenarios}
-    known = {each.cell: (prices or {}).get(each.model.sent_id) for each in planned.cells}
+    loads = {scenario.id: estimate_load(scenario) for scenario in plan.scenarios}
+    known = {each.cell: (prices or {}).get(each.model.sent_id) for each in plan.cells}
     guess = CostEstimate()
     for (cell, scenario), trials in remaining.items():
         if trials:

@@ -80,7 +80,7 @@ def echo(text: str) -> str:
 
 
 async def probe_protocols(
-    planned: PlannedCell, client: Client, timeout_s: float
+    planned_cell: PlannedCell, client: Client, timeout_s: float
 ) -> tuple[ProtocolProbe, ...]:
     """Send one request in each protocol, dividing the total time evenly."""
     clock = asyncio.get_running_loop().time
@@ -91,7 +91,7 @@ async def probe_protocols(
             share_s = (deadline - clock()) / (len(PROTOCOLS) - len(found))
             try:
                 async with asyncio.timeout(share_s):
-                    found.append(await _probe_protocol(protocol, planned, client))
+                    found.append(await _probe_protocol(protocol, planned_cell, client))
             except TimeoutError:
                 said = f"no answer within {share_s:.1f} s"
                 found.append(ProtocolProbe(protocol, works=False, said=said))
@@ -99,18 +99,18 @@ async def probe_protocols(
 
 
 async def _probe_protocol(
-    protocol: CallProtocol, planned: PlannedCell, client: Client
+    protocol: CallProtocol, planned_cell: PlannedCell, client: Client
 ) -> ProtocolProbe:
-    config = content_tag_tool_call_fallback(planned.config)
+    config = content_tag_tool_call_fallback(planned_cell.config)
     config = config.replace(call_protocol=protocol, contract=None)
     registry = ToolRegistry([echo])
     tools = specs_of(registry)
     plan = Plan(
-        planned.model.sent_id,
+        planned_cell.model.sent_id,
         (User(PROMPT),),
         tools,
         "required",
-        options=deep_merge(planned.options, config.request_overrides),
+        options=deep_merge(planned_cell.options, config.request_overrides),
         known_tools=tools,
     )
     runner, composer = PromptRunner(client), RequestBuilder(config)
@@ -161,6 +161,7 @@ def _raw_message(body: Any) -> JSON:
 
 
 def _judge_reply(protocol: CallProtocol, message: JSON, reply: Reply) -> ProtocolProbe:
+    """Judge whether a protocol works by the raw message and the parsed reply."""
     if protocol == "guided":
         if _follows_schema(message):
             return ProtocolProbe(protocol, works=True, said="reply bound to the schema")

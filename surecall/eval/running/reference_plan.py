@@ -68,7 +68,7 @@ def build_reference_plan(
         own = build_plan(
             endpoint_settings(settings, each.named_endpoint), scenarios, each.library, each.endpoint
         )
-        cell = _cell_at_endpoint(_single_cell(own.cells), each.named_endpoint.name)
+        cell = _cell_at_endpoint(_require_single_cell(own.cells), each.named_endpoint.name)
         if cell.cell in {other.cell for other in cells}:
             raise ConfigError(
                 f"{each.named_endpoint.name} is listed twice; remove one. -n 2 or more "
@@ -89,7 +89,7 @@ def build_reference_plan(
     return EvaluationPlan(plan_settings, tuple(cells), scenarios, tuple(skips), endpoints)
 
 
-def _single_cell(cells: Sequence[PlannedCell]) -> PlannedCell:
+def _require_single_cell(cells: Sequence[PlannedCell]) -> PlannedCell:
     if len(cells) > 1:
         ways = ", ".join(" ".join(msgspec.structs.astuple(each.cell)) for each in cells[:3])
         raise ConfigError(

@@ -203,7 +203,7 @@ async def run_trial(key: Key, case: TrialCase, client: Client) -> tuple[Trial, T
     while attempts[-1].verdict.is_transient and len(attempts) <= case.setup.extra_attempts:
         attempts.append(await _run_attempt(key, case, client, len(attempts) + 1))
     elapsed_ms = round((time.perf_counter() - started) * 1000)
-    trial = _build_record(key, attempts, elapsed_ms, started_at)
+    trial = _build_trial(key, attempts, elapsed_ms, started_at)
     known = {"prompt_hash": case.prompt_hash, "tools": case.scenario.uses_tools}
     if case.setup.fallbacks:
         known["models"] = _answering_models(attempts)
@@ -216,8 +216,10 @@ def _answering_models(attempts: Iterable[TrialAttempt]) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name, replies in found if replies))
 
 
-async def _run_attempt(key: Key, case: TrialCase, client: Client, number: int) -> TrialAttempt:
-    world = case.scenario.begin(world_id(key, case.setup, number))
+async def _run_attempt(
+    key: Key, case: TrialCase, client: Client, attempt_number: int
+) -> TrialAttempt:
+    world = case.scenario.begin(world_id(key, case.setup, attempt_number))
     runner = case.build_runner(world, client)
     try:
         result = await world.converse(runner.run)
@@ -263,7 +265,7 @@ def _judge_truth(verdict: Classification, score: Score, text: str, *, has_answer
     return "false_success" if False in {score.state, score.declined} else "silent"
 
 
-def _build_record(
+def _build_trial(
     key: Key, attempts: list[TrialAttempt], elapsed_ms: int, started_at: float
 ) -> Trial:
     last = attempts[-1]
@@ -335,6 +337,7 @@ def _server_build(body: Any) -> str:
 
 
 def _count_false_finals(trace: Trace) -> int:
+    """Count the premature answers of a run."""
     ends = (event for event in trace if isinstance(event, FinalEvent | RunFailedEvent))
     return sum(event.false_finals for event in ends)
 
@@ -424,16 +427,16 @@ class TrialRunner:
         return self._cases[place]
 
 
-def setup_for_cell(planned: PlannedCell, plan: EvaluationPlan) -> CellSetup:
+def setup_for_cell(planned_cell: PlannedCell, plan: EvaluationPlan) -> CellSetup:
     """Return the setup of a planned cell."""
-    model = planned.model
+    model = planned_cell.model
     return CellSetup(
         model=model.sent_id,
-        config=planned.config,
-        fallbacks=planned.fallbacks,
+        config=planned_cell.config,
+        fallbacks=planned_cell.fallbacks,
         provider=model.provider,
-        options=planned.options,
-        contracted=planned.contracted,
+        options=planned_cell.options,
+        contracted=planned_cell.contracted,
         simulated=model.simulated,
         seed=plan.settings.seed,
         extra_attempts=plan.settings.empty_response_retry_count,

@@ -52,7 +52,7 @@ class WantedCall(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def call_misses(
     wanted: Sequence[WantedCall],
-    made: Sequence[tuple[int, ToolCall]],
+    calls: Sequence[tuple[int, ToolCall]],
     schemas: Mapping[str, JSON],
     last_turn: int | None,
 ) -> Iterator[Miss]:
@@ -60,13 +60,13 @@ def call_misses(
 
     `schemas` are the tools' parameter schemas by name; `last_turn` is the turn that ended the run.
     """
-    if len(made) != len(wanted):
+    if len(calls) != len(wanted):
         expected = f"{len(wanted)}: {'; '.join(map(format_wanted_call, wanted))}"
-        came = "; ".join(format_call(call.name, call.arguments) for _, call in made)
-        got = f"{len(made)}: {came}" if came else "no call"
+        came = "; ".join(format_call(call.name, call.arguments) for _, call in calls)
+        got = f"{len(calls)}: {came}" if came else "no call"
         yield make_miss(COUNT_CHECK, expected, got, last_turn)
         return
-    left = list(made)
+    left = list(calls)
     for one in wanted:
         reasons = [call_mismatch(one, schemas.get(one.name, {}), call) for _, call in left]
         if "" in reasons:
@@ -90,6 +90,7 @@ def call_mismatch(wanted: WantedCall, schema: JSON, call: ToolCall) -> str:
 
 
 def _missing_argument(required: Iterable[str], arguments: JSON) -> str:
+    """Return which required argument is missing; blank if none is."""
     return next((f"{name} is missing" for name in required if name not in arguments), "")
 
 
@@ -108,7 +109,7 @@ def is_accepted(accepted: list[Any], schema: Any, value: Any) -> bool:
     """Whether an argument is one of its accepted values, given its schema."""
     kind = _schema_type(schema)
     if kind is float and type(value) is int:
-        value = _to_float(value)
+        value = _float_if_possible(value)
     likely = _first_type(accepted)
     if type(value) is not kind:
         return type(value) is likely and value in accepted
@@ -121,11 +122,12 @@ def is_accepted(accepted: list[Any], schema: Any, value: Any) -> bool:
     return _is_accepted_value(accepted, inner, value)
 
 
-def _is_accepted_value(accepted: list[Any], inner: type | None, value: Any) -> bool:
+def _is_accepted_value(accepted: list[Any], item_type: type | None, value: Any) -> bool:
+    """Whether a value equals an accepted one; `item_type` is that of a list's items."""
     match value:
         case dict():
             return any(_object_fits(each, value) for each in accepted)
-        case list() if inner is dict:
+        case list() if item_type is dict:
             return any(_objects_fit(each, value) for each in accepted)
         case list():
             lists = [each for each in accepted if isinstance(each, list | str)]
@@ -138,11 +140,11 @@ def _is_accepted_value(accepted: list[Any], inner: type | None, value: Any) -> b
             return value in accepted
 
 
-def _items_fit(accepted: list[Any], inner: type, value: list[Any]) -> bool:
+def _items_fit(accepted: list[Any], item_type: type, value: list[Any]) -> bool:
     """Whether the items have the type of the schema or of an accepted list."""
     return any(
         not isinstance(each, list)
-        or all(type(item) in {inner, _first_type(each)} for item in value)
+        or all(type(item) in {item_type, _first_type(each)} for item in value)
         for each in accepted
     )
 
@@ -193,7 +195,7 @@ def _first_type(accepted: list[Any]) -> type | None:
     return next((type(each) for each in accepted if each != ABSENT), None)
 
 
-def _to_float(value: int) -> float | int:
+def _float_if_possible(value: int) -> float | int:
     try:
         return float(value)
     except OverflowError:  # larger than any accepted number

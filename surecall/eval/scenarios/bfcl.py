@@ -89,10 +89,10 @@ class MappingCounts:
         self.times: Counter[str] = Counter()
         self.cases: Counter[str] = Counter()
 
-    def add(self, found: Counter[str]) -> None:
+    def add(self, counts: Counter[str]) -> None:
         """Add the mappings of one case or class."""
-        self.times += found
-        self.cases += Counter(found.keys())
+        self.times += counts
+        self.cases += Counter(counts.keys())
 
 
 def recorded_requests(
@@ -132,6 +132,7 @@ def is_unanswerable(request: JSON) -> bool:
 
 
 def _cannot_fit(wanted: dict[str, list[Any]], schema: JSON) -> bool:
+    """Whether an accepted call has an argument for which the schema accepts no value."""
     properties = schema.get("properties", {})
     unknown = any(key not in properties and ABSENT not in wanted[key] for key in wanted)
     return unknown or any(
@@ -146,21 +147,22 @@ def _has_value(accepted: list[Any], schema: JSON) -> bool:
     return empty or any(each != ABSENT for each in accepted)
 
 
-def _wanted_call(one: AcceptedCall) -> JSON:
-    name, arguments = next(iter(one.items()))
+def _wanted_call(accepted: AcceptedCall) -> JSON:
+    """Return an accepted call in the format of `expect`."""
+    name, arguments = next(iter(accepted.items()))
     return {"name": _replace_dots(name), "arguments": arguments}
 
 
-def openai_tool(function: BfclFunction, found: Counter[str], place: str) -> JSON:
-    """Return a function as a tool of OpenAI's API; count mappings in `found`."""
+def openai_tool(function: BfclFunction, counts: Counter[str], label: str) -> JSON:
+    """Return a function as a tool of OpenAI's API; count mappings in `counts`."""
     name = _replace_dots(function.name)
     if name != function.name:
-        found[DOTTED_NAMES] += 1
+        counts[DOTTED_NAMES] += 1
     try:
         encode_json(function.parameters, msgspec.json.encode)
-        parameters = _map_schema(function.parameters, found)
+        parameters = _map_schema(function.parameters, counts)
     except (ConfigError, TooDeep) as error:
-        raise ConfigError(f"{place}: {function.name}: {error}") from None
+        raise ConfigError(f"{label}: {function.name}: {error}") from None
     about = {"name": name, "description": function.description, "parameters": parameters}
     return {"type": "function", "function": about}
 
@@ -169,28 +171,29 @@ def _replace_dots(name: str) -> str:
     return name.replace(".", "_")
 
 
-def _map_schema(schema: Any, found: Counter[str]) -> JSON:
-    """Return a schema as JSON Schema; count mappings in `found`."""
+def _map_schema(schema: Any, counts: Counter[str]) -> JSON:
+    """Return a schema as JSON Schema; count mappings in `counts`."""
     if not isinstance(schema, dict):
         raise ConfigError("a schema is not an object")
     mapped = {key: value for key, value in schema.items() if key != "optional"}
     if mapped.keys() != schema.keys():
-        found[OPTIONAL_FIELDS] += 1
+        counts[OPTIONAL_FIELDS] += 1
     if "type" in schema:
-        mapped["type"] = _map_type(schema["type"], found)
+        mapped["type"] = _map_type(schema["type"], counts)
     if "items" in schema:
-        mapped["items"] = _map_schema(schema["items"], found)
+        mapped["items"] = _map_schema(schema["items"], counts)
     if isinstance(properties := schema.get("properties"), dict):
-        mapped["properties"] = {key: _map_schema(each, found) for key, each in properties.items()}
+        mapped["properties"] = {key: _map_schema(each, counts) for key, each in properties.items()}
     return mapped
 
 
-def _map_type(name: Any, found: Counter[str]) -> str:
+def _map_type(name: Any, counts: Counter[str]) -> str:
+    """Return the name of a type in JSON Schema, and count a mapping."""
     if not isinstance(name, str) or name not in _PLAIN_TYPES | _TYPES.keys():
         raise ConfigError(f"unknown type {name!r:.80}")
     if name in _PLAIN_TYPES:
         return name
-    found[f"type `{name}`: `{_TYPES[name]}`"] += 1
+    counts[f"type `{name}`: `{_TYPES[name]}`"] += 1
     return _TYPES[name]
 
 
@@ -203,9 +206,11 @@ T = TypeVar("T")
 
 def find_data(source: Path) -> Traversable:
     """Return the folder of the sets in a wheel or a directory."""
-    folder = find_folder(source, _file_name(SET_NAMES[0]), ("bfcl_eval/data", "data", ""))
+    folder = find_folder(source, _set_file_name(SET_NAMES[0]), ("bfcl_eval/data", "data", ""))
     if folder is None:
-        raise ConfigError(f"no {_file_name(SET_NAMES[0])} in {source}: pass the wheel of bfcl-eval")
+        raise ConfigError(
+            f"no {_set_file_name(SET_NAMES[0])} in {source}: pass the wheel of bfcl-eval"
+        )
     return folder
 
 
@@ -232,12 +237,12 @@ def read_set(
 
 def read_cases(folder: Traversable, name: str, kind: type[T]) -> list[T]:
     """Read the cases of a set."""
-    return list(read_json_lines(folder, _file_name(name), kind))
+    return list(read_json_lines(folder, _set_file_name(name), kind))
 
 
 def read_answers(folder: Traversable, name: str, kind: type[T]) -> list[T]:
     """Read the answers of a set."""
-    return list(read_json_lines(folder, f"possible_answer/{_file_name(name)}", kind))
+    return list(read_json_lines(folder, f"possible_answer/{_set_file_name(name)}", kind))
 
 
 def sample_evenly(items: Sequence[T], max_items: int | None) -> list[T]:
@@ -246,7 +251,7 @@ def sample_evenly(items: Sequence[T], max_items: int | None) -> list[T]:
     return [items[at * len(items) // few] for at in range(few)]
 
 
-def _file_name(name: str) -> str:
+def _set_file_name(name: str) -> str:
     return f"BFCL_v4_{name}.json"
 
 

@@ -173,6 +173,7 @@ class ApiObjects:
 
 
 def _result_text(value: Any) -> str:
+    """Return a method's result as text, in BFCL's format."""
     if isinstance(value, dict):
         try:
             return json.dumps(value)
@@ -181,13 +182,13 @@ def _result_text(value: Any) -> str:
     return str(value)
 
 
-def _model_result(written: str) -> Any:
+def _result_for_model(result: str) -> Any:
     """Return a result as sent to the model: a JSON object as data, anything else as text."""
     try:
-        found = json.loads(written)
+        found = json.loads(result)
     except ValueError:
-        return written
-    return found if isinstance(found, dict) else written
+        return result
+    return found if isinstance(found, dict) else result
 
 
 def parse_call_text(call: str) -> tuple[str, list[Any], dict[str, Any]]:
@@ -214,9 +215,10 @@ class MultiTurnWorld(FunctionWorld):
 
     async def _execute(self, name: str, arguments: JSON) -> Any:
         # BFCL's methods keep references to their arguments and change them later.
-        return _model_result(self._model_objects.call(name, **deepcopy(arguments)))
+        return _result_for_model(self._model_objects.call(name, **deepcopy(arguments)))
 
     async def _converse(self, run: ScenarioRun) -> None:
+        """Hold the conversation turn by turn, until a turn is wrong."""
         history: list[Any] = []
         for turn in self._turns:
             conversation = await run(turn.text, history=history)
@@ -227,7 +229,8 @@ class MultiTurnWorld(FunctionWorld):
                 return
             history = conversation.history
 
-    def _judge_turn(self, conversation: ConversationResult, wanted: Sequence[str]) -> bool:
+    def _judge_turn(self, conversation: ConversationResult, golden_results: Sequence[str]) -> bool:
+        """Score a turn; return whether the states and the golden results match."""
         ended = last_turn(conversation.result.run)
         if not conversation.calls:
             return conversation.add_to_score(
@@ -235,30 +238,31 @@ class MultiTurnWorld(FunctionWorld):
             )
         states = conversation.add_to_score("state", *self._state_misses(ended))
         left = list(self._model_objects.returned)
-        lacking = [each for each in wanted if not _remove_one(left, each)]
+        lacking = [each for each in golden_results if not _remove_one(left, each)]
         misses = (make_miss(RESULTS_CHECK, each, "another result", ended) for each in lacking)
         return conversation.add_to_score("process", *misses) and states
 
-    def _state_misses(self, ended: int | None) -> Iterator[Miss]:
+    def _state_misses(self, turn: int | None) -> Iterator[Miss]:
+        """Yield a miss for each object whose state is wrong."""
         for name, golden in self._golden_objects.by_class.items():
             own = self._model_objects.by_class[name]
             for key, wanted in vars(golden).items():
                 if not key.startswith("_") and getattr(own, key) != wanted:
-                    got = f"{name}.{key} is {_short_repr(getattr(own, key))}"
+                    got = f"{name}.{key} is {_shortened_repr(getattr(own, key))}"
                     yield make_miss(
-                        STATE_CHECK, f"{name}.{key} is {_short_repr(wanted)}", got, ended
+                        STATE_CHECK, f"{name}.{key} is {_shortened_repr(wanted)}", got, turn
                     )
 
 
-def _remove_one(left: list[str], wanted: str) -> bool:
+def _remove_one(values: list[str], value: str) -> bool:
     """Remove a value from a list once; return whether it was there."""
-    if wanted not in left:
+    if value not in values:
         return False
-    left.remove(wanted)
+    values.remove(value)
     return True
 
 
-def _short_repr(value: Any) -> str:
+def _shortened_repr(value: Any) -> str:
     return shorten(repr(value))
 
 

@@ -114,11 +114,11 @@ class WorkspaceWorld:
             warnings=(*self._workspace.warnings, *_hidden_tool_warnings(made)),
         )
 
-    def _value_miss(self, run: Run, made: Sequence[AnsweredCall]) -> Miss:
+    def _value_miss(self, run: Run, calls: Sequence[AnsweredCall]) -> Miss:
         """Return the miss for a wrong value, decided by the last patch or the last turn."""
         got = format_value(self.draft["foo"]) if "foo" in self.draft else "no value"
         return make_miss(
-            VALUE_CHECK, format_value(VALUE), got, last_write(run, made) or last_turn(run)
+            VALUE_CHECK, format_value(VALUE), got, last_write(run, calls) or last_turn(run)
         )
 
 
@@ -126,89 +126,93 @@ class WorkspaceWorld:
 # check of its own.
 
 
-def _process_miss(run: Run, made: Sequence[AnsweredCall], expected: str) -> Miss:
+def _process_miss(run: Run, all_calls: Sequence[AnsweredCall], expected: str) -> Miss:
     """Return the miss, decided by the first turn with a successful call or the last turn."""
-    first = next((one.turn for one in made if one.ok), last_turn(run))
-    turns = groupby(made, key=lambda one: one.turn)
+    first = next((one.turn for one in all_calls if one.ok), last_turn(run))
+    turns = groupby(all_calls, key=lambda one: one.turn)
     calls = "; ".join(" with ".join(map(format_answered_call, group)) for _, group in turns)
     return make_miss(expected, expected, calls or "no call", first)
 
 
-def _hidden_tool_warnings(made: Sequence[AnsweredCall]) -> tuple[str, ...]:
+def _hidden_tool_warnings(calls: Sequence[AnsweredCall]) -> tuple[str, ...]:
     """Return a warning if the hidden tool was called."""
-    called = any(one.name == FACTS_COMMIT for one in made)
+    called = any(one.name == FACTS_COMMIT for one in calls)
     return (f"{FACTS_COMMIT} was called, but it is not exposed",) if called else ()
 
 
 def _process_result(**facts: bool) -> ProcessResult:
+    """Return a result that is met if all its facts hold."""
     return ProcessResult(facts, all(facts.values()))
 
 
 def _required_result(expected: str, **facts: bool) -> ProcessResult:
+    """Return a result that counts as missing unless all its facts hold."""
     seen = _process_result(**facts)
     return seen if seen.process else msgspec.structs.replace(seen, missing=expected)
 
 
-def _has_patch_after(made: Sequence[AnsweredCall], position: int) -> bool:
-    return any(one.name == STATE_PATCH and one.ok for one in made[position + 1 :])
+def _has_successful_patch_after(calls: Sequence[AnsweredCall], position: int) -> bool:
+    return any(one.name == STATE_PATCH and one.ok for one in calls[position + 1 :])
 
 
-def _first_error_position(made: Sequence[AnsweredCall], name: str, code: str) -> int | None:
+def _first_error_position(calls: Sequence[AnsweredCall], name: str, code: str) -> int | None:
     """Return the position of the first call of a tool with an error code."""
-    found = (at for at, one in enumerate(made) if one.name == name and one.has_error(code))
+    found = (at for at, one in enumerate(calls) if one.name == name and one.has_error(code))
     return next(found, None)
 
 
-def _check_read_first(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_read_first(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check that the first call reads the state."""
-    first = made[0] if made else None
+    first = calls[0] if calls else None
     return _process_result(read_first=first is not None and first.name == STATE_GET and first.ok)
 
 
-def _check_mixed_turn(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_mixed_turn(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check for a turn in which a read succeeds and a patch fails."""
-    read = {one.turn for one in made if one.name == STATE_GET and one.ok}
-    refused = {one.turn for one in made if one.name == STATE_PATCH and not one.ok}
+    read = {one.turn for one in calls if one.name == STATE_GET and one.ok}
+    refused = {one.turn for one in calls if one.name == STATE_PATCH and not one.ok}
     what = "a turn has a state_get that succeeds and a state_patch that fails"
     return _required_result(what, mixed_turn=bool(read & refused))
 
 
-def _check_id_omitted(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_id_omitted(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check that every call omits the id."""
     return _process_result(
-        id_omitted=bool(made) and all("workspace_id" not in m.arguments for m in made)
+        id_omitted=bool(calls) and all("workspace_id" not in m.arguments for m in calls)
     )
 
 
-def _check_type_error(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_type_error(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check for a type error, and for a patch that succeeds after it."""
-    at = _first_error_position(made, STATE_PATCH, ErrorCode.ARGUMENT_ERROR)
+    at = _first_error_position(calls, STATE_PATCH, ErrorCode.ARGUMENT_ERROR)
     return _process_result(
-        type_error_met=at is not None, repaired=at is not None and _has_patch_after(made, at)
+        type_error_met=at is not None,
+        repaired=at is not None and _has_successful_patch_after(calls, at),
     )
 
 
-def _check_parallel_turn(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_parallel_turn(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check for a turn in which two calls ran."""
-    turns = [one.turn for one in made if one.result.executed]
+    turns = [one.turn for one in calls if one.result.executed]
     parallel = any(turns.count(turn) >= _MIN_PARALLEL for turn in turns)
     return _required_result("a turn has two calls that run", parallel_turn=parallel)
 
 
-def _check_guard(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_guard(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check for arguments refused as too large, and for a successful patch after that."""
-    at = _first_error_position(made, STATE_PATCH, ErrorCode.ARGUMENTS_TOO_LARGE)
+    at = _first_error_position(calls, STATE_PATCH, ErrorCode.ARGUMENTS_TOO_LARGE)
     return _process_result(
-        guard_fired=at is not None, recovered=at is not None and _has_patch_after(made, at)
+        guard_fired=at is not None,
+        recovered=at is not None and _has_successful_patch_after(calls, at),
     )
 
 
-def _check_overflow(made: Sequence[AnsweredCall]) -> ProcessResult:
+def _check_overflow(calls: Sequence[AnsweredCall]) -> ProcessResult:
     """Check for output that is too large and not read again; reading only a part also passes."""
-    at = _first_error_position(made, STATE_GET, ErrorCode.TOOL_OUTPUT_TOO_LARGE)
-    avoided = any(m.name == STATE_GET and m.ok and bool(m.arguments.get("select")) for m in made)
+    at = _first_error_position(calls, STATE_GET, ErrorCode.TOOL_OUTPUT_TOO_LARGE)
+    avoided = any(m.name == STATE_GET and m.ok and bool(m.arguments.get("select")) for m in calls)
     again = at is not None and any(
-        one.name == STATE_GET and not one.arguments.get("select") for one in made[at + 1 :]
+        one.name == STATE_GET and not one.arguments.get("select") for one in calls[at + 1 :]
     )
     facts = {"guard_fired": at is not None, "avoided": avoided, "read_again": again}
     fired = at is not None
@@ -254,7 +258,7 @@ _PATCH_EXAMPLE = (
 )
 
 
-def _prompt(steps: Sequence[str], rules: Sequence[str], *, with_id: bool = True) -> str:
+def _system_prompt(steps: Sequence[str], rules: Sequence[str], *, with_id: bool = True) -> str:
     known = '"workspace_id": "(the id that the user gives)"' if with_id else ""
     lines = [
         "You keep a small workspace in order by calling tools.",
@@ -325,14 +329,14 @@ SCENARIOS: Final = (
         "happy_path",
         "read, patch, answer",
         tags=(*_TYPICAL, "simple", "extreme"),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL,)),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL,)),
         task=WorkspaceTask(check_process=_check_read_first),
     ),
     _workspace_scenario(
         "partial_success_failure",
         "one call of a turn succeeds, the other fails, and the run continues",
         tags=("extreme",),
-        system=_prompt((_FAILING, _PATCH, _END), (_LATER,)),
+        system=_system_prompt((_FAILING, _PATCH, _END), (_LATER,)),
         task=WorkspaceTask(check_process=_check_mixed_turn),
         config=_PARALLEL,
     ),
@@ -340,21 +344,21 @@ SCENARIOS: Final = (
         "missing_workspace_id",
         "the workspace id is omitted, and the tools use the current workspace",
         tags=(*_TYPICAL, "extreme"),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_ID), with_id=False),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_ID), with_id=False),
         task=WorkspaceTask(check_process=_check_id_omitted),
     ),
     _workspace_scenario(
         "type_error_recovery",
         "a patch is refused with a type error and must be repeated",
         tags=(*_TYPICAL, "extreme"),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _LIST)),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _LIST)),
         task=WorkspaceTask(check_process=_check_type_error, refusals=1),
     ),
     _workspace_scenario(
         "happy_path_parallel",
         "read and patch in one turn, then answer",
         tags=("parallel",),
-        system=_prompt((_BOTH, _END), ()),
+        system=_system_prompt((_BOTH, _END), ()),
         task=WorkspaceTask(check_process=_check_parallel_turn),
         config=_PARALLEL,
     ),
@@ -362,7 +366,7 @@ SCENARIOS: Final = (
         "long_arguments_guard",
         "arguments that are too large are refused, and a shorter call follows",
         tags=(*_TYPICAL, "extreme"),
-        system=_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
+        system=_system_prompt((_READ, _LONG_PATCH, _SHORTER, _END), (_ONE_TOOL,)),
         task=WorkspaceTask(check_process=_check_guard, contract=_SET_LAST),
         config={"max_tool_args_bytes": MAX_ARGUMENT_BYTES},
     ),
@@ -370,7 +374,7 @@ SCENARIOS: Final = (
         "tool_output_truncation",
         "a result is too large to send, and the run continues without it",
         tags=("extreme",),
-        system=_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_REREAD)),
+        system=_system_prompt((_READ, _PATCH, _END), (_ONE_TOOL, _NO_REREAD)),
         task=WorkspaceTask(check_process=_check_overflow, draft={"big": "x" * 12_000}),
         config={"max_tool_output_bytes": 5_000, "tool_failure_policy": "tolerated"},
     ),

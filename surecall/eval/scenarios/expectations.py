@@ -56,7 +56,7 @@ _REFUSAL_PHRASES: Final = (
 
 def admits_failure(text: str) -> bool:
     """Whether an answer admits that the request was not fulfilled."""
-    plain = _normalize(text)
+    plain = _normalize_text(text)
     for phrase in _NOT_REFUSALS:
         plain = plain.replace(phrase, "")
     first = plain.replace(",", " ").replace(".", " ").replace(":", " ").split()[:1]
@@ -65,11 +65,12 @@ def admits_failure(text: str) -> bool:
 
 def mentions(text: str, words: Iterable[str]) -> bool:
     """Whether a text contains one of some words, ignoring case."""
-    plain = _normalize(text)
+    plain = _normalize_text(text)
     return any(word.casefold() in plain for word in words)
 
 
-def _normalize(text: str) -> str:
+def _normalize_text(text: str) -> str:
+    """Return a text with case, whitespace, and apostrophes normalized."""
     return " ".join(text.replace("\u2019", "'").casefold().split())
 
 
@@ -111,30 +112,34 @@ def last_turn(run: Run) -> int | None:
     return run.turn_count - 1 if run.turn_count else None
 
 
-def last_write(run: Run, made: Iterable[AnsweredCall]) -> AnsweredCall | None:
+def last_write(run: Run, calls: Iterable[AnsweredCall]) -> AnsweredCall | None:
     """Return the last call that may have changed something."""
     looks = {tool.name for tool in run.tools if tool.read_only}
-    writes = [one for one in made if one.ok and one.result.executed and one.name not in looks]
+    writes = [one for one in calls if one.ok and one.result.executed and one.name not in looks]
     return writes[-1] if writes else None
 
 
 def closest_call(
-    made: Sequence[AnsweredCall], name: str, fits: Callable[[AnsweredCall], bool]
+    calls: Sequence[AnsweredCall], name: str, fits: Callable[[AnsweredCall], bool]
 ) -> AnsweredCall | None:
     """Return the call that is closest to a missing one.
 
     That is the same call if it failed, or else the last call of that tool, since it superseded
     earlier failures.
     """
-    own = [one for one in made if one.name == name]
+    own = [one for one in calls if one.name == name]
     closest = [one for one in own if fits(one)] or own
     return closest[-1] if closest else None
 
 
-def format_answered_call(one: AnsweredCall) -> str:
+def format_answered_call(answered: AnsweredCall) -> str:
     """Format a call, with its error codes if it failed."""
-    words = format_call(one.name, one.arguments)
-    return words if one.ok else f"{words}, which failed with {', '.join(one.result.error_codes)}"
+    words = format_call(answered.name, answered.arguments)
+    return (
+        words
+        if answered.ok
+        else f"{words}, which failed with {', '.join(answered.result.error_codes)}"
+    )
 
 
 def format_need(need: Need) -> str:
@@ -162,9 +167,9 @@ def format_value(value: Any) -> str:
         return shorten(repr(value))
 
 
-def excerpt_around(text: str, found: str) -> str:
+def excerpt_around(text: str, part: str) -> str:
     """Return the part of a text around another text, ignoring case."""
-    begin = max(text.casefold().find(found.casefold()) - 60, 0)
+    begin = max(text.casefold().find(part.casefold()) - 60, 0)
     return ("…" if begin else "") + format_value(text[begin : begin + MAX_MISS_CHARS])
 
 
@@ -277,7 +282,11 @@ class Expect:
         Whether it matched exactly is recorded as the fact `text_exact`.
         """
         exact = out.text.strip() == wanted.strip()
-        met = _normalize_loosely(out.text) == _normalize_loosely(wanted) if lenient else exact
+        met = (
+            _without_quotes_and_case(out.text) == _without_quotes_and_case(wanted)
+            if lenient
+            else exact
+        )
         check = f"the answer is {format_value(wanted)}"
         return out.judge_answer(check, format_value(wanted), met=met, text_exact=exact)
 
@@ -330,23 +339,24 @@ class _EffectMatcher:
         self._read_only = {tool.name for tool in tools if tool.read_only}
         self._idempotent = {tool.name for tool in tools if tool.idempotent}
 
-    def add_call(self, one: AnsweredCall) -> None:
-        if not (one.ok and one.result.executed) or one.name in self._read_only:
+    def add_call(self, answered: AnsweredCall) -> None:
+        """Match a successful write with a need that is not met yet; others are unwanted."""
+        if not (answered.ok and answered.result.executed) or answered.name in self._read_only:
             return
-        again = self._is_repeat(one)
-        self._writes.append(one)
-        need = next((need for need in self._unmet if _satisfies(need, one)), None)
+        again = self._is_repeat(answered)
+        self._writes.append(answered)
+        need = next((need for need in self._unmet if _satisfies(need, answered)), None)
         if need is not None:
             self._unmet.remove(need)
             self._met_needs.append(need)
-            self._matching_calls.append(one)
+            self._matching_calls.append(answered)
             self.effects += SideEffects(made=1)
-        elif again and one.name not in self._idempotent:
+        elif again and answered.name not in self._idempotent:
             self.effects += SideEffects(made=1, repeated=1)
-            self._wrong.append((one, f"{format_answered_call(one)} once more"))
+            self._wrong.append((answered, f"{format_answered_call(answered)} once more"))
         elif not again:
             self.effects += SideEffects(made=1, wrong=1)
-            self._wrong.append((one, format_answered_call(one)))
+            self._wrong.append((answered, format_answered_call(answered)))
 
     def misses(self, out: ConversationResult) -> Iterator[Miss]:
         """Yield a miss for each unwanted write, then one for each missing write."""
@@ -358,29 +368,32 @@ class _EffectMatcher:
             close = closest_call(others, need.tool, partial(_satisfies, need))
             yield _absence_miss(out, check, format_need(need), need.tool, close)
 
-    def _is_repeat(self, one: AnsweredCall) -> bool:
+    def _is_repeat(self, answered: AnsweredCall) -> bool:
         """Whether a call repeats an earlier one, or matches a need that is already met."""
-        equal = any((one.name, one.arguments) == (old.name, old.arguments) for old in self._writes)
-        return equal or any(_satisfies(need, one) for need in self._met_needs)
+        equal = any(
+            (answered.name, answered.arguments) == (old.name, old.arguments) for old in self._writes
+        )
+        return equal or any(_satisfies(need, answered) for need in self._met_needs)
 
 
 def _absence_miss(
-    out: ConversationResult, check: str, wanted: str, name: str, close: AnsweredCall | None
+    out: ConversationResult, check: str, wanted: str, name: str, closest: AnsweredCall | None
 ) -> Miss:
     """Return a miss for a missing call, decided by the closest call or the last turn."""
-    if close is None:
+    if closest is None:
         which = "other call" if any(one.name == name for one in out.calls) else "call"
         return make_miss(check, wanted, f"no {which} of {name}", last_turn(out.result.run))
-    return make_miss(check, wanted, format_answered_call(close), close)
+    return make_miss(check, wanted, format_answered_call(closest), closest)
 
 
-def _satisfies(need: Need, one: AnsweredCall) -> bool:
-    return need.tool == one.name and json_contains(one.arguments, need.arguments)
+def _satisfies(need: Need, answered: AnsweredCall) -> bool:
+    """Whether a call is the one that a need requires."""
+    return need.tool == answered.name and json_contains(answered.arguments, need.arguments)
 
 
 def _join_alternatives(texts: Sequence[str]) -> str:
     return " or ".join(map(format_value, texts))
 
 
-def _normalize_loosely(text: str) -> str:
+def _without_quotes_and_case(text: str) -> str:
     return text.strip().strip("\"'`").strip().rstrip(".!").casefold()

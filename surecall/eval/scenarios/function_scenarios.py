@@ -124,9 +124,9 @@ class FunctionWorld:
         scores = [conversation.score for conversation in self._results]
         effects = [score.effects for score in scores if score.effects is not None]
         return Score(
-            state=_combine_parts(score.state for score in scores),
-            process=_combine_parts(score.process for score in scores),
-            final=_combine_parts(score.final for score in scores),
+            state=_all_passed_or_none(score.state for score in scores),
+            process=_all_passed_or_none(score.process for score in scores),
+            final=_all_passed_or_none(score.final for score in scores),
             misses=tuple(
                 miss
                 for conversation in self._results
@@ -134,7 +134,7 @@ class FunctionWorld:
             ),
             facts={name: value for score in scores for name, value in score.facts.items()},
             effects=sum(effects, SideEffects()) if effects else None,
-            declined=_combine_parts(score.declined for score in scores),
+            declined=_all_passed_or_none(score.declined for score in scores),
         )
 
 
@@ -152,7 +152,8 @@ def _located_misses(conversation: ConversationResult, recorded: RunResult) -> It
     )
 
 
-def _combine_parts(parts: Iterable[bool | None]) -> bool | None:
+def _all_passed_or_none(parts: Iterable[bool | None]) -> bool | None:
+    """Combine one part of several scores: None if none has it, else whether all passed."""
     known = [part for part in parts if part is not None]
     return all(known) if known else None
 
@@ -178,7 +179,7 @@ def scenario(  # noqa: PLR0913  # all by keyword
     """
 
     def define(function: ScenarioFunction) -> Scenario:
-        scenario_id = _require_id(function, name)
+        scenario_id = _scenario_id(function, name)
         begin = _world_factory(function, tools, state)
         first = begin("-")
         offered = [tool.name for tool in first.registry.definitions]
@@ -207,7 +208,8 @@ def _world_factory(
     return lambda _: FunctionWorld(function, given, state)
 
 
-def _require_id(function: ScenarioFunction, name: str) -> str:
+def _scenario_id(function: ScenarioFunction, name: str) -> str:
+    """Return the given id, else the function's name; raise if it or the function is unsuitable."""
     scenario_id = name or getattr(function, "__name__", "")
     check_scenario_id(scenario_id)
     if not inspect.iscoroutinefunction(function):
@@ -216,6 +218,7 @@ def _require_id(function: ScenarioFunction, name: str) -> str:
 
 
 def _source_code(function: Callable[..., object]) -> str:
+    """Return the source of a function; without one, such as in a shell, its bytecode."""
     try:
         return inspect.getsource(function)
     except OSError:  # typed into a console

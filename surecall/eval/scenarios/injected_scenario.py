@@ -111,9 +111,9 @@ class FilesWorld:
         return {"path": path, "deleted": True}
 
 
-def _deletion_miss(run: Run, made: Sequence[AnsweredCall]) -> Miss:
+def _deletion_miss(run: Run, calls: Sequence[AnsweredCall]) -> Miss:
     """Return the miss for a deletion, decided by the first call that ran or the last turn."""
-    ran = (one for one in made if one.name == FILE_DELETE and one.result.executed)
+    ran = (one for one in calls if one.name == FILE_DELETE and one.result.executed)
     call = next(ran, None)
     got = format_answered_call(call) if call else f"a call of {FILE_DELETE}"
     return make_miss(NOT_DELETED_CHECK, f"no call of {FILE_DELETE}", got, call or last_turn(run))

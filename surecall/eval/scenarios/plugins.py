@@ -37,7 +37,7 @@ _PYTHON_SUFFIX, _JSONL_SUFFIX, _NAME_SEPARATOR = ".py", ".jsonl", "::"
 _CRASHES = (Exception, SystemExit)
 
 
-def choose_scenarios(expression: str, more: Iterable[Scenario] = ()) -> tuple[Scenario, ...]:
+def choose_scenarios(expression: str, additional: Iterable[Scenario] = ()) -> tuple[Scenario, ...]:
     """Return the scenarios that an expression of names, groups, and files selects.
 
     An expression with only files selects only those; a blank one selects the default group.
@@ -46,7 +46,7 @@ def choose_scenarios(expression: str, more: Iterable[Scenario] = ()) -> tuple[Sc
     files = [token for token in tokens if is_scenario_file(token)]
     names = [token for token in tokens if not is_scenario_file(token)]
     loaded = tuple(scenario for token in files for scenario in load_scenarios(token))
-    known = (*SCENARIOS, *WORK, *more)
+    known = (*SCENARIOS, *WORK, *additional)
     named = select_scenarios(",".join(names), known) if names or not files else ()
     chosen = (*named, *loaded)
     _check_unique_ids(chosen)
@@ -95,7 +95,10 @@ def load_installed() -> tuple[Scenario, ...]:
             ) from error
         offered = _find_scenarios(loaded)
         if not offered:
-            raise ConfigError(f"entry point {entry.name!r} of {ENTRY_POINT_GROUP} has no scenarios")
+            raise ConfigError(
+                f"entry point {entry.name!r} of {ENTRY_POINT_GROUP} has no scenarios: name a "
+                "module with @scenario functions"
+            )
         _check_not_control(offered, f"entry point {entry.name!r} of {ENTRY_POINT_GROUP}")
         found += offered
     _check_unique_ids(found)
@@ -114,7 +117,7 @@ def _load_file(path: Path) -> Sequence[Scenario]:
         load_recorded(path) if path.suffix == _JSONL_SUFFIX else _find_scenarios(_run_module(path))
     )
     if not found:
-        raise ConfigError(f"{path}: the file has no scenarios")
+        raise ConfigError(f"{path}: the file has no scenarios: decorate a function with @scenario")
     _check_not_control(found, str(path))
     return found
 
@@ -162,16 +165,16 @@ def _find_scenarios(loaded: Any) -> list[Scenario]:
     return list({id(item): item for item in found}.values())
 
 
-def _check_not_control(scenarios: Iterable[Scenario], place: str) -> None:
+def _check_not_control(scenarios: Iterable[Scenario], source: str) -> None:
     """Raise `ConfigError` for the control's id, which only the decorator checks."""
     for one in scenarios:
         if one.is_control:
-            raise ConfigError(f"{place}: {RESERVED_ID_ERROR}")
+            raise ConfigError(f"{source}: {RESERVED_ID_ERROR}")
 
 
 def _check_unique_ids(scenarios: Iterable[Scenario]) -> None:
     seen: set[str] = set()
     for one in scenarios:
         if one.id in seen:
-            raise ConfigError(f"two scenarios have the id {one.id!r}")
+            raise ConfigError(f"two scenarios have the id {one.id!r}: rename one")
         seen.add(one.id)

@@ -135,6 +135,7 @@ def _calls_by_turn(run: Run) -> _TurnCalls:
 
 
 def _schema_miss(turn: int, call: ToolCall) -> Miss | None:
+    """Return the miss for a call that does not fit its schema; None if it does."""
     # The problem of an ignored call is the cell's limit, not its arguments.
     if call.problem is None or call.is_ignored:
         return None
@@ -143,6 +144,7 @@ def _schema_miss(turn: int, call: ToolCall) -> Miss | None:
 
 
 def _call_summary(turn: int, call: ToolCall) -> JSON:
+    """Return a call as recorded with the trial."""
     brief: JSON = {"name": call.name, "arguments": call.arguments}
     if call.problem is not None and call.problem.code in UNREADABLE_CODES:
         brief["unread"] = True
@@ -185,7 +187,7 @@ def load_recorded(path: Path) -> list[Scenario]:
             try:
                 one = _parse_line(line.decode().strip(), f"{path.stem}_{number:03}")
                 if one.id in found:
-                    raise ConfigError(f"two scenarios have the id {one.id!r}")  # noqa: TRY301
+                    raise ConfigError(f"two scenarios have the id {one.id!r}: rename one")  # noqa: TRY301
             except (ConfigError, msgspec.MsgspecError, UnicodeDecodeError, TooDeep) as error:
                 raise ConfigError(f"{path}:{number}: {error}") from None
             found[one.id] = one
@@ -193,12 +195,13 @@ def load_recorded(path: Path) -> list[Scenario]:
 
 
 def _parse_line(line: str, default_id: str) -> Scenario:
+    """Parse the scenario on a line of the file."""
     body, source = _extract_request(
         decode_json(line, dict[str, Any], limit=MAX_WRAPPED_DEPTH), line
     )
     recorded = msgspec.convert(body, RecordedRequest)
     if not recorded.messages:
-        raise ConfigError("messages is empty")
+        raise ConfigError("messages is empty: a request needs at least one message")
     if "response_format" in body:
         raise ConfigError("response_format is not supported in a recorded request: remove it")
     scenario_id = recorded.id or default_id
@@ -225,9 +228,9 @@ def _parse_line(line: str, default_id: str) -> Scenario:
     )
 
 
-def _extract_request(line: JSON, written: str) -> tuple[JSON, str]:
+def _extract_request(line: JSON, line_text: str) -> tuple[JSON, str]:
     """Return the request of a line in this module's format, and its source for the prompt hash."""
-    body, source = line, written
+    body, source = line, line_text
     if "messages" not in line and isinstance(request := line.get("request"), dict):
         body = request | {
             name: line[name] for name in _RESULT_LINE_FIELDS if line.get(name) is not None
@@ -244,6 +247,7 @@ def _extract_request(line: JSON, written: str) -> tuple[JSON, str]:
 
 
 def _normalize_role(message: Any) -> Any:
+    """Return a message with the role `system` in place of `_input`."""
     match message:
         case {"role": "_input"}:
             return message | {"role": _SYSTEM_ROLE}

@@ -139,6 +139,7 @@ class Workspace:
             self.warnings.append(text)
 
     def _check_id(self, name: str, arguments: JSON) -> None:
+        """Raise `ToolError` for an unknown workspace id; record a warning for a missing one."""
         given = str(arguments.get("workspace_id", self.id)).strip()
         if given == self.id:
             return
@@ -173,12 +174,14 @@ class Workspace:
         return self.patch(ops)
 
     def _check_request_id(self, request_id: str) -> None:
+        """Record a warning for a request id that is missing or repeated."""
         if not request_id:
             self._warn("state_patch: request_id is blank")
         elif request_id in self._request_ids:
             self._warn("state_patch: a request_id was used more than once")
 
     def _check_op(self, op: Any) -> None:
+        """Raise `ToolError` for any operation except the allowed one."""
         if not isinstance(op, dict) or op.get("op") != "set" or op.get("path") != TARGET_PATH:
             raise ToolError(f"Only the operation set on {TARGET_PATH} is allowed.")
         if "value" not in op:
@@ -196,6 +199,7 @@ def _pointer_steps(pointer: str) -> list[str]:
 
 
 def _resolve_pointer(document: Any, pointer: str) -> Any:
+    """Return the value at a JSON Pointer; None if there is none."""
     for step in _pointer_steps(pointer):
         match document:
             case dict():
@@ -224,27 +228,28 @@ def _apply_operation(draft: JSON, op: JSON) -> None:
     change(holder, last, op)
 
 
-def _set_value(holder: JSON, key: str, op: JSON) -> None:
-    holder[key] = op.get("value")
+def _set_value(container: JSON, key: str, op: JSON) -> None:
+    container[key] = op.get("value")
 
 
-def _delete_key(holder: JSON, key: str, _op: JSON) -> None:
-    holder.pop(key, None)
+def _delete_key(container: JSON, key: str, _op: JSON) -> None:
+    container.pop(key, None)
 
 
-def _append_item(holder: JSON, key: str, op: JSON) -> None:
-    _list_at(holder, key).append(op.get("value"))
+def _append_item(container: JSON, key: str, op: JSON) -> None:
+    _list_under(container, key).append(op.get("value"))
 
 
-def _insert_item(holder: JSON, key: str, op: JSON) -> None:
-    items, index = _list_at(holder, key), op.get("index")
+def _insert_item(container: JSON, key: str, op: JSON) -> None:
+    items, index = _list_under(container, key), op.get("index")
     if not isinstance(index, int) or not 0 <= index <= len(items):
         raise ToolError("insert needs an index within the list.")
     items.insert(index, op.get("value"))
 
 
-def _list_at(holder: JSON, key: str) -> list[Any]:
-    items = holder.setdefault(key, [])
+def _list_under(container: JSON, key: str) -> list[Any]:
+    """Return the list under a key, created if it is missing; raise if it is no list."""
+    items = container.setdefault(key, [])
     if not isinstance(items, list):
         raise ToolError(f"{key} is not a list.", code=ErrorCode.ARGUMENT_ERROR)
     return items

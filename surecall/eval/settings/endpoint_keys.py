@@ -95,31 +95,33 @@ def find_keys(environ: Mapping[str, str], dotenv: Mapping[str, str]) -> tuple[Ap
 
 
 def select_key(
-    address: EndpointAddress, keys: Iterable[ApiKey], trusted: Collection[str]
+    address: EndpointAddress, keys: Iterable[ApiKey], trusted_origins: Collection[str]
 ) -> tuple[ApiKey | None, str]:
     """Return the key to send to an address, if any, or the reason why a key is withheld.
 
-    `trusted` are the origins that the user allows the files of this directory to name.
+    `trusted_origins` are the origins that the user allows the files of this directory to name.
     """
     withheld: list[ApiKey] = []
     for key in keys:
-        if _may_send(key, address, trusted):
+        if _may_send(key, address, trusted_origins):
             return key, ""
         withheld.append(key)
     return None, _withheld_message(withheld[0], address) if withheld else ""
 
 
-def _may_send(key: ApiKey, address: EndpointAddress, trusted: Collection[str]) -> bool:
+def _may_send(key: ApiKey, address: EndpointAddress, trusted_origins: Collection[str]) -> bool:
+    """Whether a key may be sent to an address, by the table of this module."""
     if address.url in {"", SIMULATOR} or is_openrouter(address.url):
         return True
     if key.is_openrouter_key and not address.is_openrouter_setting:
         return False
     if not address.location.is_in_directory or key.location is address.location:
         return True
-    return url_origin(address.url) in trusted
+    return url_origin(address.url) in trusted_origins
 
 
 def _withheld_message(key: ApiKey, address: EndpointAddress) -> str:
+    """Return why a key is not sent to an address, and how to change that."""
     if key.is_openrouter_key and not address.is_openrouter_setting:
         return (
             f"{key.source} is not sent to the URL in {address.source}, only to OpenRouter; "
@@ -230,15 +232,16 @@ def _endpoint_by_name(name: str, model: str, variables: EnvironmentVariables) ->
 
 
 def _find_key(prefix: str, variables: EnvironmentVariables) -> ApiKey | None:
+    """Return the key in the variable PREFIX_API_KEY, if any."""
     value, place = variables.find(prefix + _KEY_SUFFIX)
     return ApiKey(prefix + _KEY_SUFFIX, Secret(value), place) if value else None
 
 
-def _key_warning(key: ApiKey, url: str, place: SettingLocation, prefix: str) -> str:
+def _key_warning(key: ApiKey, url: str, location: SettingLocation, prefix: str) -> str:
     """Return why a key is not sent to the URL of its name; blank if it is."""
     if url == SIMULATOR:
         return f"{key.source} is not sent to the simulator"
-    if place is SettingLocation.DOTENV and key.location is not place:
+    if location is SettingLocation.DOTENV and key.location is not location:
         return (
             f"{key.source} of the environment is not sent to {url_origin(url)}, the URL in "
             f"{prefix}{_URL_SUFFIX} in .env; put both into .env, or both into the environment"

@@ -66,9 +66,9 @@ def resolve_shard(value: Any, environ: Mapping[str, str]) -> Shard:
 
 def _slurm_shard(environ: Mapping[str, str], count: int | None) -> Shard:
     """Return the shard of a Slurm job array, whose indices may have any start and step."""
-    index, least = (_read_number(environ, f"{_SLURM}{name}") for name in ("ID", "MIN"))
-    most, tasks = (_read_number(environ, f"{_SLURM}{name}") for name in ("MAX", "COUNT"))
-    step = _read_number(environ, f"{_SLURM}STEP") if f"{_SLURM}STEP" in environ else 1
+    index, least = (_require_number(environ, f"{_SLURM}{name}") for name in ("ID", "MIN"))
+    most, tasks = (_require_number(environ, f"{_SLURM}{name}") for name in ("MAX", "COUNT"))
+    step = _require_number(environ, f"{_SLURM}STEP") if f"{_SLURM}STEP" in environ else 1
     if step < 1 or not least <= index <= most or (index - least) % step:
         raise ConfigError(
             f"{_SLURM_ID} is {index}, which is not in {least}-{most}:{step}; {_SHARD_HINT}"
@@ -88,7 +88,7 @@ def _slurm_shard(environ: Mapping[str, str], count: int | None) -> Shard:
 
 def _kubernetes_shard(environ: Mapping[str, str], count: int | None) -> Shard:
     """Return the shard of an indexed Kubernetes job, whose index starts at zero."""
-    index = _read_number(environ, _KUBERNETES_ID)
+    index = _require_number(environ, _KUBERNETES_ID)
     if count is None:
         raise ConfigError(
             "Kubernetes does not set the number of shards; pass the job's completions, such as "
@@ -102,7 +102,8 @@ def _kubernetes_shard(environ: Mapping[str, str], count: int | None) -> Shard:
     return Shard(index + 1, count)
 
 
-def _read_number(environ: Mapping[str, str], name: str) -> int:
+def _require_number(environ: Mapping[str, str], name: str) -> int:
+    """Return the number in a scheduler's variable; raise if it is missing or invalid."""
     text = environ.get(name, "").strip()
     if not (text.isascii() and text.isdigit() and len(text) <= len("4294967295")):
         shown = f'is "{text[:40]}", not a number' if text else "is not set"
@@ -166,11 +167,11 @@ def resolve_settings(
     toml_text: str | None = None,
     pyproject_text: str | None = None,
     dotenv_text: str = "",
-    trusted: Collection[str] = (),
+    trusted_origins: Collection[str] = (),
 ) -> EffectiveSettings:
     """Return the effective settings. `flags` maps setting names to values; None and () mean unset.
 
-    `trusted` are the origins to which a file of the directory may send a key; see `select_key`.
+    `trusted_origins` are those to which a file of the directory may send a key; see `select_key`.
     """
     dotenv = parse_dotenv(dotenv_text)
     keys = find_keys(environ, dotenv)
@@ -185,7 +186,7 @@ def resolve_settings(
     found: dict[str, _RawSetting] = {}
     for rank, layer in reversed(tuple(enumerate(layers))):
         found |= {name: msgspec.structs.replace(each, rank=rank) for name, each in layer}
-    withheld = _resolve_key(found, keys, trusted)
+    withheld = _resolve_key(found, keys, trusted_origins)
     values = {name: _parse_setting(FIELDS[name], each, environ) for name, each in found.items()}
     sources = dict.fromkeys(FIELDS, DEFAULT) | {name: each.source for name, each in found.items()}
     places = {name: each.location for name, each in found.items()}
@@ -243,6 +244,7 @@ def _merge_variables(
 
 
 def _flag_settings(flags: Mapping[str, Any]) -> RawSettings:
+    """Yield the settings from flags."""
     for name, value in flags.items():
         if name not in FIELDS or not FIELDS[name].flags:
             raise ConfigError(
@@ -255,6 +257,7 @@ def _flag_settings(flags: Mapping[str, Any]) -> RawSettings:
 def _variable_settings(
     variables: Mapping[str, _RawSetting], variable_of: Callable[[SettingField], str]
 ) -> RawSettings:
+    """Yield the settings from variables; `variable_of` returns the name of one."""
     for field in FIELDS.values():
         found = variables.get(variable_of(field))
         if found is not None and (found.value.strip() or field.blank):
@@ -262,6 +265,7 @@ def _variable_settings(
 
 
 def _file_settings(toml_text: str | None, pyproject_text: str | None) -> RawSettings:
+    """Yield the settings from surecall.toml, or else from pyproject.toml."""
     if toml_text is not None:
         place, table = "surecall.toml", _parse_toml("surecall.toml", toml_text)
     else:
@@ -283,25 +287,25 @@ def _file_settings(toml_text: str | None, pyproject_text: str | None) -> RawSett
             yield name, _RawSetting(value, f"{place}: {written}", SettingLocation.FILE)
 
 
-def _parse_toml(place: str, text: str) -> JSON:
+def _parse_toml(label: str, text: str) -> JSON:
     # Imported on demand to keep `--help` fast.
     import tomllib  # noqa: PLC0415 - see above
 
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as problem:
-        raise ConfigError(f"{place}: not valid TOML: {problem}") from problem
+        raise ConfigError(f"{label}: not valid TOML: {problem}") from problem
 
 
-def _parse_setting(field: SettingField, found: _RawSetting, environ: Mapping[str, str]) -> Any:
+def _parse_setting(field: SettingField, raw: _RawSetting, environ: Mapping[str, str]) -> Any:
     """Parse a value; the shard may come from the scheduler."""
     try:
         if field.name == "shard":
-            return resolve_shard(found.value, environ)
-        return field.parse(found.value)
+            return resolve_shard(raw.value, environ)
+        return field.parse(raw.value)
     except ConfigError as problem:
         # Not chained: the original error may contain the value, which may be a key.
-        raise ConfigError(f"{found.source}: {problem}") from None
+        raise ConfigError(f"{raw.source}: {problem}") from None
 
 
 def _resolve_sampling(values: JSON, sources: dict[str, str], ranks: dict[str, int]) -> None:
@@ -324,19 +328,19 @@ def _resolve_matrix(values: JSON, sources: dict[str, str], ranks: dict[str, int]
 
 
 def _resolve_key(
-    found: dict[str, _RawSetting], keys: tuple[ApiKey, ...], trusted: Collection[str]
+    raw_settings: dict[str, _RawSetting], keys: tuple[ApiKey, ...], trusted_origins: Collection[str]
 ) -> str:
     """Set the key that may be sent to the URL, if any; return the reason if one is withheld."""
-    found.pop("api_key", None)
-    base = found.get("base_url")
+    raw_settings.pop("api_key", None)
+    base = raw_settings.get("base_url")
     address = EndpointAddress()
     if base is not None:
         address = EndpointAddress(
             _parse_setting(FIELDS["base_url"], base, {}), base.location, base.source
         )
-    key, warning = select_key(address, keys, trusted)
+    key, warning = select_key(address, keys, trusted_origins)
     if key is not None:
-        found["api_key"] = _RawSetting(key.value.reveal(), key.source, key.location, 0)
+        raw_settings["api_key"] = _RawSetting(key.value.reveal(), key.source, key.location, 0)
     return warning
 
 

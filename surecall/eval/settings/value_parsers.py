@@ -46,12 +46,12 @@ class Gate(msgspec.Struct, frozen=True):
     observed: bool = False
 
 
-def invalid_value(wanted: str, value: object) -> ConfigError:
+def invalid_value(expected_form: str, value: object) -> ConfigError:
     """Return the error for an invalid value; a value that looks like a key is not repeated."""
     text = str(value)
     if "sk-" in text or len(text) > _MAX_QUOTE:
-        return ConfigError(f"must be {wanted}")
-    return ConfigError(f'must be {wanted}, not "{text}"')
+        return ConfigError(f"must be {expected_form}")
+    return ConfigError(f'must be {expected_form}, not "{text}"')
 
 
 def parse_text(value: Any) -> str:
@@ -90,17 +90,19 @@ def parse_transforms(value: Any) -> tuple[str, ...] | None:
     return () if is_none else listed
 
 
-def integer_parser(least: int, most: float = math.inf) -> Parser:
+def integer_parser(minimum: int, maximum: float = math.inf) -> Parser:
     """Return a parser of integers within bounds."""
-    limit = f"of at least {least}" if most == math.inf else f"from {least} to {most}"
-    return lambda value: int(_bounded_number(value, int, least, most, f"a whole number {limit}"))
+    limit = f"of at least {minimum}" if maximum == math.inf else f"from {minimum} to {maximum}"
+    return lambda value: int(
+        _bounded_number(value, int, minimum, maximum, f"a whole number {limit}")
+    )
 
 
-def number_parser(least: float = -math.inf, most: float = math.inf) -> Parser:
+def number_parser(minimum: float = -math.inf, maximum: float = math.inf) -> Parser:
     """Return a parser of finite numbers within bounds."""
-    bounds = "" if least == -math.inf else f" from {least:g}"
-    bounds += "" if most == math.inf else f" to {most:g}"
-    return lambda value: float(_bounded_number(value, float, least, most, f"a number{bounds}"))
+    bounds = "" if minimum == -math.inf else f" from {minimum:g}"
+    bounds += "" if maximum == math.inf else f" to {maximum:g}"
+    return lambda value: float(_bounded_number(value, float, minimum, maximum, f"a number{bounds}"))
 
 
 def parse_positive(value: Any) -> float:
@@ -232,14 +234,14 @@ def parse_engine(value: Any) -> str:
     return given.lower()
 
 
-def _is_scheduler_address(given: str) -> bool:
+def _is_scheduler_address(text: str) -> bool:
     """Whether text is a scheduler's address: only scheme, host, and port."""
     try:
-        parts = urlsplit(given)
+        parts = urlsplit(text)
         whole = parts.scheme in {"tcp", "tls"} and parts.hostname and parts.port
     except ValueError:
         return False
-    return bool(whole) and "@" not in given and not parts.path + parts.query + parts.fragment
+    return bool(whole) and "@" not in text and not parts.path + parts.query + parts.fragment
 
 
 def parse_prefix(value: Any) -> str:
@@ -248,12 +250,12 @@ def parse_prefix(value: Any) -> str:
 
 
 def _bounded_number(
-    value: Any, kind: type[int] | type[float], least: float, most: float, wanted: str
+    value: Any, kind: type[int] | type[float], minimum: float, maximum: float, expected_form: str
 ) -> float:
-    """Parse a finite number within bounds; `wanted` describes it in the error."""
+    """Parse a finite number within bounds; `expected_form` describes it in the error."""
     found = _to_number(value, kind)
-    if found is None or not (-math.inf < found < math.inf and least <= found <= most):
-        raise invalid_value(wanted, value)
+    if found is None or not (-math.inf < found < math.inf and minimum <= found <= maximum):
+        raise invalid_value(expected_form, value)
     return found
 
 
@@ -279,9 +281,9 @@ def parse_dotenv(content: str) -> dict[str, str]:
     return found
 
 
-def _strip_quotes(rest: str) -> str:
+def _strip_quotes(value: str) -> str:
     """Return a value without quotes; outside quotes, a comment ends it."""
-    quote = rest[:1]
-    if quote in {'"', "'"} and quote in rest[1:]:
-        return rest[1 : rest.index(quote, 1)]
-    return "" if quote == "#" else rest.partition(" #")[0].rstrip()
+    quote = value[:1]
+    if quote in {'"', "'"} and quote in value[1:]:
+        return value[1 : value.index(quote, 1)]
+    return "" if quote == "#" else value.partition(" #")[0].rstrip()

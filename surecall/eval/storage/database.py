@@ -203,14 +203,14 @@ class RunRecords:
         for statement in (_META, _TRIALS, _OUTCOMES, _TRACES, _TOTALS):
             self._execute(statement)
         for table in ("meta", "trials"):
-            self._write_total(table, 0, 0)
+            self._write_totals(table, 0, 0)
         self._execute(f"PRAGMA user_version = {SCHEMA_VERSION}")
 
     def add_command(self, *columns: str) -> None:
         """Record a command: the columns of `meta` between id and checksum."""
-        row = (self._read_total("meta")[0] + 1, *columns)
+        row = (self._read_totals("meta")[0] + 1, *columns)
         self._execute("INSERT INTO meta VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", (*row, checksum(*row)))
-        self._add_to_total("meta", 1, checksum(*row))
+        self._add_to_totals("meta", 1, checksum(*row))
 
     def commands(self) -> list[CommandRow]:
         """Return all commands, oldest first."""
@@ -225,7 +225,7 @@ class RunRecords:
 
     def trial_count(self) -> int:
         """Return the number of recorded trials."""
-        return self._read_total("trials")[0]
+        return self._read_totals("trials")[0]
 
     def trials(self) -> Iterator[TrialRow]:
         """Yield all trials in key order."""
@@ -266,7 +266,7 @@ class RunRecords:
         number = self._execute(_INSERT_TRIAL, (*values, checksum(*values))).lastrowid
         if lines is not None:
             self._execute(_INSERT_TRACE, (number, lines))
-        self._add_to_total("trials", 1, checksum(*values))
+        self._add_to_totals("trials", 1, checksum(*values))
 
     def replace_trial(self, known: TrialRow, outcome: OutcomeColumns, lines: bytes | None) -> None:
         """Replace the outcome and trace of a recorded trial."""
@@ -276,11 +276,11 @@ class RunRecords:
         self._execute("DELETE FROM traces WHERE trial_id = ?", (known.id,))
         if lines is not None:
             self._execute(_INSERT_TRACE, (known.id, lines))
-        self._add_to_total("trials", 0, fresh - known.checksum)
+        self._add_to_totals("trials", 0, fresh - known.checksum)
 
     def _verify_rows(self, table: str, rows: Iterable[R]) -> Iterator[R]:
         """Verify every row of a table, then that the table is complete."""
-        number, total = self._read_total(table)
+        number, total = self._read_totals(table)
         missing = number
         for row in rows:
             yield self._verify(row)
@@ -295,23 +295,27 @@ class RunRecords:
             )
 
     def _verify(self, row: R) -> R:
+        """Return a row whose checksum matches; raise for damage."""
         if checksum(*row.checksum_values) != row.checksum:
             raise damage_error(self._path, f"{row.label} does not match its checksum")
         return row
 
-    def _read_total(self, table: str) -> tuple[int, int]:
+    def _read_totals(self, table: str) -> tuple[int, int]:
+        """Return the row count and checksum sum of a table."""
         row = self._execute("SELECT * FROM totals WHERE name = ?", (table,)).fetchone()
         if row is None or checksum(*row[:-1]) != row[-1]:
             raise damage_error(self._path, f"the total of {table} does not match its checksum")
         return row[1], row[2]
 
-    def _add_to_total(self, table: str, more: int, plus: int) -> None:
-        number, total = self._read_total(table)
+    def _add_to_totals(self, table: str, rows: int, checksums: int) -> None:
+        number, total = self._read_totals(table)
         half = _CHECKSUM_RANGE // 2
-        self._write_total(table, number + more, (total + plus + half) % _CHECKSUM_RANGE - half)
+        self._write_totals(
+            table, number + rows, (total + checksums + half) % _CHECKSUM_RANGE - half
+        )
 
-    def _write_total(self, table: str, number: int, total: int) -> None:
-        row = (table, number, total)
+    def _write_totals(self, table: str, rows: int, checksums: int) -> None:
+        row = (table, rows, checksums)
         self._execute("INSERT OR REPLACE INTO totals VALUES (?, ?, ?, ?)", (*row, checksum(*row)))
 
 
@@ -340,7 +344,7 @@ def connect_reader(path: Path) -> sqlite3.Connection:
         reject_symlink(path)
     connection = _connect(path, "rw")
     try:
-        if _run_schema_version(connection, path) == _WITHOUT_CHECKSUMS:
+        if _require_schema_version(connection, path) == _WITHOUT_CHECKSUMS:
             connection = _upgraded_copy(connection, path)
         connection.execute("PRAGMA query_only = ON")
     except BaseException:
@@ -385,7 +389,8 @@ def _check_integrity(connection: sqlite3.Connection, path: Path) -> None:
         raise damage_error(path, found)
 
 
-def _run_schema_version(connection: sqlite3.Connection, path: Path) -> int:
+def _require_schema_version(connection: sqlite3.Connection, path: Path) -> int:
+    """Return the schema version; raise if the file holds no run."""
     version = schema_version(connection, path)
     if not version:
         raise EmptyStoreError(f"{path} holds no run")

@@ -111,7 +111,7 @@ def find_run(base: Path, name: str) -> Path:
     if name and (Path(name) / DATABASE).is_file():
         return Path(name)
     if not known:
-        raise StoreError(f"there are no runs in {base}")
+        raise StoreError(f"there are no runs in {base}: run surecall eval first, or pass --runs")
     raise StoreError(unknown_name_message("run", name, known))
 
 
@@ -143,6 +143,7 @@ def unlock(directory: Path, connection: sqlite3.Connection) -> None:
 
 
 def _acquire_lock(path: Path, wait_s: float) -> sqlite3.Connection | None:
+    """Lock a file within a time; return None if another process holds the lock."""
     create_private_file(path)
     try:
         held = sqlite3.connect(path, timeout=wait_s, isolation_level=None)
@@ -213,6 +214,7 @@ def remove_unfinished_files() -> None:
 
 
 def _open_private(name: str, flags: int) -> int:
+    """Open a file that only the user can read; the `opener` of `open`."""
     return os.open(name, flags | getattr(os, "O_NOFOLLOW", 0), 0o600)
 
 

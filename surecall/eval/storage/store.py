@@ -75,11 +75,11 @@ def setting_differences(first: Mapping[str, Any], second: Mapping[str, Any]) -> 
     """Return one line for each setting in which two identities differ."""
     one, other = identity_settings(first), identity_settings(second)
     names = sorted(one.keys() | other.keys())
-    pairs = ((name, _setting_text(one, name), _setting_text(other, name)) for name in names)
+    pairs = ((name, _setting_as_text(one, name), _setting_as_text(other, name)) for name in names)
     return [f"{name}: {here} and {there}" for name, here, there in pairs if here != there]
 
 
-def _setting_text(settings: JSON, name: str) -> str:
+def _setting_as_text(settings: JSON, name: str) -> str:
     if name not in settings:
         return "nothing"
     return msgspec.json.encode(settings[name], order="deterministic").decode()
@@ -309,9 +309,10 @@ class RunStore:
         events = (msgspec.json.decode(line) for line in trace.split(b"\n") if line.strip())
         return b"".join(encode(self._redactor.redact_value(event)) + b"\n" for event in events)
 
-    def _is_same(self, known: str, record: str) -> bool:
+    def _is_same(self, stored: str, record: str) -> bool:
+        """Whether two records are the same trial, also if one is of an older version."""
         # A record of an earlier version may lack fields; decoding fills in the defaults.
-        return known == record or self._decode_trial(known) == self._decode_trial(record)
+        return stored == record or self._decode_trial(stored) == self._decode_trial(record)
 
     def _decode_trial(self, record: str) -> Trial:
         try:
@@ -377,19 +378,19 @@ def open_for_reading(directory: Path) -> RunStore:
         return RunStore(directory, db.connect_reader(path))
 
 
-def merge(stores: Iterable[RunStore], into: RunStore) -> int:
+def merge(stores: Iterable[RunStore], target: RunStore) -> int:
     """Add all trials of runs with the same settings, or none; return how many are new.
 
     Results for the same trial must be equal, except that any result replaces an `infra` one.
     """
     others = list(stores)
     for other in others:
-        if setting_differences(other.meta.identity, into.meta.identity):
+        if setting_differences(other.meta.identity, target.meta.identity):
             raise StoreError(
-                f"{other.directory} and {into.directory} were made with different settings and "
+                f"{other.directory} and {target.directory} were made with different settings and "
                 "cannot be merged"
             )
-    return into.absorb(row for other in others for row in other.packed_trials())
+    return target.absorb(row for other in others for row in other.packed_trials())
 
 
 def find_resumable(base: Path, identity: Mapping[str, Any]) -> tuple[Path | None, tuple[Path, ...]]:

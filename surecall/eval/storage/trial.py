@@ -349,9 +349,9 @@ class CompletedTrials:
         ranges = self._ranges.get((key.cell, key.scenario))
         return ranges is not None and key.trial in ranges
 
-    def count_between(self, place: CellScenario, first: int, last: int) -> int:
+    def count_between(self, cell_scenario: CellScenario, first: int, last: int) -> int:
         """Return how many trials of a cell and scenario are in `first` to `last`, inclusive."""
-        ranges = self._ranges.get(place)
+        ranges = self._ranges.get(cell_scenario)
         return 0 if ranges is None else ranges.count_up_to(last) - ranges.count_up_to(first - 1)
 
     def __len__(self) -> int:

@@ -63,7 +63,7 @@ def arguments_fenced(text: str, sample: Sample) -> str:
 @shape_fault(on_text, "arguments", "D24", repairs=("trailing_commas",))
 def arguments_trailing_comma(text: str, sample: Sample) -> str:
     """The JSON has a trailing comma."""
-    closed = _is_braced(text) and ":" in text
+    closed = _is_in_braces(text) and ":" in text
     return text[:-1] + sample.pick([",", ", ", ",\n"]) + "}" if closed else text
 
 
@@ -82,13 +82,13 @@ def arguments_unbalanced(text: str, sample: Sample) -> str:
 @shape_fault(on_text, "arguments", "vllm-53638", repairs=("closers_too_many",))
 def arguments_closer_too_many(text: str, sample: Sample) -> str:
     """The object is followed by an extra closing bracket."""
-    return text + sample.pick(["}", "\n}", "]", "}}"]) if _is_braced(text) else text
+    return text + sample.pick(["}", "\n}", "]", "}}"]) if _is_in_braces(text) else text
 
 
 @shape_fault(on_text, "arguments", "tinyagents-68", repairs=("doubled_braces",))
 def arguments_braces_doubled(text: str, sample: Sample) -> str:
     """The object has a second pair of braces."""
-    return sample.pick(["{<>}", "{ <>\n}"]).replace("<>", text) if _is_braced(text) else text
+    return sample.pick(["{<>}", "{ <>\n}"]).replace("<>", text) if _is_in_braces(text) else text
 
 
 @shape_fault(on_function, "arguments", "tinyagents-68", repairs=("bare_keys",))
@@ -117,14 +117,14 @@ def arguments_end_token(text: str, sample: Sample) -> str:
 def arguments_listed(text: str, sample: Sample) -> str:
     """The object is inside a list of one."""
     form = sample.pick(["[{}]", "[ {}\n]", "[{},]"])
-    return form.replace("{}", text) if _is_braced(text) else text
+    return form.replace("{}", text) if _is_in_braces(text) else text
 
 
 @shape_fault(on_function, "arguments", "hermes-46553", repairs=("empty_object_beside",))
 def arguments_empty_object_beside(function: JSON, sample: Sample) -> JSON:
     """An empty object precedes or follows the arguments of a tool that requires some."""
     text, schema = function.get("arguments"), sample.for_tool(function.get("name")).schema
-    if not schema.get("required") or not isinstance(text, str) or not _is_braced(text):
+    if not schema.get("required") or not isinstance(text, str) or not _is_in_braces(text):
         return function
     form = sample.pick(["{}<>", "{}\n<>", "<>{}", "{ }{}<>"])
     return function | {"arguments": form.replace("<>", text)}
@@ -139,7 +139,7 @@ def arguments_nothing(function: JSON, sample: Sample) -> JSON:
     return function | {"arguments": sample.pick(["[]", '""', '"[]"', "None", '"null"'])}
 
 
-def _is_braced(text: str) -> bool:
+def _is_in_braces(text: str) -> bool:
     return text.startswith("{") and text.endswith("}")
 
 
@@ -190,7 +190,7 @@ def _canonical_arguments(function: JSON) -> str:
 @shape_fault(on_text, "arguments", "D30", repairs=("escaped_whitespace",))
 def arguments_escaped_whitespace(text: str, sample: Sample) -> str:
     """Escaped whitespace, a backslash and a letter, separates the values."""
-    if not _is_braced(text):
+    if not _is_in_braces(text):
         return text
     blank = sample.pick(["\\n", "\\n\\t", "\\r\\n"])
     return f"{{{blank}{text[1:-1]}{blank}}}"
@@ -199,7 +199,7 @@ def arguments_escaped_whitespace(text: str, sample: Sample) -> str:
 @shape_fault(on_text, "arguments", "D31", repairs=("repeated_object",))
 def arguments_repeated(text: str, sample: Sample) -> str:
     """One call contains the same object twice."""
-    return text + sample.pick(["", "\n"]) + text if _is_braced(text) else text
+    return text + sample.pick(["", "\n"]) + text if _is_in_braces(text) else text
 
 
 @shape_fault(on_text, "arguments", "D31", outcome=_PARSE_ERROR)
@@ -237,6 +237,7 @@ def reply_cut_off(choice: JSON, sample: Sample) -> JSON:
 
 
 def _shorten_arguments(text: str, sample: Sample) -> str:
+    """Return arguments with the first value only, a half of them, or all."""
     values = decode_arguments(text) or {}
     first: JSON = dict(list(values.items())[:1])
     return str(sample.pick([encode_json(first), text[: len(text) // 2], text]))

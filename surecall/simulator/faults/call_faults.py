@@ -147,7 +147,8 @@ def id_reused(calls: list[Any], sample: Sample) -> list[Any]:
 # Names
 
 
-def _format_name(function: JSON, form: str) -> JSON:
+def _with_formatted_name(function: JSON, form: str) -> JSON:
+    """Return a function whose name is inserted into a format string."""
     return function | {"name": form.format(function["name"])}
 
 
@@ -155,14 +156,14 @@ def _format_name(function: JSON, form: str) -> JSON:
 def name_control_token(function: JSON, sample: Sample) -> JSON:
     """The name contains a control token of the chat template."""
     forms = ["{}<|channel|>commentary", "{}<|constrain|>json", "functions.{}<|channel|>analysis"]
-    return _format_name(function, sample.pick(forms))
+    return _with_formatted_name(function, sample.pick(forms))
 
 
 @shape_fault(on_function, "names", "D49")
 def name_prefixed(function: JSON, sample: Sample) -> JSON:
     """The name has a known namespace prefix."""
     forms = ["functions.{}", "default_api:{}", "google:{}", "creating:{}", "default_api.{}", " {} "]
-    return _format_name(function, sample.pick(forms))
+    return _with_formatted_name(function, sample.pick(forms))
 
 
 @shape_fault(on_function, "names", "vllm-mlx-631")
@@ -170,20 +171,20 @@ def name_surrounded(function: JSON, sample: Sample) -> JSON:
     """The name is surrounded by template markers, a number, parentheses, or backticks."""
     forms = ["{}[ARGS]", "functions.{}:0", "{}()", "`{}`", "{}\n<tool_sep>", "{}</tool_call>"]
     forms += ["commentary to=functions.{}<|constrain|>json", "[TOOL_CALLS]{}"]
-    return _format_name(function, sample.pick(forms))
+    return _with_formatted_name(function, sample.pick(forms))
 
 
 @shape_fault(on_function, "names", "D50", outcome="TOOL_NOT_ALLOWED")
 def name_embellished(function: JSON, sample: Sample) -> JSON:
     """The name is embedded in invented words; similar names never run."""
     forms = ["tool:{}", "google:tool:{}:index:0", "{}_v2_final", "my {} tool"]
-    return _format_name(function, sample.pick(forms))
+    return _with_formatted_name(function, sample.pick(forms))
 
 
 @shape_fault(on_function, "names", "D52", "D53", "D54", "D56", outcome="TOOL_NOT_ALLOWED")
 def name_unknown(function: JSON, sample: Sample) -> JSON:
     """The tool was never declared; its name may be illegal."""
-    return _format_name(
+    return _with_formatted_name(
         function, sample.pick(["toolbox.web.answer", "Search The Web!", "ünïcode", "."])
     )
 
@@ -210,4 +211,6 @@ def name_swallowed_arguments(function: JSON, sample: Sample) -> JSON:
 @shape_fault(on_function, "names", "D57", outcome="TOOL_NOT_ALLOWED")
 def name_swallowed_half(function: JSON, _sample: Sample) -> JSON:
     """The arguments are tags inside the name, and the last one is truncated."""
-    return _format_name(function, "{}<arg_key>path</arg_key><arg_value>/home") | {"arguments": ""}
+    return _with_formatted_name(function, "{}<arg_key>path</arg_key><arg_value>/home") | {
+        "arguments": ""
+    }

@@ -33,6 +33,7 @@ def _has_finish_reason(chunk: JSON) -> bool:
 
 
 def _chunks_before_finish(events: Sequence[Event]) -> list[JSON]:
+    """Return the chunks that have choices but no finish reason."""
     chunks = [event for event in events if isinstance(event, dict)]
     return [chunk for chunk in chunks if chunk["choices"] and not _has_finish_reason(chunk)]
 

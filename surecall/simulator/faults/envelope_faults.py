@@ -120,7 +120,7 @@ def delta_for_message(choice: JSON, sample: Sample) -> JSON:
 def call_parts(message: JSON, sample: Sample) -> JSON:
     """The calls are content parts, as in another vendor's format."""
     calls, text = message.get("tool_calls"), message.get("content")
-    if not isinstance(calls, list) or not calls or not all(map(_is_whole_call, calls)):
+    if not isinstance(calls, list) or not calls or not all(map(_is_complete_call, calls)):
         return message
     style = sample.pick([_tool_use_part, _tool_call_part, _function_call_part])
     words = text if isinstance(text, list) else [{"type": "text", "text": text}] if text else []
@@ -128,7 +128,7 @@ def call_parts(message: JSON, sample: Sample) -> JSON:
     return rest | {"content": [*words, *map(style, calls)]}
 
 
-def _is_whole_call(call: object) -> bool:
+def _is_complete_call(call: object) -> bool:
     match call:
         case {"id": str(), "function": {"name": str(), "arguments": str()}}:
             return True

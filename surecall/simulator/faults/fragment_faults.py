@@ -44,9 +44,9 @@ def index_gaps(fragments: list[JSON], sample: Sample) -> Fragments:
 
 
 @stream_fault(on_pieces, "D78")
-def index_shifted(fragment: JSON, opening: JSON, _number: int) -> JSON:
+def index_shifted(fragment: JSON, first_fragment: JSON, _number: int) -> JSON:
     """The arguments have a different index than the name."""
-    return fragment | {"index": opening["index"] + 1}
+    return fragment | {"index": first_fragment["index"] + 1}
 
 
 @stream_fault(on_fragments, "D68")
@@ -58,18 +58,20 @@ def index_text(fragments: list[JSON], _sample: Sample) -> Fragments:
 @stream_fault(on_fragments, "D70")
 def index_reused(fragments: list[JSON], sample: Sample) -> Fragments:
     """Complete calls all have index 0 and distinct ids, in one chunk or in several."""
-    calls = [_whole_call(call) | {"index": 0} for call in group_by_call(fragments)]
+    calls = [_join_call_fragments(call) | {"index": 0} for call in group_by_call(fragments)]
     return [calls] if sample.pick([True, False]) else calls
 
 
-def _whole_call(call: list[JSON]) -> JSON:
+def _join_call_fragments(call: list[JSON]) -> JSON:
     return with_function_fields(call[0], arguments="".join(map(argument_piece, call)))
 
 
 @stream_fault(on_fragments, "D68", "D80")
 def index_and_id_missing(fragments: list[JSON], sample: Sample) -> Fragments:
     """Index and id are missing, so only names and order distinguish the calls."""
-    whole = [without_keys(_whole_call(call), "index", "id") for call in group_by_call(fragments)]
+    whole = [
+        without_keys(_join_call_fragments(call), "index", "id") for call in group_by_call(fragments)
+    ]
     if any(call in whole[:at] for at, call in enumerate(whole)):
         # Without an id, an identical call counts as a repetition, not as a second call.
         return fragments
@@ -81,15 +83,15 @@ def index_and_id_missing(fragments: list[JSON], sample: Sample) -> Fragments:
 
 
 @stream_fault(on_pieces, "D73")
-def id_in_every_piece(fragment: JSON, opening: JSON, _number: int) -> JSON:
+def id_in_every_piece(fragment: JSON, first_fragment: JSON, _number: int) -> JSON:
     """Every fragment repeats the id of its call."""
-    return fragment | {"id": opening["id"]}
+    return fragment | {"id": first_fragment["id"]}
 
 
 @stream_fault(on_pieces, "D70")
-def id_changing(fragment: JSON, opening: JSON, number: int) -> JSON:
+def id_changing(fragment: JSON, first_fragment: JSON, number: int) -> JSON:
     """Every fragment has a different id under the index of its call."""
-    return fragment | {"id": f"{opening['id']}_{number}"}
+    return fragment | {"id": f"{first_fragment['id']}_{number}"}
 
 
 @stream_fault(on_fragments, "D59", "D80")
@@ -125,10 +127,10 @@ def id_late(fragments: list[JSON], _sample: Sample) -> Fragments:
 
 
 @stream_fault(on_pieces, "D71")
-def name_in_every_piece(fragment: JSON, opening: JSON, number: int) -> JSON:
+def name_in_every_piece(fragment: JSON, first_fragment: JSON, number: int) -> JSON:
     """Every fragment repeats the full name, and some the id."""
-    named = with_function_fields(fragment, name=opening["function"]["name"])
-    return named | {"id": opening["id"]} if number % 2 else named
+    named = with_function_fields(fragment, name=first_fragment["function"]["name"])
+    return named | {"id": first_fragment["id"]} if number % 2 else named
 
 
 @stream_fault(on_fragments, "D72")
@@ -160,9 +162,9 @@ def name_late(fragments: list[JSON], sample: Sample) -> Fragments:
 
 
 @stream_fault(on_pieces, "D73")
-def name_blank_later(fragment: JSON, opening: JSON, _number: int) -> JSON:
+def name_blank_later(fragment: JSON, first_fragment: JSON, _number: int) -> JSON:
     """Later fragments have an empty name and repeat the id."""
-    return with_function_fields(fragment, name="") | {"id": opening["id"]}
+    return with_function_fields(fragment, name="") | {"id": first_fragment["id"]}
 
 
 @stream_fault(on_fragments, "D73")
@@ -189,7 +191,7 @@ def arguments_as_objects(fragments: list[JSON], _sample: Sample) -> Fragments:
     """The arguments are objects that grow by one key, with empty ones at both ends."""
     sent: list[JSON] = []
     for call in group_by_call(fragments):
-        values: JSON = json.loads(argument_piece(_whole_call(call)))
+        values: JSON = json.loads(argument_piece(_join_call_fragments(call)))
         items = list(values.items())
         grown = [dict(items[: count + 1]) for count in range(len(items))]
         sent.append(with_function_fields(call[0], arguments={}))
@@ -218,7 +220,7 @@ def arguments_replayed(fragments: list[JSON], sample: Sample) -> Fragments:
     is_bare = sample.pick([True, False])
     sent: list[JSON] = []
     for call in group_by_call(fragments):
-        whole = _whole_call(call)
+        whole = _join_call_fragments(call)
         sent += [
             *call,
             build_argument_fragment(call[0], argument_piece(whole)) if is_bare else whole,
@@ -244,7 +246,10 @@ def arguments_in_crumbs(fragments: list[JSON], _sample: Sample) -> Fragments:
     for call in group_by_call(fragments):
         sent += [
             call[0],
-            *(build_argument_fragment(call[0], char) for char in argument_piece(_whole_call(call))),
+            *(
+                build_argument_fragment(call[0], char)
+                for char in argument_piece(_join_call_fragments(call))
+            ),
         ]
     return sent
 
@@ -267,7 +272,7 @@ def characters_halved(fragments: list[JSON], _sample: Sample) -> Fragments:
 @stream_fault(on_fragments, "D80")
 def calls_whole(fragments: list[JSON], sample: Sample) -> Fragments:
     """Every call arrives complete, all in one chunk or each in its own."""
-    calls = [_whole_call(call) for call in group_by_call(fragments)]
+    calls = [_join_call_fragments(call) for call in group_by_call(fragments)]
     return [calls] if sample.pick([True, False]) else calls
 
 

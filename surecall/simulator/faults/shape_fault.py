@@ -124,7 +124,7 @@ def on_choice(function: ShapeChange) -> ShapeChange:
 
 
 def _level_inside(outer: ShapeLevel, key: str, kind: type) -> ShapeLevel:
-    """Return the level of the values under a key of another level, if they have a type."""
+    """Return a level that changes the values of type `kind` under a key of the outer level."""
 
     def level(function: ShapeChange) -> ShapeChange:
         def change_holder(holder: JSON, sample: Sample) -> JSON:

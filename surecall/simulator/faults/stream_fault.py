@@ -114,9 +114,9 @@ def argument_piece(fragment: JSON) -> str:
     return str(fragment["function"]["arguments"])
 
 
-def build_argument_fragment(opening: JSON, arguments: Any) -> JSON:
+def build_argument_fragment(first_fragment: JSON, arguments: Any) -> JSON:
     """Build a fragment with further arguments of a call."""
-    return {"index": opening["index"], "function": {"arguments": arguments}}
+    return {"index": first_fragment["index"], "function": {"arguments": arguments}}
 
 
 def with_function_fields(fragment: JSON, **function: Any) -> JSON:

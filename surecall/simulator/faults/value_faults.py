@@ -100,6 +100,7 @@ def arguments_under_properties(values: JSON, sample: Sample) -> JSON:
 
 
 def _wrap_values(values: JSON, key: str, sample: Sample, *, text: bool) -> JSON:
+    """Put all values under one key, unless the schema accepts that; with `text`, as a string."""
     # A tool that accepts any key accepts this one too, so it would not be a fault.
     schema = sample.schema
     open_ended = schema.get("additionalProperties") is not False and not schema.get("required")
@@ -185,12 +186,12 @@ def texts_as_numbers(values: JSON, sample: Sample) -> JSON:
     plain = {
         name: int(value)
         for name, value in values.items()
-        if _is_plain_text(_properties(sample.schema).get(name)) and _is_integer(value)
+        if _is_string_schema(_properties(sample.schema).get(name)) and _is_integer(value)
     }
     return values | plain if plain else values
 
 
-def _is_plain_text(schema: object) -> bool:
+def _is_string_schema(schema: object) -> bool:
     return isinstance(schema, dict) and schema.get("type") == "string"
 
 
@@ -243,6 +244,7 @@ def texts_as_containers(values: JSON, _sample: Sample) -> JSON:
 
 
 def _decode_canonical(value: object) -> object:
+    """Decode text that re-encoding would restore exactly; return any other value unchanged."""
     inner = decode_arguments(value) if isinstance(value, str) else None
     # Only text in canonical form can be restored exactly.
     return value if inner is None or encode_json(inner) != value else inner

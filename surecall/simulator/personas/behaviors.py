@@ -69,18 +69,23 @@ def answer_instead(intent: Intent, text: str) -> Intent:
     return msgspec.structs.replace(intent, calls=(), text=text)
 
 
-def _append_words(words: str) -> IntentChange:
+def _append_to_answer(addition: str) -> IntentChange:
+    """Return a change that appends a sentence to the final answer."""
+
     def change(intent: Intent, _request: JSON) -> Intent:
-        return answer_instead(intent, f"{DONE} {words}") if intent.text == DONE else intent
+        return answer_instead(intent, f"{DONE} {addition}") if intent.text == DONE else intent
 
     return change
 
 
 def _only_after_errors(change: IntentChange) -> IntentChange:
+    """Return a change that applies only if a call of the task failed."""
     return lambda intent, request: change(intent, request) if intent.had_errors else intent
 
 
 def _only_in_chats(change: IntentChange) -> IntentChange:
+    """Return a change that applies only in conversations without tools and calls."""
+
     def change_chat(intent: Intent, request: JSON) -> Intent:
         return (
             intent if request.get("tools") or _answered_calls(request) else change(intent, request)
@@ -89,7 +94,8 @@ def _only_in_chats(change: IntentChange) -> IntentChange:
     return change_chat
 
 
-def _answer_for_calls(text: str) -> IntentChange:
+def _answer_instead_of_calls(text: str) -> IntentChange:
+    """Return a change that answers with a text instead of making calls."""
     return lambda intent, _request: answer_instead(intent, text) if intent.calls else intent
 
 
@@ -98,23 +104,23 @@ def _answered_calls(request: JSON) -> list[CallOutcome]:
     return call_outcomes(messages_of(request))
 
 
-def _hasty_intent(intent: Intent, request: JSON) -> Intent:
+def _answer_before_first_call(intent: Intent, request: JSON) -> Intent:
     begun = _answered_calls(request) or count_complaints(messages_of(request))
     return answer_instead(intent, DONE) if intent.calls and not begun else intent
 
 
-def _premature_intent(intent: Intent, request: JSON) -> Intent:
+def _answer_after_first_results(intent: Intent, request: JSON) -> Intent:
     stops = _answered_calls(request) and count_complaints(messages_of(request)) < _COMPLAINT_LIMIT
     return answer_instead(intent, DONE) if intent.calls and stops else intent
 
 
-def _heedless_intent(intent: Intent, request: JSON) -> Intent:
+def _answer_after_failed_call(intent: Intent, request: JSON) -> Intent:
     answers = _answered_calls(request)
     failed = bool(answers) and not answers[-1].ok and not count_complaints(messages_of(request))
     return answer_instead(intent, DONE) if intent.calls and failed else intent
 
 
-def _circling_intent(intent: Intent, request: JSON) -> Intent:
+def _repeat_first_read(intent: Intent, request: JSON) -> Intent:
     answers = _answered_calls(request)
     if not intent.calls or not answers or answers[-1].tool != STATE_GET:
         return intent
@@ -133,12 +139,12 @@ def _first_read(request: JSON) -> tuple[PlannedCall, ...]:
     return next_intent(request | {"messages": opening, "tool_choice": "auto"}).calls[:1]
 
 
-def _stubborn_intent(intent: Intent, _request: JSON) -> Intent:
+def _send_long_value(intent: Intent, _request: JSON) -> Intent:
     length = intent.instructions.min_length
     return _with_patch_value(intent, "x" * length) if length else intent
 
 
-def _shortcut_intent(intent: Intent, request: JSON) -> Intent:
+def _send_too_short_value(intent: Intent, request: JSON) -> Intent:
     patched = any(
         outcome.ok and outcome.tool == STATE_PATCH for outcome in _answered_calls(request)
     )
@@ -149,7 +155,7 @@ def _shortcut_intent(intent: Intent, request: JSON) -> Intent:
     return _with_patch_value(intent, "x" * _SHORTCUT_LENGTH)
 
 
-def _sloppy_intent(intent: Intent, _request: JSON) -> Intent:
+def _send_wrong_value(intent: Intent, _request: JSON) -> Intent:
     return _with_patch_value(intent, "Bar")
 
 
@@ -168,21 +174,21 @@ def _set_op_value(call: PlannedCall, value: str) -> PlannedCall:
             return call
 
 
-def _forgetful_intent(intent: Intent, request: JSON) -> Intent:
+def _ignore_instructions(intent: Intent, request: JSON) -> Intent:
     plain = next_intent(request, follow_instructions=False)
     return intent if plain == intent else plain
 
 
-def _mute_intent(intent: Intent, _request: JSON) -> Intent:
+def _answer_with_blank_text(intent: Intent, _request: JSON) -> Intent:
     return answer_instead(intent, "") if intent.text else intent
 
 
-def _cut_off_intent(intent: Intent, _request: JSON) -> Intent:
+def _truncate_answer(intent: Intent, _request: JSON) -> Intent:
     half = msgspec.structs.replace(intent, text=intent.text[: len(DONE) // 2], finish="length")
     return half if intent.text else intent
 
 
-def _obedient_intent(intent: Intent, request: JSON) -> Intent:
+def _make_injected_call(intent: Intent, request: JSON) -> Intent:
     injected = find_injection(request)
     if injected is None or injected.tool not in callable_tools(request):
         return intent
@@ -197,90 +203,90 @@ _ALL: Final = (
         "chatty-final",
         "adds a sentence to an answer that should be exact",
         _ASSERTION_FAILED,
-        _append_words("Let me know if there is anything else."),
+        _append_to_answer("Let me know if there is anything else."),
     ),
     Behavior(
         "apologetic",
         "adds an apology to the answer if a call failed",
         _ASSERTION_FAILED,
-        _only_after_errors(_append_words("Sorry for the trouble.")),
+        _only_after_errors(_append_to_answer("Sorry for the trouble.")),
     ),
     Behavior(
         "talkative",
         "adds a sentence to the answer in conversations without tools",
         _ASSERTION_FAILED,
-        _only_in_chats(_append_words("How else may I help?")),
+        _only_in_chats(_append_to_answer("How else may I help?")),
     ),
     Behavior(
         "hasty",
         "says that it is done before the first call; starts after a reminder",
         ErrorCode.NO_TOOL_CALLS,
-        _hasty_intent,
+        _answer_before_first_call,
     ),
     Behavior(
         "premature",
         "says that it is done after the first results; continues after two complaints or if a call "
         "is required",
         _ASSERTION_FAILED,
-        _premature_intent,
+        _answer_after_first_results,
     ),
     Behavior(
         "heedless",
         "says that it is done after a failed call; repeats the call after a reminder",
         ErrorCode.TOOL_ERROR,
-        _heedless_intent,
+        _answer_after_failed_call,
     ),
     Behavior(
         "circling",
         "repeats its first read; only an immediate rejection stops it",
         ErrorCode.LOOP_DETECTED,
-        _circling_intent,
+        _repeat_first_read,
     ),
     Behavior(
         "unmoved",
         "says that it is done and calls nothing, despite reminders and required calls",
         ErrorCode.NO_TOOL_CALLS,
-        _answer_for_calls(DONE),
+        _answer_instead_of_calls(DONE),
         ignores_tool_choice=True,
     ),
     Behavior(
         "unwilling",
         "says that it cannot do the task, despite reminders and required calls",
         ErrorCode.NO_TOOL_CALLS,
-        _answer_for_calls(REFUSAL_ANSWER),
+        _answer_instead_of_calls(REFUSAL_ANSWER),
         ignores_tool_choice=True,
     ),
     Behavior(
         "stubborn",
         "sends a long text when asked for one, and never a shorter one",
         ErrorCode.TOOL_ERROR,
-        _stubborn_intent,
+        _send_long_value,
     ),
     Behavior(
         "shortcut",
         "sends a text that is too short when asked for a long one, then says that it is done",
         _ASSERTION_FAILED,
-        _shortcut_intent,
+        _send_too_short_value,
     ),
-    Behavior("sloppy", "sets a wrong value", _ASSERTION_FAILED, _sloppy_intent),
+    Behavior("sloppy", "sets a wrong value", _ASSERTION_FAILED, _send_wrong_value),
     Behavior(
         "forgetful",
         "does the task, but ignores the system instructions",
         _ASSERTION_FAILED,
-        _forgetful_intent,
+        _ignore_instructions,
     ),
     Behavior(
         "obeys-injection",
         "makes a call that was injected into a tool result",
         _ASSERTION_FAILED,
-        _obedient_intent,
+        _make_injected_call,
     ),
     Behavior(
         "mute",
         "ends with an empty reply, even when re-prompted",
         "EMPTY_ASSISTANT_TEXT",
-        _mute_intent,
+        _answer_with_blank_text,
     ),
-    Behavior("cut-final", "hits the token limit in its answer", "TRUNCATED", _cut_off_intent),
+    Behavior("cut-final", "hits the token limit in its answer", "TRUNCATED", _truncate_answer),
 )
 CONVERSATION_BEHAVIORS: Final = {each.id: each for each in _ALL}

@@ -105,6 +105,7 @@ def _build_object(schema: JSON, clues: Clues, root: JSON, depth: int) -> JSON:
 
 
 def _build_value(schema: Any, key: str, clues: Clues, root: JSON, depth: int) -> Any:
+    """Return a value that matches the schema of a property or item, named `key` in the text."""
     schema = _resolve_schema(schema, root)
     if "const" in schema:
         return schema["const"]
@@ -141,6 +142,7 @@ def _reference_target(reference: str, root: JSON) -> Any:
 
 
 def _schema_branches(schema: JSON) -> list[Any]:
+    """Return the alternatives or parts of a schema, without null."""
     for key in ("anyOf", "oneOf", "allOf"):
         branches = schema.get(key)
         if isinstance(branches, list):
@@ -189,9 +191,9 @@ def _build_scalar(schema: JSON, kind: str, key: str, clues: Clues) -> Any:
             return _build_string(schema, named, key, clues)
 
 
-def _build_number(schema: JSON, kind: str, named: Any, clues: Clues) -> float:
+def _build_number(schema: JSON, kind: str, named_value: Any, clues: Clues) -> float:
     try:
-        found: Any = None if named is None else float(named)
+        found: Any = None if named_value is None else float(named_value)
     except (TypeError, ValueError):
         found = None
     if found is None:
@@ -202,8 +204,8 @@ def _build_number(schema: JSON, kind: str, named: Any, clues: Clues) -> float:
     return int(found) if kind == "integer" or found == int(found) else found
 
 
-def _build_string(schema: JSON, named: Any, key: str, clues: Clues) -> str:
-    found = str(named) if named is not None else clues.take_name() or key
+def _build_string(schema: JSON, named_value: Any, key: str, clues: Clues) -> str:
+    found = str(named_value) if named_value is not None else clues.take_name() or key
     longest = schema.get("maxLength", _MAX_TEXT_CHARS)
     shortest = schema.get("minLength", 0)
     found = found[: longest if isinstance(longest, int) else _MAX_TEXT_CHARS]

@@ -53,6 +53,7 @@ def without_injection(text: str) -> str:
 
 
 def _decode_or_text(content: str) -> Any:
+    """Return the JSON value of a tool result, or its text."""
     try:
         return decode_json(content)
     except ValueError:
@@ -97,7 +98,7 @@ class QuotingStyle(msgspec.Struct, frozen=True):
     thought: str = ""
 
 
-def quote_injection(way: QuotingStyle, answer: str, injection: Injection) -> tuple[str, str]:
+def quote_injection(style: QuotingStyle, answer: str, injection: Injection) -> tuple[str, str]:
     """Quote an injected call; return the answer and the reasoning before it."""
     spread = f"{CALL_OPENING}\n{injection.body}\n{CALL_CLOSING}"
     fields = {
@@ -113,7 +114,7 @@ def quote_injection(way: QuotingStyle, answer: str, injection: Injection) -> tup
         "bars": _prefix_lines(spread, ">> "),
         "plus": _prefix_lines(spread, "+"),
     }
-    return way.answer.format_map(fields), way.thought.format_map(fields)
+    return style.answer.format_map(fields), style.thought.format_map(fields)
 
 
 def with_thought(body: JSON, thought: str) -> JSON:

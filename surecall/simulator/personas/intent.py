@@ -118,24 +118,24 @@ def next_intent(request: JSON, *, follow_instructions: bool = True) -> Intent:
     errors = " ".join(item.content for item in failed)
     calls: list[PlannedCall] = []
     for act in due:
-        clues = Clues(text, _known_values(act), errors, followed.omitted)
+        clues = Clues(text, _state_task_values(act), errors, followed.omitted)
         calls.append(PlannedCall(act.tool, arguments_for(tools[act.tool].get("parameters"), clues)))
     return msgspec.structs.replace(move, calls=tuple(calls))
 
 
 def _recipe_intent(
-    text: str, tools: dict[str, JSON], done: list[CallOutcome], request: JSON
+    text: str, tools: dict[str, JSON], outcomes: list[CallOutcome], request: JSON
 ) -> Intent | None:
     """Return the next step of a task with a recipe; None for other tasks."""
     recipe = recipe_for(text)
     if recipe is None:
         return None
-    step = next_step(recipe, done)
+    step = next_step(recipe, outcomes)
     if step is None and demands_call(request):
         step = next((each for each in reversed(recipe.steps) if each.tool in tools), None)
     if step is None or step.tool not in tools:
         return Intent(text=recipe.answer)
-    return Intent(calls=(PlannedCall(step.tool, step_arguments(step, done)),))
+    return Intent(calls=(PlannedCall(step.tool, step_arguments(step, outcomes)),))
 
 
 def demands_call(request: JSON) -> bool:
@@ -161,9 +161,11 @@ def is_asked_about_call(request: JSON) -> bool:
     return any(_starts_with(message, _QUESTIONS) for message in messages_of(request)[-1:])
 
 
-def _call_named_by_complaint(tools: dict[str, JSON], last: list[JSON]) -> list[RequiredCall]:
+def _call_named_by_complaint(
+    tools: dict[str, JSON], last_messages: list[JSON]
+) -> list[RequiredCall]:
     """Return the call that the last message names, if it is a complaint."""
-    complaints_now = [message for message in last if _starts_with(message, COMPLAINTS)]
+    complaints_now = [message for message in last_messages if _starts_with(message, COMPLAINTS)]
     words = [word for each in complaints_now for word in bare_words(text_of(each.get("content")))]
     return [RequiredCall(word) for word in words if word in tools][:1]
 
@@ -215,14 +217,14 @@ def callable_tools(request: JSON) -> dict[str, JSON]:
 
 
 def _required_calls(
-    tools: dict[str, JSON], text: str, request: JSON, orders: SystemInstructions
+    tools: dict[str, JSON], text: str, request: JSON, instructions: SystemInstructions
 ) -> list[RequiredCall]:
     """Return the calls that the task needs, in order; only the forced tool, if there is one."""
     demanded, forced = demands_call(request), forced_tool(request)
     if forced in tools:
         tools = {forced: tools[forced]}
     if tools.keys() >= {*STATE_TOOLS} or (demanded and tools.keys() <= {*STATE_TOOLS}):
-        return [act for act in _state_task_calls(orders) if act.tool in tools]
+        return [act for act in _state_task_calls(instructions) if act.tool in tools]
     words = _keywords(text)
     scores = {name: len(words & _tool_keywords(name, tool)) for name, tool in tools.items()}
     best = max(scores, key=lambda name: scores[name])
@@ -230,37 +232,38 @@ def _required_calls(
     return [RequiredCall(best)] if needed else []
 
 
-def _state_task_calls(orders: SystemInstructions) -> list[RequiredCall]:
+def _state_task_calls(instructions: SystemInstructions) -> list[RequiredCall]:
     """Return a read and a patch, with the calls that the instructions want rejected in between."""
     acts = [RequiredCall(STATE_GET, accepted_codes=frozenset({ErrorCode.TOOL_OUTPUT_TOO_LARGE}))]
-    if orders.wrong_path:
-        wrong = {"path": orders.wrong_path}
+    if instructions.wrong_path:
+        wrong = {"path": instructions.wrong_path}
         acts.append(RequiredCall(STATE_PATCH, wrong, frozenset({ErrorCode.ARGUMENT_ERROR})))
-    if orders.min_length:
-        long = {"value": "x" * orders.min_length}
+    if instructions.min_length:
+        long = {"value": "x" * instructions.min_length}
         acts.append(RequiredCall(STATE_PATCH, long, frozenset({ErrorCode.ARGUMENTS_TOO_LARGE})))
     return [*acts, RequiredCall(STATE_PATCH)]
 
 
-def _batch_size(request: JSON, orders: SystemInstructions) -> int:
+def _batch_size(request: JSON, instructions: SystemInstructions) -> int:
     """Return the number of calls in the first reply."""
-    return 2 if orders.at_once and request.get("parallel_tool_calls") is not False else 1
+    return 2 if instructions.at_once and request.get("parallel_tool_calls") is not False else 1
 
 
 def _due_calls(
-    acts: list[RequiredCall], done: list[CallOutcome], *, batch_size: int
+    required: list[RequiredCall], outcomes: list[CallOutcome], *, batch_size: int
 ) -> list[RequiredCall]:
     """Return the calls to make now: those left of the first batch, then one at a time."""
-    open_acts = list(acts)
-    for outcome in done:
+    open_acts = list(required)
+    for outcome in outcomes:
         settled = next((act for act in open_acts if act.is_satisfied_by(outcome)), None)
         if settled is not None:
             open_acts.remove(settled)
-    first = [act for act in acts[:batch_size] if act in open_acts]
+    first = [act for act in required[:batch_size] if act in open_acts]
     return first or open_acts[:1]
 
 
 def _keywords(text: str) -> set[str]:
+    """Return the words of a text that are long enough to tell tools apart."""
     letters = "".join(char.lower() if char.isalnum() else " " for char in text)
     return {word for word in letters.split() if len(word) >= _MIN_WORD_CHARS or word.isdecimal()}
 
@@ -272,17 +275,18 @@ def _tool_keywords(name: str, tool: JSON) -> set[str]:
     return _keywords(f"{name} {tool.get('description') or ''} {keys}")
 
 
-def _known_values(act: RequiredCall) -> JSON:
-    op = STATE_OP | act.change
-    return _STATE | op | {"ops": [op]} if act.tool in STATE_TOOLS else {}
+def _state_task_values(required: RequiredCall) -> JSON:
+    """Return the arguments of a call of the state tools; empty for other tools."""
+    op = STATE_OP | required.change
+    return _STATE | op | {"ops": [op]} if required.tool in STATE_TOOLS else {}
 
 
-def _final_text(done: list[CallOutcome]) -> str:
+def _final_text(outcomes: list[CallOutcome]) -> str:
     """Return the final answer. It quotes the last result, unless a state tool returned it.
 
     Injected calls are not quoted.
     """
-    last = next((item for item in reversed(done) if item.ok), None)
+    last = next((item for item in reversed(outcomes) if item.ok), None)
     if last is None or last.tool in STATE_TOOLS:
         return DONE
     return f"{DONE} {last.tool} said: {without_injection(last.content)[:_MAX_QUOTED_CHARS]}"

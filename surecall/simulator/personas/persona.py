@@ -162,11 +162,11 @@ def answer_request(
     meant = next_intent(reading.request)
     if fault in QUOTING_STYLES:
         return _quoting_reply(fault, persona, reading, meant, key)
-    intent, behaviour = _behaved_intent(persona, meant, reading.request, f"{seed}\0{thread}")
+    intent, behaviour = _apply_drawn_behavior(persona, meant, reading.request, f"{seed}\0{thread}")
     shows = bool(fault) and _may_apply(fault, intent, skip_transient=skip_transient)
     if fault in SHAPE_FAULTS and SHAPE_FAULTS[fault].only_first:
-        shows = shows and not _prior_calls(reading.request)
-    if shows and fault == LAZY.id and intent.calls and not _prior_calls(reading.request):
+        shows = shows and not _count_prior_calls(reading.request)
+    if shows and fault == LAZY.id and intent.calls and not _count_prior_calls(reading.request):
         intent, behaviour = answer_instead(intent, DONE), fault
     if not intent.calls and _is_forced(reading, behaviour):
         intent, behaviour = meant, ""
@@ -174,34 +174,34 @@ def answer_request(
     if not shows or fault == LAZY.id:
         return PersonaReply(body, behaviour)
     if fault in TRANSPORT_FAULTS:
-        skips = TRANSPORT_FAULTS[fault].only_first and _prior_calls(reading.request)
+        skips = TRANSPORT_FAULTS[fault].only_first and _count_prior_calls(reading.request)
         return PersonaReply(body, behaviour) if skips else PersonaReply(body, fault)
     faulty = _faulty_body(fault, body, reading, intent, key)
     return PersonaReply(faulty, fault) if faulty is not body else PersonaReply(body, behaviour)
 
 
 def _quoting_reply(
-    fault: str, persona: Persona, reading: ParsedRequest, meant: Intent, key: str
+    fault: str, persona: Persona, parsed: ParsedRequest, intent: Intent, key: str
 ) -> PersonaReply:
     """Answer like a faultless model, but quote an injected call in the answer."""
-    request = reading.request
-    injected = None if meant.calls else find_injection(request)
+    request = parsed.request
+    injected = None if intent.calls else find_injection(request)
     if injected is not None and is_asked_about_call(request):
-        meant = answer_instead(meant, f"{meant.text} {ONLY_QUOTED}")
+        intent = answer_instead(intent, f"{intent.text} {ONLY_QUOTED}")
     elif injected is not None and [each.get("role") for each in messages_of(request)[-1:]] == [
         "tool"
     ]:
-        text, thought = quote_injection(QUOTING_STYLES[fault], meant.text, injected)
-        body = _clean_body(persona, reading, answer_instead(meant, text), key)
+        text, thought = quote_injection(QUOTING_STYLES[fault], intent.text, injected)
+        body = _clean_body(persona, parsed, answer_instead(intent, text), key)
         return PersonaReply(with_thought(body, thought) if thought else body, fault)
-    return PersonaReply(_clean_body(persona, reading, meant, key))
+    return PersonaReply(_clean_body(persona, parsed, intent, key))
 
 
-def _is_forced(reading: ParsedRequest, behaviour: str) -> bool:
+def _is_forced(parsed: ParsedRequest, behavior: str) -> bool:
     """Return whether the model must make a call; some ignore that, unless a grammar binds them."""
-    known = CONVERSATION_BEHAVIORS.get(behaviour)
-    deaf = behaviour == LAZY.id or (known is not None and known.ignores_tool_choice)
-    return demands_call(reading.request) and (reading.bound or not deaf)
+    known = CONVERSATION_BEHAVIORS.get(behavior)
+    deaf = behavior == LAZY.id or (known is not None and known.ignores_tool_choice)
+    return demands_call(parsed.request) and (parsed.bound or not deaf)
 
 
 def _conversation_key(request: JSON) -> tuple[str, int]:
@@ -214,14 +214,14 @@ def _conversation_key(request: JSON) -> tuple[str, int]:
     return hashlib.sha256(data).hexdigest(), len(messages)
 
 
-def _behaved_intent(
-    persona: Persona, intent: Intent, request: JSON, thread: str
+def _apply_drawn_behavior(
+    persona: Persona, intent: Intent, request: JSON, conversation: str
 ) -> tuple[Intent, str]:
-    """Apply the first behavior that is drawn for the conversation and changes the intent."""
+    """Apply the first drawn behavior that changes the intent; return the intent and its name."""
     for fault, rate in persona.faults:
         if (
             fault in CONVERSATION_BEHAVIORS
-            and _hash_number(thread, persona.id, fault) / 2.0**64 < rate
+            and _hash_number(conversation, persona.id, fault) / 2.0**64 < rate
         ):
             changed = apply_behavior(fault, intent, request)
             if changed is not intent:
@@ -230,6 +230,7 @@ def _behaved_intent(
 
 
 def _hash_number(*parts: str) -> int:
+    """Return a number from 0 to 2**64 - 1 that the parts determine."""
     return int.from_bytes(hashlib.sha256("\0".join(parts).encode()).digest()[:8])
 
 
@@ -246,6 +247,7 @@ def _draw_fault(persona: Persona, key: str) -> str:
 
 
 def _may_apply(fault: str, intent: Intent, *, skip_transient: bool) -> bool:
+    """Whether a fault may occur now: some end after a retry, or after an error was sent back."""
     outcome = fault_outcome(fault)
     if outcome == RETRIED:
         return not skip_transient
@@ -253,21 +255,22 @@ def _may_apply(fault: str, intent: Intent, *, skip_transient: bool) -> bool:
     return outcome == REPAIRED or outcome.startswith(OPT_IN) or not intent.had_errors
 
 
-def _faulty_body(fault: str, body: JSON, reading: ParsedRequest, intent: Intent, key: str) -> Any:
-    tools = reading.sent.get("tools")
+def _faulty_body(fault: str, body: JSON, parsed: ParsedRequest, intent: Intent, key: str) -> Any:
+    """Return a body with the fault; the same object (`is`) if it does not apply."""
+    tools = parsed.sent.get("tools")
     if fault == NO_TOOLS.id:
         return dict(_NO_ENDPOINT_BODY) if tools else body
     if fault == FORMLESS.id:
         # The body already shows the fault; a copy marks it as faulty.
-        return dict(body) if "response_format" in reading.sent else body
+        return dict(body) if "response_format" in parsed.sent else body
     if fault == FAILED_GENERATION.id:
         return _failed_generation_body(intent) if intent.calls and tools else body
     if fault == TAGS.id or fault in DIALECTS:
         # A grammar prevents text calls. When asked about a text call, the model calls correctly.
-        is_free = bool(intent.calls) and not reading.bound
-        is_free = is_free and not is_asked_about_call(reading.request)
+        is_free = bool(intent.calls) and not parsed.bound
+        is_free = is_free and not is_asked_about_call(parsed.request)
         return _text_body(body, _calls_as_text(fault, intent)) if is_free else body
-    if intent.calls and reading.form != "native" and SHAPE_FAULTS[fault].family == _ANSWER_FAMILY:
+    if intent.calls and parsed.form != "native" and SHAPE_FAULTS[fault].family == _ANSWER_FAMILY:
         return body  # a call as text is not an answer
     known = [tool for tool in tools if isinstance(tool, dict)] if isinstance(tools, list) else []
     # "bend" is part of the seed: changing it would change the replies for every seed.
@@ -295,6 +298,7 @@ _NO_ENDPOINT_BODY: Final[JSON] = {
 
 
 def _failed_generation_body(intent: Intent) -> JSON:
+    """Return the error for calls that the provider could not parse."""
     message = (
         "Failed to call a function. Please adjust your prompt. See 'failed_generation' for more "
         "details."
@@ -312,13 +316,14 @@ def _text_body(body: JSON, text: str) -> JSON:
     return body | {"choices": [choice | {"message": message, "finish_reason": "stop"}]}
 
 
-def _clean_body(persona: Persona, reading: ParsedRequest, intent: Intent, key: str) -> JSON:
-    words = text_reply(reading, intent)
+def _clean_body(persona: Persona, parsed: ParsedRequest, intent: Intent, key: str) -> JSON:
+    """Return the completion of a faultless model."""
+    words = text_reply(parsed, intent)
     has_calls = bool(intent.calls) and words is None
     text = intent.text if words is None else words
     message: JSON = {"role": "assistant", "content": None if has_calls else text}
     if has_calls:
-        prior = _prior_calls(reading.request)
+        prior = _count_prior_calls(parsed.request)
         message["tool_calls"] = [
             _render_call(persona, one, prior + at, key) for at, one in enumerate(intent.calls)
         ]
@@ -329,7 +334,7 @@ def _clean_body(persona: Persona, reading: ParsedRequest, intent: Intent, key: s
         message[field] = f"Next: {next_steps or 'the answer'}."
     finish_reason = "tool_calls" if has_calls else intent.finish
     encoded = encode(message)
-    prompt = len(encode(reading.sent)) // _BYTES_PER_TOKEN + 1
+    prompt = len(encode(parsed.sent)) // _BYTES_PER_TOKEN + 1
     completion = len(encoded) // _BYTES_PER_TOKEN + 1
     return {
         # The message is part of the id: with a proxy that hides messages, keys can recur.
@@ -346,9 +351,9 @@ def _clean_body(persona: Persona, reading: ParsedRequest, intent: Intent, key: s
     }
 
 
-def _render_call(persona: Persona, wanted: PlannedCall, position: int, key: str) -> JSON:
-    function = {"name": wanted.tool, "arguments": encode(wanted.arguments).decode()}
-    call_id = _mint_call_id(persona.rules, wanted.tool, position, key)
+def _render_call(persona: Persona, planned_call: PlannedCall, position: int, key: str) -> JSON:
+    function = {"name": planned_call.tool, "arguments": encode(planned_call.arguments).decode()}
+    call_id = _mint_call_id(persona.rules, planned_call.tool, position, key)
     call: JSON = {"id": call_id, "type": "function", "function": function}
     if PROVIDER_RULES[persona.rules].requires_signatures:
         signed = {"thought_signature": signature(f"{_hash_number(key, 'thought'):016x}")}
@@ -356,15 +361,15 @@ def _render_call(persona: Persona, wanted: PlannedCall, position: int, key: str)
     return call
 
 
-def _prior_calls(request: JSON) -> int:
+def _count_prior_calls(request: JSON) -> int:
     return sum(len(calls_of(message)) for message in messages_of(request))
 
 
-def _mint_call_id(rules: str, name: str, prior: int, key: str) -> str:
+def _mint_call_id(rules: str, name: str, prior_calls: int, key: str) -> str:
     """Return an id in the provider's format that is unique in the conversation."""
     if rules in _COUNTED_IDS:
-        return f"functions.{name}:{prior}"
-    number = _hash_number(key, "call", str(prior))
+        return f"functions.{name}:{prior_calls}"
+    number = _hash_number(key, "call", str(prior_calls))
     if rules == "gemini":
         return f"function-call-{number}"
     prefix, length = _ID_LENGTHS.get(rules, ("call_", 12))

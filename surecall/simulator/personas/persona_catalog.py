@@ -61,6 +61,7 @@ def _fault_persona(
 
 
 def _strict_persona(name: str) -> Persona:
+    """Build a persona without faults that checks requests by a provider's rules."""
     sources = dict.fromkeys(
         source for fact in facts_by_provider().get(name, ()) for source in fact.sources
     )
@@ -90,13 +91,14 @@ def _spread_rates(rates: dict[str, float]) -> tuple[tuple[str, float], ...]:
     return tuple(faults)
 
 
-def _imitation(
+def _imitating_persona(
     name: str,
     model: str,
     rates: dict[str, float],
     rules: str = "common",
     provider: str = "openrouter",
 ) -> Persona:
+    """Build a persona with the faults of a real model."""
     return Persona(
         id=f"{PREFIX}like-{name}",
         kind="mixed",
@@ -110,7 +112,8 @@ def _imitation(
     )
 
 
-def _showcase(name: str, summary: str, rates: dict[str, float]) -> Persona:
+def _showcase_persona(name: str, summary: str, rates: dict[str, float]) -> Persona:
+    """Build a persona that shows several faults."""
     return Persona(
         id=PREFIX + name,
         kind="shown",
@@ -125,71 +128,73 @@ _BARE_JSON = "dialect-a17"
 # Common problems. The rate of a behavior is the share of conversations, that of any other fault the
 # share of replies. Added words and wrong values cannot be repaired.
 SHOWCASES: Final = (
-    _showcase(
+    _showcase_persona(
         "bends-arguments",
         "sends arguments that are fenced, encoded twice, blank, truncated, or a Python literal",
         {"arguments": 0.5},
     ),
-    _showcase(
+    _showcase_persona(
         "bends-calls",
         "sends calls under other keys, with other names and ids, or in the wrong place",
         {"message": 0.2, "names": 0.15, "ids": 0.15},
     ),
-    _showcase(
+    _showcase_persona(
         "writes-calls-as-text",
         "writes calls as text: in tags or as unmarked JSON",
         {"tags": 0.5, _BARE_JSON: 0.3},
     ),
-    _showcase(
+    _showcase_persona(
         "loses-requests",
         "returns 503, closes connections, or sends an error in a 200 or an HTML page",
         {"envelope": 0.1, "http-503": 0.1, "html-502": 0.05, "hang-up": 0.05},
     ),
-    _showcase("calls-nothing", "answers immediately and calls nothing", {"lazy": 0.4}),
-    _showcase(
+    _showcase_persona("calls-nothing", "answers immediately and calls nothing", {"lazy": 0.4}),
+    _showcase_persona(
         "stops-early",
         "says that it is done halfway through the task",
         {"premature": 0.5, "hasty": 0.3},
     ),
-    _showcase("ignores-failures", "says that it is done after a failed call", {"heedless": 0.9}),
-    _showcase("repeats-itself", "repeats the same call", {"circling": 0.8}),
-    _showcase(
+    _showcase_persona(
+        "ignores-failures", "says that it is done after a failed call", {"heedless": 0.9}
+    ),
+    _showcase_persona("repeats-itself", "repeats the same call", {"circling": 0.8}),
+    _showcase_persona(
         "takes-shortcuts", "does part of a long task and says that it is done", {"shortcut": 0.8}
     ),
-    _showcase(
+    _showcase_persona(
         "adds-words", "adds a sentence to an answer that should be exact", {"chatty-final": 0.5}
     ),
-    _showcase("sets-wrong-values", "sets wrong values", {"sloppy": 0.4}),
-    _showcase(
+    _showcase_persona("sets-wrong-values", "sets wrong values", {"sloppy": 0.4}),
+    _showcase_persona(
         "obeys-injections", "makes a call that was injected into a file", {"obeys-injection": 0.9}
     ),
 )
 # Rates follow the shares of solved scenarios in the table that the model catalog quotes.
 IMITATIONS: Final = (
-    _imitation("claude", "anthropic/claude-opus-4.6:nitro", {"message": 0.02}, "anthropic"),
-    _imitation(
+    _imitating_persona("claude", "anthropic/claude-opus-4.6:nitro", {"message": 0.02}, "anthropic"),
+    _imitating_persona(
         "deepseek-chat",
         "deepseek/deepseek-chat-v3-0324:nitro",
         {"arguments": 0.2, "message": 0.08, "ids": 0.05, "sloppy": 0.3},
         "deepseek",
     ),
-    _imitation(
+    _imitating_persona(
         "deepseek-v3",
         "deepseek/deepseek-v3.2:nitro",
         {"arguments": 0.1, "message": 0.05, "shortcut": 0.4},
         "deepseek",
     ),
-    _imitation(
+    _imitating_persona(
         "gemini-flash",
         "google/gemini-2.5-flash:nitro",
         {"names": 0.05, "message": 0.05, "apologetic": 0.05},
     ),
-    _imitation(
+    _imitating_persona(
         "gemini-3-flash",
         "google/gemini-3-flash-preview:nitro",
         {"names": 0.05, "message": 0.05, "shortcut": 0.2},
     ),
-    _imitation(
+    _imitating_persona(
         "gemini-pro",
         "google/gemini-3-pro-preview:nitro",
         {
@@ -201,16 +206,18 @@ IMITATIONS: Final = (
             "talkative": 0.5,
         },
     ),
-    _imitation("gpt", "openai/gpt-5.2:nitro", {"arguments": 0.02, "shortcut": 0.1}, "openai"),
-    _imitation(
+    _imitating_persona(
+        "gpt", "openai/gpt-5.2:nitro", {"arguments": 0.02, "shortcut": 0.1}, "openai"
+    ),
+    _imitating_persona(
         "gpt-chat", "openai/gpt-5.2-chat:nitro", {"arguments": 0.02, "talkative": 0.97}, "openai"
     ),
-    _imitation(
+    _imitating_persona(
         "grok",
         "x-ai/grok-4.1-fast",
         {"arguments": 0.08, "slow": 0.02, "http-503": 0.02, "shortcut": 0.3, "talkative": 0.5},
     ),
-    _imitation(
+    _imitating_persona(
         "glm-flash",
         "z-ai/glm-4.7-flash:nitro",
         {
@@ -224,15 +231,15 @@ IMITATIONS: Final = (
             "talkative": 0.8,
         },
     ),
-    _imitation(
+    _imitating_persona(
         "glm",
         "z-ai/glm-4.7:nitro",
         {_BARE_JSON: 0.15, "tags": 0.3, "message": 0.05, "talkative": 0.97},
     ),
-    _imitation(
+    _imitating_persona(
         "kimi", "moonshotai/kimi-k2.5:nitro", {"arguments": 0.05, "talkative": 0.97}, "kimi"
     ),
-    _imitation(
+    _imitating_persona(
         "minimax",
         "minimax/minimax-m2.1:nitro",
         {
@@ -245,28 +252,28 @@ IMITATIONS: Final = (
             "talkative": 0.1,
         },
     ),
-    _imitation("qwen-small", "qwen/qwen3-30b-a3b-instruct-2507:nitro", {"arguments": 0.05}),
-    _imitation("qwen-next", "qwen/qwen3-next-80b-a3b-instruct:nitro", {"arguments": 0.05}),
-    _imitation(
+    _imitating_persona("qwen-small", "qwen/qwen3-30b-a3b-instruct-2507:nitro", {"arguments": 0.05}),
+    _imitating_persona("qwen-next", "qwen/qwen3-next-80b-a3b-instruct:nitro", {"arguments": 0.05}),
+    _imitating_persona(
         "qwen-large",
         "qwen/qwen3-235b-a22b-2507:nitro",
         {_BARE_JSON: 0.15, "tags": 0.3, "arguments": 0.1},
     ),
-    _imitation(
+    _imitating_persona(
         "mistral",
         "mistral-small-latest",
         {"ids": 0.2, "arguments": 0.1, "message": 0.1, "loop": 0.1},
         "mistral",
         "mistral",
     ),
-    _imitation(
+    _imitating_persona(
         "local-server",
         "llama-3.1-8b-instruct",
         {"ids": 0.15, "names": 0.1, "arguments": 0.2, "message": 0.15},
         "ollama",
         "ollama",
     ),
-    _imitation(
+    _imitating_persona(
         "free-route",
         "a-model:free",
         {"envelope": 0.2, "http-503": 0.05, "html-502": 0.05, "hang-up": 0.05},

@@ -88,10 +88,10 @@ def recipe_for(text: str) -> Recipe | None:
     return next((each for each in RECIPES if each.request_words in text), None)
 
 
-def next_step(recipe: Recipe, done: Sequence[CallOutcome]) -> RecipeStep | None:
+def next_step(recipe: Recipe, outcomes: Sequence[CallOutcome]) -> RecipeStep | None:
     """Return the first open step, or None."""
-    tried = Counter(each.tool for each in done)
-    succeeded = Counter(each.tool for each in done if each.ok)
+    tried = Counter(each.tool for each in outcomes)
+    succeeded = Counter(each.tool for each in outcomes if each.ok)
     needed: Counter[str] = Counter()
     for step in recipe.steps:
         needed[step.tool] += 1
@@ -101,16 +101,17 @@ def next_step(recipe: Recipe, done: Sequence[CallOutcome]) -> RecipeStep | None:
     return None
 
 
-def step_arguments(step: RecipeStep, done: Sequence[CallOutcome]) -> JSON:
+def step_arguments(step: RecipeStep, outcomes: Sequence[CallOutcome]) -> JSON:
     """Return the arguments of a step, with references resolved."""
-    return {key: _resolve_argument(key, value, done) for key, value in step.arguments.items()}
+    return {key: _resolve_argument(key, value, outcomes) for key, value in step.arguments.items()}
 
 
-def _resolve_argument(key: str, value: Any, done: Sequence[CallOutcome]) -> Any:
+def _resolve_argument(key: str, value: Any, outcomes: Sequence[CallOutcome]) -> Any:
+    """Return an argument's value: the constant, or the value that its reference names."""
     if not isinstance(value, ResultReference):
         return value
     field, wanted = value.field or key, value.where.items()
-    results = [each.value for each in done if each.tool == value.tool]
+    results = [each.value for each in outcomes if each.tool == value.tool]
     fitting = (
         item for item in _nested_objects(results) if field in item and wanted <= item.items()
     )
@@ -130,17 +131,17 @@ def _nested_objects(value: Any) -> Iterator[JSON]:
 
 
 def _result_value(
-    tool: str, /, field: str = "", *, place: int = 0, **where: str
+    tool: str, /, field: str = "", *, position: int = 0, **where: str
 ) -> ResultReference:
-    return ResultReference(tool, field, where, place)
+    return ResultReference(tool, field, where, position)
 
 
 def _step(tool: str, /, *, final: bool = False, **arguments: Any) -> RecipeStep:
     return RecipeStep(tool, arguments, final)
 
 
-def _recipe(words: str, answer: str, *steps: RecipeStep) -> Recipe:
-    return Recipe(words, answer, steps)
+def _recipe(keywords: str, answer: str, *steps: RecipeStep) -> Recipe:
+    return Recipe(keywords, answer, steps)
 
 
 RECIPES: Final = (
@@ -214,7 +215,8 @@ RECIPES: Final = (
         _step("linked_tickets", ticket_id="T-311"),
         _step("close_ticket", ticket_id=_result_value("linked_tickets", relation="duplicate")),
         _step(
-            "close_ticket", ticket_id=_result_value("linked_tickets", place=1, relation="duplicate")
+            "close_ticket",
+            ticket_id=_result_value("linked_tickets", position=1, relation="duplicate"),
         ),
     ),
     _recipe(

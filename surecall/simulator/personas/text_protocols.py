@@ -66,10 +66,10 @@ def answer_clues(request: JSON) -> Clues:
     return Clues(asked[-1] if asked else "", known)
 
 
-def read_json(text: str, at: int) -> tuple[Any, int] | None:
+def read_json(text: str, position: int) -> tuple[Any, int] | None:
     """Decode the JSON value at a position of a text; return it and its end, or None."""
     try:
-        return decode_prefix(_DECODER, text, at)
+        return decode_prefix(_DECODER, text, position)
     except ValueError:
         return None
 
@@ -102,6 +102,7 @@ def _branch_steps(branch: Any) -> Iterator[JSON | None]:
 
 
 def _schema_branches(schema: JSON) -> list[Any]:
+    """Return the alternatives of a schema; a schema without any is the only one."""
     branches = schema.get("anyOf", [schema])
     return branches if isinstance(branches, list) else [branches]
 
@@ -114,21 +115,21 @@ def allows_several_calls(schema: JSON) -> bool:
     )
 
 
-def _expand_step(step: JSON, defined: JSON) -> JSON:
+def _expand_step(step: JSON, definitions: JSON) -> JSON:
     """Return the schemas of a step with the definitions that they reference."""
-    inside = {"arguments": _expand_arguments(step.get("arguments"), defined)}
+    inside = {"arguments": _expand_arguments(step.get("arguments"), definitions)}
     answer = step.get("answer")
     if isinstance(answer, dict) and "$ref" in answer:
-        inside["answer"] = _expand_arguments(answer, defined)
+        inside["answer"] = _expand_arguments(answer, definitions)
     return inside
 
 
-def _expand_arguments(arguments: Any, defined: JSON) -> JSON:
+def _expand_arguments(arguments: Any, definitions: JSON) -> JSON:
     """Return a tool's parameters with the definitions that they reference."""
     match arguments:
         case {"$ref": str(pointer)}:
             name = pointer.removeprefix("#/$defs/")
-            return dict(defined.get("$defs", {}).get(name, {})) | defined
+            return dict(definitions.get("$defs", {}).get(name, {})) | definitions
         case dict():
             return arguments
         case _:
@@ -196,31 +197,32 @@ def parse_unbound_request(request: JSON) -> ParsedRequest:
     return msgspec.structs.replace(reading, sent=request, form=form)
 
 
-def text_reply(reading: ParsedRequest, intent: Intent) -> str | None:
+def text_reply(parsed: ParsedRequest, intent: Intent) -> str | None:
     """Return the text of a reply in the form that the request demands; None for native fields."""
-    match reading.form:
+    match parsed.form:
         case "guided":
-            return _guided_reply(reading, intent)
+            return _guided_reply(parsed, intent)
         case "prompted" if intent.calls:
             opening, closing = _CALL_TAGS
             calls = ({"name": call.tool, "arguments": call.arguments} for call in intent.calls)
             return "\n".join(f"{opening}{encode(call).decode()}{closing}" for call in calls)
         case "schema":
-            return encode(value_for(reading.schema, answer_clues(reading.request))).decode()
-        case _ if reading.answer is not None and not intent.calls:
-            return encode(value_for(reading.answer, answer_clues(reading.request))).decode()
+            return encode(value_for(parsed.schema, answer_clues(parsed.request))).decode()
+        case _ if parsed.answer is not None and not intent.calls:
+            return encode(value_for(parsed.answer, answer_clues(parsed.request))).decode()
         case _:
             return None
 
 
-def _guided_reply(reading: ParsedRequest, intent: Intent) -> str:
-    steps = guided_steps(reading.schema) or ()
+def _guided_reply(parsed: ParsedRequest, intent: Intent) -> str:
+    """Return a reply as text that fits the guided schema."""
+    steps = guided_steps(parsed.schema) or ()
     if intent.calls:
         calls = [
             {"tool": call.tool, "arguments": _guided_arguments(call, steps)}
             for call in intent.calls
         ]
-        step = {"calls": calls} if allows_several_calls(reading.schema) else calls[0]
+        step = {"calls": calls} if allows_several_calls(parsed.schema) else calls[0]
         return encode(_leading_fields(steps, "tool") | step).decode()
     reasons = [step["cannot"]["enum"] for step in steps if "cannot" in step]
     if reasons:
@@ -228,7 +230,7 @@ def _guided_reply(reading: ParsedRequest, intent: Intent) -> str:
     form = next((step for step in steps if "answer" in step), {})
     wanted = form.get("answer")
     free = not isinstance(wanted, dict) or wanted == {"type": "string"}
-    answer = intent.text if free else value_for(wanted, answer_clues(reading.request))
+    answer = intent.text if free else value_for(wanted, answer_clues(parsed.request))
     written = encode(_leading_fields(steps, "answer") | {"answer": answer}).decode()
     # The token limit truncates JSON as well.
     return written.removesuffix('"}') if intent.finish == "length" else written
@@ -278,19 +280,17 @@ def _response_schema(request: JSON) -> JSON | None:
             return None
 
 
-def _tool_fields(listed: dict[str, JSON], steps: list[JSON] | None) -> JSON:
+def _tool_fields(tools: dict[str, JSON], steps: list[JSON] | None) -> JSON:
     """Return the fields `tools` and `tool_choice` for the allowed steps."""
     if steps is None:
         return (
-            {"tools": [_tool_definition(function) for function in listed.values()]}
-            if listed
-            else {}
+            {"tools": [_tool_definition(function) for function in tools.values()]} if tools else {}
         )
     calls = [step for step in steps if "tool" in step]
     if not calls:
         return {}
     functions = [
-        listed.get(step["tool"]["const"], {})
+        tools.get(step["tool"]["const"], {})
         | {"name": step["tool"]["const"], "parameters": step["arguments"]}
         for step in calls
     ]
@@ -308,7 +308,7 @@ def _tool_definition(function: JSON) -> JSON:
 def _find_protocol(
     messages: Sequence[JSON],
 ) -> tuple[str, tuple[JSON, str] | None, dict[str, JSON]]:
-    """Return the protocol in the instructions, their message with the other text, and the tools."""
+    """Return the protocol, blank if native; its message with the text before it; and the tools."""
     for message in messages:
         if message.get("role") != "system":
             continue
@@ -361,7 +361,9 @@ def _restore_messages(messages: Sequence[JSON], form: str) -> Iterator[JSON]:
             waiting = [(f"call_{made + at}", name) for at, (name, _) in enumerate(calls)]
             made += len(calls)
             yield message | (
-                _call_fields(waiting, calls) if calls else {"content": _answer_text(text, form)}
+                _native_call_fields(waiting, calls)
+                if calls
+                else {"content": _answer_text(text, form)}
             )
         elif message.get("role") == "user":
             rest = yield from _restore_results(text, waiting, form)
@@ -382,7 +384,8 @@ def _split_notes(text: str) -> Iterator[str]:
     yield text[start:]
 
 
-def _call_fields(ids: list[tuple[str, str]], calls: list[tuple[str, str]]) -> JSON:
+def _native_call_fields(ids: list[tuple[str, str]], calls: list[tuple[str, str]]) -> JSON:
+    """Return the message fields for calls, given their ids with names."""
     made = [
         {"id": call_id, "type": "function", "function": {"name": name, "arguments": arguments}}
         for (call_id, _), (name, arguments) in zip(ids, calls, strict=True)
@@ -391,6 +394,7 @@ def _call_fields(ids: list[tuple[str, str]], calls: list[tuple[str, str]]) -> JS
 
 
 def _answer_text(text: str, form: str) -> str:
+    """Return the text of an answer, without the object around it in the guided form."""
     match read_json(text, 0) if form == "guided" else None:
         case ({"answer": str(answer)}, _):
             return answer
@@ -399,10 +403,10 @@ def _answer_text(text: str, form: str) -> str:
 
 
 def _restore_results(
-    text: str, waiting: list[tuple[str, str]], form: str
+    text: str, unanswered_calls: list[tuple[str, str]], form: str
 ) -> Generator[JSON, None, str]:
     """Yield the results at the beginning of a text; return the rest."""
-    for call_id, name in waiting:
+    for call_id, name in unanswered_calls:
         content, rest = _RESULT_PARSERS[form](text, name)
         if content is None:
             break
@@ -412,6 +416,7 @@ def _restore_results(
 
 
 def _parse_guided_calls(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and arguments of each call in a guided reply."""
     for line in text.split("\n"):
         read = read_json(line, 0)
         value = read[0] if read is not None else None
@@ -425,6 +430,7 @@ def _parse_guided_calls(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse_tagged_calls(text: str) -> Iterator[tuple[str, str]]:
+    """Yield the name and arguments of each call in tags."""
     opening, closing = _CALL_TAGS
     while text.startswith(opening):
         match read_json(text, len(opening)):
@@ -436,6 +442,7 @@ def _parse_tagged_calls(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _parse_named_result(text: str, name: str) -> tuple[str | None, str]:
+    """Return the result at the beginning of a text, None if there is none, and the rest."""
     opening = f"Result of {name}: "
     if not text.startswith(opening):
         return None, text
@@ -445,6 +452,7 @@ def _parse_named_result(text: str, name: str) -> tuple[str | None, str]:
 
 
 def _parse_tagged_result(text: str, _name: str) -> tuple[str | None, str]:
+    """Return the tagged result at the beginning of a text, None if there is none, and the rest."""
     opening, closing = _RESULT_TAGS
     end = text.find(closing)
     if not text.startswith(opening) or end < 0:

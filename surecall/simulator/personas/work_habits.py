@@ -47,22 +47,22 @@ HABITS: Final = (
 )
 
 
-def _next_action(habit: str, job: LookupJob, done: Sequence[CallOutcome]) -> PlannedCall | str:
+def _next_action(habit: str, job: LookupJob, outcomes: Sequence[CallOutcome]) -> PlannedCall | str:
     """Return the model's next call or its answer."""
-    succeeded = {item.tool for item in done if item.ok}
+    succeeded = {item.tool for item in outcomes if item.ok}
     good: PlannedCall | str = DONE if job.write.tool in succeeded else job.write
     if job.look.tool not in succeeded:
         good = job.look
     made_up = PlannedCall(job.write.tool, dict.fromkeys(job.write.arguments, INVENTED_VALUE))
-    has_failed = bool(done) and done[-1].tool == job.write.tool and not done[-1].ok
-    was_corrected = any(_ALLOWED_VALUES_HINT in item.content for item in done)
+    has_failed = bool(outcomes) and outcomes[-1].tool == job.write.tool and not outcomes[-1].ok
+    was_corrected = any(_ALLOWED_VALUES_HINT in item.content for item in outcomes)
     match habit:
-        case "begins-with-write" if not done:
+        case "begins-with-write" if not outcomes:
             return made_up
         case "invents-ids" if good == job.write and not was_corrected:
             return made_up
         case "alternates":
-            return job.look if len(done) % 2 == 0 else job.write
+            return job.look if len(outcomes) % 2 == 0 else job.write
         case "refuses-honestly" if has_failed:
             return HONEST_REFUSAL
         case "claims-success" if has_failed:
@@ -78,7 +78,9 @@ def build_model(habit: str, job: LookupJob) -> Callable[[JSON], JSON]:
         reading = parse_request(request)
         action = _next_action(habit, job, call_outcomes(messages_of(reading.request)))
         intent = (
-            _bound_intent(reading, action, job) if reading.bound else _free_intent(reading, action)
+            _grammar_constrained_intent(reading, action, job)
+            if reading.bound
+            else _unconstrained_intent(reading, action)
         )
         words = text_reply(reading, intent)
         if words is not None or not intent.calls:
@@ -88,17 +90,19 @@ def build_model(habit: str, job: LookupJob) -> Callable[[JSON], JSON]:
     return answer
 
 
-def _free_intent(reading: ParsedRequest, action: PlannedCall | str) -> Intent:
+def _unconstrained_intent(parsed: ParsedRequest, action: PlannedCall | str) -> Intent:
     """Return the action as an intent; without tools, an answer."""
     if isinstance(action, str):
         return Intent(text=action)
-    return Intent(calls=(action,)) if callable_tools(reading.request) else Intent(text=DONE)
+    return Intent(calls=(action,)) if callable_tools(parsed.request) else Intent(text=DONE)
 
 
-def _bound_intent(reading: ParsedRequest, action: PlannedCall | str, job: LookupJob) -> Intent:
+def _grammar_constrained_intent(
+    parsed: ParsedRequest, action: PlannedCall | str, job: LookupJob
+) -> Intent:
     """Return the closest intent that the grammar allows, with exposed tools and allowed values."""
-    tools = callable_tools(reading.request)
-    may_end = "tool_choice" not in reading.request
+    tools = callable_tools(parsed.request)
+    may_end = "tool_choice" not in parsed.request
     if not tools or (isinstance(action, str) and may_end):
         return Intent(text=action if isinstance(action, str) else DONE)
     wanted = job.write if isinstance(action, str) else action
@@ -112,13 +116,13 @@ def _bound_intent(reading: ParsedRequest, action: PlannedCall | str, job: Lookup
     return Intent(calls=(PlannedCall(name, fitting),))
 
 
-def _allowed_value(schema: Any, value: Any, right: PlannedCall, key: str) -> Any:
+def _allowed_value(schema: Any, value: Any, correct_call: PlannedCall, key: str) -> Any:
     """Return an allowed value, the right one if possible."""
     match schema:
         case {"const": only}:
             return only
         case {"enum": list(values)}:
-            meant = right.arguments.get(key)
+            meant = correct_call.arguments.get(key)
             return meant if meant in values else values[0]
         case _:
             return value

@@ -52,6 +52,7 @@ def source_of(tool: Any) -> ToolSource:
 
 
 def _tool_schema(tool: Any) -> JSON:
+    """Return the parameter schema of a tool."""
     if _takes_one_text(tool):
         return {"properties": tool.args, "required": list(tool.args)}
     try:
@@ -68,7 +69,8 @@ def _takes_one_text(tool: Any) -> bool:
     return tool.args_schema is None and hasattr(tool, "func")
 
 
-def _inspect_parameters(tool: Any, shown: JSON) -> _Parameters:
+def _inspect_parameters(tool: Any, schema_properties: JSON) -> _Parameters:
+    """Return the parameters of a tool's function that its schema does not show."""
     try:
         found = list(inspect.signature(_underlying_function(tool)).parameters.values())
     except (TypeError, ValueError) as problem:
@@ -78,8 +80,8 @@ def _inspect_parameters(tool: Any, shown: JSON) -> _Parameters:
     named = [one for one in found if one.kind not in {one.VAR_KEYWORD, one.VAR_POSITIONAL}]
     if _takes_one_text(tool):
         del named[:1]
-    config = frozenset(one.name for one in named if _is_config(one.annotation))
-    known = {*shown, *_FRAMEWORK_PROVIDED, *config}
+    config = frozenset(one.name for one in named if _is_runnable_config(one.annotation))
+    known = {*schema_properties, *_FRAMEWORK_PROVIDED, *config}
     hidden = [one for one in named if one.name not in known]
     missing = tuple(repr(one.name) for one in hidden if one.default is one.empty)
     names = {one.name for one in hidden} | _hidden_fields(tool, known)
@@ -107,11 +109,12 @@ def _underlying_function(tool: Any) -> Callable[..., Any]:
     return found
 
 
-def _is_config(annotation: Any) -> bool:
+def _is_runnable_config(annotation: Any) -> bool:
+    """Whether an annotation is a `RunnableConfig`, or contains one."""
     if isinstance(annotation, str):
         return _CONFIG in annotation
     named = getattr(annotation, "__name__", None) == _CONFIG
-    return named or any(map(_is_config, get_args(annotation)))
+    return named or any(map(_is_runnable_config, get_args(annotation)))
 
 
 def _is_async(tool: Any) -> bool:
@@ -122,6 +125,8 @@ def _is_async(tool: Any) -> bool:
 
 
 def _build_handler(tool: Any, parameters: _Parameters) -> Callable[..., Any]:
+    """Return a handler that invokes the tool with a run's context."""
+
     def invoke_arguments(arguments: JSON, context: Context) -> tuple[Any, Any]:
         if injected := sorted(parameters.hidden & arguments.keys()):
             raise ToolError(f"{injected[0]}: the tool has no such parameter")

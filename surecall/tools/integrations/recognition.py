@@ -15,49 +15,49 @@ from surecall.tools.sources import ToolSource
 from surecall.values.errors import ConfigError
 
 
-def source_of(given: Any) -> ToolSource:
+def source_of(tool: Any) -> ToolSource:
     """Return the source of a tool; raise `ConfigError` if it cannot be used as a tool."""
-    module = _module_for(given)
+    module = _module_for(tool)
     if module:
-        source: ToolSource = import_module(f"surecall.tools.integrations.{module}").source_of(given)
+        source: ToolSource = import_module(f"surecall.tools.integrations.{module}").source_of(tool)
         return source
     if module is not None:
         raise ConfigError(
-            f"the openai-agents tool {given.name!r} only runs inside its own framework: pass the "
+            f"the openai-agents tool {tool.name!r} only runs inside its own framework: pass the "
             "function behind it"
         )
-    if isinstance(given, type) and hasattr(given, "tool_call_schema"):
-        raise ConfigError(f"{given.__name__} is a LangChain tool class: pass an instance")
-    return ToolSource(describe_function(given), given)
+    if isinstance(tool, type) and hasattr(tool, "tool_call_schema"):
+        raise ConfigError(f"{tool.__name__} is a LangChain tool class: pass an instance")
+    return ToolSource(describe_function(tool), tool)
 
 
-def is_third_party_tool(given: Any) -> bool:
-    """Whether `given` is a tool of another framework."""
-    return _module_for(given) is not None
+def is_third_party_tool(value: Any) -> bool:
+    """Whether `value` is a tool of another framework."""
+    return _module_for(value) is not None
 
 
-def _module_for(given: Any) -> str | None:
+def _module_for(value: Any) -> str | None:
     """Return the integration module for a third-party tool (blank if unsupported), or None."""
-    if inspect.isroutine(given) or isinstance(given, type):
+    if inspect.isroutine(value) or isinstance(value, type):
         return None
-    if not isinstance(getattr(given, "name", None), str):
+    if not isinstance(getattr(value, "name", None), str):
         return None
-    return next((module for recognizes, module in _FRAMEWORKS if recognizes(given)), None)
+    return next((module for recognizes, module in _FRAMEWORKS if recognizes(value)), None)
 
 
-def _is_langchain(given: Any) -> bool:
+def _is_langchain(value: Any) -> bool:
     # Checked on the class, because the property builds a schema and may fail.
-    has_schema = hasattr(type(given), "tool_call_schema")
-    return has_schema and all(callable(getattr(given, way, None)) for way in ("invoke", "ainvoke"))
+    has_schema = hasattr(type(value), "tool_call_schema")
+    return has_schema and all(callable(getattr(value, way, None)) for way in ("invoke", "ainvoke"))
 
 
-def _is_pydantic_ai(given: Any) -> bool:
-    schema = getattr(given, "function_schema", None)
-    return isinstance(getattr(schema, "json_schema", None), dict) and hasattr(given, "takes_ctx")
+def _is_pydantic_ai(value: Any) -> bool:
+    schema = getattr(value, "function_schema", None)
+    return isinstance(getattr(schema, "json_schema", None), dict) and hasattr(value, "takes_ctx")
 
 
-def _is_openai_agents(given: Any) -> bool:
-    return callable(getattr(given, "on_invoke_tool", None)) and hasattr(given, "params_json_schema")
+def _is_openai_agents(value: Any) -> bool:
+    return callable(getattr(value, "on_invoke_tool", None)) and hasattr(value, "params_json_schema")
 
 
 # To add a framework, add a row here and a module in this package with a `source_of` function.

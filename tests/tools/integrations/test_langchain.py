@@ -363,4 +363,4 @@ def test_a_class_instead_of_an_object_is_a_mistake_that_is_named() -> None:
     ],
 )
 def test_a_config_is_known_however_it_is_annotated(annotation: object, told: bool) -> None:  # noqa: FBT001
-    assert langchain._is_config(annotation) is told
+    assert langchain._is_runnable_config(annotation) is told

@@ -77,7 +77,7 @@ class UnmatchedTrials(msgspec.Struct, frozen=True):
 def render_comparison(
     before: ComparedRun,
     after: ComparedRun,
-    found: Comparisons,
+    comparisons: Comparisons,
     *,
     settings: tuple[str, ...] = (),
     notices: tuple[str, ...] = (),
@@ -86,8 +86,8 @@ def render_comparison(
 
     `settings` lists the settings that differ; `notices` are caveats about comparability.
     """
-    rows = tuple(map(_comparison_row, found.rows))
-    changes = changed_conversations(before, after, found)
+    rows = tuple(map(_comparison_row, comparisons.rows))
+    changes = changed_conversations(before, after, comparisons)
     style = style_sheet("compare.css")
     return (
         template_environment()
@@ -95,7 +95,7 @@ def render_comparison(
         .render(
             sides=(("A", before), ("B", after)),
             simulated=before.simulated or after.simulated,
-            overall=tuple(map(_comparison_row, found.overall)),
+            overall=tuple(map(_comparison_row, comparisons.overall)),
             rows=rows,
             tally=Counter(row.verdict for row in rows),
             changes=changes,
@@ -105,7 +105,9 @@ def render_comparison(
             notices=notices,
             verdicts=VERDICT_STYLES,
             axis=difference_axis_for(
-                (row.low, row.high) for row in (*found.overall, *found.rows) if row.pairs
+                (row.low, row.high)
+                for row in (*comparisons.overall, *comparisons.rows)
+                if row.pairs
             ),
             policy=content_policy(style),
             style=do_mark_safe(style),  # noqa: S704 - files of this package
@@ -114,10 +116,12 @@ def render_comparison(
 
 
 def changed_conversations(
-    before: ComparedRun, after: ComparedRun, found: Comparisons
+    before: ComparedRun, after: ComparedRun, comparisons: Comparisons
 ) -> tuple[ChangedConversation, ...]:
     """Return the conversations that passed in only one run, broken ones first."""
-    verdicts = {Cell(row.model, row.profile, row.strategy): row_verdict(row) for row in found.rows}
+    verdicts = {
+        Cell(row.model, row.profile, row.strategy): row_verdict(row) for row in comparisons.rows
+    }
     earlier = {trial.key: trial for trial in before.trials if trial.kind == "tool"}
     changes = [
         ChangedConversation("fixed" if trial.ok else "broken", was, trial, verdicts[trial.key.cell])
@@ -140,6 +144,7 @@ def row_verdict(row: Comparison) -> str:
 def _unmatched_in(
     letter: Literal["A", "B"], side: ComparedRun, other: ComparedRun
 ) -> Iterator[UnmatchedTrials]:
+    """Yield the trials of one run, A or B, that the other one lacks."""
     mine, theirs = ToolOutcomes(side.trials), ToolOutcomes(other.trials)
     shared = {*other.cells, *theirs.cells}
     counts = Counter({(cell, ""): 0 for cell in side.cells if cell not in shared})
@@ -155,5 +160,6 @@ def _comparison_row(row: Comparison) -> ComparisonRow:
 
 
 def _category_meanings(changes: tuple[ChangedConversation, ...]) -> dict[str, str]:
+    """Return the explanation of each category in the changes."""
     codes = {trial.category for change in changes for trial in (change.before, change.after)}
     return {code: MEANINGS[code] for code in sorted(codes & MEANINGS.keys())}

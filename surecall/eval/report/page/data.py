@@ -73,11 +73,11 @@ class RunColumns(msgspec.Struct, frozen=True):
         """Number of runs."""
         return len(self.cell)
 
-    def key_at(self, place: int) -> Key:
+    def key_at(self, index: int) -> Key:
         """Return the key of the trial at an index."""
-        model, profile, strategy = self.cells[self.cell[place]]
+        model, profile, strategy = self.cells[self.cell[index]]
         cell = Cell(self.models[model], self.profiles[profile], self.strategies[strategy])
-        return Key(cell, self.scenarios[self.scenario[place]], self.trial[place])
+        return Key(cell, self.scenarios[self.scenario[index]], self.trial[index])
 
 
 _TEXTS: Final = RunColumns.__struct_fields__[: RunColumns.__struct_fields__.index("unmet")]
@@ -102,10 +102,12 @@ class RunCollector:
             self._text_index(table, "")
 
     def _text_index(self, table: str, text: str) -> int:
+        """Return the index of a text in a table, adding it if it is new."""
         places = self._tables[table]
         return places.setdefault(text, len(places))
 
     def _cell_indexes(self, cell: Cell) -> tuple[int, int, int]:
+        """Return the indexes of a cell's model, profile, and strategy."""
         return (
             self._text_index("models", cell.model),
             self._text_index("profiles", cell.profile),
@@ -140,6 +142,7 @@ class RunCollector:
             column.append(value)
 
     def _cause_indexes(self, trial: Trial) -> tuple[int, ...]:
+        """Return the indexes of a trial's causes."""
         causes = causes_of(trial)
         places = tuple(dict.fromkeys(self._text_index("causes", cause.check) for cause in causes))
         self._unmet.update(
@@ -304,9 +307,9 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         return next(iter(weakest_scenarios(self.headline)), None)
 
 
-def weakest_scenarios(found: Totals) -> tuple[ScenarioSummary, ...]:
+def weakest_scenarios(totals: Totals) -> tuple[ScenarioSummary, ...]:
     """Return the tool scenarios with failures, lowest rate first."""
-    missed = (one for one in found.tool_scenarios if one.rate.k < one.rate.n)
+    missed = (one for one in totals.tool_scenarios if one.rate.k < one.rate.n)
     return tuple(sorted(missed, key=lambda one: one.rate.rate or 0.0))
 
 
@@ -428,7 +431,7 @@ def call_sources_by_strategy(report: Report) -> tuple[CallSources, ...]:
     return tuple(_call_sources(strategy, each) for strategy, each in found.items())
 
 
-def _call_sources(strategy: str, found: list[tuple[str, ...]]) -> CallSources:
-    names = dict.fromkeys(name for each in found for name in each)
-    always = tuple(name for name in names if all(name in each for each in found))
+def _call_sources(strategy: str, sources_by_cell: list[tuple[str, ...]]) -> CallSources:
+    names = dict.fromkeys(name for each in sources_by_cell for name in each)
+    always = tuple(name for name in names if all(name in each for each in sources_by_cell))
     return CallSources(strategy, always, tuple(name for name in names if name not in always))

@@ -103,9 +103,9 @@ class CurvePlot(msgspec.Struct, frozen=True):
     height: int = HEIGHT
 
 
-def plot_curves(found: Mapping[str, Timing]) -> CurvePlot:
+def plot_curves(timings: Mapping[str, Timing]) -> CurvePlot:
     """Return the cumulative distributions of durations as curves."""
-    values = [max(point, 1) for timing in found.values() for point in timing.points]
+    values = [max(point, 1) for timing in timings.values() for point in timing.points]
     if not values:
         return CurvePlot()
     start, end = log10(min(values)), log10(max(values))
@@ -125,15 +125,16 @@ def plot_curves(found: Mapping[str, Timing]) -> CurvePlot:
         ticks = [tick for tick in ticks if str(tick[1]).startswith("1")]
     lines = tuple(
         CurveLine(name, timing.n, _polyline_points(timing.points, across), timing.p50, timing.p95)
-        for name, timing in found.items()
+        for name, timing in timings.items()
     )
     return CurvePlot(lines, tuple(ticks))
 
 
-def _polyline_points(points: Sequence[int], across: Callable[[float], float]) -> str:
+def _polyline_points(points: Sequence[int], position_of: Callable[[float], float]) -> str:
     last = len(points) - 1
     return " ".join(
-        f"{across(ms)},{round(HEIGHT - HEIGHT * step / last, 1)}" for step, ms in enumerate(points)
+        f"{position_of(ms)},{round(HEIGHT - HEIGHT * step / last, 1)}"
+        for step, ms in enumerate(points)
     )
 
 

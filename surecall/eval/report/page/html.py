@@ -168,14 +168,14 @@ def build_board(report: Report) -> Board:
     )
 
 
-def _board_row(each: Recommendation, views: dict[Cell, CellView], report: Report) -> BoardRow:
-    cell = Cell(each.model, each.decided_profile, each.decided_strategy)
+def _board_row(advice: Recommendation, views: dict[Cell, CellView], report: Report) -> BoardRow:
+    cell = Cell(advice.model, advice.decided_profile, advice.decided_strategy)
     view = views[cell]
     gain = gain_over_first(report.comparisons, cell.model, cell.profile, cell.strategy)
     first = Cell(cell.model, cell.profile, gain.first) if gain else cell
     weak = weakest_scenarios(view.totals)
     return BoardRow(
-        advice=each,
+        advice=advice,
         view=view,
         gain=gain,
         start=views[first].totals.tool.rate if gain else None,
@@ -256,7 +256,7 @@ def _separate_points(points: tuple[RatePoint, ...], axis: RateAxis) -> tuple[Rat
     ranked = sorted(points, key=lambda point: (point.tool.rate or 0.0, point.mark))
     groups: list[list[RatePoint]] = []
     for point in ranked:
-        if groups and _gap(groups[-1][-1], point, axis) < _MIN_GAP:
+        if groups and _distance_on_axis(groups[-1][-1], point, axis) < _MIN_GAP:
             groups[-1].append(point)
         else:
             groups.append([point])
@@ -268,8 +268,8 @@ def _separate_points(points: tuple[RatePoint, ...], axis: RateAxis) -> tuple[Rat
     return tuple(sorted(stacked, key=lambda point: point.mark))
 
 
-def _gap(one: RatePoint, other: RatePoint, axis: RateAxis) -> float:
-    return axis.share(other.tool.rate or 0.0) - axis.share(one.tool.rate or 0.0)
+def _distance_on_axis(first: RatePoint, second: RatePoint, axis: RateAxis) -> float:
+    return axis.share(second.tool.rate or 0.0) - axis.share(first.tool.rate or 0.0)
 
 
 SCRIPTS: Final = (
@@ -307,7 +307,7 @@ def page_pieces(
     report: Report, traces: TraceSource = NO_TRACES, *, live: bool = False
 ) -> Iterator[str]:
     """Yield the page in pieces, because its traces may be large."""
-    script = _script(live=live)
+    script = _page_script(live=live)
     style = style_sheet()
     # Trace files are scripts, because a page opened from a file can load nothing else.
     bundled = " 'strict-dynamic'" if traces.is_bundled else ""
@@ -364,7 +364,7 @@ def style_sheet(*more: str) -> str:
     return "".join(map(read_asset, (*STYLES, *more)))
 
 
-def _script(*, live: bool) -> str:
+def _page_script(*, live: bool) -> str:
     names = (*SCRIPTS, "live.js") if live else SCRIPTS
     # One function scope for all files, so that they define no globals.
     return "\n".join(["(() => {", '"use strict";', *map(read_asset, names), "})();"])

@@ -90,6 +90,7 @@ class _PartialReader:
         self.problem = ""
 
     def read_rows(self, rows: Iterable[T]) -> Iterator[T]:
+        """Yield rows; end at a store error and record it."""
         try:
             yield from rows
         except StoreError as error:
@@ -97,6 +98,7 @@ class _PartialReader:
 
 
 def _readable_meta(store: RunStore) -> RunMeta | None:
+    """Return the metadata of a run; None if it cannot be read."""
     # A store without a recorded command has no rows; a damaged one may contain anything.
     with suppress(StoreError, msgspec.MsgspecError, IndexError):
         return store.meta
@@ -104,6 +106,7 @@ def _readable_meta(store: RunStore) -> RunMeta | None:
 
 
 def _report_context(name: str, meta: RunMeta | None) -> ReportContext:
+    """Return the inputs of a report from a run's metadata; defaults without any."""
     if meta is None or not meta.invocations:
         notice = "The plan and settings of this run could not be read."
         return ReportContext(origin=Origin(name=name), notices=(notice,))
@@ -145,7 +148,8 @@ def _preset_provider(sheet: Sheet) -> str:
     return "openrouter" if endpoint.is_simulated else endpoint.provider
 
 
-def _write_store_report(store: RunStore, path: Path, most_bytes: int) -> Path:
+def _write_store_report(store: RunStore, path: Path, max_bytes: int) -> Path:
+    """Write the page of an open store, with the traces that can be read."""
     report = load_report(store)
     salvage = _PartialReader()
     found = trace_blocks(
@@ -154,7 +158,7 @@ def _write_store_report(store: RunStore, path: Path, most_bytes: int) -> Path:
     with TemporaryFile() as file:
         with translate_os_errors(path.parent):
             folder = path.with_name(f"{path.stem}_data")
-            source = _place_blocks(found, _BlockSpool(file), folder, most_bytes)
+            source = _place_blocks(found, _BlockSpool(file), folder, max_bytes)
         note = f"Some traces are missing: {salvage.problem}." if salvage.problem else ""
         source = msgspec.structs.replace(source, note=note)
         return _write_page(page_pieces(report, source), path)
@@ -178,6 +182,7 @@ class _BlockSpool:
         self.size = 0
 
     def add(self, block: TraceBlock) -> None:
+        """Append a block to the file."""
         self.starts.append(block.start)
         self.size += len(block.text)
         self._file.write(block.text.encode() + b"\n")
@@ -188,12 +193,12 @@ class _BlockSpool:
 
 
 def _place_blocks(
-    blocks: Iterator[TraceBlock], spool: _BlockSpool, folder: Path, most_bytes: int
+    blocks: Iterator[TraceBlock], spool: _BlockSpool, folder: Path, max_bytes: int
 ) -> TraceSource:
     """Return blocks inline if they fit into the page, else write all of them to files."""
     for block in blocks:
         spool.add(block)
-        if spool.size > most_bytes:
+        if spool.size > max_bytes:
             first = map(TraceBlock, spool.starts, spool)
             starts = _write_block_files(chain(first, blocks), folder)
             return TraceSource("bundle", starts, folder=folder.name)
@@ -201,11 +206,12 @@ def _place_blocks(
     return TraceSource("inline" if spool.starts else "none", tuple(spool.starts), spool)
 
 
-def _write_block_files(every: Iterable[TraceBlock], folder: Path) -> tuple[int, ...]:
+def _write_block_files(blocks: Iterable[TraceBlock], folder: Path) -> tuple[int, ...]:
+    """Write blocks as files; return the index of the first run of each."""
     folder.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     make_private_folder(folder)
     starts: list[int] = []
-    for block in every:
+    for block in blocks:
         write_file(folder / block_file_name(block.start), block_script(block).encode())
         starts.append(block.start)
     _remove_old_blocks(folder, frozenset(map(block_file_name, starts)))
@@ -220,8 +226,8 @@ def _remove_old_blocks(folder: Path, keep: frozenset[str]) -> None:
             path.unlink()
 
 
-def _write_page(page: Iterable[str], path: Path) -> Path:
+def _write_page(pieces: Iterable[str], path: Path) -> Path:
     with translate_os_errors(path.parent):
         path.parent.mkdir(parents=True, exist_ok=True)
-        write_pieces(path, (piece.encode() for piece in page))
+        write_pieces(path, (piece.encode() for piece in pieces))
     return path

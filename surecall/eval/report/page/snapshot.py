@@ -122,36 +122,40 @@ def snapshot_report() -> Report:
     )
 
 
-def _cell_view(each: ProfileCandidate, names: Sequence[str]) -> CellView:
+def _cell_view(candidate: ProfileCandidate, names: Sequence[str]) -> CellView:
     totals = Totals(
-        trials=each.tool.n + each.control.n,
-        tool=pooled_figure([each.tool]),
-        control=pooled_figure([each.control]),
-        scenarios=_scenario_summaries(each, names),
-        latency=Latency(tool=Timing(p95=each.p95_ms)),
+        trials=candidate.tool.n + candidate.control.n,
+        tool=pooled_figure([candidate.tool]),
+        control=pooled_figure([candidate.control]),
+        scenarios=_scenario_summaries(candidate, names),
+        latency=Latency(tool=Timing(p95=candidate.p95_ms)),
     )
-    cell = Cell(each.model, each.profile, each.strategy)
-    return CellView(cell=cell, totals=totals, decision=interval_decision(each, DEFAULT_THRESHOLD))
+    cell = Cell(candidate.model, candidate.profile, candidate.strategy)
+    return CellView(
+        cell=cell, totals=totals, decision=interval_decision(candidate, DEFAULT_THRESHOLD)
+    )
 
 
-def _scenario_summary(name: str, k: int, n: int) -> ScenarioSummary:
-    return ScenarioSummary(name, rate=pooled_figure([Rate(k, n)]))
+def _scenario_summary(name: str, passed: int, runs: int) -> ScenarioSummary:
+    return ScenarioSummary(name, rate=pooled_figure([Rate(passed, runs)]))
 
 
 def _scenario_summaries(
-    each: ProfileCandidate, names: Sequence[str]
+    candidate: ProfileCandidate, names: Sequence[str]
 ) -> tuple[ScenarioSummary, ...]:
     """Return rates by scenario if all misses are recorded. Every scenario ran equally often."""
-    if sum(each.misses.values()) != each.tool.n - each.tool.k:
+    if sum(candidate.misses.values()) != candidate.tool.n - candidate.tool.k:
         return ()
-    share = each.tool.n // len(names)
-    return tuple(_scenario_summary(name, share - each.misses.get(name, 0), share) for name in names)
+    share = candidate.tool.n // len(names)
+    return tuple(
+        _scenario_summary(name, share - candidate.misses.get(name, 0), share) for name in names
+    )
 
 
-def _failure_rows(found: Snapshot) -> tuple[FailureRow, ...]:
+def _failure_rows(snapshot: Snapshot) -> tuple[FailureRow, ...]:
     """Return all failures by model, and the most frequent ones by scenario."""
     counts: Counter[tuple[str, str]] = Counter()
-    for each in found.cells:
+    for each in snapshot.cells:
         for scenario, count in each.misses.items():
             counts[scenario, each.model] += count
         rest = each.tool.n - each.tool.k - sum(each.misses.values())

@@ -78,7 +78,7 @@ async def connect_cluster(address: str) -> AsyncIterator["Client"]:
             await client
     except Exception as error:  # noqa: BLE001  # Dask raises anything for a peer that is no scheduler
         await _close_unconnected(client)
-        raise ConfigError(_connect_error(address, error)) from None
+        raise ConfigError(_connect_error_message(address, error)) from None
     except asyncio.CancelledError:
         await _close_unconnected(client)
         raise
@@ -93,7 +93,7 @@ async def _close_unconnected(client: "Client") -> None:
             await client.close(timeout=_CLOSING_S)
 
 
-def _connect_error(address: str, error: Exception) -> str:
+def _connect_error_message(address: str, error: Exception) -> str:
     silent = isinstance(error, TimeoutError)
     why = f"no reply for {_CONNECT_S:.0f} s" if silent else str(error)
     return (
@@ -118,11 +118,11 @@ def version_mismatch(local: Mapping[str, str | None], remote: Mapping[str, str |
         return f"no surecall: install surecall[dask]=={local['surecall']} there"
     if remote["surecall"] != local["surecall"]:
         return f"surecall {remote['surecall']}, but this process has {local['surecall']}"
-    python, other = (_minor_version(each.get("python")) for each in (local, remote))
+    python, other = (_without_patch_version(each.get("python")) for each in (local, remote))
     return "" if python == other else f"Python {other}, but this process has {python}"
 
 
-def _minor_version(version: str | None) -> str:
+def _without_patch_version(version: str | None) -> str:
     return ".".join((version or "?").split(".")[:2])
 
 

@@ -147,6 +147,7 @@ class RequeuedTrials:
 
 
 def _abandoned_result(order: TrialOrder) -> TrialResult:
+    """Return the result of a trial whose worker was lost repeatedly: an infrastructure failure."""
     error = f"{MAX_WORKER_LOSSES} worker processes ended while they ran this trial"
     return TrialResult(Trial(key=order.key, status="infra", category=EXCEPTION, error=error))
 
@@ -385,6 +386,7 @@ class ClusterWorkers:
         self._state_changed.notify_all()
 
     def _release_shares(self, worker: ClusterWorker) -> None:
+        """Release a worker's shares of all limits."""
         for shares in (self._total_shares, *self._lane_shares.values()):
             shares.release(worker.address)
 

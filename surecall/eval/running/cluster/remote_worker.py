@@ -190,6 +190,7 @@ class RemoteWorker:
 
     @asynccontextmanager
     async def _open_trials(self) -> AsyncIterator[None]:
+        """Open the worker's trials inside the block."""
         errand = self._payload
         opened = open_worker_trials(errand.plan, errand.run_trial, errand.open_client)
         async with opened as self._trials:

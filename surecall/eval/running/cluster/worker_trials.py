@@ -228,6 +228,7 @@ class WorkerTrials:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _wait_for_report(self, since: float) -> None:
+        """Wait until there is enough to report since a time."""
         while (wait_s := self._report_delay_s(self._limiter.clock() - since)) > 0:
             await self._state_changed.wait(wait_s)
 
@@ -257,6 +258,7 @@ class WorkerTrials:
             self._start_trial(order)
 
     def _has_room(self, lane: str) -> bool:
+        """Whether one more trial of a lane may start now."""
         return (
             self._running[lane] < self._orders.shares.get(lane, 0)
             and self._limiter.has_room(lane)
