@@ -44,6 +44,7 @@ from surecall.core.state import (
     Run,
     RunTools,
 )
+from surecall.core.tool_search import with_learned_limit
 from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.overlay import union
@@ -234,7 +235,7 @@ class _Replay:
                 run.turn_count,
                 f"the answer was parsed as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
             )
-        return record_reply(run, recorded.reply)
+        return record_reply(with_learned_limit(run, recorded.lessons), recorded.reply)
 
     def _compose(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
         spoken = self._composer.encode_plan(plan)
@@ -353,7 +354,8 @@ class _RequestCollector(_Replay):
         self._requests.append(SentRequest(run.turn_count, request.body, exact))
 
     def _replay_request(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - its request was composed already
-        return record_reply(run, self._take_event(run, LlmRequestEndEvent).reply)
+        recorded = self._take_event(run, LlmRequestEndEvent)
+        return record_reply(with_learned_limit(run, recorded.lessons), recorded.reply)
 
 
 class _RecordedSettings(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from surecall.values.events import (
     TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
+    ToolSearchEvent,
 )
 from surecall.values.nesting import decode_json
 from surecall.values.text import quantity, truncate
@@ -168,6 +169,9 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ↻ retrying {how}"
         case LlmRequestEndEvent():
             return f"[{event.turn}] ← {_reply_summary(event.reply)} ({event.elapsed_ms} ms)"
+        case ToolSearchEvent():
+            found = ", ".join(map(_shorten, event.found)) or "nothing"
+            return f"[{event.turn}]   search {_shorten(event.query)}: {found}"
         case CallsInOrderEvent():
             return f"[{event.turn}]   {quantity(event.calls, 'call')}, run one at a time"
         case CallChangedEvent():

@@ -23,10 +23,11 @@ from surecall.values.types import (
     Message,
     Plan,
     ToolResult,
+    ToolSpec,
     User,
     is_blank,
 )
-from surecall.wire.chat_format import encode, render_message, tool_choice_for
+from surecall.wire.chat_format import encode, render_message, render_tool, tool_choice_for
 from surecall.wire.history_rewrites import SHORT_IDS, TOOL_NAME, rewrite_message, rewrite_tool
 from surecall.wire.transforms import MESSAGE, TOOL
 
@@ -61,6 +62,21 @@ class RequestTools:
         self.upstream_tools = (
             [self._upstream_tool(tool) for tool in tools] if self.upstream_names else list(tools)
         )
+
+    @cached_property
+    def other_tools(self) -> list[Any]:
+        """The tools that are no functions. They are always sent, and limits count them."""
+        return [tool for tool in self.upstream_tools if not function_name(tool)]
+
+    def sent_tools(self, specs: tuple[ToolSpec, ...]) -> list[Any]:
+        """Return the tools for a request: all, or those of a plan that has only some."""
+        if not specs or specs is self.specs:
+            return self.upstream_tools
+        by_name = {function_name(tool): tool for tool in self.upstream_tools}
+        return [
+            *self.other_tools,
+            *(by_name.get(spec.name) or render_tool(spec) for spec in specs),
+        ]
 
     def _upstream_tool(self, tool: Any) -> Any:
         name = function_name(tool)
@@ -286,7 +302,7 @@ class UpstreamRequestWriter:
         names = self._config.endpoint.tool_transforms
         fitted = [
             self._upstream_tool(tool, names, plan.lessons)
-            for tool in self._request_tools.upstream_tools
+            for tool in self._request_tools.sent_tools(plan.tools)
         ]
         return {} if fitted == given else {"tools": fitted}
 

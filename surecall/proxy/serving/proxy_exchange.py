@@ -18,6 +18,12 @@ from surecall.core.request_building import RequestBuilder
 from surecall.core.state import Run
 from surecall.core.streaming import ShowDelta
 from surecall.core.tool_results import build_result, refusal_envelope
+from surecall.core.tool_search import (
+    search_results,
+    with_learned_limit,
+    without_room_for,
+    without_searches,
+)
 from surecall.proxy.apis.adapter import ClientRequest, ErrorReply
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import DefaultHead, repair_completion
@@ -130,8 +136,10 @@ class ProxyExchange:
         """Send requests to the upstream until there is a result for the client."""
         run = msgspec.structs.replace(self._run, endpoint=endpoint_id(upstream))
         recorder = Recorder(self.run_id, self.observers)
-        composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
         prompt = PromptRunner(upstream, retry=retry)
+        run = with_learned_limit(run, prompt.lessons.get(run.model, ()))
+        run = without_room_for(run, len(self.tools.other_tools))
+        composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
         requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, show, composer)
         dispatcher = ToolDispatcher(self.tools.toolbox, run.config, run_id=self.run_id)
         session = Session(run, requests, dispatcher, recorder, hands_over=True)
@@ -142,13 +150,14 @@ class ProxyExchange:
         return self._completion_result(result)
 
     def _completion_result(self, result: RunResult) -> ExchangeResult:
-        said = self._final_turn(result.run)
+        turn = self._final_turn(result.run)
+        said = without_searches(result.run, turn)
         body = _last_body(result.trace)
         usage = result.usage if _reply_count(result.trace) > 1 else None
         head = DefaultHead(**self.default_head)
         answer = repair_completion(body, said, head, self.tools.client_names, usage)
         ready = [call for call in said.calls if call.is_runnable]
-        self._memory.store(ready, turn_to_remember(said, _rejected_calls(said, result.run.config)))
+        self._memory.store(ready, turn_to_remember(said, _kept_calls(turn, result.run)))
         return self._build_result(result, answer)
 
     def _final_turn(self, run: Run) -> Assistant:
@@ -157,9 +166,10 @@ class ProxyExchange:
         if not any(call.from_text for call in said.calls):
             return said
         ids = used_call_ids(run.messages)
+        searches = {call.id for call, _ in search_results(run)}
         calls = (
             msgspec.structs.replace(call, id=ids.claim(TEXT_CALL_ID_PREFIX + call.id))
-            if call.from_text
+            if call.from_text and call.id not in searches
             else call
             for call in said.calls
         )
@@ -232,22 +242,27 @@ def _first_reply(trace: Trace) -> Any:
     return None
 
 
-def _rejected_calls(
-    said: Assistant, config: ToolCallingConfig
-) -> list[tuple[int, JSON, ToolResult]]:
-    """Return the rejected calls of a turn, each with its position and its result."""
-    if all(call.is_runnable for call in said.calls):
+def _kept_calls(said: Assistant, run: Run) -> list[tuple[int, JSON, ToolResult]]:
+    """Return the calls that the client does not get, each with its position and its result.
+
+    Those are the rejected calls and the searches for tools.
+    """
+    searches = {call.id: result for call, result in search_results(run)}
+    if not searches and all(call.is_runnable for call in said.calls):
         return []
     written = render_message(said, WireStyle()) or {}
-    return [
-        (
-            place,
-            fields,
-            build_result(call, refusal_envelope(call.name, call.problem), config, executed=False),
-        )
-        for place, (call, fields) in enumerate(zip(said.calls, written["tool_calls"], strict=True))
-        if call.problem is not None
-    ]
+    kept = []
+    for place, (call, fields) in enumerate(zip(said.calls, written["tool_calls"], strict=True)):
+        if (result := searches.get(call.id) or _rejection(call, run.config)) is not None:
+            kept.append((place, fields, result))
+    return kept
+
+
+def _rejection(call: ToolCall, config: ToolCallingConfig) -> ToolResult | None:
+    if call.problem is None:
+        return None
+    envelope = refusal_envelope(call.name, call.problem)
+    return build_result(call, envelope, config, executed=False)
 
 
 def _error_reply(failed: RunFailed, fault: Fault | None) -> ErrorReply:
