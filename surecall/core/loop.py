@@ -42,9 +42,7 @@ def next_move(run: Run) -> Move:
 def record_reply(run: Run, reply: Reply) -> Run:
     """Append the reply; if it is a premature or unusable answer, append the follow-up prompt."""
     turn = build_turn(run, reply)
-    run = run.with_messages(turn)
-    if turn.calls:
-        run = answer_searches(run)
+    run = answer_searches(run.with_messages(turn))
     return run.with_messages(*follow_up_messages(run, turn))
 
 

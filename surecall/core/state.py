@@ -287,6 +287,14 @@ def _derive_facts(run: Run) -> dict[str, Any]:
     }
 
 
+def count_turns(messages: Sequence[Message]) -> int:
+    """Count the replies that count as turns."""
+    said = [message for message in messages if isinstance(message, Assistant)]
+    answers = (message for message in messages if isinstance(message, ToolResult))
+    searches = {result.call_id: result.ok for result in answers if result.found is not None}
+    return len(said) - _count_search_turns(said, searches)
+
+
 def _count_search_turns(said: Sequence[Assistant], searches: dict[str, bool]) -> int:
     """Count the turns that only searched for tools, and were allowed to."""
     return sum(

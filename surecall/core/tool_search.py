@@ -10,8 +10,8 @@ providers can cache it. If there is no room left, the tools that were only relev
 first, then those that were found or called longest ago.
 
 A search runs no tool of the application: it is no call of the run, and no limit on calls or turns
-counts it. What limits it is `MAX_SEARCHES_IN_A_ROW`. A tool that is not exposed can be called
-nevertheless, as it is registered: its arguments are validated, and every policy applies.
+counts it. What limits it is `MAX_SEARCHES_IN_A_ROW`. A registered tool can be called even if it is
+not exposed: its arguments are validated, and every policy applies.
 """
 
 import re
@@ -263,6 +263,25 @@ def search_results(run: Run) -> tuple[tuple[ToolCall, ToolResult], ...]:
     }
     calls = run.replies[-1].calls if run.replies else ()
     return tuple((call, found[call.id]) for call in calls if call.id in found)
+
+
+def search_messages(messages: Sequence[Message]) -> list[Message]:
+    """Return the messages of the turns that only searched for tools, and were answered."""
+    answers = {
+        message.call_id: message
+        for message in messages
+        if isinstance(message, ToolResult) and message.found is not None and message.ok
+    }
+    found: list[Message] = []
+    for message in messages:
+        if (
+            answers
+            and isinstance(message, Assistant)
+            and message.calls
+            and all(call.id in answers for call in message.calls)
+        ):
+            found += [message, *(answers[call.id] for call in message.calls)]
+    return found
 
 
 def without_searches(run: Run, turn: Assistant) -> Assistant:

@@ -15,10 +15,11 @@ import msgspec
 
 from surecall.core.outcome import RequestFailed, RunFailed, RunResult
 from surecall.core.request_building import RequestBuilder
-from surecall.core.state import Run
+from surecall.core.state import Run, count_turns
 from surecall.core.streaming import ShowDelta
 from surecall.core.tool_results import build_result, refusal_envelope
 from surecall.core.tool_search import (
+    search_messages,
     search_results,
     with_learned_limit,
     without_room_for,
@@ -31,6 +32,7 @@ from surecall.proxy.repair.request_history import (
     ConversationMemory,
     HistoryEntry,
     build_entries,
+    searches_to_remember,
     turn_to_remember,
 )
 from surecall.proxy.repair.upstream_request import (
@@ -109,7 +111,7 @@ class ProxyExchange:
         messages = tuple(entry.value for entry in self._entries)
         # Guards count turns since the last user message.
         start = _user_turn_start(messages) if settings.guards else len(messages)
-        turns = sum(isinstance(message, Assistant) for message in messages[start:])
+        turns = count_turns(messages[start:])
         model = str(body.get("model", ""))
         # Without tools, text that looks like a call is the answer.
         choice = body.get("tool_choice") if body.get("tools") else "none"
@@ -157,7 +159,10 @@ class ProxyExchange:
         head = DefaultHead(**self.default_head)
         answer = repair_completion(body, said, head, self.tools.client_names, usage)
         ready = [call for call in said.calls if call.is_runnable]
-        self._memory.store(ready, turn_to_remember(said, _kept_calls(turn, result.run)))
+        kept = _kept_calls(turn, result.run)
+        messages = search_messages(result.run.messages[len(self._entries) :])
+        searches = searches_to_remember(messages, result.run.config.endpoint.wire_style)
+        self._memory.store(ready, turn_to_remember(said, kept, searches))
         return self._build_result(result, answer)
 
     def _final_turn(self, run: Run) -> Assistant:
