@@ -24,7 +24,7 @@ from surecall.core.obligations import contract_progress
 from surecall.core.state import Run, once_per_run
 from surecall.core.tool_results import build_result, refusal_envelope, success_envelope
 from surecall.parsing.names import fold_name, legalized_name
-from surecall.tools.ranking import SEARCH_TOOL, ToolIndex, tool_index
+from surecall.tools.ranking import SEARCH_TOOL, ToolIndex, is_search_spec, tool_index
 from surecall.values.errors import ErrorCode
 from surecall.values.types import (
     JSON,
@@ -44,6 +44,8 @@ from surecall.wire.content_parts import text_of
 MAX_FOUND: Final = 10
 # Searches without another result or a message of the user in between.
 MAX_SEARCHES_IN_A_ROW: Final = 4
+# At least this many of the newest messages of the user are ranked, and less than twice as many.
+_RANKED_MESSAGES: Final = 32
 # The lesson of an endpoint that refuses more tools, followed by their number.
 MAX_TOOLS_LESSON: Final = "max-tools:"
 _IS_COUNT: Final = re.compile("[1-9][0-9]{0,8}")
@@ -114,7 +116,12 @@ def limit_plan(plan: Plan, most: int) -> Plan:
     if len(plan.tools) <= most:
         return plan
     pinned = (*chosen_names(plan.tool_choice), *plan.required_tools)
-    tools = select_tools(plan.tools, plan.messages, most, pinned)
+    search, *others = plan.tools
+    if is_search_spec(search):  # the limit was too high
+        others.sort(key=lambda spec: spec.name not in pinned)
+        tools = (search, *others)[:most]
+    else:
+        tools = select_tools(plan.tools, plan.messages, most, pinned)
     return msgspec.structs.replace(plan, tools=tools)
 
 
@@ -179,8 +186,10 @@ class _Selection:
     ) -> tuple[str, ...]:
         """Return the names of the selected tools, in the order in which they came up."""
         self._add((name, _Claim(_USED)) for name in first)
+        start = _ranked_start(messages)
         for position, message in enumerate(messages):
-            self._add(self._claims_of(message, position))
+            if position >= start or not isinstance(message, User):
+                self._add(self._claims_of(message, position))
         self._add(
             (name if name in self._index.by_name else legalized_name(name), _Claim(_PINNED, 0, -at))
             for at, name in enumerate(pinned)
@@ -211,6 +220,16 @@ class _Selection:
             weakest = sorted(self._claims, key=self._claims.__getitem__)
             for name in weakest[: len(self._claims) - self._room]:
                 del self._claims[name]
+
+
+def _ranked_start(messages: Sequence[Message]) -> int:
+    """Return the position from which messages of the user are ranked.
+
+    It moves rarely, so that the selection of a long conversation is stable.
+    """
+    places = [at for at, message in enumerate(messages) if isinstance(message, User)]
+    left_out = (len(places) // _RANKED_MESSAGES - 1) * _RANKED_MESSAGES
+    return places[left_out] if left_out > 0 else 0
 
 
 # The search itself.

@@ -35,6 +35,7 @@ from surecall.runtime.transport import Client
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.tools.output import TypedOutput
+from surecall.tools.ranking import tool_index
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry, specs_of
 from surecall.values.decisions import Decision, StaleDecision, WaitingCall
 from surecall.values.errors import ConfigError, ErrorCode
@@ -111,6 +112,9 @@ class SessionFactory:
         self._toolbox = toolbox
         # The same objects in every run, so that they are encoded once.
         self._specs = specs_of(toolbox)
+        limits = [each.config.endpoint.max_tools_per_request for each in candidates]
+        if any(limit is not None and len(self._specs) > limit for limit in limits):
+            tool_index(self._specs)  # now, instead of during the first run
         self._executor = executor
         self._observers = observers
         self._tool_policy = tool_policy

@@ -9,6 +9,7 @@ tools, and a query visits no word of a tool twice.
 import heapq
 import math
 import re
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from itertools import count, pairwise
@@ -26,6 +27,8 @@ _TEXT_WEIGHT: Final = 1.0
 _PARAMETER_TEXT_WEIGHT: Final = 0.5
 # Longer texts are judged by their beginning and their end.
 MAX_QUERY_CHARS: Final = 8_000
+# A longer description is judged by its beginning.
+_MAX_TEXT_CHARS: Final = 4_000
 _MAX_CACHED: Final = 1_024
 _WORD: Final = re.compile(r"[^\W_]+")
 _CAMEL_EDGE: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])")
@@ -34,6 +37,18 @@ _FIRST_UNSPACED: Final = "\u2e80"
 # Endings, and how long a word must be to lose one. The first that fits is removed.
 _ENDINGS: Final = (("ing", 6), ("ion", 6), ("ed", 5), ("es", 5), ("s", 4), ("e", 4))
 
+_SEARCH_PARAMETERS: Final[JSON] = {
+    "type": "object",
+    "properties": {
+        "query": {
+            "type": "string",
+            "description": "What the tool should do, in a few words, such as: send an email",
+        }
+    },
+    "required": ["query"],
+    "additionalProperties": False,
+}
+
 
 def words_of(text: str) -> Iterator[str]:
     """Yield the stems of the words in a text or a name."""
@@ -41,10 +56,12 @@ def words_of(text: str) -> Iterator[str]:
         if word[-1] >= _FIRST_UNSPACED and len(word) > 1:
             yield from map("".join, pairwise(word))
         else:
-            yield _stem(word.casefold())
+            yield _stem(word)
 
 
+@lru_cache(maxsize=16_384)
 def _stem(word: str) -> str:
+    word = word.casefold()
     if word.endswith("ies") and len(word) > len("ties"):
         return f"{word[:-3]}y"
     if word.endswith("ss"):
@@ -61,26 +78,22 @@ class ToolIndex:
     def __init__(self, tools: Sequence[ToolSpec]) -> None:
         self.by_name = {spec.name: spec for spec in tools}
         self._names = tuple(self.by_name)
+        # By word: the position of each tool with it, and how much the word counts there.
         self._postings: dict[str, list[tuple[int, float]]] = {}
-        sizes = [self._add(at, spec) for at, spec in enumerate(self.by_name.values())]
-        mean = sum(sizes) / len(sizes) if sizes else 0.0
-        self._norms = [
-            _SATURATION * (1 - _LENGTH_DISCOUNT + _LENGTH_DISCOUNT * size / (mean or 1.0))
-            for size in sizes
-        ]
+        counts = [_count_words(spec) for spec in self.by_name.values()]
+        mean = sum(sum(words.values()) for words in counts) / (len(counts) or 1) or 1.0
+        for at, words in enumerate(counts):
+            self._add(at, words, sum(words.values()) / mean)
         self.search_spec = _search_spec(_free_name(self._names), len(self._names))
         self._ranked: dict[bytes, tuple[str, ...]] = {}
         self._selected: dict[tuple[str, ...], tuple[ToolSpec, ...]] = {}
 
-    def _add(self, at: int, spec: ToolSpec) -> float:
-        """Add one tool; return its weighted number of words."""
-        counts: dict[str, float] = {}
-        for text, weight in _weighted_texts(spec):
-            for word in words_of(text):
-                counts[word] = counts.get(word, 0.0) + weight
-        for word, weight in counts.items():
-            self._postings.setdefault(word, []).append((at, weight))
-        return sum(counts.values())
+    def _add(self, at: int, words: dict[str, float], length: float) -> None:
+        """Add the words of one tool, whose length is relative to the mean."""
+        norm = _SATURATION * (1 - _LENGTH_DISCOUNT + _LENGTH_DISCOUNT * length)
+        for word, weight in words.items():
+            share = weight * (_SATURATION + 1) / (weight + norm)
+            self._postings.setdefault(word, []).append((at, share))
 
     def rank(self, query: str, most: int) -> tuple[str, ...]:
         """Return the names of the most relevant tools, best first; none that shares no word."""
@@ -99,8 +112,7 @@ class ToolIndex:
         for word in dict.fromkeys(words_of(query)):
             found = self._postings.get(word, ())
             rarity = math.log(1 + (len(self._names) - len(found) + 0.5) / (len(found) + 0.5))
-            for at, weight in found:
-                share = weight * (_SATURATION + 1) / (weight + self._norms[at])
+            for at, share in found:
                 scores[at] = scores.get(at, 0.0) + rarity * share
         best = heapq.nsmallest(most, scores.items(), key=lambda item: (-item[1], item[0]))
         return tuple(self._names[at] for at, _ in best)
@@ -144,6 +156,18 @@ def tool_index(tools: tuple[ToolSpec, ...]) -> ToolIndex:
     return _cached_index(_SameTools(tools))
 
 
+def _count_words(spec: ToolSpec) -> dict[str, float]:
+    """Return the weighted numbers of the words of a tool."""
+    texts: dict[float, list[str]] = {}
+    for text, weight in _weighted_texts(spec):
+        texts.setdefault(weight, []).append(text[:_MAX_TEXT_CHARS])
+    counts: dict[str, float] = {}
+    for weight, parts in texts.items():
+        for word, times in Counter(words_of("\n".join(parts))).items():
+            counts[word] = counts.get(word, 0.0) + weight * times
+    return counts
+
+
 def _weighted_texts(spec: ToolSpec) -> Iterator[tuple[str, float]]:
     yield spec.name, _NAME_WEIGHT
     yield spec.description, _TEXT_WEIGHT
@@ -176,11 +200,9 @@ def _search_spec(name: str, total: int) -> ToolSpec:
         f"Search all {total} tools by what they do. Only some are listed here: if none of these "
         "does what you need, search before you answer. The tools that are found can be called next."
     )
-    query = "What the tool should do, in a few words, such as: send an email"
-    parameters: JSON = {
-        "type": "object",
-        "properties": {"query": {"type": "string", "description": query}},
-        "required": ["query"],
-        "additionalProperties": False,
-    }
-    return ToolSpec(name, about, parameters, repeatable=True, read_only=True)
+    return ToolSpec(name, about, _SEARCH_PARAMETERS, repeatable=True, read_only=True)
+
+
+def is_search_spec(spec: ToolSpec) -> bool:
+    """Whether a spec is that of a search, whatever its name."""
+    return spec.parameters is _SEARCH_PARAMETERS

@@ -8,9 +8,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall import RunFailed, RunResult, ToolLoopRunner, ToolRegistry, replay
+from surecall import (
+    AskFirst,
+    Decision,
+    Fallback,
+    RunFailed,
+    RunResult,
+    ToolLoopRunner,
+    ToolRegistry,
+    replay,
+)
 from surecall.core.exposed_tools import next_plan
 from surecall.core.loop import next_move, record_reply
+from surecall.core.observed_values import observed_values
 from surecall.core.state import AskModel, Run
 from surecall.core.streaming import CallAnnounced
 from surecall.core.tool_search import (
@@ -28,7 +38,7 @@ from surecall.core.tool_search import (
 )
 from surecall.settings.contract import Contract
 from surecall.settings.presets import default_tool_calling, raw
-from surecall.testing import ScriptedModel, calls, calls_many, says, streams
+from surecall.testing import ScriptedModel, calls, calls_many, failure, says, streams
 from surecall.tools.ranking import SEARCH_TOOL
 from surecall.tools.registry import ToolDefinition
 from surecall.values.errors import ConfigError, ErrorCode
@@ -126,6 +136,13 @@ def test_used_tools_stay_when_there_is_no_room_and_the_oldest_go_first() -> None
     assert set(now) == {SEARCH_TOOL, "get_song", "get_ticket", "get_weather", "delete_weather"}
     many = [message for at, name in enumerate(NAMES[:6]) for message in use(name, f"c{at}")]
     assert exposed(run_of(*many, most=4)) == [SEARCH_TOOL, *NAMES[3:6]]
+
+
+def test_only_the_newest_messages_of_a_long_conversation_are_ranked() -> None:
+    talk = [User("Where is my parcel?"), *use("get_song"), *[User("Hm?")] * 62]
+    assert "get_parcel" in exposed(run_of(*talk))
+    assert exposed(run_of(*talk, User("Hm?"))) == [SEARCH_TOOL, "get_song"]
+    assert exposed(run_of(*talk, *[User("a ticket")] * 32))[:2] == [SEARCH_TOOL, "get_song"]
 
 
 def test_the_tool_of_a_tool_choice_is_always_exposed() -> None:
@@ -235,6 +252,16 @@ def test_a_search_leaves_room_for_the_one_call_of_a_turn() -> None:
     assert [call.is_runnable for call in run.replies[0].calls] == [True, True, False]
 
 
+def test_what_a_search_returns_was_not_observed() -> None:
+    run = searched(run_of(User("Hello.")), "song")
+    assert observed_values(run).values == ()
+
+
+def test_searches_in_a_history_without_a_user_count() -> None:
+    run = searched(run_of(Assistant("", (searching("song"),)), most=6), "song", "s2")
+    assert run.turn_count == 2
+
+
 def test_a_search_that_finds_nothing_says_so() -> None:
     (answer,) = searched(run_of(User("Hello.")), "zebra").tail
     assert isinstance(answer, ToolResult)
@@ -340,6 +367,14 @@ def test_a_plan_is_limited_as_the_run_would_be() -> None:
     assert limit_plan(plan, len(TOOLS)) is plan
     limited = with_learned_limit(run, ("max-tools:4",))
     assert limit_plan(plan, 4).tools is next_plan(limited).tools
+
+
+def test_a_plan_that_is_limited_already_loses_more_tools_but_not_the_required_ones() -> None:
+    run = run_of(User("get delete update"), tool_choice=tool_choice_for("update_song"), most=12)
+    plan = next_plan(run)
+    assert plan.tools[-1].name == "update_song"
+    again = limit_plan(plan, 3)
+    assert [spec.name for spec in again.tools] == [SEARCH_TOOL, "update_song", plan.tools[1].name]
 
 
 def test_tools_that_are_no_functions_take_room() -> None:
@@ -549,3 +584,58 @@ def test_a_selection_is_within_the_limit_and_has_the_pinned_tools(
     assert len(names) == len(set(names)) <= most
     assert set(pinned[: max(most - 1, 1)]) <= set(names)
     assert (SEARCH_TOOL in names) == (most > 1)
+
+
+def test_a_search_beside_a_call_that_waits_for_approval_is_answered_at_once() -> None:
+    office = Office()
+    script = (
+        calls_many(calls("delete_song"), calls(SEARCH_TOOL, query="ticket")),
+        says("Done."),
+    )
+    model = ScriptedModel(*script)
+    runner = ToolLoopRunner(
+        model,
+        "m",
+        office.registry,
+        config=default_tool_calling().replace(max_tools_per_request=6),
+        tool_policy=AskFirst(),
+    )
+    paused = runner.run_sync("Hello.")
+    (waiting,) = paused.waiting
+    assert (waiting.name, office.ran) == ("delete_song", [])
+    stored = Run.from_json(paused.run.to_json())
+    done = runner.resume_sync(stored, decisions={waiting.id: Decision.approve()})
+    assert (done.text, office.ran) == ("Done.", ["delete_song"])
+    turn, *results = model.requests[1]["messages"][1:]
+    assert [each["tool_call_id"] for each in results] == [each["id"] for each in turn["tool_calls"]]
+    assert "get_ticket" in sent_names(model.requests[1])
+
+
+def test_the_next_model_of_a_chain_has_a_limit_of_its_own() -> None:
+    office = Office()
+    first = ScriptedModel(calls(SEARCH_TOOL, query="song"), failure(401))
+    second = ScriptedModel(calls("get_song"), says("Done."))
+    config = default_tool_calling()
+    runner = ToolLoopRunner(
+        first,
+        [
+            Fallback("a", config=config.replace(max_tools_per_request=6)),
+            Fallback("b", client=second, config=config.replace(max_tools_per_request=3)),
+        ],
+        office.registry,
+    )
+    assert runner.run_sync("Hello.").text == "Done."
+    assert [len(each["tools"]) for each in first.requests] == [1, 4]
+    assert [len(each["tools"]) for each in second.requests] == [3, 3]
+    assert office.ran == ["get_song"]
+
+
+def test_a_conversation_keeps_what_it_found() -> None:
+    office = Office()
+    model = ScriptedModel(calls(SEARCH_TOOL, query="song"), says("Which one?"), says("Ok."))
+    config = default_tool_calling().replace(max_tools_per_request=12)
+    runner = ToolLoopRunner(model, "m", office.registry, config=config)
+    talk = runner.run_sync("Hello.")
+    runner.run_sync("The first.", history=talk.history)
+    _, second, third = map(sent_names, model.requests)
+    assert third[: len(second)] == second

@@ -84,6 +84,12 @@ def test_a_long_query_is_judged_by_its_beginning_and_its_end() -> None:
     assert ToolIndex(TOOLS).rank(f"{filler} stock {filler}", 1) == ()
 
 
+def test_a_long_description_is_judged_by_its_beginning() -> None:
+    filler = "x " * 4_000
+    assert first("needle", (*TOOLS, spec("long", f"needle {filler}"))) == "long"
+    assert ToolIndex((spec("long", f"{filler} needle"),)).rank("needle", 1) == ()
+
+
 def test_the_search_has_a_name_that_no_tool_has_in_any_spelling() -> None:
     assert ToolIndex(TOOLS).search_spec.name == SEARCH_TOOL
     taken = ToolIndex((spec("Search-Tools"), spec("search_tools_2")))

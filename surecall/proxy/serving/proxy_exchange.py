@@ -7,6 +7,7 @@ The loop rejects invalid calls and re-prompts the model (a repair turn). What th
 send back of a turn is stored for its next request.
 """
 
+import asyncio
 import os
 import time
 from typing import Any
@@ -19,6 +20,8 @@ from surecall.core.state import Run, count_turns
 from surecall.core.streaming import ShowDelta
 from surecall.core.tool_results import build_result, refusal_envelope
 from surecall.core.tool_search import (
+    exposed_specs,
+    is_limited,
     search_messages,
     search_results,
     with_learned_limit,
@@ -141,6 +144,8 @@ class ProxyExchange:
         prompt = PromptRunner(upstream, retry=retry)
         run = with_learned_limit(run, prompt.lessons.get(run.model, ()))
         run = without_room_for(run, len(self.tools.other_tools))
+        if is_limited(run):  # ranking new tools may take a while
+            await asyncio.to_thread(exposed_specs, run)
         composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
         requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, show, composer)
         dispatcher = ToolDispatcher(self.tools.toolbox, run.config, run_id=self.run_id)

@@ -62,6 +62,7 @@ def test_without_repairs_an_empty_reply_is_passed_on() -> None:
         {"guards": {"turns": 0}},
         {"stream": "fast"},
         {"max_tools": 0},
+        {"max_tools": True},
         {"max_tools": "many"},
         {"provider": "openruter"},
     ],
