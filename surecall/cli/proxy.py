@@ -76,6 +76,12 @@ _SWITCH_INTERVAL_S: Final = 0.0005
     help=f"Limit {', '.join(GUARDS)} after each user message; repeatable.",
 )
 @click.option(
+    "--max-tools",
+    type=WholeNumber(1),
+    help="Maximum number of tools in a request; the model searches the others. "
+    "Default: the endpoint's limit.",
+)
+@click.option(
     "--stream",
     type=click.Choice(["live", "buffered"]),
     default="live",

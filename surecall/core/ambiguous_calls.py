@@ -320,6 +320,10 @@ def _is_untrusted(message: User) -> bool:
 def _returned_values(message: Message) -> Iterator[Any]:
     """Yield the data and errors of a tool result, or of a result that answers no call."""
     match message:
+        case ToolResult(content=content, found=(*_,)):
+            # Descriptions, which are untrusted like those of the exposed tools. The names are not.
+            rows = leaves(_decode_or_text(content))
+            yield [text for key, text in rows if key == "description"]
         case ToolResult(content=content):
             yield from _result_values(content, has_errors=message.executed)
         case User(content=content, rung=rung) if rung == UNMATCHED_RESULT:

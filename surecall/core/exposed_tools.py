@@ -8,6 +8,7 @@ from surecall.core.guided.call_forms import call_forms, describe_value, has_valu
 from surecall.core.obligations import Obligation, contract_progress, is_repetition, unmet_obligation
 from surecall.core.observed_values import observed_values, returned_data
 from surecall.core.state import OBJECTION, Run, once_per_run
+from surecall.core.tool_search import exposed_specs, required_names
 from surecall.core.typed_answers import answer_response_format, system_message
 from surecall.settings.config import REQUIRE, ToolUseMode
 from surecall.values.types import (
@@ -68,7 +69,8 @@ def missing_call_reason(run: Run, reply: Assistant) -> str:
 # re-prompted after an empty answer      ─► no tools, unless the config says otherwise
 # anything else                          ─► all tools of the run
 #
-# Tools that come later in the contract's order are never exposed.
+# Tools that come later in the contract's order are never exposed. If there are more tools than a
+# request may have, all of this applies to the search and the tools that `tool_search` selects.
 
 MAX_WRITES: Final = 5
 _ANSWER_PROMPT: Final = (
@@ -107,6 +109,7 @@ def next_plan(run: Run) -> Plan:
         origin=run.origin,
         other_model_span=(run.start + ahead, run.since + ahead) if run.since else (0, 0),
         output=None if run.output is None else run.output.schema,
+        required_tools=required_names(run),
     )
 
 
@@ -117,7 +120,8 @@ def _known_tools(run: Run) -> tuple[ToolSpec, ...]:
     its prompt omits the tools whose turn has not come.
     """
     later = contract_progress(run).later if run.config.call_protocol == "prompted" else {}
-    return tuple(spec for spec in run.tools if spec.name not in later) if later else run.tools
+    specs = exposed_specs(run)
+    return tuple(spec for spec in specs if spec.name not in later) if later else specs
 
 
 def _may_answer(run: Run, need: Obligation | None) -> bool:
@@ -238,11 +242,12 @@ def callable_tools(run: Run) -> tuple[ToolSpec, ...]:
     tools are sent unchanged, so that providers can cache them, and calls are checked on arrival.
     """
     later = contract_progress(run).later
-    tools = tuple(spec for spec in run.tools if spec.name not in later)
+    specs = exposed_specs(run)
+    tools = tuple(spec for spec in specs if spec.name not in later)
     if run.config.call_protocol != "guided":
-        return run.tools if len(tools) == len(run.tools) else tools
+        return specs if len(tools) == len(specs) else tools
     bound = tuple(form for spec in tools for form in call_forms(run, spec))
-    return run.tools if bound == run.tools else bound
+    return specs if bound == specs else bound
 
 
 def _tools_and_choice(
@@ -253,8 +258,9 @@ def _tools_and_choice(
     # Some endpoints reject tool messages in a request without tools: forbid calls instead.
     # That does not apply to an endpoint that rejected the tools themselves.
     forbids = run.config.endpoint.tools_off_style == "tool_choice_none"
-    if forbids and run.has_called_tools and not isinstance(run.last_message, Refusal):
-        return run.tools, "none"
+    has_calls = any(reply.calls for reply in run.replies)
+    if forbids and has_calls and not isinstance(run.last_message, Refusal):
+        return exposed_specs(run), "none"
     return (), None
 
 

@@ -15,6 +15,7 @@ from typing import Any, Final
 
 import msgspec
 
+from surecall.core.tool_search import learned_limit, limit_plan
 from surecall.core.typed_answers import with_answer_schema
 from surecall.parsing.coercion import rewrite_schema
 from surecall.settings.overlay import union
@@ -141,6 +142,8 @@ def apply_lessons(plan: Plan, lessons: Iterable[str]) -> Plan:
 
 
 def _apply_lesson(plan: Plan, lesson: str) -> Plan:
+    if (most := learned_limit((lesson,))) is not None:
+        return limit_plan(plan, most)
     if ":" in lesson:
         return msgspec.structs.replace(plan, lessons=union(plan.lessons, (lesson,)))
     if lesson == TOOL_CHOICE and plan.tools and plan.tool_choice not in SOFT_CHOICES:

@@ -22,6 +22,7 @@ from surecall.core.state import (
     Run,
     RunTools,
 )
+from surecall.core.tool_search import answer_searches
 from surecall.values.errors import Fault
 from surecall.values.types import Assistant, Refusal, Reply, ToolResult
 
@@ -41,7 +42,7 @@ def next_move(run: Run) -> Move:
 def record_reply(run: Run, reply: Reply) -> Run:
     """Append the reply; if it is a premature or unusable answer, append the follow-up prompt."""
     turn = build_turn(run, reply)
-    run = run.with_messages(turn)
+    run = answer_searches(run.with_messages(turn))
     return run.with_messages(*follow_up_messages(run, turn))
 
 

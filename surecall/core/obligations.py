@@ -205,5 +205,5 @@ def is_protocol_error(result: ToolResult) -> bool:
 
 def is_repetition(result: ToolResult) -> bool:
     """Whether a call was a repetition: it was refused, or answered with its recorded result."""
-    again = result.ok and not result.executed
+    again = result.ok and not result.executed and result.found is None
     return again or ErrorCode.REPEATED_CALL in result.error_codes

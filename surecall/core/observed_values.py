@@ -101,6 +101,8 @@ def _results_with_calls(run: Run) -> Iterator[tuple[ToolCall | None, ToolResult]
     for position, item in enumerate(run.messages):
         if isinstance(item, Assistant):
             calls |= {call.id: call for call in item.calls}
+        elif isinstance(item, ToolResult) and item.found is not None:
+            continue  # names and descriptions of tools
         elif isinstance(item, ToolResult) and (item.executed or position < run.start or item.ok):
             yield calls.get(item.call_id), item
 

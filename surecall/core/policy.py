@@ -21,6 +21,7 @@ from surecall.core.obligations import (
 )
 from surecall.core.observed_values import returned_data
 from surecall.core.state import Fail, Finish, Run
+from surecall.core.tool_search import as_search
 from surecall.core.typed_answers import answer_problem, mismatch_message
 from surecall.settings.config import ToolUseMode
 from surecall.settings.contract import describe_missing
@@ -47,8 +48,13 @@ def build_turn(run: Run, reply: Reply) -> Assistant:
     used = sum(result.executed for result in run.results) if reply.calls else 0
     several = len(reply.calls) > 1
     most = (run.max_calls_per_turn if several else None) or len(reply.calls)
-    for position, call in enumerate(reply.calls):
-        calls.append(_check_call(run, used, call) if position < most else _reject_excess_call(call))
+    for call in reply.calls:
+        if (search := as_search(run, call)) is not None:
+            calls.append(search)
+            most += 1
+            continue
+        allowed = len(calls) < most
+        calls.append(_check_call(run, used, call) if allowed else _reject_excess_call(call))
         used += calls[-1].problem is None
     turn = Assistant(reply.text, tuple(calls), (), reply.finish_reason, reply.extra, reply.claims)
     return _with_origin(run, turn)
@@ -144,8 +150,9 @@ def _limit_failure(run: Run) -> Fail | None:
         return Fail(ErrorCode.NO_TOOL_CALLS, "a tool must be called, but none is available")
     if (absent := _unreachable_contract(run)) is not None:
         return absent
-    if run.turn_count >= config.max_turns:
-        return Fail(ErrorCode.MAX_TURNS_EXCEEDED, f"no final answer after {run.turn_count} turns")
+    if run.counted_turns >= config.max_turns:
+        message = f"no final answer after {run.counted_turns} turns"
+        return Fail(ErrorCode.MAX_TURNS_EXCEEDED, message)
     # A tool that ran may use the same codes in its own errors; those are ignored here.
     refusals = [result for result in run.results if not result.executed]
     codes = [code for result in refusals for code in result.error_codes]

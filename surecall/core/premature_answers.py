@@ -64,7 +64,7 @@ _MISSING_CALL = (
 
 def follow_up_messages(run: Run, reply: Assistant) -> tuple[Message, ...]:
     """Return the prompt that follows an answer that does not count; nothing if it counts."""
-    if reply.calls or run.turn_count >= run.config.max_turns:
+    if reply.calls or run.counted_turns >= run.config.max_turns:
         return ()
     if (ambiguity := ambiguity_question(run, reply)) is not None:
         return (ambiguity,)

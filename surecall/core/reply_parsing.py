@@ -252,6 +252,20 @@ class _Judgement:
             self._judged[id(raw)] = (raw, fixed, call, [*steps, *call.repairs])
         return self._judged[id(raw)][1:]
 
+    def with_called_tools(self, plan: Plan, reading: ExtractedCalls) -> Plan:
+        """Return the plan with the tools that a text calls and that are not exposed.
+
+        Such a call is valid, so the rules for calls in text must know its tool.
+        """
+        if not reading.requested_calls:
+            return plan
+        exposed = {spec.name for spec in plan.tools}
+        called = filter(None, map(self._toolbox.resolve, dict.fromkeys(reading.tool_names)))
+        hidden = {tool.name: tool.spec for tool in called if tool.name not in exposed}
+        return (
+            msgspec.structs.replace(plan, tools=(*plan.tools, *hidden.values())) if hidden else plan
+        )
+
     def resolve(self, raw: JSON, *, in_text: bool) -> tuple[str, Any]:
         """Return the tool and the arguments that a call would run with."""
         fixed, call, _ = self.repair_call(raw, in_text=in_text)
@@ -276,6 +290,7 @@ def _extract_calls(
     reading = extract_text_calls(
         decoded, plan.tools, mode, strip_thinking=config.endpoint.strip_thinking
     )
+    plan = judge.with_called_tools(plan, reading)
     resolve = partial(judge.resolve, in_text=bool(reading.requested_calls))
     if decoded is not message and not is_answer:
         return reject_guided_copies(reading, message, plan, config, resolve, judge.budget)

@@ -131,7 +131,12 @@ class Run(msgspec.Struct, frozen=True, dict=True):
     )
     replies = RunFact[tuple[Assistant, ...]]("The model's replies in this run.")
     turn_count = RunFact[int]("The number of replies in this run.")
-    results = RunFact[tuple[ToolResult, ...]]("The results of all calls of this run.")
+    counted_turns = RunFact[int](
+        "The number of replies that count as turns: all but those that only searched for tools."
+    )
+    results = RunFact[tuple[ToolResult, ...]](
+        "The results of all calls of this run. A search for tools is no call."
+    )
     has_called_tools = RunFact[bool]("Whether the model has called any tool.")
     answered_calls = RunFact[tuple[tuple[ToolCall, ToolResult], ...]](
         "The calls of this run that have a result, each with its result, in order."
@@ -261,7 +266,9 @@ def start_fields(source: Run | RunStartEvent) -> dict[str, Any]:
 def _derive_facts(run: Run) -> dict[str, Any]:
     own = run.messages[run.start :]
     said = tuple([message for message in own if isinstance(message, Assistant)])
-    results = tuple([message for message in own if isinstance(message, ToolResult)])
+    answers = [message for message in own if isinstance(message, ToolResult)]
+    results = tuple([result for result in answers if result.found is None])
+    searches = {result.call_id: result.ok for result in answers if result.found is not None}
     at = len(own)
     while at and not isinstance(own[at - 1], Assistant):
         at -= 1
@@ -281,13 +288,32 @@ def _derive_facts(run: Run) -> dict[str, Any]:
         "pending_calls": due,
         "replies": said,
         "turn_count": len(said),
+        "counted_turns": len(said) - (_count_search_turns(said, searches) if searches else 0),
         "results": results,
-        "has_called_tools": any(message.calls for message in said),
+        "has_called_tools": any(
+            call.id not in searches for message in said for call in message.calls
+        ),
         "answered_calls": tuple(pairs),
         "successful_calls": tuple(
             [call for call, result in pairs if result.ok and result.executed]
         ),
     }
+
+
+def count_turns(messages: Sequence[Message]) -> int:
+    """Count the replies that count as turns."""
+    said = [message for message in messages if isinstance(message, Assistant)]
+    answers = (message for message in messages if isinstance(message, ToolResult))
+    searches = {result.call_id: result.ok for result in answers if result.found is not None}
+    return len(said) - _count_search_turns(said, searches)
+
+
+def _count_search_turns(said: Sequence[Assistant], searches: dict[str, bool]) -> int:
+    """Count the turns that only searched for tools, and were allowed to."""
+    return sum(
+        bool(reply.calls) and all(searches.get(call.id, False) for call in reply.calls)
+        for reply in said
+    )
 
 
 def _has_flat_config(plain: Any) -> bool:

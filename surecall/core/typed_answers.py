@@ -60,7 +60,7 @@ def answer_problem(run: Run) -> str:
 
 def can_correct(run: Run) -> bool:
     """Whether an invalid answer may still be sent back to the model."""
-    return _count_corrections(run) < MAX_CORRECTIONS and run.turn_count < run.config.max_turns
+    return _count_corrections(run) < MAX_CORRECTIONS and run.counted_turns < run.config.max_turns
 
 
 def _count_corrections(run: Run) -> int:

@@ -45,6 +45,7 @@ from surecall.core.state import (
     RunTools,
     start_fields,
 )
+from surecall.core.tool_search import with_learned_limit
 from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.overlay import union
@@ -229,7 +230,7 @@ class _Replay:
                 run.turn_count,
                 f"the answer was parsed as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
             )
-        return record_reply(run, recorded.reply)
+        return record_reply(with_learned_limit(run, recorded.lessons), recorded.reply)
 
     def _compose_request(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
         """Compose the request for a plan as it was sent."""
@@ -354,7 +355,8 @@ class _RequestCollector(_Replay):
 
     def _replay_request(self, run: Run, plan: Plan) -> Run:  # noqa: ARG002 - its request was composed already
         """Record the reply without parsing it again."""
-        return record_reply(run, self._take_event(run, LlmRequestEndEvent).reply)
+        recorded = self._take_event(run, LlmRequestEndEvent)
+        return record_reply(with_learned_limit(run, recorded.lessons), recorded.reply)
 
 
 class _RecordedSettings(msgspec.Struct, frozen=True):

@@ -142,7 +142,10 @@ class ToolLoopRunner(Generic[T_co]):
             return
         endpoint = self.config.endpoint
         check_exposed_tools(
-            self._toolbox, endpoint.max_tool_definitions_count, endpoint.max_tool_definitions_bytes
+            self._toolbox,
+            endpoint.max_tool_definitions_count,
+            endpoint.max_tool_definitions_bytes,
+            endpoint.max_tools_per_request,
         )
         self._check_contract()
         for tool in self._toolbox.definitions:

@@ -34,6 +34,7 @@ from surecall.core.state import (
     start_fields,
 )
 from surecall.core.streaming import TextWithdrawn
+from surecall.core.tool_search import search_query, search_results, with_learned_limit
 from surecall.core.typed_answers import answer_problem, typed_answer
 from surecall.runtime.dispatch import ToolDispatcher, ToolPolicyFailed
 from surecall.runtime.execution import USER_CODE_ERRORS, UserCodeError, call_user_code
@@ -62,6 +63,7 @@ from surecall.values.events import (
     RunPausedEvent,
     RunStartEvent,
     TextCallAskedEvent,
+    ToolSearchEvent,
 )
 from surecall.values.types import Assistant, Plan, Reply, ToolCall, Usage, User
 from surecall.values.version import __version__
@@ -335,6 +337,7 @@ class Session:
         # Observers get the original reply; the transcript keeps a copy that they cannot change.
         calls = tuple(call.with_copied_arguments() for call in exchange.reply.calls)
         reply = msgspec.structs.replace(exchange.reply, calls=calls)
+        run = with_learned_limit(run, exchange.lessons)
         after = (
             record_reply(run, reply) if run.output is None else await record_typed_reply(run, reply)
         )
@@ -357,7 +360,17 @@ class Session:
             streamed=received.streamed,
             ignored_tool_calls=tuple(call.id for call in message.ignored_calls),
         )
-        running = sum(not call.is_ignored for call in message.calls)
+        searches = search_results(after)
+        for call, result in searches:
+            self._recorder.emit(
+                ToolSearchEvent,
+                turn,
+                call_id=call.id,
+                query=search_query(call),
+                found=result.found or (),
+                error_codes=result.error_codes,
+            )
+        running = sum(not call.is_ignored for call in message.calls) - len(searches)
         if running > 1 and after.requests_single_calls:
             self._recorder.emit(CallsInOrderEvent, turn, calls=running)
         words = after.last_message if isinstance(after.last_message, User) else None

@@ -13,6 +13,8 @@ from surecall.core.loop import next_move
 from surecall.core.outcome import RunFailed, RunResult, T_co
 from surecall.core.reply_parsing import resolve_given_call
 from surecall.core.state import Fail, Run
+from surecall.core.streaming import CallAnnounced, DisplayDelta, ShowDelta
+from surecall.core.tool_search import is_search_name, with_learned_limit
 from surecall.runtime.candidates import ModelCandidate
 from surecall.runtime.dispatch import ToolDispatcher
 from surecall.runtime.event_loop import EventLoopThread, wait_for_slot
@@ -33,10 +35,11 @@ from surecall.runtime.transport import Client
 from surecall.settings.config import ToolCallingConfig, ToolUseMode
 from surecall.settings.connection import RetryPolicy
 from surecall.tools.output import TypedOutput
+from surecall.tools.ranking import tool_index
 from surecall.tools.registry import FilteredToolRegistry, Toolbox, ToolRegistry, specs_of
 from surecall.values.decisions import Decision, StaleDecision, WaitingCall
 from surecall.values.errors import ConfigError, ErrorCode
-from surecall.values.types import Refusal
+from surecall.values.types import Refusal, ToolSpec
 from surecall.wire.chat_format import roundtrip_json
 
 
@@ -109,6 +112,9 @@ class SessionFactory:
         self._toolbox = toolbox
         # The same objects in every run, so that they are encoded once.
         self._specs = specs_of(toolbox)
+        limits = [each.config.endpoint.max_tools_per_request for each in candidates]
+        if any(limit is not None and len(self._specs) > limit for limit in limits):
+            tool_index(self._specs)  # now, instead of during the first run
         self._executor = executor
         self._observers = observers
         self._tool_policy = tool_policy
@@ -172,6 +178,7 @@ class SessionFactory:
             # A resumed run keeps its own if this runner has none.
             output=run.output if self._output is None else self._output.answer_format,
         )
+        run = with_learned_limit(run, self._prompts[at].lessons.get(run.model, ()))
         on_event = options.get("on_event")
         extra = None if on_event is None else checked_observer(on_event)
         observers = [each for each in (journal, *self._observers, extra, watch) if each is not None]
@@ -212,8 +219,9 @@ class SessionFactory:
             run_id=run.run_id,
             on_policy_error=functools.partial(record_policy_error, recorder),
         )
-        prompt = self._prompts[candidate_index]
-        return SessionParts(prompt.requests(run.config, toolbox, recorder.emit, watch), dispatcher)
+        show = None if watch is None else functools.partial(show_unless_search, run.tools, watch)
+        requests = self._prompts[candidate_index].requests(run.config, toolbox, recorder.emit, show)
+        return SessionParts(requests, dispatcher)
 
     def _candidate_index(self, run: Run) -> int:
         """Return the index of a run's model; the run may come from another runner."""
@@ -240,6 +248,12 @@ class SessionFactory:
             visible = list(tools) if run.config.policy_error_mode == "allow" else []
             return FilteredToolRegistry(self._registry, [tool.name for tool in visible]), error
         return FilteredToolRegistry(self._registry, [tool.name for tool in visible]), None
+
+
+def show_unless_search(tools: tuple[ToolSpec, ...], show: ShowDelta, shown: DisplayDelta) -> None:
+    """Show a delta, unless it announces a search for tools, which is no call of a tool."""
+    if not (isinstance(shown, CallAnnounced) and is_search_name(tools, shown.name)):
+        show(shown)
 
 
 @asynccontextmanager

@@ -61,8 +61,11 @@ class EndpointProfile(LayeredSettings, frozen=True, kw_only=True):
     demand_by_name: bool = default(True)
     """Name the tool in `tool_choice` when exactly one can be required; false sends `required` with
     that tool alone, for endpoints that reject or ignore names."""
+    max_tools_per_request: int | None = default(None)
+    """Maximum number of tools in a request. If there are more, the request has the most relevant
+    ones and `search_tools`, with which the model finds the others; null means no limit."""
     max_tool_definitions_count: int = default(128)
-    """Maximum number of tools in a request."""
+    """Maximum number of tools of a runner without `max_tools_per_request`."""
     max_tool_definitions_bytes: int = default(200_000)
     """Maximum size of all tool definitions together, in bytes."""
 
@@ -143,6 +146,7 @@ class EndpointProfile(LayeredSettings, frozen=True, kw_only=True):
     )
     POSITIVE: ClassVar = (
         "default_max_tokens",
+        "max_tools_per_request",
         "max_tool_definitions_count",
         "max_tool_definitions_bytes",
     )

@@ -21,7 +21,7 @@ class Provider(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     local_port: int = 0
     takes: JSON = {}
     workaround: str = ""
-    settings: dict[str, bool | str | tuple[str, ...]] = {}
+    settings: dict[str, bool | int | str | tuple[str, ...]] = {}
 
 
 class OpenRouterModel(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

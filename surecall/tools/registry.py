@@ -402,14 +402,21 @@ def _check_names(registry: ToolRegistry, names: Iterable[str]) -> frozenset[str]
     return listed
 
 
-def check_exposed_tools(toolbox: Toolbox, max_count: int, max_bytes: int) -> None:
-    """Check that the exposed tools have valid schemas and are within the limits of providers."""
+def check_exposed_tools(
+    toolbox: Toolbox, max_count: int, max_bytes: int, max_per_request: int | None = None
+) -> None:
+    """Check that the exposed tools have valid schemas and are within the limits of providers.
+
+    If there are more than `max_per_request`, requests have only some of them, and no limit applies.
+    """
     specs = specs_of(toolbox)
-    if len(specs) > max_count:
+    are_searched = max_per_request is not None and len(specs) > max_per_request
+    if len(specs) > max_count and not are_searched:
         raise ConfigError(
-            f"{len(specs)} tools exceed max_tool_definitions_count={max_count}: expose fewer tools"
+            f"{len(specs)} tools exceed max_tool_definitions_count={max_count}. Set "
+            "max_tools_per_request to send the most relevant ones and let the model find the others"
         )
-    size = len(msgspec.json.encode(specs))
+    size = 0 if are_searched else len(msgspec.json.encode(specs))
     if size > max_bytes:
         raise ConfigError(
             f"{size} bytes of tools exceed max_tool_definitions_bytes={max_bytes}: expose fewer "

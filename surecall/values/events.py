@@ -2,7 +2,8 @@
 
     run_start
       (llm_request_start  [llm_request_error  llm_request_retry]*  llm_request_end
-        [calls_in_order] ([call_changed] tool_call_start  tool_call_end)* | text_call_asked
+        tool_search* [calls_in_order] ([call_changed] tool_call_start  tool_call_end)*
+        | text_call_asked
         | fix_empty_final | forced_continuation | final_objected | model_changed)*
     run_paused | final | run_failed
 
@@ -127,6 +128,15 @@ class CallsInOrderEvent(BaseEvent, frozen=True, gc=False, tag="calls_in_order", 
     """The model made several calls where one was requested; they run one at a time."""
 
     calls: int
+
+
+class ToolSearchEvent(BaseEvent, frozen=True, gc=False, tag="tool_search", kw_only=True):
+    """The model searched for tools. `found` are exposed next; `error_codes` say why none are."""
+
+    call_id: str
+    query: str
+    found: tuple[str, ...] = ()
+    error_codes: tuple[str, ...] = ()
 
 
 class CallChangedEvent(BaseEvent, frozen=True, gc=False, tag="call_changed", kw_only=True):
@@ -267,6 +277,7 @@ Event: TypeAlias = (
     | LlmRequestErrorEvent
     | LlmRequestRetryEvent
     | LlmRequestEndEvent
+    | ToolSearchEvent
     | CallsInOrderEvent
     | CallChangedEvent
     | ToolCallStartEvent

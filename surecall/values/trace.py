@@ -29,6 +29,7 @@ from surecall.values.events import (
     TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
+    ToolSearchEvent,
 )
 from surecall.values.nesting import decode_json
 from surecall.values.text import quantity, truncate
@@ -170,10 +171,8 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ↻ retrying {how}"
         case LlmRequestEndEvent():
             return f"[{event.turn}] ← {_reply_summary(event.reply)} ({event.elapsed_ms} ms)"
-        case CallsInOrderEvent():
-            return f"[{event.turn}]   {quantity(event.calls, 'call')}, run one at a time"
-        case CallChangedEvent():
-            return f"[{event.turn}]   arguments changed: {_call_summary(event.call)}"
+        case ToolSearchEvent() | CallsInOrderEvent() | CallChangedEvent():
+            return f"[{event.turn}]   {_calls_line(event)}"
         case ToolCallEndEvent():
             mark = "✓" if event.ok else "✗"
             name, summary = _shorten(event.result.name), _result_summary(event.result)
@@ -196,6 +195,16 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
             return f"[{event.turn}] ⇢ switching to {_shorten(event.model)} ({reason})"
         case RunPausedEvent() | FinalEvent() | RunFailedEvent():  # pragma: no branch  # closed
             return _end_line(event)
+
+
+def _calls_line(event: ToolSearchEvent | CallsInOrderEvent | CallChangedEvent) -> str:
+    match event:
+        case ToolSearchEvent(query=query, found=found):
+            return f"search {_shorten(query)}: {', '.join(map(_shorten, found)) or 'nothing'}"
+        case CallsInOrderEvent(calls=count):
+            return f"{quantity(count, 'call')}, run one at a time"
+        case CallChangedEvent(call=call):  # pragma: no branch  # a closed union
+            return f"arguments changed: {_call_summary(call)}"
 
 
 def _switch_reason(event: ModelChangedEvent) -> str:

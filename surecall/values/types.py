@@ -162,7 +162,8 @@ class ToolResult(
     """The result of one call. `content` is the envelope that is sent to the model.
 
     If `retry` is false, the tool reported that retrying the call will not help. `execution` is the
-    id of the execution with an unknown outcome that this call or an identical one started.
+    id of the execution with an unknown outcome that this call or an identical one started. `found`
+    are the tools that a search for tools found; None for the calls of all other tools.
     """
 
     call_id: str
@@ -176,6 +177,7 @@ class ToolResult(
     detail: str | None = None
     retry: bool = True
     execution: str = ""
+    found: tuple[str, ...] | None = None
 
     @property
     def envelope(self) -> JSON:
@@ -235,6 +237,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     give up for one of them. `origin` identifies model and endpoint, and `lessons` are the features
     of earlier turns that this endpoint does not accept. `other_model_span` is the range of messages
     by another model of the fallback chain. `output` is the schema of the final answer.
+    `required_tools` are the names of the tools that must be exposed even if there are too many.
     """
 
     model: str
@@ -251,6 +254,7 @@ class Plan(msgspec.Struct, frozen=True, gc=False):
     lessons: tuple[str, ...] = ()
     other_model_span: tuple[int, int] = (0, 0)
     output: JSON | None = None
+    required_tools: tuple[str, ...] = ()
 
 
 class Usage(msgspec.Struct, frozen=True, gc=False, omit_defaults=True):

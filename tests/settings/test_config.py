@@ -168,6 +168,7 @@ DEFAULTS: JSON = {
     "tool_timeout_s": 60.0,
     "max_tools_left_running": 32,
     "run_deadline_s": 600.0,
+    "max_tools_per_request": None,
     "max_tool_definitions_count": 128,
     "max_tool_definitions_bytes": 200_000,
     "validate_arguments": True,

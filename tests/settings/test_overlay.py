@@ -57,6 +57,7 @@ OTHER: JSON = {
     "unsupported_options": ("seed",),
     "tools_off_style": "tool_choice_none",
     "demand_by_name": False,
+    "max_tools_per_request": 7,
     "max_tool_definitions_count": 7,
     "max_tool_definitions_bytes": 7,
     "keep_text_beside_calls": True,

@@ -81,7 +81,7 @@ ABOUT = {
 PROVIDER_FIELDS = ABOUT["default_tool_calling"] | ABOUT["mistral_compat"]
 PROVIDER_FIELDS |= ABOUT["llama_cpp_compat"]
 PROVIDER_FIELDS |= {"message_transforms", "unsupported_options", "echo_fields", "echo_call_fields"}
-PROVIDER_FIELDS |= {"calls_in_order"}
+PROVIDER_FIELDS |= {"calls_in_order", "max_tools_per_request"}
 
 
 def changed(before: ToolCallingConfig, after: ToolCallingConfig) -> set[str]:

@@ -42,6 +42,7 @@ from surecall.values.events import (
     TextCallAskedEvent,
     ToolCallEndEvent,
     ToolCallStartEvent,
+    ToolSearchEvent,
 )
 from surecall.values.types import JSON, Reply, ToolCall, ToolResult, Usage, User
 from surecall.wire.assembler import TextDelta
@@ -257,6 +258,7 @@ def every_event(text: str) -> list[Event]:
         stamped(
             ForcedContinuationEvent, rung="remind", code="CONTRACT_UNMET", message=text, text=text
         ),
+        stamped(ToolSearchEvent, call_id=text, query=text, found=(text,)),
         stamped(CallsInOrderEvent, calls=2),
         stamped(TextCallAskedEvent, rule="own_words", tools=(text,), text=text),
         stamped(FinalObjectedEvent, reason=text),

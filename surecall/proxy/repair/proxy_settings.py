@@ -55,13 +55,17 @@ _FIELD_TYPES: Final[dict[str, Any]] = {
 
 
 class ProxySettings(msgspec.Struct, frozen=True):
-    """How a proxy repairs: the provider, presets, number of repair turns, guards, and streaming."""
+    """How a proxy repairs: the provider, presets, number of repair turns, guards, and streaming.
+
+    `max_tools` is the maximum number of tools in a request, by default that of the provider.
+    """
 
     provider: str = ""
     presets: Sequence[str] = ()
     repair: int = DEFAULT_REPAIRS
     guards: dict[str, int] = {}
     stream: Streaming = "live"
+    max_tools: int | None = None
 
     def __post_init__(self) -> None:
         for name, kind in _FIELD_TYPES.items():
@@ -74,6 +78,7 @@ class ProxySettings(msgspec.Struct, frozen=True):
             raise ConfigError(f"repair must be from 0 to {MAX_REPAIRS}, not {self.repair}")
         if self.stream not in get_args(Streaming):
             raise ConfigError(unknown_name_message("stream", str(self.stream), get_args(Streaming)))
+        _BASE_CONFIG.replace(max_tools_per_request=self.max_tools)  # raises if it is invalid
         for name, number in self.guards.items():
             if name not in GUARDS:
                 raise ConfigError(unknown_name_message("guard", name, GUARDS))
@@ -89,6 +94,8 @@ class ProxySettings(msgspec.Struct, frozen=True):
         """
         key = (self.provider, tuple(self.presets), self.repair, tuple(self.guards.items()))
         config = _build_config(*key, model, encode(tool_choice or "auto"), turns)
+        if self.max_tools is not None:
+            config = config.replace(max_tools_per_request=self.max_tools)
         return config.replace(max_tool_calls_per_turn=1) if one_call else config
 
 

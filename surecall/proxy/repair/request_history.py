@@ -37,32 +37,45 @@ from surecall.wire.provider_state import CONTENT, FUNCTION
 
 # What the proxy stores between two requests, because clients do not send it back.
 #
-# For each turn with calls: provider state (reasoning, signatures) and the rejected calls, with the
-# reason. The key is the client's key, the first user message, and the call ids. The memory is
-# bounded and lives in the process. Without it, a client that does not echo these fields gets the
-# same results as without the proxy.
+# For each turn with calls: provider state (reasoning, signatures), the rejected calls with the
+# reason, and the searches for tools that led to it. With those, the next request begins like the
+# last one, and the upstream can cache it. The key is the client's key, the first user message, and
+# the call ids. The memory is bounded and lives in the process. Without it, a client that does not
+# echo these fields gets the same results as without the proxy.
 
 MAX_TURNS: Final = 20_000
 MAX_MEMORY_BYTES: Final = 64 * 1024 * 1024
 
 
-class RejectedCall(msgspec.Struct, frozen=True):
-    """A rejected call, its position in its turn, and its result message."""
+class RejectedCall(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A rejected call, or a search for tools, its position in its turn, and its result message."""
 
     position: int
     call: JSON
     answer: JSON
+    found: tuple[str, ...] | None = None
 
 
-class RememberedTurn(msgspec.Struct, frozen=True):
-    """What a client may not send back of a turn; `calls` are by call id."""
+class SearchMessage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A message of a turn that only searched for tools; `found` is that of a result."""
+
+    fields: JSON
+    found: tuple[str, ...] | None = None
+
+
+class RememberedTurn(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a client may not send back of a turn; `calls` are by call id.
+
+    `searches` are the messages before it that the client never got.
+    """
 
     fields: JSON = {}
     calls: dict[str, JSON] = {}
     rejected: tuple[RejectedCall, ...] = ()
+    searches: tuple[SearchMessage, ...] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.fields or self.calls or self.rejected)
+        return bool(self.fields or self.calls or self.rejected or self.searches)
 
 
 _DECODER = msgspec.json.Decoder(RememberedTurn)
@@ -133,17 +146,32 @@ def _first_user_text(messages: Sequence[Any]) -> str:
 
 
 def turn_to_remember(
-    said: Assistant, refused: Sequence[tuple[int, JSON, ToolResult]]
+    said: Assistant,
+    refused: Sequence[tuple[int, JSON, ToolResult]],
+    searches: tuple[SearchMessage, ...] = (),
 ) -> RememberedTurn:
-    """Return what to store of a turn; `refused` are its rejected calls."""
+    """Return what to store of a turn: `refused` are its rejected calls."""
     asides = tuple(
-        RejectedCall(
-            at, call, {"role": "tool", "tool_call_id": answer.call_id, CONTENT: answer.content}
-        )
-        for at, call, answer in refused
+        RejectedCall(at, call, _result_fields(answer), answer.found) for at, call, answer in refused
     )
     calls = {call.id: call.extra for call in said.calls if call.extra and call.is_runnable}
-    return RememberedTurn(said.extra, calls, asides)
+    return RememberedTurn(said.extra, calls, asides, searches)
+
+
+def searches_to_remember(
+    messages: Iterable[Message], style: WireStyle
+) -> tuple[SearchMessage, ...]:
+    """Return the messages of turns that only searched for tools, as they were sent."""
+    return tuple(
+        SearchMessage(
+            render_message(each, style) or {}, each.found if isinstance(each, ToolResult) else None
+        )
+        for each in messages
+    )
+
+
+def _result_fields(answer: ToolResult) -> JSON:
+    return {"role": "tool", "tool_call_id": answer.call_id, CONTENT: answer.content}
 
 
 def restore_turn(message: JSON, turn: RememberedTurn) -> JSON:
@@ -201,21 +229,25 @@ def _restore_messages(
     messages: Sequence[JSON], memory: ConversationMemory, upstream_names: Mapping[str, str]
 ) -> Iterator[HistoryEntry]:
     """Put back what the client dropped, and parse the messages."""
-    waiting: list[JSON] = []
+    waiting: list[HistoryEntry] = []
     for place, fields in enumerate(messages):
         if waiting and fields.get("role") != "tool":
-            yield from map(_parsed_entry, waiting)
+            yield from waiting
             waiting = []
         sent = _rename_tools(fields, upstream_names) if upstream_names else fields
         if fields.get("role") == "assistant" and (turn := memory.find(fields)) is not None:
             sent = restore_turn(sent, turn)
-            waiting = [aside.answer for aside in turn.rejected]
+            waiting = [_parsed_entry(aside.answer, aside.found) for aside in turn.rejected]
+            yield from (_parsed_entry(each.fields, each.found) for each in turn.searches)
         yield HistoryEntry(_parse_message(sent), sent, place if sent is fields else None)
-    yield from map(_parsed_entry, waiting)
+    yield from waiting
 
 
-def _parsed_entry(fields: JSON) -> HistoryEntry:
-    return HistoryEntry(_parse_message(fields), fields)
+def _parsed_entry(fields: JSON, found: tuple[str, ...] | None) -> HistoryEntry:
+    value = _parse_message(fields)
+    if isinstance(value, ToolResult) and found is not None:
+        value = msgspec.structs.replace(value, ok=True, found=found)
+    return HistoryEntry(value, fields)
 
 
 def _parse_message(fields: JSON) -> Message:

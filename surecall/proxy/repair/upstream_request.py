@@ -23,10 +23,11 @@ from surecall.values.types import (
     Message,
     Plan,
     ToolResult,
+    ToolSpec,
     User,
     is_blank,
 )
-from surecall.wire.chat_format import encode, render_message, tool_choice_for
+from surecall.wire.chat_format import encode, render_message, render_tool, tool_choice_for
 from surecall.wire.request_adaptations import SHORT_IDS, adapt_body, rewrite_message
 from surecall.wire.transforms import MESSAGE, TOOL
 
@@ -68,6 +69,21 @@ class RequestTools:
         self.specs = specs_of(self.toolbox)
         self.upstream_tools = [
             _with_name(tool, name) for tool, name in zip(tools, sent_names, strict=True)
+        ]
+
+    @cached_property
+    def other_tools(self) -> list[Any]:
+        """The tools that are no functions. They are always sent, and limits count them."""
+        return [tool for tool in self.upstream_tools if not function_name(tool)]
+
+    def sent_tools(self, specs: tuple[ToolSpec, ...]) -> list[Any]:
+        """Return the tools for a request: all, or those of a plan that has only some."""
+        if not specs or specs is self.specs:
+            return self.upstream_tools
+        by_name = {function_name(tool): tool for tool in self.upstream_tools}
+        return [
+            *self.other_tools,
+            *(by_name.get(spec.name) or render_tool(spec) for spec in specs),
         ]
 
     def _sent_name(self, tool: Any) -> str:
@@ -225,7 +241,7 @@ class UpstreamRequestWriter:
         """Encode one request."""
         messages = self._changed_messages(plan)
         changes: JSON = {} if messages is None else {"messages": messages}
-        changes |= self._changed_tools() | self._changed_choice(plan)
+        changes |= self._changed_tools(plan) | self._changed_choice(plan)
         dropped = {
             key
             for key in self._client_request.body
@@ -316,12 +332,14 @@ class UpstreamRequestWriter:
             return fitted
         return _unless_equal(fields, rewrite_message(fitted, (SHORT_IDS,)))
 
-    def _changed_tools(self) -> JSON:
+    def _changed_tools(self, plan: Plan) -> JSON:
         given = self._client_request.body.get("tools")
         if not isinstance(given, list):
             return {}
         names = self._config.endpoint.tool_transforms
-        fitted = [self._upstream_tool(tool, names) for tool in self._request_tools.upstream_tools]
+        fitted = [
+            self._upstream_tool(tool, names) for tool in self._request_tools.sent_tools(plan.tools)
+        ]
         return {} if fitted == given else {"tools": fitted}
 
     def _upstream_tool(self, tool: Any, names: tuple[str, ...]) -> Any:

@@ -7,6 +7,7 @@ The loop rejects invalid calls and re-prompts the model (a repair turn). What th
 send back of a turn is stored for its next request.
 """
 
+import asyncio
 import os
 import time
 from typing import Any
@@ -15,9 +16,18 @@ import msgspec
 
 from surecall.core.outcome import RequestFailed, RunFailed, RunResult
 from surecall.core.request_building import RequestBuilder
-from surecall.core.state import Run
+from surecall.core.state import Run, count_turns
 from surecall.core.streaming import ShowDelta
 from surecall.core.tool_results import build_result, refusal_envelope
+from surecall.core.tool_search import (
+    exposed_specs,
+    is_limited,
+    search_messages,
+    search_results,
+    with_learned_limit,
+    without_room_for,
+    without_searches,
+)
 from surecall.proxy.apis.adapter import ClientRequest, ErrorReply
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import DefaultHead, repair_completion
@@ -25,6 +35,7 @@ from surecall.proxy.repair.request_history import (
     ConversationMemory,
     HistoryEntry,
     build_entries,
+    searches_to_remember,
     turn_to_remember,
 )
 from surecall.proxy.repair.upstream_request import (
@@ -103,7 +114,7 @@ class ProxyExchange:
         messages = tuple(entry.value for entry in self._entries)
         # Guards count turns since the last user message.
         start = _user_turn_start(messages) if settings.guards else len(messages)
-        turns = sum(isinstance(message, Assistant) for message in messages[start:])
+        turns = count_turns(messages[start:])
         model = str(body.get("model", ""))
         # Without tools, text that looks like a call is the answer.
         choice = body.get("tool_choice") if body.get("tools") else "none"
@@ -130,8 +141,12 @@ class ProxyExchange:
         """Send requests to the upstream until there is a result for the client."""
         run = msgspec.structs.replace(self._run, endpoint=endpoint_id(upstream))
         recorder = Recorder(self.run_id, self.observers)
-        composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
         prompt = PromptRunner(upstream, retry=retry)
+        run = with_learned_limit(run, prompt.lessons.get(run.model, ()))
+        run = without_room_for(run, len(self.tools.other_tools))
+        if is_limited(run):  # ranking new tools may take a while
+            await asyncio.to_thread(exposed_specs, run)
+        composer = _build_composer(self._client_request, self._entries, self.tools, run.config)
         requests = prompt.requests(run.config, self.tools.toolbox, recorder.emit, show, composer)
         dispatcher = ToolDispatcher(self.tools.toolbox, run.config, run_id=self.run_id)
         session = Session(run, requests, dispatcher, recorder, hands_over=True)
@@ -142,13 +157,17 @@ class ProxyExchange:
         return self._completion_result(result)
 
     def _completion_result(self, result: RunResult) -> ExchangeResult:
-        said = self._final_turn(result.run)
+        turn = self._final_turn(result.run)
+        said = without_searches(result.run, turn)
         body = _last_body(result.trace)
         usage = result.usage if _reply_count(result.trace) > 1 else None
         head = DefaultHead(**self.default_head)
         answer = repair_completion(body, said, head, self.tools.client_names, usage)
         ready = [call for call in said.calls if call.is_runnable]
-        self._memory.store(ready, turn_to_remember(said, _rejected_calls(said, result.run.config)))
+        kept = _kept_calls(turn, result.run)
+        messages = search_messages(result.run.messages[len(self._entries) :])
+        searches = searches_to_remember(messages, result.run.config.endpoint.wire_style)
+        self._memory.store(ready, turn_to_remember(said, kept, searches))
         return self._build_result(result, answer)
 
     def _final_turn(self, run: Run) -> Assistant:
@@ -157,9 +176,10 @@ class ProxyExchange:
         if not any(call.from_text for call in said.calls):
             return said
         ids = used_call_ids(run.messages)
+        searches = {call.id for call, _ in search_results(run)}
         calls = (
             msgspec.structs.replace(call, id=ids.claim(TEXT_CALL_ID_PREFIX + call.id))
-            if call.from_text
+            if call.from_text and call.id not in searches
             else call
             for call in said.calls
         )
@@ -232,22 +252,27 @@ def _first_reply(trace: Trace) -> Any:
     return None
 
 
-def _rejected_calls(
-    said: Assistant, config: ToolCallingConfig
-) -> list[tuple[int, JSON, ToolResult]]:
-    """Return the rejected calls of a turn, each with its position and its result."""
-    if all(call.is_runnable for call in said.calls):
+def _kept_calls(said: Assistant, run: Run) -> list[tuple[int, JSON, ToolResult]]:
+    """Return the calls that the client does not get, each with its position and its result.
+
+    Those are the rejected calls and the searches for tools.
+    """
+    searches = {call.id: result for call, result in search_results(run)}
+    if not searches and all(call.is_runnable for call in said.calls):
         return []
     written = render_message(said, WireStyle()) or {}
-    return [
-        (
-            place,
-            fields,
-            build_result(call, refusal_envelope(call.name, call.problem), config, executed=False),
-        )
-        for place, (call, fields) in enumerate(zip(said.calls, written["tool_calls"], strict=True))
-        if call.problem is not None
-    ]
+    kept = []
+    for place, (call, fields) in enumerate(zip(said.calls, written["tool_calls"], strict=True)):
+        if (result := searches.get(call.id) or _rejection(call, run.config)) is not None:
+            kept.append((place, fields, result))
+    return kept
+
+
+def _rejection(call: ToolCall, config: ToolCallingConfig) -> ToolResult | None:
+    if call.problem is None:
+        return None
+    envelope = refusal_envelope(call.name, call.problem)
+    return build_result(call, envelope, config, executed=False)
 
 
 def _error_reply(failed: RunFailed, fault: Fault | None) -> ErrorReply:

@@ -98,7 +98,7 @@ class Proxy(HttpServer):
     `upstream` is the address of an OpenAI-compatible endpoint. `api_key` is the key to send there;
     without one, the proxy forwards each client's key. `token` is a key that clients must send to
     the proxy instead; it is required unless `host` is loopback. `settings` are the fields of
-    `ProxySettings`: `provider`, `presets`, `repair`, `guards`, and `stream`.
+    `ProxySettings`: `provider`, `presets`, `repair`, `guards`, `stream`, and `max_tools`.
     """
 
     max_request_bytes = MAX_REQUEST_BYTES

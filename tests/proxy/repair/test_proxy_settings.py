@@ -38,6 +38,15 @@ def test_guards_can_be_turned_on() -> None:
     assert guarded.config_for("m", "required", 1).max_turns == 4
 
 
+def test_the_number_of_tools_may_be_limited() -> None:
+    assert ProxySettings().config_for("m", None, 0).endpoint.max_tools_per_request is None
+    limited = ProxySettings("openai").config_for("m", None, 0).endpoint
+    assert limited.max_tools_per_request == 128
+    config = ProxySettings("openai", max_tools=20).config_for("m", None, 0, one_call=True)
+    assert config.endpoint.max_tools_per_request == 20
+    assert config.max_tool_calls_per_turn == 1
+
+
 def test_without_repairs_an_empty_reply_is_passed_on() -> None:
     config = ProxySettings(repair=0).config_for("m", None, 0)
     assert (config.max_turns, config.fix_empty_final) == (1, False)
@@ -52,6 +61,9 @@ def test_without_repairs_an_empty_reply_is_passed_on() -> None:
         {"guards": {"speed": 1}},
         {"guards": {"turns": 0}},
         {"stream": "fast"},
+        {"max_tools": 0},
+        {"max_tools": True},
+        {"max_tools": "many"},
         {"provider": "openruter"},
     ],
     ids=str,
