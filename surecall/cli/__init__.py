@@ -33,6 +33,7 @@ COMMAND_GROUPS: Final = {
         "report": "Open the report of a run in the browser, or write it.",
         "compare": "Compare two runs and tell real changes from noise.",
         "replay": "Replay recorded trials offline and check that the results are the same.",
+        "lessons": "List what endpoints have refused, and how requests are adapted.",
         "ls": "List models, profiles, scenarios, presets, faults, endpoints, or runs.",
     },
     "Develop": {

@@ -5,7 +5,7 @@ responds, one more request in each call protocol shows which ones it supports.
 """
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, TypeAlias
 from urllib.parse import urlsplit
 
@@ -40,6 +40,7 @@ from surecall.eval.scenarios.plugins import choose_scenarios, load_installed
 from surecall.eval.settings.endpoint import connection_limits
 from surecall.eval.settings.fields import FIELDS
 from surecall.eval.settings.resolution import DEFAULT, EffectiveSettings
+from surecall.runtime.learned_lessons import lesson_store
 from surecall.runtime.redaction import Redactor
 from surecall.runtime.runner import ToolLoopRunner
 from surecall.runtime.transport import Client, proxy_for
@@ -56,6 +57,7 @@ from surecall.values.errors import ErrorCode, Fault, ProviderError
 from surecall.values.events import LlmRequestEndEvent
 from surecall.values.text import quantity
 from surecall.values.types import JSON, Secret
+from surecall.wire.request_adaptations import describe_lesson
 
 _MAX_WAIT_S: Final = 30.0
 _MAX_TURNS: Final = 4
@@ -130,11 +132,7 @@ def command(*, offline: bool, everything: bool, as_json: bool, **flags: Any) -> 
         )
         config = _config_rows(planned.cells[0], target.library.catalog, _redactor(effective))
         if not as_json:
-            print_columns(("selected", _selection_text(planned)), ())
-            if everything:
-                print_text("")
-                columns = [(name, source, value) for name, value, source in config]
-                print_columns(("run setting", "from", "value"), columns)
+            _print_selection(target, planned, config if everything else ())
         finding = None
         if not offline:
             asks = _probe_endpoint(planned.cells[0], target.client, *_timeouts(effective))
@@ -226,6 +224,25 @@ def _selection_text(plan: EvaluationPlan) -> str:
             quantity(len(plan.scenarios), "scenario"),
         )
     )
+
+
+def _print_selection(target: Target, plan: EvaluationPlan, config: Sequence[Setting]) -> None:
+    """Print what is selected, what was learned about it, and its run settings."""
+    print_columns(("selected", _selection_text(plan)), ())
+    if learned := _lesson_rows(target, plan):
+        print_columns(("learned for", "adaptation"), learned)
+    if config:
+        print_text("")
+        columns = [(name, source, value) for name, value, source in config]
+        print_columns(("run setting", "from", "value"), columns)
+
+
+def _lesson_rows(target: Target, plan: EvaluationPlan) -> list[tuple[str, str]]:
+    """Return how requests to the selected models are adapted, as learned from refusals."""
+    store = lesson_store(place=True)
+    stored = [] if store is None else store.read(target.client.base_url)
+    models = {each.model.sent_id for each in plan.cells}
+    return [(each.model, describe_lesson(each.lesson)) for each in stored if each.model in models]
 
 
 def _timeouts(effective: EffectiveSettings) -> tuple[float, float]:

@@ -167,7 +167,7 @@ def _event_line(event: Event) -> str:  # noqa: C901, PLR0911, PLR0912  # one fla
         case LlmRequestErrorEvent():
             return f"[{event.turn}] ✗ {event.fault}"
         case LlmRequestRetryEvent():
-            how = f"without {event.dropped}" if event.dropped else f"in {event.wait_s:.1f} s"
+            how = f"adapted: {event.dropped}" if event.dropped else f"in {event.wait_s:.1f} s"
             return f"[{event.turn}] ↻ retrying {how}"
         case LlmRequestEndEvent():
             return f"[{event.turn}] ← {_reply_summary(event.reply)} ({event.elapsed_ms} ms)"

@@ -73,6 +73,41 @@ _IMAGE_NOTE: Final = "[The tool returned an image, which this model cannot recei
 _IMAGES_FOLLOW: Final = "[The image follows in the next user message.]"
 _IMAGES_OF: Final = "Images returned by the tool call {id}:"
 _REFERENCE: Final = '"$ref"'
+_DESCRIPTIONS: Final = {
+    CONTENT_NULL: "sends null instead of blank content beside calls",
+    CONTENT_TEXT: "sends blank text instead of null content",
+    CONTENT_ABSENT: "omits blank content beside calls",
+    CONTENT_FILLED: "fills empty content with a placeholder",
+    PARTS_AS_TEXT: "joins text parts into one string",
+    IMAGES_IN_USER: "moves images of tool results to a user message",
+    IMAGES_OMITTED: "replaces images of tool results by a sentence",
+    RESULTS_AS_TEXT: "wraps tool results that contain $ref",
+    TOOL_NAME: "names each tool result",
+    SIGNATURE_SKIP: "adds a placeholder for missing signatures",
+    DEVELOPER_AS_SYSTEM: "sends the developer role as system",
+    SYSTEM_FIRST: "moves system text to the start",
+    SYSTEM_IN_USER: "moves system text to the first user message",
+    ROLES_MERGED: "merges adjacent messages of one role",
+    BRIDGE_USER: "adds a short assistant turn between a tool result and a user message",
+    NO_EMPTY_TOOLS: "omits empty tools",
+    NO_EMPTY_CALLS: "omits empty tool_calls",
+    "stream": "requests plain replies instead of streams",
+    "tool_choice": "sends tool_choice auto instead of requiring a call",
+    "response_format": "describes the reply format in the prompt only",
+    "json_object": "requests json_object with the schema beside it",
+    "tools": "sends tools with tool_choice none",
+    "relearned": "leaves out earlier adaptations",
+}
+_TEMPLATES: Final = {
+    "rename": "renames {} to {}",
+    "at-most": "limits {} to {}",
+    "set": "sets {} to {}",
+    "without": "omits {} from messages",
+    "ids": "rewrites call ids ({})",
+    "schema": "rewrites tool schemas ({})",
+    "api": "uses the {} API",
+    "max-tools": "sends at most {} tools",
+}
 _MAX_LESSON_CHARS: Final = 200
 _TOKEN_LIMITS: Final = ("max_tokens", "max_completion_tokens")
 _ESSENTIAL: Final = frozenset(
@@ -104,6 +139,14 @@ def is_known_lesson(lesson: str) -> bool:
 
 def _is_option_name(lesson: str) -> bool:
     return lesson.replace("_", "").isalnum() and lesson not in _ESSENTIAL
+
+
+def describe_lesson(lesson: str) -> str:
+    """Return what a lesson does to requests, in a few words."""
+    kind, _, rest = lesson.partition(":")
+    template = _TEMPLATES.get(kind, "omits {}")
+    given = rest.split(":", 1) if rest else [lesson]
+    return _DESCRIPTIONS.get(lesson) or template.format(*given)
 
 
 def adapt_body(data: bytes, lessons: Sequence[str]) -> bytes:

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from surecall import cli
 from surecall.cli import check
 from surecall.eval.settings.fields import FIELDS
+from surecall.runtime.learned_lessons import LessonBook, LessonStore
 from surecall.settings.config import SETTINGS
 from surecall.simulator.server import Simulator
 from surecall.testing import Scripted, ScriptedProvider, calls, failure, hangs, raw, says
@@ -340,3 +342,15 @@ def test_the_document_holds_settings_endpoint_and_outcome(run: Run) -> None:
     assert found["protocols"] is None
     one_line(err)
     assert json.loads(run("check", "--json", "--offline")[1])["request"] is None
+
+
+def test_what_an_endpoint_has_refused_is_listed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "lessons.db"
+    monkeypatch.setenv("SURECALL_LESSONS", str(path))
+    LessonBook("http://127.0.0.1:9/v1", LessonStore(path))["m"] = ("temperature",)
+    arguments = ["check", "--offline", "--base-url", "http://127.0.0.1:9", "-m", "m"]
+
+    assert cli.main(arguments) == 0
+    assert "omits temperature" in capsys.readouterr().out

@@ -18,6 +18,7 @@ from surecall.wire.request_adaptations import (
     SYSTEM_IN_USER,
     adapt_body,
     adapt_request,
+    describe_lesson,
     id_codec,
     is_known_lesson,
     rewrite_message,
@@ -316,3 +317,22 @@ def test_calls_without_a_signature_get_a_word_in_its_place() -> None:
     assert rewrite_message(alone, ["signature:skip"]) is alone
     plain: JSON = {"role": "user", "content": "Hi."}
     assert rewrite_message(plain, ["signature:skip", "name:tool"]) is plain
+
+
+@pytest.mark.parametrize(
+    ("lesson", "words"),
+    [
+        ("temperature", "omits temperature"),
+        ("rename:max_tokens:max_completion_tokens", "renames max_tokens to max_completion_tokens"),
+        ("at-most:max_tokens:4096", "limits max_tokens to 4096"),
+        ("set:reasoning_effort:none", "sets reasoning_effort to none"),
+        ("without:reasoning", "omits reasoning from messages"),
+        ("ids:nine", "rewrites call ids (nine)"),
+        ("schema:const", "rewrites tool schemas (const)"),
+        ("api:responses", "uses the responses API"),
+        ("max-tools:128", "sends at most 128 tools"),
+        ("role:system", "sends the developer role as system"),
+    ],
+)
+def test_a_lesson_is_described_in_words(lesson: str, words: str) -> None:
+    assert describe_lesson(lesson) == words

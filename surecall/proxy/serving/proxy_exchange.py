@@ -75,7 +75,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     """The result of a request: a chat completion, or the reason for the failure.
 
     `attempts` counts the requests to the upstream, `turns` the model's replies. `received` is the
-    first message, before repairs.
+    first message, before repairs. `lessons` are the adaptations of the last request.
     """
 
     run_id: str
@@ -87,6 +87,7 @@ class ExchangeResult(msgspec.Struct, frozen=True):
     turns: int = 0
     error_codes: tuple[str, ...] = ()
     received: Any = None
+    lessons: tuple[str, ...] = ()
 
 
 class ProxyExchange:
@@ -195,6 +196,7 @@ class ProxyExchange:
             turns=result.run.turn_count,
             error_codes=tuple(code for item in result.run.results for code in item.error_codes),
             received=_first_reply(trace),
+            lessons=_used_lessons(trace),
             **why,
         )
 
@@ -241,6 +243,12 @@ def _ignored_call_repairs(trace: Trace) -> tuple[str, ...]:
     """Return `IGNORED_CALLS` if calls were withheld because the client limits or disables them."""
     events = (event for event in trace if isinstance(event, LlmRequestEndEvent))
     return (IGNORED_CALLS,) if any(event.ignored_tool_calls for event in events) else ()
+
+
+def _used_lessons(trace: Trace) -> tuple[str, ...]:
+    """Return how the last accepted request was adapted."""
+    events = (event for event in reversed(trace.events) if isinstance(event, LlmRequestEndEvent))
+    return next((event.lessons for event in events), ())
 
 
 def _first_reply(trace: Trace) -> Any:

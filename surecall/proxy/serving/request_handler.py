@@ -3,7 +3,7 @@
 import asyncio
 import hashlib
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -115,7 +115,8 @@ class StreamedResponse:
 def summary_comment(settled: ExchangeResult) -> bytes:
     """Return a comment with the values of the `x-surecall-` headers, which were already sent."""
     repairs = ",".join(dict.fromkeys(settled.repairs))
-    return f": surecall attempts={settled.attempts} fired={repairs}\n\n".encode()
+    adapted = f" adapted={','.join(settled.lessons)}" if settled.lessons else ""
+    return f": surecall attempts={settled.attempts} fired={repairs}{adapted}\n\n".encode()
 
 
 _JSON: Final = {"Content-Type": "application/json"}
@@ -288,6 +289,7 @@ class RequestHandler(_RecordedRequest):
             **_run_header(settled.run_id),
             "x-surecall-attempts": str(settled.attempts),
             **({"x-surecall-fired": repairs} if repairs else {}),
+            **_adapted_header(settled.lessons),
         }
 
     def _upstream_headers(self) -> dict[str, str]:
@@ -306,6 +308,11 @@ def _is_final(settled: ExchangeResult) -> bool:
     is_guarded = failure is not None and failure.code == ErrorCode.MAX_TOOL_CALLS_EXCEEDED
     # No attempt at all: the turn guard ended the run.
     return settled.attempts != 1 or is_permanent or is_guarded
+
+
+def _adapted_header(lessons: Iterable[str]) -> dict[str, str]:
+    names = ",".join(lessons)[:_MAX_HEADER_CHARS]
+    return {"x-surecall-adapted": names} if names else {}
 
 
 def _run_header(run_id: str) -> dict[str, str]:
@@ -377,7 +384,12 @@ class Passthrough(_RecordedRequest):
             raise ConnectionResetError("the client does not read") from None
         finally:
             outcome = "left" if status == _CLIENT_CLOSED else "passed"
-            self._add_record(request.method, self._path, {"status": status, "outcome": outcome})
+            fields = {"status": status, "outcome": outcome, "lessons": self._lessons}
+            self._add_record(request.method, self._path, fields)
+
+    @property
+    def _lessons(self) -> tuple[str, ...]:
+        return () if self._learner is None else self._learner.lessons
 
     @property
     def _is_chat(self) -> bool:
@@ -389,7 +401,7 @@ class Passthrough(_RecordedRequest):
             if not self._is_chat or not self._upstream.lessons:
                 return body
             self._learner = self._new_learner(body)
-        return body if self._learner is None else adapt_body(body, self._learner.lessons)
+        return adapt_body(body, self._lessons)
 
     def _new_learner(self, body: bytes) -> LessonLearner | None:
         try:
@@ -432,6 +444,7 @@ class Passthrough(_RecordedRequest):
         """Send the response; `body` is its body, if it was read already."""
         kind = incoming.headers.get("content-type", "application/octet-stream")
         headers = returnable_headers(incoming.headers) | {"Content-Type": kind}
+        headers |= _adapted_header(self._lessons)
         response = web.StreamResponse(status=incoming.status, headers=headers)
         await response.prepare(self._request)
         if body is not None:

@@ -10,6 +10,7 @@ from surecall.proxy.serving.proxy_exchange import ExchangeResult
 from surecall.values.trace import safe_text
 from surecall.values.types import JSON
 from surecall.wire.chat_format import encode
+from surecall.wire.request_adaptations import describe_lesson
 
 MAX_RECORDS: Final = 200
 _MAX_EXCERPT: Final = 300
@@ -35,6 +36,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
     turns: int = 0
     repairs: tuple[str, ...] = ()
     error_codes: tuple[str, ...] = ()
+    lessons: tuple[str, ...] = ()
     tools: tuple[str, ...] = ()
     message: str = ""
     received: str = ""
@@ -45,6 +47,7 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         """The received and the sent message and what changed, one line each, terminal-safe."""
         fields = (
             ("received", self.received),
+            ("adapted", "; ".join(map(describe_lesson, self.lessons))),
             ("repaired", ", ".join(dict.fromkeys(self.repairs))),
             ("rejected", ", ".join(dict.fromkeys(self.error_codes))),
             ("sent", self.sent),
@@ -57,6 +60,8 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
         api = f"{self.api}{' stream' if self.streamed else ''}"
         outcome = " ".join((self.outcome, ", ".join(self.tools))).strip()
         parts = [f"#{self.number}", api, self.model, "->", outcome]
+        if self.lessons:
+            parts.append(f"adapted: {', '.join(self.lessons)}")
         if self.repairs:
             parts.append(f"repaired: {', '.join(dict.fromkeys(self.repairs))}")
         if self.turns > 1:
@@ -110,6 +115,7 @@ def outcome_fields(settled: ExchangeResult) -> JSON:
         "turns": settled.turns,
         "repairs": settled.repairs,
         "error_codes": settled.error_codes,
+        "lessons": settled.lessons,
         "received": _excerpt(settled.received),
     }
 
