@@ -19,6 +19,7 @@ from surecall import (
 from surecall.core.state import Run
 from surecall.core.streaming import CallAnnounced
 from surecall.core.tool_search import MAX_SEARCHES_IN_A_ROW
+from surecall.settings.contract import Contract
 from surecall.settings.presets import default_tool_calling, raw
 from surecall.testing import ScriptedModel, calls, calls_many, failure, says, streams
 from surecall.tools.ranking import SEARCH_TOOL
@@ -261,3 +262,36 @@ def test_a_conversation_keeps_what_it_found() -> None:
     runner.run_sync("The first.", history=talk.history)
     _, second, third = map(sent_names, model.requests)
     assert third[: len(second)] == second
+
+
+REFUSAL = failure(
+    400,
+    {
+        "error": {
+            "message": "Invalid 'tools': array too long. Expected an array with maximum length 6, "
+            "but got an array with length 24 instead.",
+            "type": "invalid_request_error",
+            "param": "tools",
+            "code": "array_above_max_length",
+        }
+    },
+)
+
+
+@pytest.mark.parametrize("contract", [None, Contract(all_of=("update_recipe",))])
+def test_a_limit_is_learned_from_a_refusal_and_holds_for_the_rest_of_the_run(
+    contract: Contract | None,
+) -> None:
+    office = Office()
+    name = "get_song" if contract is None else "update_recipe"
+    model = ScriptedModel(REFUSAL, calls(SEARCH_TOOL, query="get"), calls(name), says("Done."))
+    config = default_tool_calling().replace(contract=contract)
+    runner = ToolLoopRunner(model, "m", office.registry, config=config)
+    result = runner.run_sync("Hello.")
+    assert (result.text, office.ran) == ("Done.", [name])
+    counts = [len(each.get("tools", ())) for each in model.requests]
+    assert counts[0] == 24
+    assert max(counts[1:]) == 6
+    needed = set() if contract is None else {name}
+    assert all(needed <= set(sent_names(each)) for each in model.requests[:3])
+    assert replay(result.trace).run == result.run
