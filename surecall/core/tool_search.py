@@ -32,6 +32,7 @@ from surecall.values.types import (
     Message,
     Plan,
     Problem,
+    Reply,
     ToolCall,
     ToolResult,
     ToolSpec,
@@ -245,6 +246,14 @@ def as_search(run: Run, call: ToolCall) -> ToolCall | None:
     name = tool_index(run.tools).search_spec.name
     asked = call.asked or (call.name if call.name != name else None)
     return msgspec.structs.replace(call, name=name, problem=None, asked=asked)
+
+
+def with_searches(run: Run, reply: Reply) -> Reply:
+    """Return the reply with its searches as valid calls; the same object if it has none."""
+    if not is_limited(run):
+        return reply
+    calls = tuple(as_search(run, call) or call for call in reply.calls)
+    return reply if calls == reply.calls else msgspec.structs.replace(reply, calls=calls)
 
 
 def is_search_name(tools: tuple[ToolSpec, ...], name: str) -> bool:

@@ -45,13 +45,13 @@ from surecall.core.state import (
     RunTools,
     start_fields,
 )
-from surecall.core.tool_search import with_learned_limit
+from surecall.core.tool_search import with_learned_limit, with_searches
 from surecall.core.typed_answers import typed_answer
 from surecall.settings.config import ToolCallingConfig
 from surecall.settings.overlay import union
 from surecall.tools.registry import ToolRegistry, registry_from_specs, specs_of
 from surecall.values.decisions import WaitingCall
-from surecall.values.errors import ReplayDiverged, SurecallError
+from surecall.values.errors import Fault, ReplayDiverged, SurecallError
 from surecall.values.events import (
     CallChangedEvent,
     FinalEvent,
@@ -223,14 +223,16 @@ class _Replay:
         request = self._compose_request(plan, recorded.lessons, streamed=recorded.streamed)
         if request.hash != recorded.request_hash:
             raise ReplayDiverged(run.turn_count, "the request differs from the recorded one")
-        if (
-            reply := parse_reply(recorded.body, plan, self._config, self._registry)
-        ) != recorded.reply:
+        run = with_learned_limit(run, recorded.lessons)
+        reply = parse_reply(recorded.body, plan, self._config, self._registry)
+        if not isinstance(reply, Fault):
+            reply = with_searches(run, reply)
+        if reply != recorded.reply:
             raise ReplayDiverged(
                 run.turn_count,
                 f"the answer was parsed as {reply!r:.200}, recorded was {recorded.reply!r:.200}",
             )
-        return record_reply(with_learned_limit(run, recorded.lessons), recorded.reply)
+        return record_reply(run, recorded.reply)
 
     def _compose_request(self, plan: Plan, lessons: tuple[str, ...], *, streamed: bool) -> Request:
         """Compose the request for a plan as it was sent."""

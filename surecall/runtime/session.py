@@ -34,7 +34,12 @@ from surecall.core.state import (
     start_fields,
 )
 from surecall.core.streaming import TextWithdrawn
-from surecall.core.tool_search import search_query, search_results, with_learned_limit
+from surecall.core.tool_search import (
+    search_query,
+    search_results,
+    with_learned_limit,
+    with_searches,
+)
 from surecall.core.typed_answers import answer_problem, typed_answer
 from surecall.runtime.dispatch import ToolDispatcher, ToolPolicyFailed
 from surecall.runtime.execution import USER_CODE_ERRORS, UserCodeError, call_user_code
@@ -334,10 +339,12 @@ class Session:
             return self._record_refusal(run, error.fault)
         except DeadlinePassed:
             return self._record_refusal(run, _deadline_fault(run))
-        # Observers get the original reply; the transcript keeps a copy that they cannot change.
-        calls = tuple(call.with_copied_arguments() for call in exchange.reply.calls)
-        reply = msgspec.structs.replace(exchange.reply, calls=calls)
         run = with_learned_limit(run, exchange.lessons)
+        reply = with_searches(run, exchange.reply)
+        exchange = msgspec.structs.replace(exchange, reply=reply)
+        # Observers get the original reply; the transcript keeps a copy that they cannot change.
+        calls = tuple(call.with_copied_arguments() for call in reply.calls)
+        reply = msgspec.structs.replace(reply, calls=calls)
         after = (
             record_reply(run, reply) if run.output is None else await record_typed_reply(run, reply)
         )

@@ -133,27 +133,35 @@ class ToolIndex:
         )
 
 
-class _SameTools:
-    """A cache key: the identity of a list of tools, which holds schemas and has no hash."""
+class _SameObjects:
+    """A cache key: the identities of objects that hold schemas and have no hash."""
 
-    def __init__(self, tools: tuple[ToolSpec, ...]) -> None:
+    def __init__(self, tools: tuple[ToolSpec, ...], *parts: Any) -> None:
         self.tools = tools
+        self._parts = parts  # kept alive, so that their ids stay unique
+        self._ids = tuple(map(id, parts))
 
     def __hash__(self) -> int:
-        return id(self.tools)
+        return hash(self._ids)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, _SameTools) and self.tools is other.tools
+        return isinstance(other, _SameObjects) and self._ids == other._ids
 
 
 @lru_cache(maxsize=32)
-def _cached_index(key: _SameTools) -> ToolIndex:
+def _index_of_specs(key: _SameObjects) -> ToolIndex:
     return ToolIndex(key.tools)
 
 
+@lru_cache(maxsize=32)
+def _index_of_list(key: _SameObjects) -> ToolIndex:
+    # Where a tool policy hides tools, each run has a new list of the same specs.
+    return _index_of_specs(_SameObjects(key.tools, *key.tools))
+
+
 def tool_index(tools: tuple[ToolSpec, ...]) -> ToolIndex:
-    """Return the index of a list of tools; the same list has the same index."""
-    return _cached_index(_SameTools(tools))
+    """Return the index of a list of tools; a list of the same specs has the same index."""
+    return _index_of_list(_SameObjects(tools, tools))
 
 
 def _count_words(spec: ToolSpec) -> dict[str, float]:

@@ -43,19 +43,21 @@ _VOLATILE_KEYS = frozenset({"run_id", "at", "elapsed_ms", "endpoint", "origin"})
 
 
 class TraceTurn(msgspec.Struct, frozen=True):
-    """One turn: its request, its response, and the results of its calls."""
+    """One turn: its request, its response, the results of its calls, and its searches for tools."""
 
     turn: int
     request: LlmRequestStartEvent | None
     response: LlmRequestEndEvent | None
     tool_results: tuple[ToolResult, ...]
+    searches: tuple[ToolSearchEvent, ...] = ()
 
     @property
     def tool_calls(self) -> tuple[ToolCall, ...]:
         """The calls that were accepted, in order."""
         if self.response is None:
             return ()
-        ignored = frozenset(self.response.ignored_tool_calls)
+        searches = (event.call_id for event in self.searches)
+        ignored = frozenset((*self.response.ignored_tool_calls, *searches))
         return tuple(call for call in self.response.reply.calls if call.id not in ignored)
 
     @property
@@ -126,6 +128,7 @@ class Trace:
         requests: dict[int, LlmRequestStartEvent] = {}
         responses: dict[int, LlmRequestEndEvent] = {}
         results: dict[int, list[ToolResult]] = {}
+        searches: dict[int, list[ToolSearchEvent]] = {}
         for event in self.events:
             match event:
                 case LlmRequestStartEvent():
@@ -134,10 +137,18 @@ class Trace:
                     responses[event.turn] = event
                 case ToolCallEndEvent():
                     results.setdefault(event.turn, []).append(event.result)
+                case ToolSearchEvent():
+                    searches.setdefault(event.turn, []).append(event)
                 case _:
                     pass
         return tuple(
-            TraceTurn(turn, request, responses.get(turn), tuple(results.get(turn, ())))
+            TraceTurn(
+                turn,
+                request,
+                responses.get(turn),
+                tuple(results.get(turn, ())),
+                tuple(searches.get(turn, ())),
+            )
             for turn, request in requests.items()
         )
 

@@ -107,7 +107,10 @@ def test_the_search_is_recognized_in_any_spelling() -> None:
 
 def test_the_same_list_has_the_same_index_and_the_same_selection() -> None:
     assert tool_index(TOOLS) is tool_index(TOOLS)
-    assert tool_index((*TOOLS, TOOLS[0])[:-1]) is not tool_index(TOOLS)
+    assert tool_index((*TOOLS, TOOLS[0])[:-1]) is tool_index(TOOLS)
+    assert tool_index(TOOLS[:-1]) is not tool_index(TOOLS)
+    equal = tuple(spec(each.name, each.description) for each in TOOLS)
+    assert tool_index(equal) is not tool_index(TOOLS)
     index = tool_index(TOOLS)
     chosen = index.select(("stock_price", "mail.send"))
     assert index.select(("stock_price", "mail.send")) is chosen

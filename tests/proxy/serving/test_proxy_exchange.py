@@ -320,3 +320,20 @@ def test_a_guided_model_searches_as_well() -> None:
     assert done.body is not None
     (made,) = done.body["choices"][0]["message"]["tool_calls"]
     assert made["function"]["name"] == "get.song"
+
+
+def test_a_limit_that_the_upstream_names_is_learned() -> None:
+    refused = failure(
+        400,
+        {
+            "error": {
+                "message": "Invalid 'tools': array too long. Expected an array with maximum length "
+                "6, but got an array with length 20 instead.",
+                "code": "array_above_max_length",
+            }
+        },
+    )
+    talk = Talk(_office())
+    done = talk.ask(refused, _search("get song"), calls("get_song"))
+    assert done.failure is None
+    assert [len(each["tools"]) for each in talk.requests] == [20, 1, 6]
