@@ -109,9 +109,8 @@ def command(  # the options of the command, by keyword
         # Before this run is opened, because it becomes `latest`.
         earlier = _load_baseline(settings)
         if dry_run:
-            return _dry_run(
-                planned, target, find_completed_trials(planned, choice), as_json=as_json
-            )
+            done = find_completed_trials(planned, choice)
+            return _dry_run(planned, target, done, as_json=as_json)
         engine = engine_for(settings, target)
         keys = (*effective.secrets, *(each.key for each in named if each.key))
         kept, recorded = open_run(planned, target, keys, choice)
@@ -122,9 +121,8 @@ def command(  # the options of the command, by keyword
             # Blank if the user chose no address; with several, the report names the endpoint.
             where = "" if target.endpoint.is_local or named else target.client.base_url
             compared = _compare_with_baseline(earlier, planned, store)
-            return print_ending(
-                settings, where, report, summary, compared, _find_agreements(planned, store)
-            )
+            agreed = _find_agreements(planned, store)
+            return print_ending(settings, where, report, summary, compared, agreed)
 
 
 def _with_verbosity(effective: EffectiveSettings, *, quiet: bool, louder: int) -> EffectiveSettings:

@@ -128,7 +128,12 @@ _LANGUAGE_VARIABLES: Final = frozenset(
     f"{ROUTER_PREFIX}LANGUAGE_POLICY_{what}" for what in ("FILTER", "MATRIX", "STRICT")
 )
 _ADAPTER_VARIABLE: Final = f"{ROUTER_PREFIX}HTTP_ADAPTER"
-_KNOWN_VARIABLES: Final = {name for field in FIELDS.values() for name in field.variables}
+# The token of the proxy and the file of lessons are not settings of an evaluation.
+_OTHER_VARIABLES: Final = (f"{OWN_PREFIX}PROXY_TOKEN", f"{OWN_PREFIX}LESSONS")
+_KNOWN_VARIABLES: Final = {
+    *(name for field in FIELDS.values() for name in field.variables),
+    *_OTHER_VARIABLES,
+}
 
 
 class EffectiveSettings(msgspec.Struct, frozen=True):
