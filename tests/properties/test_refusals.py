@@ -2,11 +2,13 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from typing import Any
 
 import aiohttp
 import pytest
 
+from surecall import OpenAICompatible, ToolDefinition, ToolLoopRunner, replay
 from surecall.proxy import Proxy
 from surecall.simulator import Simulator
 from surecall.simulator.personas.persona_catalog import REFUSING_PERSONAS
@@ -95,10 +97,10 @@ EVERY = [
 ]
 
 
-async def exchange(url: str, body: JSON) -> tuple[int, str]:
+async def exchange(url: str, body: JSON, path: str = "chat/completions") -> tuple[int, str]:
     async with (
         aiohttp.ClientSession() as session,
-        session.post(f"{url}/v1/chat/completions", json=body) as response,
+        session.post(f"{url}/v1/{path}", json=body) as response,
     ):
         return response.status, await response.text()
 
@@ -128,6 +130,136 @@ def test_the_proxy_learns_a_refusal_with_one_extra_request(
     assert len(requests) == 2 + extra
     # The second request goes out adapted at once.
     assert json.dumps(requests[-1]) == json.dumps(requests[-2])
+
+
+# The other APIs of the proxy: the same requests, as far as these APIs can express them.
+
+OTHER_APIS = (
+    *("many-tokens", "both-samplers", "temperature", "top-p", "many-tools", "type-lists"),
+    *("any-of-siblings", "untyped-schemas", "references", "deep-schemas", "references-in-results"),
+    *("system-role", "user-after-tool", "tool-images", "schema-const", "schema-format"),
+)
+
+
+def as_responses(body: JSON) -> JSON:
+    items: list[JSON] = []
+    for message in body["messages"]:
+        content = message["content"]
+        if message["role"] == "tool":
+            parts = content if isinstance(content, str) else [*map(_input_part, content)]
+            items.append({"type": "function_call_output", "call_id": "c1", "output": parts})
+        elif "tool_calls" in message:
+            items.append({"type": "function_call", "call_id": "c1"} | CALL["function"])
+        else:
+            items.append({"role": message["role"], "content": content})
+    tools = [{"type": "function"} | each["function"] for each in body["tools"]]
+    limits = {"max_output_tokens": body["max_tokens"]} if "max_tokens" in body else {}
+    return {"input": items, "tools": tools} | limits | _samplers(body)
+
+
+def _input_part(part: JSON) -> JSON:
+    if part["type"] == "text":
+        return {"type": "input_text", "text": part["text"]}
+    return {"type": "input_image", "image_url": part["image_url"]["url"]}
+
+
+def as_messages(body: JSON) -> JSON:
+    turns: list[JSON] = []
+    for message in body["messages"]:
+        if message["role"] == "tool":
+            content = message["content"]
+            blocks = content if isinstance(content, str) else [*map(_block, content)]
+            result = {"type": "tool_result", "tool_use_id": "c1", "content": blocks}
+            turns.append({"role": "user", "content": [result]})
+        elif "tool_calls" in message:
+            call = {"type": "tool_use", "id": "c1", "name": "t", "input": {"a": "x"}}
+            turns.append({"role": "assistant", "content": [call]})
+        elif message["role"] == "user":
+            turns.append(message)
+    system = [each["content"] for each in body["messages"] if each["role"] == "system"]
+    tools = [
+        {"name": each["function"]["name"], "input_schema": each["function"]["parameters"]}
+        for each in body["tools"]
+    ]
+    asked = {"messages": turns, "tools": tools, "max_tokens": body.get("max_tokens", 100)}
+    return asked | ({"system": system[0]} if system else {}) | _samplers(body)
+
+
+def _block(part: JSON) -> JSON:
+    if part["type"] == "text":
+        return part
+    source = {"type": "base64", "media_type": "image/png", "data": "AAAA"}
+    return {"type": "image", "source": source}
+
+
+def _samplers(body: JSON) -> JSON:
+    return {key: body[key] for key in ("temperature", "top_p") if key in body}
+
+
+@pytest.mark.parametrize("stream", [False, True], ids=["plain", "streamed"])
+@pytest.mark.parametrize("feature", OTHER_APIS)
+@pytest.mark.parametrize(
+    ("path", "convert"), [("responses", as_responses), ("messages", as_messages)]
+)
+def test_the_other_apis_learn_as_well(
+    path: str,
+    convert: Callable[[JSON], JSON],
+    feature: str,
+    stream: bool,  # noqa: FBT001
+) -> None:
+    async def work(url: str) -> list[tuple[int, str]]:
+        async with Proxy(url) as proxy:
+            asked = {"model": f"sim/refuses-{feature}", "stream": stream}
+            body = convert(REQUESTS[feature]) | asked
+            return [await exchange(proxy.url, body, path) for _ in range(2)]
+
+    with Simulator() as simulator:
+        answers = asyncio.run(work(simulator.url))
+        count = len(simulator.requests)
+
+    assert [status for status, _ in answers] == [200, 200], answers
+    assert not any('"error"' in text and '"error":null' not in text for _, text in answers)
+    assert not simulator.violations
+    # The adapter of the Messages API moves images of results by itself.
+    assert count == (2 if (path, feature) == ("messages", "tool-images") else 3)
+
+
+# Runs
+
+
+RUNS: dict[str, JSON] = {
+    "max-tokens": {"max_tokens": 100},
+    "many-tokens": {"max_tokens": 100_000},
+    "both-samplers": {"llm_options_defaults": {"temperature": 0.2, "top_p": 0.9}},
+    "temperature": {"temperature": 0.2},
+    "top-p": {"llm_options_defaults": {"top_p": 0.9}},
+    "tools-with-reasoning": {"llm_options_defaults": {"reasoning_effort": "high"}},
+    "system-role": {"system": "Be kind."},
+}
+
+
+@pytest.mark.parametrize("wording", ["", "-2"])
+@pytest.mark.parametrize("feature", [*RUNS, *(name for name in REQUESTS if "schema" in name)])
+def test_a_run_learns_a_refusal_with_one_extra_request(feature: str, wording: str) -> None:
+    parameters = REQUESTS[feature]["tools"][0]["function"]["parameters"]
+    with Simulator() as simulator:
+        client = OpenAICompatible(simulator.url)
+        runner = ToolLoopRunner(
+            client,
+            f"sim/refuses-{feature}{wording}",
+            [ToolDefinition("t", "Look.", parameters=parameters, handler=lambda **_: "ok")],
+            **RUNS.get(feature, {}),
+        )
+        counts = []
+        for _ in range(2):
+            before = len(simulator.requests)
+            result = runner.run_sync("Look at x.")
+            counts.append(len(simulator.requests) - before)
+            assert result.stop_reason == "final"
+
+    assert not simulator.violations
+    assert counts[0] == counts[1] + 1
+    assert replay(result.trace).run == result.run
 
 
 def test_every_feature_has_a_request() -> None:
