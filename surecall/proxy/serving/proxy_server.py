@@ -26,10 +26,6 @@ from typing import Any, ClassVar, Final
 import jinja2
 from aiohttp import web
 
-from surecall.proxy.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest
-from surecall.proxy.apis.chat_api import ChatApi
-from surecall.proxy.apis.messages_api import MessagesApi
-from surecall.proxy.apis.responses_api import ResponsesApi
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import is_passthrough
 from surecall.proxy.repair.request_history import TurnMemory
@@ -50,6 +46,10 @@ from surecall.settings.capabilities import canonical_provider, provider_for_url
 from surecall.settings.connection import DEFAULT_LIMITS, LOOPBACK, Limits, RetryPolicy, is_loopback
 from surecall.values.errors import ConfigError
 from surecall.values.types import Secret
+from surecall.wire.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest
+from surecall.wire.apis.chat_api import ChatApi
+from surecall.wire.apis.messages_api import MessagesApi
+from surecall.wire.apis.responses_api import ResponsesApi
 
 # The page with recent requests. Its address contains a secret token.
 #

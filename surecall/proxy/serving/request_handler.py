@@ -12,8 +12,6 @@ import msgspec
 from aiohttp import web
 
 from surecall.core.streaming import DisplayDelta
-from surecall.proxy.apis.adapter import ApiAdapter, ClientRequest, ErrorReply
-from surecall.proxy.apis.chat_api import error_body
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.repaired_reply import StreamedReply
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
@@ -28,6 +26,8 @@ from surecall.settings.connection import RetryPolicy
 from surecall.values.errors import ErrorCode, ProviderError
 from surecall.values.events import Event, LlmRequestErrorEvent, LlmRequestStartEvent
 from surecall.values.types import JSON, Secret
+from surecall.wire.apis.adapter import ApiAdapter, ClientRequest, ErrorReply
+from surecall.wire.apis.chat_api import error_body
 from surecall.wire.chat_format import decode, encode
 
 # Streaming: send data as the loop produces it, and keep-alive comments in between.

@@ -3,7 +3,6 @@
 import asyncio
 from typing import Any
 
-from surecall.proxy.apis.adapter import ClientRequest
 from surecall.proxy.repair.proxy_settings import ProxySettings
 from surecall.proxy.repair.request_history import ConversationMemory, TurnMemory
 from surecall.proxy.repair.upstream_request import build_tools
@@ -12,6 +11,7 @@ from surecall.proxy.serving.upstream import Upstream
 from surecall.settings.connection import RetryPolicy
 from surecall.testing import ScriptedModel, ScriptedProvider, calls, failure, says
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ClientRequest
 from tests.support.proxy import asked, call, completion, known, result, said
 
 

@@ -1,4 +1,4 @@
-"""Tests of `surecall.proxy.apis.messages_api`."""
+"""Tests of `surecall.wire.apis.messages_api`."""
 
 from typing import Any
 
@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from surecall.proxy.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest, encode_state
-from surecall.proxy.apis.messages_api import MessagesApi
 from surecall.values.types import JSON
+from surecall.wire.apis.adapter import ApiAdapter, ErrorReply, InvalidRequest, encode_state
+from surecall.wire.apis.messages_api import MessagesApi
 from tests.support.messages_api import (
     FACE,
     HEAD,

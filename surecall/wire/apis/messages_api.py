@@ -17,7 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.nesting import decode_json
+from surecall.values.text import estimate_tokens
+from surecall.values.types import JSON, is_blank
+from surecall.wire.apis.adapter import (
     ClientRequest,
     ErrorReply,
     ProviderState,
@@ -26,15 +29,12 @@ from surecall.proxy.apis.adapter import (
     encode_state,
     text_part,
 )
-from surecall.proxy.apis.messages_content import (
+from surecall.wire.apis.messages_content import (
     provider_state,
     reasoning_text,
     without_cache_control,
 )
-from surecall.proxy.apis.messages_request import chat_request
-from surecall.settings.capabilities import estimate_tokens
-from surecall.values.nesting import decode_json
-from surecall.values.types import JSON, is_blank
+from surecall.wire.apis.messages_request import chat_request
 from surecall.wire.chat_format import encode, parse_usage, plain_id, raw_calls
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import FinishKind, finish_kind

@@ -22,7 +22,8 @@ Fields:
 
 from typing import Any
 
-from surecall.proxy.apis.adapter import (
+from surecall.values.types import JSON
+from surecall.wire.apis.adapter import (
     InvalidRequest,
     ProviderState,
     content_from_parts,
@@ -30,7 +31,7 @@ from surecall.proxy.apis.adapter import (
     text_part,
     with_provider_state,
 )
-from surecall.proxy.apis.messages_content import (
+from surecall.wire.apis.messages_content import (
     CACHE_CONTROL,
     block_parts,
     content_blocks,
@@ -38,7 +39,6 @@ from surecall.proxy.apis.messages_content import (
     result_parts,
     with_cache_control,
 )
-from surecall.values.types import JSON
 from surecall.wire.chat_format import BLOCK_LABEL, encode, normalize_id, plain_id, tool_choice_for
 
 _CALL_FAILED = "The tool call failed:"
