@@ -348,6 +348,13 @@ class OpenAICompatible:
         query = f"?{self._base.query}" if self._base.query else ""
         return f"{self._root}/{endpoint.lstrip('/')}{query}"
 
+    @property
+    def usual_api(self) -> str:
+        """The API for a model about which nothing is known."""
+        if self.api != AUTO_API:
+            return self.api
+        return upstream_api(self._api_rules, "", has_tools=False)
+
     def native_api(self, body: bytes) -> NativeApi | None:
         """Return the API for a chat request; None if it goes to chat completions."""
         if self.api != AUTO_API:
@@ -379,10 +386,7 @@ class OpenAICompatible:
 
     async def models(self) -> HttpResponse:
         """Request the list of models and return the answer, whatever its status."""
-        usual = (
-            self.api if self.api != AUTO_API else upstream_api(self._api_rules, "", has_tools=False)
-        )
-        headers = self._native_headers(usual)
+        headers = self._native_headers(self.usual_api)
         return await self._fetch("GET", self.url(MODELS_PATH), None, headers)
 
     def _native_headers(self, api: str) -> dict[str, Secret]:

@@ -10,6 +10,7 @@ a chat completion, as by a gateway that answers every path alike.
 """
 
 import copy
+import zlib
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any, Final, NamedTuple
@@ -25,6 +26,7 @@ from surecall.wire.apis.adapter import ApiAdapter, ClientRequest
 from surecall.wire.apis.messages_api import MessagesApi
 from surecall.wire.apis.responses_api import ResponsesApi
 from surecall.wire.chat_format import raw_calls
+from surecall.wire.content_parts import calls_in
 
 _PLACEHOLDER: Final = "{}"
 _UNRENDERABLE: Final = (AttributeError, KeyError, TypeError, ValueError, IndexError)
@@ -182,7 +184,10 @@ def native_reply(api: ApiAdapter, asked: ClientRequest, body: Any) -> Any:
     """Return a persona's reply in another API; a chat completion if it cannot be rendered."""
     try:
         shown = copy.deepcopy(body)
-        message = shown["choices"][0]["message"]
+        [choice] = shown["choices"]
+        message = choice["message"]
+        if not _is_renderable(message):
+            return body
         calls = raw_calls(message)
         given = [call["function"].get("arguments") for call in calls]
         for call in calls:
@@ -198,6 +203,13 @@ def native_reply(api: ApiAdapter, asked: ClientRequest, body: Any) -> Any:
     return reply
 
 
+def _is_renderable(message: JSON) -> bool:
+    """Whether all calls of a message are where an adapter expects them."""
+    calls = message.get("tool_calls")
+    is_list = calls is None or isinstance(calls, list)
+    return is_list and not message.get("function_call") and not calls_in(message.get("content"))
+
+
 def _as_input(arguments: Any) -> Any:
     try:
         value = decode_json(arguments) if isinstance(arguments, str) else arguments
@@ -211,7 +223,9 @@ def seal_reply(body: JSON, nonce: str) -> JSON:
     choice = body["choices"][0]
     if not calls_of(choice["message"]):
         return body
-    return body | {"choices": [choice | {"message": seal_turn(choice["message"], nonce)}]}
+    # A seal may not contain a dot.
+    mark = f"{zlib.crc32(nonce.encode()):08x}"
+    return body | {"choices": [choice | {"message": seal_turn(choice["message"], mark)}]}
 
 
 def missing_seals(body: JSON) -> Iterator[Violation]:

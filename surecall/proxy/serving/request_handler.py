@@ -265,8 +265,10 @@ class RequestHandler(_RecordedRequest):
 
     def _upstream_error(self, status: int) -> JSON | None:
         """Return the upstream's own error body, if the client uses the same API."""
-        last = self._upstream.last_answer
-        if not self._client_request.client_bytes or last is None or last.status != status:
+        last, data = self._upstream.last_answer, self._client_request.client_bytes
+        if not data or last is None or last.status != status:
+            return None
+        if self._upstream.native_api(data) is not None:
             return None
         try:
             body = decode(last.body)

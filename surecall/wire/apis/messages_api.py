@@ -34,7 +34,7 @@ from surecall.wire.apis.messages_content import (
     reasoning_text,
     without_cache_control,
 )
-from surecall.wire.apis.messages_request import chat_request
+from surecall.wire.apis.messages_request import NATIVE_OPTIONS, chat_request
 from surecall.wire.chat_format import encode, parse_usage, plain_id, raw_calls
 from surecall.wire.content_parts import text_of
 from surecall.wire.finish_reasons import FinishKind, finish_kind
@@ -311,17 +311,25 @@ _MEDIA_TYPES = ("image_url", "file")
 
 
 class MessagesApi:
-    """Adapter for Anthropic's Messages API. `keeps_cache_control` forwards cache markers."""
+    """Adapter for Anthropic's Messages API. `keeps_cache_control` forwards cache markers.
+
+    `forwards_options` forwards the options that only this API has, for an upstream that has it too.
+    """
 
     name = "messages"
 
-    def __init__(self, *, keeps_cache_control: bool = False) -> None:
+    def __init__(
+        self, *, keeps_cache_control: bool = False, forwards_options: bool = False
+    ) -> None:
         self._keeps_cache_control = keeps_cache_control
+        self._forwards_options = forwards_options
 
     def parse(self, data: bytes) -> ClientRequest:
         """Parse a request; raise `InvalidRequest` if a chat completion cannot express it."""
         given = decode_request(data)
         body = chat_request(given if self._keeps_cache_control else without_cache_control(given))
+        if self._forwards_options:
+            body |= {key: given[key] for key in NATIVE_OPTIONS if given.get(key) is not None}
         return ClientRequest(body, given, stream="stream" in body)
 
     def render(self, asked: ClientRequest, body: JSON) -> JSON:

@@ -15,8 +15,8 @@ Fields:
 
     forwarded   model, messages, system, tools, tool_choice, max_tokens, temperature, top_p,
                 stop_sequences, stream, metadata.user_id, the format of output_config
-    dropped     what only Anthropic's servers support: top_k, thinking, effort, service_tier,
-                context_management and the like, and tools without a schema
+    dropped     what only Anthropic's servers support: `NATIVE_OPTIONS`, effort, and the like, and
+                tools without a schema
     rejected    what changes the meaning of the request: mcp_servers, container
 """
 
@@ -255,6 +255,8 @@ def _chat_call(block: JSON, where: str) -> JSON:
 
 
 _SHARED_FIELDS = ("max_tokens", "temperature", "top_p", CACHE_CONTROL)
+# Options without a counterpart. They are forwarded only to an upstream with the same API.
+NATIVE_OPTIONS = ("thinking", "top_k", "service_tier", "context_management", "output_config")
 _UNSUPPORTED_FIELDS = {
     "mcp_servers": "a chat completion cannot call MCP servers. Connect to them in the client and "
     "send their tools in `tools`.",
