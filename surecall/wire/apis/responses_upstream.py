@@ -245,11 +245,10 @@ def _saved_message(item: JSON, text: str) -> list[JSON]:
     """Return a saved message item with its text; none if the text was left out."""
     if is_blank(text):
         return []
-    parts = item["content"]
-    if sum(map(_part_length, parts)) != len(text):
+    if _text_length(item) != len(text):
         return [item | {"content": [_output_text(text)]}]
     filled: list[JSON] = []
-    for part in parts:
+    for part in map(object_or_empty, item["content"]):
         size = _part_length(part)
         key = "refusal" if part.get("type") == "refusal" else "text"
         filled.append(part | {key: text[:size]} if size else part)
