@@ -244,8 +244,7 @@ class ChatStream:
             self._plain += chunk
             if len(self._plain) > self._max_bytes:
                 raise stream_limit_error(self._max_bytes, "bytes")
-            begin = bytes(self._plain[:64]).lstrip(_BLANKS)
-            if self._is_plain is None and begin:
+            if self._is_plain is None and (begin := chunk.lstrip(_BLANKS)):
                 self._is_plain = begin.startswith(_PLAIN_STARTS)
             if self._is_plain is not False:
                 return b""

@@ -515,3 +515,13 @@ def test_the_head_of_a_completion_is_that_of_its_answer() -> None:
     (start,) = FACE.event_writer(asked()).begin(HEAD).split(b"\n\n")[:1]
 
     assert rendered(completion("a"))["id"].encode() in start
+
+
+def test_options_that_only_this_api_has_are_forwarded_to_an_upstream_that_has_it() -> None:
+    thinking = {"type": "enabled", "budget_tokens": 1024}
+    data = request(thinking=thinking, top_k=5)
+
+    assert "thinking" not in MessagesApi().parse(data).body
+    found = MessagesApi(forwards_options=True).parse(data).body
+    assert (found["thinking"], found["top_k"]) == (thinking, 5)
+    assert "service_tier" not in found

@@ -61,6 +61,19 @@ def test_a_request_that_is_no_object_is_an_error(data: bytes) -> None:
         encode_native_request(MESSAGES, data)
 
 
+def test_a_request_is_translated_as_bytes() -> None:
+    data = encode_native_request(MESSAGES, b'{"model":"m","messages":[{"content":"A"}]}')
+    assert msgspec.json.decode(data)["messages"] == [{"role": "user", "content": "A"}]
+
+
+def test_a_stream_may_begin_with_blank_lines_and_come_in_pieces() -> None:
+    stream = ChatStream(RESPONSES)
+    assert stream.feed(b"\n" * 100) == b""
+    assert b"resp" not in stream.feed(frames(CREATED))
+    assert stream.feed(frames(completed("A"))).endswith(b"[DONE]\n\n")
+    assert stream.close() == b""
+
+
 @pytest.mark.parametrize(
     "data", [b"<html>", b"[]", b'{"choices":[]}', encode(ERROR), b'{"error":"x"}']
 )
