@@ -304,7 +304,7 @@ class Simulator(HttpServer):
         native = native_reply(served.adapter, asked, body)
         if fault.status is not None or native is body:
             return fault, encode_response(fault, native, reply_status(native))
-        name = self._native_fault(persona, place)
+        name = self._native_fault(persona, place, streamed=asked.stream)
         self.faults[name or reply.fault] += bool(name or reply.fault)
         if not asked.stream:
             return fault, encode_response(fault, faulty_reply(native, name))
@@ -314,15 +314,17 @@ class Simulator(HttpServer):
         pieces = _split_frames(fault, frames)
         return fault, ResponseBytes(200, _EVENT_STREAM_HEADERS, pieces)
 
-    def _native_fault(self, persona: Persona, place: str) -> str:
+    def _native_fault(self, persona: Persona, place: str, *, streamed: bool) -> str:
+        """Return the fault that this reply shows, blank if there is none."""
         name = persona.native_fault
-        if not name or not NATIVE_FAULTS[name].is_retried:
+        if not name or (NATIVE_FAULTS[name].reply is None and not streamed):
+            return ""
+        if not NATIVE_FAULTS[name].is_retried:
             return name
-        is_spare = place in self._recovered_positions
-        self._recovered_positions.pop(place, None)
-        if not is_spare:
-            self._recovered_positions[place] = None
-        return "" if is_spare else name
+        if self._recovered_positions.pop(place, name) is None:
+            return ""
+        self._record_position(place)
+        return name
 
     def _record_violations(self, persona: Persona, violations: list[Violation]) -> None:
         for violation in violations:
@@ -341,10 +343,13 @@ class Simulator(HttpServer):
             reply = PersonaReply(reply.body)
         self._recovered_positions.pop(place, None)
         if reply.fault and not spare and fault_outcome(reply.fault) == RETRIED:
-            self._recovered_positions[place] = None
-            while len(self._recovered_positions) > _MAX_RECORDED:
-                self._recovered_positions.popitem(last=False)
+            self._record_position(place)
         return reply
+
+    def _record_position(self, place: str) -> None:
+        self._recovered_positions[place] = None
+        while len(self._recovered_positions) > _MAX_RECORDED:
+            self._recovered_positions.popitem(last=False)
 
     async def _deliver(
         self, request: "web.Request", fault: TransportFault, answer: ResponseBytes

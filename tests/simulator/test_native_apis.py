@@ -321,6 +321,10 @@ def test_a_fault_changes_the_reply_or_its_events_and_nothing_else(path: str, fau
     assert faulty_reply(reply, "") is reply
 
 
+def test_content_that_is_text_has_no_fields_to_leave_out() -> None:
+    assert faulty_reply({"id": "x", "content": "A"}, "missing-fields") == {"content": "A"}
+
+
 def test_arguments_that_are_no_object_are_not_retyped() -> None:
     for key, item in (("content", USE | {"input": "{"}), ("output", MADE | {"arguments": "{"})):
         reply = {key: [TEXT, item]}

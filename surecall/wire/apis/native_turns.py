@@ -306,11 +306,10 @@ class ChatStream:
             return _encode_chunk({"error": {"message": _CHANGED, "code": 502}})
         deltas = list(self._last_deltas(message, text[len(shown) :]))
         beside = {key: choice[key] for key in choice if key not in {"index", "message"}}
-        last = self._encode_delta({}, **beside)
-        usage = {"choices": [], "usage": body["usage"]} if "usage" in body else None
-        parts = [self._begin(), *map(self._encode_delta, deltas), last]
-        parts += [_encode_chunk((self._head or {}) | usage)] if usage else []
-        return b"".join((*parts, b"data: [DONE]\n\n"))
+        usage = {"usage": body["usage"]} if "usage" in body else {}
+        last = {"index": 0, "delta": {}, "finish_reason": None} | beside
+        end = _encode_chunk((self._head or {}) | {"choices": [last]} | usage)
+        return b"".join((self._begin(), *map(self._encode_delta, deltas), end, b"data: [DONE]\n\n"))
 
     def _last_deltas(self, message: JSON, text: str) -> Iterator[JSON]:
         thought, shown = message.get(REASONING) or "", "".join(self._shown[True])
@@ -324,8 +323,8 @@ class ChatStream:
         if calls := message.get("tool_calls"):
             yield {"tool_calls": [{"index": at} | call for at, call in enumerate(calls)]}
 
-    def _encode_delta(self, delta: JSON, **beside: Any) -> bytes:
-        choice = {"index": 0, "delta": delta, "finish_reason": None} | beside
+    def _encode_delta(self, delta: JSON) -> bytes:
+        choice = {"index": 0, "delta": delta, "finish_reason": None}
         return _encode_chunk((self._head or {}) | {"choices": [choice]})
 
 

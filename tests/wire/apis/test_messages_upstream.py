@@ -409,7 +409,7 @@ def events(*given: tuple[str, JSON], is_end: bool = False) -> tuple[str, Any]:
 
 START = ("message_start", {"message": {"id": "m1", "model": "m", "usage": {"input_tokens": 3}}})
 STOPPED = ("message_delta", {"delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 2}})
-END = ("message_stop", {})
+END: tuple[str, JSON] = ("message_stop", {})
 
 
 def begin(index: int, **block: Any) -> tuple[str, JSON]:
